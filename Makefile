@@ -1,0 +1,63 @@
+# The commands of this repository; `make` alone lists them.
+
+# Nothing here needs a C compiler, save the race detector.
+export CGO_ENABLED = 0
+
+TOOL      = go tool -modfile=tools/go.mod
+GOVERSION = go$(shell sed -n 's/^go //p' go.mod)
+VERSION   = $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+FUZZTIME ?= 30s
+CYCLES   ?= 50
+
+.PHONY: help setup run build test race lint fuzz crash bench generate
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## check for Go, download the modules, build the linter
+	@command -v go >/dev/null || { echo "Go is missing: see https://go.dev/dl"; exit 1; }
+	@printf '%s\n' $(GOVERSION) "$$(go env GOVERSION)" | sort -VC || \
+		{ echo "$$(go env GOVERSION) is too old, $(GOVERSION) is needed: see https://go.dev/dl"; exit 1; }
+	@command -v cc >/dev/null || echo "no C compiler: only 'make race' needs one"
+	go mod download
+	go mod download -modfile=tools/go.mod
+	$(TOOL) golangci-lint version
+
+run: ## serve from ./quipu-data
+	go run ./cmd/quipu serve
+
+build: ## build bin/quipu, stamped with the version
+	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/quipu ./cmd/quipu
+
+test: ## run the tests
+	go test -timeout 10m ./...
+
+race: ## run the tests under the race detector (needs a C compiler)
+	CGO_ENABLED=1 go test -race -timeout 30m ./...
+
+lint: ## vet, lint, check the formatting and go.mod
+	go vet ./...
+	$(TOOL) golangci-lint run ./...
+	$(TOOL) golangci-lint fmt --diff
+	go mod tidy -diff
+
+fuzz: ## run each fuzz target for FUZZTIME (30s)
+	@go test -run '^$$' ./... >/dev/null # a package that doesn't compile would list no targets
+	@for pkg in $$(go list ./...); do \
+		for target in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+			echo "$$pkg $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+		done; \
+	done
+
+crash: ## kill a serving process CYCLES times (50) and recount
+	go test ./internal/crash -run TestCrash -count=1 -v -timeout 60m -args -cycles=$(CYCLES)
+
+bench: ## run the benchmarks
+	go test -run '^$$' -bench . -benchmem -timeout 60m ./...
+
+generate: ## regenerate, and fail if that changed anything
+	go generate ./...
+	git diff --exit-code
+	@test -z "$$(git status --porcelain)" || { git status --short; exit 1; }

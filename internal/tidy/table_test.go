@@ -1,0 +1,82 @@
+package tidy
+
+// A row says what a package may import besides the standard library, which is
+// free to all but the pure. Packages of this module are written as they are
+// below it ("./store"; the root is "."), and "/..." stands for everything
+// below a path and the path itself.
+type row struct {
+	code  []string // imports of the package, and of its tests
+	tests []string // further imports of its tests, besides testImports
+	pure  bool     // no files, sockets or randomness of its own; see impureStd
+}
+
+// table has a row for each package, and may have it before the package comes.
+// A row for a single file adds to the row of its package.
+var table = map[string]row{
+	// The library. It makes the default store, and knows of no other.
+	".": {code: []string{"./store", "./internal/engine"}},
+
+	// The contract imports nobody: everybody imports it.
+	"store": {pure: true},
+	// The laws are code, run from the tests of every store.
+	"store/storetest": {code: []string{"./store", "pgregory.net/rapid"}},
+
+	// A store imports the contract and its own client library, and the engine
+	// also its log. No store knows of another.
+	"store/memstore": {code: []string{"./store"}},
+	"internal/engine": {code: []string{
+		"./store", "./internal/wal",
+		"github.com/cockroachdb/pebble/v2/...", "github.com/zeebo/xxh3",
+	}},
+	// The log takes from Pebble only the seam to the file system.
+	"internal/wal": {code: []string{"./store", "github.com/cockroachdb/pebble/v2/vfs"}},
+
+	// Arithmetic that a simulator can replay.
+	"internal/hot":     {code: []string{"./store"}, pure: true},
+	"internal/limit":   {pure: true},
+	"internal/replica": {code: []string{"./store"}, pure: true},
+	"internal/rollup":  {code: []string{"./store"}, pure: true},
+	"internal/sketch":  {pure: true},
+
+	// Doors decode, call the DB and encode. They share package server, which is
+	// handed the doors it serves and imports none; they import no store, and
+	// not each other.
+	"internal/server":      {code: []string{".", "./store", "github.com/prometheus/client_golang/..."}},
+	"internal/server/rest": {code: []string{".", "./store", "./internal/server"}},
+
+	// The laws of the product, and the tests that kill it.
+	"internal/dbtest": {code: []string{".", "./store"}},
+	"internal/crash":  {tests: []string{"."}},
+
+	"internal/tidy": {},
+
+	// The command wires everything. Offline commands read the log and the
+	// engine's files; only backend.go names every store.
+	"cmd/quipu": {code: []string{
+		".", "./store", "./internal/engine", "./internal/server/...", "./internal/wal",
+		"github.com/alecthomas/kong", "go.yaml.in/yaml/v3",
+	}},
+	"cmd/quipu/backend.go": {code: []string{"./store/memstore"}},
+
+	// Benchmarks measure any part of ours, and what it stands on.
+	"bench": {code: []string{"./...", "github.com/cockroachdb/pebble/v2/..."}},
+}
+
+// testImports are what every test may import.
+var testImports = []string{
+	"./store", "./store/memstore", "./store/storetest", "./internal/dbtest",
+	"github.com/cockroachdb/pebble/v2/vfs/...", // file systems that crash and fail
+	"go.uber.org/goleak",
+	"pgregory.net/rapid",
+}
+
+// impureStd is the part of the standard library that pure packages do
+// without, and why. The linter keeps them from the clock: package time itself
+// they need for durations.
+var impureStd = map[string]string{
+	"crypto/rand":   "randomness is passed in",
+	"math/rand/...": "randomness is passed in",
+	"net/...":       "others own the sockets",
+	"os/...":        "bytes in, bytes out",
+	"syscall":       "bytes in, bytes out",
+}
