@@ -1,0 +1,85 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Kind sorts errors by what a caller can do about them. Every wire has a code
+// for each. Kinds are wire values: append only.
+type Kind uint8
+
+// The kinds.
+const (
+	KindOther       Kind = iota
+	KindInvalid          // the request is wrong and changed nothing; sending it again won't help
+	KindTooLarge         // a key, token, batch or reply is over its limit
+	KindOverflow         // the sum would leave int64
+	KindToken            // the token was used for another payload
+	KindExpired          // the token is older than the window
+	KindSettled          // the token was settled before its write arrived
+	KindChanged          // the cell is not at the version asked for
+	KindFull             // the namespace is at its limit of keys or tokens
+	KindMark             // the batch does not follow the writer's mark
+	KindRetired          // the writer was retired
+	KindUnavailable      // can't serve now and changed nothing; try again later
+	KindUnknown          // the outcome is unknown: send the same again, or settle the token
+	KindClosed           // the store is closed
+	KindCorrupt          // stored bytes are not what was written
+	KindUnsupported      // this store can't do that
+	KindLost             // acknowledged data is missing
+)
+
+// The errors, one for each kind. A returned error carries more detail and
+// matches its kind's value by errors.Is.
+var (
+	ErrInvalid     = &Error{Kind: KindInvalid, Detail: "invalid"}
+	ErrTooLarge    = &Error{Kind: KindTooLarge, Detail: "too large"}
+	ErrOverflow    = &Error{Kind: KindOverflow, Detail: "the sum would leave int64"}
+	ErrToken       = &Error{Kind: KindToken, Detail: "the token was used for another payload"}
+	ErrExpired     = &Error{Kind: KindExpired, Detail: "the token is older than the window"}
+	ErrSettled     = &Error{Kind: KindSettled, Detail: "the token was settled before its write arrived"}
+	ErrChanged     = &Error{Kind: KindChanged, Detail: "the counter changed: it is not at the version asked for"}
+	ErrFull        = &Error{Kind: KindFull, Detail: "the namespace is at its limit of keys or tokens"}
+	ErrMark        = &Error{Kind: KindMark, Detail: "the batch does not follow the writer's mark"}
+	ErrRetired     = &Error{Kind: KindRetired, Detail: "the writer was retired"}
+	ErrUnavailable = &Error{Kind: KindUnavailable, Detail: "unavailable"}
+	ErrUnknown     = &Error{Kind: KindUnknown, Detail: "the outcome is unknown"}
+	ErrClosed      = &Error{Kind: KindClosed, Detail: "closed"}
+	ErrCorrupt     = &Error{Kind: KindCorrupt, Detail: "corrupt"}
+	ErrUnsupported = &Error{Kind: KindUnsupported, Detail: "unsupported"}
+	ErrLost        = &Error{Kind: KindLost, Detail: "acknowledged data is missing"}
+)
+
+// An Error is an error with a kind.
+type Error struct {
+	Kind   Kind
+	Detail string
+	Err    error // the cause, or nil
+}
+
+// Errorf returns an error of a kind. A %w in the format becomes the cause.
+func Errorf(k Kind, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	return &Error{Kind: k, Detail: err.Error(), Err: errors.Unwrap(err)}
+}
+
+// Error returns the detail.
+func (e *Error) Error() string { return "quipu: " + e.Detail }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is reports whether target is an error of the same kind.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Kind == e.Kind
+}
+
+// KindOf returns the kind of err, or KindOther.
+func KindOf(err error) Kind {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Kind
+	}
+	return KindOther
+}

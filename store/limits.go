@@ -1,0 +1,130 @@
+package store
+
+import (
+	"time"
+	"unicode/utf8"
+)
+
+// The limits of what one call may carry. They are the same for every store.
+const (
+	KeyBytesMax       = 512
+	NamespaceBytesMax = 64
+	TokenBytesMax     = 255
+	BatchDeltasMax    = 10_000
+	BatchBytesMax     = 4 << 20 // of namespaces, keys and tokens
+	ScanMax           = 10_000
+	ReadCellsMax      = 10_000
+)
+
+// Limits bound what a store keeps. The zero value of a field means its
+// default.
+type Limits struct {
+	KeysMax     int64         // keys in one namespace; default 1 billion
+	TokensMax   int64         // tokens remembered in one namespace; default 10 million
+	TokenWindow time.Duration // how long a repeat returns the first result; default 24 h
+	WritersMax  int           // marks in one partition; default 10,000
+}
+
+// WithDefaults returns l with each zero field at its default.
+func (l Limits) WithDefaults() Limits {
+	if l.KeysMax == 0 {
+		l.KeysMax = 1_000_000_000
+	}
+	if l.TokensMax == 0 {
+		l.TokensMax = 10_000_000
+	}
+	if l.TokenWindow == 0 {
+		l.TokenWindow = 24 * time.Hour
+	}
+	if l.WritersMax == 0 {
+		l.WritersMax = 10_000
+	}
+	return l
+}
+
+// CheckCell returns an error if c is no address of a counter.
+func CheckCell(c Cell) error {
+	if len(c.Namespace) > NamespaceBytesMax {
+		return Errorf(KindTooLarge, "namespace of %d bytes: at most %d", len(c.Namespace), NamespaceBytesMax)
+	}
+	if !utf8.ValidString(c.Namespace) {
+		return Errorf(KindInvalid, "namespace is not UTF-8")
+	}
+	switch {
+	case c.Key == "":
+		return Errorf(KindInvalid, "key is empty")
+	case len(c.Key) > KeyBytesMax:
+		return Errorf(KindTooLarge, "key of %d bytes: at most %d", len(c.Key), KeyBytesMax)
+	case !utf8.ValidString(c.Key):
+		return Errorf(KindInvalid, "key is not UTF-8")
+	}
+	return nil
+}
+
+// CheckToken returns an error if token is no name for a write.
+func CheckToken(token string) error {
+	switch {
+	case token == "":
+		return Errorf(KindInvalid, "token is empty")
+	case len(token) > TokenBytesMax:
+		return Errorf(KindTooLarge, "token of %d bytes: at most %d", len(token), TokenBytesMax)
+	case !utf8.ValidString(token):
+		return Errorf(KindInvalid, "token is not UTF-8")
+	}
+	return nil
+}
+
+// CheckBatch returns an error if b can't be applied by any store with these
+// traits.
+func CheckBatch(b *Batch, partitions int) error {
+	if b.Partition < 0 || b.Partition >= partitions {
+		return Errorf(KindInvalid, "partition %d: the store has %d", b.Partition, partitions)
+	}
+	if b.Writer != 0 && b.Seq <= b.Prev {
+		return Errorf(KindInvalid, "sequence %d does not follow %d", b.Seq, b.Prev)
+	}
+	if b.Durability > Synced {
+		return Errorf(KindInvalid, "unknown durability %d", b.Durability)
+	}
+	if len(b.Deltas) > BatchDeltasMax {
+		return Errorf(KindTooLarge, "batch of %d deltas: at most %d", len(b.Deltas), BatchDeltasMax)
+	}
+	bytes := 0
+	for i := range b.Deltas {
+		d := &b.Deltas[i]
+		if err := checkDelta(d); err != nil {
+			return err
+		}
+		if d.Op == OpRetire && b.Writer != 0 && d.N >= int64(b.Writer) {
+			return Errorf(KindInvalid, "writer %d retires itself", b.Writer)
+		}
+		bytes += len(d.Cell.Namespace) + len(d.Cell.Key) + len(d.Guard.Token)
+	}
+	if bytes > BatchBytesMax {
+		return Errorf(KindTooLarge, "batch of %d bytes: at most %d", bytes, BatchBytesMax)
+	}
+	return nil
+}
+
+func checkDelta(d *Delta) error {
+	switch d.Op {
+	case OpAdd, OpSet, OpDelete:
+	case OpSettle:
+		if d.Guard.Token == "" {
+			return Errorf(KindInvalid, "settle without a token")
+		}
+	case OpRetire:
+		if d.N <= 0 {
+			return Errorf(KindInvalid, "retire of writer %d", d.N)
+		}
+		return nil
+	default:
+		return Errorf(KindInvalid, "unknown operation %d", d.Op)
+	}
+	if d.Guard.Token != "" {
+		if err := CheckToken(d.Guard.Token); err != nil {
+			return err
+		}
+	}
+	return CheckCell(d.Cell)
+}

@@ -1,0 +1,125 @@
+package store_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quipudb/quipu/store"
+)
+
+func TestLimitsWithDefaults(t *testing.T) {
+	want := store.Limits{KeysMax: 1_000_000_000, TokensMax: 10_000_000, TokenWindow: 24 * time.Hour, WritersMax: 10_000}
+	if got := (store.Limits{}).WithDefaults(); got != want {
+		t.Errorf("defaults %+v, want %+v", got, want)
+	}
+	set := store.Limits{KeysMax: 1, TokensMax: 2, TokenWindow: 3, WritersMax: 4}
+	if got := set.WithDefaults(); got != set {
+		t.Errorf("%+v became %+v", set, got)
+	}
+}
+
+// checks calls a check and compares the kind of its error; 0 is none.
+func checks(t *testing.T, err error, want store.Kind) {
+	t.Helper()
+	if got := store.KindOf(err); got != want || (err == nil) != (want == 0) {
+		t.Errorf("error %v of kind %d, want kind %d", err, got, want)
+	}
+}
+
+func TestCheckCell(t *testing.T) {
+	f := func(ns, key string, want store.Kind) {
+		t.Helper()
+		checks(t, store.CheckCell(store.Cell{Namespace: ns, Key: key}), want)
+	}
+	f("", "k", 0)
+	f("n", "k", 0)
+	f("n\x00", "\x00", 0)
+	f(strings.Repeat("n", 64), strings.Repeat("k", 512), 0)
+	f("n", strings.Repeat("é", 256), 0)
+	f("n", "", store.KindInvalid)
+	f("n", "\xff", store.KindInvalid)
+	f("n", "a\xed\xa0\x80", store.KindInvalid) // half of a surrogate pair
+	f("\xc3", "k", store.KindInvalid)
+	f("n", strings.Repeat("k", 513), store.KindTooLarge)
+	f("n", strings.Repeat("é", 257), store.KindTooLarge)
+	f(strings.Repeat("n", 65), "k", store.KindTooLarge)
+}
+
+func TestCheckToken(t *testing.T) {
+	f := func(token string, want store.Kind) {
+		t.Helper()
+		checks(t, store.CheckToken(token), want)
+	}
+	f("t", 0)
+	f("\x00", 0)
+	f(strings.Repeat("t", 255), 0)
+	f("", store.KindInvalid)
+	f("t\xff", store.KindInvalid)
+	f(strings.Repeat("t", 256), store.KindTooLarge)
+}
+
+func TestCheckBatch(t *testing.T) {
+	c := store.Cell{Namespace: "n", Key: "k"}
+	good := store.Delta{Cell: c, Op: store.OpAdd, N: 1}
+	f := func(want store.Kind, change func(b *store.Batch)) {
+		t.Helper()
+		b := store.Batch{Partition: 3, Deltas: []store.Delta{good, good}}
+		change(&b)
+		checks(t, store.CheckBatch(&b, 4), want)
+	}
+	f(0, func(*store.Batch) {})
+	f(0, func(b *store.Batch) { b.Deltas = nil })
+	f(0, func(b *store.Batch) { b.Partition = 0 })
+	f(store.KindInvalid, func(b *store.Batch) { b.Partition = 4 })
+	f(store.KindInvalid, func(b *store.Batch) { b.Partition = -1 })
+
+	f(0, func(b *store.Batch) { b.Writer, b.Prev, b.Seq = 1, 0, 1 })
+	f(0, func(b *store.Batch) { b.Prev, b.Seq = 9, 3 }) // no writer, no numbers
+	f(store.KindInvalid, func(b *store.Batch) { b.Writer = 1 })
+	f(store.KindInvalid, func(b *store.Batch) { b.Writer, b.Prev, b.Seq = 1, 5, 5 })
+	f(store.KindInvalid, func(b *store.Batch) { b.Writer, b.Prev, b.Seq = 1, 5, 4 })
+
+	f(0, func(b *store.Batch) { b.Durability = store.Synced })
+	f(store.KindInvalid, func(b *store.Batch) { b.Durability = store.Synced + 1 })
+
+	f(0, func(b *store.Batch) { b.Deltas = many(good, store.BatchDeltasMax) })
+	f(store.KindTooLarge, func(b *store.Batch) { b.Deltas = many(good, store.BatchDeltasMax+1) })
+
+	// Namespaces, keys and tokens all count.
+	wide := store.Delta{
+		Cell:  store.Cell{Namespace: strings.Repeat("n", 64), Key: strings.Repeat("k", 512)},
+		Op:    store.OpAdd,
+		Guard: store.Guard{Token: strings.Repeat("t", 192)},
+	}
+	fits := store.BatchBytesMax / (64 + 512 + 192)
+	f(0, func(b *store.Batch) { b.Deltas = many(wide, fits) })
+	f(store.KindTooLarge, func(b *store.Batch) { b.Deltas = many(wide, fits+1) })
+
+	delta := func(want store.Kind, change func(d *store.Delta)) {
+		t.Helper()
+		f(want, func(b *store.Batch) { change(&b.Deltas[1]) })
+	}
+	delta(0, func(d *store.Delta) { d.Op = store.OpSet })
+	delta(0, func(d *store.Delta) { d.Op = store.OpDelete })
+	delta(0, func(d *store.Delta) { d.Guard.Token = "t" })
+	delta(0, func(d *store.Delta) { d.Op, d.Guard.Token = store.OpSettle, "t" })
+	delta(0, func(d *store.Delta) { *d = store.Delta{Op: store.OpRetire, N: 1} })
+	delta(store.KindInvalid, func(d *store.Delta) { d.Op = 0 })
+	delta(store.KindInvalid, func(d *store.Delta) { d.Op = store.OpRetire + 1 })
+	delta(store.KindInvalid, func(d *store.Delta) { d.Op = store.OpSettle })
+	delta(store.KindInvalid, func(d *store.Delta) { d.Op, d.N = store.OpRetire, 0 })
+	delta(store.KindInvalid, func(d *store.Delta) { d.Op, d.N = store.OpRetire, -1 })
+	delta(store.KindInvalid, func(d *store.Delta) { d.Guard.Token = "\xff" })
+	delta(store.KindTooLarge, func(d *store.Delta) { d.Guard.Token = strings.Repeat("t", 256) })
+	delta(store.KindInvalid, func(d *store.Delta) { d.Cell.Key = "" })
+	delta(store.KindTooLarge, func(d *store.Delta) { d.Cell.Key = strings.Repeat("k", 513) })
+}
+
+func many(d store.Delta, n int) []store.Delta {
+	ds := make([]store.Delta, n)
+	for i := range ds {
+		ds[i] = d
+	}
+	return ds
+}

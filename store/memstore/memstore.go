@@ -1,0 +1,165 @@
+// Package memstore is the reference store: maps and a mutex.
+//
+// It exists to say what the contract means in the plainest code, to test
+// everything above a store without files, and to serve programs that accept
+// that a restart forgets. Every call holds one lock from its first line to its
+// last, so the store is linearizable, and nothing is durable: every
+// acknowledgement says store.Memory.
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// Options are the settings of a store. The zero value is useful.
+type Options struct {
+	Limits     store.Limits     // zero fields mean their defaults
+	Now        func() time.Time // the clock; default time.Now
+	Partitions int              // default 1
+}
+
+// A Store keeps everything in memory. It is safe for concurrent use.
+type Store struct {
+	limits store.Limits
+	now    func() time.Time
+
+	mu      sync.Mutex // guards the fields below
+	closed  bool
+	nowMS   int64  // the store's time: never goes back
+	version uint64 // the last one given to a cell: no cell ever gets it again
+	cells   map[store.Cell]store.Value
+	keys    map[string]int64 // existing cells of each namespace
+	tokens  map[tokenID]token
+	decided map[string][]tokenID // tokens of each namespace, oldest first
+	parts   []partition
+}
+
+var (
+	_ store.Store   = (*Store)(nil)
+	_ store.Auditor = (*Store)(nil)
+	_ store.Meter   = (*Store)(nil)
+)
+
+// New returns an empty store.
+func New(o Options) *Store {
+	s := &Store{
+		limits:  o.Limits.WithDefaults(),
+		now:     o.Now,
+		cells:   make(map[store.Cell]store.Value),
+		keys:    make(map[string]int64),
+		tokens:  make(map[tokenID]token),
+		decided: make(map[string][]tokenID),
+		parts:   make([]partition, max(o.Partitions, 1)),
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	for i := range s.parts {
+		s.parts[i].marks = make(map[store.Writer]*mark)
+	}
+	return s
+}
+
+// Traits says what kind of store this is.
+func (s *Store) Traits() store.Traits {
+	return store.Traits{
+		Name:       "memory",
+		Partitions: len(s.parts),
+		Durability: store.Memory,
+		Limits:     s.limits,
+	}
+}
+
+// Read fills values[i] with the value of cells[i], all at one moment.
+func (s *Store) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
+	if len(cells) != len(values) {
+		return store.Errorf(store.KindInvalid, "read %d cells into %d values", len(cells), len(values))
+	}
+	if len(cells) > store.ReadCellsMax {
+		return store.Errorf(store.KindTooLarge, "read of %d cells: at most %d", len(cells), store.ReadCellsMax)
+	}
+	for _, c := range cells {
+		if err := store.CheckCell(c); err != nil {
+			return err
+		}
+	}
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	for i, c := range cells {
+		values[i] = s.cells[c]
+	}
+	return nil
+}
+
+// Scan returns up to n cells of a namespace in key order. It looks at every
+// cell of the store.
+func (s *Store) Scan(ctx context.Context, r store.Range, n int) ([]store.Entry, error) {
+	if n < 1 || n > store.ScanMax {
+		return nil, store.Errorf(store.KindInvalid, "scan of %d cells: want 1 to %d", n, store.ScanMax)
+	}
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	var found []store.Entry
+	for c, v := range s.cells {
+		if c.Namespace == r.Namespace && strings.HasPrefix(c.Key, r.Prefix) && c.Key > r.After {
+			found = append(found, store.Entry{Key: c.Key, Value: v})
+		}
+	}
+	slices.SortFunc(found, func(a, b store.Entry) int { return cmp.Compare(a.Key, b.Key) })
+	return slices.Clip(found[:min(n, len(found))]), nil
+}
+
+// Lookup reports what is known of a token now.
+func (s *Store) Lookup(ctx context.Context, c store.Cell, name string) (store.Fate, error) {
+	if err := store.CheckCell(c); err != nil {
+		return store.Fate{}, err
+	}
+	if err := store.CheckToken(name); err != nil {
+		return store.Fate{}, err
+	}
+	if err := s.enter(ctx); err != nil {
+		return store.Fate{}, err
+	}
+	defer s.mu.Unlock()
+	state, t := s.fate(tokenID{c, name})
+	f := store.Fate{State: state, AtMS: t.atMS}
+	if state == store.TokenApplied {
+		f.Result = t.result
+	}
+	return f, nil
+}
+
+// Close refuses all later calls. A second Close returns nil.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return nil
+}
+
+// enter locks the store and brings its time up to date, or says why the call
+// can't be served.
+func (s *Store) enter(ctx context.Context) error {
+	s.mu.Lock()
+	err := ctx.Err()
+	if s.closed {
+		err = store.ErrClosed
+	}
+	if err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	s.nowMS = max(s.nowMS, s.now().UnixMilli())
+	return nil
+}

@@ -1,0 +1,40 @@
+package store
+
+import (
+	"context"
+	"io"
+)
+
+// An Auditor is a Store that can check what it serves against an independent
+// record: the marks carry the count and the sums of everything applied.
+type Auditor interface {
+	Audit(ctx context.Context) (Audit, error)
+}
+
+// An Audit is the result of checking a store.
+type Audit struct {
+	Cells  int64   // cells read
+	Tokens int64   // tokens read
+	Deltas uint64  // changes applied since the store was made, as the marks count them
+	Drift  []Drift // what is not as it should be; empty if all is well
+}
+
+// Drift is one difference between what a store serves and its record.
+type Drift struct {
+	What string // what was compared
+	Have string // what is served
+	Want string // what the record says
+}
+
+// A Snapshotter is a Store that can write a consistent copy of itself while it
+// serves.
+type Snapshotter interface {
+	Snapshot(ctx context.Context, w io.Writer) error
+}
+
+// A Meter is a Store that counts what it does.
+type Meter interface {
+	// Meters calls f for each meter, in a fixed order. Names are in the style
+	// of Prometheus: quipu_<noun>_<unit>, counters end in _total.
+	Meters(f func(name, help string, value float64))
+}

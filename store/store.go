@@ -1,0 +1,148 @@
+// Package store is the contract between Quipu and whatever keeps its counts.
+//
+// A Store keeps cells, tokens and marks, and changes them in one way: Apply.
+// The embedded engine, memstore and every engine that other people run keep
+// the same contract, and package storetest holds it as executable laws. This
+// package has the words, the types and the limits; it does no I/O and imports
+// no third party.
+//
+// # Writing
+//
+// Every write is a Batch given to Apply. A batch belongs to one partition and
+// is atomic in it: all of its accepted deltas, tokens and its mark become
+// durable and visible together, or none does. A delta that is refused (an
+// overflow, a token used for another payload, a full namespace) is refused
+// alone: it changes nothing, and its neighbours in the batch are unharmed.
+// Deltas of one batch are decided in their order.
+//
+// Nothing is seen before it has the durability its batch asked for: not by
+// Read, Scan or Lookup, not by a repeat, not by a refusal.
+//
+// # Exactly once
+//
+// Two guards make a repeat harmless. A token names one write to one cell: the
+// store remembers it in the same atomic step as the count, and a repeat
+// returns the first result. A writer numbers whole batches: a batch covers
+// (Prev, Seq] and is applied only when the writer's mark equals Prev, so a
+// batch may be resent, unchanged, until a definite answer arrives.
+//
+// # Errors
+//
+// Apply returns an error when it can't answer for the batches at all: the
+// store is closed, unavailable, or the outcome is unknown (see ErrUnknown).
+// What concerns one batch is in its Reply.Err, what concerns one delta in its
+// Result.Outcome. Errors match the Err… values of this package by errors.Is.
+//
+// # Cancellation
+//
+// A call whose context ends before its batches are frozen changes nothing and
+// returns the context's error. After that the outcome can't be taken back: the
+// call returns ErrUnknown, and a Settle delta, or the same batch sent again,
+// tells what happened.
+package store
+
+import "context"
+
+// A Store keeps cells, tokens and marks. It is safe for concurrent use.
+type Store interface {
+	// Apply applies each batch and fills replies[i] for batches[i]; the two
+	// slices have the same length. Result slices in replies are reused when
+	// they have room. The store keeps no reference to its arguments.
+	//
+	// A nil error means that every batch without a Reply.Err has at least the
+	// durability that Reply.Durability names.
+	Apply(ctx context.Context, batches []Batch, replies []Reply) error
+
+	// Read fills values[i] with the durable value of cells[i]. Cells of one
+	// partition are read at one moment. A cell that does not exist reads as
+	// the zero Value.
+	Read(ctx context.Context, cells []Cell, values []Value) error
+
+	// Scan returns up to n cells of a namespace in the byte order of their
+	// keys, as they are now. A result shorter than n is the end.
+	Scan(ctx context.Context, r Range, n int) ([]Entry, error)
+
+	// Lookup reports what is known of a token now. It changes nothing: a
+	// write with the token may still be on its way. A Settle delta is final.
+	Lookup(ctx context.Context, c Cell, token string) (Fate, error)
+
+	// Traits says what kind of store this is. They never change while it is
+	// open.
+	Traits() Traits
+
+	// Close releases the store after the calls under way. Later calls return
+	// ErrClosed; a second Close returns nil.
+	Close() error
+}
+
+// Traits is what a store can do.
+type Traits struct {
+	Name       string     // "embedded", "memory", …
+	Partitions int        // fixed when the store was created, at least 1
+	Durability Durability // the strongest it offers
+	Limits     Limits     // the limits in force
+}
+
+// A Cell is the address of the smallest stored thing. Namespace "" is the
+// store's own (see Enlist); callers of Quipu never reach it.
+type Cell struct {
+	Namespace string
+	Key       string
+}
+
+// A Value is what a cell holds.
+type Value struct {
+	N       int64
+	Version uint64 // changes with every change of the cell, and only rises; 0 if absent
+	Exists  bool
+}
+
+// An Entry is a cell found by Scan.
+type Entry struct {
+	Key   string
+	Value Value
+}
+
+// A Range selects the keys of a namespace that start with Prefix and are
+// greater than After.
+type Range struct {
+	Namespace string
+	Prefix    string
+	After     string
+}
+
+// Durability says what an acknowledgement survives.
+type Durability uint8
+
+// The durability words, weakest first. The zero value asks for Synced.
+const (
+	DurabilityDefault Durability = iota
+	Memory                       // acknowledged at once, flushed soon: a crash of the process may lose it
+	Written                      // handed to the operating system: survives kill -9, not power loss
+	Synced                       // on stable storage: survives power loss
+)
+
+// String returns the word for d.
+func (d Durability) String() string {
+	switch d {
+	case Memory:
+		return "memory"
+	case Written:
+		return "written"
+	default:
+		return "synced"
+	}
+}
+
+// ParseDurability returns the durability that a word names; "" is Synced.
+func ParseDurability(word string) (Durability, error) {
+	switch word {
+	case "memory":
+		return Memory, nil
+	case "written":
+		return Written, nil
+	case "synced", "":
+		return Synced, nil
+	}
+	return 0, Errorf(KindInvalid, "unknown durability %q: want synced, written or memory", word)
+}

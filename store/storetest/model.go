@@ -1,0 +1,364 @@
+package storetest
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// A model is a store written to be obviously right: unbounded integers, maps,
+// and one call at a time. It does not predict versions, which are a store's
+// own choice, but holds it to what it said: they rise, and a repeat tells the
+// same one. It is told each reply, and says what is wrong with it.
+type model struct {
+	limits store.Limits
+	nowMS  int64
+	cells  map[store.Cell]*modelCell
+	tokens map[modelTokenID]modelToken
+	parts  []modelPart
+}
+
+type modelCell struct {
+	n       *big.Int // nil if absent
+	version uint64   // 0 if absent
+	highest uint64   // of the cell's whole life
+}
+
+type modelTokenID struct {
+	cell store.Cell
+	name string
+}
+
+type modelToken struct {
+	settled bool
+	digest  uint64
+	atMS    int64
+	result  store.Result
+}
+
+type modelPart struct {
+	floor store.Writer
+	marks map[store.Writer]modelMark
+}
+
+type modelMark struct {
+	batch   store.Batch
+	results []store.Result
+}
+
+func newModel(t store.Traits) *model {
+	m := &model{
+		limits: t.Limits,
+		cells:  make(map[store.Cell]*modelCell),
+		tokens: make(map[modelTokenID]modelToken),
+		parts:  make([]modelPart, t.Partitions),
+	}
+	for i := range m.parts {
+		m.parts[i].marks = make(map[store.Writer]modelMark)
+	}
+	return m
+}
+
+// replied takes the reply to a valid batch, or returns what is wrong with it.
+func (m *model) replied(b store.Batch, r store.Reply) error {
+	p := &m.parts[b.Partition]
+	if b.Writer == 0 {
+		if r.Err != nil || r.Replayed || r.Mark != 0 {
+			return fmt.Errorf("reply %+v to a batch without a writer", r)
+		}
+		return m.decided(b, r.Results)
+	}
+	last, known := p.marks[b.Writer]
+	switch mark := last.batch.Seq; {
+	case !known && b.Writer <= p.floor:
+		return wantErr(r, store.KindRetired)
+	case !known && len(p.marks) >= m.limits.WritersMax && b.Prev == 0:
+		return wantErr(r, store.KindFull)
+	case !known && len(p.marks) >= m.limits.WritersMax:
+		return wantErr(r, store.KindFull, store.KindMark)
+	case known && sameBatch(last.batch, b):
+		return sameReply(r, last)
+	case b.Prev != mark:
+		if r.Mark != mark {
+			return fmt.Errorf("reply with mark %d, want %d", r.Mark, mark)
+		}
+		return wantErr(r, store.KindMark)
+	}
+	if r.Err != nil || r.Replayed || r.Mark != b.Seq {
+		return fmt.Errorf("reply %+v to a batch that follows the mark", r)
+	}
+	if err := m.decided(b, r.Results); err != nil {
+		return err
+	}
+	p.marks[b.Writer] = modelMark{batch: b, results: slices.Clone(r.Results)}
+	return nil
+}
+
+func wantErr(r store.Reply, kinds ...store.Kind) error {
+	if r.Err == nil || !slices.Contains(kinds, store.KindOf(r.Err)) || len(r.Results) != 0 || r.Replayed {
+		return fmt.Errorf("reply %+v, want an error of kind %v", r, kinds)
+	}
+	return nil
+}
+
+func sameBatch(a, b store.Batch) bool {
+	return a.Prev == b.Prev && a.Seq == b.Seq && slices.Equal(a.Deltas, b.Deltas)
+}
+
+func sameReply(r store.Reply, last modelMark) error {
+	want := slices.Clone(last.results)
+	for i := range want {
+		want[i].Replayed = true
+	}
+	if r.Err != nil || !r.Replayed || r.Mark != last.batch.Seq || !slices.Equal(r.Results, want) {
+		return fmt.Errorf("reply %+v, want the first results %+v", r, want)
+	}
+	return nil
+}
+
+func (m *model) decided(b store.Batch, rs []store.Result) error {
+	if len(rs) != len(b.Deltas) {
+		return fmt.Errorf("%d results for %d deltas", len(rs), len(b.Deltas))
+	}
+	for i, d := range b.Deltas {
+		var err error
+		switch d.Op {
+		case store.OpRetire:
+			err = equal(rs[i], store.Result{Outcome: store.Applied})
+			m.retire(&m.parts[b.Partition], store.Writer(d.N))
+		case store.OpSettle:
+			err = m.settled(d, rs[i])
+		default:
+			err = m.changed(d, rs[i])
+		}
+		if err != nil {
+			return fmt.Errorf("delta %d, %+v: %w", i, d, err)
+		}
+	}
+	return nil
+}
+
+func equal(got store.Result, want ...store.Result) error {
+	if slices.Contains(want, got) {
+		return nil
+	}
+	return fmt.Errorf("result %+v, want %+v", got, want)
+}
+
+func refusal(os ...store.Outcome) []store.Result {
+	rs := make([]store.Result, len(os))
+	for i, o := range os {
+		rs[i].Outcome = o
+	}
+	return rs
+}
+
+func (m *model) retire(p *modelPart, last store.Writer) {
+	p.floor = max(p.floor, last)
+	for w := range p.marks {
+		if w <= last {
+			delete(p.marks, w)
+		}
+	}
+}
+
+// state returns what is known of a token. Long after the window a store may
+// have forgotten it or not: then loose is true, and unknown is as good as
+// expired.
+func (m *model) state(id modelTokenID) (s store.TokenState, t modelToken, loose bool) {
+	t, ok := m.tokens[id]
+	age := m.nowMS - t.atMS
+	stale := store.TokenStale(id.name, m.nowMS, m.limits.TokenWindow)
+	switch {
+	case !ok && stale:
+		return store.TokenExpired, t, false
+	case !ok:
+		return store.TokenUnknown, t, false
+	case age >= store.TokenKeptMS(m.limits.TokenWindow):
+		return store.TokenExpired, t, !stale
+	case age >= m.limits.TokenWindow.Milliseconds():
+		return store.TokenExpired, t, false
+	case t.settled:
+		return store.TokenSettled, t, false
+	default:
+		return store.TokenApplied, t, false
+	}
+}
+
+// tokensFull reports whether a namespace has no room for a new token. What a
+// store may have forgotten takes none.
+func (m *model) tokensFull(ns string) bool {
+	held := int64(0)
+	for id, t := range m.tokens {
+		if id.cell.Namespace == ns && m.nowMS-t.atMS < store.TokenKeptMS(m.limits.TokenWindow) {
+			held++
+		}
+	}
+	return ns != "" && held >= m.limits.TokensMax
+}
+
+func (m *model) keysFull(ns string) bool {
+	held := int64(0)
+	for c, v := range m.cells {
+		if c.Namespace == ns && v.n != nil {
+			held++
+		}
+	}
+	return ns != "" && held >= m.limits.KeysMax
+}
+
+func (m *model) settled(d store.Delta, got store.Result) error {
+	id := modelTokenID{d.Cell, d.Guard.Token}
+	state, t, loose := m.state(id)
+	if loose && got.Outcome != store.Expired {
+		state = store.TokenUnknown
+	}
+	switch state {
+	case store.TokenApplied:
+		t.result.Replayed = true
+		return equal(got, t.result)
+	case store.TokenSettled:
+		return equal(got, store.Result{Outcome: store.Settled, Replayed: true})
+	case store.TokenExpired:
+		return equal(got, refusal(store.Expired)...)
+	default:
+		if m.tokensFull(d.Cell.Namespace) {
+			return equal(got, refusal(store.Full)...)
+		}
+		m.tokens[id] = modelToken{settled: true, atMS: m.nowMS}
+		return equal(got, store.Result{Outcome: store.Settled})
+	}
+}
+
+// changed takes the result of a delta that may change its cell.
+func (m *model) changed(d store.Delta, got store.Result) error {
+	var refused []store.Outcome
+	id := modelTokenID{d.Cell, d.Guard.Token}
+	if id.name != "" {
+		state, t, loose := m.state(id)
+		if loose && got.Outcome != store.Expired {
+			state = store.TokenUnknown
+		}
+		switch state {
+		case store.TokenApplied:
+			if t.digest != d.Guard.Digest {
+				return equal(got, refusal(store.Mismatch)...)
+			}
+			t.result.Replayed = true
+			return equal(got, t.result)
+		case store.TokenSettled:
+			got.Replayed = false // either is fine
+			return equal(got, refusal(store.Settled)...)
+		case store.TokenExpired:
+			return equal(got, refusal(store.Expired)...)
+		case store.TokenUnknown:
+			if m.tokensFull(d.Cell.Namespace) {
+				refused = append(refused, store.Full)
+			}
+		}
+	}
+	c := m.cells[d.Cell]
+	if c == nil {
+		c = &modelCell{}
+		m.cells[d.Cell] = c
+	}
+	before, after := valueOf(c.n), m.after(d, c)
+	switch {
+	case d.Guard.Match && d.Guard.Version != c.version:
+		refused = append(refused, store.Changed)
+	case d.Op != store.OpDelete && c.n == nil && m.keysFull(d.Cell.Namespace):
+		refused = append(refused, store.Full)
+	case after != nil && !after.IsInt64():
+		refused = append(refused, store.Overflow)
+	}
+	if len(refused) > 0 {
+		return equal(got, refusal(refused...)...)
+	}
+	return m.take(c, id, d, got, before, after)
+}
+
+func (m *model) after(d store.Delta, c *modelCell) *big.Int {
+	switch d.Op {
+	case store.OpDelete:
+		return nil
+	case store.OpSet:
+		return big.NewInt(d.N)
+	default:
+		return new(big.Int).Add(big.NewInt(valueOf(c.n)), big.NewInt(d.N))
+	}
+}
+
+func valueOf(n *big.Int) int64 {
+	if n == nil {
+		return 0
+	}
+	return n.Int64()
+}
+
+// take makes an accepted change.
+func (m *model) take(c *modelCell, id modelTokenID, d store.Delta, got store.Result, before int64, after *big.Int) error {
+	want := store.Result{Outcome: store.Applied, Before: before, After: valueOf(after), Version: got.Version}
+	if !d.Want {
+		want.Before, want.After = got.Before, got.After // nobody asked
+	}
+	if after == nil {
+		want.Version = 0
+	} else if got.Version <= c.highest {
+		return fmt.Errorf("version %d after %d", got.Version, c.highest)
+	}
+	if err := equal(got, want); err != nil {
+		return err
+	}
+	c.n, c.version, c.highest = after, got.Version, max(c.highest, got.Version)
+	if id.name != "" {
+		m.tokens[id] = modelToken{digest: d.Guard.Digest, atMS: m.nowMS, result: got}
+	}
+	return nil
+}
+
+// value returns what a cell reads as.
+func (m *model) value(c store.Cell) store.Value {
+	v := m.cells[c]
+	if v == nil || v.n == nil {
+		return store.Value{}
+	}
+	return store.Value{N: v.n.Int64(), Version: v.version, Exists: true}
+}
+
+// scan returns what a range lists.
+func (m *model) scan(r store.Range, n int) []store.Entry {
+	var found []store.Entry
+	for c := range m.cells {
+		v := m.value(c)
+		if v.Exists && c.Namespace == r.Namespace && strings.HasPrefix(c.Key, r.Prefix) && c.Key > r.After {
+			found = append(found, store.Entry{Key: c.Key, Value: v})
+		}
+	}
+	slices.SortFunc(found, func(a, b store.Entry) int { return strings.Compare(a.Key, b.Key) })
+	return found[:min(n, len(found))]
+}
+
+// looked takes the fate of a token, or returns what is wrong with it.
+func (m *model) looked(c store.Cell, token string, got store.Fate) error {
+	state, t, loose := m.state(modelTokenID{c, token})
+	switch {
+	case got.State == state:
+	case loose && got.State == store.TokenUnknown:
+	default:
+		return fmt.Errorf("token %q is %v, want %v", token, got.State, state)
+	}
+	if state != store.TokenApplied && state != store.TokenSettled {
+		return nil
+	}
+	if got.AtMS != t.atMS {
+		return fmt.Errorf("token %q was decided at %d, want %d", token, got.AtMS, t.atMS)
+	}
+	got.Result.Replayed = t.result.Replayed
+	if got.Result != t.result {
+		return fmt.Errorf("token %q has result %+v, want %+v", token, got.Result, t.result)
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// quotas are the laws of what a namespace may hold: full means refused.
+func quotas(s *suite) {
+	few := store.Limits{KeysMax: 4, TokensMax: 4, TokenWindow: window}
+
+	s.lawAt("a full namespace takes no new key", few, func(k *kit, _ *clock) {
+		for i := range 4 {
+			k.outcome(k.one(add(cell(fmt.Sprint(i)), 1)), store.Applied)
+		}
+		for _, d := range []store.Delta{add(cell("new"), 1), set(cell("new"), 1), once(add(cell("new"), 1), "t")} {
+			k.outcome(k.one(d), store.Full)
+			k.absent(cell("new"))
+		}
+		k.state(cell("new"), "t", store.TokenUnknown)
+		k.outcome(k.one(del(cell("new"))), store.Applied)
+		for i := range 4 {
+			k.applied(k.one(want(add(cell(fmt.Sprint(i)), 1))), 1, 2)
+			k.applied(k.one(want(set(cell(fmt.Sprint(i)), 5))), 2, 5)
+		}
+		k.outcome(k.one(add(store.Cell{Namespace: "other", Key: "new"}, 1)), store.Applied)
+
+		k.outcome(k.one(del(cell("2"))), store.Applied)
+		k.outcome(k.one(del(cell("2"))), store.Applied) // frees nothing more
+		k.outcome(k.one(once(add(cell("new"), 1), "t")), store.Applied)
+		k.outcome(k.one(add(cell("2"), 1)), store.Full)
+	})
+
+	s.lawAt("room is counted delta by delta", few, func(k *kit, _ *clock) {
+		cs := k.together(6)
+		rs := k.do(add(cs[0], 1), add(cs[1], 1), add(cs[2], 1), add(cs[3], 1), add(cs[4], 1),
+			add(cs[3], 1), del(cs[0]), add(cs[5], 1), add(cs[4], 1))
+		for i, o := range []store.Outcome{
+			store.Applied, store.Applied, store.Applied, store.Applied, store.Full,
+			store.Applied, store.Applied, store.Applied, store.Full,
+		} {
+			if rs[i].Outcome != o {
+				k.Fatalf("delta %d: outcome %d, want %d", i, rs[i].Outcome, o)
+			}
+		}
+		k.listed(k.scan(store.Range{Namespace: namespace}, 10), sortedKeys(cs[1], cs[2], cs[3], cs[5]))
+	})
+
+	s.lawAt("the version is judged before the room for a key", few, func(k *kit, _ *clock) {
+		for i := range 4 {
+			k.one(add(cell(fmt.Sprint(i)), 1))
+		}
+		k.outcome(k.one(match(add(cell("new"), 1), 7)), store.Changed)
+		k.outcome(k.one(match(add(cell("new"), 1), 0)), store.Full)
+	})
+
+	s.lawAt("a repeat wins over the room for a key", few, func(k *kit, _ *clock) {
+		first := k.one(once(add(cell("a"), 1), "t"))
+		k.one(del(cell("a")))
+		for i := range 4 {
+			k.outcome(k.one(add(cell(fmt.Sprint(i)), 1)), store.Applied)
+		}
+		k.repeats(k.one(once(add(cell("a"), 1), "t")), first)
+		k.absent(cell("a"))
+	})
+
+	s.lawAt("keys created at once stay within the limit", few, func(k *kit, _ *clock) {
+		k.parallel(4, func(g int) error {
+			for i := range 6 {
+				r, err := k.try(k.batch(add(cell(fmt.Sprintf("%d-%d", g, i)), 1)))
+				if err != nil {
+					return err
+				}
+				if o := r.Results[0].Outcome; o != store.Applied && o != store.Full {
+					return o.Err()
+				}
+			}
+			return nil
+		})
+		if es := k.scan(store.Range{Namespace: namespace}, 100); len(es) != 4 {
+			k.Fatalf("the namespace holds %d keys, its limit is 4", len(es))
+		}
+	})
+
+	s.lawAt("tokens decided at once stay within the limit", few, func(k *kit, _ *clock) {
+		c := cell("a")
+		k.parallel(4, func(g int) error {
+			for i := range 6 {
+				r, err := k.try(k.batch(once(add(c, 1), fmt.Sprintf("%d-%d", g, i))))
+				if err != nil {
+					return err
+				}
+				if o := r.Results[0].Outcome; o != store.Applied && o != store.Full {
+					return o.Err()
+				}
+			}
+			return nil
+		})
+		k.holds(c, 4)
+	})
+
+	s.lawAt("a namespace full of tokens takes no new one and evicts none", few, tokensFull)
+
+	s.lawAt("the store's own namespace has no limit", few, func(k *kit, _ *clock) {
+		for i := range 10 {
+			c := store.Cell{Key: fmt.Sprintf("own%d", i)}
+			k.applied(k.one(once(add(c, 1), "t")), 0, 1)
+			k.enlist()
+		}
+	})
+}
+
+func tokensFull(k *kit, cl *clock) {
+	c := cell("a")
+	firsts := make([]store.Result, 4)
+	for i := range firsts {
+		if i == 1 {
+			cl.move(time.Minute)
+			k.outcome(k.one(settle(c, "1")), store.Settled)
+			continue
+		}
+		firsts[i] = k.one(once(add(c, 1), fmt.Sprint(i)))
+		k.outcome(firsts[i], store.Applied)
+	}
+	full := func() {
+		k.Helper()
+		was := k.read(c)
+		k.outcome(k.one(once(add(c, 1), "new")), store.Full)
+		k.outcome(k.one(settle(c, "new")), store.Full)
+		k.outcome(k.one(once(add(cell("b"), 1), "new")), store.Full)
+		if now := k.read(c); now != was {
+			k.Fatalf("a refused write changed the cell from %+v to %+v", was, now)
+		}
+		k.absent(cell("b"))
+		k.state(c, "new", store.TokenUnknown)
+	}
+	full()
+	for i := range firsts {
+		if i != 1 {
+			k.repeats(k.one(once(add(c, 1), fmt.Sprint(i))), firsts[i])
+		}
+	}
+	k.outcome(k.one(settle(c, "1")), store.Settled)
+	k.outcome(k.one(once(add(c, 2), "0")), store.Mismatch)
+	k.outcome(k.one(add(c, 1)), store.Applied) // needs no token
+	k.outcome(k.one(once(add(store.Cell{Namespace: "other", Key: "a"}, 1), "new")), store.Applied)
+
+	// Expired tokens are still held, to be refused.
+	cl.move(window)
+	full()
+	k.outcome(k.one(once(add(c, 1), "0")), store.Expired)
+
+	// Forgotten ones make room: the first now, the rest a minute later.
+	cl.move(window - time.Minute + time.Millisecond)
+	was := k.read(c).N
+	k.applied(k.one(once(add(c, 1), "new")), was, was+1)
+	k.outcome(k.one(once(add(c, 1), "newer")), store.Full)
+	cl.move(time.Minute)
+	for i := range 3 {
+		k.outcome(k.one(once(add(c, 1), fmt.Sprint("newest", i))), store.Applied)
+	}
+	k.outcome(k.one(once(add(c, 1), "too many")), store.Full)
+}

@@ -1,0 +1,299 @@
+package storetest
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// Random checks random histories: one call at a time against a plain model,
+// and many callers at once for what must hold of any history. A failure is
+// shrunk, and printed with the flags that replay it (of a concurrent history,
+// what the callers do; not how they meet). -rapid.checks and -rapid.steps make
+// the search longer.
+func Random(t *testing.T, open Opener) {
+	t.Run("sequential", func(t *testing.T) {
+		rapid.Check(t, func(r *rapid.T) { sequential(t, r, open) })
+	})
+	t.Run("concurrent", func(t *testing.T) {
+		rapid.Check(t, func(r *rapid.T) { concurrent(t, r, open) })
+	})
+}
+
+// sequential runs one random history and checks every answer.
+func sequential(t *testing.T, r *rapid.T, open Opener) {
+	m := &machine{clock: newClock(), tight: rapid.Bool().Draw(r, "tight limits")}
+	limits := store.Limits{TokenWindow: window}
+	if m.tight {
+		limits.KeysMax, limits.TokensMax, limits.WritersMax = 3, 4, 2
+	}
+	m.kit = newKit(t, r, open(t, Config{Limits: limits, Now: m.clock.now}))
+	defer m.close()
+	m.model = newModel(m.store.Traits())
+	actions := map[string]func(*rapid.T){
+		"apply":      m.doApply,
+		"call":       m.doCall,
+		"again":      m.doAgain,
+		"invalid":    m.doInvalid,
+		"enlist":     m.doEnlist,
+		"read":       m.doRead,
+		"scan":       m.doScan,
+		"lookup":     m.doLookup,
+		"time":       m.doTime,
+		"clock back": m.doClockBack,
+		"audit":      func(*rapid.T) { m.audited() },
+	}
+	if m.inst.Reopen != nil {
+		actions["reopen"] = func(*rapid.T) { m.replace(m.inst.Reopen(t)) }
+	}
+	if m.inst.Crash != nil {
+		actions["crash"] = func(*rapid.T) { m.replace(m.inst.Crash(t)) }
+	}
+	r.Repeat(actions)
+	m.readEverything()
+	m.audited()
+}
+
+// A machine is a store and its model, driven by random actions.
+type machine struct {
+	*kit
+	clock   *clock
+	tight   bool // small limits
+	model   *model
+	writers []store.Writer
+	frozen  []store.Batch // numbered batches that were sent
+}
+
+// tick brings the model's time up to date.
+func (m *machine) tick() {
+	m.model.nowMS = max(m.model.nowMS, m.clock.now().UnixMilli())
+}
+
+// send applies batches in one call and shows the replies to the model.
+func (m *machine) send(bs ...store.Batch) {
+	m.Helper()
+	m.tick()
+	for i, r := range m.apply(bs...) {
+		if err := m.model.replied(bs[i], r); err != nil {
+			m.Fatalf("batch %d, %+v: %v", i, bs[i], err)
+		}
+		if bs[i].Writer != 0 {
+			m.frozen = append(m.frozen, bs[i])
+		}
+	}
+}
+
+// The small world in which histories meet.
+
+func someSpaces() []string { return []string{"m", "n"} }
+
+func someKeys() []string { return []string{"a", "b", "a\x00", "c", "ab"} }
+
+func someTokens() []string { return []string{"s", "t", "u", "v"} }
+
+func someNumbers() []int64 {
+	return []int64{
+		1, -1, 0, 2, -3, 1000, 1 << 62,
+		math.MaxInt64, math.MinInt64, math.MaxInt64 - 1, math.MinInt64 + 1,
+	}
+}
+
+func (m *machine) drawCell(r *rapid.T) store.Cell {
+	return store.Cell{
+		Namespace: rapid.SampledFrom(someSpaces()).Draw(r, "namespace"),
+		Key:       rapid.SampledFrom(someKeys()).Draw(r, "key"),
+	}
+}
+
+// drawToken returns a token; some carry a time near the end of the window.
+func (m *machine) drawToken(r *rapid.T) string {
+	if rapid.IntRange(0, 3).Draw(r, "timed") > 0 {
+		return rapid.SampledFrom(someTokens()).Draw(r, "token")
+	}
+	age := rapid.SampledFrom([]time.Duration{0, window, window + time.Millisecond, -window}).Draw(r, "age")
+	return uuid7(newClock().now().Add(-age), rapid.IntRange(0, 1).Draw(r, "n"))
+}
+
+func (m *machine) drawDelta(r *rapid.T, c store.Cell) store.Delta {
+	d := store.Delta{
+		Cell: c,
+		Op:   rapid.SampledFrom([]store.Op{store.OpAdd, store.OpAdd, store.OpAdd, store.OpSet, store.OpDelete, store.OpSettle}).Draw(r, "op"),
+		N:    rapid.SampledFrom(someNumbers()).Draw(r, "n"),
+		Want: rapid.Bool().Draw(r, "want"),
+	}
+	if d.Op == store.OpDelete || d.Op == store.OpSettle {
+		d.N = 0
+	}
+	if d.Op == store.OpSettle || rapid.Bool().Draw(r, "once") {
+		d.Guard.Token = m.drawToken(r)
+		d.Guard.Digest = rapid.SampledFrom([]uint64{7, 7, 7, 1 << 63}).Draw(r, "digest")
+		// What the payload is, the digest must tell: a caller's duty.
+		d.Guard.Digest += uint64(d.Op)<<32 + uint64(d.N)
+		d.Want = true
+	}
+	if d.Op != store.OpSettle && rapid.IntRange(0, 4).Draw(r, "match") == 0 {
+		d.Guard.Match = true
+		if now := m.model.value(c).Version; rapid.Bool().Draw(r, "at") {
+			d.Guard.Version = now
+		} else {
+			d.Guard.Version = now/2 + uint64(rapid.IntRange(0, 1).Draw(r, "version"))
+		}
+	}
+	return d
+}
+
+// drawBatch returns a batch of deltas to cells of one partition, with a mark
+// that mostly fits.
+func (m *machine) drawBatch(r *rapid.T) store.Batch {
+	first := m.drawCell(r)
+	b := store.Batch{Partition: m.home(first)}
+	for range rapid.IntRange(0, 4).Draw(r, "deltas") {
+		c := m.drawCell(r)
+		if m.home(c) != b.Partition {
+			c = first
+		}
+		b.Deltas = append(b.Deltas, m.drawDelta(r, c))
+	}
+	if len(m.writers) == 0 || rapid.Bool().Draw(r, "unnumbered") {
+		return b
+	}
+	b.Writer = rapid.SampledFrom(m.writers).Draw(r, "writer")
+	b.Prev = m.model.parts[b.Partition].marks[b.Writer].batch.Seq
+	if rapid.IntRange(0, 4).Draw(r, "gap") == 0 {
+		b.Prev = rapid.Uint64Range(0, b.Prev+2).Draw(r, "prev")
+	}
+	b.Seq = b.Prev + rapid.Uint64Range(1, 3).Draw(r, "covers")
+	if old := rapid.SampledFrom(m.writers).Draw(r, "retired"); old < b.Writer && rapid.IntRange(0, 5).Draw(r, "retire") == 0 {
+		b.Deltas = append(b.Deltas, store.Delta{Op: store.OpRetire, N: int64(old)})
+	}
+	return b
+}
+
+func (m *machine) doApply(r *rapid.T) { m.send(m.drawBatch(r)) }
+
+// doCall applies several batches in one call. Those of different partitions
+// have no order, so they must not meet at a limit.
+func (m *machine) doCall(r *rapid.T) {
+	if m.tight && m.parts > 1 {
+		r.Skip("limits are near")
+	}
+	var bs []store.Batch
+	sent := make(map[[2]uint64]bool)
+	for range rapid.IntRange(2, 3).Draw(r, "batches") {
+		b := m.drawBatch(r)
+		at := [2]uint64{uint64(b.Partition), uint64(b.Writer)}
+		if b.Writer == 0 || !sent[at] {
+			bs = append(bs, b)
+		}
+		sent[at] = true
+	}
+	m.send(bs...)
+}
+
+// doAgain sends a numbered batch again, unchanged.
+func (m *machine) doAgain(r *rapid.T) {
+	if len(m.frozen) == 0 {
+		r.Skip("nothing was sent")
+	}
+	newest := len(m.frozen) - 1
+	m.send(m.frozen[newest-rapid.IntRange(0, min(3, newest)).Draw(r, "back")])
+}
+
+// doInvalid sends a batch with one thing wrong with it: nothing may change.
+func (m *machine) doInvalid(r *rapid.T) {
+	b := m.drawBatch(r)
+	switch rapid.IntRange(0, 3).Draw(r, "wrong") {
+	case 0:
+		b.Partition = m.parts
+	case 1:
+		b.Deltas = append(b.Deltas, add(store.Cell{Namespace: "m"}, 1))
+	case 2:
+		b.Durability = store.Synced + 1
+	case 3:
+		b.Deltas = append(b.Deltas, store.Delta{Op: store.OpRetire})
+	}
+	m.tick()
+	m.refused(b, store.KindInvalid)
+}
+
+func (m *machine) doEnlist(*rapid.T) {
+	w := m.enlist()
+	if n := len(m.writers); n > 0 && w <= m.writers[n-1] {
+		m.Fatalf("writer %d after %d", w, m.writers[n-1])
+	}
+	m.writers = append(m.writers, w)
+}
+
+func (m *machine) doRead(r *rapid.T) {
+	cs := make([]store.Cell, rapid.IntRange(1, 4).Draw(r, "cells"))
+	for i := range cs {
+		cs[i] = m.drawCell(r)
+	}
+	m.readSame(cs...)
+}
+
+func (m *machine) readSame(cs ...store.Cell) {
+	m.Helper()
+	for i, v := range m.readAll(cs...) {
+		if want := m.model.value(cs[i]); v != want {
+			m.Fatalf("%v reads %+v, want %+v", cs[i], v, want)
+		}
+	}
+}
+
+func (m *machine) readEverything() {
+	m.Helper()
+	for _, ns := range someSpaces() {
+		for _, key := range someKeys() {
+			m.readSame(store.Cell{Namespace: ns, Key: key})
+		}
+		m.scanSame(store.Range{Namespace: ns}, store.ScanMax)
+	}
+}
+
+func (m *machine) doScan(r *rapid.T) {
+	m.scanSame(store.Range{
+		Namespace: rapid.SampledFrom(someSpaces()).Draw(r, "namespace"),
+		Prefix:    rapid.SampledFrom([]string{"", "a", "a\x00", "b", "z"}).Draw(r, "prefix"),
+		After:     rapid.SampledFrom([]string{"", "a", "aa", "b", "z"}).Draw(r, "after"),
+	}, rapid.SampledFrom([]int{1, 2, 3, store.ScanMax}).Draw(r, "limit"))
+}
+
+func (m *machine) scanSame(r store.Range, n int) {
+	m.Helper()
+	if got, want := m.scan(r, n), m.model.scan(r, n); !slices.Equal(got, want) {
+		m.Fatalf("scan of %+v lists %+v, want %+v", r, got, want)
+	}
+}
+
+func (m *machine) doLookup(r *rapid.T) {
+	c, token := m.drawCell(r), m.drawToken(r)
+	m.tick()
+	if err := m.model.looked(c, token, m.lookup(c, token)); err != nil {
+		m.Fatalf("lookup in %v: %v", c, err)
+	}
+}
+
+func (m *machine) doTime(r *rapid.T) {
+	m.clock.move(rapid.SampledFrom([]time.Duration{
+		time.Millisecond, time.Minute, window / 2, window - time.Millisecond, window, 2 * window,
+	}).Draw(r, "forward"))
+}
+
+// doClockBack lets every partition see the present, then turns the clock back.
+func (m *machine) doClockBack(r *rapid.T) {
+	touched := make(map[int]bool)
+	for i := 0; len(touched) < m.parts; i++ {
+		if c := (store.Cell{Key: fmt.Sprintf("touch%d", i)}); !touched[m.home(c)] {
+			touched[m.home(c)] = true
+			m.send(m.batch(add(c, 1)))
+		}
+	}
+	m.clock.move(-rapid.SampledFrom([]time.Duration{time.Millisecond, window, 100 * window}).Draw(r, "back"))
+}

@@ -1,0 +1,129 @@
+package storetest_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quipudb/quipu/store"
+	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
+)
+
+// The laws of crashes and reopening need a store that keeps something. This
+// one is a memstore and a list of all calls: a log whose tail a crash drops.
+func TestLaws(t *testing.T) {
+	storetest.Run(t, func(_ testing.TB, c storetest.Config) *storetest.Instance {
+		j := &journal{config: c}
+		return &storetest.Instance{
+			Store: j.open(),
+			Crash: func(testing.TB) store.Store { return j.crash() },
+			Reopen: func(tb testing.TB) store.Store {
+				if err := j.close(); err != nil {
+					tb.Errorf("Close: %v", err)
+				}
+				return j.open()
+			},
+		}
+	})
+}
+
+// A journal outlives the stores that are opened on it.
+type journal struct {
+	config storetest.Config
+
+	mu      sync.Mutex // guards the fields below
+	synced  []call     // what a crash keeps
+	pending []call     // what it drops
+	now     *logged    // the store that is open
+}
+
+type call struct {
+	at      time.Time
+	batches []store.Batch
+}
+
+// logged is a store on a journal.
+type logged struct {
+	*memstore.Store
+	journal *journal
+}
+
+func (j *journal) clock() time.Time {
+	if j.config.Now != nil {
+		return j.config.Now()
+	}
+	return time.Now()
+}
+
+func (j *journal) open() store.Store {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	now := j.clock
+	s := memstore.New(memstore.Options{
+		Limits:     j.config.Limits,
+		Partitions: 3,
+		Now:        func() time.Time { return now() },
+	})
+	for _, c := range j.synced {
+		now = func() time.Time { return c.at }
+		if err := s.Apply(context.Background(), c.batches, make([]store.Reply, len(c.batches))); err != nil {
+			panic(err) // the same call did not fail before
+		}
+	}
+	now = j.clock
+	j.now = &logged{Store: s, journal: j}
+	return j.now
+}
+
+func (j *journal) crash() store.Store {
+	j.mu.Lock()
+	j.pending, j.now = nil, nil
+	j.mu.Unlock()
+	return j.open()
+}
+
+func (j *journal) close() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.flush()
+	return j.now.Store.Close()
+}
+
+func (j *journal) flush() {
+	j.synced = append(j.synced, j.pending...)
+	j.pending = nil
+}
+
+func (l *logged) Traits() store.Traits {
+	t := l.Store.Traits()
+	t.Durability = store.Synced
+	return t
+}
+
+func (l *logged) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	j := l.journal
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.now != l {
+		return store.ErrUnknown
+	}
+	c := call{at: j.clock()}
+	if err := l.Store.Apply(ctx, batches, replies); err != nil {
+		return err
+	}
+	for _, b := range batches {
+		b.Deltas = slices.Clone(b.Deltas)
+		c.batches = append(c.batches, b)
+	}
+	j.pending = append(j.pending, c)
+	for i := range batches {
+		if batches[i].Durability != store.Memory {
+			j.flush()
+			replies[i].Durability = store.Synced
+		}
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+)
+
+// writersCell counts the writers a store has issued.
+var writersCell = Cell{Namespace: "", Key: "writers"}
+
+// Enlist asks the store for a new writer. Its id is higher than every id
+// issued before, and durable.
+func Enlist(ctx context.Context, s Store) (Writer, error) {
+	b := Batch{
+		Partition: PartitionOf(writersCell, s.Traits().Partitions),
+		Deltas:    []Delta{{Cell: writersCell, Op: OpAdd, N: 1, Want: true}},
+	}
+	replies := make([]Reply, 1)
+	if err := s.Apply(ctx, []Batch{b}, replies); err != nil {
+		return 0, err
+	}
+	if err := replies[0].Err; err != nil {
+		return 0, err
+	}
+	r := replies[0].Results[0]
+	return Writer(r.After), r.Outcome.Err()
+}
+
+// PartitionOf returns the home partition of a cell in a store of n partitions.
+func PartitionOf(c Cell, n int) int {
+	if n == 1 {
+		return 0
+	}
+	const offset, prime = 14695981039346656037, 1099511628211 // FNV-1a
+	h := uint64(offset)
+	for i := range len(c.Namespace) {
+		h = (h ^ uint64(c.Namespace[i])) * prime
+	}
+	h *= prime // a zero byte between the two
+	for i := range len(c.Key) {
+		h = (h ^ uint64(c.Key[i])) * prime
+	}
+	return int((h ^ h>>32) % uint64(n))
+}
+
+// Digest returns the digest of a batch's content: a batch sent again under its
+// sequence must have the same.
+func (b *Batch) Digest() uint64 {
+	h := sha256.New()
+	buf := make([]byte, 0, 1024)
+	buf = binary.AppendUvarint(buf, b.Prev)
+	buf = binary.AppendUvarint(buf, b.Seq)
+	for i := range b.Deltas {
+		d := &b.Deltas[i]
+		buf = appendString(buf, d.Cell.Namespace)
+		buf = appendString(buf, d.Cell.Key)
+		buf = append(buf, byte(d.Op))
+		buf = binary.AppendVarint(buf, d.N)
+		buf = appendBool(buf, d.Want)
+		buf = appendString(buf, d.Guard.Token)
+		buf = binary.AppendUvarint(buf, d.Guard.Digest)
+		buf = appendBool(buf, d.Guard.Match)
+		buf = binary.AppendUvarint(buf, d.Guard.Version)
+		h.Write(buf)
+		buf = buf[:0]
+	}
+	h.Write(buf)
+	return binary.LittleEndian.Uint64(h.Sum(buf[:0]))
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
