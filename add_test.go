@@ -1,0 +1,212 @@
+package quipu_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/store"
+)
+
+// Stores remember digests, so these must stay as they are for ever: another
+// digest would refuse the repeat of a write that an older release applied.
+func TestDigest(t *testing.T) {
+	s := newStub()
+	sent := s.record()
+	db := quipu.New(s, quipu.Options{})
+	ctx := t.Context()
+	at := time.Date(2026, time.January, 2, 3, 4, 5, 6_789_000, time.UTC)
+	f := func(want uint64, write func(token quipu.WriteOption) (quipu.Receipt, error)) {
+		t.Helper()
+		*sent = nil
+		if _, err := write(quipu.Token("t")); err != nil {
+			t.Fatal(err)
+		}
+		if got := (*sent)[0].Deltas[0].Guard.Digest; got != want {
+			t.Errorf("digest %#x, want %#x", got, want)
+		}
+	}
+	f(0x633bc5accebd7122, func(token quipu.WriteOption) (quipu.Receipt, error) {
+		return db.Add(ctx, "a", 1, token)
+	})
+	f(0x8c7ce920fa512515, func(token quipu.WriteOption) (quipu.Receipt, error) {
+		return db.Add(ctx, "b", -1, token, quipu.WantValue(), quipu.At(at), quipu.Who("me"), quipu.IfVersion(7))
+	})
+	f(0xaf39b44895bbc01e, func(token quipu.WriteOption) (quipu.Receipt, error) {
+		return db.Set(ctx, "a", 1<<40, token)
+	})
+	f(0x547f7390971ae0a2, func(token quipu.WriteOption) (quipu.Receipt, error) {
+		return db.Reset(ctx, "a", token, quipu.IfVersion(0))
+	})
+	f(0xae7675e14c34baa6, func(token quipu.WriteOption) (quipu.Receipt, error) {
+		return db.Delete(ctx, "a", token)
+	})
+}
+
+func TestDurability(t *testing.T) {
+	s := newStub()
+	sent := s.record()
+	db := quipu.New(s, quipu.Options{Policies: []quipu.Policy{
+		{Pattern: "views:home", Durability: quipu.Written},
+		{Pattern: "views:*", Durability: quipu.Memory},
+		{Namespace: "fast", Pattern: "*", Durability: quipu.Memory},
+		{Pattern: "default:*"},
+	}})
+	ctx := t.Context()
+	f := func(db *quipu.DB, key string, want quipu.Durability) {
+		t.Helper()
+		*sent = nil
+		r, err := db.Add(ctx, key, 1)
+		if err != nil || r.Durability != want {
+			t.Errorf("Add to %q: %+v, %v, want it %v", key, r, err, want)
+		}
+		if _, err := db.Settle(ctx, key, "t"); err != nil {
+			t.Error(err)
+		}
+		if asked := (*sent)[0].Durability; asked != want {
+			t.Errorf("Add to %q asked for %v, want %v", key, asked, want)
+		}
+		if asked := (*sent)[1].Durability; asked != quipu.Synced {
+			t.Errorf("Settle of %q asked for %v, want it synced", key, asked)
+		}
+	}
+	f(db, "likes", quipu.Synced)
+	f(db, "default:1", quipu.Synced)
+	f(db, "views", quipu.Synced)
+	f(db, "views:", quipu.Memory)
+	f(db, "views:1", quipu.Memory)
+	f(db, "views:home", quipu.Written)
+	f(db, "views:home:2", quipu.Memory)
+	f(db.In("fast"), "likes", quipu.Memory)
+	f(db.In("fast"), "views:home", quipu.Written)
+	f(db.In("slow"), "likes", quipu.Synced)
+}
+
+func TestLookupDurability(t *testing.T) {
+	s := newStub()
+	s.fate = store.Fate{State: store.TokenApplied, Result: store.Result{Outcome: store.Applied, Version: 4}}
+	o := quipu.Options{Policies: []quipu.Policy{{Pattern: "m*", Durability: quipu.Memory}}}
+	f := func(key string, offered, want quipu.Durability) {
+		t.Helper()
+		s.traits.Durability = offered
+		fate, err := quipu.New(s, o).Lookup(t.Context(), key, "t")
+		if err != nil || fate.Receipt.Durability != want || fate.Receipt.Version != 4 {
+			t.Errorf("%q: %+v, %v, want it %v", key, fate, err, want)
+		}
+	}
+	f("a", quipu.Synced, quipu.Synced)
+	f("a", quipu.Memory, quipu.Memory)
+	f("m", quipu.Synced, quipu.Memory)
+}
+
+func TestAddBatchGroups(t *testing.T) {
+	s := newStub()
+	s.traits.Partitions = 5
+	sent := s.record()
+	db := quipu.New(s, quipu.Options{Policies: []quipu.Policy{{Pattern: "m*", Durability: quipu.Memory}}})
+	var events []quipu.Event
+	for i := range 300 {
+		events = append(events, quipu.Event{Key: fmt.Sprint([]string{"m", "s"}[i%2], i%30), Delta: int64(i)})
+	}
+	if _, err := db.AddBatch(t.Context(), events); err != nil {
+		t.Fatal(err)
+	}
+	if len(*sent) != 2*5 {
+		t.Errorf("%d batches, want one for each partition and durability", len(*sent))
+	}
+	total := 0
+	for _, b := range *sent {
+		total += len(b.Deltas)
+		ns := make([]int64, len(b.Deltas))
+		for i, d := range b.Deltas {
+			ns[i] = d.N
+			if home := store.PartitionOf(d.Cell, 5); home != b.Partition {
+				t.Errorf("%q of partition %d is sent to %d", d.Cell.Key, home, b.Partition)
+			}
+			if memory := strings.HasPrefix(d.Cell.Key, "m"); memory != (b.Durability == quipu.Memory) {
+				t.Errorf("%q is in a batch that is %v", d.Cell.Key, b.Durability)
+			}
+		}
+		if !slices.IsSorted(ns) {
+			t.Errorf("a batch has the events in the order %v", ns)
+		}
+	}
+	if total != len(events) {
+		t.Errorf("%d deltas for %d events", total, len(events))
+	}
+}
+
+func TestAddBatchLimits(t *testing.T) {
+	s := newStub()
+	sent := s.record()
+	db := quipu.New(s, quipu.Options{})
+	f := func(n, batches int, e quipu.Event) {
+		t.Helper()
+		*sent = nil
+		receipts, err := db.AddBatch(t.Context(), slices.Repeat([]quipu.Event{e}, n))
+		if err != nil || len(receipts) != n || len(*sent) != batches {
+			t.Errorf("%d receipts, %d batches, %v; want %d and %d", len(receipts), len(*sent), err, n, batches)
+		}
+		for _, b := range *sent {
+			if err := store.CheckBatch(&b, 1); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	long := strings.Repeat("k", 512)
+	token := strings.Repeat("t", 255)
+	f(0, 0, quipu.Event{Key: "a"})
+	f(10_000, 1, quipu.Event{Key: "a"})
+	f(10_001, 2, quipu.Event{Key: "a"})
+	f(10_000, 2, quipu.Event{Key: long})
+	f(10_000, 2, quipu.Event{Key: long, Token: token})
+	f(quipu.EventsMax, 10, quipu.Event{Key: "a"})
+}
+
+func TestAddBatchRefused(t *testing.T) {
+	s := newStub()
+	s.traits.Partitions = 2
+	s.refuse = map[int]error{1: store.ErrUnavailable}
+	db := quipu.New(s, quipu.Options{})
+	var events []quipu.Event
+	for i := range 20 {
+		events = append(events, quipu.Event{Key: fmt.Sprint("k", i), Delta: 1})
+	}
+	receipts, err := db.AddBatch(t.Context(), events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range receipts {
+		home := store.PartitionOf(store.Cell{Namespace: "default", Key: r.Key}, 2)
+		if !errors.Is(r.Err, s.refuse[home]) || (r.Err == nil) != (r.Applied == 1) {
+			t.Errorf("an event of partition %d has receipt %+v", home, r)
+		}
+		if _, err := db.Add(t.Context(), r.Key, 1); !errors.Is(err, s.refuse[home]) {
+			t.Errorf("an add in partition %d: %v", home, err)
+		}
+	}
+	s.err = store.ErrUnknown
+	if receipts, err = db.AddBatch(t.Context(), events); !errors.Is(err, quipu.ErrUnknown) || receipts != nil {
+		t.Errorf("AddBatch: %v, %v, want only the error", receipts, err)
+	}
+}
+
+func TestSession(t *testing.T) {
+	f := func(version uint64, want string) {
+		t.Helper()
+		got := quipu.Receipt{Version: version}.Session()
+		if got != want {
+			t.Errorf("the session of version %d is %q, want %q", version, got, want)
+		}
+		if _, err := quipu.New(newStub(), quipu.Options{}).Read(t.Context(), "a", quipu.Session(got)); err != nil {
+			t.Errorf("read with session %q: %v", got, err)
+		}
+	}
+	f(0, "s0")
+	f(35, "sz")
+	f(1<<64-1, "s3w5e11264sgsf")
+}

@@ -1,0 +1,85 @@
+package quipu_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/quipudb/quipu"
+)
+
+func openBench(b *testing.B, d quipu.Durability) *quipu.DB {
+	b.Helper()
+	db, err := quipu.Open(b.TempDir(), quipu.Options{
+		Policies: []quipu.Policy{{Pattern: "*", Durability: d}},
+		Memory:   1 << 30,
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	return db
+}
+
+// One hot counter, one Add after the other in each caller.
+func BenchmarkAddHot(b *testing.B) {
+	for _, d := range []quipu.Durability{quipu.Memory, quipu.Synced} {
+		for _, callers := range []int{1, 256} {
+			b.Run(fmt.Sprintf("%s/callers=%d", d, callers), func(b *testing.B) {
+				db := openBench(b, d)
+				b.ReportAllocs()
+				b.ResetTimer()
+				each(b, callers, func() error {
+					_, err := db.Add(context.Background(), "counter:video:00000042", 1)
+					return err
+				})
+			})
+		}
+	}
+}
+
+// Batches of a thousand keys out of a million, uniform.
+func BenchmarkAddBatchUniform(b *testing.B) {
+	keys := make([]string, 1_000_000)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("counter:video:%08d", i)
+	}
+	db := openBench(b, quipu.Synced)
+	b.ResetTimer()
+	each(b, 16, func() error {
+		events := make([]quipu.Event, 1000)
+		for i := range events {
+			events[i] = quipu.Event{Key: keys[rand.IntN(len(keys))], Delta: 1}
+		}
+		_, err := db.AddBatch(context.Background(), events)
+		return err
+	})
+	b.ReportMetric(float64(b.N)*1000/b.Elapsed().Seconds(), "adds/s")
+}
+
+// each shares b.N calls of f among callers.
+func each(b *testing.B, callers int, f func() error) {
+	b.Helper()
+	var wg sync.WaitGroup
+	for c := range callers {
+		n := b.N / callers
+		if c < b.N%callers {
+			n++
+		}
+		wg.Go(func() {
+			for range n {
+				if err := f(); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

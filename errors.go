@@ -1,0 +1,50 @@
+package quipu
+
+import "github.com/quipudb/quipu/store"
+
+// An Error is an error with a Kind.
+type Error = store.Error
+
+// Kind sorts errors by what a caller can do about them.
+type Kind = store.Kind
+
+// The errors a DB returns, one for each kind. A returned error carries more
+// detail and matches one of these by errors.Is.
+var (
+	// ErrInvalid is returned when the request is wrong; sending it again won't
+	// help.
+	ErrInvalid = store.ErrInvalid
+	// ErrTooLarge is returned when a key, token or batch is over its limit.
+	ErrTooLarge = store.ErrTooLarge
+	// ErrOverflow is returned when the sum would leave int64.
+	ErrOverflow = store.ErrOverflow
+	// ErrToken is returned when the token was used for another payload.
+	ErrToken = store.ErrToken
+	// ErrExpired is returned when the token is older than the window.
+	ErrExpired = store.ErrExpired
+	// ErrSettled is returned when the token was settled before its write
+	// arrived.
+	ErrSettled = store.ErrSettled
+	// ErrChanged is returned when the counter is not at the version asked for.
+	ErrChanged = store.ErrChanged
+	// ErrFull is returned when the namespace is at its limit of keys or tokens.
+	ErrFull = store.ErrFull
+	// ErrUnavailable is returned when the store can't serve now; nothing
+	// changed, and the same call may succeed later.
+	ErrUnavailable = store.ErrUnavailable
+	// ErrUnknown is returned when the outcome of a write is unknown: send it
+	// again with the same token, or settle the token.
+	ErrUnknown = store.ErrUnknown
+	// ErrClosed is returned after Close.
+	ErrClosed = store.ErrClosed
+	// ErrCorrupt is returned when stored bytes are not what was written.
+	ErrCorrupt = store.ErrCorrupt
+	// ErrUnsupported is returned when the store can't do what was asked.
+	ErrUnsupported = store.ErrUnsupported
+	// ErrLost is returned when acknowledged data is missing.
+	ErrLost = store.ErrLost
+)
+
+// KindOf returns the kind of err; for nil, and for errors that are not
+// Quipu's, it is store.KindOther.
+func KindOf(err error) Kind { return store.KindOf(err) }

@@ -1,0 +1,97 @@
+// Package dbtest holds the laws of the product: what a DB promises its callers,
+// as tests.
+//
+// They are written against the methods of *quipu.DB, not against the type, so
+// one suite runs on the embedded DB, on a DB over each store, and through each
+// client. The test file of each is one call of Run, given a constructor. No law
+// depends on how durable a store is, on its number of partitions, or on how
+// versions are chosen. Random laws print the command that replays a failure.
+package dbtest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/quipudb/quipu"
+)
+
+// DB is what the laws call: the methods of *quipu.DB that have one meaning in
+// one process and over a wire.
+type DB interface {
+	Add(ctx context.Context, key string, delta int64, opts ...quipu.WriteOption) (quipu.Receipt, error)
+	AddBatch(ctx context.Context, events []quipu.Event) ([]quipu.Receipt, error)
+	Set(ctx context.Context, key string, value int64, opts ...quipu.WriteOption) (quipu.Receipt, error)
+	Reset(ctx context.Context, key string, opts ...quipu.WriteOption) (quipu.Receipt, error)
+	Delete(ctx context.Context, key string, opts ...quipu.WriteOption) (quipu.Receipt, error)
+	Read(ctx context.Context, key string, opts ...quipu.ReadOption) (quipu.Count, error)
+	ReadBatch(ctx context.Context, keys []string, opts ...quipu.ReadOption) ([]quipu.Count, error)
+	List(ctx context.Context, prefix string, o quipu.ListOptions) (quipu.Page, error)
+	Lookup(ctx context.Context, key, token string) (quipu.Fate, error)
+	Settle(ctx context.Context, key, token string) (quipu.Fate, error)
+	Close() error
+}
+
+// An Open makes a new, empty DB and returns its views by namespace. It closes
+// the DB with t.Cleanup; a law may have closed it by then.
+type Open func(t testing.TB, o quipu.Options) func(namespace string) DB
+
+// InProcess turns a constructor of a *quipu.DB into an Open.
+func InProcess(open func(t testing.TB, o quipu.Options) *quipu.DB) Open {
+	return func(t testing.TB, o quipu.Options) func(string) DB {
+		t.Helper()
+		db := open(t, o)
+		t.Cleanup(func() {
+			if err := db.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		})
+		return func(namespace string) DB { return db.In(namespace) }
+	}
+}
+
+// Run checks every law on DBs made by open.
+func Run(t *testing.T, open Open) {
+	for _, g := range []struct {
+		name string
+		laws func(*suite)
+	}{
+		{"write", writes},
+		{"version", versions},
+		{"token", tokens},
+		{"settle", settles},
+		{"read", reads},
+		{"list", lists},
+		{"batch", batches},
+		{"namespace", namespaces},
+		{"policy", policies},
+		{"limit", limits},
+		{"parallel", parallels},
+		{"cancel", cancels},
+		{"close", closes},
+		{"history", histories},
+	} {
+		t.Run(g.name, func(t *testing.T) { g.laws(&suite{t: t, open: open}) })
+	}
+}
+
+// A suite runs the laws of one group.
+type suite struct {
+	t    *testing.T
+	open Open
+}
+
+// law checks one law on a new DB.
+func (s *suite) law(name string, check func(k *kit)) {
+	s.lawOf(name, quipu.Options{}, check)
+}
+
+// lawOf checks one law on a new DB with options.
+func (s *suite) lawOf(name string, o quipu.Options, check func(k *kit)) {
+	s.t.Run(name, func(t *testing.T) {
+		in := s.open(t, o)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that a broken DB fails and does not hang
+		defer cancel()
+		check(&kit{tb: t, t: t, ctx: ctx, in: in, db: in("default")})
+	})
+}

@@ -1,0 +1,135 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/zeebo/xxh3"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// Audit makes a checkpoint and compares, in a snapshot of the disk, the sums
+// over the cells with those of the marks, the numbers of keys and tokens with
+// those of the namespaces, and every row with what is served from memory.
+func (e *Engine) Audit(ctx context.Context) (store.Audit, error) {
+	if err := e.use(); err != nil {
+		return store.Audit{}, err
+	}
+	defer e.users.Done()
+	snap, err := e.snapshot(ctx)
+	if err != nil {
+		return store.Audit{}, err
+	}
+	a := audit{e: e, ctx: ctx, keys: map[string]int64{}, tokens: map[string]int64{}}
+	err = errors.Join(a.read(snap), snap.Close())
+	return a.Audit, err
+}
+
+// snapshot makes a checkpoint and takes a snapshot of the disk at it.
+func (e *Engine) snapshot(ctx context.Context) (*pebble.Snapshot, error) {
+	e.checkpointing.Lock()
+	defer e.checkpointing.Unlock()
+	if err := e.checkpointLocked(ctx, false); err != nil {
+		return nil, err
+	}
+	return e.db.NewSnapshot(), nil
+}
+
+// driftMax is how many differences are reported.
+const driftMax = 100
+
+type audit struct {
+	store.Audit
+	e            *Engine
+	ctx          context.Context
+	cells, marks tally
+	keys, tokens map[string]int64
+	rows         []auditRow // to be compared with memory
+}
+
+type auditRow struct {
+	key     []byte
+	value   int64
+	version uint64
+}
+
+func (a *audit) read(snap *pebble.Snapshot) error {
+	err := errors.Join(
+		scanRows(snap, rowMark, func(_, value []byte) bool {
+			m, ok := decodeMark(value)
+			if ok {
+				a.marks.add(m.tally)
+			}
+			return ok
+		}),
+		scanRows(snap, rowCell, a.cell),
+		scanRows(snap, rowToken, func(key, value []byte) bool {
+			a.Tokens++
+			cell, ok := tokenCell(key)
+			if ok = ok && namespaceLen(cell) > 0; ok {
+				a.tokens[string(cell[:namespaceLen(cell)])]++
+				_, ok = decodeToken(value)
+			}
+			return ok && a.ctx.Err() == nil
+		}))
+	if cause := a.ctx.Err(); cause != nil {
+		return cause
+	}
+	if err != nil {
+		return err
+	}
+	a.compareMemory()
+	a.Deltas = a.marks.deltas
+	a.same("sum of all counters", int64(a.cells.sum), int64(a.marks.sum))
+	a.same("checksum of all counters", int64(a.cells.check), int64(a.marks.check))
+	return scanRows(snap, rowNamespace, func(key, value []byte) bool {
+		ns, ok := decodeNamespace(value)
+		if ok {
+			name := decodeCell(append(append([]byte(nil), key...), '.')).Namespace
+			a.same(fmt.Sprintf("keys in namespace %q", name), a.keys[string(key)], ns.keys)
+			a.same(fmt.Sprintf("tokens in namespace %q", name), a.tokens[string(key)], ns.tokens)
+		}
+		return ok
+	})
+}
+
+func (a *audit) cell(key, b []byte) bool {
+	value, version, ok := decodeCellRow(b)
+	n := namespaceLen(key)
+	if !ok || n == 0 || a.ctx.Err() != nil {
+		return false
+	}
+	a.Cells++
+	a.keys[string(key[:n])]++
+	a.cells.cell(xxh3.HashSeed(key, a.e.id.seed()), value)
+	a.rows = append(a.rows, auditRow{append([]byte(nil), key...), value, version})
+	if len(a.rows) == lockedCells {
+		a.compareMemory()
+	}
+	return true
+}
+
+// compareMemory compares rows with the same version of their cells in memory.
+func (a *audit) compareMemory() {
+	a.e.mu.Lock()
+	defer a.e.mu.Unlock()
+	for _, r := range a.rows {
+		id := a.e.cells.find(uint32(xxh3.HashSeed(r.key, a.e.id.seed())), r.key)
+		if id == 0 {
+			continue
+		}
+		if value, m := a.e.visible(id, a.e.horizon()); m.state() == present && m.version() == r.version {
+			a.same(fmt.Sprintf("counter %q in namespace %q", decodeCell(r.key).Key, decodeCell(r.key).Namespace), value, r.value)
+		}
+	}
+	a.rows = a.rows[:0]
+}
+
+func (a *audit) same(what string, have, want int64) {
+	if have != want && len(a.Drift) < driftMax {
+		a.Drift = append(a.Drift, store.Drift{What: what, Have: fmt.Sprint(have), Want: fmt.Sprint(want)})
+	}
+}

@@ -1,0 +1,274 @@
+package engine
+
+import (
+	"encoding/binary"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// This file alone knows the bytes of keys, log records and rows on disk.
+// docs/formats/engine.md draws them.
+
+// A cell's key is its namespace and its key:
+//
+//	0 | key                      namespace "default"
+//	n | namespace of n bytes | key
+//	255 | key                    the store's own namespace
+const (
+	defaultNamespace = "default"
+	nsDefault        = 0
+	nsOwn            = 255
+)
+
+func appendNamespace(dst []byte, ns string) []byte {
+	switch ns {
+	case defaultNamespace:
+		return append(dst, nsDefault)
+	case "":
+		return append(dst, nsOwn)
+	default:
+		return append(append(dst, byte(len(ns))), ns...)
+	}
+}
+
+func appendCell(dst []byte, c store.Cell) []byte {
+	return append(appendNamespace(dst, c.Namespace), c.Key...)
+}
+
+// namespaceLen returns how many bytes of a cell's key are its namespace, or 0
+// if it is no cell's key.
+func namespaceLen(cell []byte) int {
+	n := 1
+	if len(cell) > 0 && cell[0] != nsDefault && cell[0] != nsOwn {
+		n += int(cell[0])
+	}
+	if n >= len(cell) {
+		return 0
+	}
+	return n
+}
+
+func decodeCell(cell []byte) store.Cell {
+	n := namespaceLen(cell)
+	c := store.Cell{Key: string(cell[n:])}
+	switch cell[0] {
+	case nsDefault:
+		c.Namespace = defaultNamespace
+	case nsOwn:
+	default:
+		c.Namespace = string(cell[1:n])
+	}
+	return c
+}
+
+// A token's key is the length of its cell's key, that key, and the token.
+func appendToken(dst, cell []byte, token string) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(cell)))
+	return append(append(dst, cell...), token...)
+}
+
+// tokenCell returns the cell's part of a token's key.
+func tokenCell(key []byte) ([]byte, bool) {
+	n, w := binary.Uvarint(key)
+	if w <= 0 || n > uint64(len(key)-w) {
+		return nil, false
+	}
+	return key[w : w+int(n)], true
+}
+
+// tokenBytes is the size of a token's record.
+const tokenBytes = 41
+
+// A tokenRec is what is remembered of a token.
+type tokenRec struct {
+	outcome store.Outcome // Applied or Settled
+	digest  uint64
+	atMS    int64
+	before  int64
+	after   int64
+	version uint64
+}
+
+func (t *tokenRec) append(dst []byte) []byte {
+	dst = append(dst, byte(t.outcome))
+	for _, v := range [...]uint64{t.digest, uint64(t.atMS), uint64(t.before), uint64(t.after), t.version} {
+		dst = binary.LittleEndian.AppendUint64(dst, v)
+	}
+	return dst
+}
+
+func decodeToken(b []byte) (tokenRec, bool) {
+	if len(b) < tokenBytes {
+		return tokenRec{}, false
+	}
+	u := func(i int) uint64 { return binary.LittleEndian.Uint64(b[1+8*i:]) }
+	t := tokenRec{
+		outcome: store.Outcome(b[0]), digest: u(0),
+		atMS: int64(u(1)), before: int64(u(2)), after: int64(u(3)), version: u(4),
+	}
+	return t, t.outcome == store.Applied || t.outcome == store.Settled
+}
+
+func (t *tokenRec) result() store.Result {
+	return store.Result{
+		Outcome: t.outcome, Replayed: true,
+		Before: t.before, After: t.after, Version: t.version,
+	}
+}
+
+// The kinds of log records. They are stored: append only.
+const (
+	recTime       = 1 // ms: the time of the records that follow
+	recAdd        = 2 // cell, delta
+	recSet        = 3 // cell, value, change
+	recDelete     = 4 // cell, change
+	recToken      = 5 // cell, token, record
+	recBegin      = 6 // writer: the records up to its mark are this writer's
+	recMark       = 7 // seq, digest, results
+	recRetire     = 8 // floor
+	recTokenAgain = 9 // like recToken, for a token that is still counted though it was forgotten
+)
+
+func appendCellRecord(dst []byte, kind byte, cell []byte) []byte {
+	dst = append(dst, kind)
+	dst = binary.AppendUvarint(dst, uint64(len(cell)))
+	return append(dst, cell...)
+}
+
+// appendResults encodes the results of a batch: for each its outcome and, if it
+// has them, its values, and how far its version is from the one before, which
+// is a byte or two, since versions are positions in the log.
+func appendResults(dst []byte, results []store.Result) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(results)))
+	last := uint64(0)
+	for i := range results {
+		r := &results[i]
+		flags := byte(r.Outcome) << 2
+		if r.Before != 0 || r.After != 0 {
+			flags |= 1
+		}
+		if r.Version != 0 {
+			flags |= 2
+		}
+		dst = append(dst, flags)
+		if flags&1 != 0 {
+			dst = binary.AppendVarint(dst, r.Before)
+			dst = binary.AppendVarint(dst, r.After)
+		}
+		if flags&2 != 0 {
+			dst = binary.AppendVarint(dst, int64(r.Version-last))
+			last = r.Version
+		}
+	}
+	return dst
+}
+
+// A reader decodes a row or a record. After a short or wrong read bad is set
+// and every value is zero.
+type reader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *reader) fail() {
+	r.b, r.bad = nil, true
+}
+
+func (r *reader) byte() byte {
+	if len(r.b) == 0 {
+		r.fail()
+		return 0
+	}
+	c := r.b[0]
+	r.b = r.b[1:]
+	return c
+}
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.fail()
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) varint() int64 {
+	v, n := binary.Varint(r.b)
+	if n <= 0 {
+		r.fail()
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) fixed() uint64 {
+	b := r.bytes(8)
+	if b == nil {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(b)
+}
+
+func (r *reader) bytes(n uint64) []byte {
+	if n > uint64(len(r.b)) {
+		r.fail()
+		return nil
+	}
+	b := r.b[:n:n]
+	r.b = r.b[n:]
+	return b
+}
+
+func (r *reader) cell() []byte {
+	b := r.bytes(r.uvarint())
+	if namespaceLen(b) == 0 {
+		r.fail()
+		return nil
+	}
+	return b
+}
+
+func (r *reader) results() []store.Result {
+	n := r.uvarint()
+	if n > store.BatchDeltasMax {
+		r.fail()
+		return nil
+	}
+	results := make([]store.Result, n)
+	last := uint64(0)
+	for i := range results {
+		flags := r.byte()
+		results[i].Outcome = store.Outcome(flags >> 2)
+		if flags&1 != 0 {
+			results[i].Before, results[i].After = r.varint(), r.varint()
+		}
+		if flags&2 != 0 {
+			last += uint64(r.varint())
+			results[i].Version = last
+		}
+	}
+	return results
+}
+
+// The rows on disk, by the first byte of their key.
+const (
+	rowCell      = 'c' // + cell: value, version
+	rowNear      = 'n' // + cell: the value is near a limit of int64
+	rowToken     = 't' // + token key: record
+	rowMark      = 'w' // + writer, big endian: mark
+	rowNamespace = 's' // + namespace: number of keys and tokens
+	rowMeta      = 'm' // store id, position, time, floor
+)
+
+func appendCellRow(dst []byte, value int64, version uint64) []byte {
+	return binary.AppendUvarint(binary.AppendVarint(dst, value), version)
+}
+
+func decodeCellRow(b []byte) (value int64, version uint64, ok bool) {
+	r := reader{b: b}
+	value, version = r.varint(), r.uvarint()
+	return value, version, !r.bad && len(r.b) == 0
+}

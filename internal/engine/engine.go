@@ -1,0 +1,230 @@
+// Package engine is the default store: cells in memory over a log over Pebble.
+//
+// The log is the only thing on the path of an acknowledgement. Cells that are
+// hot, or changed since the last checkpoint, are in memory, in a table without
+// a pointer for each; a checkpoint writes the changed ones to Pebble, and then
+// the log before it is no longer needed. DESIGN.md tells how a write becomes
+// visible, what a checkpoint does, and which invariants hold.
+package engine
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/quipudb/quipu/internal/wal"
+	"github.com/quipudb/quipu/store"
+)
+
+// Options configure an engine. The zero value is ready for use.
+type Options struct {
+	// FS is the file system; the default is the operating system's.
+	FS vfs.FS
+
+	// Limits bound what the store keeps.
+	Limits store.Limits
+
+	// Memory is about how many bytes the engine may hold, cells, caches and
+	// buffers together. The default is 256 MiB, the least 16 MiB, the most
+	// 16 GiB.
+	Memory int64
+
+	// Now is the clock; the default is time.Now.
+	Now func() time.Time
+
+	// Logger takes reports of background work; the default discards them.
+	Logger *slog.Logger
+
+	// CheckpointBytes is how much log there may be before a checkpoint is
+	// made. The default is 256 MiB. More makes checkpoints rarer and recovery
+	// longer.
+	CheckpointBytes int64
+
+	// CheckpointEvery is how long after a change a checkpoint is made even if
+	// nothing else asks for it. The default is 30 s.
+	CheckpointEvery time.Duration
+
+	// SegmentBytes is the size of a log file. The default is 64 MiB.
+	SegmentBytes int64
+}
+
+func (o Options) withDefaults() Options {
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	o.Limits = o.Limits.WithDefaults()
+	if o.Memory == 0 {
+		o.Memory = 256 << 20
+	}
+	o.Memory = min(max(o.Memory, 16<<20), 16<<30)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.CheckpointBytes == 0 {
+		o.CheckpointBytes = 256 << 20
+	}
+	if o.CheckpointEvery == 0 {
+		o.CheckpointEvery = 30 * time.Second
+	}
+	return o
+}
+
+// Engine is the embedded store. It implements store.Store, store.Auditor,
+// store.Snapshotter and store.Meter.
+type Engine struct {
+	o    Options
+	dir  string
+	id   storeID
+	lock io.Closer
+	db   *pebble.DB
+	log  *wal.Log
+
+	epoch  uint64                       // of the log
+	failed atomic.Pointer[*store.Error] // why Pebble can't write any more
+
+	// Background work.
+	checkpointing sync.Mutex // held by the checkpoint under way
+	kick          chan struct{}
+	stop          chan struct{}
+	done          sync.WaitGroup
+
+	users sync.WaitGroup // those who use the disk without the lock
+
+	mu        sync.Mutex // guards the fields below
+	closed    bool
+	cellsMax  int64 // bytes of cells above which some are evicted
+	cells     *table
+	undo      undos
+	tokens    *table // decided since the last checkpoint began
+	frozen    *table // decided before the checkpoint under way began; or nil
+	marks     marks
+	retired   []store.Writer // since the last checkpoint began
+	names     namespaces
+	near      near
+	timeMS    int64  // of the last record; never falls
+	timeFrame uint64 // the frame that has it
+	last      waits  // the last frames that anyone waits for
+	dirtyBit  meta   // marks the cells in dirty; the other bit, those in saves that are not copied yet
+	dirty     []uint32
+	born      []uint32
+	save      *checkpoint  // the checkpoint under way, or nil
+	saved     wal.Position // the last checkpoint
+	snapshots int
+	disk      uint64 // counts checkpoints: what was read from disk under another number is stale
+	sweepMS   int64  // no token is forgotten before
+	sweptMS   int64  // when it was last looked for such tokens
+	hand      uint32 // of the clock that evicts
+	room      chan struct{}
+	timer     *time.Timer // makes a checkpoint some time after a change
+	armed     bool
+	spaceAt   wal.Position // where the disk's free space was looked at
+	spaceTime time.Time
+	spaceErr  error // the disk is nearly full
+	meters    meters
+
+	// Scratch for one Apply.
+	plans    []plan
+	cellBuf  []byte
+	tokenBuf []byte
+	inserts  int
+}
+
+var (
+	_ store.Store       = (*Engine)(nil)
+	_ store.Auditor     = (*Engine)(nil)
+	_ store.Snapshotter = (*Engine)(nil)
+	_ store.Meter       = (*Engine)(nil)
+)
+
+// storeID is the identity of a store: random, made with it.
+type storeID [16]byte
+
+// seed returns the seed of the store's hashes, so that nobody who can choose
+// keys can choose which collide.
+func (id storeID) seed() uint64 { return binary.LittleEndian.Uint64(id[:]) }
+
+// Traits returns what the engine is.
+func (e *Engine) Traits() store.Traits {
+	return store.Traits{Name: "embedded", Partitions: 1, Durability: store.Synced, Limits: e.o.Limits}
+}
+
+// Close makes a last checkpoint, so that the next Open has nothing to replay,
+// and closes the log and the disk.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return nil
+	}
+	e.closed = true
+	e.timer.Stop()
+	e.makeRoom() // those who wait for it find the engine closed
+	e.mu.Unlock()
+	close(e.stop)
+	e.done.Wait()
+	e.users.Wait()
+
+	var err error
+	if e.log.Err() == nil && e.failed.Load() == nil {
+		err = e.checkpoint(context.Background(), false)
+	}
+	return errors.Join(err, e.release())
+}
+
+// release closes what Open acquired.
+func (e *Engine) release() error {
+	var err error
+	if e.log != nil {
+		err = e.log.Close()
+	}
+	if e.db != nil && e.failed.Load() == nil { // a failed one would never close
+		err = errors.Join(err, e.db.Close())
+	}
+	return errors.Join(err, e.lock.Close())
+}
+
+// use keeps the disk open until users.Done is called.
+func (e *Engine) use() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return store.ErrClosed
+	}
+	e.users.Add(1)
+	return nil
+}
+
+// background makes checkpoints when it is woken.
+func (e *Engine) background() {
+	defer e.done.Done()
+	for {
+		select {
+		case <-e.stop:
+			return
+		case <-e.kick:
+		}
+		if err := e.checkpoint(context.Background(), false); err != nil {
+			e.meters.checkpointErrors.Add(1)
+			e.o.Logger.Error("checkpoint failed", "error", err)
+		}
+	}
+}
+
+// wake asks for a checkpoint.
+func (e *Engine) wake() {
+	select {
+	case e.kick <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,147 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/quipudb/quipu/internal/wal"
+	"github.com/quipudb/quipu/store"
+)
+
+// How the memory limit is spent: one part in two on cells, one in eight on
+// blocks of the disk. The rest is for the checkpoint under way, the tokens
+// since the last one, and the log's buffers.
+const (
+	cellShare       = 2
+	blockCacheShare = 8
+	savedCellBytes  = 128 // what a changed cell takes, in all, while a checkpoint saves it
+)
+
+// overfull reports whether the changes that are not on disk take so much
+// memory that writers must wait for the checkpoint under way.
+func (e *Engine) overfull() bool {
+	unsaved := e.tokens.bytes() + int64(len(e.dirty))*savedCellBytes
+	if e.save != nil {
+		unsaved += int64(len(e.save.cells)) * savedCellBytes
+	}
+	if e.frozen != nil {
+		unsaved += e.frozen.bytes()
+	}
+	return unsaved > e.o.Memory/2
+}
+
+// makeRoom wakes the writers that wait because of overfull. The lock is held.
+func (e *Engine) makeRoom() {
+	close(e.room)
+	e.room = make(chan struct{})
+}
+
+// due reports whether it is time for a checkpoint.
+func (e *Engine) due() bool {
+	return int64(len(e.dirty))*savedCellBytes+e.tokens.bytes() > e.o.Memory/5
+}
+
+// arm sees to it that a change is followed by a checkpoint before long.
+func (e *Engine) arm() {
+	if !e.armed {
+		e.armed = true
+		e.timer.Reset(e.o.CheckpointEvery)
+	}
+}
+
+// tend does the small upkeep that follows a call: it wakes the checkpoint if
+// one is due, looks at the disk's free space now and then, and evicts cells.
+func (e *Engine) tend(end wal.Position) {
+	if e.due() || int64(end-e.saved) > e.o.CheckpointBytes && e.save == nil {
+		e.wake()
+	}
+	if end-e.spaceAt > spaceEvery {
+		e.spaceAt = end
+		e.checkSpace()
+	}
+	if e.inserts > 0 {
+		e.evict()
+	}
+}
+
+// evict removes cells that have not been touched for a while, when there are
+// too many: a few for each that was added, by the second chance of a clock.
+// Cells that are not on disk as they are stay.
+func (e *Engine) evict() {
+	steps := 4 * e.inserts
+	e.inserts = 0
+	for ; steps > 0 && e.cells.bytes() > e.cellsMax; steps-- {
+		e.hand++
+		if e.hand >= e.cells.slots {
+			e.hand = 1
+		}
+		s := e.cells.slot(e.hand)
+		switch {
+		case s.key == 0, s.meta&(dirty0|dirty1|saving) != 0:
+		case s.meta&recent != 0:
+			s.meta &^= recent
+		default:
+			e.cells.remove(e.hand)
+			e.meters.evicted++
+		}
+	}
+}
+
+// The disk's free space is looked at after every so many bytes of log, and
+// while there is too little of it, once in a while.
+const (
+	spaceEvery = 4 << 20
+	spaceRetry = 100 * time.Millisecond
+)
+
+// checkSpace sets e.spaceErr if the disk is nearly full, so that writers are
+// refused while there is still room for a checkpoint, and nothing fails half
+// way. A file system that can't tell is not full.
+func (e *Engine) checkSpace() {
+	e.spaceErr, e.spaceTime = nil, time.Now()
+	usage, err := e.o.FS.GetDiskUsage(e.dir)
+	need := uint64(e.o.Memory) + 64<<20
+	if err == nil && usage.AvailBytes < need {
+		e.spaceErr = store.Errorf(store.KindUnavailable, "the disk is nearly full: %d MiB free, %d MiB are kept for checkpoints; free some and try again",
+			usage.AvailBytes>>20, need>>20)
+	}
+}
+
+// admit lets a write in, or waits until there is room in memory for it, or
+// says why there won't be. The lock is held, but not while it waits.
+func (e *Engine) admit(ctx context.Context) error {
+	// Fast path: there is room.
+	if e.spaceErr == nil && e.failed.Load() == nil && !e.overfull() {
+		return nil
+	}
+	for {
+		if e.closed {
+			return store.ErrClosed
+		}
+		if err := e.failed.Load(); err != nil {
+			return *err
+		}
+		if e.spaceErr != nil && time.Since(e.spaceTime) > spaceRetry {
+			e.checkSpace()
+		}
+		if e.spaceErr != nil {
+			return e.spaceErr
+		}
+		if !e.overfull() {
+			return nil
+		}
+		e.wake()
+		room := e.room
+		e.mu.Unlock()
+		var err error
+		select {
+		case <-room:
+		case <-ctx.Done():
+			err = store.Errorf(store.KindUnavailable, "the disk can't keep up with the changes: %w", ctx.Err())
+		}
+		e.mu.Lock()
+		if err != nil {
+			return err
+		}
+	}
+}

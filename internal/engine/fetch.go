@@ -1,0 +1,190 @@
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/zeebo/xxh3"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// needs is what has to be read from disk before a batch can be decided.
+type needs struct {
+	cells, tokens [][]byte
+	checkpoint    bool // to know which of the unread cells are new
+	sweep         bool // to make room for tokens
+}
+
+func (n *needs) any() bool {
+	return len(n.cells) > 0 || len(n.tokens) > 0 || n.checkpoint || n.sweep
+}
+
+func (n *needs) cell(key []byte)  { n.cells = append(n.cells, append([]byte(nil), key...)) }
+func (n *needs) token(key []byte) { n.tokens = append(n.tokens, append([]byte(nil), key...)) }
+
+// A row is a cell or a token as the disk has it.
+type row struct {
+	exists  bool
+	value   int64
+	version uint64
+	token   tokenRec
+}
+
+// fetched is what was read from disk for one batch. A nil one is empty.
+type fetched struct {
+	disk   uint64 // the checkpoint it was read under
+	tokens map[string]*row
+	made   bool // a checkpoint was made for this batch
+}
+
+func (g *fetched) token(key []byte) *row {
+	if g == nil {
+		return nil
+	}
+	return g.tokens[string(key)]
+}
+
+func (g *fetched) madeRoom() bool { return g != nil && g.made }
+
+// fetch reads what is needed without holding the lock. It is called with the
+// lock held and returns with it held. Cells it read are in the table
+// afterwards; tokens in what it returns. What was read under a checkpoint that
+// is no longer the last is dropped, and planned again.
+func (e *Engine) fetch(ctx context.Context, n needs, got *fetched) (*fetched, error) {
+	disk := e.disk
+	if got == nil || got.disk != disk {
+		got = &fetched{disk: disk, tokens: map[string]*row{}, made: got.madeRoom()}
+	}
+	e.users.Add(1)
+	e.mu.Unlock()
+	cells, err := e.fetchRows(ctx, n, got)
+	e.users.Done()
+	e.mu.Lock()
+	if err != nil {
+		return got, err
+	}
+	if e.disk != disk {
+		return &fetched{disk: e.disk, tokens: map[string]*row{}, made: got.made}, nil
+	}
+	for i, key := range n.cells {
+		e.resolve(e.locate(xxh3.HashSeed(key, e.id.seed()), key), cells[i])
+	}
+	return got, nil
+}
+
+func (e *Engine) fetchRows(ctx context.Context, n needs, got *fetched) ([]row, error) {
+	if n.checkpoint || n.sweep {
+		got.made = true
+		if err := e.checkpoint(ctx, n.sweep); err != nil {
+			return nil, store.Errorf(store.KindUnavailable, "make room: %w", err)
+		}
+	}
+	cells := make([]row, len(n.cells))
+	for i, key := range n.cells {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		var err error
+		if cells[i], err = e.readCell(key); err != nil {
+			return nil, err
+		}
+	}
+	for _, key := range n.tokens {
+		r, err := e.readToken(key)
+		if err != nil {
+			return nil, err
+		}
+		got.tokens[string(key)] = &r
+	}
+	return cells, nil
+}
+
+// readCell reads a cell's row.
+func (e *Engine) readCell(cell []byte) (row, error) {
+	var r row
+	err := e.readRow(rowCell, cell, func(b []byte) (ok bool) {
+		r.value, r.version, ok = decodeCellRow(b)
+		r.exists = ok
+		return ok
+	})
+	return r, err
+}
+
+// readToken reads a token's row.
+func (e *Engine) readToken(key []byte) (row, error) {
+	var r row
+	err := e.readRow(rowToken, key, func(b []byte) (ok bool) {
+		r.token, ok = decodeToken(b)
+		r.exists = ok
+		return ok
+	})
+	return r, err
+}
+
+func (e *Engine) readRow(kind byte, key []byte, decode func([]byte) bool) error {
+	e.meters.diskReads.Add(1)
+	b, closer, err := e.db.Get(append([]byte{kind}, key...))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return diskError(err)
+	}
+	ok := decode(b)
+	if err := closer.Close(); err != nil {
+		return diskError(err)
+	}
+	if !ok {
+		return store.Errorf(store.KindCorrupt, "row %q on disk can't be decoded", append([]byte{kind}, key...))
+	}
+	return nil
+}
+
+// diskError gives an error of the disk a kind.
+func diskError(err error) error {
+	if pebble.IsCorruptionError(err) {
+		return store.Errorf(store.KindCorrupt, "read disk: %w", err)
+	}
+	return store.Errorf(store.KindUnavailable, "read disk: %w", err)
+}
+
+// resolve makes an unread cell a read one, now that its row is known. The undo
+// entries of the cell are deltas over the same row, so they change with it.
+func (e *Engine) resolve(id uint32, r row) {
+	s := e.cells.slot(id)
+	if s.meta.state() != unread {
+		return
+	}
+	e.preserve(id, s)
+	changed := s.meta&(dirty0|dirty1|saving) != 0
+	for n := s.undo; ; {
+		u := e.undo.at(n, id)
+		if u == nil || u.meta.state() != unread {
+			break
+		}
+		u.value, u.meta = over(r, u.value, u.meta)
+		n = u.prev
+	}
+	s.value, s.meta = over(r, s.value, s.meta)
+	if changed {
+		ns := e.names.of(e.cells.keyOf(id))
+		ns.unread--
+		if !r.exists {
+			ns.keys++
+		}
+	}
+}
+
+// over returns what an unread delta is over a row.
+func over(r row, delta int64, m meta) (int64, meta) {
+	switch {
+	case m&(dirty0|dirty1|saving) != 0:
+		return r.value + delta, m.withState(present)
+	case r.exists:
+		return r.value, m.withState(present).withVersion(r.version)
+	default:
+		return 0, m.withState(absent).withVersion(0)
+	}
+}

@@ -1,0 +1,52 @@
+package engine
+
+import "sync/atomic"
+
+// meters count what the engine does. Those that are not atomic are guarded by
+// the engine's lock.
+type meters struct {
+	batches, deltas, refused, replayed, reads, evicted uint64
+	recoveredBytes, recoveredFrames                    uint64
+
+	diskReads                            atomic.Uint64
+	checkpoints, checkpointErrors, saved atomic.Uint64
+}
+
+// Meters calls f for each meter.
+func (e *Engine) Meters(f func(name, help string, value float64)) {
+	if e.use() != nil {
+		return
+	}
+	defer e.users.Done()
+	e.mu.Lock()
+	cells, cellBytes := e.cells.count, e.cells.bytes()
+	dirty, tokens, writers := len(e.dirty), e.tokens.count, len(e.marks.of)-1
+	m := &e.meters
+	batches, deltas, refused, replayed, reads, evicted := m.batches, m.deltas, m.refused, m.replayed, m.reads, m.evicted
+	e.mu.Unlock()
+
+	f("quipu_store_batches_total", "Batches decided.", float64(batches))
+	f("quipu_store_deltas_total", "Deltas decided.", float64(deltas))
+	f("quipu_store_refused_total", "Deltas refused: overflow, token, version, quota.", float64(refused))
+	f("quipu_store_replayed_total", "Repeats answered with the first result.", float64(replayed))
+	f("quipu_store_reads_total", "Cells read.", float64(reads))
+	f("quipu_store_disk_reads_total", "Rows read from disk.", float64(m.diskReads.Load()))
+	f("quipu_store_evicted_total", "Cells evicted from memory.", float64(evicted))
+	f("quipu_checkpoints_total", "Checkpoints made.", float64(m.checkpoints.Load()))
+	f("quipu_checkpoint_errors_total", "Checkpoints that failed.", float64(m.checkpointErrors.Load()))
+	f("quipu_checkpoint_cells_total", "Cells written by checkpoints.", float64(m.saved.Load()))
+	f("quipu_memory_cells", "Cells in memory.", float64(cells))
+	f("quipu_memory_cell_bytes", "Memory that they take.", float64(cellBytes))
+	f("quipu_memory_dirty_cells", "Cells changed since the last checkpoint began.", float64(dirty))
+	f("quipu_memory_tokens", "Tokens decided since the last checkpoint began.", float64(tokens))
+	f("quipu_writers", "Writers the store knows.", float64(writers))
+	l := e.log.Stats()
+	f("quipu_log_frames_total", "Frames written to the log: group commits.", float64(l.Frames))
+	f("quipu_log_bytes_total", "Bytes written to the log.", float64(l.Bytes))
+	f("quipu_log_syncs_total", "Syncs of the log.", float64(l.Syncs))
+	f("quipu_log_sync_seconds_total", "Time spent in syncs of the log.", l.SyncTime.Seconds())
+	f("quipu_recovered_bytes", "Bytes of log replayed at the last start.", float64(m.recoveredBytes))
+	f("quipu_recovered_frames", "Frames of log replayed at the last start.", float64(m.recoveredFrames))
+	d := e.db.Metrics()
+	f("quipu_disk_bytes", "Bytes of the rows on disk.", float64(d.DiskSpaceUsage()))
+}

@@ -1,0 +1,149 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// visible returns what readers may see of a cell: its value before the changes
+// that are not durable yet.
+func (e *Engine) visible(id uint32, h horizon) (int64, meta) {
+	s := e.cells.slot(id)
+	value, m := s.value, s.meta
+	for n := s.undo; ; {
+		u := e.undo.at(n, id)
+		if u == nil || !h.pending(u.frame, u.level) {
+			return value, m
+		}
+		value, m = u.value, u.meta
+		n = u.prev
+	}
+}
+
+func valueOf(value int64, m meta) store.Value {
+	if m.state() != present {
+		return store.Value{}
+	}
+	return store.Value{N: value, Version: m.version(), Exists: true}
+}
+
+// Read returns the durable values of cells at one moment.
+func (e *Engine) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
+	if len(cells) != len(values) {
+		return store.Errorf(store.KindInvalid, "%d cells and %d values", len(cells), len(values))
+	}
+	if len(cells) > store.ReadCellsMax {
+		return store.Errorf(store.KindTooLarge, "read of %d cells: at most %d", len(cells), store.ReadCellsMax)
+	}
+	for _, c := range cells {
+		if err := store.CheckCell(c); err != nil {
+			return err
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.meters.reads += uint64(len(cells))
+	for {
+		if e.closed {
+			return store.ErrClosed
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var n needs
+		h := e.horizon()
+		for i, c := range cells {
+			values[i] = e.readOne(c, h, &n)
+		}
+		if !n.any() {
+			break
+		}
+		if _, err := e.fetch(ctx, n, nil); err != nil {
+			return err
+		}
+	}
+	if e.inserts > 0 {
+		e.evict()
+	}
+	return nil
+}
+
+func (e *Engine) readOne(c store.Cell, h horizon, n *needs) store.Value {
+	cell := appendCell(e.cellBuf[:0], c)
+	e.cellBuf = cell
+	id := e.cells.find(uint32(xxh3.HashSeed(cell, e.id.seed())), cell)
+	if id == 0 {
+		n.cell(cell)
+		return store.Value{}
+	}
+	e.cells.slot(id).meta |= recent
+	value, m := e.visible(id, h)
+	if m.state() == unread {
+		n.cell(cell)
+	}
+	return valueOf(value, m)
+}
+
+// Lookup reports what is known of a token, once it is durable.
+func (e *Engine) Lookup(ctx context.Context, c store.Cell, token string) (store.Fate, error) {
+	if err := store.CheckCell(c); err != nil {
+		return store.Fate{}, err
+	}
+	if err := store.CheckToken(token); err != nil {
+		return store.Fate{}, err
+	}
+	e.mu.Lock()
+	rec, known, wait, err := e.lookup(ctx, appendToken(nil, appendCell(nil, c), token))
+	now := max(e.timeMS, e.o.Now().UnixMilli())
+	e.mu.Unlock()
+	if err != nil {
+		return store.Fate{}, err
+	}
+	if err := wait.wait(ctx); err != nil {
+		return store.Fate{}, err
+	}
+	age := now - rec.atMS
+	switch {
+	case known && age < e.o.Limits.TokenWindow.Milliseconds():
+		if rec.outcome == store.Settled {
+			return store.Fate{State: store.TokenSettled, AtMS: rec.atMS}, nil
+		}
+		return store.Fate{State: store.TokenApplied, Result: rec.result(), AtMS: rec.atMS}, nil
+	case known && age < store.TokenKeptMS(e.o.Limits.TokenWindow):
+		return store.Fate{State: store.TokenExpired, AtMS: rec.atMS}, nil
+	case store.TokenStale(token, now, e.o.Limits.TokenWindow):
+		return store.Fate{State: store.TokenExpired}, nil
+	}
+	return store.Fate{}, nil
+}
+
+// lookup finds a token, and the frames to wait for if it is not durable yet.
+func (e *Engine) lookup(ctx context.Context, key []byte) (rec tokenRec, known bool, w waits, err error) {
+	var got *fetched
+	for {
+		if e.closed {
+			return rec, false, w, store.ErrClosed
+		}
+		if err := ctx.Err(); err != nil {
+			return rec, false, w, err
+		}
+		if t, id := e.inMemory(key); id != 0 {
+			rec, known = decodeToken(t.entry(id))
+			if frame, level := tokenFrame(t.slot(id).meta); e.horizon().pending(frame, level) {
+				w = e.last
+			}
+			return rec, known, w, nil
+		}
+		if r := got.token(key); r != nil {
+			return r.token, r.exists, w, nil
+		}
+		var n needs
+		n.token(key)
+		if got, err = e.fetch(ctx, n, got); err != nil {
+			return rec, false, w, err
+		}
+	}
+}

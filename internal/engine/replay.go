@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"github.com/zeebo/xxh3"
+
+	"github.com/quipudb/quipu/internal/wal"
+	"github.com/quipudb/quipu/store"
+)
+
+// replayer returns what applies the records of a frame that are not part of
+// the checkpoint at a position.
+func (e *Engine) replayer(from wal.Position) func(wal.Position, []byte) error {
+	return func(pos wal.Position, payload []byte) error {
+		p := replay{e: e, from: from}
+		for r := (reader{b: payload}); len(r.b) > 0; {
+			p.at = pos + wal.Position(len(payload)-len(r.b))
+			if err := p.record(&r); err != nil {
+				return err
+			}
+			if r.bad {
+				return store.Errorf(store.KindCorrupt, "log position %d: a record can't be decoded", p.at)
+			}
+		}
+		return nil
+	}
+}
+
+// replay applies the records of one frame. They were decided when they were
+// written, so nothing is decided again, and an add needs no read.
+type replay struct {
+	e      *Engine
+	from   wal.Position
+	at     wal.Position // of the record
+	writer store.Writer // whose records they are
+}
+
+func (p *replay) record(r *reader) error {
+	e := p.e
+	done := p.at < p.from // part of the checkpoint
+	switch kind := r.byte(); kind {
+	case recTime:
+		e.timeMS = max(e.timeMS, int64(r.uvarint()))
+	case recAdd:
+		cell, delta := r.cell(), r.varint()
+		if !done && !r.bad {
+			p.add(cell, delta)
+		}
+	case recSet:
+		cell, value := r.cell(), r.varint()
+		if !done && !r.bad {
+			return p.put(cell, value, present)
+		}
+	case recDelete:
+		cell := r.cell()
+		if !done && !r.bad {
+			return p.put(cell, 0, absent)
+		}
+	case recToken, recTokenAgain:
+		key := r.bytes(r.uvarint())
+		rec, ok := decodeToken(r.bytes(tokenBytes))
+		if cell, split := tokenCell(key); !ok || !split || namespaceLen(cell) == 0 {
+			r.fail()
+		} else if !done {
+			if kind == recToken {
+				e.names.of(cell).tokens++
+			}
+			e.putToken(key, &rec, 0, store.Memory)
+		}
+	case recBegin:
+		p.writer = store.Writer(r.uvarint())
+	case recMark:
+		m := mark{seq: r.uvarint(), digest: r.fixed()}
+		results := r.b
+		r.results()
+		if !done && !r.bad {
+			to := e.marks.get(p.writer)
+			to.seq, to.digest = m.seq, m.digest
+			to.results = append(to.results[:0], results[:len(results)-len(r.b)]...)
+		}
+		p.writer = 0
+	case recRetire:
+		if floor := store.Writer(r.uvarint()); !done {
+			e.retired = append(e.retired, e.marks.retire(floor)...)
+		}
+	default:
+		r.fail()
+	}
+	return nil
+}
+
+func (p *replay) add(cell []byte, delta int64) {
+	e := p.e
+	hash := xxh3.HashSeed(cell, e.id.seed())
+	id := e.locate(hash, cell)
+	s := e.cells.slot(id)
+	state := s.meta.state()
+	if state == absent {
+		state = present
+	}
+	e.marks.get(p.writer).tally.count(hash, delta)
+	e.put(id, s.value+delta, state, uint64(p.at), 0, store.Memory)
+}
+
+// put replays a set or a delete, for which the cell must be read: what it
+// changes the sums by depends on what was there.
+func (p *replay) put(cell []byte, value int64, state meta) error {
+	e := p.e
+	hash := xxh3.HashSeed(cell, e.id.seed())
+	id := e.locate(hash, cell)
+	s := e.cells.slot(id)
+	if s.meta.state() == unread {
+		r, err := e.readCell(cell)
+		if err != nil {
+			return err
+		}
+		e.resolve(id, r)
+	}
+	version := uint64(p.at)
+	if state == absent {
+		version = 0
+	}
+	e.marks.get(p.writer).tally.count(hash, value-s.value)
+	e.put(id, value, state, version, 0, store.Memory)
+	return nil
+}

@@ -1,0 +1,151 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// Scan returns cells in the order of their keys. The keys are those on disk
+// and those in the list of cells that are perhaps not there yet; their values
+// come from Read, so that they are durable and of one moment.
+func (e *Engine) Scan(ctx context.Context, r store.Range, n int) ([]store.Entry, error) {
+	if n < 1 || n > store.ScanMax {
+		return nil, store.Errorf(store.KindInvalid, "scan of %d keys: want 1 to %d", n, store.ScanMax)
+	}
+	if err := e.use(); err != nil {
+		return nil, err
+	}
+	defer e.users.Done()
+	var entries []store.Entry
+	for {
+		want := n - len(entries)
+		keys, err := e.keys(ctx, r, want)
+		if err != nil {
+			return nil, err
+		}
+		cells := make([]store.Cell, len(keys))
+		for i, k := range keys {
+			cells[i] = store.Cell{Namespace: r.Namespace, Key: k}
+		}
+		values := make([]store.Value, len(keys))
+		if err := e.Read(ctx, cells, values); err != nil {
+			return nil, err
+		}
+		for i, v := range values {
+			if v.Exists {
+				entries = append(entries, store.Entry{Key: keys[i], Value: v})
+			}
+		}
+		// Deleted cells and cells that are not durable yet were among the keys:
+		// go on behind them.
+		if len(keys) < want || len(entries) == n {
+			return entries, nil
+		}
+		r.After = keys[len(keys)-1]
+	}
+}
+
+// keys returns the first n keys of a range, some of which may not exist.
+func (e *Engine) keys(ctx context.Context, r store.Range, n int) ([]string, error) {
+	ns := appendNamespace(nil, r.Namespace)
+	low := append(bytes.Clone(ns), max(r.Prefix, r.After)...)
+	high := successor(append(bytes.Clone(ns), r.Prefix...))
+	if r.After != "" && r.After >= r.Prefix {
+		low = append(low, 0)
+	}
+	inMemory, err := e.bornKeys(ctx, low, high, n)
+	if err != nil {
+		return nil, err
+	}
+	onDisk, err := e.diskKeys(low, high, n)
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Concat(inMemory, onDisk)
+	slices.SortFunc(all, bytes.Compare)
+	all = slices.CompactFunc(all, bytes.Equal)
+	keys := make([]string, 0, min(n, len(all)))
+	for _, k := range all[:min(n, len(all))] {
+		keys = append(keys, string(k[len(ns):]))
+	}
+	return keys, nil
+}
+
+// successor returns the first key after all keys that start with prefix.
+func successor(prefix []byte) []byte {
+	for i, b := range slices.Backward(prefix) {
+		if b != 0xff {
+			return append(prefix[:i:i], b+1)
+		}
+	}
+	return bytes.Repeat([]byte{0xff}, store.KeyBytesMax+2) // after every key of the store's own namespace
+}
+
+// bornKeys returns the first n keys in [low, high) of cells that are perhaps
+// not on disk.
+func (e *Engine) bornKeys(ctx context.Context, low, high []byte, n int) ([][]byte, error) {
+	var found [][]byte
+	keep := func() {
+		slices.SortFunc(found, bytes.Compare)
+		found = slices.CompactFunc(found, bytes.Equal)
+		found = found[:min(n, len(found))]
+		if len(found) == n {
+			high = found[n-1]
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	lists := [][]uint32{e.born}
+	if e.save != nil {
+		lists = append(lists, e.save.born)
+	}
+	for _, list := range lists {
+		for i, id := range list {
+			if i%lockedCells == lockedCells-1 { // let writers in between
+				e.mu.Unlock()
+				err := ctx.Err()
+				e.mu.Lock()
+				if err != nil {
+					return nil, err
+				}
+			}
+			// The slot may have another cell by now: then it is a key that
+			// exists, in this range or not.
+			s := e.cells.slot(id)
+			if s.key == 0 {
+				continue
+			}
+			if k := e.cells.keyOf(id); bytes.Compare(k, low) >= 0 && bytes.Compare(k, high) < 0 {
+				if found = append(found, bytes.Clone(k)); len(found) >= 2*n+lockedCells {
+					keep()
+				}
+			}
+		}
+	}
+	keep()
+	return found, nil
+}
+
+// diskKeys returns the first n keys in [low, high) on disk.
+func (e *Engine) diskKeys(low, high []byte, n int) ([][]byte, error) {
+	it, err := e.db.NewIter(&pebble.IterOptions{
+		LowerBound: append([]byte{rowCell}, low...),
+		UpperBound: append([]byte{rowCell}, high...),
+	})
+	if err != nil {
+		return nil, diskError(err)
+	}
+	var keys [][]byte
+	for ok := it.First(); ok && len(keys) < n; ok = it.Next() {
+		keys = append(keys, bytes.Clone(it.Key()[1:]))
+	}
+	if err := it.Close(); err != nil {
+		return nil, diskError(err)
+	}
+	return keys, nil
+}

@@ -1,0 +1,256 @@
+package engine
+
+import (
+	"archive/tar"
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/quipudb/quipu/internal/wal"
+	"github.com/quipudb/quipu/store"
+)
+
+const (
+	snapshotDir = "snapshot.tmp" // + a number: files being copied
+	sumsFile    = "SHA256SUMS"   // the last file of a snapshot: without it, it is not whole
+)
+
+// Snapshot writes a copy of the store at one position to w while it serves: a
+// tar file of a store that needs no replay, and the checksums of its files.
+func (e *Engine) Snapshot(ctx context.Context, w io.Writer) error {
+	if err := e.use(); err != nil {
+		return err
+	}
+	defer e.users.Done()
+	dir, err := e.snapshotFiles(ctx)
+	if err != nil {
+		return err
+	}
+	out := tarWriter{tw: tar.NewWriter(w)}
+	err = out.tree(ctx, e.o.FS, dir, "")
+	if err == nil {
+		err = out.close()
+	}
+	return errors.Join(err, e.o.FS.RemoveAll(dir))
+}
+
+// snapshotFiles makes a checkpoint and links its files into a directory.
+func (e *Engine) snapshotFiles(ctx context.Context) (string, error) {
+	e.checkpointing.Lock()
+	defer e.checkpointing.Unlock()
+	e.mu.Lock()
+	e.snapshots++
+	dir := e.path(fmt.Sprintf("%s%d", snapshotDir, e.snapshots))
+	e.mu.Unlock()
+	if err := e.checkpointLocked(ctx, false); err != nil {
+		return "", err
+	}
+	fs := e.o.FS
+	err := fs.MkdirAll(dir, 0o755)
+	if err == nil {
+		err = e.db.Checkpoint(fs.PathJoin(dir, diskDir))
+	}
+	if err == nil {
+		o := e.logOptions()
+		o.Dir = fs.PathJoin(dir, logDir)
+		err = wal.Create(o, e.saved, e.epoch)
+	}
+	if err == nil {
+		err = writeFile(fs, dir, identityFile, []byte(identity(formatVersion, e.id)))
+	}
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("take snapshot: %w", err), fs.RemoveAll(dir))
+	}
+	return dir, nil
+}
+
+// removeLeftovers removes the files of snapshots that were cut off.
+func (e *Engine) removeLeftovers() error {
+	names, err := e.o.FS.List(e.dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, snapshotDir) {
+			err = errors.Join(err, e.o.FS.RemoveAll(e.path(name)))
+		}
+	}
+	return err
+}
+
+// tarWriter writes files and remembers their checksums.
+type tarWriter struct {
+	tw   *tar.Writer
+	sums strings.Builder
+}
+
+func (t *tarWriter) tree(ctx context.Context, fs vfs.FS, dir, name string) error {
+	names, err := fs.List(fs.PathJoin(dir, name))
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	for _, n := range names {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n = path.Join(name, n)
+		info, err := fs.Stat(fs.PathJoin(dir, n))
+		if err != nil {
+			return err
+		}
+		if info.IsDir() {
+			err = t.tree(ctx, fs, dir, n)
+		} else {
+			err = t.file(fs, fs.PathJoin(dir, n), n, info.Size())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tarWriter) header(name string, size int64) error {
+	return t.tw.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: size, ModTime: time.Unix(0, 0), Format: tar.FormatPAX})
+}
+
+func (t *tarWriter) file(fs vfs.FS, from, name string, size int64) error {
+	f, err := fs.Open(from)
+	if err != nil {
+		return err
+	}
+	if err := t.header(name, size); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	sum := sha256.New()
+	_, err = io.CopyN(io.MultiWriter(t.tw, sum), f, size)
+	fmt.Fprintf(&t.sums, "%x  %s\n", sum.Sum(nil), name)
+	return errors.Join(err, f.Close())
+}
+
+func (t *tarWriter) close() error {
+	if err := t.header(sumsFile, int64(t.sums.Len())); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(t.tw, t.sums.String()); err != nil {
+		return err
+	}
+	return t.tw.Close()
+}
+
+// Restore makes a store in a directory, which must not exist or be empty, from
+// a snapshot. It checks every file; the directory is made last, as a whole.
+func Restore(fs vfs.FS, r io.Reader, dir string) error {
+	if names, err := fs.List(dir); err == nil && len(names) > 0 {
+		return store.Errorf(store.KindInvalid, "%s is not empty: restore into a new directory", dir)
+	}
+	tmp := strings.TrimRight(dir, "/") + ".restore.tmp"
+	if err := fs.RemoveAll(tmp); err != nil {
+		return err
+	}
+	err := unpack(fs, r, tmp)
+	if err == nil {
+		err = errors.Join(ignoreMissing(fs, dir), fs.Rename(tmp, dir), syncDir(fs, fs.PathDir(dir)))
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("restore: %w", err), fs.RemoveAll(tmp))
+	}
+	return nil
+}
+
+// ignoreMissing removes an empty directory, if there is one.
+func ignoreMissing(fs vfs.FS, dir string) error {
+	if _, err := fs.Stat(dir); err != nil {
+		return nil //nolint:nilerr // not there
+	}
+	return fs.Remove(dir)
+}
+
+func unpack(fs vfs.FS, r io.Reader, dir string) error {
+	for _, d := range []string{dir, fs.PathJoin(dir, logDir), fs.PathJoin(dir, diskDir)} {
+		if err := fs.MkdirAll(d, 0o755); err != nil {
+			return err
+		}
+	}
+	tr := tar.NewReader(bufio.NewReaderSize(r, 1<<20))
+	have := map[string]string{}
+	for {
+		h, err := tr.Next()
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = errors.New("it ends before its checksums")
+			}
+			return store.Errorf(store.KindCorrupt, "read snapshot: %w", err)
+		}
+		if h.Name == sumsFile {
+			if err := checkSums(tr, have); err != nil {
+				return err
+			}
+			return errors.Join(syncDir(fs, fs.PathJoin(dir, logDir)), syncDir(fs, fs.PathJoin(dir, diskDir)), syncDir(fs, dir))
+		}
+		if !validName(h) {
+			return store.Errorf(store.KindCorrupt, "snapshot has a file named %q", h.Name)
+		}
+		sum, err := unpackFile(fs, fs.PathJoin(dir, h.Name), tr)
+		if err != nil {
+			return err
+		}
+		have[h.Name] = sum
+	}
+}
+
+// validName reports whether a tar entry can be a file of a store.
+func validName(h *tar.Header) bool {
+	dir, name := path.Split(h.Name)
+	if h.Typeflag != tar.TypeReg || name == "" || strings.ContainsAny(name, "/\\\x00") || name == ".." {
+		return false
+	}
+	return dir == logDir+"/" || dir == diskDir+"/" || h.Name == identityFile
+}
+
+func unpackFile(fs vfs.FS, to string, r io.Reader) (string, error) {
+	f, err := fs.Create(to, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	_, err = io.Copy(f, io.TeeReader(r, sum))
+	return hex.EncodeToString(sum.Sum(nil)), errors.Join(err, f.Sync(), f.Close())
+}
+
+func checkSums(r io.Reader, have map[string]string) error {
+	sc := bufio.NewScanner(r)
+	n := 0
+	for ; sc.Scan(); n++ {
+		sum, name, _ := strings.Cut(sc.Text(), "  ")
+		if have[name] != sum {
+			return store.Errorf(store.KindCorrupt, "file %s of the snapshot is damaged or missing", name)
+		}
+	}
+	if err := sc.Err(); err != nil {
+		return store.Errorf(store.KindCorrupt, "read checksums: %w", err)
+	}
+	if n != len(have) || have[identityFile] == "" {
+		return store.Errorf(store.KindCorrupt, "the snapshot has %d files, its checksums name %d", len(have), n)
+	}
+	return nil
+}
+
+func syncDir(fs vfs.FS, dir string) error {
+	d, err := fs.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,194 @@
+package engine
+
+import "bytes"
+
+// A slot is one entry of a table. It has no pointers.
+//
+//	value 8 | version 7, bits 1 | key 4 | hash 4 | next 4 | undo 4
+type slot struct {
+	value int64
+	meta  meta
+	key   ref
+	hash  uint32
+	next  uint32 // the next slot of the same bucket; in a free slot, of the free list
+	undo  uint32 // the newest undo entry of this slot, if it is still there
+}
+
+// meta is a version and eight bits.
+type meta uint64
+
+// The states of a cell and its bits.
+const (
+	stateMask meta = 3
+	unread    meta = 0 // value is a delta over what the disk has, which nobody has looked at
+	absent    meta = 1 // the cell does not exist
+	present   meta = 2 // value is the cell's value
+
+	dirty0 meta = 1 << 2 // changed since a checkpoint began; the two bits take
+	dirty1 meta = 1 << 3 // turns, so that a checkpoint begins without a pass
+	saving meta = 1 << 4 // copied by the checkpoint under way: not on disk yet
+	born   meta = 1 << 5 // perhaps not on disk: in the list that Scan looks through
+	recent meta = 1 << 6 // touched since the clock's hand came by
+
+	bitsMask meta = 0xff
+)
+
+const versionShift = 8
+
+func (m meta) state() meta     { return m & stateMask }
+func (m meta) version() uint64 { return uint64(m >> versionShift) }
+
+func (m meta) withVersion(v uint64) meta { return m&bitsMask | meta(v)<<versionShift }
+func (m meta) withState(s meta) meta     { return m&^stateMask | s }
+
+const (
+	pageBits  = 13
+	pageSlots = 1 << pageBits
+	slotBytes = 32
+
+	headPageBits = 14
+	headPage     = 1 << headPageBits
+)
+
+// table maps short keys to slots. Slots have stable numbers, so that lists of
+// them need no keys. Buckets grow one at a time (linear hashing), so that no
+// insert waits for a table to be copied; slots and buckets are in pages, so
+// that growing copies nothing.
+type table struct {
+	arena
+	skip   int // bytes of an entry before its key
+	pages  [][]slot
+	slots  uint32 // slots ever used; slot 0 is none
+	unused uint32 // list of free slots
+	heads  [][]uint32
+	split  uint32 // buckets beyond the largest power of two
+	level  uint32 // that power of two
+	count  int
+}
+
+func newTable(skip int) *table {
+	return &table{skip: skip, level: 1, heads: [][]uint32{make([]uint32, headPage)}, slots: 1}
+}
+
+// slot returns slot id.
+func (t *table) slot(id uint32) *slot { return &t.pages[id>>pageBits][id&(pageSlots-1)] }
+
+// entry returns the whole bytes of a slot's entry, keyOf only its key.
+func (t *table) entry(id uint32) []byte { return t.at(t.slot(id).key) }
+func (t *table) keyOf(id uint32) []byte { return t.at(t.slot(id).key)[t.skip:] }
+
+func (t *table) head(hash uint32) *uint32 {
+	b := hash & (2*t.level - 1)
+	if b >= t.level+t.split {
+		b &= t.level - 1
+	}
+	return &t.heads[b>>headPageBits][b&(headPage-1)]
+}
+
+// find returns the slot of a key, or 0.
+func (t *table) find(hash uint32, key []byte) uint32 {
+	for id := *t.head(hash); id != 0; {
+		s := t.slot(id)
+		if s.hash == hash && bytes.Equal(t.at(s.key)[t.skip:], key) {
+			return id
+		}
+		id = s.next
+	}
+	return 0
+}
+
+// warmMax is how many cells are looked for at once: about as many as the
+// processor can wait for.
+const warmMax = 32
+
+// warm brings what find will look at into the processor's caches. The loads of
+// each loop do not depend on each other, so they are under way together. It
+// returns a sum of what it saw, so that the loads are made.
+func (t *table) warm(plans []plan) (seen uint32) {
+	var ids [warmMax]uint32
+	for i := range plans {
+		ids[i] = *t.head(uint32(plans[i].hash))
+	}
+	var keys [warmMax]ref
+	for i := range plans {
+		if ids[i] != 0 {
+			keys[i] = t.slot(ids[i]).key
+		}
+	}
+	for i := range plans {
+		if keys[i] != 0 {
+			seen += uint32(t.raw(keys[i])[0])
+		}
+	}
+	return seen
+}
+
+// insert adds an entry that is not in the table: prefix, of skip bytes, and
+// key. The new slot is zero but for its key.
+func (t *table) insert(hash uint32, prefix, key []byte) uint32 {
+	id := t.unused
+	if id != 0 {
+		t.unused = t.slot(id).next
+	} else {
+		id = t.slots
+		t.slots++
+		if int(id>>pageBits) >= len(t.pages) {
+			t.pages = append(t.pages, make([]slot, pageSlots))
+		}
+	}
+	head := t.head(hash)
+	*t.slot(id) = slot{key: t.add(prefix, key), hash: hash, next: *head}
+	*head = id
+	t.count++
+	if t.count > int(t.level+t.split) {
+		t.grow()
+	}
+	return id
+}
+
+// grow adds one bucket and moves into it what belongs there from the bucket it
+// splits.
+func (t *table) grow() {
+	from := t.split
+	t.split++
+	to := t.level + from
+	if t.split == t.level {
+		t.level *= 2
+		t.split = 0
+	}
+	if int(to>>headPageBits) >= len(t.heads) {
+		t.heads = append(t.heads, make([]uint32, headPage))
+	}
+	src := &t.heads[from>>headPageBits][from&(headPage-1)]
+	dst := &t.heads[to>>headPageBits][to&(headPage-1)]
+	for *src != 0 {
+		s := t.slot(*src)
+		if t.head(s.hash) == dst {
+			id := *src
+			*src = s.next
+			s.next = *dst
+			*dst = id
+			continue
+		}
+		src = &s.next
+	}
+}
+
+// remove takes a slot out of the table and frees it.
+func (t *table) remove(id uint32) {
+	s := t.slot(id)
+	p := t.head(s.hash)
+	for *p != id {
+		p = &t.slot(*p).next
+	}
+	*p = s.next
+	t.drop(s.key)
+	*s = slot{next: t.unused}
+	t.unused = id
+	t.count--
+}
+
+// bytes returns the memory that the live entries take.
+func (t *table) bytes() int64 {
+	return t.used + int64(t.count)*slotBytes + int64(t.level+t.split)*4
+}

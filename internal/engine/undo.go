@@ -1,0 +1,80 @@
+package engine
+
+import "github.com/quipudb/quipu/store"
+
+// An undo entry is what a cell was before a frame changed it.
+type undo struct {
+	frame uint64
+	value int64
+	meta  meta
+	slot  uint32
+	prev  uint32 // the slot's undo entry before this one
+	level store.Durability
+}
+
+// undos is a ring of undo entries, numbered in order, oldest frames first.
+//
+// A slot holds the newest value of its cell, which the next write builds on;
+// what readers may see is found by following the undo entries of the frames
+// that are not durable yet. So a frame becomes visible when the log says it is
+// durable, at no cost for each cell, and a frame that failed never does.
+//
+// Slots keep the number of their newest entry and are not told when it goes:
+// a number that is out of the ring, or whose entry is another slot's, is none.
+type undos struct {
+	ring       []undo // its length is a power of two
+	tail, head uint32 // the entries [tail, head) are there
+}
+
+// at returns entry n of a slot, or nil.
+func (u *undos) at(n, slot uint32) *undo {
+	if n-u.tail >= u.head-u.tail {
+		return nil
+	}
+	if e := &u.ring[n&uint32(len(u.ring)-1)]; e.slot == slot {
+		return e
+	}
+	return nil
+}
+
+// push adds an entry and returns its number. Entries of frames up to synced
+// are no longer needed and make room.
+func (u *undos) push(e undo, synced uint64) uint32 {
+	for u.tail != u.head && u.ring[u.tail&uint32(len(u.ring)-1)].frame <= synced {
+		u.tail++
+	}
+	if int(u.head-u.tail) == len(u.ring) {
+		u.grow()
+	}
+	n := u.head
+	u.ring[n&uint32(len(u.ring)-1)] = e
+	u.head++
+	return n
+}
+
+func (u *undos) grow() {
+	old := u.ring
+	u.ring = make([]undo, max(64, 2*len(old)))
+	for n := u.tail; n != u.head; n++ {
+		u.ring[n&uint32(len(u.ring)-1)] = old[n&uint32(len(old)-1)]
+	}
+}
+
+// A horizon is how far the log was durable at one moment. What is read at one
+// moment is judged by one horizon.
+type horizon struct {
+	written, synced uint64
+}
+
+func (e *Engine) horizon() horizon {
+	return horizon{synced: e.log.Synced(), written: e.log.Written()}
+}
+
+// pending reports whether what a frame changed is not yet as durable as it was
+// asked to be.
+func (h horizon) pending(frame uint64, level store.Durability) bool {
+	if level == store.Written {
+		return frame > h.written
+	}
+	return frame > h.synced
+}

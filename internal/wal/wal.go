@@ -1,0 +1,350 @@
+// Package wal is the log of the embedded engine: the only thing on the path of
+// an acknowledgement.
+//
+// Callers append records to the open frame; one goroutine, the syncer, takes
+// the frame as a whole, writes it and syncs it for all of them at once, while
+// the next frame fills. The log knows nothing of what the records say.
+//
+// It promises that a frame whose Wait returned nil is replayed by Open if what
+// it waited for was survived: Synced a power loss, Written a kill. Frames are
+// replayed in order, each once, and nothing is replayed that was not appended.
+// Damage to what was once known to be on stable storage is refused by name, a
+// torn end is cut and reported. DESIGN.md says how, and numbers the invariants
+// that the comments cite.
+package wal
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// A Position counts the bytes of frames since the store was made; segment
+// headers and closing frames do not count. It only rises, over restarts too.
+type Position uint64
+
+// A Level is how safe a frame is, or has to be: store.Memory, store.Written or
+// store.Synced. The zero value means Synced.
+type Level = store.Durability
+
+// Options say where the log is and how it runs.
+type Options struct {
+	FS      vfs.FS
+	Dir     string   // the directory of the segments, and of nothing else
+	StoreID [16]byte // carried by every segment; a segment with another one is refused
+
+	SegmentBytes  int64         // a segment this long is followed by a new one. Default 64 MiB
+	FlushEvery    time.Duration // what only Memory asked for is synced this soon. Default 50 ms
+	SyncEvery     time.Duration // what only Written asked for is synced this soon. Default 200 ms
+	FrameBytesMax int           // an open frame this long is full, see Room. Default 8 MiB
+}
+
+func (o Options) withDefaults() Options {
+	if o.SegmentBytes == 0 {
+		o.SegmentBytes = 64 << 20
+	}
+	if o.FlushEvery == 0 {
+		o.FlushEvery = 50 * time.Millisecond
+	}
+	if o.SyncEvery == 0 {
+		o.SyncEvery = 200 * time.Millisecond
+	}
+	if o.FrameBytesMax == 0 {
+		o.FrameBytesMax = 8 << 20
+	}
+	return o
+}
+
+const (
+	flushBytes  = 1 << 20  // an open frame this long is written, whoever needs it
+	bufferBytes = 64 << 10 // what a payload buffer starts with
+)
+
+// The bits of Log.gate.
+const (
+	gateFull    = 1 << iota // the open frame is full
+	gateClosing             // Close was called
+	gateStopped             // the log failed or is closed: no frame will be written again
+)
+
+// A Log is an open log. It is safe for concurrent use.
+type Log struct {
+	o Options
+
+	written atomic.Uint64         // ids of frames
+	synced  atomic.Uint64         // ids of frames
+	gate    atomic.Uint32         // bits; 0 lets everyone pass Room
+	cause   atomic.Pointer[error] // why the log failed
+
+	wake chan struct{} // tells the syncer that need was raised; of capacity 1
+	done chan struct{} // closed when the syncer has ended
+
+	mu    sync.Mutex    // guards the fields below; held from Begin to End
+	open  *Frame        // what is appended to
+	need  Level         // what the syncer has to do next, 0 if nothing
+	spare []byte        // the payload buffer that is not in use, if any
+	room  chan struct{} // closed when the open frame is no longer full; nil if nobody waits
+
+	files files
+	syncer
+	meters
+}
+
+// A Frame is what is written and synced as one.
+type Frame struct {
+	ID      uint64 // rises by one from frame to frame in this process
+	Payload []byte // append to it between Begin and End; not to be kept
+
+	log    *Log
+	start  Position
+	buffer []byte        // Payload with room for the header before it, as long as Payload was not moved
+	need   atomic.Uint32 // the highest Level asked for; rises under Log.mu
+	syncBy time.Time     // when what only Memory asked for has to be synced; guarded by Log.mu
+
+	mu     sync.Mutex       // guards the field below
+	waiter [2]chan struct{} // closed at the level Written and Synced; nil if nobody waits
+}
+
+// Pos returns the position of the next byte to be appended to the payload. It
+// is for the one who holds the log between Begin and End.
+func (f *Frame) Pos() Position {
+	return f.start + frameHeaderBytes + Position(len(f.Payload))
+}
+
+// end returns the position after the frame. An empty frame is not written.
+func (f *Frame) end() Position {
+	if len(f.Payload) == 0 {
+		return f.start
+	}
+	return f.start + Position(frameBytes(len(f.Payload)))
+}
+
+// Room blocks while the open frame is full because the disk does not keep up.
+// It fails if the context ends or the log has stopped. Room reserves nothing:
+// a frame may end up longer than FrameBytesMax by what those append who passed
+// Room at the same time.
+func (l *Log) Room(ctx context.Context) error {
+	// Fast path: BenchmarkAppendMemory.
+	if l.gate.Load() == 0 {
+		return nil
+	}
+	for {
+		l.mu.Lock()
+		gate := l.gate.Load()
+		if gate != gateFull {
+			l.mu.Unlock()
+			if gate == 0 {
+				return nil
+			}
+			return l.refusal()
+		}
+		if l.room == nil {
+			l.room = make(chan struct{})
+		}
+		room := l.room
+		l.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for room in the log: %w", ctx.Err())
+		}
+	}
+}
+
+// refusal returns why a log that stopped, or is closing, takes nothing more.
+func (l *Log) refusal() error {
+	if err := l.Err(); err != nil {
+		return store.Errorf(store.KindUnavailable, "log stopped: %w", err)
+	}
+	return store.ErrClosed
+}
+
+// Begin locks the log for appending and returns the open frame. The caller
+// appends to its Payload and calls End, without blocking in between.
+func (l *Log) Begin() *Frame {
+	l.mu.Lock()
+	return l.open
+}
+
+// End unlocks the log. Synced and Written have the frame written now, and
+// Synced also synced; Memory leaves it to fill, for FlushEvery at most.
+func (l *Log) End(need Level) {
+	f := l.open
+	// Fast path: BenchmarkAppendMemory.
+	if need == store.Memory && f.need.Load() != 0 && len(f.Payload) < min(flushBytes, l.o.FrameBytesMax) {
+		l.mu.Unlock()
+		return
+	}
+	l.endSlow(f, need)
+	l.mu.Unlock()
+}
+
+func (l *Log) endSlow(f *Frame, need Level) {
+	if l.gate.Load()&gateStopped != 0 {
+		f.Payload = f.Payload[:0] // nobody will write it
+		return
+	}
+	need = orSynced(need)
+	if len(f.Payload) >= l.o.FrameBytesMax {
+		l.gate.Or(gateFull)
+	}
+	if len(f.Payload) >= min(flushBytes, l.o.FrameBytesMax) {
+		need = max(need, store.Written)
+	}
+	if need == store.Memory {
+		if len(f.Payload) == 0 {
+			return
+		}
+		f.syncBy = time.Now().Add(l.o.FlushEvery)
+	}
+	l.raise(f, need)
+}
+
+// raise asks the syncer for a level of a frame. The caller holds l.mu.
+func (l *Log) raise(f *Frame, level Level) {
+	if uint32(level) <= f.need.Load() {
+		return
+	}
+	f.need.Store(uint32(level))
+	if level <= l.need {
+		return
+	}
+	l.need = level
+	l.signal()
+}
+
+func (l *Log) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default: // it has not yet seen the last one
+	}
+}
+
+// Wait returns nil when the frame has reached a level. If it waits for more
+// than End asked for, the syncer is asked now. If the context ends or the log
+// fails first, the outcome is unknown.
+func (f *Frame) Wait(ctx context.Context, level Level) error {
+	level = orSynced(level)
+	for {
+		if over, err := f.state(level); over {
+			return err
+		}
+		if f.need.Load() < uint32(level) {
+			f.log.mu.Lock()
+			f.log.raise(f, level)
+			f.log.mu.Unlock()
+		}
+		ch := f.reaches(level)
+		if ch == nil {
+			continue
+		}
+		select {
+		case <-ch:
+		case <-ctx.Done():
+			return store.Errorf(store.KindUnknown, "wait for the log: %w", ctx.Err())
+		}
+	}
+}
+
+// state reports whether there is nothing more to wait for, and what came of it.
+func (f *Frame) state(level Level) (over bool, err error) {
+	l := f.log
+	// The gate first: what reached its level before the log stopped keeps it.
+	stopped := l.gate.Load()&gateStopped != 0
+	var reached bool
+	switch level {
+	case store.Memory:
+		reached = !stopped || f.ID <= l.synced.Load()
+	case store.Written:
+		reached = f.ID <= l.written.Load()
+	default:
+		reached = f.ID <= l.synced.Load()
+	}
+	switch {
+	case reached:
+		return true, nil
+	case !stopped:
+		return false, nil
+	}
+	if err := l.Err(); err != nil {
+		return true, store.Errorf(store.KindUnknown, "log stopped: %w", err)
+	}
+	return true, store.ErrClosed
+}
+
+// reaches returns what is closed when the frame reaches a level or never will,
+// and nil if that is so already.
+func (f *Frame) reaches(level Level) <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	// The syncer publishes a level, or stops the log, before it takes f.mu to
+	// wake those who wait. So whoever sees neither here is woken.
+	if over, _ := f.state(level); over {
+		return nil
+	}
+	w := &f.waiter[level-store.Written]
+	if *w == nil {
+		*w = make(chan struct{})
+	}
+	return *w
+}
+
+// release wakes those who wait for a level.
+func (f *Frame) release(level Level) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w := &f.waiter[level-store.Written]
+	if *w != nil {
+		close(*w)
+		*w = nil
+	}
+}
+
+// Written returns the highest frame id that was handed to the operating
+// system. It only rises.
+func (l *Log) Written() uint64 { return l.written.Load() }
+
+// Synced returns the highest frame id on stable storage. It only rises, and
+// has risen before those who wait for it wake.
+func (l *Log) Synced() uint64 { return l.synced.Load() }
+
+// Err returns why the log failed, or nil.
+func (l *Log) Err() error {
+	if err := l.cause.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Next returns where the next byte appended would go. It locks the log: between
+// Begin and End, ask the frame's Pos.
+func (l *Log) Next() Position {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.open.Pos()
+}
+
+// Close syncs everything, leaves a closing frame that vouches for it, and
+// returns what went wrong. Closing again returns the same.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	l.gate.Or(gateClosing)
+	l.admit()
+	l.signal()
+	l.mu.Unlock()
+	<-l.done
+	return l.Err()
+}
+
+func orSynced(level Level) Level {
+	if level == store.DurabilityDefault {
+		return store.Synced
+	}
+	return level
+}

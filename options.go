@@ -1,0 +1,167 @@
+package quipu
+
+import (
+	"log/slog"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// Limits bound what a store keeps.
+type Limits = store.Limits
+
+// Durability says what an acknowledgement survives.
+type Durability = store.Durability
+
+// The durability words, weakest first.
+const (
+	Memory  = store.Memory  // acknowledged at once: a crash of the process may lose it
+	Written = store.Written // survives the death of the process, not power loss
+	Synced  = store.Synced  // survives power loss
+)
+
+// The limits of one call.
+const (
+	EventsMax = 100_000            // events in an AddBatch
+	KeysMax   = store.ReadCellsMax // keys in a ReadBatch
+	PageMax   = store.ScanMax      // counters in a page of List
+)
+
+const (
+	defaultNamespace = "default"
+	pageDefault      = 100
+	whoBytesMax      = 255
+)
+
+// Options are what a DB can be told. The zero value is ready to use.
+type Options struct {
+	// Policies say how keys are counted; the first that names a key holds.
+	Policies []Policy
+
+	// Limits bound what the embedded engine keeps; see Limits for the
+	// defaults. A store given to New brings its own.
+	Limits Limits
+
+	// Memory is the memory limit of the embedded engine in bytes. The default
+	// is 256 MiB.
+	Memory int64
+
+	// Logger takes reports of background work. The default is slog.Default().
+	Logger *slog.Logger
+}
+
+// Validate returns an error if the options contradict themselves.
+func (o Options) Validate() error {
+	for _, p := range o.Policies {
+		if err := p.check(); err != nil {
+			return err
+		}
+	}
+	l := o.Limits
+	if l.KeysMax < 0 || l.TokensMax < 0 || l.TokenWindow < 0 || l.WritersMax < 0 {
+		return store.Errorf(store.KindInvalid, "negative limit")
+	}
+	if o.Memory < 0 {
+		return store.Errorf(store.KindInvalid, "memory limit of %d bytes", o.Memory)
+	}
+	return nil
+}
+
+// A WriteOption changes what one write means. Give each at most once, in any
+// order. An option that has no meaning for a call is refused with ErrInvalid.
+type WriteOption struct {
+	kind writeKind
+	text string
+	n    uint64
+}
+
+type writeKind uint8
+
+const (
+	writeToken writeKind = iota + 1
+	writeAt
+	writeWho
+	writeWant
+	writeVersion
+	writeKinds
+)
+
+// String returns the name of the option.
+func (k writeKind) String() string {
+	return [writeKinds]string{"", "Token", "At", "Who", "WantValue", "IfVersion"}[k]
+}
+
+// Token names this write among all writes to the counter, so that a repeat
+// counts once and returns the first result.
+func Token(token string) WriteOption { return WriteOption{kind: writeToken, text: token} }
+
+// At says when the counted event happened, to the millisecond; the zero time
+// says nothing. It has a meaning for Add only.
+func At(t time.Time) WriteOption { return WriteOption{kind: writeAt, n: uint64(t.UnixMilli())} }
+
+// Who says who did what is counted; "" says nothing. It has a meaning for Add
+// only.
+func Who(who string) WriteOption { return WriteOption{kind: writeWho, text: who} }
+
+// WantValue asks for the value before and after the write.
+func WantValue() WriteOption { return WriteOption{kind: writeWant} }
+
+// IfVersion applies the write only if the counter is at this version, and
+// refuses it with ErrChanged otherwise. Version 0 is a counter that does not
+// exist.
+func IfVersion(version uint64) WriteOption { return WriteOption{kind: writeVersion, n: version} }
+
+// A ReadOption says what a reader needs of the answer. Give them in any order:
+// the answer meets all of them.
+type ReadOption struct {
+	kind readKind
+	text string
+	n    int64
+}
+
+type readKind uint8
+
+const (
+	readExact readKind = iota + 1
+	readSession
+	readStaleness
+	readError
+)
+
+// Exact asks for the value that counts every write acknowledged before the
+// read began.
+func Exact() ReadOption { return ReadOption{kind: readExact} }
+
+// Session asks for a value that counts the write whose Receipt had this
+// session, and all that the writer had seen by then.
+func Session(session string) ReadOption { return ReadOption{kind: readSession, text: session} }
+
+// MaxStaleness asks for a value that counts every write acknowledged d before
+// the read began.
+func MaxStaleness(d time.Duration) ReadOption {
+	return ReadOption{kind: readStaleness, n: int64(d)}
+}
+
+// MaxError asks for a value that is proved to be at most n away from the exact
+// one.
+func MaxError(n int64) ReadOption { return ReadOption{kind: readError, n: n} }
+
+// checkNamespace returns an error if namespace can't be one.
+func checkNamespace(namespace string) error {
+	switch {
+	case namespace == "":
+		return store.Errorf(store.KindInvalid, "namespace is empty")
+	case len(namespace) > store.NamespaceBytesMax:
+		return store.Errorf(store.KindTooLarge, "namespace of %d bytes: at most %d", len(namespace), store.NamespaceBytesMax)
+	case !utf8.ValidString(namespace):
+		return store.Errorf(store.KindInvalid, "namespace is not UTF-8")
+	}
+	for _, r := range namespace {
+		if r == '/' || unicode.IsControl(r) {
+			return store.Errorf(store.KindInvalid, "namespace %q: / and control characters are not allowed", namespace)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package quipu
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// A DB keeps counters. It is safe for concurrent use.
+//
+// A DB is a view of one namespace; all views of a DB share its store and are
+// closed together.
+type DB struct {
+	*shared
+	namespace string
+	rules     []rule // the policies of this namespace
+	err       error  // why this view can't be used, or nil
+}
+
+// shared is what all views of a DB have in common.
+type shared struct {
+	store    store.Store
+	traits   store.Traits
+	policies []Policy
+	err      error // what is wrong with the options, or nil
+
+	writes  sync.Pool // of *writeCall
+	batches sync.Pool // of *batchCall
+	reads   sync.Pool // of *readCall
+
+	refused  atomic.Uint64
+	replayed atomic.Uint64
+	unknown  atomic.Uint64
+}
+
+// New returns a DB over a store, in the namespace "default". Closing the DB
+// closes the store. If the options are not valid, every call returns the error
+// that Options.Validate returns.
+func New(s store.Store, o Options) *DB {
+	sh := &shared{
+		store:    s,
+		traits:   s.Traits(),
+		policies: append([]Policy(nil), o.Policies...),
+		err:      o.Validate(),
+	}
+	sh.writes.New = newWriteCall
+	sh.batches.New = func() any { return new(batchCall) }
+	sh.reads.New = func() any { return new(readCall) }
+	return sh.in(defaultNamespace)
+}
+
+// In returns a view of another namespace: 1 to 64 bytes of UTF-8 without '/'
+// and control characters. If namespace is not that, every call of the view
+// returns ErrInvalid or ErrTooLarge.
+func (db *DB) In(namespace string) *DB { return db.in(namespace) }
+
+func (s *shared) in(namespace string) *DB {
+	db := &DB{shared: s, namespace: namespace, err: s.err}
+	if db.err == nil {
+		db.err = checkNamespace(namespace)
+	}
+	if db.err == nil {
+		db.rules = rulesFor(s.policies, namespace)
+	}
+	return db
+}
+
+// Traits says what kind of store the DB is over.
+func (db *DB) Traits() store.Traits { return db.traits }
+
+// An Audit is the result of Verify.
+type Audit = store.Audit
+
+// Verify checks what the DB serves, in all namespaces, against the store's
+// independent record of what was applied. It returns ErrUnsupported for a store
+// that keeps none. A nil error means that the check was made, not that it found
+// no drift.
+func (db *DB) Verify(ctx context.Context) (Audit, error) {
+	a, ok := db.store.(store.Auditor)
+	if !ok {
+		return Audit{}, store.Errorf(store.KindUnsupported, "verify: the %s store keeps no record to check against", db.traits.Name)
+	}
+	return a.Audit(ctx)
+}
+
+// Backup writes a consistent copy of all namespaces to w while the DB serves.
+// It returns ErrUnsupported for a store that has its own way to be backed up.
+func (db *DB) Backup(ctx context.Context, w io.Writer) error {
+	s, ok := db.store.(store.Snapshotter)
+	if !ok {
+		return store.Errorf(store.KindUnsupported, "backup: the %s store can't copy itself", db.traits.Name)
+	}
+	return s.Snapshot(ctx, w)
+}
+
+// Meters calls f for each meter of the DB and its store, always in the same
+// order. Names are in the style of Prometheus; counters end in _total.
+func (db *DB) Meters(f func(name, help string, value float64)) {
+	f("quipu_writes_refused_total", "Writes refused: overflow, token, version, limits.", float64(db.refused.Load()))
+	f("quipu_writes_replayed_total", "Writes that were repeats and returned the first result.", float64(db.replayed.Load()))
+	f("quipu_writes_unknown_total", "Calls that ended before the outcome was known.", float64(db.unknown.Load()))
+	if m, ok := db.store.(store.Meter); ok {
+		m.Meters(f)
+	}
+}
+
+// Close closes the DB, all its views, and the store after the calls under way.
+// Later calls return ErrClosed; a second Close returns nil.
+func (db *DB) Close() error { return db.store.Close() }
+
+// apply gives batches to the store.
+func (s *shared) apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	err := s.store.Apply(ctx, batches, replies)
+	if err != nil && errors.Is(err, store.ErrUnknown) {
+		s.unknown.Add(1)
+	}
+	return err
+}

@@ -1,0 +1,101 @@
+package quipu
+
+import (
+	"context"
+	"time"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// TokenState is the state of a token.
+type TokenState = store.TokenState
+
+// The states of a token.
+const (
+	TokenUnknown = store.TokenUnknown // not applied, not settled; its write may still arrive
+	TokenApplied = store.TokenApplied // its write was applied
+	TokenSettled = store.TokenSettled // it was settled first: its write never will be applied
+	TokenExpired = store.TokenExpired // it is older than the window: refused, whatever it was
+)
+
+// A Fate is what is known of a token.
+type Fate struct {
+	State TokenState
+
+	// Receipt is what the write returned, if State is TokenApplied. Applied is
+	// known only with HasValue.
+	Receipt Receipt
+
+	// At is when the token was decided; zero if unknown.
+	At time.Time
+}
+
+// Lookup reports what is known now of a token on a counter. It changes nothing:
+// a write with the token may still be on its way.
+func (db *DB) Lookup(ctx context.Context, key, token string) (Fate, error) {
+	cell, err := db.checkToken(key, token)
+	if err != nil {
+		return Fate{}, err
+	}
+	f, err := db.store.Lookup(ctx, cell, token)
+	if err != nil {
+		return Fate{}, err
+	}
+	fate := Fate{State: f.State}
+	if f.AtMS != 0 {
+		fate.At = time.UnixMilli(f.AtMS)
+	}
+	if f.State == store.TokenApplied {
+		fate.Receipt = pastReceipt(key, &f.Result, min(db.durabilityOf(key), db.traits.Durability))
+	}
+	return fate, nil
+}
+
+// Settle decides a token on a counter for good. If its write was applied, it
+// says so; if not, the write never will be: a late arrival is refused with
+// ErrSettled. The decision is synced, whatever the policy of the key.
+func (db *DB) Settle(ctx context.Context, key, token string) (Fate, error) {
+	cell, err := db.checkToken(key, token)
+	if err != nil {
+		return Fate{}, err
+	}
+	c := db.writes.Get().(*writeCall)
+	defer db.writes.Put(c)
+	c.deltas[0] = store.Delta{Cell: cell, Op: store.OpSettle, Guard: store.Guard{Token: token}}
+	if err := db.send(ctx, c, store.Synced); err != nil {
+		return Fate{}, err
+	}
+	reply := &c.replies[0]
+	switch r := &reply.Results[0]; r.Outcome {
+	case store.Applied:
+		return Fate{State: store.TokenApplied, Receipt: pastReceipt(key, r, reply.Durability)}, nil
+	case store.Settled:
+		return Fate{State: store.TokenSettled}, nil
+	case store.Expired:
+		return Fate{State: store.TokenExpired}, nil
+	default:
+		return Fate{}, r.Outcome.Err()
+	}
+}
+
+// checkToken returns the cell of key, or an error if it or token can't be one.
+func (db *DB) checkToken(key, token string) (store.Cell, error) {
+	if db.err != nil {
+		return store.Cell{}, db.err
+	}
+	if err := checkKey(key); err != nil {
+		return store.Cell{}, err
+	}
+	return store.Cell{Namespace: db.namespace, Key: key}, store.CheckToken(token)
+}
+
+// pastReceipt is the receipt of a write that was decided earlier. Results hold
+// values only for a write that asked for them, so values that are not zero are
+// values that were asked for.
+func pastReceipt(key string, r *store.Result, durability Durability) Receipt {
+	out := Receipt{Key: key, Version: r.Version, Durability: durability}
+	if r.Before != 0 || r.After != 0 {
+		out.withValue(r)
+	}
+	return out
+}
