@@ -4,8 +4,6 @@ import (
 	"io"
 	"log/slog"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/quipudb/quipu/internal/engine"
 )
 
@@ -33,5 +31,5 @@ func Open(dir string, o Options) (*DB, error) {
 // Restore makes a directory that Open can open from what Backup wrote. The
 // directory must not exist or be empty; it is there as a whole or not at all.
 func Restore(r io.Reader, dir string) error {
-	return engine.Restore(vfs.Default, r, dir)
+	return engine.Restore(nil, r, dir)
 }

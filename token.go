@@ -22,8 +22,7 @@ const (
 type Fate struct {
 	State TokenState
 
-	// Receipt is what the write returned, if State is TokenApplied. Applied is
-	// known only with HasValue.
+	// Receipt is what the write returned, if State is TokenApplied.
 	Receipt Receipt
 
 	// At is when the token was decided; zero if unknown.
@@ -46,7 +45,7 @@ func (db *DB) Lookup(ctx context.Context, key, token string) (Fate, error) {
 		fate.At = time.UnixMilli(f.AtMS)
 	}
 	if f.State == store.TokenApplied {
-		fate.Receipt = pastReceipt(key, &f.Result, min(db.durabilityOf(key), db.traits.Durability))
+		fate.Receipt = pastReceipt(key, &f, min(db.durabilityOf(key), db.traits.Durability))
 	}
 	return fate, nil
 }
@@ -68,7 +67,7 @@ func (db *DB) Settle(ctx context.Context, key, token string) (Fate, error) {
 	reply := &c.replies[0]
 	switch r := &reply.Results[0]; r.Outcome {
 	case store.Applied:
-		return Fate{State: store.TokenApplied, Receipt: pastReceipt(key, r, reply.Durability)}, nil
+		return db.Lookup(ctx, key, token)
 	case store.Settled:
 		return Fate{State: store.TokenSettled}, nil
 	case store.Expired:
@@ -89,13 +88,14 @@ func (db *DB) checkToken(key, token string) (store.Cell, error) {
 	return store.Cell{Namespace: db.namespace, Key: key}, store.CheckToken(token)
 }
 
-// pastReceipt is the receipt of a write that was decided earlier. Results hold
-// values only for a write that asked for them, so values that are not zero are
-// values that were asked for.
-func pastReceipt(key string, r *store.Result, durability Durability) Receipt {
-	out := Receipt{Key: key, Version: r.Version, Durability: durability}
-	if r.Before != 0 || r.After != 0 {
-		out.withValue(r)
+// pastReceipt is the receipt of a write that was decided earlier.
+func pastReceipt(key string, f *store.Fate, durability Durability) Receipt {
+	r := Receipt{Key: key, Version: f.Result.Version, Durability: durability}
+	if f.Op == store.OpAdd {
+		r.Applied = f.N
 	}
-	return out
+	if f.Want {
+		r.withValue(&f.Result)
+	}
+	return r
 }

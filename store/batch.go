@@ -92,7 +92,7 @@ const (
 	Mismatch                    // the token was used for another payload
 	Expired                     // the token is older than the window
 	Changed                     // the version did not match
-	Full                        // the namespace holds as many keys, or tokens, as it may
+	Full                        // the namespace holds as many keys, or tokens, as it may, or it would be one too many
 )
 
 // Err returns nil for Applied, and otherwise an error that names the refusal.
@@ -120,9 +120,14 @@ func (o Outcome) Err() error {
 
 // A Fate is what is known of a token.
 type Fate struct {
-	State  TokenState
-	Result Result // with TokenApplied: the first result
-	AtMS   int64  // when it was decided, Unix milliseconds; 0 if unknown
+	State TokenState
+	AtMS  int64 // when it was decided, Unix milliseconds; 0 if unknown
+
+	// With TokenApplied: what the write was, and its first result.
+	Op     Op
+	N      int64
+	Want   bool
+	Result Result
 }
 
 // TokenState is the state of a token.

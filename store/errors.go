@@ -40,7 +40,7 @@ var (
 	ErrExpired     = &Error{Kind: KindExpired, Detail: "the token is older than the window"}
 	ErrSettled     = &Error{Kind: KindSettled, Detail: "the token was settled before its write arrived"}
 	ErrChanged     = &Error{Kind: KindChanged, Detail: "the counter changed: it is not at the version asked for"}
-	ErrFull        = &Error{Kind: KindFull, Detail: "the namespace is at its limit of keys or tokens"}
+	ErrFull        = &Error{Kind: KindFull, Detail: "the namespace is at its limit of keys or tokens, or there are too many namespaces"}
 	ErrMark        = &Error{Kind: KindMark, Detail: "the batch does not follow the writer's mark"}
 	ErrRetired     = &Error{Kind: KindRetired, Detail: "the writer was retired"}
 	ErrUnavailable = &Error{Kind: KindUnavailable, Detail: "unavailable"}

@@ -19,10 +19,11 @@ const (
 // Limits bound what a store keeps. The zero value of a field means its
 // default.
 type Limits struct {
-	KeysMax     int64         // keys in one namespace; default 1 billion
-	TokensMax   int64         // tokens remembered in one namespace; default 10 million
-	TokenWindow time.Duration // how long a repeat returns the first result; default 24 h
-	WritersMax  int           // marks in one partition; default 10,000
+	KeysMax       int64         // keys in one namespace; default 1 billion
+	TokensMax     int64         // tokens remembered in one namespace; default 10 million
+	TokenWindow   time.Duration // how long a repeat returns the first result; default 24 h
+	NamespacesMax int           // namespaces with a key or a token; default 10,000
+	WritersMax    int           // marks in one partition; default 10,000
 }
 
 // WithDefaults returns l with each zero field at its default.
@@ -35,6 +36,9 @@ func (l Limits) WithDefaults() Limits {
 	}
 	if l.TokenWindow == 0 {
 		l.TokenWindow = 24 * time.Hour
+	}
+	if l.NamespacesMax == 0 {
+		l.NamespacesMax = 10_000
 	}
 	if l.WritersMax == 0 {
 		l.WritersMax = 10_000

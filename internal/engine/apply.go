@@ -202,18 +202,18 @@ func (e *Engine) mustRead(d *store.Delta, s *slot, hash uint64, cell []byte, mor
 	case s.meta&(dirty0|dirty1|saving) != 0:
 		return false // it is counted already
 	}
-	return cell[0] != nsOwn && e.names.of(cell).full(e.o.Limits.KeysMax-int64(more))
+	return e.names.full(cell, int64(more), &e.o.Limits)
 }
 
 // mustSettleQuota reports whether a delta would make a key that may or may not
 // be one too many: only a checkpoint tells how many of the unread cells are
 // new.
 func (e *Engine) mustSettleQuota(d *store.Delta, cell []byte, more int) bool {
-	if cell[0] == nsOwn || d.Op != store.OpAdd && d.Op != store.OpSet {
+	if d.Op != store.OpAdd && d.Op != store.OpSet {
 		return false
 	}
-	ns := e.names.of(cell)
-	return ns.unread > 0 && ns.full(e.o.Limits.KeysMax-int64(more))
+	ns, _ := e.names.peek(cell)
+	return ns.unread > 0 && e.names.full(cell, int64(more), &e.o.Limits)
 }
 
 // batch decides a batch and appends what it changes to the frame.
@@ -303,8 +303,7 @@ func (c *change) delta(d *store.Delta, p plan, got *fetched) store.Result {
 	if store.TokenStale(d.Guard.Token, now, e.o.Limits.TokenWindow) {
 		return store.Result{Outcome: store.Expired}
 	}
-	ns := e.names.of(cell)
-	if !known && cell[0] != nsOwn && ns.tokens >= e.o.Limits.TokensMax {
+	if !known && e.names.tokensFull(cell, 1, &e.o.Limits) {
 		return store.Result{Outcome: store.Full}
 	}
 	res := store.Result{Outcome: store.Settled}
@@ -314,13 +313,13 @@ func (c *change) delta(d *store.Delta, p plan, got *fetched) store.Result {
 		}
 	}
 	rec = tokenRec{
-		outcome: res.Outcome, digest: d.Guard.Digest, atMS: now,
+		outcome: res.Outcome, op: d.Op, want: d.Want, n: d.N, digest: d.Guard.Digest, atMS: now,
 		before: res.Before, after: res.After, version: res.Version,
 	}
 	kind := byte(recTokenAgain)
 	if !known {
 		kind = recToken
-		ns.tokens++
+		e.names.of(cell).tokens++
 	}
 	e.putToken(key, &rec, c.f.ID, c.level)
 	c.f.Payload = binary.AppendUvarint(append(c.f.Payload, kind), uint64(len(key)))
@@ -357,7 +356,7 @@ func (c *change) cell(d *store.Delta, p plan) store.Result {
 	}
 	cell := e.cells.keyOf(p.slot)
 	makes := d.Op != store.OpDelete && (state == absent || state == unread && s.meta&(dirty0|dirty1|saving) == 0)
-	if makes && cell[0] != nsOwn && e.names.of(cell).full(e.o.Limits.KeysMax) {
+	if makes && e.names.full(cell, 1, &e.o.Limits) {
 		return store.Result{Outcome: store.Full}
 	}
 
@@ -435,5 +434,3 @@ func (e *Engine) count(cell []byte, was, is meta) {
 		ns.keys--
 	}
 }
-
-func (n *namespace) full(keysMax int64) bool { return n.keys+n.unread >= keysMax }

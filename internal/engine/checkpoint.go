@@ -355,7 +355,12 @@ func (e *Engine) complete(c *checkpoint) {
 		c.names[string(tokenNamespace(token))].tokens--
 	}
 	for name, ns := range c.names {
-		c.set(append([]byte{rowNamespace}, name...), ns.appendRow(nil))
+		row := append([]byte{rowNamespace}, name...)
+		if *ns == (namespace{}) {
+			c.delete(row)
+		} else {
+			c.set(row, ns.appendRow(nil))
+		}
 	}
 }
 

@@ -77,11 +77,17 @@ func tokenCell(key []byte) ([]byte, bool) {
 }
 
 // tokenBytes is the size of a token's record.
-const tokenBytes = 41
+const tokenBytes = 50
+
+// tokenWant is set in the byte of a token's operation if it wanted the value.
+const tokenWant = 0x80
 
 // A tokenRec is what is remembered of a token.
 type tokenRec struct {
 	outcome store.Outcome // Applied or Settled
+	op      store.Op
+	want    bool
+	n       int64
 	digest  uint64
 	atMS    int64
 	before  int64
@@ -90,8 +96,12 @@ type tokenRec struct {
 }
 
 func (t *tokenRec) append(dst []byte) []byte {
-	dst = append(dst, byte(t.outcome))
-	for _, v := range [...]uint64{t.digest, uint64(t.atMS), uint64(t.before), uint64(t.after), t.version} {
+	flags := byte(t.op)
+	if t.want {
+		flags |= tokenWant
+	}
+	dst = append(dst, byte(t.outcome), flags)
+	for _, v := range [...]uint64{uint64(t.n), t.digest, uint64(t.atMS), uint64(t.before), uint64(t.after), t.version} {
 		dst = binary.LittleEndian.AppendUint64(dst, v)
 	}
 	return dst
@@ -101,10 +111,10 @@ func decodeToken(b []byte) (tokenRec, bool) {
 	if len(b) < tokenBytes {
 		return tokenRec{}, false
 	}
-	u := func(i int) uint64 { return binary.LittleEndian.Uint64(b[1+8*i:]) }
+	u := func(i int) uint64 { return binary.LittleEndian.Uint64(b[2+8*i:]) }
 	t := tokenRec{
-		outcome: store.Outcome(b[0]), digest: u(0),
-		atMS: int64(u(1)), before: int64(u(2)), after: int64(u(3)), version: u(4),
+		outcome: store.Outcome(b[0]), op: store.Op(b[1] &^ tokenWant), want: b[1]&tokenWant != 0,
+		n: int64(u(0)), digest: u(1), atMS: int64(u(2)), before: int64(u(3)), after: int64(u(4)), version: u(5),
 	}
 	return t, t.outcome == store.Applied || t.outcome == store.Settled
 }

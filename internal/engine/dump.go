@@ -13,8 +13,12 @@ import (
 
 // Dump writes the log of the store in a directory to w, a line for each frame
 // and each record in it. It only reads, and needs no lock: the end of the log
-// of a running store may be seen half written.
+// of a running store may be seen half written. A nil fs is the operating
+// system's.
 func Dump(fs vfs.FS, dir string, w io.Writer) error {
+	if fs == nil {
+		fs = vfs.Default
+	}
 	return wal.Dump(fs, fs.PathJoin(dir, logDir), func(f wal.FrameInfo) error {
 		if f.Err != "" {
 			_, err := fmt.Fprintf(w, "%s offset %d: %s\n", f.File, f.Offset, f.Err)

@@ -1,6 +1,10 @@
 package engine
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/quipudb/quipu/store"
+)
 
 // A namespace counts what it holds.
 type namespace struct {
@@ -12,8 +16,56 @@ type namespace struct {
 // namespaces are found by the namespace's part of a cell's key.
 type namespaces map[string]*namespace
 
+// of returns the namespace of a cell, and makes it if need be.
 func (n namespaces) of(cell []byte) *namespace {
 	return n.named(cell[:namespaceLen(cell)])
+}
+
+// peek returns the namespace of a cell as it is; known is false if it has
+// neither a key nor a token.
+func (n namespaces) peek(cell []byte) (ns namespace, known bool) {
+	p := n[string(cell[:namespaceLen(cell)])]
+	if p == nil {
+		return namespace{}, false
+	}
+	return *p, *p != namespace{}
+}
+
+// full reports whether there is no room for more keys of a cell's namespace
+// beside those it has, or for the namespace itself. The store's own has no
+// limit.
+func (n namespaces) full(cell []byte, more int64, l *store.Limits) bool {
+	if cell[0] == nsOwn {
+		return false
+	}
+	ns, known := n.peek(cell)
+	return ns.keys+ns.unread+more > l.KeysMax || !known && n.oneTooMany(l)
+}
+
+// tokensFull reports the same for tokens.
+func (n namespaces) tokensFull(cell []byte, more int64, l *store.Limits) bool {
+	if cell[0] == nsOwn {
+		return false
+	}
+	ns, known := n.peek(cell)
+	return ns.tokens+more > l.TokensMax || !known && n.oneTooMany(l)
+}
+
+// oneTooMany reports whether there is no room for a new namespace.
+func (n namespaces) oneTooMany(l *store.Limits) bool {
+	if len(n) < l.NamespacesMax {
+		return false
+	}
+	for name, ns := range n { // the empty ones go
+		if *ns == (namespace{}) {
+			delete(n, name)
+		}
+	}
+	others := len(n)
+	if n[string([]byte{nsOwn})] != nil {
+		others--
+	}
+	return others >= l.NamespacesMax
 }
 
 func (n namespaces) named(prefix []byte) *namespace {

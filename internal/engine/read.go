@@ -111,7 +111,9 @@ func (e *Engine) Lookup(ctx context.Context, c store.Cell, token string) (store.
 		if rec.outcome == store.Settled {
 			return store.Fate{State: store.TokenSettled, AtMS: rec.atMS}, nil
 		}
-		return store.Fate{State: store.TokenApplied, Result: rec.result(), AtMS: rec.atMS}, nil
+		return store.Fate{
+			State: store.TokenApplied, AtMS: rec.atMS, Op: rec.op, N: rec.n, Want: rec.want, Result: rec.result(),
+		}, nil
 	case known && age < store.TokenKeptMS(e.o.Limits.TokenWindow):
 		return store.Fate{State: store.TokenExpired, AtMS: rec.atMS}, nil
 	case store.TokenStale(token, now, e.o.Limits.TokenWindow):

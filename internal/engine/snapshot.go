@@ -150,8 +150,12 @@ func (t *tarWriter) close() error {
 }
 
 // Restore makes a store in a directory, which must not exist or be empty, from
-// a snapshot. It checks every file; the directory is made last, as a whole.
+// a snapshot. It checks every file; the directory is made last, as a whole. A
+// nil fs is the operating system's.
 func Restore(fs vfs.FS, r io.Reader, dir string) error {
+	if fs == nil {
+		fs = vfs.Default
+	}
 	if names, err := fs.List(dir); err == nil && len(names) > 0 {
 		return store.Errorf(store.KindInvalid, "%s is not empty: restore into a new directory", dir)
 	}

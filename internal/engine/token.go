@@ -50,7 +50,7 @@ func (e *Engine) planToken(cell []byte, token string, more int, got *fetched, n 
 		n.token(key)
 	}
 	now := max(e.timeMS, e.o.Now().UnixMilli())
-	if cell[0] != nsOwn && e.names.of(cell).tokens+int64(more) > e.o.Limits.TokensMax && now >= e.sweepMS && !got.madeRoom() {
+	if e.names.tokensFull(cell, int64(more), &e.o.Limits) && now >= e.sweepMS && !got.madeRoom() {
 		n.sweep = true
 	}
 	return store.Memory

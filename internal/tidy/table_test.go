@@ -45,7 +45,7 @@ var table = map[string]row{
 	"internal/server/rest": {code: []string{".", "./store", "./internal/server"}},
 
 	// The laws of the product, and the tests that kill it.
-	"internal/dbtest": {code: []string{".", "./store"}},
+	"internal/dbtest": {code: []string{".", "./store", "pgregory.net/rapid"}},
 	"internal/crash":  {tests: []string{"."}},
 
 	"internal/tidy": {},

@@ -121,7 +121,9 @@ func (s *Store) decide(d *store.Delta, rec *record) store.Result {
 		res.Before, res.After = old.N, n
 	}
 	if d.Guard.Token != "" {
-		s.remember(d, token{digest: d.Guard.Digest, atMS: s.nowMS, result: res})
+		s.remember(d, token{
+			op: d.Op, n: d.N, want: d.Want, digest: d.Guard.Digest, atMS: s.nowMS, result: res,
+		})
 	}
 	rec.enter(d.Cell, uint64(n)-uint64(old.N))
 	return res
@@ -160,5 +162,26 @@ func (s *Store) put(d *store.Delta, existed bool, n int64) uint64 {
 // keysFull reports whether a namespace has no room for a new key. The store's
 // own namespace has no limit.
 func (s *Store) keysFull(namespace string) bool {
-	return namespace != "" && s.keys[namespace] >= s.limits.KeysMax
+	return namespace != "" && (s.keys[namespace] >= s.limits.KeysMax || s.oneTooMany(namespace))
+}
+
+// oneTooMany reports whether a namespace is a new one that there is no room
+// for. One without keys and tokens is none.
+func (s *Store) oneTooMany(namespace string) bool {
+	if s.keys[namespace] > 0 || len(s.decided[namespace]) > 0 {
+		return false
+	}
+	n := 0
+	for ns := range s.keys {
+		if ns != "" && s.keys[ns] > 0 {
+			n++
+		}
+	}
+	for ns := range s.decided {
+		s.forget(ns)
+		if ns != "" && len(s.decided[ns]) > 0 && s.keys[ns] == 0 {
+			n++
+		}
+	}
+	return n >= s.limits.NamespacesMax
 }

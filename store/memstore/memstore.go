@@ -135,7 +135,7 @@ func (s *Store) Lookup(ctx context.Context, c store.Cell, name string) (store.Fa
 	state, t := s.fate(tokenID{c, name})
 	f := store.Fate{State: state, AtMS: t.atMS}
 	if state == store.TokenApplied {
-		f.Result = t.result
+		f.Op, f.N, f.Want, f.Result = t.op, t.n, t.want, t.result
 	}
 	return f, nil
 }

@@ -11,6 +11,9 @@ type tokenID struct {
 // A token is a remembered decision.
 type token struct {
 	settled bool // settled before its write arrived
+	op      store.Op
+	n       int64
+	want    bool
 	digest  uint64
 	atMS    int64
 	result  store.Result // of the write, if not settled
@@ -86,7 +89,7 @@ func (s *Store) remember(d *store.Delta, t token) {
 // store's own namespace has no limit.
 func (s *Store) tokensFull(namespace string) bool {
 	s.forget(namespace)
-	return namespace != "" && int64(len(s.decided[namespace])) >= s.limits.TokensMax
+	return namespace != "" && (int64(len(s.decided[namespace])) >= s.limits.TokensMax || s.oneTooMany(namespace))
 }
 
 // forget drops the tokens of a namespace that have been kept long enough. The

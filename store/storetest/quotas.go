@@ -103,6 +103,34 @@ func quotas(s *suite) {
 
 	s.lawAt("a namespace full of tokens takes no new one and evicts none", few, tokensFull)
 
+	two := store.Limits{NamespacesMax: 2, TokenWindow: window}
+	s.lawAt("no namespace is made beyond their number", two, func(k *kit, cl *clock) {
+		in := func(ns string) store.Cell { return store.Cell{Namespace: ns, Key: "a"} }
+		k.outcome(k.one(add(in("one"), 1)), store.Applied)
+		k.outcome(k.one(settle(in("two"), "t")), store.Settled)
+		full := func(ns string) {
+			k.Helper()
+			k.outcome(k.one(add(in(ns), 1)), store.Full)
+			k.outcome(k.one(set(in(ns), 1)), store.Full)
+			k.outcome(k.one(settle(in(ns), "t")), store.Full)
+			k.outcome(k.one(once(add(in(ns), 1), "t")), store.Full)
+			k.absent(in(ns))
+		}
+		full("three")
+		k.outcome(k.one(add(in("one"), 1)), store.Applied)
+		k.outcome(k.one(add(in("two"), 1)), store.Applied)
+
+		// One that has neither keys nor tokens any more makes room.
+		k.outcome(k.one(del(in("one"))), store.Applied)
+		k.outcome(k.one(add(in("three"), 1)), store.Applied)
+		full("one")
+		k.outcome(k.one(del(in("two"))), store.Applied)
+		full("one") // the token is still remembered
+		cl.move(2 * window)
+		k.outcome(k.one(once(add(in("one"), 1), "t")), store.Applied)
+		full("two")
+	})
+
 	s.lawAt("the store's own namespace has no limit", few, func(k *kit, _ *clock) {
 		for i := range 10 {
 			c := store.Cell{Key: fmt.Sprintf("own%d", i)}

@@ -14,6 +14,23 @@ const window = time.Hour
 // tokens are the laws of writing once: what a repeat returns, and how the
 // window ends.
 func tokens(s *suite) {
+	s.law("a lookup says what the write was and what it returned", func(k *kit) {
+		c := cell("a")
+		blind := add(c, -4)
+		blind.Guard = store.Guard{Token: "blind", Digest: 1}
+		for _, d := range []store.Delta{
+			once(add(c, 5), "add"), once(set(c, 9), "set"), blind, once(add(c, 0), "zero"), once(del(c), "delete"),
+		} {
+			first := k.one(d)
+			k.outcome(first, store.Applied)
+			f := k.state(c, d.Guard.Token, store.TokenApplied)
+			f.Result.Replayed = first.Replayed
+			if f.Op != d.Op || f.N != d.N || f.Want != d.Want || f.Result != first {
+				k.Fatalf("fate %+v of %+v, whose result was %+v", f, d, first)
+			}
+		}
+	})
+
 	s.law("a repeat returns the first result and changes nothing", func(k *kit) {
 		c := cell("a")
 		k.outcome(k.one(set(c, 100)), store.Applied)
