@@ -1,0 +1,164 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/quipudb/quipu/internal/server"
+)
+
+// cli is the grammar of the command line.
+type cli struct {
+	Version kong.VersionFlag `help:"Print the version and exit." env:"-"`
+
+	Serve serveCmd `cmd:"" help:"Run the server."`
+
+	Add    addCmd    `cmd:"" help:"Add to a counter, and print its value."`
+	Get    getCmd    `cmd:"" help:"Print counters."`
+	Set    setCmd    `cmd:"" help:"Set a counter, and print its value."`
+	List   listCmd   `cmd:"" help:"Print the counters whose keys start with a prefix."`
+	Reset  resetCmd  `cmd:"" help:"Set a counter to 0, and print what it had counted."`
+	Delete deleteCmd `cmd:"" help:"Delete a counter, and print what it had counted."`
+	Lookup lookupCmd `cmd:"" help:"Print what is known of a write by its token."`
+	Settle settleCmd `cmd:"" help:"Decide a token for good: if its write was not applied, it never will be."`
+
+	Verify  verifyCmd  `cmd:"" help:"Check what is served against the record of what was applied."`
+	Backup  backupCmd  `cmd:"" help:"Copy everything into one file."`
+	Restore restoreCmd `cmd:"" help:"Make a data directory from a backup."`
+	WAL     walCmd     `cmd:"" name:"wal" help:"Look into the log of a data directory."`
+	Conf    confCmd    `cmd:"" name:"config" help:"Check a configuration file."`
+	About   aboutCmd   `cmd:"" name:"version" help:"Print the version, the commit and the Go version."`
+}
+
+const description = `Counters that lose nothing and count nothing twice.
+
+Every flag can also be given in the environment: --addr is QUIPU_ADDR. The flags of serve can also be given in a YAML
+file. A flag goes before the environment, and that before the file.
+
+Exit codes: 0 done; 1 refused, failed, or drift found; 2 wrong usage; 3 the server can't be reached or can't serve, and
+nothing changed; 4 the outcome of a write is unknown: run it again with the same --id.`
+
+// newParser returns a parser of the grammar.
+func newParser(out *output, conf *config, options ...kong.Option) (*kong.Kong, error) {
+	options = append([]kong.Option{
+		kong.Name("quipu"),
+		kong.Description(description),
+		kong.Writers(out.stdout, out.stderr),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
+		kong.Vars{"version": versionLine()},
+		kong.Bind(out, conf),
+	}, options...)
+	return kong.New(&cli{}, options...)
+}
+
+// escaped marks an argument that looks like a flag and is a number. It can't
+// be in an argument that the system passes.
+const escaped = "\x00"
+
+var negativeNumber = regexp.MustCompile(`^-[0-9]+$`)
+
+// escapeNumbers marks the negative numbers among the arguments, so that
+// "quipu add stock -3" needs no "--". No flag of this command is a digit.
+func escapeNumbers(args []string) []string {
+	out := make([]string, len(args))
+	for i, a := range args {
+		if a == "--" {
+			copy(out[i:], args[i:])
+			break
+		}
+		if negativeNumber.MatchString(a) {
+			a = escaped + a
+		}
+		out[i] = a
+	}
+	return out
+}
+
+// A word is text that may look like a negative number.
+type word string
+
+// Decode takes any text.
+func (w *word) Decode(ctx *kong.DecodeContext) error {
+	s, err := popText(ctx)
+	*w = word(s)
+	return err
+}
+
+// A number is an int64.
+type number int64
+
+// Decode takes an integer.
+func (n *number) Decode(ctx *kong.DecodeContext) error {
+	s, err := popText(ctx)
+	if err != nil {
+		return err
+	}
+	v, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return fmt.Errorf("%q: want an integer between %d and %d", s, int64(math.MinInt64), int64(math.MaxInt64))
+	}
+	*n = number(v)
+	return nil
+}
+
+// popText takes one argument as it is. The parser's own way would replace
+// bytes that are not UTF-8, and so count under another key.
+func popText(ctx *kong.DecodeContext) (string, error) {
+	t, err := ctx.Scan.PopValue("text")
+	if err != nil {
+		return "", err
+	}
+	s := strings.TrimPrefix(fmt.Sprint(t.Value), escaped)
+	if !utf8.ValidString(s) {
+		return "", fmt.Errorf("%q is not UTF-8", s)
+	}
+	return s, nil
+}
+
+// apiKeys are the values of a flag that may be given more than once, each one
+// key or several with commas between. An empty one is an error: it is more
+// likely a variable that was not set than a wish to serve everyone.
+type apiKeys []string
+
+// Decode takes one value.
+func (k *apiKeys) Decode(ctx *kong.DecodeContext) error {
+	t, err := ctx.Scan.PopValue("key")
+	if err != nil {
+		return err
+	}
+	switch v := t.Value.(type) {
+	case []any:
+		for _, key := range v {
+			*k = append(*k, fmt.Sprint(key))
+		}
+	default:
+		*k = append(*k, strings.Split(fmt.Sprint(v), ",")...)
+	}
+	_, err = server.NewKeys(*k)
+	return err
+}
+
+// A size is a number of bytes, written such as 256MiB.
+type size int64
+
+// UnmarshalText takes bytes, or a number with a unit.
+func (s *size) UnmarshalText(text []byte) error {
+	digits := strings.TrimRight(string(text), "KMGTiBkb ")
+	units := map[string]int64{
+		"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
+		"KB": 1e3, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
+	}
+	unit, known := units[strings.TrimSpace(string(text)[len(digits):])]
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || !known || n <= 0 || n > math.MaxInt64/unit {
+		return fmt.Errorf("%q: want a size such as 256MiB or 1GB", text)
+	}
+	*s = size(n * unit)
+	return nil
+}

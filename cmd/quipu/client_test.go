@@ -1,0 +1,214 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// A user's session.
+func TestClient(t *testing.T) {
+	p := serve(t)
+	client := p.client()
+	f := func(want string, args ...string) {
+		t.Helper()
+		if got := client(args...); got != want {
+			t.Errorf("quipu %q: %q, want %q", args, got, want)
+		}
+	}
+	f("1", "add", "views")
+	f("6", "add", "views", "5")
+	f("3", "add", "views", "-3")
+	f("2", "add", "views", "--", "-1")
+	f("12", "add", "--id", "order-1", "views", "10")
+	f("12", "add", "views", "10", "--id", "order-1")
+	f("12", "get", "views")
+	f("12", "get", "views", "--exact")
+	f("0", "get", "nothing")
+	f("views\t12\nnothing\t0", "get", "views", "nothing")
+	f("applied", "lookup", "order-1", "--key", "views")
+	f("unknown", "lookup", "order-2", "--key", "views")
+	f("settled", "settle", "order-2", "--key", "views")
+	f("-9223372036854775808", "set", "low", "-9223372036854775808")
+	f("100", "set", "stock", "100", "--if-version", "0")
+	f("100", "reset", "stock")
+	f("0", "delete", "stock")
+	f("low\t-9223372036854775808\nviews\t12", "list")
+	f("views\t12", "list", "v")
+	f("", "list", "x")
+
+	// Keys that no shell or URL likes.
+	f("1", "add", "a/b %2F?#é", "1")
+	f("1", "get", "a/b %2F?#é")
+	f("7", "add", "-5", "7")
+	f("6", "add", "-5", "-1")
+	f("6", "get", "-5")
+	f("6", "get", "--", "-5")
+	f("8", "add", "--", "--key", "8")
+
+	f("1", "add", "views", "--namespace", "shop")
+	f("1", "get", "views", "--namespace", "shop")
+	f("12", "get", "views")
+
+	refused(t, 1, "(settled)", "add", "views", "--id", "order-2", "--addr", p.url)
+	refused(t, 1, "(token)", "add", "views", "11", "--id", "order-1", "--addr", p.url)
+	refused(t, 1, "(changed)", "set", "views", "1", "--if-version", "0", "--addr", p.url)
+	refused(t, 1, "(changed)", "set", "views", "1", "--if-version", "99999", "--addr", p.url)
+	refused(t, 1, "(overflow)", "add", "low", "-1", "--addr", p.url)
+	refused(t, 1, "(too_large)", "add", strings.Repeat("k", 513), "--addr", p.url)
+	refused(t, 1, "(invalid)", "add", "", "--addr", p.url)
+	refused(t, 1, "(invalid)", "add", "a", "--namespace", "a/b", "--addr", p.url)
+	f("12", "get", "views")
+}
+
+func TestClientJSON(t *testing.T) {
+	p := serve(t)
+	client := p.client()
+	f := func(want []string, args ...string) {
+		t.Helper()
+		got := client(append(args, "--json")...)
+		for _, w := range want {
+			if !strings.Contains(got, w) {
+				t.Errorf("quipu %q: no %q in %q", args, w, got)
+			}
+		}
+	}
+	f([]string{`{"key":"a","applied":2,"value":2,`}, "add", "a", "2", "--id", "t")
+	f([]string{`{"key":"a","value":2,`, "\n{\"key\":\"b\","}, "get", "a", "b")
+	f([]string{`{"key":"a","value":2,`}, "list")
+	f([]string{`{"id":"t","key":"a","state":"applied",`}, "lookup", "t", "--key", "a")
+	f([]string{`{"ok":true,"cells":1,`}, "verify")
+}
+
+func TestList(t *testing.T) {
+	p := serve(t)
+	quipuOK := p.client()
+	for i := range 7 {
+		quipuOK("add", fmt.Sprintf("k%d", i))
+	}
+	r := command(t, "list", "--limit", "3", "--addr", p.url)
+	if r.code != 0 || strings.Count(r.stdout, "\n") != 3 || !strings.Contains(r.stderr, "--all") {
+		t.Errorf("list: %+v", r)
+	}
+	r = command(t, "list", "--limit", "3", "--all", "--addr", p.url)
+	if r.code != 0 || strings.Count(r.stdout, "\n") != 7 || r.stderr != "" {
+		t.Errorf("list --all: %+v", r)
+	}
+}
+
+func TestVerify(t *testing.T) {
+	p := serve(t)
+	p.client()("add", "a")
+	if got := p.client()("verify"); got != "ok: 1 cells, 1 tokens, 1 changes" {
+		t.Errorf("verify: %q", got)
+	}
+	fake := reply(t, http.StatusOK, `{"ok":false,"cells":1,"tokens":0,"deltas":1,"drift":[{"what":"sum","have":"1","want":"2"}]}`)
+	r := command(t, "verify", "--addr", fake)
+	if r.code != 1 || r.stdout != "drift: sum: have 1, want 2\n" || r.stderr != "" {
+		t.Errorf("verify with drift: %+v", r)
+	}
+	if r := command(t, "verify", "--json", "--addr", fake); r.code != 1 || !strings.Contains(r.stdout, `"drift":[{`) {
+		t.Errorf("verify with drift: %+v", r)
+	}
+}
+
+// reply serves the same reply to every request.
+func reply(t *testing.T, status int, body string) (url string) {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(body))
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// A write whose outcome is unknown is sent again under the same token, whether
+// the caller named it or not.
+func TestRetry(t *testing.T) {
+	var mu sync.Mutex // guards the two below
+	var tokens []string
+	fail := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		tokens = append(tokens, r.Header.Get("Idempotency-Key"))
+		switch {
+		case len(tokens) > fail:
+			_, _ = w.Write([]byte(`{"value":7}`))
+		case len(tokens)%2 == 1:
+			w.WriteHeader(http.StatusGatewayTimeout)
+		default:
+			panic(http.ErrAbortHandler) // the connection breaks
+		}
+	}))
+	defer s.Close()
+
+	add := func(failures int, args ...string) (result, []string) {
+		t.Helper()
+		mu.Lock()
+		tokens, fail = nil, failures
+		mu.Unlock()
+		r := command(t, append([]string{"add", "a", "--addr", s.URL}, args...)...)
+		mu.Lock()
+		defer mu.Unlock()
+		return r, slices.Clone(tokens)
+	}
+	r, sent := add(2)
+	if r.code != 0 || r.stdout != "7\n" || len(sent) != 3 || len(slices.Compact(slices.Clone(sent))) != 1 {
+		t.Errorf("add: %+v, sent %q", r, sent)
+	}
+	if _, ok := store.TokenTime(sent[0]); !ok {
+		t.Errorf("token %q carries no time", sent[0])
+	}
+
+	r, sent = add(99, "--id", "mine")
+	if r.code != 4 || !strings.Contains(r.stderr, `--id "mine"`) || len(sent) < 3 || len(slices.Compact(sent)) != 1 {
+		t.Errorf("add: %+v, sent %q", r, sent)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	refused(t, 3, "connection refused", "add", "a", "--addr", "http://127.0.0.1:1")
+	refused(t, 3, "connection refused", "get", "a", "--addr", "http://127.0.0.1:1")
+	refused(t, 3, "busy (unavailable)", "get", "a", "--addr", reply(t, 503, `{"detail":"busy","kind":"unavailable"}`))
+	refused(t, 4, "hm (unknown)", "get", "a", "--addr", reply(t, 504, `{"detail":"hm","kind":"unknown"}`))
+	refused(t, 1, "500", "get", "a", "--addr", reply(t, 500, `not JSON`))
+	refused(t, 1, "decode", "get", "a", "--addr", reply(t, 200, `not JSON`))
+}
+
+func TestBackup(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "q.tar")
+	fake := reply(t, 200, "a backup")
+	if r := command(t, "backup", "--out", file, "--addr", fake); r.code != 0 || r.stdout != "" {
+		t.Errorf("backup: %+v", r)
+	}
+	if raw, err := os.ReadFile(file); err != nil || string(raw) != "a backup" {
+		t.Errorf("backup: %q, %v", raw, err)
+	}
+	if r := command(t, "backup", "--out", "-", "--addr", fake); r.code != 0 || r.stdout != "a backup" {
+		t.Errorf("backup to stdout: %+v", r)
+	}
+
+	// What breaks leaves nothing, and the old one alone.
+	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(make([]byte, 1<<20))
+		panic(http.ErrAbortHandler)
+	}))
+	defer broken.Close()
+	refused(t, 1, "read the backup", "backup", "--out", file, "--addr", broken.URL)
+	refused(t, 1, "(unsupported)", "backup", "--out", file, "--addr", serve(t).url)
+	entries, err := os.ReadDir(dir)
+	if raw, _ := os.ReadFile(file); err != nil || len(entries) != 1 || string(raw) != "a backup" {
+		t.Errorf("after failures: %v, %q, %v", entries, raw, err)
+	}
+}

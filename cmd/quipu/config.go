@@ -1,0 +1,203 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+
+	"github.com/alecthomas/kong"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/store"
+)
+
+// A config is what a configuration file says. The zero value says nothing.
+type config struct {
+	file     string
+	settings map[string]any // a string or a slice of them, by the name of the flag
+	policies []quipu.Policy
+}
+
+// A configFile is a flag that names a configuration file, whose settings then
+// count for every flag that is not given otherwise.
+type configFile string
+
+// BeforeResolve reads the file.
+func (configFile) BeforeResolve(command *kong.Context, trace *kong.Path, conf *config) error {
+	// An environment that names a file is nothing to the other commands.
+	n := command.Selected()
+	if n == nil || n.Name != "serve" {
+		return nil
+	}
+	file, _ := command.FlagValue(trace.Flag).(configFile)
+	if file == "" {
+		return errors.New("--config: want the name of a file")
+	}
+	if err := conf.load(string(file), n.Flags); err != nil {
+		return err
+	}
+	command.AddResolver(conf)
+	return nil
+}
+
+// load reads a file whose settings are for the given flags.
+func (c *config) load(file string, flags []*kong.Flag) error {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(raw, &doc); err != nil {
+		return fmt.Errorf("%s: %s", file, strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	*c = config{file: file, settings: map[string]any{}}
+	if doc.Kind == 0 { // an empty file
+		return nil
+	}
+	return c.members(doc.Content[0], func(name string, value *yaml.Node) error {
+		if name == "policies" {
+			return c.loadPolicies(value)
+		}
+		for _, f := range flags {
+			if f.Name == name && name != "config" && name != "help" {
+				return c.loadSetting(f, value)
+			}
+		}
+		return fmt.Errorf("unknown setting %q", name)
+	})
+}
+
+// members calls f for each member of a mapping. Its errors, and that of a name
+// given twice, get the line.
+func (c *config) members(n *yaml.Node, f func(name string, value *yaml.Node) error) error {
+	if n.Kind != yaml.MappingNode {
+		return c.at(n.Line, errors.New("want a mapping of names to values"))
+	}
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name := n.Content[i]
+		if seen[name.Value] {
+			return c.at(name.Line, fmt.Errorf("%s is given twice", name.Value))
+		}
+		seen[name.Value] = true
+		if err := f(name.Value, n.Content[i+1]); err != nil {
+			return c.at(name.Line, err)
+		}
+	}
+	return nil
+}
+
+// A lineError is an error at a line of the file.
+type lineError struct{ error }
+
+func (c *config) at(line int, err error) error {
+	if _, ok := errors.AsType[lineError](err); ok { // from deeper, and so nearer
+		return err
+	}
+	return lineError{fmt.Errorf("%s:%d: %w", c.file, line, err)}
+}
+
+// loadSetting takes a value if its flag would.
+func (c *config) loadSetting(f *kong.Flag, n *yaml.Node) error {
+	var value any
+	switch {
+	case n.Kind == yaml.ScalarNode && n.Tag != "!!null":
+		value = n.Value
+	case n.Kind == yaml.SequenceNode && f.Target.Kind() == reflect.Slice:
+		var list []any
+		for _, element := range n.Content {
+			if element.Kind != yaml.ScalarNode {
+				return fmt.Errorf("%s: want a list of plain values", f.Name)
+			}
+			list = append(list, element.Value)
+		}
+		value = list
+	default:
+		return fmt.Errorf("%s: want a plain value", f.Name)
+	}
+	trial := reflect.New(f.Target.Type()).Elem()
+	scan := kong.Scan().PushTyped(value, kong.FlagValueToken)
+	if err := f.Mapper.Decode(&kong.DecodeContext{Value: f.Value, Scan: scan}, trial); err != nil {
+		return fmt.Errorf("%s: %w", f.Name, err)
+	}
+	c.settings[f.Name] = value
+	return nil
+}
+
+// loadPolicies reads a list of policies.
+func (c *config) loadPolicies(n *yaml.Node) error {
+	if n.Kind != yaml.SequenceNode {
+		return errors.New("policies: want a list")
+	}
+	for _, element := range n.Content {
+		var p quipu.Policy
+		err := c.members(element, func(name string, value *yaml.Node) (err error) {
+			switch {
+			case value.Kind != yaml.ScalarNode:
+				err = fmt.Errorf("%s: want a plain value", name)
+			case name == "namespace":
+				p.Namespace = value.Value
+			case name == "pattern":
+				p.Pattern = value.Value
+			case name == "durability":
+				p.Durability, err = store.ParseDurability(value.Value)
+			default:
+				err = fmt.Errorf("unknown setting %q of a policy: want namespace, pattern, durability", name)
+			}
+			return err
+		})
+		if err == nil {
+			err = quipu.Options{Policies: []quipu.Policy{p}}.Validate()
+		}
+		if err != nil {
+			return c.at(element.Line, err)
+		}
+		c.policies = append(c.policies, p)
+	}
+	return nil
+}
+
+// Validate has nothing left to check: load did.
+func (c *config) Validate(*kong.Application) error { return nil }
+
+// Resolve returns the file's value of a flag, unless the environment has one.
+func (c *config) Resolve(_ *kong.Context, _ *kong.Path, f *kong.Flag) (any, error) {
+	for _, name := range f.Envs {
+		if _, ok := os.LookupEnv(name); ok {
+			return nil, nil
+		}
+	}
+	return c.settings[f.Name], nil
+}
+
+type confCmd struct {
+	Check checkCmd `cmd:"" help:"Say whether serve would take a configuration file, and if not, which line is wrong."`
+}
+
+type checkCmd struct {
+	File string `arg:"" help:"The file."`
+}
+
+// Help is shown by --help.
+func (checkCmd) Help() string {
+	return `Nothing is opened, and the environment does not count.
+
+Example:
+
+  quipu config check quipu.yaml`
+}
+
+// Run parses the file as serve does.
+func (c checkCmd) Run(out *output) error {
+	parser, err := newParser(out, &config{})
+	if err != nil {
+		return err
+	}
+	if _, err := parser.Parse([]string{"serve", "--config", c.File}); err != nil {
+		return err
+	}
+	return out.print("%s: ok", c.File)
+}

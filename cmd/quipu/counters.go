@@ -1,0 +1,329 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// writeFlags are what every write takes.
+type writeFlags struct {
+	remote `embed:""`
+
+	ID word `name:"id" help:"Token of this write: run again with it, the write counts once. Without it, one is made for this run." placeholder:"TOKEN"`
+}
+
+// receipt is what the server says of a write.
+type receipt struct {
+	Value, Before int64
+}
+
+// write makes a write and prints what show takes from its receipt.
+func (f *writeFlags) write(ctx context.Context, out *output, q request, show func(receipt) int64) error {
+	if q.token = string(f.ID); q.token == "" {
+		q.token = newToken()
+	}
+	var r receipt
+	raw, err := f.call(ctx, q, &r)
+	if err != nil {
+		if exitCode(err) == exitUnknown {
+			out.hint("it may have counted; run it again with --id " + strconv.Quote(q.token) + " to be sure")
+		}
+		return err
+	}
+	if f.JSON {
+		return out.print("%s", raw)
+	}
+	return out.print("%d", show(r))
+}
+
+func after(r receipt) int64  { return r.Value }
+func before(r receipt) int64 { return r.Before }
+
+type addCmd struct {
+	writeFlags `embed:""`
+
+	Key word    `arg:"" help:"The counter."`
+	N   *number `arg:"" optional:"" help:"The amount, which may be negative; 1 if not given."`
+}
+
+// Help is shown by --help.
+func (*addCmd) Help() string {
+	return `Examples:
+
+  quipu add page.views
+  quipu add stock.shoes -3
+  quipu add orders 1 --id order-4711     counts once, however often it is run
+  quipu add -- -5 1                      a key that looks like a flag`
+}
+
+// Run adds.
+func (c *addCmd) Run(ctx context.Context, out *output) error {
+	delta := number(1)
+	if c.N != nil {
+		delta = *c.N
+	}
+	return c.write(ctx, out, request{
+		method: http.MethodPost, path: counter(c.Key, "/increment"),
+		body: map[string]number{"delta": delta},
+	}, after)
+}
+
+type setCmd struct {
+	writeFlags `embed:""`
+
+	Key       word    `arg:"" help:"The counter."`
+	N         number  `arg:"" help:"The new value."`
+	IfVersion *uint64 `help:"Set it only if the counter is at this version, as get --json prints it; 0 is a counter that does not exist." placeholder:"VERSION"`
+}
+
+// Help is shown by --help.
+func (*setCmd) Help() string {
+	return `Examples:
+
+  quipu set stock.shoes 100
+  quipu set stock.shoes 90 --if-version 17
+  quipu set stock.shoes 100 --if-version 0     only if there is no such counter`
+}
+
+// Run sets.
+func (c *setCmd) Run(ctx context.Context, out *output) error {
+	header := map[string]string{}
+	switch {
+	case c.IfVersion == nil:
+	case *c.IfVersion == 0:
+		header["If-None-Match"] = "*"
+	default:
+		header["If-Match"] = `"` + strconv.FormatUint(*c.IfVersion, 10) + `"`
+	}
+	return c.write(ctx, out, request{
+		method: http.MethodPut, path: counter(c.Key, ""), header: header,
+		body: map[string]number{"value": c.N},
+	}, after)
+}
+
+type resetCmd struct {
+	writeFlags `embed:""`
+
+	Key word `arg:"" help:"The counter."`
+}
+
+// Help is shown by --help.
+func (*resetCmd) Help() string {
+	return `No increment is lost between what is printed and what is counted from then on.
+
+Example:
+
+  quipu reset errors.today`
+}
+
+// Run resets.
+func (c *resetCmd) Run(ctx context.Context, out *output) error {
+	return c.write(ctx, out, request{method: http.MethodPost, path: counter(c.Key, "/reset")}, before)
+}
+
+type deleteCmd struct {
+	writeFlags `embed:""`
+
+	Key word `arg:"" help:"The counter."`
+}
+
+// Help is shown by --help.
+func (*deleteCmd) Help() string {
+	return `Deleting a counter that does not exist is no error.
+
+Example:
+
+  quipu delete errors.today`
+}
+
+// Run deletes.
+func (c *deleteCmd) Run(ctx context.Context, out *output) error {
+	return c.write(ctx, out, request{method: http.MethodDelete, path: counter(c.Key, "")}, before)
+}
+
+// count is a counter as it was read.
+type count struct {
+	Key          string
+	Value        int64
+	Lower, Upper *int64
+	Exact        bool
+	StalenessMS  int64 `json:"staleness_ms"`
+}
+
+// String returns the value, and how far it can be trusted if that is not all
+// the way.
+func (c *count) String() string {
+	s := strconv.FormatInt(c.Value, 10)
+	if c.Exact {
+		return s
+	}
+	if c.Lower != nil && c.Upper != nil {
+		s += fmt.Sprintf("\tbetween %d and %d", *c.Lower, *c.Upper)
+	}
+	return s + fmt.Sprintf("\t%v old", time.Duration(c.StalenessMS)*time.Millisecond)
+}
+
+// page is a list of counters, each also as the server wrote it.
+type page struct {
+	Counters []json.RawMessage
+	Next     string
+}
+
+// print writes counters, one a line.
+func (p *page) print(out *output, asJSON, named bool) error {
+	for _, raw := range p.Counters {
+		var c count
+		if err := json.Unmarshal(raw, &c); err != nil {
+			return fmt.Errorf("decode the reply: %w", err)
+		}
+		line := c.String()
+		switch {
+		case asJSON:
+			line = string(raw)
+		case named:
+			line = c.Key + "\t" + line
+		}
+		if err := out.print("%s", line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type getCmd struct {
+	remote `embed:""`
+
+	Keys  []word `arg:"" name:"key" help:"The counters."`
+	Exact bool   `help:"Count every write acknowledged before."`
+}
+
+// Help is shown by --help.
+func (*getCmd) Help() string {
+	return `One counter is printed as its value; of several, each line has the key, a tab, and the value. A counter that does not
+exist is 0. A value that is not exact is followed by its bounds and its age.
+
+Examples:
+
+  quipu get page.views
+  quipu get page.views page.likes --exact
+  quipu get page.views --json`
+}
+
+// Run reads.
+func (c *getCmd) Run(ctx context.Context, out *output) error {
+	q := request{method: http.MethodPost, path: "read", body: map[string][]word{"keys": c.Keys}}
+	if c.Exact {
+		q.query = url.Values{"read": {"exact"}}
+	}
+	var p page
+	if _, err := c.call(ctx, q, &p); err != nil {
+		return err
+	}
+	return p.print(out, c.JSON, len(c.Keys) > 1)
+}
+
+type listCmd struct {
+	remote `embed:""`
+
+	Prefix word `arg:"" optional:"" help:"Only keys that start with it."`
+	Limit  int  `help:"Counters to print; with --all, counters to ask for at a time." default:"100"`
+	All    bool `help:"Print all of them."`
+}
+
+// Help is shown by --help.
+func (*listCmd) Help() string {
+	return `Each line has the key, a tab, and the value, in the byte order of the keys.
+
+Examples:
+
+  quipu list
+  quipu list page. --limit 10
+  quipu list --all --json`
+}
+
+// Run lists.
+func (c *listCmd) Run(ctx context.Context, out *output) error {
+	q := url.Values{"prefix": {string(c.Prefix)}, "limit": {strconv.Itoa(c.Limit)}}
+	for {
+		var p page
+		if _, err := c.call(ctx, request{method: http.MethodGet, path: "counters", query: q}, &p); err != nil {
+			return err
+		}
+		if err := p.print(out, c.JSON, true); err != nil {
+			return err
+		}
+		if p.Next == "" {
+			return nil
+		}
+		if !c.All {
+			out.hint("there may be more: use --limit or --all")
+			return nil
+		}
+		q.Set("cursor", p.Next)
+	}
+}
+
+// tokenFlags are what the commands on tokens take.
+type tokenFlags struct {
+	remote `embed:""`
+
+	Token word `arg:"" help:"The token: the --id of a write."`
+	Key   word `help:"The counter of the write." required:"" placeholder:"KEY"`
+}
+
+// ask prints what the server says of the token.
+func (f *tokenFlags) ask(ctx context.Context, out *output, method, rest string) error {
+	var fate struct{ State string }
+	raw, err := f.call(ctx, request{
+		method: method, path: "tokens/" + url.PathEscape(string(f.Token)) + rest,
+		query: url.Values{"key": {string(f.Key)}},
+	}, &fate)
+	if err != nil {
+		return err
+	}
+	if f.JSON {
+		return out.print("%s", raw)
+	}
+	return out.print("%s", fate.State)
+}
+
+type lookupCmd struct {
+	tokenFlags `embed:""`
+}
+
+// Help is shown by --help.
+func (*lookupCmd) Help() string {
+	return `Prints applied, settled, expired or unknown. It changes nothing: a write that is unknown may still arrive.
+
+Example:
+
+  quipu lookup order-4711 --key orders`
+}
+
+// Run looks up.
+func (c *lookupCmd) Run(ctx context.Context, out *output) error {
+	return c.ask(ctx, out, http.MethodGet, "")
+}
+
+type settleCmd struct {
+	tokenFlags `embed:""`
+}
+
+// Help is shown by --help.
+func (*settleCmd) Help() string {
+	return `Prints applied if the write was applied, and settled if it was not and now never will be.
+
+Example:
+
+  quipu settle order-4711 --key orders`
+}
+
+// Run settles.
+func (c *settleCmd) Run(ctx context.Context, out *output) error {
+	return c.ask(ctx, out, http.MethodPost, "/settle")
+}

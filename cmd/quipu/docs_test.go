@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// An example is a command that the documentation shows, and what it shows as
+// its output.
+type example struct {
+	line    int
+	command string
+	want    string
+}
+
+// examples returns what stands between the console fences of a page.
+func examples(t *testing.T, page string) []example {
+	t.Helper()
+	raw, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []example
+	inside := false
+	for i, line := range strings.Split(string(raw), "\n") {
+		switch {
+		case strings.HasPrefix(line, "```"):
+			inside = line == "```console"
+		case !inside:
+		case strings.HasPrefix(line, "$ "):
+			all = append(all, example{line: i + 1, command: line[2:]})
+		case len(all) == 0:
+			t.Fatalf("%s:%d: output without a command", page, i+1)
+		default:
+			all[len(all)-1].want += line + "\n"
+		}
+	}
+	return all
+}
+
+// matches reports whether got is what is shown, where … stands for anything.
+func (e example) matches(got string) bool {
+	parts := strings.Split(e.want, "…")
+	for i := range parts {
+		parts[i] = regexp.QuoteMeta(parts[i])
+	}
+	return regexp.MustCompile(`^(?s:` + strings.Join(parts, ".*") + `)$`).MatchString(got)
+}
+
+// Every command that the documentation shows does what is shown.
+func TestDocs(t *testing.T) {
+	f := func(page string, least int) {
+		t.Helper()
+		p := start(t, nil, "--http", "127.0.0.1:0")
+		dir := t.TempDir()
+		all := examples(t, filepath.Join("..", "..", "docs", page))
+		if len(all) < least {
+			t.Errorf("%s: %d examples", page, len(all))
+		}
+		for _, e := range all {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			c := exec.CommandContext(ctx, "sh", "-c", strings.ReplaceAll(e.command, "http://127.0.0.1:8080", p.url))
+			c.Env = environment("QUIPU_ADDR="+p.url, "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))
+			c.Dir = dir
+			got, err := c.CombinedOutput()
+			cancel()
+			if err != nil || !e.matches(string(got)) {
+				t.Errorf("%s:%d: $ %s\ngot  %swant %s(%v)", page, e.line, e.command, got, e.want, err)
+			}
+		}
+	}
+	f("api.md", 30)
+	f("cli.md", 20)
+}

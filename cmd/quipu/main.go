@@ -1,0 +1,106 @@
+// Command quipu serves counters, and talks to a server that does.
+//
+// It exists to be the whole product in one binary: the server, the client
+// commands, and the tools an operator needs. It holds no logic of its own:
+// commands wire flags to the packages that do the work, and say what came of
+// it by output meant for both people and scripts, and by the exit code.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// The exit codes. They are part of the command's contract.
+const (
+	exitFailed      = 1 // refused, not found to be right, or broken
+	exitUsage       = 2
+	exitUnavailable = 3 // the server can't be reached or can't serve: nothing changed
+	exitUnknown     = 4 // a write may or may not have counted
+)
+
+// version is stamped by the linker.
+var version string
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+// run runs one command, and returns its exit code.
+func run(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal kills
+
+	out := newOutput(os.Stdout, os.Stderr)
+	conf := &config{}
+	parser, err := newParser(out, conf, kong.DefaultEnvars("QUIPU"))
+	if err != nil {
+		out.fail(err)
+		return exitFailed
+	}
+	command, err := parser.Parse(escapeNumbers(args))
+	if err != nil {
+		out.fail(err)
+		out.hint(usageHint(err))
+		return exitUsage
+	}
+	command.BindTo(ctx, (*context.Context)(nil))
+	if err := command.Run(); err != nil {
+		if !errors.Is(err, errSaid) {
+			out.fail(err)
+		}
+		return exitCode(err)
+	}
+	return 0
+}
+
+// usageHint points to the help of the command that was misused.
+func usageHint(err error) string {
+	path := "quipu"
+	if p, ok := errors.AsType[*kong.ParseError](err); ok && p.Context != nil {
+		if n := p.Context.Selected(); n != nil {
+			path = n.FullPath()
+		}
+	}
+	return fmt.Sprintf("run %q for help", path+" --help")
+}
+
+// An exitError is an error with an exit code of its own.
+type exitError struct {
+	code int
+	err  error
+}
+
+// Error returns the text of the cause.
+func (e *exitError) Error() string { return e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *exitError) Unwrap() error { return e.err }
+
+// errSaid is the error of a command whose output has said what is wrong.
+var errSaid = errors.New("see the output")
+
+func usage(format string, args ...any) error {
+	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+func exitCode(err error) int {
+	if e, ok := errors.AsType[*exitError](err); ok {
+		return e.code
+	}
+	switch store.KindOf(err) {
+	case store.KindUnavailable:
+		return exitUnavailable
+	case store.KindUnknown:
+		return exitUnknown
+	default:
+		return exitFailed
+	}
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// binary is the command under test, built once.
+var binary string
+
+func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+
+func buildAndRun(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "quipu-test-")
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	binary = filepath.Join(dir, "quipu")
+	build := exec.Command("go", "build", "-ldflags", "-X main.version=v0.0.0-test", "-o", binary, ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		panic(fmt.Sprintf("build: %v\n%s", err, out))
+	}
+	return m.Run()
+}
+
+// A result is what a command did.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+// environment returns the tests' own, without what would change the command's
+// flags.
+func environment(extra ...string) []string {
+	var env []string
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "QUIPU_") {
+			env = append(env, v)
+		}
+	}
+	return append(env, extra...)
+}
+
+// command runs a command to its end. Arguments that begin with QUIPU_ are put
+// into its environment.
+func command(t *testing.T, args ...string) result {
+	t.Helper()
+	env := environment()
+	for len(args) > 0 && strings.HasPrefix(args[0], "QUIPU_") {
+		env, args = append(env, args[0]), args[1:]
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	c := exec.CommandContext(ctx, binary, args...)
+	c.Env = env
+	c.Dir = t.TempDir()
+	var stdout, stderr bytes.Buffer
+	c.Stdout, c.Stderr = &stdout, &stderr
+	err := c.Run()
+	if _, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
+		t.Fatalf("quipu %q: %v", args, err)
+	}
+	return result{c.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+// A process is a server that runs.
+type process struct {
+	t      *testing.T
+	c      *exec.Cmd
+	ready  string // the ready line
+	url    string
+	stdout *bufio.Reader
+	stderr *bytes.Buffer
+	ended  chan error
+}
+
+// serve starts a server over a memory store on a free port, and waits until it
+// is ready. It is killed at the end of the test, if it still runs.
+func serve(t *testing.T, args ...string) *process {
+	t.Helper()
+	return start(t, nil, append([]string{"--store", "memory:", "--http", "127.0.0.1:0"}, args...)...)
+}
+
+// start starts a server with exactly these flags.
+func start(t *testing.T, env []string, args ...string) *process {
+	t.Helper()
+	c := exec.Command(binary, append([]string{"serve"}, args...)...)
+	c.Env = environment(env...)
+	c.Dir = t.TempDir()
+	p := &process{t: t, c: c, stderr: &bytes.Buffer{}, ended: make(chan error, 1)}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Stdout, c.Stderr = w, p.stderr
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p.stdout = bufio.NewReader(r)
+	go func() { p.ended <- c.Wait() }()
+	t.Cleanup(func() {
+		if c.Process.Kill() == nil { // it runs: nobody waited
+			<-p.ended
+		}
+		_ = r.Close()
+	})
+	if err := r.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	line, err := p.stdout.ReadString('\n')
+	if err != nil {
+		t.Fatalf("no ready line: %v\n%s", err, p.stderr)
+	}
+	p.ready = strings.TrimSuffix(line, "\n")
+	if m := regexp.MustCompile(`http=(\S+)`).FindStringSubmatch(p.ready); m != nil {
+		p.url = "http://" + m[1]
+	}
+	return p
+}
+
+// signal sends a signal, and returns the exit code and the rest of the output.
+func (p *process) signal(s syscall.Signal) (code int, rest string) {
+	p.t.Helper()
+	if err := p.c.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+	raw, err := io.ReadAll(p.stdout)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	<-p.ended
+	return p.c.ProcessState.ExitCode(), string(raw)
+}
+
+// client returns a function that runs a client command on the server and
+// returns its trimmed output; the command must succeed.
+func (p *process) client() func(args ...string) string {
+	return func(args ...string) string {
+		p.t.Helper()
+		r := command(p.t, append([]string{"QUIPU_ADDR=" + p.url}, args...)...)
+		if r.code != 0 {
+			p.t.Fatalf("quipu %q: exit %d: %s", args, r.code, r.stderr)
+		}
+		return strings.TrimSuffix(r.stdout, "\n")
+	}
+}
+
+// refused runs a command that must fail with a code, and a text on stderr.
+func refused(t *testing.T, code int, text string, args ...string) {
+	t.Helper()
+	r := command(t, args...)
+	if r.code != code || !strings.Contains(r.stderr, text) || r.stdout != "" {
+		t.Errorf("quipu %q: exit %d, stdout %q, stderr %q; want exit %d and %q on stderr", args, r.code, r.stdout, r.stderr, code, text)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	want := regexp.MustCompile(`^quipu v0\.0\.0-test, commit .+, go1\..+, \w+/\w+\n$`)
+	for _, args := range [][]string{{"version"}, {"--version"}} {
+		if r := command(t, args...); r.code != 0 || !want.MatchString(r.stdout) {
+			t.Errorf("quipu %q: %+v", args, r)
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	commands := []string{"serve", "add", "get", "set", "list", "reset", "delete", "lookup", "settle", "verify", "backup", "restore", "wal dump", "config check", "version"}
+	all := command(t, "--help")
+	if all.code != 0 || !strings.Contains(all.stdout, "Exit codes:") {
+		t.Errorf("help: %+v", all)
+	}
+	for _, c := range commands {
+		if !strings.Contains(all.stdout, "\n  "+c+" ") {
+			t.Errorf("help does not list %s", c)
+		}
+		r := command(t, append(strings.Fields(c), "--help")...)
+		if r.code != 0 || !strings.Contains(r.stdout, "quipu "+c) || c != "version" && !strings.Contains(r.stdout, "Example") {
+			t.Errorf("help of %s: %+v", c, r)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	f := func(text string, args ...string) {
+		t.Helper()
+		refused(t, 2, text, args...)
+	}
+	f("expected one of")
+	f(`"quipu add --help"`, "add")
+	f("unexpected argument", "nothing")
+	f("unknown flag --nothing", "add", "k", "--nothing")
+	f("want an integer", "add", "k", "x")
+	f("want an integer", "add", "k", "1.5")
+	f("want an integer", "add", "k", "9223372036854775808")
+	f("unexpected argument", "add", "k", "1", "2")
+	f("expected", "set", "k")
+	f("not UTF-8", "get", "\xff")
+	f("--key", "lookup", "t")
+	f("--out", "backup")
+	f("want a URL", "get", "k", "--addr", "nonsense")
+	f("want a URL", "get", "k", "--addr", "ftp://127.0.0.1")
+	f("want a size", "serve", "--memory", "lots")
+	f("--log-level", "serve", "--log-level", "loud")
+	f("--tls-cert and --tls-key", "serve", "--store", "memory:", "--tls-cert", "x")
+	f("limits must be", "serve", "--store", "memory:", "--max-connections", "0")
+	f("API key 1 is empty", "serve", "--store", "memory:", "--api-key", "")
+	f("API key 2 is empty", "serve", "--store", "memory:", "--api-key", "a,")
+	f("without spaces", "serve", "--store", "memory:", "--api-key", "a b")
+	f("QUIPU_API_KEY", "QUIPU_API_KEY=", "serve", "--store", "memory:")
+	f("nothing to serve", "serve", "--store", "memory:", "--http", "off")
+	f("not built into this version", "serve", "--store", "postgres://localhost/x")
+	f("not built into this version", "serve", "--store", "redis://localhost:6379")
+	f("want embedded: or memory:", "serve", "--store", "mysql://localhost")
+	f("want embedded: or memory:", "serve", "--store", "memory")
+	f("QUIPU_MEMORY", "QUIPU_MEMORY=lots", "serve")
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	callTimeout   = 30 * time.Second
+	attemptsMax   = 3
+	retryAfter    = 200 * time.Millisecond // doubles
+	replyBytesMax = 64 << 20
+)
+
+// A remote is a server, as the flags of the client commands name it.
+type remote struct {
+	Addr      string `help:"URL of the server." default:"http://127.0.0.1:8080"`
+	APIKey    string `name:"api-key" help:"API key of the server; of several, the first." placeholder:"KEY"`
+	Namespace word   `help:"Namespace of the keys." default:"default"`
+	JSON      bool   `name:"json" help:"Print what the server replied, one JSON object a line."`
+}
+
+// A request is one call of the REST API.
+type request struct {
+	method string
+	path   string // below the namespace, or absolute
+	query  url.Values
+	body   any
+	token  string            // names a write, so that it may be sent again
+	header map[string]string // further headers
+
+	unhurried bool // may take longer than a call
+}
+
+// counter returns the path of a counter.
+func counter(key word, rest string) string {
+	return "counters/" + url.PathEscape(string(key)) + rest
+}
+
+// call makes a call and decodes the reply into out. A write with a token is
+// sent again, under the same token, if nothing or nothing certain came back.
+func (r *remote) call(ctx context.Context, q request, out any) (raw []byte, err error) {
+	if !q.unhurried {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+	}
+	wait := retryAfter
+	for attempt := 1; ; attempt++ {
+		raw, err = r.once(ctx, q)
+		code := exitCode(err)
+		if err == nil || q.token == "" || attempt == attemptsMax || code != exitUnavailable && code != exitUnknown ||
+			errors.Is(err, syscall.ECONNREFUSED) {
+			break
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, err
+		}
+		wait *= 2
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(raw, out); err != nil {
+		return nil, fmt.Errorf("decode the reply of %s: %w", r.Addr, err)
+	}
+	return bytes.TrimSpace(raw), nil
+}
+
+// once makes a call and returns the body of the reply.
+func (r *remote) once(ctx context.Context, q request) ([]byte, error) {
+	res, err := r.open(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	raw, err := io.ReadAll(io.LimitReader(res.Body, replyBytesMax))
+	if err != nil {
+		return nil, &exitError{exitUnknown, fmt.Errorf("read the reply of %s: %w", r.Addr, err)}
+	}
+	return raw, nil
+}
+
+// open makes a call and returns the reply if it is a success.
+func (r *remote) open(ctx context.Context, q request) (*http.Response, error) {
+	req, err := r.request(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		// A connection that was never made sent nothing.
+		code := exitUnknown
+		if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+			code = exitUnavailable
+		}
+		return nil, &exitError{code, fmt.Errorf("reach the server: %w", err)}
+	}
+	if res.StatusCode == http.StatusOK {
+		return res, nil
+	}
+	defer func() { _ = res.Body.Close() }()
+	return nil, refusal(res)
+}
+
+// request builds the HTTP request of a call.
+func (r *remote) request(ctx context.Context, q request) (*http.Request, error) {
+	base, err := url.Parse(strings.TrimSuffix(r.Addr, "/"))
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return nil, usage("--addr %q: want a URL such as http://127.0.0.1:8080", r.Addr)
+	}
+	path := q.path
+	if !strings.HasPrefix(path, "/") {
+		path = "/api/v1/namespaces/" + url.PathEscape(string(r.Namespace)) + "/" + path
+	}
+	var body io.Reader
+	if q.body != nil {
+		raw, err := json.Marshal(q.body)
+		if err != nil {
+			return nil, fmt.Errorf("encode the request: %w", err)
+		}
+		body = bytes.NewReader(raw)
+	}
+	req, err := http.NewRequestWithContext(ctx, q.method, base.String()+path, body)
+	if err != nil {
+		return nil, usage("%w", err)
+	}
+	req.URL.RawQuery = q.query.Encode()
+	if key, _, _ := strings.Cut(r.APIKey, ","); key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	if q.token != "" {
+		req.Header.Set("Idempotency-Key", quoteToken(q.token))
+	}
+	for name, value := range q.header {
+		req.Header.Set(name, value)
+	}
+	return req, nil
+}
+
+// quoteToken writes a token as the header wants it: bare, unless it begins
+// like a quoted one.
+func quoteToken(token string) string {
+	if !strings.HasPrefix(token, `"`) {
+		return token
+	}
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(token) + `"`
+}
+
+// refusal returns the error that a reply tells.
+func refusal(res *http.Response) error {
+	code := exitFailed
+	switch res.StatusCode {
+	case http.StatusServiceUnavailable:
+		code = exitUnavailable
+	case http.StatusGatewayTimeout, http.StatusBadGateway:
+		code = exitUnknown
+	}
+	var p struct{ Detail, Kind string }
+	raw, err := io.ReadAll(io.LimitReader(res.Body, replyBytesMax))
+	if err != nil || json.Unmarshal(raw, &p) != nil || p.Detail == "" {
+		return &exitError{code, fmt.Errorf("the server replied %s", res.Status)}
+	}
+	return &exitError{code, fmt.Errorf("%s (%s)", p.Detail, p.Kind)}
+}
+
+// newToken returns a UUID of version 7: 48 bits of Unix milliseconds, the
+// version, the variant, and 74 random bits.
+func newToken() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	ms := uint64(time.Now().UnixMilli())
+	for i := range 6 {
+		b[i] = byte(ms >> (40 - 8*i))
+	}
+	b[6] = b[6]&0x0f | 0x70
+	b[8] = b[8]&0x3f | 0x80
+	h := hex.EncodeToString(b[:])
+	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+}

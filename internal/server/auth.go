@@ -1,0 +1,45 @@
+package server
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+)
+
+// Keys are the API keys that open the doors. The zero value has none, and
+// opens them to everyone.
+type Keys struct {
+	digests [][sha256.Size]byte
+}
+
+// NewKeys returns the given keys. A key is printable ASCII without spaces, so
+// that it fits in a header.
+func NewKeys(keys []string) (Keys, error) {
+	var k Keys
+	for i, key := range keys {
+		if key == "" {
+			return Keys{}, fmt.Errorf("API key %d is empty", i+1)
+		}
+		for j := range len(key) {
+			if key[j] <= ' ' || key[j] > '~' {
+				return Keys{}, fmt.Errorf("API key %d: want printable ASCII without spaces", i+1)
+			}
+		}
+		k.digests = append(k.digests, sha256.Sum256([]byte(key)))
+	}
+	return k, nil
+}
+
+// Required reports whether a caller needs a key.
+func (k Keys) Required() bool { return len(k.digests) > 0 }
+
+// Has reports whether key is one of the keys. How long it takes does not tell
+// how much of a guess was right.
+func (k Keys) Has(key string) bool {
+	d := sha256.Sum256([]byte(key))
+	found := 0
+	for i := range k.digests {
+		found |= subtle.ConstantTimeCompare(d[:], k.digests[i][:])
+	}
+	return found == 1
+}

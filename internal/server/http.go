@@ -1,0 +1,43 @@
+package server
+
+import (
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// The limits of every HTTP connection. A call's own deadline is the door's.
+const (
+	headerTimeout  = 10 * time.Second // to send the head of a request
+	readTimeout    = 30 * time.Second // to send a whole request
+	writeTimeout   = time.Minute      // to take a whole reply
+	idleTimeout    = 2 * time.Minute  // between requests
+	headerBytesMax = 16 << 10
+)
+
+// HTTPRefusal returns what a client over the connection limit reads from a
+// plain HTTP listener.
+func HTTPRefusal() string {
+	const body = `{"type":"urn:quipu:problem:unavailable","title":"Unavailable","status":503,` +
+		`"detail":"the server is at its connection limit","kind":"unavailable"}` + "\n"
+	return "HTTP/1.1 503 Service Unavailable\r\n" +
+		"Content-Type: application/problem+json\r\n" +
+		"Retry-After: 1\r\n" +
+		"Connection: close\r\n" +
+		"Content-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
+}
+
+// HTTP returns a door that serves h with limits on everything a client sends
+// and takes. Its own complaints go to the logger.
+func HTTP(h http.Handler, logger *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    headerBytesMax,
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+	}
+}

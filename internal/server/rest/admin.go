@@ -1,0 +1,142 @@
+package rest
+
+import (
+	"context"
+	_ "embed"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/server"
+	"github.com/quipudb/quipu/store"
+)
+
+//go:embed openapi.json
+var openapiDocument []byte
+
+const (
+	// stallMax is how long the taker of a backup may take nothing.
+	stallMax = 30 * time.Second
+	// verifyMax is how long a verify may take.
+	verifyMax = 30 * time.Minute
+	// probeKey is the counter that readiness probes do not write.
+	probeKey = "quipu.ready"
+)
+
+func healthz(c *call) error {
+	c.out = append(c.out, `{"status":"ok"}`+"\n"...)
+	c.w.Header()["Cache-Control"] = cacheNever
+	return c.reply()
+}
+
+// readyz asks for a write that must be refused, at a version that no counter
+// reaches: it goes all the way that a write goes, and changes nothing.
+func readyz(c *call) error {
+	_, err := c.db.Set(c.ctx, probeKey, 0, quipu.IfVersion(math.MaxUint64))
+	if k := server.KindOf(err); err != nil && k != store.KindChanged && k != store.KindFull {
+		p := problemOf(err)
+		p.status = http.StatusServiceUnavailable
+		return p
+	}
+	c.out = append(c.out, `{"status":"ready"}`+"\n"...)
+	c.w.Header()["Cache-Control"] = cacheNever
+	return c.reply()
+}
+
+func metrics(c *call) error {
+	c.status = http.StatusOK
+	c.h.metrics.Handler().ServeHTTP(c.w, c.r)
+	return nil
+}
+
+func openapi(c *call) error {
+	c.out = append(c.out, openapiDocument...)
+	return c.reply()
+}
+
+// stream serves a handler that takes as long as its caller wants.
+func stream(f http.HandlerFunc) func(*call) error {
+	return func(c *call) error {
+		if err := c.unhurried(); err != nil {
+			return err
+		}
+		c.status = http.StatusOK
+		f(c.w, c.r)
+		return nil
+	}
+}
+
+// unhurried lifts the connection's own deadline for replies from this call.
+func (c *call) unhurried() error {
+	return http.NewResponseController(c.w).SetWriteDeadline(time.Time{})
+}
+
+// alone takes the one place for long work.
+func (c *call) alone() error {
+	if err := c.unhurried(); err != nil {
+		return err
+	}
+	select {
+	case c.h.long <- struct{}{}:
+		return nil
+	default:
+		return store.Errorf(store.KindUnavailable, "a backup or verify is already running")
+	}
+}
+
+func (c *call) leave() { <-c.h.long }
+
+func backup(c *call) error {
+	if err := c.alone(); err != nil {
+		return err
+	}
+	defer c.leave()
+	header := c.w.Header()
+	header.Set("Content-Type", "application/x-tar")
+	header.Set("Content-Disposition", `attachment; filename="quipu.tar"`)
+	header["Cache-Control"] = cacheNever
+	w := &taker{c: c, rc: http.NewResponseController(c.w)}
+	err := c.db.Backup(c.r.Context(), w)
+	if err == nil {
+		c.status = http.StatusOK
+		return nil
+	}
+	if c.status == 0 {
+		header.Del("Content-Disposition")
+		return err
+	}
+	// What was sent is not a whole backup: only a broken connection says so.
+	c.h.logger.Error("backup failed", "request_id", c.id, "error", err)
+	panic(http.ErrAbortHandler)
+}
+
+// A taker writes a backup to a client, and gives up on one that stalls.
+type taker struct {
+	c  *call
+	rc *http.ResponseController
+}
+
+// Write writes p to the client.
+func (t *taker) Write(p []byte) (int, error) {
+	if err := t.rc.SetWriteDeadline(time.Now().Add(stallMax)); err != nil {
+		return 0, err
+	}
+	t.c.status = http.StatusOK
+	return t.c.w.Write(p)
+}
+
+func verify(c *call) error {
+	if err := c.alone(); err != nil {
+		return err
+	}
+	defer c.leave()
+	ctx, cancel := context.WithTimeout(c.r.Context(), verifyMax)
+	defer cancel()
+	audit, err := c.db.Verify(ctx)
+	if err != nil {
+		return err
+	}
+	c.out = append(appendAudit(c.out[:0], &audit), '\n')
+	return c.reply()
+}

@@ -1,0 +1,323 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/store"
+)
+
+const (
+	bodyBytesMax      = 64 << 10
+	batchBytesMax     = 4 << 20
+	pooledBytesMax    = 64 << 10 // buffers above it are left to the collector
+	bufferedBytes     = 2 << 10  // replies up to it get their length from net/http
+	retryAfterSeconds = "1"
+)
+
+// Header values that are the same for many replies. They are shared by all of
+// them, so nothing may append to or change them.
+var (
+	typeJSON        = []string{"application/json"}
+	typeProblem     = []string{"application/problem+json"}
+	replayedTrue    = []string{"true"}
+	appliedMinimal  = []string{"return=minimal"}
+	cacheRevalidate = []string{"no-cache"}
+	cacheNever      = []string{"no-store"}
+)
+
+// A call is one request being answered. Calls are reused.
+type call struct {
+	*endpoint
+	h     *Handler
+	w     http.ResponseWriter
+	r     *http.Request
+	ctx   context.Context // ends at the call's deadline
+	db    *quipu.DB       // in the namespace that the path names
+	args  params
+	id    string // of the request
+	start time.Time
+
+	status int                 // of the reply, 0 before it
+	in     []byte              // the body
+	out    []byte              // the reply
+	opts   []quipu.WriteOption // what the headers ask of a write
+}
+
+func (c *call) begin(h *Handler, w http.ResponseWriter, r *http.Request) {
+	c.h, c.w, c.r = h, w, r
+	c.start = time.Now()
+	c.ctx = h.deadlines.from(c.start)
+	c.status = 0
+	c.in, c.out, c.opts = c.in[:0], c.out[:0], c.opts[:0]
+	c.args = params{}
+	if c.endpoint = h.root.find(r.Method, r.URL.EscapedPath(), &c.args); c.endpoint == nil {
+		c.endpoint = h.missing
+	}
+	c.db = h.db
+	if c.inNamespace {
+		c.db = h.db.In(c.args.ns)
+	}
+	if ids := r.Header["X-Request-Id"]; len(ids) == 1 && saneRequestID(ids[0]) {
+		c.id = ids[0]
+	} else {
+		c.id = h.ids.next()
+	}
+	w.Header()["X-Request-Id"] = []string{c.id}
+}
+
+// end is deferred: it turns a panic into a reply, measures, and lets go of the
+// call.
+func (c *call) end() {
+	p := recover()
+	abort := p == any(http.ErrAbortHandler)
+	if p != nil && !abort {
+		c.h.logger.Error("panic", "request_id", c.id, "route", c.path, "panic", p, "stack", string(debug.Stack()))
+		c.fail(ofKind(store.KindOther, seeLog))
+	}
+	took := time.Since(c.start)
+	c.meter.Observe(c.status, took)
+	if c.h.logger.Enabled(c.ctx, slog.LevelDebug) {
+		c.h.logger.Debug("request", "request_id", c.id, "method", c.r.Method, "path", c.r.URL.EscapedPath(),
+			"status", c.status, "took", took, "remote", c.r.RemoteAddr)
+	}
+	if abort {
+		panic(p) // breaks the connection: a reply that was begun can't be finished
+	}
+	c.release()
+}
+
+func (c *call) release() {
+	if cap(c.in) > pooledBytesMax || cap(c.out) > pooledBytesMax {
+		return
+	}
+	clear(c.opts) // they hold tokens
+	h := c.h
+	*c = call{in: c.in, out: c.out, opts: c.opts}
+	h.calls.Put(c)
+}
+
+// reply sends what is in out.
+func (c *call) reply() error {
+	c.w.Header()["Content-Type"] = typeJSON
+	c.send(http.StatusOK)
+	return nil
+}
+
+func (c *call) send(status int) {
+	c.status = status
+	if len(c.out) > bufferedBytes { // net/http would send it in chunks
+		c.w.Header()["Content-Length"] = []string{strconv.Itoa(len(c.out))}
+	}
+	if status != http.StatusOK {
+		c.w.WriteHeader(status)
+	}
+	_, _ = c.w.Write(c.out) // a client that is gone can't be told
+}
+
+// fail sends a problem, unless a reply was begun.
+func (c *call) fail(err error) {
+	p := problemOf(err)
+	if p.status == http.StatusInternalServerError && p.cause != nil {
+		c.h.logger.Error("call failed", "request_id", c.id, "method", c.r.Method, "route", c.path, "error", p.cause)
+	}
+	if c.status != 0 {
+		return
+	}
+	header := c.w.Header()
+	header["Content-Type"] = typeProblem
+	header["Cache-Control"] = cacheNever
+	if p.status == http.StatusServiceUnavailable {
+		header.Set("Retry-After", retryAfterSeconds)
+	}
+	c.out = append(appendProblem(c.out[:0], p, c.id), '\n')
+	c.send(p.status)
+}
+
+// body returns the request's body of at most limit bytes. It is valid until
+// the call ends.
+func (c *call) body(limit int64) ([]byte, error) {
+	if c.r.ContentLength == 0 {
+		return nil, nil
+	}
+	if c.r.ContentLength > limit {
+		return nil, tooLarge(limit)
+	}
+	var err error
+	c.in, err = appendAll(c.in[:0], http.MaxBytesReader(c.w, c.r.Body, limit))
+	if err == nil {
+		return c.in, nil
+	}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, tooLarge(limit)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, &problem{
+			status: http.StatusRequestTimeout, kind: "timeout", title: "Request too slow",
+			detail: "the body did not arrive in time",
+		}
+	}
+	return nil, invalid("body", "it ended too early")
+}
+
+func tooLarge(limit int64) *problem {
+	return ofKind(store.KindTooLarge, "body: at most "+strconv.FormatInt(limit, 10)+" bytes")
+}
+
+func appendAll(b []byte, r io.Reader) ([]byte, error) {
+	if cap(b) == 0 {
+		b = make([]byte, 0, 512)
+	}
+	for {
+		if len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
+		}
+		n, err := r.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if err == io.EOF {
+			return b, nil
+		}
+		if err != nil {
+			return b, err
+		}
+	}
+}
+
+// query returns the parameters after the question mark.
+func (c *call) query() (url.Values, error) {
+	if c.r.URL.RawQuery == "" {
+		return nil, nil
+	}
+	q, err := url.ParseQuery(c.r.URL.RawQuery)
+	if err != nil {
+		return nil, invalid("query", err.Error())
+	}
+	return q, nil
+}
+
+// writeOptions fills opts with what the headers ask of a write.
+func (c *call) writeOptions() error {
+	token, err := c.token()
+	if err != nil {
+		return err
+	}
+	if token != "" {
+		c.opts = append(c.opts, quipu.Token(token))
+	}
+	if c.minimal() {
+		c.w.Header()["Preference-Applied"] = appliedMinimal
+	} else {
+		c.opts = append(c.opts, quipu.WantValue())
+	}
+	version, ok, err := c.precondition()
+	if ok {
+		c.opts = append(c.opts, quipu.IfVersion(version))
+	}
+	return err
+}
+
+// token returns the Idempotency-Key, or "" if there is none. Between double
+// quotes it is a string of RFC 9651, as the draft of that header wants it;
+// bare, it is what it is, as most clients send it.
+func (c *call) token() (string, error) {
+	vs := c.r.Header["Idempotency-Key"]
+	if vs == nil {
+		return "", nil
+	}
+	const field = "Idempotency-Key"
+	if len(vs) > 1 {
+		return "", invalid(field, "given more than once")
+	}
+	v := vs[0]
+	if strings.HasPrefix(v, `"`) {
+		var ok bool
+		if v, ok = unquote(v); !ok {
+			return "", invalid(field, "its quotes are not closed, or something follows them")
+		}
+	}
+	if v == "" {
+		return "", invalid(field, "it is empty")
+	}
+	return v, nil
+}
+
+// unquote returns what is between the double quotes of an RFC 9651 string.
+func unquote(v string) (string, bool) {
+	var b strings.Builder
+	for i := 1; i < len(v); i++ {
+		switch v[i] {
+		case '"':
+			return b.String(), i == len(v)-1
+		case '\\':
+			i++
+			if i == len(v) || v[i] != '"' && v[i] != '\\' {
+				return "", false
+			}
+			b.WriteByte(v[i])
+		default:
+			b.WriteByte(v[i])
+		}
+	}
+	return "", false
+}
+
+// minimal reports whether the caller prefers no value (RFC 7240).
+func (c *call) minimal() bool {
+	for _, v := range c.r.Header["Prefer"] {
+		for p := range strings.SplitSeq(v, ",") {
+			name, value, _ := strings.Cut(strings.TrimSpace(p), "=")
+			if strings.EqualFold(name, "return") && strings.Trim(value, `"`) == "minimal" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// precondition returns the version that the counter must be at, if the caller
+// gave one.
+func (c *call) precondition() (version uint64, ok bool, err error) {
+	match, none := c.r.Header["If-Match"], c.r.Header["If-None-Match"]
+	switch {
+	case match == nil && none == nil: // Fast path.
+		return 0, false, nil
+	case match != nil && none != nil:
+		return 0, false, invalid("If-Match", "give it or If-None-Match, not both")
+	case none != nil:
+		if len(none) != 1 || none[0] != "*" {
+			return 0, false, invalid("If-None-Match", "only * has a meaning for a write")
+		}
+		return 0, true, nil
+	case len(match) != 1 || match[0] == "*" || strings.Contains(match[0], ","):
+		return 0, false, invalid("If-Match", "want one ETag, as a read gave it")
+	}
+	version, ok = parseETag(match[0])
+	if !ok { // the ETag of something else: nothing can match it
+		return 0, false, store.ErrChanged
+	}
+	return version, true, nil
+}
+
+// etag returns the ETag of a counter at a version.
+func etag(version uint64) string {
+	var b [24]byte
+	return string(append(strconv.AppendUint(append(b[:0], '"'), version, 10), '"'))
+}
+
+func parseETag(s string) (uint64, bool) {
+	if len(s) < 3 || s[0] != '"' || s[len(s)-1] != '"' {
+		return 0, false
+	}
+	v, err := strconv.ParseUint(s[1:len(s)-1], 10, 64)
+	return v, err == nil && etag(v) == s
+}

@@ -1,0 +1,226 @@
+package rest_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quipudb/quipu/internal/server"
+	"github.com/quipudb/quipu/internal/server/rest"
+	"github.com/quipudb/quipu/store"
+)
+
+func TestAPIKeys(t *testing.T) {
+	keys, err := server.NewKeys([]string{"first", "second"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := open(t, rest.Options{Keys: keys})
+	const path = "/api/v1/counters/a/increment"
+	for _, header := range []string{
+		"X-None: 1", "Authorization: Bearer", "Authorization: Bearer third", "Authorization: Bearer firs", "Authorization: first", "Authorization: Basic first",
+	} {
+		r := f.do("POST", path, "", header)
+		r.problem(t, 401, "unauthorized", "API key")
+		if r.header.Get("WWW-Authenticate") != `Bearer realm="quipu"` {
+			t.Errorf("headers %v", r.header)
+		}
+	}
+	f.do("POST", path, "", "Authorization: Bearer first").want(t, 200, "value=1")
+	f.do("POST", path, "", "Authorization: bearer  second").want(t, 200, "value=2")
+	for _, r := range rest.Routes() {
+		method, path, _ := strings.Cut(r, " ")
+		want := http.StatusUnauthorized
+		if path == "/healthz" || path == "/readyz" || path == "/openapi.json" {
+			want = http.StatusOK
+		}
+		if got := f.do(method, strings.NewReplacer("{", "", "}", "").Replace(path), "").status; got != want {
+			t.Errorf("%s without a key: %d, want %d", r, got, want)
+		}
+	}
+}
+
+func TestCrossOrigin(t *testing.T) {
+	f := open(t, rest.Options{})
+	const path = "/api/v1/counters/a"
+	f.do("POST", path+"/increment", "", "Sec-Fetch-Site: cross-site").problem(t, 403, "forbidden", "origin")
+	f.do("POST", path+"/increment", "", "Origin: https://example.com").problem(t, 403, "forbidden", "origin")
+	f.do("POST", path+"/increment", "", "Sec-Fetch-Site: same-origin").want(t, 200, "value=1")
+	f.do("GET", path, "", "Sec-Fetch-Site: cross-site").want(t, 200, "value=1")
+}
+
+func TestRequestIDs(t *testing.T) {
+	f := open(t, rest.Options{})
+	ask := func(header string) string {
+		t.Helper()
+		return f.do("GET", "/healthz", "", "X-Request-Id: "+header).header.Get("X-Request-Id")
+	}
+	for _, sane := range []string{"a", "0f8fad5b-d9cb-469f-a165-70867728950e", "a/b:c=d", strings.Repeat("x", 128)} {
+		if got := ask(sane); got != sane {
+			t.Errorf("id %q came back as %q", sane, got)
+		}
+	}
+	seen := map[string]bool{}
+	for _, bad := range []string{"", "a b", `a"b`, "é", strings.Repeat("x", 129)} {
+		got := ask(bad)
+		if got == bad || got == "" || seen[got] {
+			t.Errorf("id %q came back as %q", bad, got)
+		}
+		seen[got] = true
+	}
+}
+
+// logged collects records as text.
+type logged struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) has(parts ...string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range parts {
+		if !strings.Contains(l.text.String(), p) {
+			return false
+		}
+	}
+	return true
+}
+
+// A panic becomes a 500 that says nothing of it, and the log says all.
+func TestPanic(t *testing.T) {
+	var log logged
+	h := &hook{Store: newMemory(), apply: func(context.Context) error { panic("secret thing") }}
+	f := openOver(t, h, rest.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	r := f.do("POST", "/api/v1/counters/a/increment", "", "X-Request-Id: req-1")
+	r.problem(t, 500, "internal", "log")
+	if strings.Contains(r.body, "secret") || strings.Contains(r.body, ".go") {
+		t.Errorf("the client learns of the panic: %s", r.body)
+	}
+	if !log.has("secret thing", "req-1", "chain_test.go") {
+		t.Errorf("log: %s", log.text.String())
+	}
+	h.apply = nil
+	f.do("POST", "/api/v1/counters/a/increment", "").want(t, 200, "value=1")
+}
+
+// Details that may name files go to the log, not to the client.
+func TestPrivateDetails(t *testing.T) {
+	var log logged
+	h := &hook{Store: newMemory(), apply: func(context.Context) error {
+		return store.Errorf(store.KindCorrupt, "/var/lib/quipu/000001.log: flipped at 77")
+	}}
+	f := openOver(t, h, rest.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	r := f.do("POST", "/api/v1/counters/a/increment", "", "X-Request-Id: req-2")
+	r.problem(t, 500, "corrupt", "log")
+	if strings.Contains(r.body, "/var") || !log.has("000001.log", "req-2") {
+		t.Errorf("reply %s, log %s", r.body, log.text.String())
+	}
+}
+
+func TestRequestsAreLoggedAtDebug(t *testing.T) {
+	var log logged
+	f := open(t, rest.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	f.do("GET", "/api/v1/counters/a%2Fb", "", "X-Request-Id: req-3").want(t, 200)
+	if !log.has("req-3", "a%2Fb", "status=200") {
+		t.Errorf("log: %s", log.text.String())
+	}
+}
+
+// A store that does not answer holds no caller longer than the deadline. What
+// it says then decides: nothing changed, or nobody knows.
+func TestDeadline(t *testing.T) {
+	h := &hook{Store: newMemory()}
+	f := openOver(t, h, rest.Options{Timeout: 50 * time.Millisecond})
+	const path = "/api/v1/counters/a/increment"
+	start := time.Now()
+	h.apply = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	f.do("POST", path, "").problem(t, 503, "unavailable", "deadline")
+	h.apply = func(ctx context.Context) error { <-ctx.Done(); return store.ErrUnknown }
+	f.do("POST", path, "").problem(t, 504, "unknown", "unknown")
+	if took := time.Since(start); took < 100*time.Millisecond {
+		t.Errorf("two deadlines of 50 ms took %v", took)
+	}
+	h.apply = nil
+	f.do("POST", path, "").want(t, 200, "value=1")
+}
+
+// dial sends text on a new connection, and returns the status line of the
+// reply.
+func (f *fixture) dial(text string, hangUp bool) string {
+	f.t.Helper()
+	var d net.Dialer
+	c, err := d.DialContext(f.t.Context(), "tcp", strings.TrimPrefix(f.url, "http://"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if _, err := io.WriteString(c, text); err != nil {
+		f.t.Fatal(err)
+	}
+	if hangUp {
+		if err := c.(*net.TCPConn).CloseWrite(); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	line, err := bufio.NewReader(c).ReadString('\n')
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return strings.TrimSpace(line)
+}
+
+// A body that ends early, or does not come, is refused and changes nothing.
+func TestShortBody(t *testing.T) {
+	f := openOver(t, newMemory(), rest.Options{}, func(s *http.Server) { s.ReadTimeout = 50 * time.Millisecond })
+	const half = "POST /api/v1/counters/a/increment HTTP/1.1\r\nHost: q\r\nContent-Length: 11\r\n\r\n{\"del"
+	if got := f.dial(half, true); got != "HTTP/1.1 400 Bad Request" {
+		t.Errorf("a body that ends early: %s", got)
+	}
+	if got := f.dial(half, false); got != "HTTP/1.1 408 Request Timeout" {
+		t.Errorf("a body that does not come: %s", got)
+	}
+	f.do("GET", "/api/v1/counters/a", "").want(t, 200, "exists=false")
+}
+
+// Long work outlives the time that a connection has for a request.
+func TestLongWorkIsUnhurried(t *testing.T) {
+	const hurry = 20 * time.Millisecond
+	long := func(ctx context.Context) error {
+		select {
+		case <-time.After(5 * hurry):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	a := &archive{Store: newMemory(), audit: long}
+	f := openOver(t, a, rest.Options{}, func(s *http.Server) { s.ReadTimeout, s.WriteTimeout = hurry, hurry })
+	f.do("POST", "/api/v1/verify", "").want(t, 200, "ok=true")
+	a.snapshot = func(ctx context.Context, w io.Writer) error {
+		if err := long(ctx); err != nil {
+			return err
+		}
+		_, err := io.WriteString(w, "tar")
+		return err
+	}
+	if r := f.do("GET", "/api/v1/backup", ""); r.status != 200 || r.body != "tar" {
+		t.Errorf("backup: %+v", r)
+	}
+	a.snapshot = func(ctx context.Context, _ io.Writer) error { return errors.Join(long(ctx), store.ErrUnavailable) }
+	f.do("GET", "/api/v1/backup", "").problem(t, 503, "unavailable", "unavailable")
+}

@@ -1,0 +1,458 @@
+package rest
+
+import (
+	"math"
+	"strconv"
+	"time"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/store"
+)
+
+// A decoder reads one JSON value strictly: exact names, each at most once,
+// integers that fit, text that is UTF-8, and nothing after the end. The first
+// error stays; what follows it reads as zero.
+//
+// It exists beside encoding/json because that takes names in any case, the
+// last of two equal names, broken UTF-8, and null for anything, and says less
+// about where an error is.
+type decoder struct {
+	b   []byte
+	i   int
+	err *problem
+}
+
+// fail notes that the part of the body at offset is not what was wanted.
+func (d *decoder) fail(offset int, field, want string) {
+	d.refuse(store.KindInvalid, offset, field, want)
+}
+
+// refuse notes an error of any kind.
+func (d *decoder) refuse(k store.Kind, offset int, field, why string) {
+	if d.err != nil {
+		return
+	}
+	d.err = ofKind(k, field+": "+why+" at byte "+strconv.Itoa(offset))
+	d.err.field, d.err.offset, d.err.body = field, offset, true
+	d.i = len(d.b)
+}
+
+func (d *decoder) space() {
+	for d.i < len(d.b) && (d.b[d.i] == ' ' || d.b[d.i] == '\n' || d.b[d.i] == '\t' || d.b[d.i] == '\r') {
+		d.i++
+	}
+}
+
+// take skips space, and c if it is next.
+func (d *decoder) take(c byte) bool {
+	d.space()
+	if d.i < len(d.b) && d.b[d.i] == c {
+		d.i++
+		return true
+	}
+	return false
+}
+
+// begin expects the opening byte of an object or array.
+func (d *decoder) begin(c byte, field string) {
+	if !d.take(c) {
+		want := "want an object"
+		if c == '[' {
+			want = "want an array"
+		}
+		d.fail(d.i, field, want)
+	}
+}
+
+// more reports whether another member or element follows; n is how many there
+// were.
+func (d *decoder) more(end byte, n int, field string) bool {
+	if d.err != nil || d.take(end) {
+		return false
+	}
+	if n > 0 && !d.take(',') {
+		d.fail(d.i, field, "want , or "+string(end))
+	}
+	return d.err == nil
+}
+
+// member reads the name of an object's member and the colon after it. The
+// name is one of those given, and returned as its index; seen has a bit for
+// each that was there before.
+func (d *decoder) member(field string, seen *uint, names ...string) int {
+	d.space()
+	at := d.i
+	name := d.raw(field)
+	if d.err == nil && !d.take(':') {
+		d.fail(d.i, field, "want :")
+	}
+	if d.err != nil {
+		return -1
+	}
+	for i, n := range names {
+		if n != string(name) {
+			continue
+		}
+		if *seen&(1<<i) != 0 {
+			d.fail(at, n, "given twice,")
+			return -1
+		}
+		*seen |= 1 << i
+		return i
+	}
+	d.fail(at, field, "unknown field "+quoted(name))
+	return -1
+}
+
+// quoted shortens a name that the caller made up.
+func quoted(name []byte) string {
+	const bytesMax = 64
+	if len(name) > bytesMax {
+		return strconv.QuoteToGraphic(string(name[:bytesMax])) + "…"
+	}
+	return strconv.QuoteToGraphic(string(name))
+}
+
+// end expects nothing but space.
+func (d *decoder) end() error {
+	d.space()
+	if d.i < len(d.b) {
+		d.fail(d.i, "body", "something follows the value")
+	}
+	if d.err != nil { // a nil *problem would be an error that is not nil
+		return d.err
+	}
+	return nil
+}
+
+const wantInteger = "want an integer between -9223372036854775808 and 9223372036854775807"
+
+// integer reads an integer: no fraction, no exponent, no quotes.
+func (d *decoder) integer(field string) int64 {
+	d.space()
+	at := d.i
+	i := at
+	negative := i < len(d.b) && d.b[i] == '-'
+	if negative {
+		i++
+	}
+	first := i
+	var n uint64
+	ok := true
+	for ; i < len(d.b) && '0' <= d.b[i] && d.b[i] <= '9'; i++ {
+		if n > (math.MaxUint64-9)/10 {
+			ok = false
+		}
+		n = n*10 + uint64(d.b[i]-'0')
+	}
+	limit := uint64(math.MaxInt64)
+	if negative {
+		limit++
+	}
+	leadingZero := i-first > 1 && d.b[first] == '0'
+	more := i < len(d.b) && (d.b[i] == '.' || d.b[i] == 'e' || d.b[i] == 'E')
+	if i == first || leadingZero || more || !ok || n > limit {
+		d.fail(at, field, wantInteger)
+		return 0
+	}
+	d.i = i
+	if negative {
+		return -int64(n) // n is at most 2^63, whose negative is itself
+	}
+	return int64(n)
+}
+
+// text reads a string.
+func (d *decoder) text(field string) string { return string(d.raw(field)) }
+
+// raw reads a string, and returns it as bytes that are the caller's only until
+// the body is.
+func (d *decoder) raw(field string) []byte {
+	d.space()
+	at := d.i
+	if !d.take('"') {
+		d.fail(at, field, "want a string")
+		return nil
+	}
+	first := d.i
+	for i := first; i < len(d.b); i++ {
+		switch c := d.b[i]; {
+		case c == '"': // Fast path: nothing to unescape.
+			if !utf8.Valid(d.b[first:i]) {
+				d.fail(at, field, "the string is not UTF-8")
+				return nil
+			}
+			d.i = i + 1
+			return d.b[first:i]
+		case c == '\\':
+			return d.escaped(at, field)
+		case c < ' ':
+			d.fail(i, field, "control character in a string")
+			return nil
+		}
+	}
+	d.fail(at, field, "the string has no end")
+	return nil
+}
+
+// escaped reads a string with escapes; d.i is after the opening quote.
+func (d *decoder) escaped(at int, field string) []byte {
+	var out []byte
+	for d.i < len(d.b) {
+		c := d.b[d.i]
+		d.i++
+		switch {
+		case c == '"':
+			if !utf8.Valid(out) {
+				d.fail(at, field, "the string is not UTF-8")
+				return nil
+			}
+			return out
+		case c < ' ':
+			d.fail(d.i-1, field, "control character in a string")
+			return nil
+		case c != '\\':
+			out = append(out, c)
+		default:
+			r, ok := d.escape()
+			if !ok {
+				d.fail(d.i, field, "bad escape in a string")
+				return nil
+			}
+			out = utf8.AppendRune(out, r)
+		}
+	}
+	d.fail(at, field, "the string has no end")
+	return nil
+}
+
+// escape reads what follows a backslash. Half a surrogate pair is no
+// character.
+func (d *decoder) escape() (rune, bool) {
+	if d.i == len(d.b) {
+		return 0, false
+	}
+	c := d.b[d.i]
+	d.i++
+	switch c {
+	case '"', '\\', '/':
+		return rune(c), true
+	case 'b':
+		return '\b', true
+	case 'f':
+		return '\f', true
+	case 'n':
+		return '\n', true
+	case 'r':
+		return '\r', true
+	case 't':
+		return '\t', true
+	case 'u':
+		r, ok := d.hex4()
+		if !ok || !utf16.IsSurrogate(r) {
+			return r, ok
+		}
+		if d.i+2 > len(d.b) || d.b[d.i] != '\\' || d.b[d.i+1] != 'u' {
+			return 0, false
+		}
+		d.i += 2
+		low, ok := d.hex4()
+		r = utf16.DecodeRune(r, low)
+		return r, ok && r != utf8.RuneError
+	}
+	return 0, false
+}
+
+func (d *decoder) hex4() (rune, bool) {
+	if d.i+4 > len(d.b) {
+		return 0, false
+	}
+	var r rune
+	for _, c := range d.b[d.i : d.i+4] {
+		switch {
+		case '0' <= c && c <= '9':
+			r = r<<4 | rune(c-'0')
+		case 'a' <= c && c <= 'f':
+			r = r<<4 | rune(c-'a'+10)
+		case 'A' <= c && c <= 'F':
+			r = r<<4 | rune(c-'A'+10)
+		default:
+			return 0, false
+		}
+	}
+	d.i += 4
+	return r, true
+}
+
+// instant reads a time as RFC 3339 writes it.
+func (d *decoder) instant(field string) time.Time {
+	d.space()
+	at := d.i
+	s := d.text(field)
+	if d.err != nil {
+		return time.Time{}
+	}
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		d.fail(at, field, "want a time such as 2006-01-02T15:04:05Z")
+	}
+	return t
+}
+
+// empty reports whether there is no value at all.
+func (d *decoder) empty() bool {
+	d.space()
+	return d.i == len(d.b)
+}
+
+// An event is the body of an increment.
+type event struct {
+	delta int64
+	at    time.Time
+	who   string
+}
+
+// decodeEvent reads {"delta":1,"at":…,"who":…}. All of it is optional.
+func decodeEvent(body []byte) (event, error) {
+	e := event{delta: 1}
+	d := decoder{b: body}
+	if d.empty() {
+		return e, nil
+	}
+	d.begin('{', "body")
+	var seen uint
+	for n := 0; d.more('}', n, "body"); n++ {
+		at := d.i
+		switch d.member("body", &seen, "delta", "at", "who", "dims") {
+		case 0:
+			e.delta = d.integer("delta")
+		case 1:
+			e.at = d.instant("at")
+		case 2:
+			e.who = d.text("who")
+		case 3:
+			d.noDims(at)
+		}
+	}
+	return e, d.end()
+}
+
+// noDims refuses dimensions: to take them and keep nothing would be a lie.
+func (d *decoder) noDims(at int) {
+	d.refuse(store.KindUnsupported, at, "dims", "this version keeps no dimensions,")
+}
+
+// decodeValue reads {"value":…}.
+func decodeValue(body []byte) (int64, error) {
+	d := decoder{b: body}
+	d.begin('{', "body")
+	var value int64
+	var seen uint
+	for n := 0; d.more('}', n, "body"); n++ {
+		if d.member("body", &seen, "value") == 0 {
+			value = d.integer("value")
+		}
+	}
+	if d.err == nil && seen == 0 {
+		d.fail(d.i, "value", "it is missing; "+wantInteger)
+	}
+	return value, d.end()
+}
+
+// decodeNothing accepts no body, or an object with nothing in it.
+func decodeNothing(body []byte) error {
+	d := decoder{b: body}
+	if d.empty() {
+		return nil
+	}
+	d.begin('{', "body")
+	var seen uint
+	if d.more('}', 0, "body") {
+		d.member("body", &seen)
+	}
+	return d.end()
+}
+
+// decodeBatch reads {"ops":[{"key":…,"delta":1,"id":…,"at":…,"who":…},…]}.
+func decodeBatch(body []byte) ([]quipu.Event, error) {
+	d := decoder{b: body}
+	d.begin('{', "body")
+	var events []quipu.Event
+	var seen uint
+	for n := 0; d.more('}', n, "body"); n++ {
+		if d.member("body", &seen, "ops") != 0 {
+			continue
+		}
+		d.begin('[', "ops")
+		for i := 0; d.more(']', i, "ops"); i++ {
+			if i == store.BatchDeltasMax {
+				d.refuse(store.KindTooLarge, d.i, "ops", "more than "+strconv.Itoa(store.BatchDeltasMax)+" operations,")
+				break
+			}
+			events = append(events, d.op(i))
+		}
+	}
+	if d.err == nil && seen == 0 {
+		d.fail(d.i, "ops", "it is missing; want an array")
+	}
+	return events, d.end()
+}
+
+// op reads one operation of a batch.
+func (d *decoder) op(i int) quipu.Event {
+	e := quipu.Event{Delta: 1}
+	d.space()
+	at := d.i
+	d.begin('{', "ops")
+	var seen uint
+	for n := 0; d.more('}', n, "ops"); n++ {
+		at := d.i
+		switch d.member("ops", &seen, "key", "delta", "id", "at", "who", "dims") {
+		case 0:
+			e.Key = d.text("key")
+		case 1:
+			e.Delta = d.integer("delta")
+		case 2:
+			if e.Token = d.text("id"); e.Token == "" {
+				d.fail(at, "id", "it is empty,")
+			}
+		case 3:
+			e.At = d.instant("at")
+		case 4:
+			e.Who = d.text("who")
+		case 5:
+			d.noDims(at)
+		}
+	}
+	if d.err == nil && seen&1 == 0 {
+		d.fail(at, "key", "operation "+strconv.Itoa(i)+" has none,")
+	}
+	return e
+}
+
+// decodeKeys reads {"keys":[…]}.
+func decodeKeys(body []byte) ([]string, error) {
+	d := decoder{b: body}
+	d.begin('{', "body")
+	var keys []string
+	var seen uint
+	for n := 0; d.more('}', n, "body"); n++ {
+		if d.member("body", &seen, "keys") != 0 {
+			continue
+		}
+		d.begin('[', "keys")
+		for i := 0; d.more(']', i, "keys"); i++ {
+			if i == quipu.KeysMax {
+				d.refuse(store.KindTooLarge, d.i, "keys", "more than "+strconv.Itoa(quipu.KeysMax)+" keys,")
+				break
+			}
+			keys = append(keys, d.text("keys"))
+		}
+	}
+	if d.err == nil && seen == 0 {
+		d.fail(d.i, "keys", "it is missing; want an array")
+	}
+	return keys, d.end()
+}

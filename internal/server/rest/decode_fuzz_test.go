@@ -1,0 +1,139 @@
+package rest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+// FuzzBody compares the decoder of increments with encoding/json, held to the
+// same strictness.
+func FuzzBody(f *testing.F) {
+	for _, seed := range []string{
+		"", " ", "{}", `{"delta":1}`, `{"delta":-9223372036854775808}`, `{"delta":9223372036854775808}`, `{"delta":1.0}`,
+		`{"delta":1e2}`, `{"delta":-0}`, `{"delta":00}`, `{"delta":"1"}`, `{"delta":null}`, `{"delta":1,"delta":1}`, `{"Delta":1}`,
+		`{"delta":1}x`, `{"delta":1,}`, `[1]`, `null`, `{"who":"\u00e9\ud83d\ude00\n\/\\"}`, `{"who":"\ud83d"}`, `{"who":"\ud83d\u0041"}`, `{"who":"` + "\xff" + `"}`,
+		`{"who":"\ufffd"}`, `{"at":"2026-01-02T03:04:05.678Z","delta":7,"who":"ann"}`, `{"at":"2026-13-02T03:04:05Z"}`, `{"\u0064elta":3}`,
+		`{"dims":{}}`, "{\"delta\"\t:\r\n 5 }", `{"delta":18446744073709551616}`, `{"who":""}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		got, err := decodeEvent(body)
+		want, ok := oracle(body)
+		if ok != (err == nil) {
+			t.Fatalf("body %q: decoder says %v, encoding/json says %v", body, err, ok)
+		}
+		if p, isProblem := errors.AsType[*problem](err); err != nil && (!isProblem || p.offset > len(body) || p.field == "" || p.status < 400) {
+			t.Fatalf("body %q: bad problem %+v", body, err)
+		}
+		if ok && (got.delta != want.delta || got.who != want.who || !got.at.Equal(want.at)) {
+			t.Fatalf("body %q: got %+v, want %+v", body, got, want)
+		}
+	})
+}
+
+var integerText = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
+
+// oracle decodes the body of an increment by encoding/json, and adds the
+// strictness that it lacks.
+func oracle(body []byte) (event, bool) {
+	e := event{delta: 1}
+	if len(bytes.Trim(body, " \t\r\n")) == 0 {
+		return e, true
+	}
+	var members map[string]json.RawMessage
+	if !utf8.Valid(body) || json.Unmarshal(body, &members) != nil || members == nil {
+		return e, false
+	}
+	if repeated(body) {
+		return e, false
+	}
+	for name, raw := range members {
+		var ok bool
+		switch name {
+		case "delta":
+			var err error
+			e.delta, err = strconv.ParseInt(string(raw), 10, 64)
+			ok = err == nil && integerText.Match(raw)
+		case "who":
+			e.who, ok = oracleText(raw)
+		case "at":
+			var s string
+			var err error
+			if s, ok = oracleText(raw); ok {
+				e.at, err = time.Parse(time.RFC3339Nano, s)
+				ok = err == nil
+			}
+		}
+		if !ok {
+			return e, false
+		}
+	}
+	return e, true
+}
+
+// oracleText decodes a string; half a surrogate pair, which encoding/json
+// replaces, is refused.
+func oracleText(raw json.RawMessage) (string, bool) {
+	var s *string
+	if json.Unmarshal(raw, &s) != nil || s == nil {
+		return "", false
+	}
+	meant := strings.Count(strings.ToLower(string(raw)), `\ufffd`) + strings.Count(string(raw), "\ufffd")
+	return *s, strings.Count(*s, "\ufffd") <= meant
+}
+
+// repeated reports whether two members of an object have the same name.
+func repeated(body []byte) bool {
+	d := json.NewDecoder(bytes.NewReader(body))
+	if _, err := d.Token(); err != nil {
+		return false
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return false
+		}
+		s, _ := name.(string)
+		if seen[s] {
+			return true
+		}
+		seen[s] = true
+		var skip json.RawMessage
+		if d.Decode(&skip) != nil {
+			return false
+		}
+	}
+	return false
+}
+
+// FuzzString checks that every string comes back from its JSON, by this
+// package's decoder and by encoding/json.
+func FuzzString(f *testing.F) {
+	for _, seed := range []string{"", "a", `"\`, "\x00\x1f\x7f", "é日😀", "\xff", "a\xc3", "\u2028"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		raw := appendString(nil, s)
+		want := strings.ToValidUTF8(s, "\ufffd")
+		if !utf8.ValidString(s) { // one replacement for each bad byte
+			want = string([]rune(s))
+		}
+		var got string
+		if err := json.Unmarshal(raw, &got); err != nil || got != want {
+			t.Fatalf("%q as %s: got %q, %v", s, raw, got, err)
+		}
+		d := decoder{b: raw}
+		if got := d.text("s"); d.end() != nil || got != want {
+			t.Fatalf("%q as %s: got %q, %v", s, raw, got, d.err)
+		}
+	})
+}

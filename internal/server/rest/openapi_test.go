@@ -1,0 +1,284 @@
+package rest_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quipudb/quipu/internal/server/rest"
+)
+
+// A contract is the OpenAPI document.
+type contract map[string]any
+
+var theContract = sync.OnceValues(func() (contract, error) {
+	raw, err := os.ReadFile("openapi.json")
+	if err != nil {
+		return nil, err
+	}
+	var c contract
+	return c, json.Unmarshal(raw, &c)
+})
+
+func loadContract(t *testing.T) contract {
+	t.Helper()
+	c, err := theContract()
+	if err != nil {
+		t.Fatalf("openapi.json: %v", err)
+	}
+	return c
+}
+
+// at walks down members by name; references are followed.
+func (c contract) at(v any, names ...string) map[string]any {
+	m, _ := v.(map[string]any)
+	for _, n := range names {
+		next, _ := m[n].(map[string]any)
+		m = c.resolve(next)
+	}
+	return c.resolve(m)
+}
+
+func (c contract) resolve(m map[string]any) map[string]any {
+	if to, ok := m["$ref"].(string); ok {
+		return c.at(map[string]any(c), strings.Split(strings.TrimPrefix(to, "#/"), "/")...)
+	}
+	return m
+}
+
+// operations returns "METHOD path" of everything documented.
+func (c contract) operations() []string {
+	var all []string
+	for path, item := range c.at(map[string]any(c), "paths") {
+		for method := range c.at(item) {
+			if method != "parameters" {
+				all = append(all, strings.ToUpper(method)+" "+path)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// template returns the documented path that a request's path is of.
+func (c contract) template(path string) string {
+	path, _, _ = strings.Cut(path, "?")
+	have := strings.Split(path, "/")
+	for template := range c.at(map[string]any(c), "paths") {
+		want := strings.Split(template, "/")
+		if slices.EqualFunc(have, want, func(h, w string) bool { return h == w || strings.HasPrefix(w, "{") }) {
+			return template
+		}
+	}
+	return ""
+}
+
+// check compares a reply with what is documented for it.
+func (c contract) check(t *testing.T, method, path string, r reply) {
+	t.Helper()
+	mime := r.header.Get("Content-Type")
+	if mime != "application/json" && mime != "application/problem+json" || r.body == "" {
+		return
+	}
+	var schema map[string]any
+	if mime == "application/problem+json" {
+		schema = c.at(map[string]any(c), "components", "schemas", "Problem")
+	} else {
+		responses := c.at(map[string]any(c), "paths", c.template(path), strings.ToLower(method), "responses")
+		schema = c.at(responses, fmt.Sprint(r.status), "content", mime, "schema")
+	}
+	if schema == nil {
+		t.Errorf("%s %s: %d %s is not documented", method, path, r.status, mime)
+		return
+	}
+	var v any
+	if err := json.Unmarshal([]byte(r.body), &v); err != nil {
+		t.Errorf("%s %s: %v in %s", method, path, err, r.body)
+		return
+	}
+	for _, wrong := range c.validate(schema, v, "reply") {
+		t.Errorf("%s %s: %s: %s", method, path, wrong, r.body)
+	}
+}
+
+// validate returns what of v is not as the schema says. A member that the
+// schema does not name is wrong too.
+func (c contract) validate(schema map[string]any, v any, where string) []string {
+	schema = c.resolve(schema)
+	if either, ok := schema["oneOf"].([]any); ok {
+		return c.validateOne(either, v, where)
+	}
+	wrong := c.validateType(schema, v, where)
+	switch v := v.(type) {
+	case map[string]any:
+		properties := c.at(schema, "properties")
+		required, _ := schema["required"].([]any)
+		for _, name := range required {
+			if _, ok := v[name.(string)]; !ok {
+				wrong = append(wrong, fmt.Sprintf("%s has no %s", where, name))
+			}
+		}
+		for name, member := range v {
+			if properties == nil {
+				continue
+			}
+			if properties[name] == nil {
+				wrong = append(wrong, fmt.Sprintf("%s has %s, which is not documented", where, name))
+				continue
+			}
+			wrong = append(wrong, c.validate(c.at(properties, name), member, where+"."+name)...)
+		}
+	case []any:
+		for i, element := range v {
+			wrong = append(wrong, c.validate(c.at(schema, "items"), element, fmt.Sprintf("%s[%d]", where, i))...)
+		}
+	}
+	return wrong
+}
+
+func (c contract) validateOne(either []any, v any, where string) []string {
+	var wrong []string
+	for _, s := range either {
+		w := c.validate(c.at(s), v, where)
+		if len(w) == 0 {
+			return nil
+		}
+		wrong = append(wrong, w...)
+	}
+	return wrong
+}
+
+func (c contract) validateType(schema map[string]any, v any, where string) []string {
+	var ok bool
+	switch schema["type"] {
+	case "object":
+		_, ok = v.(map[string]any)
+	case "array":
+		_, ok = v.([]any)
+	case "string":
+		var s string
+		s, ok = v.(string)
+		if words, limited := schema["enum"].([]any); limited && !slices.Contains(words, any(s)) {
+			ok = false
+		}
+		if schema["format"] == "date-time" {
+			_, err := time.Parse(time.RFC3339Nano, s)
+			ok = ok && err == nil
+		}
+	case "boolean":
+		_, ok = v.(bool)
+	case "integer":
+		var n float64
+		n, ok = v.(float64)
+		ok = ok && n == math.Trunc(n)
+	default:
+		return []string{fmt.Sprintf("%s: the schema has type %v", where, schema["type"])}
+	}
+	if !ok {
+		return []string{fmt.Sprintf("%s is %v, want %v", where, v, schema["type"])}
+	}
+	return nil
+}
+
+func TestEveryRouteIsDocumented(t *testing.T) {
+	served := rest.Routes()
+	slices.Sort(served)
+	documented := loadContract(t).operations()
+	for _, r := range served {
+		if !slices.Contains(documented, r) {
+			t.Errorf("%s is served and not documented", r)
+		}
+	}
+	for _, r := range documented {
+		if !slices.Contains(served, r) {
+			t.Errorf("%s is documented and not served", r)
+		}
+	}
+}
+
+// Every documented operation answers 200, with what is documented; do checks
+// the latter for every reply of every test.
+func TestEveryOperationAnswersAsDocumented(t *testing.T) {
+	c := loadContract(t)
+	f := openOver(t, &archive{Store: newMemory()}, rest.Options{})
+	left := map[string]bool{}
+	for _, o := range c.operations() {
+		left[o] = true
+	}
+	call := func(method, path, body string, headers ...string) {
+		t.Helper()
+		if r := f.do(method, path, body, headers...); r.status != 200 {
+			t.Errorf("%s %s: %d %s", method, path, r.status, r.body)
+		}
+		delete(left, method+" "+c.template(path))
+	}
+	for _, prefix := range []string{"/api/v1", "/api/v1/namespaces/n"} {
+		call("POST", prefix+"/counters/a/increment", `{"delta":1,"who":"w","at":"2026-01-01T00:00:00Z"}`, "Idempotency-Key: t")
+		call("POST", prefix+"/counters/a/decrement", "", "Prefer: return=minimal")
+		call("GET", prefix+"/counters/a", "")
+		call("GET", prefix+"/counters/a/exact", "")
+		call("PUT", prefix+"/counters/a", `{"value":9223372036854775807}`)
+		call("POST", prefix+"/batch", `{"ops":[{"key":"a"},{"key":"b"},{"key":""}]}`) // a overflows
+		call("POST", prefix+"/counters/a/reset", "")
+		call("DELETE", prefix+"/counters/a", "")
+		call("POST", prefix+"/read", `{"keys":["a","b"]}`)
+		call("GET", prefix+"/counters?limit=1", "")
+		call("GET", prefix+"/tokens/t?key=a", "")
+		call("POST", prefix+"/tokens/t/settle?key=a", "")
+	}
+	call("GET", "/api/v1/backup", "")
+	call("POST", "/api/v1/verify", "")
+	call("GET", "/healthz", "")
+	call("GET", "/readyz", "")
+	call("GET", "/metrics", "")
+	call("GET", "/openapi.json", "")
+	for _, o := range slices.Sorted(maps.Keys(left)) {
+		t.Errorf("%s was not called", o)
+	}
+}
+
+// Every reference in the document leads somewhere, and everything it defines
+// is used.
+func TestReferences(t *testing.T) {
+	c := loadContract(t)
+	raw, err := os.ReadFile("openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(raw)
+	for rest := text; ; {
+		_, after, found := strings.Cut(rest, `"$ref": "`)
+		if !found {
+			break
+		}
+		to, _, _ := strings.Cut(after, `"`)
+		if c.resolve(map[string]any{"$ref": to}) == nil {
+			t.Errorf("%s leads nowhere", to)
+		}
+		rest = after
+	}
+	for _, kind := range []string{"parameters", "headers", "schemas", "responses"} {
+		for name := range c.at(map[string]any(c), "components", kind) {
+			if !strings.Contains(text, `"#/components/`+kind+"/"+name+`"`) {
+				t.Errorf("%s %s is not used", kind, name)
+			}
+		}
+	}
+}
+
+// The words for kinds in the document are those that are sent.
+func TestKindsAreDocumented(t *testing.T) {
+	kinds, _ := loadContract(t).at(map[string]any(loadContract(t)), "components", "schemas", "Problem", "properties", "kind")["enum"].([]any)
+	for _, word := range append(kindWords(), "unauthorized", "forbidden", "not_found", "method", "timeout") {
+		if !slices.Contains(kinds, any(word)) {
+			t.Errorf("kind %s is not documented", word)
+		}
+	}
+}

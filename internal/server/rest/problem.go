@@ -1,0 +1,86 @@
+package rest
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/quipudb/quipu/internal/server"
+	"github.com/quipudb/quipu/store"
+)
+
+// seeLog is the detail of what is none of the caller's business.
+const seeLog = "the server's log says more under this request id"
+
+// A problem is an error as RFC 9457 tells it.
+type problem struct {
+	status int
+	kind   string
+	title  string
+	detail string
+	field  string // the part of the request that is wrong, or ""
+	offset int    // the byte of the body where it is, if body is set
+	body   bool
+	cause  error // for the log
+}
+
+// Error returns the detail.
+func (p *problem) Error() string { return p.detail }
+
+// Unwrap returns the cause.
+func (p *problem) Unwrap() error { return p.cause }
+
+// invalid returns a problem with one part of the request.
+func invalid(field, detail string) *problem {
+	p := ofKind(store.KindInvalid, field+": "+detail)
+	p.field = field
+	return p
+}
+
+// ofKind returns a problem of a kind.
+func ofKind(k store.Kind, detail string) *problem {
+	s := server.StatusOf(k)
+	return &problem{status: s.HTTP, kind: s.Word, title: s.Title, detail: detail}
+}
+
+// problemOf returns the problem that an error is to a caller.
+func problemOf(err error) *problem {
+	if p, ok := errors.AsType[*problem](err); ok {
+		return p
+	}
+	k := server.KindOf(err)
+	p := ofKind(k, strings.TrimPrefix(err.Error(), "quipu: "))
+	p.cause = err
+	if server.StatusOf(k).Private {
+		p.detail = seeLog
+	}
+	return p
+}
+
+// appendProblem appends p; an id of "" is left out.
+func appendProblem(b []byte, p *problem, requestID string) []byte {
+	b = append(b, `{"type":"urn:quipu:problem:`...)
+	b = append(b, p.kind...)
+	b = append(b, `","title":`...)
+	b = appendString(b, p.title)
+	b = append(b, `,"status":`...)
+	b = strconv.AppendInt(b, int64(p.status), 10)
+	b = append(b, `,"detail":`...)
+	b = appendString(b, p.detail)
+	b = append(b, `,"kind":"`...)
+	b = append(b, p.kind...)
+	b = append(b, '"')
+	if p.field != "" {
+		b = append(b, `,"field":`...)
+		b = appendString(b, p.field)
+	}
+	if p.body {
+		b = append(b, `,"offset":`...)
+		b = strconv.AppendInt(b, int64(p.offset), 10)
+	}
+	if requestID != "" {
+		b = append(b, `,"request_id":`...)
+		b = appendString(b, requestID)
+	}
+	return append(b, '}')
+}

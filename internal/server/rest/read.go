@@ -1,0 +1,167 @@
+package rest
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/quipudb/quipu"
+)
+
+func get(c *call) error {
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	need, err := decodeNeed(q)
+	if err != nil {
+		return err
+	}
+	return c.read(need)
+}
+
+func getExact(c *call) error {
+	return c.read(need{options: []quipu.ReadOption{quipu.Exact()}})
+}
+
+// read replies a counter, or 304 if the caller has this version of it.
+func (c *call) read(n need) error {
+	count, err := c.db.Read(c.ctx, c.args.key, n.options...)
+	if err != nil {
+		return err
+	}
+	header := c.w.Header()
+	tag := etag(count.Version)
+	header["Etag"] = []string{tag}
+	header["Age"] = []string{strconv.FormatInt(int64(count.Staleness/time.Second), 10)}
+	header["Cache-Control"] = n.cacheControl()
+	if vs := c.r.Header["If-None-Match"]; vs != nil && count.Exists && listed(vs, tag) {
+		c.send(http.StatusNotModified)
+		return nil
+	}
+	c.out = append(appendCount(c.out[:0], &count), '\n')
+	return c.reply()
+}
+
+// listed reports whether an If-None-Match names tag. For reads the weak form
+// will do.
+func listed(values []string, tag string) bool {
+	for _, v := range values {
+		for t := range strings.SplitSeq(v, ",") {
+			t = strings.TrimSpace(t)
+			if t == "*" || strings.TrimPrefix(t, "W/") == tag {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// A need is what a caller needs of a read.
+type need struct {
+	options []quipu.ReadOption
+	age     time.Duration // how long a cache may serve the answer
+}
+
+// decodeNeed returns what the parameters of a read ask for.
+func decodeNeed(q url.Values) (need, error) {
+	var n need
+	if q == nil { // Fast path.
+		return n, nil
+	}
+	session := q.Get("session")
+	if v := q.Get("max_staleness"); v != "" {
+		d, err := time.ParseDuration(v)
+		if err != nil || d < 0 {
+			return need{}, invalid("max_staleness", "want a duration such as 5s, not "+strconv.Quote(v))
+		}
+		n.age = d
+		n.options = append(n.options, quipu.MaxStaleness(d))
+	}
+	if v := q.Get("max_error"); v != "" {
+		e, err := strconv.ParseInt(v, 10, 64)
+		if err != nil || e < 0 {
+			return need{}, invalid("max_error", "want an integer of at least 0, not "+strconv.Quote(v))
+		}
+		n.options = append(n.options, quipu.MaxError(e))
+	}
+	switch v := q.Get("read"); v {
+	case "", "cached":
+	case "session":
+		if session == "" {
+			return need{}, invalid("session", "read=session needs the session of a write")
+		}
+	case "exact":
+		n.options = append(n.options, quipu.Exact())
+		n.age = 0
+	default:
+		return need{}, invalid("read", "want cached, session or exact, not "+strconv.Quote(v))
+	}
+	if session != "" {
+		n.options = append(n.options, quipu.Session(session))
+		n.age = 0
+	}
+	return n, nil
+}
+
+// cacheControl lets caches keep an answer for as long as the caller said it
+// may be stale; otherwise they must ask again, which the ETag makes cheap.
+func (n need) cacheControl() []string {
+	if s := int64(n.age / time.Second); s > 0 {
+		return []string{"max-age=" + strconv.FormatInt(s, 10)}
+	}
+	return cacheRevalidate
+}
+
+func readMany(c *call) error {
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	need, err := decodeNeed(q)
+	if err != nil {
+		return err
+	}
+	raw, err := c.body(batchBytesMax)
+	if err != nil {
+		return err
+	}
+	keys, err := decodeKeys(raw)
+	if err != nil {
+		return err
+	}
+	counts, err := c.db.ReadBatch(c.ctx, keys, need.options...)
+	if err != nil {
+		return err
+	}
+	c.out = append(appendCounts(c.out[:0], counts), "}\n"...)
+	return c.reply()
+}
+
+func list(c *call) error {
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	o := quipu.ListOptions{Cursor: q.Get("cursor")}
+	if v := q.Get("limit"); v != "" {
+		o.Limit, err = strconv.Atoi(v)
+		if err != nil || o.Limit < 1 || o.Limit > quipu.PageMax {
+			return invalid("limit", "want an integer between 1 and "+strconv.Itoa(quipu.PageMax)+", not "+strconv.Quote(v))
+		}
+	}
+	page, err := c.db.List(c.ctx, q.Get("prefix"), o)
+	if err != nil {
+		return err
+	}
+	c.out = appendCounts(c.out[:0], page.Counts)
+	if page.Next != "" {
+		c.out = append(c.out, `,"next":`...)
+		c.out = appendString(c.out, page.Next)
+	}
+	c.out = append(c.out, "}\n"...)
+	c.w.Header()["Cache-Control"] = cacheRevalidate
+	return c.reply()
+}

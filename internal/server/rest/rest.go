@@ -1,0 +1,130 @@
+// Package rest is the HTTP door: JSON in, a call of the DB, JSON out.
+//
+// It promises that every reply is either 200 with what the OpenAPI document
+// says, or problem details (RFC 9457) that name the kind of the error and where
+// it is; that every write can be repeated under an Idempotency-Key and counts
+// once; that no call outlives its deadline; and that no panic, file name or
+// stack reaches a client.
+//
+// The calls people make most, increment and read, go through hand-written
+// decoding and encoding and share their deadlines (see deadlines), so that
+// what they cost is net/http and the DB.
+package rest
+
+import (
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/server"
+)
+
+// TimeoutDefault is the deadline of a call if the options name none.
+const TimeoutDefault = 5 * time.Second
+
+// Options are what the door is told. The zero value is an open door.
+type Options struct {
+	Keys    server.Keys     // who may come in; none means everyone
+	Metrics *server.Metrics // where requests are measured; nil for a set of its own
+	Logger  *slog.Logger    // requests at debug level, faults at error; nil for slog.Default()
+	Timeout time.Duration   // the deadline of a call; 0 for TimeoutDefault
+	Pprof   bool            // serve /debug/pprof/, behind the keys
+}
+
+// A Handler serves the REST API of a DB. It is safe for concurrent use.
+type Handler struct {
+	db        *quipu.DB
+	keys      server.Keys
+	metrics   *server.Metrics
+	logger    *slog.Logger
+	origins   *http.CrossOriginProtection
+	deadlines deadlines
+	ids       requestIDs
+	calls     sync.Pool     // of *call
+	long      chan struct{} // holds one place: backup and verify go one at a time
+	root      node
+	missing   *endpoint // answers for paths that name nothing
+}
+
+// New returns the door of a DB. Close it after the last request; the DB stays
+// open.
+func New(db *quipu.DB, o Options) *Handler {
+	if o.Metrics == nil {
+		o.Metrics = server.NewMetrics(db)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Timeout == 0 {
+		o.Timeout = TimeoutDefault
+	}
+	h := &Handler{
+		db:      db,
+		keys:    o.Keys,
+		metrics: o.Metrics,
+		logger:  o.Logger,
+		origins: http.NewCrossOriginProtection(),
+		long:    make(chan struct{}, 1),
+	}
+	h.deadlines.start(o.Timeout)
+	h.ids.start()
+	h.calls.New = func() any { return new(call) }
+	h.mount(o.Pprof)
+	return h
+}
+
+// Close ends the calls still under way. Until then, the door reports that it
+// is ready; after it, that it is not.
+func (h *Handler) Close() { h.deadlines.stop() }
+
+// An endpoint is one route, ready to serve.
+type endpoint struct {
+	route
+	meter *server.Route
+}
+
+// ServeHTTP answers one request: the chain of every call, in one place.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := h.calls.Get().(*call)
+	c.begin(h, w, r)
+	defer c.end()
+	err := c.admit()
+	if err == nil {
+		err = c.serve(c)
+	}
+	if err != nil {
+		c.fail(err)
+	}
+}
+
+// admit checks what must hold before a call is served.
+func (c *call) admit() error {
+	if !c.open && c.h.keys.Required() && !c.h.keys.Has(bearer(c.r)) {
+		c.w.Header().Set("WWW-Authenticate", `Bearer realm="quipu"`)
+		return &problem{
+			status: http.StatusUnauthorized, kind: "unauthorized", title: "API key needed",
+			detail: "send Authorization: Bearer with one of the server's API keys",
+		}
+	}
+	// A page of another origin, open in the browser of someone who can reach
+	// this server, must not count.
+	if err := c.h.origins.Check(c.r); err != nil {
+		return &problem{
+			status: http.StatusForbidden, kind: "forbidden", title: "Cross-origin request",
+			detail: "browsers may not write from another origin",
+		}
+	}
+	return nil
+}
+
+// bearer returns the key a request carries, or "".
+func bearer(r *http.Request) string {
+	scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(key)
+}

@@ -1,0 +1,111 @@
+package rest
+
+import (
+	"net/http"
+	"net/http/pprof"
+	"strings"
+)
+
+// A route is one method of one path. The OpenAPI document describes the same
+// ones, and a test compares the two.
+type route struct {
+	method string
+	path   string
+	serve  func(*call) error
+
+	open        bool // served without an API key
+	inNamespace bool // the path names a namespace
+}
+
+const (
+	apiPath       = "/api/v1"
+	namespacePath = apiPath + "/namespaces/{ns}"
+)
+
+// counterRoutes are the routes of one namespace. They are served twice: for
+// the namespace "default", and for the one the path names.
+func counterRoutes() []route {
+	return []route{
+		{method: "POST", path: "/counters/{key}/increment", serve: increment},
+		{method: "POST", path: "/counters/{key}/decrement", serve: decrement},
+		{method: "GET", path: "/counters/{key}", serve: get},
+		{method: "GET", path: "/counters/{key}/exact", serve: getExact},
+		{method: "PUT", path: "/counters/{key}", serve: set},
+		{method: "POST", path: "/counters/{key}/reset", serve: reset},
+		{method: "DELETE", path: "/counters/{key}", serve: remove},
+		{method: "POST", path: "/batch", serve: batch},
+		{method: "POST", path: "/read", serve: readMany},
+		{method: "GET", path: "/counters", serve: list},
+		{method: "GET", path: "/tokens/{id}", serve: lookup},
+		{method: "POST", path: "/tokens/{id}/settle", serve: settle},
+	}
+}
+
+// routes returns every route that the OpenAPI document describes.
+func routes() []route {
+	rs := []route{
+		{method: "GET", path: apiPath + "/backup", serve: backup},
+		{method: "POST", path: apiPath + "/verify", serve: verify},
+		{method: "GET", path: "/healthz", open: true, serve: healthz},
+		{method: "GET", path: "/readyz", open: true, serve: readyz},
+		{method: "GET", path: "/metrics", serve: metrics},
+		{method: "GET", path: "/openapi.json", open: true, serve: openapi},
+	}
+	for _, r := range counterRoutes() {
+		in := r
+		in.path, in.inNamespace = namespacePath+r.path, true
+		r.path = apiPath + r.path
+		rs = append(rs, r, in)
+	}
+	return rs
+}
+
+// profiles are the routes of --pprof.
+func profiles() []route {
+	rs := []route{
+		{method: "GET", path: "/debug/pprof/cmdline", serve: stream(pprof.Cmdline)},
+		{method: "GET", path: "/debug/pprof/profile", serve: stream(pprof.Profile)},
+		{method: "GET", path: "/debug/pprof/symbol", serve: stream(pprof.Symbol)},
+		{method: "GET", path: "/debug/pprof/trace", serve: stream(pprof.Trace)},
+		{method: "GET", path: "/debug/pprof/{profile}", serve: stream(pprof.Index)},
+	}
+	return rs
+}
+
+// mount makes the tree of routes. What matches none is answered with problem
+// details too: a known path with another method by 405, anything else by 404.
+func (h *Handler) mount(pprof bool) {
+	rs := routes()
+	if pprof {
+		rs = append(rs, profiles()...)
+	}
+	for _, r := range rs {
+		h.root.add(h.endpoint(r))
+	}
+	h.root.close(func(path string, methods []string) *endpoint {
+		return h.endpoint(route{method: "other", path: path, open: true, serve: notAllowed(methods)})
+	})
+	h.missing = h.endpoint(route{method: "other", path: "other", open: true, serve: notFound})
+}
+
+func (h *Handler) endpoint(r route) *endpoint {
+	return &endpoint{route: r, meter: h.metrics.Route(r.method, r.path)}
+}
+
+func notAllowed(methods []string) func(*call) error {
+	allow := strings.Join(methods, ", ")
+	return func(c *call) error {
+		c.w.Header().Set("Allow", allow)
+		return &problem{
+			status: http.StatusMethodNotAllowed, kind: "method", title: "Method not allowed",
+			detail: c.r.Method + " is not allowed here: want " + allow,
+		}
+	}
+}
+
+func notFound(*call) error {
+	return &problem{
+		status: http.StatusNotFound, kind: "not_found", title: "No such path",
+		detail: "nothing is served at this path; /openapi.json lists what is",
+	}
+}

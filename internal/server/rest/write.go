@@ -1,0 +1,145 @@
+package rest
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/store"
+)
+
+func increment(c *call) error { return add(c, false) }
+
+func decrement(c *call) error { return add(c, true) }
+
+func add(c *call, negate bool) error {
+	raw, err := c.body(bodyBytesMax)
+	if err != nil {
+		return err
+	}
+	e, err := decodeEvent(raw)
+	if err != nil {
+		return err
+	}
+	if negate {
+		if e.delta == math.MinInt64 {
+			return invalid("delta", "its negative is over the limit of int64")
+		}
+		e.delta = -e.delta
+	}
+	if err := c.writeOptions(); err != nil {
+		return err
+	}
+	if !e.at.IsZero() {
+		c.opts = append(c.opts, quipu.At(e.at))
+	}
+	if e.who != "" {
+		c.opts = append(c.opts, quipu.Who(e.who))
+	}
+	r, err := c.db.Add(c.ctx, c.args.key, e.delta, c.opts...)
+	if err != nil {
+		return err
+	}
+	return c.receipt(&r, true)
+}
+
+func set(c *call) error {
+	raw, err := c.body(bodyBytesMax)
+	if err != nil {
+		return err
+	}
+	value, err := decodeValue(raw)
+	if err != nil {
+		return err
+	}
+	if err := c.writeOptions(); err != nil {
+		return err
+	}
+	r, err := c.db.Set(c.ctx, c.args.key, value, c.opts...)
+	if err != nil {
+		return err
+	}
+	return c.receipt(&r, false)
+}
+
+func reset(c *call) error {
+	if err := c.bare(); err != nil {
+		return err
+	}
+	r, err := c.db.Reset(c.ctx, c.args.key, c.opts...)
+	if err != nil {
+		return err
+	}
+	return c.receipt(&r, false)
+}
+
+func remove(c *call) error {
+	if err := c.bare(); err != nil {
+		return err
+	}
+	r, err := c.db.Delete(c.ctx, c.args.key, c.opts...)
+	if err != nil {
+		return err
+	}
+	return c.receipt(&r, false)
+}
+
+// bare prepares a write that takes no body.
+func (c *call) bare() error {
+	raw, err := c.body(bodyBytesMax)
+	if err != nil {
+		return err
+	}
+	if err := decodeNothing(raw); err != nil {
+		return err
+	}
+	return c.writeOptions()
+}
+
+// receipt replies what became of a write. The amount of an add is known; that
+// of an assignment only together with the value.
+func (c *call) receipt(r *quipu.Receipt, added bool) error {
+	header := c.w.Header()
+	if r.Replayed {
+		header["Idempotent-Replayed"] = replayedTrue
+	}
+	if !added {
+		header["Etag"] = []string{etag(r.Version)}
+	}
+	c.out = append(appendReceipt(c.out[:0], r, added), '\n')
+	return c.reply()
+}
+
+func batch(c *call) error {
+	raw, err := c.body(batchBytesMax)
+	if err != nil {
+		return err
+	}
+	events, err := decodeBatch(raw)
+	if err != nil {
+		return err
+	}
+	if err := c.writeOptions(); err != nil {
+		return err
+	}
+	if _, guarded, _ := c.precondition(); guarded {
+		return invalid("If-Match", "a batch has no version")
+	}
+	token, _ := c.token() // checked by writeOptions
+	want := !c.minimal()
+	for i := range events {
+		events[i].WantValue = want
+		if events[i].Token == "" && token != "" {
+			events[i].Token = token + "/" + strconv.Itoa(i)
+		}
+	}
+	receipts, err := c.db.AddBatch(c.ctx, events)
+	if err != nil {
+		return err
+	}
+	if len(receipts) != len(events) {
+		return store.Errorf(store.KindOther, "batch of %d events: %d receipts", len(events), len(receipts))
+	}
+	c.out = appendReceipts(c.out[:0], receipts)
+	return c.reply()
+}

@@ -1,0 +1,121 @@
+// Package server holds what every door shares: listeners with their limits,
+// API keys, the table from error kinds to the codes of each wire, metrics, and
+// a shutdown that finishes what was begun.
+//
+// A door decodes, calls the DB, and encodes. It lives in a package of its own
+// below this one, imports no other door and no store, and is handed to a
+// Server as something that serves a listener. What the Server promises is the
+// order of an end: stop accepting, finish the calls under way, and only then
+// return, so that the DB can be closed after it.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// A Door serves one wire on a listener. *http.Server is one.
+type Door interface {
+	// Serve accepts connections until Shutdown or Close. It closes the
+	// listener.
+	Serve(l net.Listener) error
+
+	// Shutdown stops accepting and returns when the calls under way are done,
+	// or with the error of ctx.
+	Shutdown(ctx context.Context) error
+
+	// Close ends at once.
+	Close() error
+}
+
+// A Server runs doors. It is not safe for concurrent use.
+type Server struct {
+	logger *slog.Logger
+	doors  []entrance
+}
+
+type entrance struct {
+	name     string
+	listener net.Listener
+	door     Door
+}
+
+// New returns a server without doors.
+func New(logger *slog.Logger) *Server { return &Server{logger: logger} }
+
+// Add adds a door, to be served on l under a name.
+func (s *Server) Add(name string, l net.Listener, d Door) {
+	s.doors = append(s.doors, entrance{name, l, d})
+}
+
+// Ready returns the line that says where the server can be reached, such as
+// "ready http=127.0.0.1:8080".
+func (s *Server) Ready() string {
+	var b strings.Builder
+	b.WriteString("ready")
+	for _, d := range s.doors {
+		fmt.Fprintf(&b, " %s=%s", d.name, d.listener.Addr())
+	}
+	return b.String()
+}
+
+// Run serves every door until ctx ends or a door fails. Then it drains: it
+// stops accepting, and gives the calls under way up to drain to finish. It
+// returns nil if ctx ended, even if some calls had to be cut off: those
+// callers see a broken connection, and the log says so.
+func (s *Server) Run(ctx context.Context, drain time.Duration) error {
+	failed := make(chan error, len(s.doors))
+	for _, d := range s.doors {
+		go func() {
+			err := d.door.Serve(d.listener)
+			if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+				err = nil
+			}
+			if err != nil {
+				err = fmt.Errorf("serve %s: %w", d.name, err)
+			}
+			failed <- err
+		}()
+	}
+	var cause error
+	ended := 0
+	select {
+	case <-ctx.Done():
+		s.logger.Info("draining", "up_to", drain)
+	case cause = <-failed:
+		ended++
+	}
+	s.drain(drain)
+	for ; ended < len(s.doors); ended++ {
+		cause = errors.Join(cause, <-failed)
+	}
+	return cause
+}
+
+// drain shuts every door at the same time.
+func (s *Server) drain(limit time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	done := make(chan struct{}, len(s.doors))
+	for _, d := range s.doors {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			if err := d.door.Shutdown(ctx); err == nil {
+				return
+			}
+			s.logger.Warn("calls cut off: the drain took too long", "door", d.name, "limit", limit)
+			if err := d.door.Close(); err != nil {
+				s.logger.Warn("close door", "door", d.name, "error", err)
+			}
+		}()
+	}
+	for range s.doors {
+		<-done
+	}
+}

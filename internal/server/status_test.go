@@ -1,0 +1,64 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/quipudb/quipu/internal/server"
+	"github.com/quipudb/quipu/store"
+)
+
+// Every kind has a word and a title of its own, and a code that says an error.
+func TestStatusOf(t *testing.T) {
+	words, titles := map[string]store.Kind{}, map[string]store.Kind{}
+	for k := store.KindOther; k <= store.KindLost; k++ {
+		s := server.StatusOf(k)
+		if other, taken := words[s.Word]; taken || s.Word == "" {
+			t.Errorf("kind %d has the word %q of kind %d", k, s.Word, other)
+		}
+		if other, taken := titles[s.Title]; taken || s.Title == "" {
+			t.Errorf("kind %d has the title %q of kind %d", k, s.Title, other)
+		}
+		if s.HTTP < 400 || s.HTTP > 599 {
+			t.Errorf("kind %d: status %d", k, s.HTTP)
+		}
+		words[s.Word], titles[s.Title] = k, k
+	}
+}
+
+func TestKindOf(t *testing.T) {
+	f := func(err error, want store.Kind) {
+		t.Helper()
+		if got := server.KindOf(err); got != want {
+			t.Errorf("%v: kind %d, want %d", err, got, want)
+		}
+	}
+	f(store.ErrOverflow, store.KindOverflow)
+	f(fmt.Errorf("apply: %w", store.ErrFull), store.KindFull)
+	f(context.DeadlineExceeded, store.KindUnavailable)
+	f(fmt.Errorf("apply: %w", context.Canceled), store.KindUnavailable)
+	f(store.Errorf(store.KindUnknown, "apply: %w", context.DeadlineExceeded), store.KindUnknown)
+	f(errors.New("anything"), store.KindOther)
+}
+
+func TestKeys(t *testing.T) {
+	keys, err := server.NewKeys([]string{"one", "two"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]bool{"one": true, "two": true, "": false, "three": false, "on": false, "onetwo": false} {
+		if keys.Has(key) != want {
+			t.Errorf("has %q: %v", key, !want)
+		}
+	}
+	if none, err := server.NewKeys(nil); err != nil || none.Required() || none.Has("") || !keys.Required() {
+		t.Errorf("no keys: %v", err)
+	}
+	for _, bad := range []string{"", "a b", "é", "a\n"} {
+		if _, err := server.NewKeys([]string{"good", bad}); err == nil {
+			t.Errorf("key %q was taken", bad)
+		}
+	}
+}
