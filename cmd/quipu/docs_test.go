@@ -59,7 +59,7 @@ func TestDocs(t *testing.T) {
 		t.Helper()
 		p := start(t, nil, "--http", "127.0.0.1:0")
 		dir := t.TempDir()
-		all := examples(t, filepath.Join("..", "..", "docs", page))
+		all := examples(t, filepath.Join("..", "..", page))
 		if len(all) < least {
 			t.Errorf("%s: %d examples", page, len(all))
 		}
@@ -75,6 +75,7 @@ func TestDocs(t *testing.T) {
 			}
 		}
 	}
-	f("api.md", 30)
-	f("cli.md", 20)
+	f("README.md", 3)
+	f("docs/api.md", 30)
+	f("docs/cli.md", 20)
 }

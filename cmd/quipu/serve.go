@@ -117,7 +117,7 @@ func (c *serveCmd) Run(ctx context.Context, out *output, conf *config) (err erro
 		return err
 	}
 	defer closeREST() // before the store is closed: ends what the drain cut off
-	logger.Info("serving", "version", version, "store", db.Traits().Name, "doors", s.Ready())
+	logger.Info("serving", "version", versionName(), "store", db.Traits().Name, "doors", s.Ready())
 	if err := out.print("%s", s.Ready()); err != nil {
 		return fmt.Errorf("print the ready line: %w", err)
 	}

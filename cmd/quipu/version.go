@@ -10,13 +10,22 @@ type aboutCmd struct{}
 // Run prints the version.
 func (aboutCmd) Run(out *output) error { return out.print("%s", versionLine()) }
 
+// versionName returns the version that was stamped, or else what the build
+// knows.
+func versionName() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
+
 // versionLine says what this binary is.
 func versionLine() string {
-	name, commit := version, ""
+	commit := ""
 	if info, ok := debug.ReadBuildInfo(); ok {
-		if name == "" && info.Main.Version != "" {
-			name = info.Main.Version
-		}
 		for _, s := range info.Settings {
 			switch {
 			case s.Key == "vcs.revision":
@@ -26,11 +35,8 @@ func versionLine() string {
 			}
 		}
 	}
-	if name == "" {
-		name = "(devel)"
-	}
 	if commit == "" {
 		commit = "unknown"
 	}
-	return "quipu " + name + ", commit " + commit + ", " + runtime.Version() + ", " + runtime.GOOS + "/" + runtime.GOARCH
+	return "quipu " + versionName() + ", commit " + commit + ", " + runtime.Version() + ", " + runtime.GOOS + "/" + runtime.GOARCH
 }
