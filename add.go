@@ -42,6 +42,7 @@ type writeCall struct {
 func newWriteCall() any {
 	c := new(writeCall)
 	c.batches[0].Deltas = c.deltas[:]
+	c.replies[0].Results = c.results[:0]
 	return c
 }
 
@@ -76,7 +77,6 @@ func (db *DB) send(ctx context.Context, c *writeCall, durability Durability) err
 	b, r := &c.batches[0], &c.replies[0]
 	b.Partition = store.PartitionOf(c.deltas[0].Cell, db.traits.Partitions)
 	b.Durability = durability
-	*r = store.Reply{Results: c.results[:0]}
 	if err := db.apply(ctx, c.batches[:], c.replies[:]); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/quipudb/quipu"
@@ -63,9 +64,12 @@ func BenchmarkAddBatchUniform(b *testing.B) {
 	b.ReportMetric(float64(b.N)*1000/b.Elapsed().Seconds(), "adds/s")
 }
 
-// each shares b.N calls of f among callers.
+// each shares b.N calls of f among callers, and reports the CPU time of the
+// process for each call.
 func each(b *testing.B, callers int, f func() error) {
 	b.Helper()
+	before := cpu()
+	defer func() { b.ReportMetric(float64(cpu()-before)/float64(b.N), "cpu-ns/op") }()
 	var wg sync.WaitGroup
 	for c := range callers {
 		n := b.N / callers
@@ -82,4 +86,13 @@ func each(b *testing.B, callers int, f func() error) {
 		})
 	}
 	wg.Wait()
+}
+
+// cpu returns the CPU time the process has used, in nanoseconds.
+func cpu() int64 {
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+		return 0
+	}
+	return r.Utime.Nano() + r.Stime.Nano()
 }

@@ -130,7 +130,9 @@ func (e *Engine) plan(b *store.Batch, got *fetched, level store.Durability, n *n
 			continue
 		}
 		cell := e.cellBuf[p.from:p.to]
-		p.slot = e.locate(p.hash, cell)
+		if !e.cells.is(p.slot, uint32(p.hash), cell) {
+			p.slot = e.locate(p.hash, cell)
+		}
 		s := e.cells.slot(p.slot)
 		s.meta |= recent
 		if u := e.undo.at(s.undo, p.slot); u != nil && u.level > level && now.pending(u.frame, u.level) {

@@ -25,6 +25,7 @@ type arena struct {
 	next   ref // the first unit never used
 	free   [entryBytesMax/unit + 1]ref
 	used   int64 // bytes in live entries
+	memory slab[byte]
 }
 
 // add copies the parts, joined, into the arena.
@@ -57,7 +58,7 @@ func (a *arena) take(size int) ref {
 		a.next = (a.next/chunkUnits + 1) * chunkUnits
 	}
 	for int(a.next/chunkUnits) >= len(a.chunks) {
-		a.chunks = append(a.chunks, make([]byte, chunkBytes))
+		a.chunks = append(a.chunks, a.memory.run(chunkBytes))
 	}
 	r := a.next
 	a.next += ref(units)

@@ -56,14 +56,16 @@ const (
 // that growing copies nothing.
 type table struct {
 	arena
-	skip   int // bytes of an entry before its key
-	pages  [][]slot
-	slots  uint32 // slots ever used; slot 0 is none
-	unused uint32 // list of free slots
-	heads  [][]uint32
-	split  uint32 // buckets beyond the largest power of two
-	level  uint32 // that power of two
-	count  int
+	skip       int // bytes of an entry before its key
+	pages      [][]slot
+	slotMemory slab[slot]
+	headMemory slab[uint32]
+	slots      uint32 // slots ever used; slot 0 is none
+	unused     uint32 // list of free slots
+	heads      [][]uint32
+	split      uint32 // buckets beyond the largest power of two
+	level      uint32 // that power of two
+	count      int
 }
 
 func newTable(skip int) *table {
@@ -101,26 +103,37 @@ func (t *table) find(hash uint32, key []byte) uint32 {
 // processor can wait for.
 const warmMax = 32
 
-// warm brings what find will look at into the processor's caches. The loads of
-// each loop do not depend on each other, so they are under way together. It
-// returns a sum of what it saw, so that the loads are made.
-func (t *table) warm(plans []plan) (seen uint32) {
-	var ids [warmMax]uint32
+// warm looks for the cells of plans, all at once: the loads of each loop do not
+// depend on each other, so they are under way together. It notes the slot whose
+// hash is right; find, or rather locate, then compares the keys.
+func (t *table) warm(plans []plan) (seen byte) {
 	for i := range plans {
-		ids[i] = *t.head(uint32(plans[i].hash))
+		plans[i].slot = *t.head(uint32(plans[i].hash))
 	}
-	var keys [warmMax]ref
-	for i := range plans {
-		if ids[i] != 0 {
-			keys[i] = t.slot(ids[i]).key
+	for range 3 { // chains are short
+		for i := range plans {
+			if p := &plans[i]; p.slot != 0 {
+				if s := t.slot(p.slot); s.hash != uint32(p.hash) {
+					p.slot = s.next
+				}
+			}
 		}
 	}
 	for i := range plans {
-		if keys[i] != 0 {
-			seen += uint32(t.raw(keys[i])[0])
+		if id := plans[i].slot; id != 0 {
+			seen += t.raw(t.slot(id).key)[0] // a sum, so that the loads are made
 		}
 	}
 	return seen
+}
+
+// is reports whether a slot, if not 0, is that of a key.
+func (t *table) is(id, hash uint32, key []byte) bool {
+	if id == 0 {
+		return false
+	}
+	s := t.slot(id)
+	return s.hash == hash && bytes.Equal(t.at(s.key)[t.skip:], key)
 }
 
 // insert adds an entry that is not in the table: prefix, of skip bytes, and
@@ -133,7 +146,7 @@ func (t *table) insert(hash uint32, prefix, key []byte) uint32 {
 		id = t.slots
 		t.slots++
 		if int(id>>pageBits) >= len(t.pages) {
-			t.pages = append(t.pages, make([]slot, pageSlots))
+			t.pages = append(t.pages, t.slotMemory.run(pageSlots))
 		}
 	}
 	head := t.head(hash)
@@ -157,7 +170,7 @@ func (t *table) grow() {
 		t.split = 0
 	}
 	if int(to>>headPageBits) >= len(t.heads) {
-		t.heads = append(t.heads, make([]uint32, headPage))
+		t.heads = append(t.heads, t.headMemory.run(headPage))
 	}
 	src := &t.heads[from>>headPageBits][from&(headPage-1)]
 	dst := &t.heads[to>>headPageBits][to&(headPage-1)]

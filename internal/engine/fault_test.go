@@ -1,0 +1,405 @@
+package engine_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/quipudb/quipu/internal/engine"
+	"github.com/quipudb/quipu/store"
+)
+
+var (
+	faultMode = flag.String("fault.mode", "", "the one mode of TestFaults to try")
+	faultAt   = flag.Int("fault.at", -1, "the one operation of TestFaults to fail")
+)
+
+// TestFaults runs a script on a file system whose n-th operation fails, for
+// many n and in several ways. Whatever fails: nothing hangs, nothing panics,
+// every error has a kind, what was durable can be read, and what was
+// acknowledged or seen is there when the store is opened again, after a kill
+// and after a power loss.
+func TestFaults(t *testing.T) {
+	kinds := map[errorfs.OpKind]int{}
+	for mode, f := range map[string]faultHow{
+		"once":   {write: true},
+		"on":     {write: true, sticky: true},
+		"short":  {write: true, short: true},
+		"reads":  {},
+		"unread": {sticky: true},
+	} {
+		if *faultMode != "" && *faultMode != mode {
+			continue
+		}
+		stride := 7
+		if *long {
+			stride = 1
+		}
+		first := len(mode) % stride // not the same operations in every mode
+		for n := first; ; n += stride {
+			if *faultAt >= 0 {
+				n = *faultAt
+			}
+			r := faultRun{t: t, w: newWorld(uint64(n)), fs: &faultFS{faultHow: f, n: n}}
+			within(t, fmt.Sprintf("mode %s, operation %d", mode, n), r.run)
+			if r.fs.failed == nil {
+				break // the script has no more operations
+			}
+			kinds[r.fs.failed.Kind]++
+			if t.Failed() {
+				t.Fatalf("%s %s failed\nagain: go test ./internal/engine -run TestFaults -fault.mode=%s -fault.at=%d",
+					opName(r.fs.failed.Kind), r.fs.failed.Path, mode, n)
+			}
+			if *faultAt >= 0 {
+				break
+			}
+		}
+	}
+	if !*long {
+		return
+	}
+	for _, k := range []errorfs.OpKind{
+		errorfs.OpCreate, errorfs.OpLink, errorfs.OpOpen, errorfs.OpOpenDir, errorfs.OpRemove, errorfs.OpRemoveAll,
+		errorfs.OpRename, errorfs.OpReuseForWrite, errorfs.OpMkdirAll, errorfs.OpLock, errorfs.OpList, errorfs.OpStat,
+		errorfs.OpFileClose, errorfs.OpFileRead, errorfs.OpFileReadAt, errorfs.OpFileWrite, errorfs.OpFileStat,
+		errorfs.OpFileSync, errorfs.OpFileSyncData,
+	} {
+		if kinds[k] == 0 {
+			t.Errorf("the script never comes by %s", opName(k))
+		}
+	}
+}
+
+func opName(k errorfs.OpKind) string {
+	names := [...]string{
+		"create", "link", "open", "open directory", "remove", "remove all", "rename", "reuse", "make directory", "lock", "list",
+		"preallocate", "stat", "disk usage", "close", "read", "read at", "write", "write at", "stat file", "sync", "sync data",
+		"sync to", "flush",
+	}
+	return names[k]
+}
+
+// faultHow says which operations fail: those that write, or those that read;
+// the n-th, or also those after it; or only a write, and only its second half.
+type faultHow struct {
+	write, sticky, short bool
+}
+
+// A faultFS fails the n-th operation.
+type faultFS struct {
+	faultHow
+
+	mu     sync.Mutex // guards the fields below
+	n      int
+	failed *errorfs.Op
+	off    bool // no more faults
+}
+
+func (f *faultFS) String() string { return "n-th" }
+
+// MaybeError implements errorfs.Injector.
+func (f *faultFS) MaybeError(op errorfs.Op) error {
+	if f.fails(op) {
+		return fmt.Errorf("%w: %w", errorfs.ErrInjected, syscall.ENOSPC)
+	}
+	return nil
+}
+
+func (f *faultFS) fails(op errorfs.Op) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.off, op.Kind == errorfs.OpGetDiskUsage, (op.Kind.ReadOrWrite() == errorfs.OpIsWrite) != f.write:
+	case f.short && op.Kind != errorfs.OpFileWrite:
+	case f.n > 0:
+		f.n--
+	case f.failed == nil:
+		f.failed = &op
+		return true
+	case f.sticky:
+		return true
+	}
+	return false
+}
+
+func (f *faultFS) heal() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.off = true
+}
+
+// wrap returns a file system with faults.
+func (f *faultFS) wrap(fs vfs.FS) vfs.FS {
+	if f.short {
+		return &shortFS{fs, f}
+	}
+	return errorfs.Wrap(fs, f)
+}
+
+// A shortFS cuts the n-th write short, as a full disk does.
+type shortFS struct {
+	vfs.FS
+	f *faultFS
+}
+
+func (s *shortFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	return s.file(s.FS.Create(name, c))
+}
+
+func (s *shortFS) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	return s.file(s.FS.ReuseForWrite(from, to, c))
+}
+
+func (s *shortFS) file(f vfs.File, err error) (vfs.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &shortFile{f, s.f}, nil
+}
+
+type shortFile struct {
+	vfs.File
+	f *faultFS
+}
+
+func (s *shortFile) Write(b []byte) (int, error) {
+	if !s.f.fails(errorfs.Op{Kind: errorfs.OpFileWrite}) {
+		return s.File.Write(b)
+	}
+	n, err := s.File.Write(b[:len(b)/2])
+	return n, errors.Join(err, syscall.ENOSPC)
+}
+
+// A faultRun is one run of the script.
+type faultRun struct {
+	t       *testing.T
+	w       *world
+	fs      *faultFS
+	row     row
+	stopped bool // an outcome was unknown: nothing may be acknowledged any more
+}
+
+func (r *faultRun) run() {
+	o := engine.Options{SegmentBytes: 1024}
+	r.prepare(o)
+	mem := r.w.fs
+	o.FS = r.fs.wrap(mem)
+	e, err := engine.Open(dir, o)
+	if err == nil {
+		r.w.e = e
+		r.script()
+		if err := e.Close(); err != nil && store.KindOf(err) == store.KindOther {
+			r.t.Errorf("close: %v has no kind", err)
+		}
+		r.closed(e)
+	} else if store.KindOf(err) == store.KindOther {
+		r.t.Errorf("open: %v has no kind", err)
+	}
+	r.fs.heal()
+	rng := rand.New(rand.NewPCG(uint64(r.fs.n), 0))
+	for _, percent := range []int{0, 100, 50} {
+		o.FS = mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng})
+		e, err := engine.Open(dir, o)
+		if err != nil {
+			r.t.Errorf("open after a crash that keeps %d%%: %v", percent, err)
+			continue
+		}
+		known := r.w.clone()
+		known.e = e
+		if err := known.check(); err != nil {
+			r.t.Errorf("after a crash that keeps %d%%: %v", percent, err)
+		}
+		if err := e.Close(); err != nil {
+			r.t.Errorf("close after a crash: %v", err)
+		}
+	}
+}
+
+// prepare leaves a store that was killed, with a checkpoint and a log after it.
+func (r *faultRun) prepare(o engine.Options) {
+	o.FS = r.w.fs
+	e, err := engine.Open(dir, o)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.w.e = e
+	if r.row.writer, err = store.Enlist(bg, e); err != nil {
+		r.t.Fatal(err)
+	}
+	r.w.rows = []*row{&r.row}
+	r.load()
+	checkpoint(r.t, e)
+	r.load()
+	r.w.fs = cut(r.w.fs)
+	if err := e.Close(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *faultRun) script() {
+	r.load()
+	r.kind("checkpoint", r.w.e.Checkpoint(bg))
+	r.load()
+	r.kind("snapshot", r.w.e.Snapshot(bg, io.Discard))
+	r.load()
+	a, err := r.w.e.Audit(bg)
+	if r.kind("audit", err); err == nil && len(a.Drift) > 0 {
+		r.t.Errorf("drift: %+v", a.Drift)
+	}
+	_, err = r.w.e.Scan(bg, store.Range{Namespace: cell("").Namespace, Prefix: "own/"}, 10)
+	r.kind("scan", err)
+	r.load()
+}
+
+func (r *faultRun) kind(what string, err error) {
+	if err != nil && store.KindOf(err) == store.KindOther {
+		r.t.Errorf("%s: %v has no kind", what, err)
+	}
+}
+
+// load writes and reads a little of everything.
+func (r *faultRun) load() {
+	w := r.w
+	for i := range 3 {
+		c := cell(fmt.Sprint("blind/", w.next, i))
+		g := w.growing(c)
+		g.maybe += 5
+		r.apply(batch(add(c, 5)), func(store.Reply) { g.maybe, g.acked, g.weak = g.maybe-5, g.acked+5, g.weak+5 },
+			func() { g.maybe -= 5 })
+	}
+	w.pairs.maybe++
+	r.apply(batch(add(cell("pair/a"), 1), want(add(cell("pair/b"), 1))),
+		func(store.Reply) { w.pairs.maybe--; w.pairs.acked++; w.pairs.weak++ }, func() { w.pairs.maybe-- })
+
+	w.next++
+	op := &onceOp{cell: cell("once/0"), token: fmt.Sprint("token ", w.next), n: 3}
+	w.tokens = append(w.tokens, op)
+	r.apply(batch(once(add(op.cell, op.n), op.token)), func(reply store.Reply) { op.told(reply.Results[0]) }, func() {})
+
+	if r.row.open == nil {
+		b := numbered(r.row.writer, r.row.mark, r.row.mark+1, add(r.row.cell(), 7), add(cell("rows"), 7))
+		r.row.open, r.row.n = &b, 7
+	}
+	r.apply(*r.row.open, func(store.Reply) {
+		r.row.mark, r.row.sum, r.row.open = r.row.open.Seq, r.row.sum+r.row.n, nil
+	}, func() {})
+
+	c := cell(fmt.Sprint("own/", w.next%4))
+	o := w.owned[c]
+	if o == nil {
+		o = &owned{states: []store.Value{{}}}
+		w.owned[c] = o
+	}
+	next := store.Value{N: int64(w.next), Exists: true}
+	o.states = append(o.states, next)
+	r.apply(batch(set(c, next.N)), func(reply store.Reply) {
+		next.Version = reply.Results[0].Version
+		o.states = []store.Value{next}
+	}, func() { o.states = o.states[:len(o.states)-1] })
+	r.read()
+}
+
+// apply sends one batch and notes what came of it.
+func (r *faultRun) apply(b store.Batch, done func(store.Reply), undone func()) {
+	reply, err := try(r.w.e, b)
+	switch kind := store.KindOf(err); {
+	case err == nil:
+		if r.stopped {
+			r.t.Errorf("a write was acknowledged after another one's outcome was unknown")
+		}
+		done(reply)
+	case kind == store.KindUnknown:
+		r.stopped = true
+	case kind == store.KindUnavailable:
+		undone()
+	default:
+		r.t.Errorf("apply: %v, kind %d", err, kind)
+		undone()
+	}
+}
+
+// read reads everything, and notes what it saw.
+func (r *faultRun) read() {
+	w := r.w
+	cells := []store.Cell{cell("pair/a"), cell("pair/b")}
+	for c := range w.grows {
+		cells = append(cells, c)
+	}
+	for c := range w.owned {
+		cells = append(cells, c)
+	}
+	vs := make([]store.Value, len(cells))
+	if err := w.e.Read(bg, cells, vs); err != nil {
+		if r.fs.write || store.KindOf(err) == store.KindOther {
+			r.t.Errorf("read: %v, kind %d", err, store.KindOf(err))
+		}
+		return
+	}
+	if vs[0].N != vs[1].N {
+		r.t.Errorf("half a batch was seen: %d and %d", vs[0].N, vs[1].N)
+	}
+	w.pairs.saw(r.t, vs[0])
+	for i, c := range cells[2:] {
+		if g := w.grows[c]; g != nil {
+			g.saw(r.t, vs[2+i])
+		} else if err := w.owned[c].became(vs[2+i]); err != nil {
+			r.t.Errorf("%s: %v", c.Key, err)
+		}
+	}
+}
+
+func (g *growing) saw(t *testing.T, v store.Value) {
+	if v.N < g.acked || v.N < g.seen || v.N > g.acked+g.maybe {
+		t.Errorf("read %d, want %d to %d, and not before %d", v.N, g.acked, g.acked+g.maybe, g.seen)
+	}
+	g.seen = v.N
+}
+
+// closed checks that a closed store says so everywhere.
+func (r *faultRun) closed(e *engine.Engine) {
+	_, applied := try(e, batch(add(cell("late"), 1)))
+	_, looked := e.Lookup(bg, cell("late"), "late")
+	_, audited := e.Audit(bg)
+	for _, err := range []error{
+		applied, looked, audited, e.Snapshot(bg, io.Discard),
+		e.Read(bg, []store.Cell{cell("late")}, make([]store.Value, 1)),
+	} {
+		if k := store.KindOf(err); k != store.KindClosed && k != store.KindUnavailable {
+			r.t.Errorf("after close: %v", err)
+		}
+	}
+	if err := e.Close(); err != nil {
+		r.t.Errorf("close again: %v", err)
+	}
+}
+
+// clone returns a copy of what is known, to be checked against one of several
+// futures.
+func (w *world) clone() *world {
+	c := newWorld(0)
+	c.pairs = w.pairs
+	for k, g := range w.grows {
+		g := *g
+		c.grows[k] = &g
+	}
+	for k, o := range w.owned {
+		c.owned[k] = &owned{states: append([]store.Value(nil), o.states...)}
+	}
+	for _, op := range w.tokens {
+		op := *op
+		c.tokens = append(c.tokens, &op)
+	}
+	for _, r := range w.rows {
+		r := *r
+		c.rows = append(c.rows, &r)
+	}
+	return c
+}
