@@ -46,13 +46,10 @@ func newWriteCall() any {
 	return c
 }
 
-// write decides one write.
+// write decides one write. The store checks the key.
 func (db *DB) write(ctx context.Context, op store.Op, key string, n int64, opts []WriteOption) (r Receipt, err error) {
 	if db.err != nil {
 		return r, db.err
-	}
-	if err = checkKey(key); err != nil {
-		return r, err
 	}
 	c := db.writes.Get().(*writeCall)
 	d := &c.deltas[0]

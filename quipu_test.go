@@ -78,8 +78,6 @@ func TestInvalidIsNotSent(t *testing.T) {
 		}
 	}
 	f(quipu.ErrClosed, func() error { _, err := db.Add(ctx, "a", 1); return err })
-	f(quipu.ErrInvalid, func() error { _, err := db.Add(ctx, "", 1); return err })
-	f(quipu.ErrTooLarge, func() error { _, err := db.Delete(ctx, strings.Repeat("k", 513)); return err })
 	f(quipu.ErrInvalid, func() error { _, err := db.Set(ctx, "a", 1, quipu.Token("")); return err })
 	f(nil, func() error { _, err := db.AddBatch(ctx, []quipu.Event{{Key: "\xff"}}); return err })
 	f(quipu.ErrInvalid, func() error { _, err := db.Read(ctx, ""); return err })

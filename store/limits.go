@@ -136,13 +136,17 @@ func checkDelta(d *Delta) error {
 // validUTF8 is utf8.ValidString, faster on the short ASCII strings that keys
 // mostly are: it looks at eight bytes at a time, the last eight perhaps twice.
 func validUTF8(s string) bool {
-	if len(s) < 8 {
-		return utf8.ValidString(s)
-	}
 	const high = 0x8080808080808080
-	seen := word(s[len(s)-8:])
-	for i := 0; i+8 <= len(s); i += 8 {
-		seen |= word(s[i:])
+	seen := uint64(0)
+	if len(s) < 8 {
+		for i := range len(s) {
+			seen |= uint64(s[i])
+		}
+	} else {
+		seen = word(s[len(s)-8:])
+		for i := 0; i+8 <= len(s); i += 8 {
+			seen |= word(s[i:])
+		}
 	}
 	return seen&high == 0 || utf8.ValidString(s)
 }

@@ -15,6 +15,11 @@ func (e *Engine) Apply(ctx context.Context, batches []store.Batch, replies []sto
 	if len(batches) != len(replies) {
 		return store.Errorf(store.KindInvalid, "%d batches and %d replies", len(batches), len(replies))
 	}
+	if len(batches) == 1 {
+		if done, err := e.add(ctx, &batches[0], &replies[0]); done {
+			return err
+		}
+	}
 	var w waits
 	for i := range batches {
 		err := e.apply(ctx, &batches[i], &replies[i], &w)

@@ -19,13 +19,15 @@ func (e *Engine) Audit(ctx context.Context) (store.Audit, error) {
 		return store.Audit{}, err
 	}
 	defer e.users.Done()
-	snap, err := e.snapshot(ctx)
-	if err != nil {
-		return store.Audit{}, err
-	}
-	a := audit{e: e, ctx: ctx, keys: map[string]int64{}, tokens: map[string]int64{}}
-	err = errors.Join(a.read(snap), snap.Close())
-	return a.Audit, err
+	return guard(e, func() (store.Audit, error) {
+		snap, err := e.snapshot(ctx)
+		if err != nil {
+			return store.Audit{}, err
+		}
+		a := audit{e: e, ctx: ctx, keys: map[string]int64{}, tokens: map[string]int64{}}
+		err = errors.Join(a.read(snap), snap.Close())
+		return a.Audit, err
+	})
 }
 
 // snapshot makes a checkpoint and takes a snapshot of the disk at it.

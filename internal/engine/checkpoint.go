@@ -59,13 +59,18 @@ func (e *Engine) Checkpoint(ctx context.Context) error {
 // checkpoint also forgets the tokens whose time is over, if it is time to look
 // for them or if sweep is set. One that failed is finished first.
 func (e *Engine) checkpoint(ctx context.Context, sweep bool) error {
-	e.checkpointing.Lock()
-	defer e.checkpointing.Unlock()
-	return e.checkpointLocked(ctx, sweep)
+	return e.guarded(func() error {
+		e.checkpointing.Lock()
+		defer e.checkpointing.Unlock()
+		return e.checkpointLocked(ctx, sweep)
+	})
 }
 
 // checkpointLocked is checkpoint for one who holds e.checkpointing.
 func (e *Engine) checkpointLocked(ctx context.Context, sweep bool) error {
+	if err := e.failed.Load(); err != nil {
+		return *err // the checkpoint it met may never end
+	}
 	if e.save != nil {
 		if err := e.finish(ctx, e.save, false); err != nil {
 			return err
@@ -188,7 +193,7 @@ func (e *Engine) finish(ctx context.Context, c *checkpoint, sweep bool) error {
 		return err
 	}
 	if err := c.frame.Wait(ctx, store.Synced); err != nil {
-		return err
+		return store.Errorf(store.KindUnavailable, "make checkpoint: %w", err)
 	}
 	if sweep {
 		if err := e.sweep(c); err != nil {
@@ -196,18 +201,21 @@ func (e *Engine) finish(ctx context.Context, c *checkpoint, sweep bool) error {
 		}
 	}
 	e.complete(c)
-	if err := e.db.Apply(c.batch, pebble.NoSync); err != nil {
+	if err := e.flushRest(); err != nil {
 		return err
+	}
+	if err := e.db.Apply(c.batch, pebble.NoSync); err != nil {
+		return diskError(err)
 	}
 	e.publish(c)
 	if err := c.batch.Close(); err != nil {
-		return err
+		return diskError(err)
 	}
-	if err := e.db.Flush(); err != nil {
+	if err := e.flush(); err != nil {
 		return err
 	}
 	if err := e.log.Release(c.position); err != nil {
-		return err
+		return store.Errorf(store.KindUnavailable, "release the log: %w", err)
 	}
 	e.meters.checkpoints.Add(1)
 	e.meters.saved.Add(uint64(len(c.cells)))
@@ -328,13 +336,6 @@ func (e *Engine) sweep(c *checkpoint) error {
 		}
 	}
 	return diskErrorOrNil(it.Close())
-}
-
-func diskErrorOrNil(err error) error {
-	if err != nil {
-		return diskError(err)
-	}
-	return nil
 }
 
 // complete adds to the batch what is known only now: the tokens, which nobody

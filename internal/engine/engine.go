@@ -92,9 +92,13 @@ type Engine struct {
 
 	epoch  uint64                       // of the log
 	failed atomic.Pointer[*store.Error] // why Pebble can't write any more
+	broken chan struct{}                // closed then
+	opened atomic.Bool                  // Pebble is open
 
 	// Background work.
-	checkpointing sync.Mutex // held by the checkpoint under way
+	checkpointing sync.Mutex      // held by the checkpoint under way; guards the field below
+	unflushed     <-chan struct{} // closed when the last flush is done; nil if that was seen
+	flushErr      chan error      // of flushes that failed
 	kick          chan struct{}
 	stop          chan struct{}
 	done          sync.WaitGroup
@@ -172,14 +176,15 @@ func (e *Engine) Close() error {
 	e.makeRoom() // those who wait for it find the engine closed
 	e.mu.Unlock()
 	close(e.stop)
-	e.done.Wait()
-	e.users.Wait()
-
-	var err error
-	if e.log.Err() == nil && e.failed.Load() == nil {
-		err = e.checkpoint(context.Background(), false)
-	}
-	return errors.Join(err, e.release())
+	err := e.guarded(func() error {
+		e.done.Wait()
+		e.users.Wait()
+		if e.log.Err() != nil {
+			return nil
+		}
+		return e.checkpoint(context.Background(), false)
+	})
+	return withKind("close", errors.Join(err, e.release()))
 }
 
 // release closes what Open acquired.
@@ -189,7 +194,7 @@ func (e *Engine) release() error {
 		err = e.log.Close()
 	}
 	if e.db != nil && e.failed.Load() == nil { // a failed one would never close
-		err = errors.Join(err, e.db.Close())
+		err = errors.Join(err, e.guarded(e.db.Close))
 	}
 	return errors.Join(err, e.lock.Close())
 }
@@ -217,6 +222,11 @@ func (e *Engine) background() {
 		if err := e.checkpoint(context.Background(), false); err != nil {
 			e.meters.checkpointErrors.Add(1)
 			e.o.Logger.Error("checkpoint failed", "error", err)
+			if e.log.Err() != nil {
+				e.mu.Lock()
+				e.makeRoom() // there won't be any: those who wait for it find out
+				e.mu.Unlock()
+			}
 		}
 	}
 }

@@ -121,6 +121,9 @@ func (e *Engine) admit(ctx context.Context) error {
 		if err := e.failed.Load(); err != nil {
 			return *err
 		}
+		if e.log.Err() != nil {
+			return e.log.Room(ctx) // says why
+		}
 		if e.spaceErr != nil && time.Since(e.spaceTime) > spaceRetry {
 			e.checkSpace()
 		}
@@ -136,6 +139,7 @@ func (e *Engine) admit(ctx context.Context) error {
 		var err error
 		select {
 		case <-room:
+		case <-e.broken:
 		case <-ctx.Done():
 			err = store.Errorf(store.KindUnavailable, "the disk can't keep up with the changes: %w", ctx.Err())
 		}

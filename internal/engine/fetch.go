@@ -142,14 +142,6 @@ func (e *Engine) readRow(kind byte, key []byte, decode func([]byte) bool) error 
 	return nil
 }
 
-// diskError gives an error of the disk a kind.
-func diskError(err error) error {
-	if pebble.IsCorruptionError(err) {
-		return store.Errorf(store.KindCorrupt, "read disk: %w", err)
-	}
-	return store.Errorf(store.KindUnavailable, "read disk: %w", err)
-}
-
 // resolve makes an unread cell a read one, now that its row is known. The undo
 // entries of the cell are deltas over the same row, so they change with it.
 func (e *Engine) resolve(id uint32, r row) {

@@ -1,6 +1,10 @@
 package engine
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+)
 
 // meters count what the engine does. Those that are not atomic are guarded by
 // the engine's lock.
@@ -47,6 +51,9 @@ func (e *Engine) Meters(f func(name, help string, value float64)) {
 	f("quipu_log_sync_seconds_total", "Time spent in syncs of the log.", l.SyncTime.Seconds())
 	f("quipu_recovered_bytes", "Bytes of log replayed at the last start.", float64(m.recoveredBytes))
 	f("quipu_recovered_frames", "Frames of log replayed at the last start.", float64(m.recoveredFrames))
-	d := e.db.Metrics()
+	d, err := guard(e, func() (*pebble.Metrics, error) { return e.db.Metrics(), nil })
+	if err != nil {
+		return
+	}
 	f("quipu_disk_bytes", "Bytes of the rows on disk.", float64(d.DiskSpaceUsage()))
 }

@@ -8,11 +8,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/zeebo/xxh3"
 
@@ -26,6 +25,7 @@ const (
 	lockFile     = "LOCK"
 	logDir       = "log"
 	diskDir      = "disk"
+	tempSuffix   = ".tmp"
 )
 
 // formatVersion is the version of the store as a whole: the rows on disk and
@@ -47,12 +47,13 @@ func Open(dir string, o Options) (*Engine, error) {
 	e := &Engine{
 		o: o, dir: dir, lock: lock,
 		kick: make(chan struct{}, 1), stop: make(chan struct{}), room: make(chan struct{}),
+		broken: make(chan struct{}), flushErr: make(chan error),
 		cells: newTable(0), tokens: newTable(tokenBytes),
 		marks: newMarks(), names: namespaces{}, near: newNear(),
 		dirtyBit: dirty0, cellsMax: o.Memory / cellShare,
 	}
 	if err := e.open(); err != nil {
-		return nil, errors.Join(err, e.release())
+		return nil, withKind("open "+dir, errors.Join(err, e.release()))
 	}
 	return e, nil
 }
@@ -70,9 +71,9 @@ func (e *Engine) open() error {
 	if err := e.removeLeftovers(); err != nil {
 		return err
 	}
-	position, err := e.openDisk()
+	position, err := guard(e, e.openDisk)
 	if err != nil {
-		return err
+		return fmt.Errorf("open disk in %s: %w", e.path(diskDir), err)
 	}
 	e.timer = time.AfterFunc(time.Hour, e.wake)
 	e.timer.Stop()
@@ -103,11 +104,11 @@ func (e *Engine) open() error {
 func (e *Engine) path(name string) string { return e.o.FS.PathJoin(e.dir, name) }
 
 func (e *Engine) logOptions() wal.Options {
-	return wal.Options{FS: e.o.FS, Dir: e.path(logDir), StoreID: e.id, SegmentBytes: e.o.SegmentBytes}
+	return wal.Options{FS: e.o.FS, Dir: e.path(logDir), StoreID: e.id, SegmentBytes: e.o.SegmentBytes, Lock: &e.mu}
 }
 
-// identify reads the identity file. It is the last thing that making a store
-// makes, so a store without one was never used.
+// identify reads the identity file. It gets its name when everything else of
+// a new store is there.
 func (e *Engine) identify() (made bool, err error) {
 	f, err := e.o.FS.Open(e.path(identityFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -144,20 +145,21 @@ func identity(format int, id storeID) string {
 	return fmt.Sprintf(identityText, format, hex.EncodeToString(id[:]), fmt.Sprintf("%016x", xxh3.HashString(text)))
 }
 
-// create makes a new store. What an earlier try left behind is removed, but
-// only if it never was a store: if there is a log with something in it, the
-// identity file was lost.
+// create makes a new store. What an earlier try left behind is removed: as long
+// as a store is being made, its identity file has another name. If there is
+// neither, but a log or a disk, the identity file was lost.
 func (e *Engine) create() error {
 	names, err := e.o.FS.List(e.dir)
 	if err != nil {
 		return err
 	}
+	begun := slices.Contains(names, identityFile+tempSuffix)
 	for _, name := range names {
 		switch name {
-		case lockFile, identityFile + ".tmp":
+		case lockFile, identityFile + tempSuffix:
 		case logDir, diskDir:
-			if err := e.unused(); err != nil {
-				return err
+			if !begun {
+				return store.Errorf(store.KindLost, "%s is missing, but there is %s", e.path(identityFile), e.path(name))
 			}
 			if err := e.o.FS.RemoveAll(e.path(name)); err != nil {
 				return err
@@ -169,28 +171,31 @@ func (e *Engine) create() error {
 	if _, err := io.ReadFull(rand.Reader, e.id[:]); err != nil {
 		return err
 	}
+	if err := beginFile(e.o.FS, e.dir, identityFile, []byte(identity(formatVersion, e.id))); err != nil {
+		return err
+	}
 	if err := wal.Create(e.logOptions(), 0, 1); err != nil {
 		return err
 	}
-	db, err := pebble.Open(e.path(diskDir), e.diskOptions())
-	if err != nil {
+	if err := e.guarded(e.createDisk); err != nil {
 		return err
 	}
-	err = db.Set([]byte{rowMeta}, e.appendMeta(nil, 0), pebble.NoSync)
-	if err = errors.Join(err, db.Flush(), db.Close()); err != nil {
-		return err
-	}
-	return writeFile(e.o.FS, e.dir, identityFile, []byte(identity(formatVersion, e.id)))
+	return endFile(e.o.FS, e.dir, identityFile)
 }
 
-// unused returns an error if there is a log that has been written to.
-func (e *Engine) unused() error {
-	used := errors.New("used")
-	err := wal.Dump(e.o.FS, e.path(logDir), func(wal.FrameInfo) error { return used })
-	if errors.Is(err, used) {
-		return store.Errorf(store.KindLost, "%s is missing, but there is a log in %s", e.path(identityFile), e.path(logDir))
+// createDisk makes a disk that knows whose it is.
+func (e *Engine) createDisk() error {
+	db, err := pebble.Open(e.path(diskDir), e.diskOptions())
+	if err != nil {
+		return diskError(err)
 	}
-	return nil
+	e.db = db
+	err = db.Set([]byte{rowMeta}, e.appendMeta(nil, 0), pebble.NoSync)
+	if err == nil {
+		err = e.flush()
+	}
+	e.db, e.unflushed = nil, nil
+	return errors.Join(err, db.Close())
 }
 
 // makeDir makes a directory that is still there after a power loss.
@@ -210,10 +215,9 @@ func makeDir(files vfs.FS, dir string) error {
 	return syncDir(files, parent)
 }
 
-// writeFile makes a small file that is there as a whole or not at all.
-func writeFile(files vfs.FS, dir, name string, b []byte) error {
-	path := files.PathJoin(dir, name)
-	f, err := files.Create(path+".tmp", vfs.WriteCategoryUnspecified)
+// beginFile makes a small file that does not have its name yet.
+func beginFile(files vfs.FS, dir, name string, b []byte) error {
+	f, err := files.Create(files.PathJoin(dir, name)+tempSuffix, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
@@ -221,48 +225,16 @@ func writeFile(files vfs.FS, dir, name string, b []byte) error {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	if err := files.Rename(path+".tmp", path); err != nil {
-		return err
-	}
 	return syncDir(files, dir)
 }
 
-func (e *Engine) diskOptions() *pebble.Options {
-	o := &pebble.Options{
-		FS:                    e.o.FS,
-		DisableWAL:            true,
-		FormatMajorVersion:    pebble.FormatNewest,
-		Logger:                diskLogger{e},
-		CacheSize:             e.o.Memory / blockCacheShare,
-		MemTableSize:          4 << 20,
-		L0CompactionThreshold: 4,
-		MaxOpenFiles:          500,
+// endFile gives it its name.
+func endFile(files vfs.FS, dir, name string) error {
+	path := files.PathJoin(dir, name)
+	if err := files.Rename(path+tempSuffix, path); err != nil {
+		return err
 	}
-	for i := range o.Levels {
-		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
-	}
-	return o
-}
-
-// diskLogger passes on what Pebble has to say.
-type diskLogger struct{ e *Engine }
-
-func (d diskLogger) Infof(format string, args ...any) {
-	d.e.o.Logger.Debug("disk: " + strings.TrimSpace(fmt.Sprintf(format, args...)))
-}
-
-func (d diskLogger) Errorf(format string, args ...any) {
-	d.e.o.Logger.Error("disk: " + strings.TrimSpace(fmt.Sprintf(format, args...)))
-}
-
-// Fatalf is called when Pebble can't go on writing, and must not return. It
-// stops the goroutine that called, for good: no checkpoint will end any more,
-// so writes are refused, but what is durable can still be read.
-func (d diskLogger) Fatalf(format string, args ...any) {
-	err := store.Errorf(store.KindUnavailable, "the disk failed: %s; restart when it is well again", fmt.Sprintf(format, args...))
-	d.e.failed.CompareAndSwap(nil, &err)
-	d.e.o.Logger.Error("the disk failed", "error", err)
-	select {}
+	return syncDir(files, dir)
 }
 
 // appendMeta encodes what a checkpoint says of the store.
@@ -280,12 +252,10 @@ func (e *Engine) openDisk() (wal.Position, error) {
 	o.ErrorIfNotExists = true
 	db, err := pebble.Open(e.path(diskDir), o)
 	if err != nil {
-		if pebble.IsCorruptionError(err) {
-			return 0, store.Errorf(store.KindCorrupt, "open disk in %s: %w", e.path(diskDir), err)
-		}
-		return 0, store.Errorf(store.KindUnavailable, "open disk in %s: %w", e.path(diskDir), err)
+		return 0, diskError(err)
 	}
 	e.db = db
+	e.opened.Store(true)
 	var position wal.Position
 	found := false
 	err = e.rows(rowMeta, func(_, value []byte) bool {
@@ -298,7 +268,7 @@ func (e *Engine) openDisk() (wal.Position, error) {
 		return !r.bad
 	})
 	if err == nil && !found {
-		err = store.Errorf(store.KindCorrupt, "the disk in %s is not this store's: its identity is missing or another", e.path(diskDir))
+		err = store.Errorf(store.KindCorrupt, "it is not this store's: its identity is missing or another")
 	}
 	return position, errors.Join(err,
 		e.rows(rowMark, func(key, value []byte) (ok bool) {

@@ -62,7 +62,7 @@ func (e *Engine) keys(ctx context.Context, r store.Range, n int) ([]string, erro
 	if err != nil {
 		return nil, err
 	}
-	onDisk, err := e.diskKeys(low, high, n)
+	onDisk, err := guard(e, func() ([][]byte, error) { return e.diskKeys(low, high, n) })
 	if err != nil {
 		return nil, err
 	}

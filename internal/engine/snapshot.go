@@ -32,7 +32,7 @@ func (e *Engine) Snapshot(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	defer e.users.Done()
-	dir, err := e.snapshotFiles(ctx)
+	dir, err := guard(e, func() (string, error) { return e.snapshotFiles(ctx) })
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (e *Engine) Snapshot(ctx context.Context, w io.Writer) error {
 	if err == nil {
 		err = out.close()
 	}
-	return errors.Join(err, e.o.FS.RemoveAll(dir))
+	return withKind("take snapshot", errors.Join(err, e.o.FS.RemoveAll(dir)))
 }
 
 // snapshotFiles makes a checkpoint and links its files into a directory.
@@ -66,22 +66,26 @@ func (e *Engine) snapshotFiles(ctx context.Context) (string, error) {
 		err = wal.Create(o, e.saved, e.epoch)
 	}
 	if err == nil {
-		err = writeFile(fs, dir, identityFile, []byte(identity(formatVersion, e.id)))
+		err = beginFile(fs, dir, identityFile, []byte(identity(formatVersion, e.id)))
+	}
+	if err == nil {
+		err = endFile(fs, dir, identityFile)
 	}
 	if err != nil {
-		return "", errors.Join(fmt.Errorf("take snapshot: %w", err), fs.RemoveAll(dir))
+		return "", withKind("take snapshot", errors.Join(err, fs.RemoveAll(dir)))
 	}
 	return dir, nil
 }
 
-// removeLeftovers removes the files of snapshots that were cut off.
+// removeLeftovers removes the files of snapshots that were cut off, and the
+// other name of the identity file if a power loss brought it back.
 func (e *Engine) removeLeftovers() error {
 	names, err := e.o.FS.List(e.dir)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if strings.HasPrefix(name, snapshotDir) {
+		if strings.HasPrefix(name, snapshotDir) || name == identityFile+tempSuffix {
 			err = errors.Join(err, e.o.FS.RemoveAll(e.path(name)))
 		}
 	}

@@ -3,6 +3,7 @@ package wal
 import (
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/quipudb/quipu/store"
 )
@@ -71,6 +72,9 @@ func Open(o Options, from Position, replay func(pos Position, payload []byte) er
 		o:    o,
 		wake: make(chan struct{}, 1),
 		done: make(chan struct{}),
+	}
+	if l.mu = o.Lock; l.mu == nil {
+		l.mu = new(sync.Mutex)
 	}
 	l.files.directory = r.dir
 	l.files.starts = r.starts

@@ -39,6 +39,10 @@ type Options struct {
 	Dir     string   // the directory of the segments, and of nothing else
 	StoreID [16]byte // carried by every segment; a segment with another one is refused
 
+	// Lock, if not nil, is what the caller holds whenever it appends: Begin and
+	// End are called with it held, and the log needs no lock of its own.
+	Lock *sync.Mutex
+
 	SegmentBytes  int64         // a segment this long is followed by a new one. Default 64 MiB
 	FlushEvery    time.Duration // what only Memory asked for is synced this soon. Default 50 ms
 	SyncEvery     time.Duration // what only Written asked for is synced this soon. Default 200 ms
@@ -85,7 +89,7 @@ type Log struct {
 	wake chan struct{} // tells the syncer that need was raised; of capacity 1
 	done chan struct{} // closed when the syncer has ended
 
-	mu    sync.Mutex    // guards the fields below; held from Begin to End
+	mu    *sync.Mutex   // guards the fields below; held from Begin to End
 	open  *Frame        // what is appended to
 	need  Level         // what the syncer has to do next, 0 if nothing
 	spare []byte        // the payload buffer that is not in use, if any
@@ -168,7 +172,9 @@ func (l *Log) refusal() error {
 // Begin locks the log for appending and returns the open frame. The caller
 // appends to its Payload and calls End, without blocking in between.
 func (l *Log) Begin() *Frame {
-	l.mu.Lock()
+	if l.o.Lock == nil {
+		l.mu.Lock()
+	}
 	return l.open
 }
 
@@ -178,11 +184,18 @@ func (l *Log) End(need Level) {
 	f := l.open
 	// Fast path: BenchmarkAppendMemory.
 	if need == store.Memory && f.need.Load() != 0 && len(f.Payload) < min(flushBytes, l.o.FrameBytesMax) {
-		l.mu.Unlock()
+		l.unlock()
 		return
 	}
 	l.endSlow(f, need)
-	l.mu.Unlock()
+	l.unlock()
+}
+
+// unlock undoes what Begin did.
+func (l *Log) unlock() {
+	if l.o.Lock == nil {
+		l.mu.Unlock()
+	}
 }
 
 func (l *Log) endSlow(f *Frame, need Level) {

@@ -1,0 +1,230 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// Pebble takes some failures of the file system for the end of the process: it
+// calls Fatalf, or panics. Here they are the end of writing only. The goroutine
+// that met the failure stops for good where it is, with whatever locks it
+// holds, so that nothing more is written over a state nobody knows; Engine.broken
+// is closed; and what waits for Pebble gives up (see guard).
+
+func (e *Engine) diskOptions() *pebble.Options {
+	o := &pebble.Options{
+		FS:                    diskFS{e.o.FS, e},
+		DisableWAL:            true,
+		FormatMajorVersion:    pebble.FormatNewest,
+		Logger:                diskLogger{e},
+		CacheSize:             e.o.Memory / blockCacheShare,
+		MemTableSize:          4 << 20,
+		L0CompactionThreshold: 4,
+		MaxOpenFiles:          500,
+		EventListener: &pebble.EventListener{
+			// The default calls Fatalf in the goroutine that read. It gets an
+			// error anyway.
+			DataCorruption: func(info pebble.DataCorruptionInfo) {
+				e.o.Logger.Error("the disk is damaged", "file", info.Path, "error", info.Details)
+			},
+			FlushEnd: e.flushEnded,
+		},
+	}
+	// No compaction begins before Open has returned: if it returns an error,
+	// Pebble takes from a compaction what it needs, and panics.
+	o.CompactionConcurrencyRange = func() (lower, upper int) {
+		if e.opened.Load() {
+			return 1, 1
+		}
+		return 0, 1
+	}
+	o.Experimental.L0CompactionConcurrency = math.MaxInt // these would make it more than the lower
+	o.Experimental.CompactionDebtConcurrency = math.MaxUint64
+	// Samples of reads are for compactions, and take a lock that a stopped
+	// goroutine may hold.
+	o.Experimental.ReadSamplingMultiplier = -1
+	for i := range o.Levels {
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	return o
+}
+
+// broke says that Pebble can't go on writing, and stops the goroutine.
+func (e *Engine) broke(reason string) {
+	err := store.Errorf(store.KindUnavailable, "the disk failed: %s; restart when it is well again", reason)
+	if e.failed.CompareAndSwap(nil, &err) {
+		close(e.broken)
+		e.o.Logger.Error("the disk failed", "error", err)
+	}
+	select {}
+}
+
+// guard returns what f returns, or the failure of the disk, for which f may
+// wait for ever. Then f must not be counted on to have ended.
+func guard[T any](e *Engine, f func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := f()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-e.broken:
+		var none T
+		return none, *e.failed.Load()
+	}
+}
+
+// guarded is guard for what returns an error alone.
+func (e *Engine) guarded(f func() error) error {
+	_, err := guard(e, func() (struct{}, error) { return struct{}{}, f() })
+	return err
+}
+
+// diskLogger passes on what Pebble has to say.
+type diskLogger struct{ e *Engine }
+
+func (d diskLogger) Infof(format string, args ...any) {
+	d.e.o.Logger.Debug("disk: " + strings.TrimSpace(fmt.Sprintf(format, args...)))
+}
+
+func (d diskLogger) Errorf(format string, args ...any) {
+	d.e.o.Logger.Error("disk: " + strings.TrimSpace(fmt.Sprintf(format, args...)))
+}
+
+// Fatalf is called when Pebble can't go on writing. It must not return.
+func (d diskLogger) Fatalf(format string, args ...any) { d.e.broke(fmt.Sprintf(format, args...)) }
+
+// diskFS is the file system as Pebble sees it.
+type diskFS struct {
+	vfs.FS
+	e *Engine
+}
+
+// Create makes a file. A marker names the manifest to be read: so that the
+// name of the manifest can't be lost while that of the marker is kept, it is
+// made durable first.
+func (d diskFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if strings.HasPrefix(d.PathBase(name), "marker.") {
+		if err := syncDir(d.FS, d.PathDir(name)); err != nil {
+			return nil, err
+		}
+	}
+	return d.FS.Create(name, category)
+}
+
+// OpenDir opens a directory. A failed sync of one is never tried again: Pebble
+// would panic, or try.
+func (d diskFS) OpenDir(name string) (vfs.File, error) {
+	f, err := d.FS.OpenDir(name)
+	if err != nil {
+		return nil, err
+	}
+	return diskDirectory{f, d.e, name}, nil
+}
+
+type diskDirectory struct {
+	vfs.File
+	e    *Engine
+	name string
+}
+
+func (d diskDirectory) Sync() error {
+	if err := d.File.Sync(); err != nil {
+		d.e.broke(fmt.Sprintf("sync directory %s: %v", d.name, err))
+	}
+	return nil
+}
+
+const (
+	flushTries = 3 // flushes that may fail before a checkpoint gives up
+	flushPause = 50 * time.Millisecond
+)
+
+// flushEnded hears of the end of every flush. Pebble tries one that failed
+// again at once, for ever: this takes a breath in between.
+func (e *Engine) flushEnded(info pebble.FlushInfo) {
+	if info.Err == nil || info.InputBytes == 0 { // nothing is an error too
+		return
+	}
+	select {
+	case e.flushErr <- info.Err:
+	default: // nobody waits
+	}
+	select {
+	case <-time.After(flushPause):
+	case <-e.stop:
+	}
+}
+
+// flush makes durable what was applied to the disk.
+func (e *Engine) flush() error {
+	flushed, err := e.db.AsyncFlush()
+	if err != nil {
+		return diskError(err)
+	}
+	e.unflushed = flushed
+	return e.flushRest()
+}
+
+// flushRest waits for the last flush, if it is still under way. It gives up
+// after some failures; Pebble does not, and a later checkpoint waits again
+// before it gives Pebble more to hold.
+func (e *Engine) flushRest() error {
+	if e.unflushed == nil {
+		return nil
+	}
+	for tries := 1; ; tries++ {
+		select {
+		case <-e.unflushed:
+			e.unflushed = nil
+			return nil
+		case err := <-e.flushErr:
+			if tries == flushTries {
+				return store.Errorf(store.KindUnavailable, "write disk: %w", err)
+			}
+		}
+	}
+}
+
+// diskError gives an error of the disk a kind.
+func diskError(err error) error {
+	switch {
+	case pebble.IsCorruptionError(err):
+		return store.Errorf(store.KindCorrupt, "disk: %w", err)
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, pebble.ErrDBDoesNotExist), errors.Is(err, pebble.ErrDBNotPristine):
+		return store.Errorf(store.KindLost, "disk: %w", err)
+	default:
+		return store.Errorf(store.KindUnavailable, "disk: %w", err)
+	}
+}
+
+// withKind gives an error of the file system, which has none, a kind.
+func withKind(what string, err error) error {
+	if err == nil || store.KindOf(err) != store.KindOther {
+		return err
+	}
+	return store.Errorf(store.KindUnavailable, "%s: %w", what, err)
+}
+
+func diskErrorOrNil(err error) error {
+	if err != nil {
+		return diskError(err)
+	}
+	return nil
+}
