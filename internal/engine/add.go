@@ -28,11 +28,15 @@ func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (done 
 	}
 
 	e.mu.Lock()
+	if e.closed || e.spaceErr != nil || e.failed.Load() != nil || e.overfull() {
+		e.mu.Unlock()
+		return false, nil
+	}
 	cell := appendCell(e.cellBuf[:0], d.Cell)
 	e.cellBuf = cell
 	hash := xxh3.HashSeed(cell, e.id.seed())
 	id := e.cells.find(uint32(hash), cell)
-	if id == 0 || e.closed || e.spaceErr != nil || e.failed.Load() != nil || e.overfull() {
+	if id == 0 {
 		e.mu.Unlock()
 		return false, nil
 	}

@@ -38,9 +38,9 @@ type checkpoint struct {
 }
 
 // An unreadCell is the copy of a cell whose row must be read before it can be
-// written.
+// written. Its key stays where it is while the cell is being saved.
 type unreadCell struct {
-	key     []byte
+	key     ref
 	slot    uint32
 	delta   int64
 	version uint64
@@ -77,7 +77,7 @@ func (e *Engine) checkpointLocked(ctx context.Context, sweep bool) error {
 		}
 	}
 	e.mu.Lock()
-	perCell := 32
+	perCell := 12
 	if e.cells.count > 0 {
 		perCell += int(e.cells.used) / e.cells.count
 	}
@@ -153,14 +153,11 @@ func (e *Engine) preserve(id uint32, s *slot) {
 
 // copy adds a cell, as it is, to the checkpoint.
 func (c *checkpoint) copy(e *Engine, id uint32, s *slot) {
-	key := e.cells.keyOf(id)
 	if s.meta.state() == unread {
-		c.unread = append(c.unread, unreadCell{
-			key: bytes.Clone(key), slot: id, delta: s.value, version: s.meta.version(),
-		})
+		c.unread = append(c.unread, unreadCell{key: s.key, slot: id, delta: s.value, version: s.meta.version()})
 		return
 	}
-	c.cell(e, key, valueOf(s.value, s.meta))
+	c.cell(e, e.cells.keyOf(id), valueOf(s.value, s.meta))
 }
 
 // cell adds a cell's row to the batch, and keeps the filter of cells near a
@@ -247,21 +244,35 @@ func (e *Engine) readUnread(ctx context.Context, c *checkpoint) error {
 	if len(c.unread) == 0 {
 		return nil
 	}
-	slices.SortFunc(c.unread, func(a, b unreadCell) int { return bytes.Compare(a.key, b.key) })
+	// The keys do not change while their cells are being saved, so they can be
+	// read without the lock; only the list of chunks may grow meanwhile.
+	e.mu.Lock()
+	keys := arena{chunks: e.cells.chunks}
+	e.mu.Unlock()
+	slices.SortFunc(c.unread, func(a, b unreadCell) int { return bytes.Compare(keys.at(a.key), keys.at(b.key)) })
 	it, err := e.db.NewIter(&pebble.IterOptions{LowerBound: []byte{rowCell}, UpperBound: []byte{rowCell + 1}})
 	if err != nil {
 		return diskError(err)
 	}
-	defer it.Close() //nolint:errcheck // an error of the iterator was seen by Error
-	bases := make([]row, len(c.unread))
-	seek := []byte{rowCell}
-	for i := range c.unread {
-		if err := ctx.Err(); err != nil {
-			return err
+	for len(c.unread) > 0 && err == nil {
+		some := c.unread[:min(lockedCells, len(c.unread))]
+		if err = e.readSome(it, &keys, c, some); err == nil {
+			c.unread = c.unread[len(some):]
+			err = ctx.Err()
 		}
-		seek = append(seek[:1], c.unread[i].key...)
+	}
+	return errors.Join(err, diskErrorOrNil(it.Close()))
+}
+
+// readSome reads the rows of some cells.
+func (e *Engine) readSome(it *pebble.Iterator, keys *arena, c *checkpoint, some []unreadCell) error {
+	var rows [lockedCells]row
+	seek := []byte{rowCell}
+	for i := range some {
+		seek = append(seek[:1], keys.at(some[i].key)...)
 		if it.SeekGE(seek) && bytes.Equal(it.Key(), seek) {
-			if bases[i], err = decodeBase(it); err != nil {
+			var err error
+			if rows[i], err = decodeBase(it); err != nil {
 				return err
 			}
 		}
@@ -269,17 +280,16 @@ func (e *Engine) readUnread(ctx context.Context, c *checkpoint) error {
 			return diskError(err)
 		}
 	}
-	e.some(len(bases), func(from, to int) {
-		for i := from; i < to; i++ {
-			u := &c.unread[i]
-			e.resolve(u.slot, bases[i])
-			c.cell(e, u.key, store.Value{N: bases[i].value + u.delta, Version: u.version, Exists: true})
-			if !bases[i].exists {
-				c.names[string(u.key[:namespaceLen(u.key)])].keys++
-			}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i, u := range some {
+		key := keys.at(u.key)
+		e.resolve(u.slot, rows[i])
+		c.cell(e, key, store.Value{N: rows[i].value + u.delta, Version: u.version, Exists: true})
+		if !rows[i].exists {
+			c.names[string(key[:namespaceLen(key)])].keys++
 		}
-	})
-	c.unread = nil
+	}
 	return nil
 }
 
@@ -369,6 +379,7 @@ func (e *Engine) complete(c *checkpoint) {
 func (e *Engine) publish(c *checkpoint) {
 	e.mu.Lock()
 	e.disk++ // what was read before is stale: from here on cells may be evicted
+	e.frozen.free()
 	e.frozen = nil
 	e.save, e.saved = nil, c.position
 	if c.nextMS != 0 {

@@ -3,9 +3,12 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"math"
+	"os"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -22,6 +25,7 @@ import (
 // is closed; and what waits for Pebble gives up (see guard).
 
 func (e *Engine) diskOptions() *pebble.Options {
+	e.compactions = newCompactions()
 	o := &pebble.Options{
 		FS:                    diskFS{e.o.FS, e},
 		DisableWAL:            true,
@@ -31,6 +35,10 @@ func (e *Engine) diskOptions() *pebble.Options {
 		MemTableSize:          4 << 20,
 		L0CompactionThreshold: 4,
 		MaxOpenFiles:          500,
+		// Pebble would have a checkpoint wait for ever when it can't write or
+		// compact. What it has to hold is bounded by flushRest.
+		MemTableStopWritesThreshold: 1000,
+		L0StopWritesThreshold:       1000,
 		EventListener: &pebble.EventListener{
 			// The default calls Fatalf in the goroutine that read. It gets an
 			// error anyway.
@@ -40,16 +48,7 @@ func (e *Engine) diskOptions() *pebble.Options {
 			FlushEnd: e.flushEnded,
 		},
 	}
-	// No compaction begins before Open has returned: if it returns an error,
-	// Pebble takes from a compaction what it needs, and panics.
-	o.CompactionConcurrencyRange = func() (lower, upper int) {
-		if e.opened.Load() {
-			return 1, 1
-		}
-		return 0, 1
-	}
-	o.Experimental.L0CompactionConcurrency = math.MaxInt // these would make it more than the lower
-	o.Experimental.CompactionDebtConcurrency = math.MaxUint64
+	o.Experimental.CompactionScheduler = e.compactions
 	// Samples of reads are for compactions, and take a lock that a stopped
 	// goroutine may hold.
 	o.Experimental.ReadSamplingMultiplier = -1
@@ -128,6 +127,16 @@ func (d diskFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, e
 	return d.FS.Create(name, category)
 }
 
+// Lock locks a file. Engine.lock keeps others out; what can hold this one is a
+// store of this process whose disk failed.
+func (d diskFS) Lock(name string) (io.Closer, error) {
+	lock, err := d.FS.Lock(name)
+	if err != nil {
+		return nil, store.Errorf(store.KindUnavailable, "lock %s: %w: was it open in this process, and failed? Then restart", name, err)
+	}
+	return lock, nil
+}
+
 // OpenDir opens a directory. A failed sync of one is never tried again: Pebble
 // would panic, or try.
 func (d diskFS) OpenDir(name string) (vfs.File, error) {
@@ -149,6 +158,36 @@ func (d diskDirectory) Sync() error {
 		d.e.broke(fmt.Sprintf("sync directory %s: %v", d.name, err))
 	}
 	return nil
+}
+
+// compactions lets Pebble compact, one at a time, but not before Open has
+// returned: when Open fails, Pebble takes away what a compaction needs while it
+// runs, and the compaction panics.
+type compactions struct {
+	*pebble.ConcurrencyLimitScheduler
+	opened atomic.Bool
+}
+
+func newCompactions() *compactions {
+	// It does without a goroutine that looks for compactions to be started now
+	// and then: at most one runs, and when it is done the next one is started.
+	return &compactions{ConcurrencyLimitScheduler: pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()}
+}
+
+// TrySchedule is asked before a compaction is started.
+func (c *compactions) TrySchedule() (bool, pebble.CompactionGrantHandle) {
+	if !c.opened.Load() {
+		return false, nil
+	}
+	return c.ConcurrencyLimitScheduler.TrySchedule()
+}
+
+// open has Pebble start what was held back.
+func (c *compactions) open() {
+	c.opened.Store(true)
+	if ok, h := c.TrySchedule(); ok {
+		h.Done()
+	}
 }
 
 const (
@@ -205,13 +244,35 @@ func (e *Engine) flushRest() error {
 // diskError gives an error of the disk a kind.
 func diskError(err error) error {
 	switch {
+	case store.KindOf(err) != store.KindOther:
+		return err
 	case pebble.IsCorruptionError(err):
+		if info := pebble.ExtractDataCorruptionInfo(err); info != nil {
+			return store.Errorf(store.KindCorrupt, "disk: %s: %w", info.Path, err)
+		}
 		return store.Errorf(store.KindCorrupt, "disk: %w", err)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, pebble.ErrDBDoesNotExist), errors.Is(err, pebble.ErrDBNotPristine):
 		return store.Errorf(store.KindLost, "disk: %w", err)
 	default:
 		return store.Errorf(store.KindUnavailable, "disk: %w", err)
 	}
+}
+
+// openError gives an error of opening the disk a kind. What is not the file
+// system's is a complaint about what stands in the files.
+func openError(err error) error {
+	var path *fs.PathError
+	var link *os.LinkError
+	var call *os.SyscallError
+	var errno syscall.Errno
+	if store.KindOf(err) != store.KindOther {
+		return err
+	}
+	if err = diskError(err); store.KindOf(err) != store.KindUnavailable ||
+		errors.As(err, &path) || errors.As(err, &link) || errors.As(err, &call) || errors.As(err, &errno) {
+		return err
+	}
+	return store.Errorf(store.KindCorrupt, "%w", err)
 }
 
 // withKind gives an error of the file system, which has none, a kind.

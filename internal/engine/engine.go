@@ -93,9 +93,9 @@ type Engine struct {
 	epoch  uint64                       // of the log
 	failed atomic.Pointer[*store.Error] // why Pebble can't write any more
 	broken chan struct{}                // closed then
-	opened atomic.Bool                  // Pebble is open
 
 	// Background work.
+	compactions   *compactions
 	checkpointing sync.Mutex      // held by the checkpoint under way; guards the field below
 	unflushed     <-chan struct{} // closed when the last flush is done; nil if that was seen
 	flushErr      chan error      // of flushes that failed
@@ -195,6 +195,12 @@ func (e *Engine) release() error {
 	}
 	if e.db != nil && e.failed.Load() == nil { // a failed one would never close
 		err = errors.Join(err, e.guarded(e.db.Close))
+	}
+	if e.failed.Load() == nil { // else someone may have been stopped while using it
+		e.mu.Lock()
+		e.cells.free()
+		e.tokens.free()
+		e.mu.Unlock()
 	}
 	return errors.Join(err, e.lock.Close())
 }

@@ -8,13 +8,16 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// How the memory limit is spent: one part in two on cells, one in eight on
-// blocks of the disk. The rest is for the checkpoint under way, the tokens
-// since the last one, and the log's buffers.
+// How the memory limit is spent: one part in three on cells, one in eight on
+// blocks of the disk. A checkpoint is due when saving what has changed would
+// take one in twelve, and writers wait when it would take one in six. The rest
+// is for the log's buffers, Pebble's work, and what the collector leaves lying.
 const (
-	cellShare       = 2
+	cellShare       = 3
 	blockCacheShare = 8
-	savedCellBytes  = 128 // what a changed cell takes, in all, while a checkpoint saves it
+	dueShare        = 12
+	overfullShare   = 6
+	savedCellBytes  = 64 // what a changed cell takes, besides itself, while a checkpoint saves it
 )
 
 // overfull reports whether the changes that are not on disk take so much
@@ -27,7 +30,7 @@ func (e *Engine) overfull() bool {
 	if e.frozen != nil {
 		unsaved += e.frozen.bytes()
 	}
-	return unsaved > e.o.Memory/2
+	return unsaved > e.o.Memory/overfullShare
 }
 
 // makeRoom wakes the writers that wait because of overfull. The lock is held.
@@ -38,7 +41,7 @@ func (e *Engine) makeRoom() {
 
 // due reports whether it is time for a checkpoint.
 func (e *Engine) due() bool {
-	return int64(len(e.dirty))*savedCellBytes+e.tokens.bytes() > e.o.Memory/5
+	return int64(len(e.dirty))*savedCellBytes+e.tokens.bytes() > e.o.Memory/dueShare
 }
 
 // arm sees to it that a change is followed by a checkpoint before long.

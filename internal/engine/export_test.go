@@ -1,8 +1,32 @@
 package engine
 
+import "runtime"
+
 // EvictAlways makes the engine keep no cell in memory that it can do without.
 func (e *Engine) EvictAlways() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.cellsMax = 0
+}
+
+// AwaitOverfull returns when writers have to wait for a checkpoint.
+func (e *Engine) AwaitOverfull() {
+	for {
+		e.mu.Lock()
+		over := e.overfull()
+		e.mu.Unlock()
+		if over {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// HeldBytes returns the memory that the table of cells holds, also that of
+// entries that are free.
+func (e *Engine) HeldBytes() int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t := e.cells
+	return t.arena.bytes() + int64(len(t.pages))*pageSlots*slotBytes + int64(len(t.heads))*headPage*4
 }

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -176,6 +178,298 @@ func (s *shortFile) Write(b []byte) (int, error) {
 	}
 	n, err := s.File.Write(b[:len(b)/2])
 	return n, errors.Join(err, syscall.ENOSPC)
+}
+
+// TestFaultsInCreate fails every operation of making a store. What is left
+// behind is no obstacle to making it after all.
+func TestFaultsInCreate(t *testing.T) {
+	for _, how := range []faultHow{{write: true}, {write: true, sticky: true}, {write: true, short: true}, {}} {
+		stride := 4
+		if *long {
+			stride = 1
+		}
+		for n := 0; ; n += stride {
+			mem := vfs.NewCrashableMem()
+			fs := &faultFS{faultHow: how, n: n}
+			within(t, fmt.Sprintf("%+v, operation %d", how, n), func() {
+				e, err := engine.Open(dir, engine.Options{FS: fs.wrap(mem)})
+				if err == nil {
+					_ = e.Close()
+				} else if store.KindOf(err) == store.KindOther {
+					t.Errorf("open: %v has no kind", err)
+				}
+				fs.heal()
+				for _, percent := range []int{0, 50, 100} {
+					rng := rand.New(rand.NewPCG(uint64(n), 0))
+					e := open(t, mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng}), engine.Options{})
+					do(t, e, add(cell("a"), 1))
+					holds(t, e, cell("a"), 1)
+					mustClose(t, e)
+				}
+			})
+			if fs.failed == nil {
+				break
+			}
+			if t.Failed() {
+				t.Fatalf("%+v: %s %s failed, operation %d", how, opName(fs.failed.Kind), fs.failed.Path, n)
+			}
+		}
+	}
+}
+
+// failing returns a file system on which the operations that match fail while
+// the switch is on.
+func failing(fs vfs.FS, match func(errorfs.Op) bool) (vfs.FS, *atomic.Bool) {
+	f := failed{new(atomic.Bool), match}
+	return errorfs.Wrap(fs, f), f.on
+}
+
+type failed struct {
+	on    *atomic.Bool
+	match func(errorfs.Op) bool
+}
+
+func (failed) String() string { return "switched" }
+
+// MaybeError implements errorfs.Injector.
+func (f failed) MaybeError(op errorfs.Op) error {
+	if f.on.Load() && f.match(op) {
+		return errorfs.ErrInjected
+	}
+	return nil
+}
+
+func writesTo(part string) func(errorfs.Op) bool {
+	return func(op errorfs.Op) bool {
+		return op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.Contains(op.Path, part)
+	}
+}
+
+// TestManifestFails checks that a disk that can't be written to any more stops
+// the writers and nobody else, and that nobody hangs.
+func TestManifestFails(t *testing.T) {
+	for _, match := range []func(errorfs.Op) bool{
+		writesTo("/disk/MANIFEST"),
+		func(op errorfs.Op) bool { return op.Kind == errorfs.OpFileSync && op.Path == dir+"/disk" },
+	} {
+		mem := vfs.NewCrashableMem()
+		fs, on := failing(mem, match)
+		mustClose(t, open(t, fs, engine.Options{}))
+		on.Store(true)
+		within(t, "open", func() {
+			_, err := engine.Open(dir, engine.Options{FS: errorfs.Wrap(cut(mem), failed{on, match})})
+			wantKind(t, err, store.KindUnavailable)
+		})
+		on.Store(false)
+		e := open(t, fs, engine.Options{})
+		do(t, e, add(cell("a"), 1))
+		on.Store(true)
+		within(t, "the store", func() {
+			errs := make(chan error)
+			for range 3 {
+				go func() { errs <- e.Checkpoint(bg) }()
+			}
+			for range 3 {
+				if err := <-errs; err == nil || store.KindOf(err) != store.KindUnavailable {
+					t.Errorf("checkpoint: %v", err)
+				}
+			}
+			_, err := try(e, batch(add(cell("a"), 1)))
+			if store.KindOf(err) != store.KindUnavailable {
+				t.Errorf("apply: %v", err)
+			}
+			if _, err := e.Audit(bg); store.KindOf(err) != store.KindUnavailable {
+				t.Errorf("audit: %v", err)
+			}
+			if err := e.Snapshot(bg, io.Discard); store.KindOf(err) != store.KindUnavailable {
+				t.Errorf("snapshot: %v", err)
+			}
+			if _, err := e.Scan(bg, store.Range{}, 1); err != nil && store.KindOf(err) != store.KindUnavailable {
+				t.Errorf("scan: %v", err)
+			}
+			e.Meters(func(string, string, float64) {})
+			holds(t, e, cell("a"), 1)
+			if v := value(t, e, cell("b")); v.Exists {
+				t.Errorf("%+v", v)
+			}
+			wantKind(t, e.Close(), store.KindUnavailable)
+		})
+		e = open(t, cut(mem), engine.Options{})
+		holds(t, e, cell("a"), 1)
+		audited(t, e)
+	}
+}
+
+// TestFlushFails checks that a checkpoint fails in good time when Pebble can't
+// write, that it comes to nothing, and that the next one does it all when the
+// disk is well again.
+func TestFlushFails(t *testing.T) {
+	mem := vfs.NewCrashableMem()
+	fs, on := failing(mem, writesTo(".sst"))
+	e := open(t, fs, engine.Options{Memory: 64 << 20, SegmentBytes: 1 << 20})
+	// More than Pebble wants to hold.
+	const cells = 120_000
+	for from := 0; from < cells; from += store.BatchDeltasMax {
+		b := store.Batch{Durability: store.Memory}
+		for i := range store.BatchDeltasMax {
+			b.Deltas = append(b.Deltas, add(cell(fmt.Sprintf("a counter with a rather long name, number %d", from+i)), 1))
+		}
+		doBatch(t, e, b)
+	}
+	on.Store(true)
+	within(t, "the store", func() {
+		for range 3 {
+			do(t, e, add(cell("a"), 1))
+			wantKind(t, e.Checkpoint(bg), store.KindUnavailable)
+		}
+		holds(t, e, cell("a"), 3)
+	})
+	crashed := open(t, cut(mem), engine.Options{})
+	holds(t, crashed, cell("a"), 3)
+	if n := audited(t, crashed).Cells; n != cells+1 {
+		t.Fatalf("%d cells, want %d", n, cells+1)
+	}
+	mustClose(t, crashed)
+	on.Store(false)
+	within(t, "the store", func() { checkpoint(t, e) })
+	on.Store(true)
+	do(t, e, add(cell("a"), 1))
+	within(t, "close", func() { wantKind(t, e.Close(), store.KindUnavailable) })
+	e = open(t, cut(mem), engine.Options{})
+	holds(t, e, cell("a"), 4)
+	audited(t, e)
+}
+
+// TestSyncFails checks what a failed sync of the log does: those who wait are
+// told that the outcome is unknown, nobody sees their changes, nothing is
+// acknowledged any more, and what was durable can be read.
+func TestSyncFails(t *testing.T) {
+	mem := vfs.NewCrashableMem()
+	entered, gate := make(chan struct{}, 1), make(chan struct{})
+	fs, on := failing(mem, func(op errorfs.Op) bool {
+		if op.Kind != errorfs.OpFileSyncData {
+			return false
+		}
+		entered <- struct{}{}
+		<-gate
+		return true
+	})
+	e := open(t, fs, engine.Options{})
+	w, err := store.Enlist(bg, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(t, e, add(cell("a"), 1), once(add(cell("b"), 2), "old"), set(cell("c"), 3), add(cell("d"), 4))
+	checkpoint(t, e)
+	do(t, e, add(cell("a"), 10))
+	doBatch(t, e, numbered(w, 0, 1, add(cell("e"), 5)))
+	on.Store(true)
+	batches := []store.Batch{
+		batch(add(cell("a"), 100)),
+		batch(once(add(cell("b"), 200), "new")),
+		batch(set(cell("c"), 300)),
+		batch(del(cell("d"))),
+		numbered(w, 1, 2, add(cell("e"), 500)),
+		batch(want(add(cell("f"), 600))),
+		batch(once(add(cell("b"), 2), "old"), add(cell("g"), 1)), // a repeat, in a batch that waits
+	}
+	errs := make(chan error)
+	for _, b := range batches {
+		go func() {
+			_, err := try(e, b)
+			errs <- err
+		}()
+	}
+	<-entered
+	old := func() {
+		t.Helper()
+		for key, n := range map[string]int64{"a": 11, "b": 2, "c": 3, "d": 4, "e": 5} {
+			holds(t, e, cell(key), n)
+		}
+		for _, key := range []string{"f", "g"} {
+			if v := value(t, e, cell(key)); v.Exists {
+				t.Fatalf("%s is seen before it is durable: %+v", key, v)
+			}
+		}
+		entries, err := e.Scan(bg, store.Range{Namespace: "test"}, 100)
+		if err != nil || len(entries) != 5 {
+			t.Fatalf("scan: %v, %v", entries, err)
+		}
+	}
+	old()
+	close(gate)
+	for range batches {
+		wantKind(t, <-errs, store.KindUnknown, store.KindUnavailable)
+	}
+	e.EvictAlways()
+	for range 3 {
+		old()
+		for _, level := range []store.Durability{store.Synced, store.Written, store.Memory} {
+			b := batch(add(cell("a"), 1))
+			b.Durability = level
+			_, err := try(e, b)
+			wantKind(t, err, store.KindUnavailable)
+		}
+		_, err = try(e, batch(once(add(cell("b"), 2), "old")))
+		wantKind(t, err, store.KindUnavailable)
+		if f, err := e.Lookup(bg, cell("b"), "old"); err != nil || f.State != store.TokenApplied {
+			t.Fatalf("look up: %+v, %v", f, err)
+		}
+		if f, err := e.Lookup(bg, cell("b"), "new"); err == nil && f.State != store.TokenUnknown {
+			t.Fatalf("look up what is not durable: %+v", f)
+		}
+		wantKind(t, e.Checkpoint(bg), store.KindUnavailable)
+	}
+	within(t, "close", func() { wantKind(t, e.Close(), store.KindUnavailable) })
+
+	// After a power loss nothing of it was ever there, and all of it can be
+	// sent again.
+	e = open(t, cut(mem), engine.Options{})
+	old()
+	for _, b := range batches {
+		doBatch(t, e, b)
+	}
+	for key, n := range map[string]int64{"a": 111, "b": 202, "c": 300, "e": 505, "f": 600, "g": 1} {
+		holds(t, e, cell(key), n)
+	}
+	audited(t, e)
+}
+
+// TestNoRoomEver checks that writers who wait for a checkpoint to make room do
+// not wait for one that can't be made.
+func TestNoRoomEver(t *testing.T) {
+	for _, part := range []string{"/log/", "/disk/MANIFEST"} {
+		entered, gate := make(chan struct{}, 100), make(chan struct{})
+		mem := vfs.NewMem()
+		fs, on := failing(mem, func(op errorfs.Op) bool {
+			if !writesTo(part)(op) {
+				return false
+			}
+			entered <- struct{}{}
+			<-gate
+			return true
+		})
+		e := open(t, fs, engine.Options{Memory: 16 << 20})
+		on.Store(true)
+		errs := make(chan error)
+		go func() {
+			for from := 0; ; from += store.BatchDeltasMax {
+				b := store.Batch{Durability: store.Memory}
+				for i := range store.BatchDeltasMax {
+					b.Deltas = append(b.Deltas, add(cell(fmt.Sprint(from+i)), 1))
+				}
+				if _, err := try(e, b); err != nil {
+					errs <- err
+					return
+				}
+			}
+		}()
+		<-entered
+		e.AwaitOverfull()
+		close(gate)
+		within(t, "a writer", func() { wantKind(t, <-errs, store.KindUnavailable) })
+		within(t, "close", func() { wantKind(t, e.Close(), store.KindUnavailable) })
+	}
 }
 
 // A faultRun is one run of the script.

@@ -24,22 +24,27 @@ func (n *needs) any() bool {
 func (n *needs) cell(key []byte)  { n.cells = append(n.cells, append([]byte(nil), key...)) }
 func (n *needs) token(key []byte) { n.tokens = append(n.tokens, append([]byte(nil), key...)) }
 
-// A row is a cell or a token as the disk has it.
+// A row is a cell as the disk has it.
 type row struct {
 	exists  bool
 	value   int64
 	version uint64
-	token   tokenRec
+}
+
+// A tokenRow is a token as the disk has it.
+type tokenRow struct {
+	exists bool
+	rec    tokenRec
 }
 
 // fetched is what was read from disk for one batch. A nil one is empty.
 type fetched struct {
 	disk   uint64 // the checkpoint it was read under
-	tokens map[string]*row
+	tokens map[string]*tokenRow
 	made   bool // a checkpoint was made for this batch
 }
 
-func (g *fetched) token(key []byte) *row {
+func (g *fetched) token(key []byte) *tokenRow {
 	if g == nil {
 		return nil
 	}
@@ -55,18 +60,18 @@ func (g *fetched) madeRoom() bool { return g != nil && g.made }
 func (e *Engine) fetch(ctx context.Context, n needs, got *fetched) (*fetched, error) {
 	disk := e.disk
 	if got == nil || got.disk != disk {
-		got = &fetched{disk: disk, tokens: map[string]*row{}, made: got.madeRoom()}
+		got = &fetched{disk: disk, tokens: map[string]*tokenRow{}, made: got.madeRoom()}
 	}
 	e.users.Add(1)
 	e.mu.Unlock()
 	cells, err := e.fetchRows(ctx, n, got)
-	e.users.Done()
 	e.mu.Lock()
+	defer e.users.Done() // Close waits for it before it frees the cells
 	if err != nil {
 		return got, err
 	}
 	if e.disk != disk {
-		return &fetched{disk: e.disk, tokens: map[string]*row{}, made: got.made}, nil
+		return &fetched{disk: e.disk, tokens: map[string]*tokenRow{}, made: got.made}, nil
 	}
 	for i, key := range n.cells {
 		e.resolve(e.locate(xxh3.HashSeed(key, e.id.seed()), key), cells[i])
@@ -113,10 +118,10 @@ func (e *Engine) readCell(cell []byte) (row, error) {
 }
 
 // readToken reads a token's row.
-func (e *Engine) readToken(key []byte) (row, error) {
-	var r row
+func (e *Engine) readToken(key []byte) (tokenRow, error) {
+	var r tokenRow
 	err := e.readRow(rowToken, key, func(b []byte) (ok bool) {
-		r.token, ok = decodeToken(b)
+		r.rec, ok = decodeToken(b)
 		r.exists = ok
 		return ok
 	})

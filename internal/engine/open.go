@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -39,6 +40,10 @@ func Open(dir string, o Options) (*Engine, error) {
 	o = o.withDefaults()
 	if err := makeDir(o.FS, dir); err != nil {
 		return nil, store.Errorf(store.KindUnavailable, "make directory %s: %w", dir, err)
+	}
+	dir, err := realDir(o.FS, dir)
+	if err != nil {
+		return nil, store.Errorf(store.KindUnavailable, "find directory %s: %w", dir, err)
 	}
 	lock, err := o.FS.Lock(o.FS.PathJoin(dir, lockFile))
 	if err != nil {
@@ -79,6 +84,9 @@ func (e *Engine) open() error {
 	e.timer.Stop()
 	began := time.Now()
 	log, found, err := wal.Open(e.logOptions(), position, e.replayer(position))
+	if errors.Is(err, fs.ErrNotExist) {
+		return store.Errorf(store.KindLost, "open log: %w", err)
+	}
 	if err != nil {
 		return fmt.Errorf("open log: %w", err)
 	}
@@ -93,11 +101,11 @@ func (e *Engine) open() error {
 		e.o.Logger.Warn("dropped the torn end of the log: nothing in it was acknowledged as synced",
 			"file", c.File, "offset", c.Offset, "bytes", c.Bytes, "reason", c.Reason)
 	}
-	e.done.Add(1)
-	go e.background()
 	if e.due() {
 		e.wake()
 	}
+	e.done.Add(1)
+	go e.background()
 	return nil
 }
 
@@ -200,7 +208,10 @@ func (e *Engine) createDisk() error {
 
 // makeDir makes a directory that is still there after a power loss.
 func makeDir(files vfs.FS, dir string) error {
-	if _, err := files.Stat(dir); err == nil {
+	if info, err := files.Stat(dir); err == nil {
+		if !info.IsDir() {
+			return fmt.Errorf("%s is not a directory", dir)
+		}
 		return nil
 	}
 	parent := files.PathDir(dir)
@@ -213,6 +224,19 @@ func makeDir(files vfs.FS, dir string) error {
 		return err
 	}
 	return syncDir(files, parent)
+}
+
+// realDir returns the one name of a directory: within a process, what is locked
+// is a name.
+func realDir(files vfs.FS, dir string) (string, error) {
+	if files != vfs.Default {
+		return dir, nil
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return dir, err
+	}
+	return filepath.EvalSymlinks(dir)
 }
 
 // beginFile makes a small file that does not have its name yet.
@@ -252,10 +276,13 @@ func (e *Engine) openDisk() (wal.Position, error) {
 	o.ErrorIfNotExists = true
 	db, err := pebble.Open(e.path(diskDir), o)
 	if err != nil {
-		return 0, diskError(err)
+		return 0, openError(err)
 	}
 	e.db = db
-	e.opened.Store(true)
+	if err := checkManifest(db); err != nil {
+		return 0, err
+	}
+	e.compactions.open()
 	var position wal.Position
 	found := false
 	err = e.rows(rowMeta, func(_, value []byte) bool {
@@ -286,6 +313,37 @@ func (e *Engine) openDisk() (wal.Position, error) {
 			e.near.add(xxh3.HashSeed(key, e.id.seed()))
 			return true
 		}))
+}
+
+// checkManifest refuses a disk whose manifest has lost its end. Pebble takes a
+// damaged record for the end of the manifest. What is lost may be the edit that
+// says up to which number changes were numbered: then the newer rows in the
+// tables are not seen, until as many new ones were written, which they hide.
+func checkManifest(db *pebble.DB) error {
+	b := db.NewBatch()
+	if err := b.LogData(nil, nil); err != nil {
+		return diskError(err)
+	}
+	if err := db.Apply(b, pebble.NoSync); err != nil {
+		return diskError(err)
+	}
+	next := b.SeqNum()
+	if err := b.Close(); err != nil {
+		return diskError(err)
+	}
+	levels, err := db.SSTables()
+	if err != nil {
+		return diskError(err)
+	}
+	for _, tables := range levels {
+		for _, t := range tables {
+			if t.LargestSeqNum >= next {
+				return store.Errorf(store.KindCorrupt, "the end of its manifest is missing: table %s has change %d, the last one it knows of is %d",
+					t.FileNum, t.LargestSeqNum, next-1)
+			}
+		}
+	}
+	return nil
 }
 
 // rows calls visit for every row of a kind.

@@ -140,7 +140,7 @@ func (e *Engine) lookup(ctx context.Context, key []byte) (rec tokenRec, known bo
 			return rec, known, w, nil
 		}
 		if r := got.token(key); r != nil {
-			return r.token, r.exists, w, nil
+			return r.rec, r.exists, w, nil
 		}
 		var n needs
 		n.token(key)

@@ -2,18 +2,22 @@ package engine
 
 import "unsafe"
 
-// slab hands out runs of zero values. A large table is spread over so much
-// memory that finding a cell is also finding its page, so when there are many
-// runs they are cut from large pieces, for which the operating system is asked
-// to use huge pages.
+// slab hands out runs of zero values that live as long as it does. When there
+// are many they are cut from large pieces that are not on the Go heap: so the
+// collector does not take a large table for a reason to let the rest of the
+// heap grow as large, and the operating system can be asked for huge pages,
+// since finding a cell in so much memory is also finding its page.
+//
+// T must have no pointers.
 type slab[T any] struct {
-	rest []T
-	runs int // handed out
+	rest   []T
+	runs   int      // handed out
+	pieces []func() // give the pieces back
 }
 
 const (
-	slabRuns  = 8       // runs that are allocated one by one, for small tables
-	slabBytes = 8 << 20 // a piece from which later runs are cut
+	slabRuns  = 4       // runs that are allocated one by one, for small tables
+	slabBytes = 4 << 20 // a piece from which later runs are cut
 )
 
 // run returns n zero values.
@@ -23,11 +27,20 @@ func (s *slab[T]) run(n int) []T {
 		return make([]T, n)
 	}
 	if len(s.rest) < n {
+		b, giveBack := mapMemory(slabBytes)
+		s.pieces = append(s.pieces, giveBack)
 		var zero T
-		s.rest = make([]T, slabBytes/int(unsafe.Sizeof(zero)))
-		adviseHuge(unsafe.Slice((*byte)(unsafe.Pointer(&s.rest[0])), slabBytes))
+		s.rest = unsafe.Slice((*T)(unsafe.Pointer(&b[0])), slabBytes/int(unsafe.Sizeof(zero)))
 	}
 	r := s.rest[:n:n]
 	s.rest = s.rest[n:]
 	return r
+}
+
+// free gives everything back. What was handed out must not be used any more.
+func (s *slab[T]) free() {
+	for _, giveBack := range s.pieces {
+		giveBack()
+	}
+	*s = slab[T]{}
 }

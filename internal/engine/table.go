@@ -201,6 +201,14 @@ func (t *table) remove(id uint32) {
 	t.count--
 }
 
+// free gives the table's memory back. It is empty afterwards.
+func (t *table) free() {
+	t.memory.free()
+	t.slotMemory.free()
+	t.headMemory.free()
+	*t = *newTable(t.skip)
+}
+
 // bytes returns the memory that the live entries take.
 func (t *table) bytes() int64 {
 	return t.used + int64(t.count)*slotBytes + int64(t.level+t.split)*4

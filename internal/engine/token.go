@@ -63,7 +63,7 @@ func (e *Engine) findToken(key []byte, got *fetched) (tokenRec, bool) {
 		return decodeToken(t.entry(id))
 	}
 	if row := got.token(key); row != nil {
-		return row.token, row.exists
+		return row.rec, row.exists
 	}
 	return tokenRec{}, false
 }

@@ -1,0 +1,22 @@
+package engine
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+const hugePage = 2 << 20
+
+// mapMemory returns n zero bytes, a multiple of hugePage, that are not on the Go
+// heap, and what gives them back. They begin at a huge page, and huge pages are
+// asked for: that is advice, and without them everything works, more slowly.
+func mapMemory(n int) (b []byte, giveBack func()) {
+	whole, err := syscall.Mmap(-1, 0, n+hugePage, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	if err != nil {
+		return make([]byte, n), func() {}
+	}
+	skip := int(-uintptr(unsafe.Pointer(&whole[0])) & (hugePage - 1))
+	b = whole[skip : skip+n : skip+n]
+	_ = syscall.Madvise(b, syscall.MADV_HUGEPAGE)
+	return b, func() { _ = syscall.Munmap(whole) }
+}
