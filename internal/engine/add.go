@@ -69,9 +69,6 @@ func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (done 
 	e.put(id, value, state, uint64(at), f.ID, level)
 	e.meters.batches++
 	e.meters.deltas++
-	if level > store.Memory {
-		e.last.add(f, level)
-	}
 	e.tend(end)
 	e.mu.Unlock()
 

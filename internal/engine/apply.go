@@ -102,16 +102,14 @@ func (e *Engine) apply(ctx context.Context, b *store.Batch, r *store.Reply, w *w
 	before := len(f.Payload)
 	e.batch(f, b, r, level, got)
 	end := f.Pos()
-	if len(f.Payload) == before {
-		e.log.End(store.Memory)
-		// Refusals and repeats say what is, so it must be durable.
-		w.add(e.last.written, store.Written)
-		w.add(e.last.synced, store.Synced)
-	} else {
-		e.log.End(level)
-		w.add(f, level)
-		e.last.add(f, level)
+	if len(f.Payload) == before && b.Writer != 0 {
+		// A mark does not tell the level of the batch that moved it.
+		level, r.Durability = store.Synced, store.Synced
 	}
+	e.log.End(level)
+	// A refusal or a repeat changes nothing, but it says what is, which may have
+	// been asked to be less durable than this: so it waits like a change.
+	w.add(f, level)
 	e.tend(end)
 	return nil
 }

@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
@@ -192,31 +191,29 @@ func TestMemoryLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { mustClose(t, e) }()
-	key := func(i int) store.Cell { return cell(fmt.Sprintf("counter %07d", i*7919%keys)) }
+	key := func(i int) store.Cell { return cell(fmt.Sprintf("counter %07d", i)) }
 	most := 0.0
-	for round := range 2 {
-		for from := 0; from < keys; from += store.BatchDeltasMax {
-			b := store.Batch{Durability: store.Memory}
-			for i := from; i < min(keys, from+store.BatchDeltasMax); i++ {
-				b.Deltas = append(b.Deltas, add(key(i), int64(i+round)))
+	for step := 1; step <= 10; step += 9 { // all of them, then some of them again
+		b := store.Batch{Durability: store.Memory}
+		for i := 0; i < keys; i += step {
+			b.Deltas = append(b.Deltas, add(key(i), int64(i)))
+			if len(b.Deltas) < store.BatchDeltasMax {
+				continue
 			}
 			doBatch(t, e, b)
+			b.Deltas = b.Deltas[:0]
 			e.Meters(func(name, _ string, v float64) {
 				if name == "quipu_memory_cell_bytes" {
 					most = max(most, v)
 				}
 			})
 		}
-		if round > 0 {
-			break
-		}
-		checkpoint(t, e)
 	}
 	if held := e.HeldBytes(); most > memory || held > 2*memory {
 		t.Errorf("cells took up to %.0f bytes, and the table holds %d, of a limit of %d", most, held, memory)
 	}
 	cells, values := make([]store.Cell, 10_000), make([]store.Value, 10_000)
-	for from := 0; from < keys; from += len(cells) {
+	for from := 0; from < keys; from += 5 * len(cells) { // Audit sums up all of them
 		for i := range cells {
 			cells[i] = key(from + i)
 		}
@@ -224,7 +221,11 @@ func TestMemoryLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, v := range values {
-			if want := int64(2*(from+i) + 1); v.N != want {
+			want := int64(from + i)
+			if want%10 == 0 {
+				want *= 2
+			}
+			if v.N != want {
 				t.Fatalf("%s is %+v, want %d", cells[i].Key, v, want)
 			}
 		}
@@ -287,34 +288,5 @@ func TestBackPressure(t *testing.T) {
 	})
 	if a := audited(t, e); a.Cells != writers*batches*2000 {
 		t.Fatalf("%d cells, want %d", a.Cells, writers*batches*2000)
-	}
-}
-
-// TestDumpRuns checks that the log of a running store can be looked at.
-func TestDumpRuns(t *testing.T) {
-	mem := vfs.NewMem()
-	e := open(t, mem, engine.Options{})
-	w, err := store.Enlist(bg, e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	do(t, e, add(cell("a"), 5), set(cell("b"), 6), once(add(cell("a"), 7), "token"))
-	do(t, e, del(cell("b")))
-	doBatch(t, e, numbered(w, 0, 4, want(add(cell("c"), 8))))
-	do(t, e, store.Delta{Op: store.OpRetire, N: int64(w)})
-	var out bytes.Buffer
-	if err := engine.Dump(mem, dir, &out); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		`add "a" in "test" +5`, `set "b" in "test" 6`, `delete "b" in "test"`, `token "token" of "a" in "test"`,
-		"writer 1", "mark 4, ", "retire writers up to 1", "time ",
-	} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("%q is missing in\n%s", want, out.String())
-		}
-	}
-	if strings.Contains(out.String(), "can't") {
-		t.Errorf("in\n%s", out.String())
 	}
 }

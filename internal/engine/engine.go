@@ -118,7 +118,6 @@ type Engine struct {
 	near      near
 	timeMS    int64  // of the last record; never falls
 	timeFrame uint64 // the frame that has it
-	last      waits  // the last frames that anyone waits for
 	dirtyBit  meta   // marks the cells in dirty; the other bit, those in saves that are not copied yet
 	dirty     []uint32
 	born      []uint32

@@ -135,7 +135,8 @@ func (e *Engine) lookup(ctx context.Context, key []byte) (rec tokenRec, known bo
 		if t, id := e.inMemory(key); id != 0 {
 			rec, known = decodeToken(t.entry(id))
 			if frame, level := tokenFrame(t.slot(id).meta); e.horizon().pending(frame, level) {
-				w = e.last
+				w.add(e.log.Begin(), level)
+				e.log.End(level)
 			}
 			return rec, known, w, nil
 		}

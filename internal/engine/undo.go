@@ -73,8 +73,12 @@ func (e *Engine) horizon() horizon {
 // pending reports whether what a frame changed is not yet as durable as it was
 // asked to be.
 func (h horizon) pending(frame uint64, level store.Durability) bool {
-	if level == store.Written {
+	switch level {
+	case store.Memory:
+		return false
+	case store.Written:
 		return frame > h.written
+	default:
+		return frame > h.synced
 	}
-	return frame > h.synced
 }

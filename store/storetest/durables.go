@@ -145,6 +145,28 @@ func durables(s *suite) {
 		k.reply(k.numbered(k.enlist(), 0, 1, add(cell("1"), 1)))
 	})
 
+	// An answer at a stronger level is about a write at a weaker one: it makes
+	// that write as durable as itself.
+	s.kept("a write in memory that a settle, a repeat or a refusal has told of", func(k *kit, _ *clock, again func()) {
+		asks := map[string]func(d store.Delta) store.Outcome{
+			"settle":   func(d store.Delta) store.Outcome { return k.one(settle(d.Cell, d.Guard.Token)).Outcome },
+			"repeat":   func(d store.Delta) store.Outcome { return k.one(d).Outcome },
+			"mismatch": func(d store.Delta) store.Outcome { d.Guard.Digest++; return k.one(d).Outcome },
+		}
+		for name, ask := range asks {
+			c := cell(name)
+			b := k.batch(once(add(c, 7), "t"))
+			b.Durability = store.Memory
+			first := k.reply(b).Results[0]
+			if o := ask(b.Deltas[0]); (o == store.Applied) != (name != "mismatch") {
+				k.Fatalf("%s: outcome %d", name, o)
+			}
+			again()
+			k.holds(c, 7)
+			k.repeats(k.one(b.Deltas[0]), first)
+		}
+	})
+
 	s.kept("the audit", func(k *kit, _ *clock, again func()) {
 		w := k.enlist()
 		for i, c := range k.apart() {
