@@ -2,8 +2,10 @@ package server
 
 import (
 	"log/slog"
+	"net"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -31,7 +33,7 @@ func HTTPRefusal() string {
 // HTTP returns a door that serves h with limits on everything a client sends
 // and takes. Its own complaints go to the logger.
 func HTTP(h http.Handler, logger *slog.Logger) *http.Server {
-	return &http.Server{
+	s := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       readTimeout,
@@ -39,5 +41,37 @@ func HTTP(h http.Handler, logger *slog.Logger) *http.Server {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    headerBytesMax,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+	}
+	var silent silentConns
+	s.ConnState = silent.note
+	s.RegisterOnShutdown(silent.close)
+	return s
+}
+
+// silentConns are the connections on which nothing was sent yet. Shutdown would
+// wait five seconds for them to say something.
+type silentConns struct {
+	mu    sync.Mutex
+	conns map[net.Conn]struct{}
+}
+
+func (s *silentConns) note(c net.Conn, state http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if state != http.StateNew {
+		delete(s.conns, c)
+		return
+	}
+	if s.conns == nil {
+		s.conns = map[net.Conn]struct{}{}
+	}
+	s.conns[c] = struct{}{}
+}
+
+func (s *silentConns) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		_ = c.Close()
 	}
 }
