@@ -6,21 +6,23 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/quipudb/quipu/internal/wal"
 	"github.com/quipudb/quipu/store"
 )
 
 // add is the fast path of Apply (BenchmarkAddHot): one add, without a guard or
 // a writer, to a cell that is in memory and needs no look at the disk. It does
 // what apply would do, without the generality; for everything else, and for
-// whatever is out of the ordinary, it changes nothing and reports false. The
-// laws run on both, since a batch of two deltas takes the other path.
-func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (done bool, err error) {
+// whatever is out of the ordinary, it changes nothing and reports false. If it
+// is done, the caller waits for the frame. The laws run on both, since a batch
+// of two deltas takes the other path.
+func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (f *wal.Frame, done bool) {
 	if b.Writer != 0 || b.Partition != 0 || len(b.Deltas) != 1 || b.Durability > store.Synced || ctx.Err() != nil {
-		return false, nil
+		return nil, false
 	}
 	d := &b.Deltas[0]
 	if d.Op != store.OpAdd || d.Guard.Token != "" || d.Guard.Match || store.CheckCell(d.Cell) != nil || e.log.Room(ctx) != nil {
-		return false, nil
+		return nil, false
 	}
 	level := b.Durability
 	if level == store.DurabilityDefault {
@@ -30,7 +32,7 @@ func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (done 
 	e.mu.Lock()
 	if e.closed || e.spaceErr != nil || e.failed.Load() != nil || e.overfull() {
 		e.mu.Unlock()
-		return false, nil
+		return nil, false
 	}
 	cell := appendCell(e.cellBuf[:0], d.Cell)
 	e.cellBuf = cell
@@ -38,7 +40,7 @@ func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (done 
 	id := e.cells.find(uint32(hash), cell)
 	if id == 0 {
 		e.mu.Unlock()
-		return false, nil
+		return nil, false
 	}
 	s := e.cells.slot(id)
 	old, state := s.value, s.meta.state()
@@ -48,13 +50,13 @@ func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (done 
 	case state == unread && s.meta&(dirty0|dirty1|saving) != 0 && !e.mustRead(d, s, hash, cell, 1):
 	default:
 		e.mu.Unlock()
-		return false, nil
+		return nil, false
 	}
 	if u := e.undo.at(s.undo, id); u != nil && u.level > level && e.horizon().pending(u.frame, u.level) {
 		level = u.level
 	}
 
-	f := e.log.Begin()
+	f = e.log.Begin()
 	if len(f.Payload) == 0 {
 		e.tick(f)
 	}
@@ -77,8 +79,5 @@ func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (done 
 		res.Before, res.After = old, value
 	}
 	*r = store.Reply{Durability: level, Results: append(r.Results[:0], res)}
-	if level > store.Memory {
-		return true, f.Wait(ctx, level)
-	}
-	return true, nil
+	return f, true
 }

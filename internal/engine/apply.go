@@ -16,8 +16,8 @@ func (e *Engine) Apply(ctx context.Context, batches []store.Batch, replies []sto
 		return store.Errorf(store.KindInvalid, "%d batches and %d replies", len(batches), len(replies))
 	}
 	if len(batches) == 1 {
-		if done, err := e.add(ctx, &batches[0], &replies[0]); done {
-			return err
+		if f, done := e.add(ctx, &batches[0], &replies[0]); done {
+			return f.Wait(ctx, replies[0].Durability)
 		}
 	}
 	var w waits
@@ -148,6 +148,7 @@ func (e *Engine) plan(b *store.Batch, got *fetched, level store.Durability, n *n
 			}
 		case absent:
 			n.checkpoint = n.checkpoint || e.mustSettleQuota(d, cell, len(b.Deltas))
+		default: // present: everything is known
 		}
 		if d.Guard.Token != "" {
 			level = max(level, e.planToken(cell, d.Guard.Token, len(b.Deltas), got, n, now))

@@ -178,10 +178,10 @@ func (e *Engine) Close() error {
 	err := e.guarded(func() error {
 		e.done.Wait()
 		e.users.Wait()
-		if e.log.Err() != nil {
-			return nil
+		if e.log.Err() == nil {
+			return e.checkpoint(context.Background(), false)
 		}
-		return e.checkpoint(context.Background(), false)
+		return nil
 	})
 	return withKind("close", errors.Join(err, e.release()))
 }

@@ -160,29 +160,30 @@ func Restore(fs vfs.FS, r io.Reader, dir string) error {
 	if fs == nil {
 		fs = vfs.Default
 	}
+	dir = strings.TrimRight(dir, "/")
+	info, err := fs.Stat(dir)
+	there := err == nil
+	if there && !info.IsDir() {
+		return store.Errorf(store.KindInvalid, "%s is a file: restore into a new directory", dir)
+	}
 	if names, err := fs.List(dir); err == nil && len(names) > 0 {
 		return store.Errorf(store.KindInvalid, "%s is not empty: restore into a new directory", dir)
 	}
-	tmp := strings.TrimRight(dir, "/") + ".restore.tmp"
-	if err := fs.RemoveAll(tmp); err != nil {
-		return err
+	tmp := dir + ".restore.tmp"
+	if err := errors.Join(fs.RemoveAll(tmp), makeDir(fs, fs.PathDir(dir))); err != nil {
+		return withKind("restore", err)
 	}
-	err := unpack(fs, r, tmp)
+	err = unpack(fs, r, tmp)
+	if err == nil && there {
+		err = fs.Remove(dir) // it is empty
+	}
 	if err == nil {
-		err = errors.Join(ignoreMissing(fs, dir), fs.Rename(tmp, dir), syncDir(fs, fs.PathDir(dir)))
+		err = fs.Rename(tmp, dir)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("restore: %w", err), fs.RemoveAll(tmp))
+		return withKind("restore", errors.Join(err, fs.RemoveAll(tmp)))
 	}
-	return nil
-}
-
-// ignoreMissing removes an empty directory, if there is one.
-func ignoreMissing(fs vfs.FS, dir string) error {
-	if _, err := fs.Stat(dir); err != nil {
-		return nil //nolint:nilerr // not there
-	}
-	return fs.Remove(dir)
+	return withKind("restore", syncDir(fs, fs.PathDir(dir)))
 }
 
 func unpack(fs vfs.FS, r io.Reader, dir string) error {
@@ -197,9 +198,9 @@ func unpack(fs vfs.FS, r io.Reader, dir string) error {
 		h, err := tr.Next()
 		if err != nil {
 			if errors.Is(err, io.EOF) {
-				err = errors.New("it ends before its checksums")
+				return store.Errorf(store.KindCorrupt, "read snapshot: it ends before its checksums")
 			}
-			return store.Errorf(store.KindCorrupt, "read snapshot: %w", err)
+			return sourceError(err)
 		}
 		if h.Name == sumsFile {
 			if err := checkSums(tr, have); err != nil {
@@ -221,8 +222,13 @@ func unpack(fs vfs.FS, r io.Reader, dir string) error {
 // validName reports whether a tar entry can be a file of a store.
 func validName(h *tar.Header) bool {
 	dir, name := path.Split(h.Name)
-	if h.Typeflag != tar.TypeReg || name == "" || strings.ContainsAny(name, "/\\\x00") || name == ".." {
+	if h.Typeflag != tar.TypeReg || name == "" || strings.ContainsAny(name, "/\\\x00") || name == "." || name == ".." {
 		return false
+	}
+	for record := range h.PAXRecords {
+		if strings.HasPrefix(record, "GNU.sparse.") { // a few bytes that claim to be many
+			return false
+		}
 	}
 	return dir == logDir+"/" || dir == diskDir+"/" || h.Name == identityFile
 }
@@ -233,8 +239,27 @@ func unpackFile(fs vfs.FS, to string, r io.Reader) (string, error) {
 		return "", err
 	}
 	sum := sha256.New()
-	_, err = io.Copy(f, io.TeeReader(r, sum))
+	_, err = io.Copy(f, io.TeeReader(source{r}, sum))
 	return hex.EncodeToString(sum.Sum(nil)), errors.Join(err, f.Sync(), f.Close())
+}
+
+// A source reads a snapshot.
+type source struct{ r io.Reader }
+
+func (s source) Read(b []byte) (int, error) {
+	n, err := s.r.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = sourceError(err)
+	}
+	return n, err
+}
+
+// sourceError tells a snapshot that is no snapshot from one that can't be read.
+func sourceError(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, tar.ErrHeader) || errors.Is(err, tar.ErrFieldTooLong) {
+		return store.Errorf(store.KindCorrupt, "read snapshot: %w", err)
+	}
+	return store.Errorf(store.KindUnavailable, "read snapshot: %w", err)
 }
 
 func checkSums(r io.Reader, have map[string]string) error {
