@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/binary"
 
 	"github.com/zeebo/xxh3"
 
@@ -21,7 +20,7 @@ func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (f *wa
 		return nil, false
 	}
 	d := &b.Deltas[0]
-	if d.Op != store.OpAdd || d.Guard.Token != "" || d.Guard.Match || store.CheckCell(d.Cell) != nil || e.log.Room(ctx) != nil {
+	if d.Op != store.OpAdd || d.Guard.Token != "" || d.Guard.Match || e.log.Room(ctx) != nil {
 		return nil, false
 	}
 	level := b.Durability
@@ -30,19 +29,13 @@ func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (f *wa
 	}
 
 	e.mu.Lock()
-	if e.closed || e.spaceErr != nil || e.failed.Load() != nil || e.overfull() {
+	if e.closed || e.spaceErr != nil || e.failed.Load() != nil || e.overfull() || !e.isHot(&d.Cell) && !e.heat(&d.Cell) {
 		e.mu.Unlock()
 		return nil, false
 	}
-	cell := appendCell(e.cellBuf[:0], d.Cell)
-	e.cellBuf = cell
-	hash := xxh3.HashSeed(cell, e.id.seed())
-	id := e.cells.find(uint32(hash), cell)
-	if id == 0 {
-		e.mu.Unlock()
-		return nil, false
-	}
+	id, hash := e.hot, e.hotHash
 	s := e.cells.slot(id)
+	cell := e.cells.at(s.key)
 	old, state := s.value, s.meta.state()
 	value := old + d.N
 	switch {
@@ -61,14 +54,19 @@ func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (f *wa
 		e.tick(f)
 	}
 	at := f.Pos()
-	f.Payload = appendCellRecord(f.Payload, recAdd, cell)
-	f.Payload = binary.AppendVarint(f.Payload, d.N)
+	e.logAdd(f, id, cell, d.N)
 	end := f.Pos()
 	e.log.End(level)
 	own := e.marks.own
 	own.dirty = true
 	own.tally.count(hash, d.N)
-	e.put(id, value, state, uint64(at), f.ID, level)
+	if level == store.Memory && s.meta&e.dirtyBit != 0 {
+		// What put would do: the cell is in every list already, and nobody needs
+		// the value before.
+		s.value, s.meta = value, s.meta.withVersion(uint64(at))|recent
+	} else {
+		e.put(id, value, state, uint64(at), f.ID, level)
+	}
 	e.meters.batches++
 	e.meters.deltas++
 	e.tend(end)
@@ -78,6 +76,43 @@ func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (f *wa
 	if d.Want {
 		res.Before, res.After = old, value
 	}
-	*r = store.Reply{Durability: level, Results: append(r.Results[:0], res)}
+	r.Err, r.Mark, r.Replayed = nil, 0, false
+	r.Durability = level
+	r.Results = append(r.Results[:0], res)
 	return f, true
+}
+
+// isHot reports whether a cell is the one that was last added to: then it is
+// known to be one, and where it is.
+func (e *Engine) isHot(c *store.Cell) bool {
+	s := e.cells.slot(e.hot)
+	if s.key == 0 { // slot 0: there is none
+		return false
+	}
+	key := e.cells.at(s.key)
+	n := namespaceLen(key)
+	switch key[0] {
+	case nsDefault:
+		return c.Namespace == defaultNamespace && string(key[n:]) == c.Key
+	case nsOwn:
+		return false
+	default:
+		return string(key[1:n]) == c.Namespace && string(key[n:]) == c.Key
+	}
+}
+
+// heat makes a cell the hot one, if it is one and is in memory.
+func (e *Engine) heat(c *store.Cell) bool {
+	if store.CheckCell(*c) != nil {
+		return false
+	}
+	cell := appendCell(e.cellBuf[:0], *c)
+	e.cellBuf = cell
+	hash := xxh3.HashSeed(cell, e.id.seed())
+	id := e.cells.find(uint32(hash), cell)
+	if id == 0 {
+		return false
+	}
+	e.hot, e.hotHash = id, hash
+	return true
 }

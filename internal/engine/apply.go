@@ -378,8 +378,7 @@ func (c *change) cell(d *store.Delta, p plan) store.Result {
 		if state == unread {
 			next = unread
 		}
-		c.f.Payload = appendCellRecord(c.f.Payload, recAdd, cell)
-		c.f.Payload = binary.AppendVarint(c.f.Payload, d.N)
+		e.logAdd(c.f, p.slot, cell, d.N)
 	case store.OpSet:
 		value = d.N
 		c.f.Payload = appendCellRecord(c.f.Payload, recSet, cell)
@@ -398,6 +397,19 @@ func (c *change) cell(d *store.Delta, p plan) store.Result {
 	c.mark.tally.count(p.hash, value-old)
 	e.put(p.slot, value, next, version, c.f.ID, c.level)
 	return res
+}
+
+// logAdd appends the record of an add. When it follows an add to the same cell,
+// which is what a hot counter is, it is two bytes.
+func (e *Engine) logAdd(f *wal.Frame, id uint32, cell []byte, n int64) {
+	if e.added.slot == id && e.added.frame == f.ID && e.added.end == f.Pos() {
+		f.Payload = append(f.Payload, recAgain)
+	} else {
+		f.Payload = appendCellRecord(f.Payload, recAdd, cell)
+		e.added.slot, e.added.frame = id, f.ID
+	}
+	f.Payload = binary.AppendVarint(f.Payload, n)
+	e.added.end = f.Pos()
 }
 
 // put changes a cell: the one place that does. Readers see what was there

@@ -128,15 +128,16 @@ func (t *tokenRec) result() store.Result {
 
 // The kinds of log records. They are stored: append only.
 const (
-	recTime       = 1 // ms: the time of the records that follow
-	recAdd        = 2 // cell, delta
-	recSet        = 3 // cell, value, change
-	recDelete     = 4 // cell, change
-	recToken      = 5 // cell, token, record
-	recBegin      = 6 // writer: the records up to its mark are this writer's
-	recMark       = 7 // seq, digest, results
-	recRetire     = 8 // floor
-	recTokenAgain = 9 // like recToken, for a token that is still counted though it was forgotten
+	recTime       = 1  // ms: the time of the records that follow
+	recAdd        = 2  // cell, delta
+	recSet        = 3  // cell, value, change
+	recDelete     = 4  // cell, change
+	recToken      = 5  // cell, token, record
+	recBegin      = 6  // writer: the records up to its mark are this writer's
+	recMark       = 7  // seq, digest, results
+	recRetire     = 8  // floor
+	recTokenAgain = 9  // like recToken, for a token that is still counted though it was forgotten
+	recAgain      = 10 // delta: an add to the cell of the add just before it in the frame
 )
 
 func appendCellRecord(dst []byte, kind byte, cell []byte) []byte {

@@ -65,6 +65,8 @@ func describe(r *reader) string {
 		return "time " + time.UnixMilli(int64(r.uvarint())).UTC().Format(time.RFC3339Nano)
 	case recAdd:
 		return fmt.Sprintf("add %s %+d", cell(), r.varint())
+	case recAgain:
+		return fmt.Sprintf("add to the same %+d", r.varint())
 	case recSet:
 		return fmt.Sprintf("set %s %d", cell(), r.varint())
 	case recDelete:

@@ -124,10 +124,17 @@ type Engine struct {
 	save      *checkpoint  // the checkpoint under way, or nil
 	saved     wal.Position // the last checkpoint
 	snapshots int
-	disk      uint64 // counts checkpoints: what was read from disk under another number is stale
-	sweepMS   int64  // no token is forgotten before
-	sweptMS   int64  // when it was last looked for such tokens
-	hand      uint32 // of the clock that evicts
+	disk      uint64   // counts checkpoints: what was read from disk under another number is stale
+	sweepMS   int64    // no token is forgotten before
+	sweptMS   int64    // when it was last looked for such tokens
+	hand      uint32   // of the clock that evicts
+	added     struct { // the last add that was logged
+		slot  uint32
+		frame uint64
+		end   wal.Position
+	}
+	hot       uint32 // the cell of the last plain add
+	hotHash   uint64
 	room      chan struct{}
 	timer     *time.Timer // makes a checkpoint some time after a change
 	armed     bool

@@ -85,6 +85,9 @@ func (e *Engine) evict() {
 			s.meta &^= recent
 		default:
 			e.cells.remove(e.hand)
+			if e.hand == e.hot { // its hash is not that of the slot's next cell
+				e.hot = 0
+			}
 			e.meters.evicted++
 		}
 	}

@@ -32,18 +32,29 @@ type replay struct {
 	from   wal.Position
 	at     wal.Position // of the record
 	writer store.Writer // whose records they are
+	cell   []byte       // of the last add, if nothing came after it
 }
 
 func (p *replay) record(r *reader) error {
 	e := p.e
 	done := p.at < p.from // part of the checkpoint
-	switch kind := r.byte(); kind {
+	kind := r.byte()
+	if kind != recAgain {
+		p.cell = nil
+	}
+	switch kind {
 	case recTime:
 		e.timeMS = max(e.timeMS, int64(r.uvarint()))
-	case recAdd:
-		cell, delta := r.cell(), r.varint()
+	case recAdd, recAgain:
+		if kind == recAdd {
+			p.cell = r.cell()
+		}
+		delta := r.varint()
+		if p.cell == nil {
+			r.fail()
+		}
 		if !done && !r.bad {
-			p.add(cell, delta)
+			p.add(p.cell, delta)
 		}
 	case recSet:
 		cell, value := r.cell(), r.varint()

@@ -69,7 +69,11 @@ type table struct {
 }
 
 func newTable(skip int) *table {
-	return &table{skip: skip, level: 1, heads: [][]uint32{make([]uint32, headPage)}, slots: 1}
+	return &table{
+		skip: skip, level: 1, slots: 1,
+		heads: [][]uint32{make([]uint32, headPage)},
+		pages: [][]slot{make([]slot, pageSlots)},
+	}
 }
 
 // slot returns slot id.
