@@ -54,8 +54,8 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 crash: ## kill a serving process CYCLES times (50) and recount
 	go test ./internal/crash -run TestCrash -count=1 -v -timeout 60m -args -cycles=$(CYCLES)
 
-bench: ## run the benchmarks
-	go test -run '^$$' -bench . -benchmem -timeout 60m ./...
+bench: ## measure beside the peers, into bench/results (BENCHFLAGS='-run add-hot')
+	go run ./bench $(BENCHFLAGS)
 
 generate: ## regenerate, and fail if that changed anything
 	go generate ./...

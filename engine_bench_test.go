@@ -52,6 +52,15 @@ func BenchmarkAddBatchUniform(b *testing.B) {
 		keys[i] = fmt.Sprintf("counter:video:%08d", i)
 	}
 	db := openBench(b, quipu.Synced)
+	events := make([]quipu.Event, 1000)
+	for i, key := range keys { // they all exist
+		events[i%1000] = quipu.Event{Key: key, Delta: 1}
+		if i%1000 == 999 {
+			if _, err := db.AddBatch(context.Background(), events); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
 	b.ResetTimer()
 	each(b, 16, func() error {
 		events := make([]quipu.Event, 1000)

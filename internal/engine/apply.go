@@ -74,6 +74,8 @@ func (e *Engine) apply(ctx context.Context, b *store.Batch, r *store.Reply, w *w
 	if err := e.log.Room(ctx); err != nil {
 		return err
 	}
+	plans := e.address(b)
+	defer e.plans.Put(plans)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := e.admit(ctx); err != nil {
@@ -89,7 +91,7 @@ func (e *Engine) apply(ctx context.Context, b *store.Batch, r *store.Reply, w *w
 			return store.ErrClosed
 		}
 		var n needs
-		if level = e.plan(b, got, level, &n); !n.any() {
+		if level = e.plan(b, plans, got, level, &n); !n.any() {
 			break
 		}
 		var err error
@@ -100,7 +102,7 @@ func (e *Engine) apply(ctx context.Context, b *store.Batch, r *store.Reply, w *w
 	r.Durability = level
 	f := e.log.Begin()
 	before := len(f.Payload)
-	e.batch(f, b, r, level, got)
+	e.batch(f, b, plans.all, r, level, got)
 	end := f.Pos()
 	if len(f.Payload) == before && b.Writer != 0 {
 		// A mark does not tell the level of the batch that moved it.
@@ -114,25 +116,37 @@ func (e *Engine) apply(ctx context.Context, b *store.Batch, r *store.Reply, w *w
 	return nil
 }
 
+// plans are where the cells of a batch are. They are pooled.
+type plans struct {
+	all  []plan
+	keys []byte
+}
+
 // A plan is where a delta's cell is.
 type plan struct {
 	hash     uint64
 	slot     uint32
-	from, to uint32 // its key, in Engine.cellBuf
+	from, to uint32 // its key, in plans.keys
 }
 
 // plan finds the cell of every delta, collects in n what has to be read from
 // disk before they can be decided, and returns the level that the batch needs:
-// its own, or that of a change it builds on.
-func (e *Engine) plan(b *store.Batch, got *fetched, level store.Durability, n *needs) store.Durability {
+// its own, or that of a change it builds on. In a table larger than the
+// processor's caches finding a cell is waiting for memory, so the cells of a
+// large batch are looked for together.
+func (e *Engine) plan(b *store.Batch, ps *plans, got *fetched, level store.Durability, n *needs) store.Durability {
 	now := e.horizon()
-	e.address(b)
+	for rest := ps.all; len(rest) >= 8; {
+		n := min(len(rest), warmMax)
+		e.cells.warm(rest[:n])
+		rest = rest[n:]
+	}
 	for i := range b.Deltas {
-		d, p := &b.Deltas[i], &e.plans[i]
+		d, p := &b.Deltas[i], &ps.all[i]
 		if d.Op == store.OpRetire {
 			continue
 		}
-		cell := e.cellBuf[p.from:p.to]
+		cell := ps.keys[p.from:p.to]
 		if !e.cells.is(p.slot, uint32(p.hash), cell) {
 			p.slot = e.locate(p.hash, cell)
 		}
@@ -157,24 +171,19 @@ func (e *Engine) plan(b *store.Batch, got *fetched, level store.Durability, n *n
 	return level
 }
 
-// address encodes and hashes the cell of every delta. In a table larger than
-// the processor's caches finding a cell is waiting for memory, so for a large
-// batch the memory is asked for in advance, many cells at a time.
-func (e *Engine) address(b *store.Batch) {
-	e.plans, e.cellBuf = e.plans[:0], e.cellBuf[:0]
+// address encodes and hashes the cell of every delta.
+func (e *Engine) address(b *store.Batch) *plans {
+	ps := e.plans.Get().(*plans)
+	ps.all, ps.keys = ps.all[:0], ps.keys[:0]
 	seed := e.id.seed()
 	for i := range b.Deltas {
-		from := len(e.cellBuf)
-		e.cellBuf = appendCell(e.cellBuf, b.Deltas[i].Cell)
-		e.plans = append(e.plans, plan{
-			hash: xxh3.HashSeed(e.cellBuf[from:], seed), from: uint32(from), to: uint32(len(e.cellBuf)),
+		from := len(ps.keys)
+		ps.keys = appendCell(ps.keys, b.Deltas[i].Cell)
+		ps.all = append(ps.all, plan{
+			hash: xxh3.HashSeed(ps.keys[from:], seed), from: uint32(from), to: uint32(len(ps.keys)),
 		})
 	}
-	for rest := e.plans; len(rest) >= 8; {
-		n := min(len(rest), warmMax)
-		e.cells.warm(rest[:n])
-		rest = rest[n:]
-	}
+	return ps
 }
 
 // locate returns the slot of a cell, and makes an unread one if there is none.
@@ -223,7 +232,7 @@ func (e *Engine) mustSettleQuota(d *store.Delta, cell []byte, more int) bool {
 }
 
 // batch decides a batch and appends what it changes to the frame.
-func (e *Engine) batch(f *wal.Frame, b *store.Batch, r *store.Reply, level store.Durability, got *fetched) {
+func (e *Engine) batch(f *wal.Frame, b *store.Batch, plans []plan, r *store.Reply, level store.Durability, got *fetched) {
 	m, replay, err := e.marks.verdict(b, e.o.Limits.WritersMax)
 	if m != nil && b.Writer != 0 {
 		r.Mark = m.seq
@@ -250,7 +259,7 @@ func (e *Engine) batch(f *wal.Frame, b *store.Batch, r *store.Reply, level store
 	}
 	c := change{e: e, f: f, level: level, mark: e.marks.get(b.Writer)}
 	for i := range b.Deltas {
-		res := c.delta(&b.Deltas[i], e.plans[i], got)
+		res := c.delta(&b.Deltas[i], plans[i], got)
 		if res.Outcome != store.Applied {
 			e.meters.refused++
 		}

@@ -30,7 +30,7 @@ type checkpoint struct {
 	cells    []uint32 // the changed cells
 	unread   []unreadCell
 	born     []uint32
-	names    map[string]*namespace
+	names    namespaces
 	swept    [][]byte // tokens that are forgotten
 	nextMS   int64    // when there is more to forget; 0 if nobody looked
 	whole    bool     // the batch is complete
@@ -86,7 +86,7 @@ func (e *Engine) checkpointLocked(ctx context.Context, sweep bool) error {
 
 	// The batch is made with room for everything, so that it need not be
 	// copied to a larger one while the lock is held.
-	c := &checkpoint{began: time.Now(), batch: e.db.NewBatchWithSize(size), names: map[string]*namespace{}}
+	c := &checkpoint{began: time.Now(), batch: e.db.NewBatchWithSize(size), names: namespaces{}}
 	e.mu.Lock()
 	e.begin(c)
 	sweep = sweep || c.timeMS >= max(e.sweepMS, e.sweptMS+e.o.Limits.TokenWindow.Milliseconds()/8)
@@ -110,6 +110,9 @@ func (e *Engine) begin(c *checkpoint) {
 	e.armed = false
 	for name, ns := range e.names {
 		c.names[name] = &namespace{keys: ns.keys, tokens: ns.tokens}
+		if *ns == (namespace{}) {
+			delete(e.names, name) // its row goes
+		}
 	}
 	for w, m := range e.marks.of {
 		if m.dirty {
@@ -287,7 +290,7 @@ func (e *Engine) readSome(it *pebble.Iterator, keys *arena, c *checkpoint, some 
 		e.resolve(u.slot, rows[i])
 		c.cell(e, key, store.Value{N: rows[i].value + u.delta, Version: u.version, Exists: true})
 		if !rows[i].exists {
-			c.names[string(key[:namespaceLen(key)])].keys++
+			c.names.of(key).keys++
 		}
 	}
 	return nil
@@ -363,7 +366,7 @@ func (e *Engine) complete(c *checkpoint) {
 	}
 	for _, token := range c.swept {
 		c.delete(append(append(key[:0], rowToken), token...))
-		c.names[string(tokenNamespace(token))].tokens--
+		c.names.named(tokenNamespace(token)).tokens--
 	}
 	for name, ns := range c.names {
 		row := append([]byte{rowNamespace}, name...)
@@ -377,6 +380,17 @@ func (e *Engine) complete(c *checkpoint) {
 
 // publish makes the cells and tokens that are on disk now unchanged ones.
 func (e *Engine) publish(c *checkpoint) {
+	// Before e.save goes, through which Scan finds c.born: a cell that was saved
+	// as absent, and made again since, is nowhere else.
+	e.some(len(c.born), func(from, to int) {
+		for _, id := range c.born[from:to] {
+			if s := e.cells.slot(id); s.meta&e.dirtyBit != 0 {
+				e.born = append(e.born, id)
+			} else {
+				s.meta &^= born
+			}
+		}
+	})
 	e.mu.Lock()
 	e.disk++ // what was read before is stale: from here on cells may be evicted
 	e.frozen.free()
@@ -395,15 +409,6 @@ func (e *Engine) publish(c *checkpoint) {
 	e.some(len(c.cells), func(from, to int) {
 		for _, id := range c.cells[from:to] {
 			e.cells.slot(id).meta &^= saving
-		}
-	})
-	e.some(len(c.born), func(from, to int) {
-		for _, id := range c.born[from:to] {
-			if s := e.cells.slot(id); s.meta&e.dirtyBit != 0 {
-				e.born = append(e.born, id)
-			} else {
-				s.meta &^= born
-			}
 		}
 	})
 	e.mu.Lock()

@@ -44,8 +44,8 @@ type Options struct {
 	Logger *slog.Logger
 
 	// CheckpointBytes is how much log there may be before a checkpoint is
-	// made. The default is 256 MiB. More makes checkpoints rarer and recovery
-	// longer.
+	// made. The default is that of Memory, but at most 1 GiB. More makes
+	// checkpoints rarer and recovery longer.
 	CheckpointBytes int64
 
 	// CheckpointEvery is how long after a change a checkpoint is made even if
@@ -72,7 +72,7 @@ func (o Options) withDefaults() Options {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.CheckpointBytes == 0 {
-		o.CheckpointBytes = 256 << 20
+		o.CheckpointBytes = min(o.Memory, 1<<30)
 	}
 	if o.CheckpointEvery == 0 {
 		o.CheckpointEvery = 30 * time.Second
@@ -104,6 +104,7 @@ type Engine struct {
 	done          sync.WaitGroup
 
 	users sync.WaitGroup // those who use the disk without the lock
+	plans sync.Pool      // of *plans
 
 	mu        sync.Mutex // guards the fields below
 	closed    bool
@@ -144,7 +145,6 @@ type Engine struct {
 	meters    meters
 
 	// Scratch for one Apply.
-	plans    []plan
 	cellBuf  []byte
 	tokenBuf []byte
 	inserts  int

@@ -1,6 +1,10 @@
 package engine
 
-import "runtime"
+import (
+	"context"
+	"runtime"
+	"time"
+)
 
 // EvictAlways makes the engine keep no cell in memory that it can do without.
 func (e *Engine) EvictAlways() {
@@ -29,4 +33,27 @@ func (e *Engine) HeldBytes() int64 {
 	defer e.mu.Unlock()
 	t := e.cells
 	return t.arena.bytes() + int64(len(t.pages))*pageSlots*slotBytes + int64(len(t.heads))*headPage*4
+}
+
+// BeginCheckpoint begins a checkpoint and returns what finishes it, so that
+// something can happen in between.
+func (e *Engine) BeginCheckpoint() (finish func(ctx context.Context, sweep bool) error) {
+	e.checkpointing.Lock()
+	c := &checkpoint{began: time.Now(), batch: e.db.NewBatch(), names: namespaces{}}
+	e.mu.Lock()
+	e.begin(c)
+	e.mu.Unlock()
+	return func(ctx context.Context, sweep bool) error {
+		defer e.checkpointing.Unlock()
+		return e.finish(ctx, c, sweep)
+	}
+}
+
+// Unlocked reports whether nobody holds the engine's lock.
+func (e *Engine) Unlocked() bool {
+	if !e.mu.TryLock() {
+		return false
+	}
+	e.mu.Unlock()
+	return true
 }

@@ -51,19 +51,17 @@ func (n namespaces) tokensFull(cell []byte, more int64, l *store.Limits) bool {
 	return ns.tokens+more > l.TokensMax || !known && n.oneTooMany(l)
 }
 
-// oneTooMany reports whether there is no room for a new namespace.
+// oneTooMany reports whether there is no room for a new namespace. The empty
+// ones do not count; they go with the next checkpoint, and their rows with them.
 func (n namespaces) oneTooMany(l *store.Limits) bool {
 	if len(n) < l.NamespacesMax {
 		return false
 	}
-	for name, ns := range n { // the empty ones go
-		if *ns == (namespace{}) {
-			delete(n, name)
+	others := 0
+	for name, ns := range n {
+		if name[0] != nsOwn && *ns != (namespace{}) {
+			others++
 		}
-	}
-	others := len(n)
-	if n[string([]byte{nsOwn})] != nil {
-		others--
 	}
 	return others >= l.NamespacesMax
 }

@@ -57,6 +57,7 @@ func Open(dir string, o Options) (*Engine, error) {
 		marks: newMarks(), names: namespaces{}, near: newNear(),
 		dirtyBit: dirty0, cellsMax: o.Memory / cellShare,
 	}
+	e.plans.New = func() any { return new(plans) }
 	if err := e.open(); err != nil {
 		return nil, withKind("open "+dir, errors.Join(err, e.release()))
 	}

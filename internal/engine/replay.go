@@ -72,10 +72,7 @@ func (p *replay) record(r *reader) error {
 		if cell, split := tokenCell(key); !ok || !split || namespaceLen(cell) == 0 {
 			r.fail()
 		} else if !done {
-			if kind == recToken {
-				e.names.of(cell).tokens++
-			}
-			e.putToken(key, &rec, 0, store.Memory)
+			return p.token(cell, key, &rec)
 		}
 	case recBegin:
 		p.writer = store.Writer(r.uvarint())
@@ -110,6 +107,24 @@ func (p *replay) add(cell []byte, delta int64) {
 	}
 	e.marks.get(p.writer).tally.count(hash, delta)
 	e.put(id, s.value+delta, state, uint64(p.at), 0, store.Memory)
+}
+
+// token replays that a token was decided. Whether it was counted before, as one
+// that was over, is not what it was then: the checkpoint that forgot it may have
+// been lost, or be the one that the replay begins with.
+func (p *replay) token(cell, key []byte, rec *tokenRec) error {
+	e := p.e
+	if _, id := e.inMemory(key); id == 0 {
+		row, err := e.readToken(key)
+		if err != nil {
+			return err
+		}
+		if !row.exists {
+			e.names.of(cell).tokens++
+		}
+	}
+	e.putToken(key, rec, 0, store.Memory)
+	return nil
 }
 
 // put replays a set or a delete, for which the cell must be read: what it
