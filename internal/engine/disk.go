@@ -43,7 +43,7 @@ func (e *Engine) diskOptions() *pebble.Options {
 			// The default calls Fatalf in the goroutine that read. It gets an
 			// error anyway.
 			DataCorruption: func(info pebble.DataCorruptionInfo) {
-				e.o.Logger.Error("the disk is damaged", "file", info.Path, "error", info.Details)
+				e.o.Logger.Error("the disk is damaged", "file", info.Path, "error", oneLine(info.Details.Error()))
 			},
 			FlushEnd: e.flushEnded,
 		},
@@ -99,11 +99,11 @@ func (e *Engine) guarded(f func() error) error {
 type diskLogger struct{ e *Engine }
 
 func (d diskLogger) Infof(format string, args ...any) {
-	d.e.o.Logger.Debug("disk: " + strings.TrimSpace(fmt.Sprintf(format, args...)))
+	d.e.o.Logger.Debug("disk: " + oneLine(fmt.Sprintf(format, args...)))
 }
 
 func (d diskLogger) Errorf(format string, args ...any) {
-	d.e.o.Logger.Error("disk: " + strings.TrimSpace(fmt.Sprintf(format, args...)))
+	d.e.o.Logger.Error("disk: " + oneLine(fmt.Sprintf(format, args...)))
 }
 
 // Fatalf is called when Pebble can't go on writing. It must not return.
@@ -241,6 +241,12 @@ func (e *Engine) flushRest() error {
 	}
 }
 
+// oneLine returns what Pebble says, without what it adds for its own tools.
+func oneLine(s string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
+	return line
+}
+
 // diskError gives an error of the disk a kind.
 func diskError(err error) error {
 	switch {
@@ -248,9 +254,9 @@ func diskError(err error) error {
 		return err
 	case pebble.IsCorruptionError(err):
 		if info := pebble.ExtractDataCorruptionInfo(err); info != nil {
-			return store.Errorf(store.KindCorrupt, "disk: %s: %w", info.Path, err)
+			return &store.Error{Kind: store.KindCorrupt, Detail: "disk: " + info.Path + ": " + oneLine(err.Error()), Err: err}
 		}
-		return store.Errorf(store.KindCorrupt, "disk: %w", err)
+		return &store.Error{Kind: store.KindCorrupt, Detail: "disk: " + oneLine(err.Error()), Err: err}
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, pebble.ErrDBDoesNotExist), errors.Is(err, pebble.ErrDBNotPristine):
 		return store.Errorf(store.KindLost, "disk: %w", err)
 	default:
