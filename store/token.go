@@ -44,10 +44,11 @@ func hexDigit(c byte) int {
 }
 
 // TokenStale reports whether a token that the store does not know must be
-// refused as expired, because the time it carries is before the window.
+// refused as expired, because the time it carries is before the window, or so
+// far ahead that it would still look new when it has been forgotten.
 func TokenStale(token string, nowMS int64, window time.Duration) bool {
 	ms, ok := TokenTime(token)
-	return ok && ms < nowMS-window.Milliseconds()
+	return ok && (ms < nowMS-window.Milliseconds() || ms >= nowMS+window.Milliseconds())
 }
 
 // TokenKeptMS returns how long a store remembers a decided token: one window

@@ -134,7 +134,7 @@ func TestOfflineRefusals(t *testing.T) {
 	refused(t, 1, "no such file", "restore", missing, "--data", filepath.Join(empty, "new"))
 	refused(t, 2, "--data", "restore", "x")
 	torn := writeFile(t, "this is no backup")
-	refused(t, 1, "restore", "restore", torn, "--data", filepath.Join(empty, "new"))
+	refused(t, 1, "read snapshot", "restore", torn, "--data", filepath.Join(empty, "new"))
 	if entries, err := os.ReadDir(empty); err != nil || len(entries) != 0 {
 		t.Errorf("left behind: %v, %v", entries, err)
 	}

@@ -58,9 +58,13 @@ func (r *remote) call(ctx context.Context, q request, out any) (raw []byte, err 
 		defer cancel()
 	}
 	wait := retryAfter
+	var doubt error // an earlier attempt may have counted
 	for attempt := 1; ; attempt++ {
 		raw, err = r.once(ctx, q)
 		code := exitCode(err)
+		if code == exitUnknown {
+			doubt = err
+		}
 		if err == nil || q.token == "" || attempt == attemptsMax || code != exitUnavailable && code != exitUnknown ||
 			errors.Is(err, syscall.ECONNREFUSED) {
 			break
@@ -71,6 +75,9 @@ func (r *remote) call(ctx context.Context, q request, out any) (raw []byte, err 
 			return nil, err
 		}
 		wait *= 2
+	}
+	if err != nil && exitCode(err) == exitUnavailable && doubt != nil {
+		return nil, doubt
 	}
 	if err != nil {
 		return nil, err

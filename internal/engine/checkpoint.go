@@ -398,6 +398,9 @@ func (e *Engine) publish(c *checkpoint) {
 	e.save, e.saved = nil, c.position
 	if c.nextMS != 0 {
 		e.sweepMS, e.sweptMS = c.nextMS, c.timeMS
+		if c.nextMS <= c.timeMS {
+			e.sweptMS = 0 // there is more: the next checkpoint goes on
+		}
 	}
 	for _, token := range c.swept {
 		// Decided again since the checkpoint began: still counted.

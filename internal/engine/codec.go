@@ -18,6 +18,7 @@ const (
 	defaultNamespace = "default"
 	nsDefault        = 0
 	nsOwn            = 255
+	cellBytesMax     = 1 + store.NamespaceBytesMax + store.KeyBytesMax
 )
 
 func appendNamespace(dst []byte, ns string) []byte {
@@ -70,7 +71,7 @@ func appendToken(dst, cell []byte, token string) []byte {
 // tokenCell returns the cell's part of a token's key.
 func tokenCell(key []byte) ([]byte, bool) {
 	n, w := binary.Uvarint(key)
-	if w <= 0 || n > uint64(len(key)-w) {
+	if w <= 0 || n > min(uint64(len(key)-w), cellBytesMax) || len(key)-w-int(n) > store.TokenBytesMax {
 		return nil, false
 	}
 	return key[w : w+int(n)], true
@@ -235,7 +236,7 @@ func (r *reader) bytes(n uint64) []byte {
 
 func (r *reader) cell() []byte {
 	b := r.bytes(r.uvarint())
-	if namespaceLen(b) == 0 {
+	if namespaceLen(b) == 0 || len(b) > cellBytesMax {
 		r.fail()
 		return nil
 	}

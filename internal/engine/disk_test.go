@@ -242,7 +242,7 @@ func TestBackPressure(t *testing.T) {
 	entered, gate := make(chan struct{}, 100), make(chan struct{})
 	slow, on := failing(vfs.NewMem(), func(op errorfs.Op) bool {
 		if strings.HasSuffix(op.Path, ".sst") && op.Kind == errorfs.OpCreate {
-			entered <- struct{}{}
+			notify(entered)
 			<-gate
 		}
 		return false

@@ -140,6 +140,7 @@ type Engine struct {
 	timer     *time.Timer // makes a checkpoint some time after a change
 	armed     bool
 	spaceAt   wal.Position // where the disk's free space was looked at
+	spaceMS   int64
 	spaceTime time.Time
 	spaceErr  error // the disk is nearly full
 	meters    meters

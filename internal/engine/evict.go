@@ -58,8 +58,8 @@ func (e *Engine) tend(end wal.Position) {
 	if e.due() || int64(end-e.saved) > e.o.CheckpointBytes && e.save == nil {
 		e.wake()
 	}
-	if end-e.spaceAt > spaceEvery {
-		e.spaceAt = end
+	if end-e.spaceAt > spaceEvery || e.timeMS-e.spaceMS > spaceEveryMS {
+		e.spaceAt, e.spaceMS = end, e.timeMS
 		e.checkSpace()
 	}
 	if e.inserts > 0 {
@@ -93,11 +93,12 @@ func (e *Engine) evict() {
 	}
 }
 
-// The disk's free space is looked at after every so many bytes of log, and
-// while there is too little of it, once in a while.
+// The disk's free space is looked at after every so many bytes of log or so much
+// time, and while there is too little of it, once in a while.
 const (
-	spaceEvery = 4 << 20
-	spaceRetry = 100 * time.Millisecond
+	spaceEvery   = 4 << 20
+	spaceEveryMS = 1000
+	spaceRetry   = 100 * time.Millisecond
 )
 
 // checkSpace sets e.spaceErr if the disk is nearly full, so that writers are

@@ -166,6 +166,14 @@ func within(t testing.TB, what string, f func()) {
 	}
 }
 
+// notify tells one who waits, if someone does.
+func notify(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
 // cut returns what a power loss at this moment would leave, in the worst case:
 // nothing that was not synced.
 func cut(fs *vfs.MemFS) *vfs.MemFS { return fs.CrashClone(vfs.CrashCloneCfg{}) }

@@ -99,7 +99,7 @@ func (e *Engine) open() error {
 		e.o.Logger.Info("recovered", "frames", found.Frames, "bytes", found.Bytes, "took", time.Since(began))
 	}
 	if c := found.Cut; c != nil {
-		e.o.Logger.Warn("dropped the torn end of the log: nothing in it was acknowledged as synced",
+		e.o.Logger.Warn("dropped the torn end of the log: nothing in it was known to be synced",
 			"file", c.File, "offset", c.Offset, "bytes", c.Bytes, "reason", c.Reason)
 	}
 	if e.due() {

@@ -225,7 +225,7 @@ func TestReadUnderSync(t *testing.T) {
 	entered, gate := make(chan struct{}, 100), make(chan struct{})
 	fs, on := failing(mem, func(op errorfs.Op) bool {
 		if op.Kind == errorfs.OpFileSyncData {
-			entered <- struct{}{}
+			notify(entered)
 			<-gate
 		}
 		return false
@@ -308,7 +308,7 @@ func TestTokenForgottenTwice(t *testing.T) {
 		entered, gate := make(chan struct{}, 100), make(chan struct{})
 		fs, on := failing(mem, func(op errorfs.Op) bool {
 			if op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".sst") {
-				entered <- struct{}{}
+				notify(entered)
 				<-gate
 			}
 			return false

@@ -80,6 +80,9 @@ func (p *replay) record(r *reader) error {
 		m := mark{seq: r.uvarint(), digest: r.fixed()}
 		results := r.b
 		r.results()
+		if p.writer == 0 {
+			r.fail()
+		}
 		if !done && !r.bad {
 			to := e.marks.get(p.writer)
 			to.seq, to.digest = m.seq, m.digest

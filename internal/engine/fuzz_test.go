@@ -1,0 +1,213 @@
+package engine
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/zeebo/xxh3"
+
+	"github.com/quipudb/quipu/internal/wal"
+	"github.com/quipudb/quipu/store"
+)
+
+// seedRecords returns payloads with every kind of record.
+func seedRecords() [][]byte {
+	cell := appendCell(nil, store.Cell{Namespace: "n", Key: "key"})
+	own := appendCell(nil, store.Cell{Key: "writers"})
+	varint, uvarint := binary.AppendVarint, binary.AppendUvarint
+	token := func(kind byte) []byte {
+		key := appendToken(nil, cell, "token")
+		rec := tokenRec{outcome: store.Applied, op: store.OpAdd, n: 1, atMS: 5, after: 1, version: 9}
+		return rec.append(append(uvarint([]byte{kind}, uint64(len(key))), key...))
+	}
+	mark := appendResults(binary.LittleEndian.AppendUint64(uvarint([]byte{recMark}, 4), 77), []store.Result{
+		{Outcome: store.Applied, Before: -1, After: 5, Version: 100}, {Outcome: store.Full},
+	})
+	all := [][]byte{
+		uvarint([]byte{recTime}, 1_700_000_000_000),
+		varint(appendCellRecord(nil, recAdd, cell), 5),
+		varint([]byte{recAgain}, -7),
+		varint(appendCellRecord(nil, recAdd, own), 1),
+		varint(appendCellRecord(nil, recSet, cell), math.MinInt64),
+		appendCellRecord(nil, recDelete, cell),
+		token(recToken),
+		token(recTokenAgain),
+		uvarint([]byte{recBegin}, 3),
+		mark,
+		uvarint([]byte{recRetire}, 2),
+	}
+	return append(all, bytes.Join(all, nil), nil, []byte{0}, bytes.Repeat([]byte{0xff}, 40),
+		varint(appendCellRecord(nil, recAdd, bytes.Repeat([]byte{1}, 2000)), 1))
+}
+
+// FuzzReplay replays arbitrary bytes, part of which may be in the checkpoint.
+// They are applied, or refused as corrupt; the dump of the log agrees.
+func FuzzReplay(f *testing.F) {
+	for i, payload := range seedRecords() {
+		f.Add(payload, uint16(i))
+	}
+	e, err := Open("/data", Options{FS: vfs.NewMem()})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = e.Close() })
+	f.Fuzz(func(t *testing.T, payload []byte, from uint16) {
+		fresh := &Engine{
+			o: e.o, id: e.id, db: e.db, timer: time.NewTimer(time.Hour),
+			cells: newTable(0), tokens: newTable(tokenBytes), marks: newMarks(), names: namespaces{}, near: newNear(),
+			dirtyBit: dirty0,
+		}
+		err := fresh.replayer(wal.Position(from))(0, payload)
+		if err != nil && store.KindOf(err) != store.KindCorrupt {
+			t.Fatalf("%v, of kind %d", err, store.KindOf(err))
+		}
+		var text strings.Builder
+		if err := dumpRecords(&text, wal.FrameInfo{Payload: payload}); err != nil {
+			t.Fatal(err)
+		}
+		if err == nil && strings.Contains(text.String(), "can't be decoded") {
+			t.Fatalf("replayed, but not dumped:\n%s", text.String())
+		}
+		if err != nil {
+			return
+		}
+		// What was replayed adds up: the tallies are the sums over the cells that
+		// were made here.
+		var cells, marks tally
+		for _, id := range fresh.dirty {
+			cells.cell(xxh3.HashSeed(fresh.cells.keyOf(id), e.id.seed()), fresh.cells.slot(id).value)
+		}
+		for _, m := range fresh.marks.of {
+			marks.add(m.tally)
+		}
+		if cells.sum != marks.sum || cells.check != marks.check {
+			t.Fatalf("cells %+v, marks %+v", cells, marks)
+		}
+		var keys int64
+		for _, id := range fresh.dirty {
+			if fresh.cells.slot(id).meta.state() != absent {
+				keys++
+			}
+		}
+		for _, ns := range fresh.names {
+			keys -= ns.keys + ns.unread
+		}
+		if keys != 0 {
+			t.Fatalf("%d cells are not counted", keys)
+		}
+	})
+}
+
+// FuzzRow decodes arbitrary bytes as every kind of row. What can be decoded is
+// the same when it is encoded and decoded again.
+func FuzzRow(f *testing.F) {
+	f.Add(appendCellRow(nil, -5, 1<<50))
+	f.Add(appendCell(nil, store.Cell{Namespace: "n", Key: "key"}))
+	f.Add(appendCell(nil, store.Cell{Namespace: defaultNamespace, Key: "k"}))
+	f.Add(appendCell(nil, store.Cell{Key: "k"}))
+	f.Add((&tokenRec{outcome: store.Settled, op: store.OpSettle, want: true, n: -1, digest: 1 << 63}).append(nil))
+	f.Add((&mark{seq: 4, digest: 5, tally: tally{deltas: 1, sum: 2, check: 3}}).appendRow(nil))
+	f.Add((&namespace{keys: 5, tokens: -6}).appendRow(nil))
+	f.Add(appendToken(nil, []byte("\x00key"), "token"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if value, version, ok := decodeCellRow(b); ok {
+			v, w, ok := decodeCellRow(appendCellRow(nil, value, version))
+			if !ok || v != value || w != version {
+				t.Errorf("cell row %d %d became %d %d", value, version, v, w)
+			}
+		}
+		if rec, ok := decodeToken(b); ok {
+			again, ok := decodeToken(rec.append(nil))
+			if !ok || again != rec || !bytes.Equal(rec.append(nil), b[:tokenBytes]) {
+				t.Errorf("token %+v became %+v", rec, again)
+			}
+		}
+		if m, ok := decodeMark(b); ok {
+			again, ok := decodeMark(m.appendRow(nil))
+			if !ok || !reflect.DeepEqual(again, m) {
+				t.Errorf("mark %+v became %+v", m, again)
+			}
+			r := reader{b: m.results}
+			results := r.results()
+			r = reader{b: appendResults(nil, results)}
+			if again := r.results(); r.bad || !reflect.DeepEqual(again, results) {
+				t.Errorf("results %+v became %+v", results, again)
+			}
+		}
+		if ns, ok := decodeNamespace(b); ok {
+			if again, ok := decodeNamespace(ns.appendRow(nil)); !ok || *again != *ns {
+				t.Errorf("namespace %+v became %+v", ns, again)
+			}
+		}
+		if n := namespaceLen(b); n > 0 {
+			c := decodeCell(b)
+			if len(c.Namespace) <= store.NamespaceBytesMax && c.Namespace != "" && c.Namespace != defaultNamespace {
+				if got := appendCell(nil, c); !bytes.Equal(got, b) {
+					t.Errorf("cell %x became %x", b, got)
+				}
+			}
+		}
+		if cell, ok := tokenCell(b); ok {
+			if prefix := appendToken(nil, cell, ""); bytes.HasPrefix(b, prefix) { // its length is not written too long
+				if got := appendToken(nil, cell, string(b[len(prefix):])); !bytes.Equal(got, b) {
+					t.Errorf("token key %x became %x", b, got)
+				}
+			}
+		}
+	})
+}
+
+// FuzzSnapshot restores arbitrary bytes: they are refused and leave nothing
+// behind, or are the files of a store.
+func FuzzSnapshot(f *testing.F) {
+	// What Restore looks at is the form of it: small files will do.
+	var good bytes.Buffer
+	out := tarWriter{tw: tar.NewWriter(&good)}
+	fs := vfs.NewMem()
+	for _, name := range []string{identityFile, logDir + "/1", diskDir + "/2"} {
+		path := fs.PathJoin("/snapshot", name)
+		if err := fs.MkdirAll(fs.PathDir(path), 0o755); err != nil {
+			f.Fatal(err)
+		}
+		file, err := fs.Create(path, vfs.WriteCategoryUnspecified)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if err := file.Close(); err != nil {
+			f.Fatal(err)
+		}
+	}
+	if err := errors.Join(out.tree(f.Context(), fs, "/snapshot", ""), out.close()); err != nil {
+		f.Fatal(err)
+	}
+	if err := Restore(vfs.NewMem(), bytes.NewReader(good.Bytes()), "/data"); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good.Bytes())
+	f.Add(good.Bytes()[:good.Len()/2])
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		fs := vfs.NewMem()
+		err := Restore(fs, bytes.NewReader(b), "/data")
+		if err != nil {
+			if store.KindOf(err) != store.KindCorrupt {
+				t.Fatalf("%v, of kind %d", err, store.KindOf(err))
+			}
+			if names, err := fs.List("/"); err != nil || len(names) > 0 {
+				t.Fatalf("left behind: %v, %v", names, err)
+			}
+			return
+		}
+		if names, err := fs.List("/data"); err != nil || len(names) != 3 {
+			t.Fatalf("restored: %v, %v", names, err)
+		}
+	})
+}
