@@ -30,7 +30,7 @@ type quiet struct{}
 
 func (quiet) Infof(string, ...any)         {}
 func (quiet) Errorf(string, ...any)        {}
-func (quiet) Fatalf(f string, args ...any) { panic(f) }
+func (quiet) Fatalf(f string, _ ...any) { panic(f) }
 
 // rowOf returns the key of a cell's row.
 func rowOf(c store.Cell) []byte {

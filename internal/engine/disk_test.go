@@ -98,18 +98,18 @@ func poll(t *testing.T, f func() bool) {
 // directory is called.
 func TestSecondOpen(t *testing.T) {
 	root := t.TempDir()
-	real := filepath.Join(root, "data")
+	target := filepath.Join(root, "data")
 	link := filepath.Join(root, "link")
-	if err := os.Symlink(real, link); err != nil {
+	if err := os.Symlink(target, link); err != nil {
 		t.Fatal(err)
 	}
 	t.Chdir(root)
-	e, err := engine.Open(real, engine.Options{})
+	e, err := engine.Open(target, engine.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	do(t, e, add(cell("a"), 1))
-	for _, name := range []string{real, real + "/", "data", "./data/../data", link, "link"} {
+	for _, name := range []string{target, target + "/", "data", "./data/../data", link, "link"} {
 		second, err := engine.Open(name, engine.Options{})
 		if err == nil {
 			_ = second.Close()
