@@ -28,8 +28,8 @@ func behindItsBack(t *testing.T, fs vfs.FS, change func(db *pebble.DB) error) {
 
 type quiet struct{}
 
-func (quiet) Infof(string, ...any)         {}
-func (quiet) Errorf(string, ...any)        {}
+func (quiet) Infof(string, ...any)      {}
+func (quiet) Errorf(string, ...any)     {}
 func (quiet) Fatalf(f string, _ ...any) { panic(f) }
 
 // rowOf returns the key of a cell's row.
