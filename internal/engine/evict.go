@@ -128,8 +128,8 @@ func (e *Engine) admit(ctx context.Context) error {
 		if err := e.failed.Load(); err != nil {
 			return *err
 		}
-		if e.log.Err() != nil {
-			return e.log.Room(ctx) // says why
+		if err := e.log.Err(); err != nil {
+			return store.Errorf(store.KindUnavailable, "log stopped: %w", err)
 		}
 		if e.spaceErr != nil && time.Since(e.spaceTime) > spaceRetry {
 			e.checkSpace()

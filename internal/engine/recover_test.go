@@ -53,7 +53,7 @@ func TestCrashPoints(t *testing.T) {
 		if on.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && !t.Failed() {
 			mu.Lock()
 			defer mu.Unlock()
-			if points++; *long || points%3 == 0 || op.Kind == errorfs.OpRename || op.Kind == errorfs.OpRemove {
+			if points++; *long || points%4 == 0 || op.Kind == errorfs.OpRename {
 				check([]int{0, 100, 50}[points%3])
 			}
 			if t.Failed() {
