@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -55,7 +56,8 @@ type world struct {
 	mu      sync.Mutex // guards the fields below
 	ops     int        // file operations until the plug is pulled
 	crashed *vfs.MemFS
-	closed  bool // it was closed before the plug was pulled
+	kill    bool // the process ends, and not the computer
+	closed  bool // nothing was lost, and nothing was written since
 	next    int  // makes keys and tokens unique
 
 	grows  map[store.Cell]*growing
@@ -130,9 +132,11 @@ func (w *world) growing(c store.Cell) *growing {
 }
 
 // live opens the store, checks it, uses it, and leaves the disk as a power loss
-// at some moment would have.
+// at some moment would have, or as a kill would have: then the next life begins
+// with what was written and not synced, and must not build on it before it is.
 func (w *world) live() error {
-	w.crashed, w.closed = nil, false
+	w.crashed = nil
+	w.kill = w.rng.IntN(3) == 0
 	w.ops = 1 + w.rng.IntN(150) // while it opens or is checked
 	if w.rng.IntN(3) > 0 {
 		w.ops += w.rng.IntN(3000)
@@ -140,47 +144,66 @@ func (w *world) live() error {
 	percent := []int{0, 0, 20, 50, 80, 100}[w.rng.IntN(6)]
 	dice := rand.New(rand.NewPCG(w.rng.Uint64(), 0))
 	o := engine.Options{
-		FS: errorfs.Wrap(w.fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		FS: noLocks{errorfs.Wrap(w.fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
-				w.maybeCrash(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: dice})
+				return w.maybeCrash(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: dice})
 			}
 			return nil
-		})),
+		}))},
 		SegmentBytes:    int64(512 + w.rng.IntN(16<<10)),
 		CheckpointEvery: []time.Duration{time.Millisecond, time.Hour}[w.rng.IntN(2)],
 	}
 	e, err := engine.Open(dir, o)
-	if err != nil {
-		return fmt.Errorf("open: %w", err)
+	if err == nil {
+		w.e = e
+		if w.rng.IntN(2) == 0 {
+			e.EvictAlways()
+		}
+		if err = w.check(); err == nil {
+			w.note(func() { w.closed = false })
+			err = w.use()
+		}
+		if w.rng.IntN(2) == 0 {
+			w.note(func() { w.crash(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: dice}) })
+		}
+		err = errors.Join(err, e.Close())
 	}
-	w.e = e
-	if w.rng.IntN(2) == 0 {
-		e.EvictAlways()
-	}
-	if err := w.check(); err != nil {
-		return errors.Join(err, e.Close())
-	}
-	if err := w.use(); err != nil {
-		return errors.Join(err, e.Close())
-	}
-	if w.rng.IntN(2) == 0 {
-		w.note(func() { w.crashed = w.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: dice}) })
-	}
-	if err := e.Close(); err != nil {
-		return fmt.Errorf("close: %w", err)
-	}
-	w.note(func() { w.crashed, w.closed = cut(w.fs), true })
+	if w.note(func() { w.crashed, w.closed = cut(w.fs), true }) || !w.kill {
+		if err != nil {
+			return err
+		}
+	} // what goes wrong for one who was killed does not matter
 	w.fs = w.crashed
 	return nil
 }
 
-func (w *world) maybeCrash(cfg vfs.CrashCloneCfg) {
-	w.note(func() {
+var errKilled = errors.New("killed")
+
+// maybeCrash counts operations, and fails those of one who was killed.
+func (w *world) maybeCrash(cfg vfs.CrashCloneCfg) error {
+	on := w.note(func() {
 		if w.ops--; w.ops == 0 {
-			w.crashed = w.fs.CrashClone(cfg)
+			w.crash(cfg)
 		}
 	})
+	if w.kill && (!on || w.ops == 0) {
+		return errKilled
+	}
+	return nil
 }
+
+func (w *world) crash(cfg vfs.CrashCloneCfg) {
+	w.crashed = w.fs
+	if !w.kill {
+		w.crashed = w.fs.CrashClone(cfg)
+	}
+}
+
+// noLocks is a file system whose locks nobody holds: those of one who was
+// killed are free.
+type noLocks struct{ vfs.FS }
+
+func (noLocks) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
 // check compares what the store has with what is known, and settles what is
 // not.
@@ -396,7 +419,9 @@ func (w *world) use() error {
 		rng := rand.New(rand.NewPCG(w.rng.Uint64(), 0))
 		wg.Go(func() {
 			for range steps {
-				if err := f(rng); err != nil || !w.on() {
+				if err := f(rng); !w.on() {
+					return
+				} else if err != nil {
 					errs[i] = err
 					return
 				}

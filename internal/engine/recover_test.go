@@ -21,7 +21,7 @@ import (
 // TestCrashPoints pulls the plug at every file operation of two checkpoints
 // that are too large for one of Pebble's memtables, and of a Close.
 func TestCrashPoints(t *testing.T) {
-	const cells = 4500
+	const cells = 4200
 	name := strings.Repeat("long name ", 50)
 	key := func(i int) store.Cell { return cell(fmt.Sprintf("%04d %s", i, name)) }
 	mem := vfs.NewCrashableMem()
@@ -53,7 +53,7 @@ func TestCrashPoints(t *testing.T) {
 		if on.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && !t.Failed() {
 			mu.Lock()
 			defer mu.Unlock()
-			if points++; *long || points%4 == 0 || op.Kind == errorfs.OpRename {
+			if points++; *long || points%6 == 0 || op.Kind == errorfs.OpRename {
 				check([]int{0, 100, 50}[points%3])
 			}
 			if t.Failed() {
