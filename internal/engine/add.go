@@ -53,7 +53,7 @@ func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (f *wa
 	if len(f.Payload) == 0 {
 		e.tick(f)
 	}
-	at := f.Pos()
+	version := e.version(f.Pos())
 	e.logAdd(f, id, cell, d.N)
 	end := f.Pos()
 	e.log.End(level)
@@ -63,16 +63,16 @@ func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (f *wa
 	if level == store.Memory && s.meta&e.dirtyBit != 0 {
 		// What put would do: the cell is in every list already, and nobody needs
 		// the value before.
-		s.value, s.meta = value, s.meta.withVersion(uint64(at))|recent
+		s.value, s.meta = value, s.meta.withVersion(version)|recent
 	} else {
-		e.put(id, value, state, uint64(at), f.ID, level)
+		e.put(id, value, state, version, f.ID, level)
 	}
 	e.meters.batches++
 	e.meters.deltas++
 	e.tend(end)
 	e.mu.Unlock()
 
-	res := store.Result{Outcome: store.Applied, Version: uint64(at)}
+	res := store.Result{Outcome: store.Applied, Version: version}
 	if d.Want {
 		res.Before, res.After = old, value
 	}

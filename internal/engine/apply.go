@@ -375,7 +375,7 @@ func (c *change) cell(d *store.Delta, p plan) store.Result {
 		return store.Result{Outcome: store.Full}
 	}
 
-	version := uint64(c.f.Pos())
+	version := e.version(c.f.Pos())
 	res := store.Result{Outcome: store.Applied, Version: version}
 	var value int64
 	next := present

@@ -2,9 +2,11 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,34 +18,43 @@ import (
 )
 
 // A checkpoint writes the state of the store at one position of the log to
-// disk, in one batch: cells, tokens, marks, the position itself. It begins by
+// disk, in one table: cells, tokens, marks, the position itself. It begins by
 // taking the list of changed cells, under the lock, and copies them
 // afterwards, some at a time, so that no writer waits for long; a writer that
-// is about to change a cell that is not copied yet copies it first. Then the
+// is about to change a cell that is not copied yet copies it first. The copies
+// are sorted and written to a file, which Pebble takes in as a whole. Then the
 // log before the position is no longer needed.
 type checkpoint struct {
 	began    time.Time
 	position wal.Position
 	frame    *wal.Frame // holds the position: nothing is written before it is synced
 	timeMS   int64
-	batch    *pebble.Batch
+	meta     []byte
 	cells    []uint32 // the changed cells
-	unread   []unreadCell
+	copies   []saved  // of those of them that were copied; has room for all
+	free     func()   // gives that room back
+	sorted   bool     // the copies are in the order of their keys
 	born     []uint32
+	marks    []markRow
 	names    namespaces
-	swept    [][]byte // tokens that are forgotten
+	swept    [][]byte // tokens on disk that are forgotten
 	nextMS   int64    // when there is more to forget; 0 if nobody looked
-	whole    bool     // the batch is complete
-	buf      []byte
 }
 
-// An unreadCell is the copy of a cell whose row must be read before it can be
-// written. Its key stays where it is while the cell is being saved.
-type unreadCell struct {
-	key     ref
-	slot    uint32
-	delta   int64
-	version uint64
+// A saved is the copy of a cell that is being saved, or a token. Its key stays
+// where it is meanwhile.
+type saved struct {
+	head  uint64 // for sortSaved
+	value int64
+	meta  meta
+	key   ref
+	slot  uint32
+}
+
+// A markRow is a mark as it is written, or nil if it goes.
+type markRow struct {
+	writer store.Writer
+	value  []byte
 }
 
 const (
@@ -76,17 +87,7 @@ func (e *Engine) checkpointLocked(ctx context.Context, sweep bool) error {
 			return err
 		}
 	}
-	e.mu.Lock()
-	perCell := 12
-	if e.cells.count > 0 {
-		perCell += int(e.cells.used) / e.cells.count
-	}
-	size := len(e.dirty)*perCell + 4096
-	e.mu.Unlock()
-
-	// The batch is made with room for everything, so that it need not be
-	// copied to a larger one while the lock is held.
-	c := &checkpoint{began: time.Now(), batch: e.db.NewBatchWithSize(size), names: namespaces{}}
+	c := &checkpoint{began: time.Now(), names: namespaces{}}
 	e.mu.Lock()
 	e.begin(c)
 	sweep = sweep || c.timeMS >= max(e.sweepMS, e.sweptMS+e.o.Limits.TokenWindow.Milliseconds()/8)
@@ -101,6 +102,7 @@ func (e *Engine) begin(c *checkpoint) {
 	e.log.End(store.Synced)
 
 	c.cells, e.dirty = e.dirty, nil
+	c.copies, c.free = room[saved](len(c.cells))
 	c.born, e.born = e.born, nil
 	e.timeMS, e.timeFrame = max(e.timeMS, e.o.Now().UnixMilli()), 0
 	c.timeMS = e.timeMS
@@ -116,72 +118,24 @@ func (e *Engine) begin(c *checkpoint) {
 	}
 	for w, m := range e.marks.of {
 		if m.dirty {
-			c.set(markRow(w), m.appendRow(nil))
+			c.marks = append(c.marks, markRow{w, m.appendRow(nil)})
 			m.dirty = false
 		}
 	}
 	for _, w := range e.retired {
-		c.delete(markRow(w))
+		c.marks = append(c.marks, markRow{w, nil})
 	}
 	e.retired = nil
-	c.set([]byte{rowMeta}, e.appendMeta(nil, c.position))
-}
-
-// set and delete add to the batch. That fails only when it reaches 4 GiB; the
-// memory limit keeps it far below.
-func (c *checkpoint) set(key, value []byte) {
-	if err := c.batch.Set(key, value, nil); err != nil {
-		panic(err)
-	}
-}
-
-func (c *checkpoint) delete(key []byte) {
-	if err := c.batch.Delete(key, nil); err != nil {
-		panic(err)
-	}
-}
-
-func markRow(w store.Writer) []byte {
-	return binary.BigEndian.AppendUint64([]byte{rowMark}, uint64(w))
+	c.meta = e.appendMeta(nil, c.position)
 }
 
 // preserve copies a cell that is about to change, if the checkpoint under way
 // has still to copy it.
 func (e *Engine) preserve(id uint32, s *slot) {
 	if frozen := e.dirtyBit ^ (dirty0 | dirty1); s.meta&frozen != 0 {
-		e.save.copy(e, id, s)
+		c := e.save
+		c.copies = append(c.copies, saved{value: s.value, meta: s.meta, key: s.key, slot: id})
 		s.meta = s.meta&^frozen | saving
-	}
-}
-
-// copy adds a cell, as it is, to the checkpoint.
-func (c *checkpoint) copy(e *Engine, id uint32, s *slot) {
-	if s.meta.state() == unread {
-		c.unread = append(c.unread, unreadCell{key: s.key, slot: id, delta: s.value, version: s.meta.version()})
-		return
-	}
-	c.cell(e, e.cells.keyOf(id), valueOf(s.value, s.meta))
-}
-
-// cell adds a cell's row to the batch, and keeps the filter of cells near a
-// limit. The lock is held.
-func (c *checkpoint) cell(e *Engine, key []byte, v store.Value) {
-	hash := xxh3.HashSeed(key, e.id.seed())
-	row := append(append(c.buf[:0], rowCell), key...)
-	n := len(row)
-	if v.Exists {
-		row = appendCellRow(row, v.N, v.Version)
-		c.set(row[:n], row[n:])
-	} else {
-		c.delete(row)
-	}
-	c.buf = row
-	switch row[0] = rowNear; {
-	case isNear(v.N):
-		e.near.add(hash)
-		c.set(row[:n], nil)
-	case e.near.has(hash):
-		c.delete(row[:n])
 	}
 }
 
@@ -189,31 +143,20 @@ func (c *checkpoint) cell(e *Engine, key []byte, v store.Value) {
 // be called again.
 func (e *Engine) finish(ctx context.Context, c *checkpoint, sweep bool) error {
 	e.copyCells(c)
-	if err := e.readUnread(ctx, c); err != nil {
-		return err
-	}
+	e.sortCopies(c)
 	if err := c.frame.Wait(ctx, store.Synced); err != nil {
 		return store.Errorf(store.KindUnavailable, "make checkpoint: %w", err)
 	}
-	if sweep {
+	if sweep && c.nextMS == 0 {
 		if err := e.sweep(c); err != nil {
 			return err
 		}
 	}
-	e.complete(c)
-	if err := e.flushRest(); err != nil {
+	e.awaitMerging(ctx)
+	if err := e.ingest(ctx, func(t *rowWriter) error { return e.writeRows(ctx, t, c) }); err != nil {
 		return err
-	}
-	if err := e.db.Apply(c.batch, pebble.NoSync); err != nil {
-		return diskError(err)
 	}
 	e.publish(c)
-	if err := c.batch.Close(); err != nil {
-		return diskError(err)
-	}
-	if err := e.flush(); err != nil {
-		return err
-	}
 	if err := e.log.Release(c.position); err != nil {
 		return store.Errorf(store.KindUnavailable, "release the log: %w", err)
 	}
@@ -241,37 +184,108 @@ func (e *Engine) copyCells(c *checkpoint) {
 	})
 }
 
-// readUnread reads the rows of the cells that nobody has looked at, in the
-// order of their keys, and makes them read ones in memory too.
-func (e *Engine) readUnread(ctx context.Context, c *checkpoint) error {
-	if len(c.unread) == 0 {
-		return nil
+// sortCopies puts the copies in the order of their keys.
+func (e *Engine) sortCopies(c *checkpoint) {
+	if !c.sorted {
+		sortSaved(c.copies, e.savedKeys(), 0)
+		c.sorted = true
 	}
-	// The keys do not change while their cells are being saved, so they can be
-	// read without the lock; only the list of chunks may grow meanwhile.
-	e.mu.Lock()
-	keys := arena{chunks: e.cells.chunks}
-	e.mu.Unlock()
-	slices.SortFunc(c.unread, func(a, b unreadCell) int { return bytes.Compare(keys.at(a.key), keys.at(b.key)) })
-	it, err := e.db.NewIter(&pebble.IterOptions{LowerBound: []byte{rowCell}, UpperBound: []byte{rowCell + 1}})
-	if err != nil {
-		return diskError(err)
-	}
-	for len(c.unread) > 0 && err == nil {
-		some := c.unread[:min(lockedCells, len(c.unread))]
-		if err = e.readSome(it, &keys, c, some); err == nil {
-			c.unread = c.unread[len(some):]
-			err = ctx.Err()
-		}
-	}
-	return errors.Join(err, diskErrorOrNil(it.Close()))
 }
 
-// readSome reads the rows of some cells.
-func (e *Engine) readSome(it *pebble.Iterator, keys *arena, c *checkpoint, some []unreadCell) error {
+// savedKeys returns the keys of the cells for one who does not hold the lock. Those
+// of cells that are being saved do not change; only the list of chunks may grow
+// meanwhile.
+func (e *Engine) savedKeys() *arena {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return &arena{chunks: e.cells.chunks}
+}
+
+// writeRows writes everything, in the order of the rows' first bytes. It can be
+// called again.
+func (e *Engine) writeRows(ctx context.Context, t *rowWriter, c *checkpoint) error {
+	near, err := e.writeCells(ctx, t, c)
+	if err != nil {
+		return err
+	}
+	t.set(rowMeta, nil, c.meta)
+	keys := e.savedKeys()
+	for _, n := range near {
+		if s := &c.copies[n]; s.meta.state() == present && isNear(s.value) {
+			t.set(rowNear, keys.at(s.key), nil)
+		} else {
+			t.delete(rowNear, keys.at(s.key))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.names)) {
+		if ns := c.names[name]; *ns == (namespace{}) {
+			t.delete(rowNamespace, []byte(name))
+		} else {
+			t.set(rowNamespace, []byte(name), ns.appendRow(t.value()))
+		}
+	}
+	e.writeTokens(t, c)
+	slices.SortFunc(c.marks, func(a, b markRow) int { return cmp.Compare(a.writer, b.writer) })
+	for _, m := range c.marks {
+		key := binary.BigEndian.AppendUint64(nil, uint64(m.writer))
+		if m.value == nil {
+			t.delete(rowMark, key)
+		} else {
+			t.set(rowMark, key, m.value)
+		}
+	}
+	return nil
+}
+
+// writeCells writes the cells, and returns the copies of those that are near a
+// limit, or may have been.
+func (e *Engine) writeCells(ctx context.Context, t *rowWriter, c *checkpoint) (near []int, err error) {
+	it, err := e.db.NewIter(&pebble.IterOptions{LowerBound: []byte{rowCell}, UpperBound: []byte{rowCell + 1}})
+	if err != nil {
+		return nil, diskError(err)
+	}
+	keys := e.savedKeys()
+	for from := 0; from < len(c.copies) && err == nil && t.err == nil; from += lockedCells {
+		some := c.copies[from:min(len(c.copies), from+lockedCells)]
+		if err = e.readCopies(it, keys, c, some); err != nil {
+			break
+		}
+		var hashes [lockedCells]uint64
+		for i := range some {
+			hashes[i] = xxh3.HashSeed(keys.at(some[i].key), e.id.seed())
+		}
+		e.mu.Lock()
+		for i := range some {
+			if isNear(some[i].value) {
+				e.near.add(hashes[i])
+			}
+			if e.near.has(hashes[i]) {
+				near = append(near, from+i)
+			}
+		}
+		e.mu.Unlock()
+		for i := range some {
+			if s := &some[i]; s.meta.state() == present {
+				t.set(rowCell, keys.at(s.key), appendCellRow(t.value(), s.value, s.meta.version()))
+			} else {
+				t.delete(rowCell, keys.at(s.key))
+			}
+		}
+		err = ctx.Err()
+	}
+	return near, errors.Join(err, diskErrorOrNil(it.Close()))
+}
+
+// readCopies reads the rows of those among some cells that nobody has looked
+// at, and makes them read ones, the copies and the cells in memory too.
+func (e *Engine) readCopies(it *pebble.Iterator, keys *arena, c *checkpoint, some []saved) error {
 	var rows [lockedCells]row
-	seek := []byte{rowCell}
+	seek, found := []byte{rowCell}, false
 	for i := range some {
+		if some[i].meta.state() != unread {
+			continue
+		}
+		found = true
 		seek = append(seek[:1], keys.at(some[i].key)...)
 		if it.SeekGE(seek) && bytes.Equal(it.Key(), seek) {
 			var err error
@@ -283,14 +297,20 @@ func (e *Engine) readSome(it *pebble.Iterator, keys *arena, c *checkpoint, some 
 			return diskError(err)
 		}
 	}
+	if !found {
+		return nil
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for i, u := range some {
-		key := keys.at(u.key)
-		e.resolve(u.slot, rows[i])
-		c.cell(e, key, store.Value{N: rows[i].value + u.delta, Version: u.version, Exists: true})
+	for i := range some {
+		s := &some[i]
+		if s.meta.state() != unread {
+			continue
+		}
+		e.resolve(s.slot, rows[i])
+		s.value, s.meta = rows[i].value+s.value, s.meta.withState(present)
 		if !rows[i].exists {
-			c.names.of(key).keys++
+			c.names.of(keys.at(s.key)).keys++
 		}
 	}
 	return nil
@@ -313,24 +333,25 @@ func decodeBase(it *pebble.Iterator) (row, error) {
 // about to be written.
 func (e *Engine) sweep(c *checkpoint) error {
 	kept := store.TokenKeptMS(e.o.Limits.TokenWindow)
-	c.swept, c.nextMS = nil, c.timeMS+kept // of those decided from now on
+	nextMS := c.timeMS + kept // of those decided from now on
+	var swept [][]byte
 	over := func(b []byte) (over, ok bool) {
 		rec, ok := decodeToken(b)
 		if over = c.timeMS-rec.atMS >= kept; !over {
-			c.nextMS = min(c.nextMS, rec.atMS+kept)
+			nextMS = min(nextMS, rec.atMS+kept)
 		}
 		return over, ok
 	}
 	for id := uint32(1); id < e.frozen.slots; id++ {
 		if over, _ := over(e.frozen.entry(id)); over {
-			c.swept = append(c.swept, bytes.Clone(e.frozen.keyOf(id)))
+			swept = append(swept, bytes.Clone(e.frozen.keyOf(id)))
 		}
 	}
 	it, err := e.db.NewIter(&pebble.IterOptions{LowerBound: []byte{rowToken}, UpperBound: []byte{rowToken + 1}})
 	if err != nil {
 		return diskError(err)
 	}
-	for ok := it.First(); ok && c.nextMS > c.timeMS; ok = it.Next() {
+	for ok := it.First(); ok && nextMS > c.timeMS; ok = it.Next() {
 		b, err := it.ValueAndErr()
 		if err != nil {
 			return errors.Join(diskError(err), it.Close())
@@ -343,38 +364,46 @@ func (e *Engine) sweep(c *checkpoint) error {
 		case !over:
 		case e.frozen.find(uint32(xxh3.HashSeed(key, e.id.seed())), key) != 0: // decided again
 		default:
-			if c.swept = append(c.swept, bytes.Clone(key)); len(c.swept) >= sweepMax {
-				c.nextMS = c.timeMS // there may be more
+			if swept = append(swept, bytes.Clone(key)); len(swept) >= sweepMax {
+				nextMS = c.timeMS // there may be more
 			}
 		}
 	}
-	return diskErrorOrNil(it.Close())
-}
-
-// complete adds to the batch what is known only now: the tokens, which nobody
-// changes any more, and the numbers of keys and tokens.
-func (e *Engine) complete(c *checkpoint) {
-	if c.whole {
-		return
+	if err := it.Close(); err != nil {
+		return diskError(err)
 	}
-	c.whole = true
-	var key []byte
-	for id := uint32(1); id < e.frozen.slots; id++ {
-		entry := e.frozen.entry(id)
-		key = append(append(key[:0], rowToken), entry[tokenBytes:]...)
-		c.set(key, entry[:tokenBytes])
-	}
-	for _, token := range c.swept {
-		c.delete(append(append(key[:0], rowToken), token...))
+	slices.SortFunc(swept, bytes.Compare)
+	for _, token := range swept {
 		c.names.named(tokenNamespace(token)).tokens--
 	}
-	for name, ns := range c.names {
-		row := append([]byte{rowNamespace}, name...)
-		if *ns == (namespace{}) {
-			c.delete(row)
-		} else {
-			c.set(row, ns.appendRow(nil))
+	c.swept, c.nextMS = swept, nextMS
+	return nil
+}
+
+// writeTokens writes the tokens, which nobody changes any more, and removes
+// those that are forgotten.
+func (e *Engine) writeTokens(t *rowWriter, c *checkpoint) {
+	tokens, free := room[saved](e.frozen.count)
+	defer free()
+	for id := uint32(1); id < e.frozen.slots; id++ {
+		tokens = append(tokens, saved{key: e.frozen.slot(id).key, slot: id})
+	}
+	sortSaved(tokens, &e.frozen.arena, tokenBytes)
+	swept := c.swept
+	for i := range tokens {
+		entry := e.frozen.entry(tokens[i].slot)
+		key := entry[tokenBytes:]
+		for len(swept) > 0 && bytes.Compare(swept[0], key) < 0 {
+			t.delete(rowToken, swept[0])
+			swept = swept[1:]
 		}
+		if len(swept) > 0 && bytes.Equal(swept[0], key) {
+			continue // it goes
+		}
+		t.set(rowToken, key, entry[:tokenBytes])
+	}
+	for _, key := range swept {
+		t.delete(rowToken, key)
 	}
 }
 
@@ -396,6 +425,8 @@ func (e *Engine) publish(c *checkpoint) {
 	e.frozen.free()
 	e.frozen = nil
 	e.save, e.saved = nil, c.position
+	c.free()
+	c.copies = nil
 	if c.nextMS != 0 {
 		e.sweepMS, e.sweptMS = c.nextMS, c.timeMS
 		if c.nextMS <= c.timeMS {

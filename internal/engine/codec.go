@@ -131,14 +131,15 @@ func (t *tokenRec) result() store.Result {
 const (
 	recTime       = 1  // ms: the time of the records that follow
 	recAdd        = 2  // cell, delta
-	recSet        = 3  // cell, value, change
-	recDelete     = 4  // cell, change
+	recSet        = 3  // cell, value
+	recDelete     = 4  // cell
 	recToken      = 5  // cell, token, record
 	recBegin      = 6  // writer: the records up to its mark are this writer's
 	recMark       = 7  // seq, digest, results
 	recRetire     = 8  // floor
 	recTokenAgain = 9  // like recToken, for a token that is still counted though it was forgotten
 	recAgain      = 10 // delta: an add to the cell of the add just before it in the frame
+	recSkip       = 11 // n: versions from here on are higher by n
 )
 
 func appendCellRecord(dst []byte, kind byte, cell []byte) []byte {
@@ -149,7 +150,7 @@ func appendCellRecord(dst []byte, kind byte, cell []byte) []byte {
 
 // appendResults encodes the results of a batch: for each its outcome and, if it
 // has them, its values, and how far its version is from the one before, which
-// is a byte or two, since versions are positions in the log.
+// is a byte or two, since versions are, more or less, positions in the log.
 func appendResults(dst []byte, results []store.Result) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(results)))
 	last := uint64(0)

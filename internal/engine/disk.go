@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -35,17 +36,19 @@ func (e *Engine) diskOptions() *pebble.Options {
 		MemTableSize:          4 << 20,
 		L0CompactionThreshold: 4,
 		MaxOpenFiles:          500,
-		// Pebble would have a checkpoint wait for ever when it can't write or
-		// compact. What it has to hold is bounded by flushRest.
-		MemTableStopWritesThreshold: 1000,
-		L0StopWritesThreshold:       1000,
 		EventListener: &pebble.EventListener{
 			// The default calls Fatalf in the goroutine that read. It gets an
 			// error anyway.
 			DataCorruption: func(info pebble.DataCorruptionInfo) {
 				e.o.Logger.Error("the disk is damaged", "file", info.Path, "error", oneLine(info.Details.Error()))
 			},
-			FlushEnd: e.flushEnded,
+			CompactionEnd: func(info pebble.CompactionInfo) {
+				e.cantMerge.Store(info.Err != nil)
+				select {
+				case e.compacted <- struct{}{}:
+				default:
+				}
+			},
 		},
 	}
 	o.Experimental.CompactionScheduler = e.compactions
@@ -55,6 +58,8 @@ func (e *Engine) diskOptions() *pebble.Options {
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
+	o.EnsureDefaults()
+	e.disks = o
 	return o
 }
 
@@ -190,53 +195,28 @@ func (c *compactions) open() {
 	}
 }
 
+// How many tables may lie above each other before a checkpoint waits for Pebble
+// to merge some, and for how long.
 const (
-	flushTries = 3 // flushes that may fail before a checkpoint gives up
-	flushPause = 50 * time.Millisecond
+	tablesDeep  = 24
+	mergingWait = 10 * time.Second
 )
 
-// flushEnded hears of the end of every flush. Pebble tries one that failed
-// again at once, for ever: this takes a breath in between.
-func (e *Engine) flushEnded(info pebble.FlushInfo) {
-	if info.Err == nil || info.InputBytes == 0 { // nothing is an error too
-		return
-	}
-	select {
-	case e.flushErr <- info.Err:
-	default: // nobody waits
-	}
-	select {
-	case <-time.After(flushPause):
-	case <-e.stop:
-	}
-}
-
-// flush makes durable what was applied to the disk.
-func (e *Engine) flush() error {
-	flushed, err := e.db.AsyncFlush()
-	if err != nil {
-		return diskError(err)
-	}
-	e.unflushed = flushed
-	return e.flushRest()
-}
-
-// flushRest waits for the last flush, if it is still under way. It gives up
-// after some failures; Pebble does not, and a later checkpoint waits again
-// before it gives Pebble more to hold.
-func (e *Engine) flushRest() error {
-	if e.unflushed == nil {
-		return nil
-	}
-	for tries := 1; ; tries++ {
+// awaitMerging waits while there are so many tables above each other that reads
+// are slow. So when Pebble can't keep up, checkpoints wait for it, and then
+// writers for checkpoints. When it is merging that fails there is nothing to
+// wait for.
+func (e *Engine) awaitMerging(ctx context.Context) {
+	late := time.After(mergingWait)
+	for !e.cantMerge.Load() && e.db.Metrics().Levels[0].Sublevels > tablesDeep {
 		select {
-		case <-e.unflushed:
-			e.unflushed = nil
-			return nil
-		case err := <-e.flushErr:
-			if tries == flushTries {
-				return store.Errorf(store.KindUnavailable, "write disk: %w", err)
-			}
+		case <-e.compacted:
+		case <-late:
+			return
+		case <-e.stop:
+			return
+		case <-ctx.Done():
+			return
 		}
 	}
 }

@@ -78,6 +78,8 @@ func describe(r *reader) string {
 	case recMark:
 		seq, digest := r.uvarint(), r.fixed()
 		return fmt.Sprintf("mark %d, digest %016x, %d results", seq, digest, len(r.results()))
+	case recSkip:
+		return "skip versions " + strconv.FormatUint(r.uvarint(), 10)
 	case recRetire:
 		return "retire writers up to " + strconv.FormatUint(r.uvarint(), 10)
 	default:

@@ -95,10 +95,12 @@ type Engine struct {
 	broken chan struct{}                // closed then
 
 	// Background work.
+	disks         *pebble.Options
 	compactions   *compactions
-	checkpointing sync.Mutex      // held by the checkpoint under way; guards the field below
-	unflushed     <-chan struct{} // closed when the last flush is done; nil if that was seen
-	flushErr      chan error      // of flushes that failed
+	compacted     chan struct{} // one was done
+	cantMerge     atomic.Bool   // the last one failed
+	checkpointing sync.Mutex    // held by the checkpoint under way; guards the field below
+	tables        int           // tables begun
 	kick          chan struct{}
 	stop          chan struct{}
 	done          sync.WaitGroup
@@ -109,6 +111,7 @@ type Engine struct {
 	mu        sync.Mutex // guards the fields below
 	closed    bool
 	cellsMax  int64 // bytes of cells above which some are evicted
+	cellBytes int64 // that a changed cell takes
 	cells     *table
 	undo      undos
 	tokens    *table // decided since the last checkpoint began
@@ -117,6 +120,7 @@ type Engine struct {
 	retired   []store.Writer // since the last checkpoint began
 	names     namespaces
 	near      near
+	skipped   uint64 // versions that nothing has
 	timeMS    int64  // of the last record; never falls
 	timeFrame uint64 // the frame that has it
 	dirtyBit  meta   // marks the cells in dirty; the other bit, those in saves that are not copied yet

@@ -8,29 +8,39 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// How the memory limit is spent: one part in three on cells, one in eight on
-// blocks of the disk. A checkpoint is due when saving what has changed would
-// take one in twelve, and writers wait when it would take one in six. The rest
+// How the memory limit is spent: one part in three on cells, as long as not
+// more of them are waiting to be saved, one in eight on blocks of the disk. A
+// checkpoint is due when what has changed takes half of it, saving included, and
+// writers wait when that and what is being saved take three quarters. The rest
 // is for the log's buffers, Pebble's work, and what the collector leaves lying.
 const (
 	cellShare       = 3
 	blockCacheShare = 8
-	dueShare        = 12
-	overfullShare   = 6
-	savedCellBytes  = 64 // what a changed cell takes, besides itself, while a checkpoint saves it
+	// savedCellBytes is what a changed cell takes, besides itself, when a
+	// checkpoint saves it: its place in the list, its copy, its bits in a filter.
+	savedCellBytes = 48
 )
+
+// changed returns the memory that n changed cells take: about, since it is the
+// average of all cells, as of the last that was added.
+func (e *Engine) changed(n int) int64 { return int64(n) * e.cellBytes }
+
+// weigh takes that average.
+func (e *Engine) weigh() {
+	e.cellBytes = savedCellBytes + e.cells.bytes()/int64(max(1, e.cells.count))
+}
 
 // overfull reports whether the changes that are not on disk take so much
 // memory that writers must wait for the checkpoint under way.
 func (e *Engine) overfull() bool {
-	unsaved := e.tokens.bytes() + int64(len(e.dirty))*savedCellBytes
+	unsaved := e.tokens.bytes() + e.changed(len(e.dirty))
 	if e.save != nil {
-		unsaved += int64(len(e.save.cells)) * savedCellBytes
+		unsaved += e.changed(len(e.save.cells))
 	}
 	if e.frozen != nil {
 		unsaved += e.frozen.bytes()
 	}
-	return unsaved > e.o.Memory/overfullShare
+	return unsaved > e.o.Memory/4*3
 }
 
 // makeRoom wakes the writers that wait because of overfull. The lock is held.
@@ -41,7 +51,7 @@ func (e *Engine) makeRoom() {
 
 // due reports whether it is time for a checkpoint.
 func (e *Engine) due() bool {
-	return int64(len(e.dirty))*savedCellBytes+e.tokens.bytes() > e.o.Memory/dueShare
+	return e.changed(len(e.dirty))+e.tokens.bytes() > e.o.Memory/2
 }
 
 // arm sees to it that a change is followed by a checkpoint before long.
@@ -73,6 +83,7 @@ func (e *Engine) tend(end wal.Position) {
 func (e *Engine) evict() {
 	steps := 4 * e.inserts
 	e.inserts = 0
+	e.weigh()
 	for ; steps > 0 && e.cells.bytes() > e.cellsMax; steps-- {
 		e.hand++
 		if e.hand >= e.cells.slots {

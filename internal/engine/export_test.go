@@ -39,7 +39,7 @@ func (e *Engine) HeldBytes() int64 {
 // something can happen in between.
 func (e *Engine) BeginCheckpoint() (finish func(ctx context.Context, sweep bool) error) {
 	e.checkpointing.Lock()
-	c := &checkpoint{began: time.Now(), batch: e.db.NewBatch(), names: namespaces{}}
+	c := &checkpoint{began: time.Now(), names: namespaces{}}
 	e.mu.Lock()
 	e.begin(c)
 	e.mu.Unlock()

@@ -25,6 +25,15 @@ func (e *Engine) Meters(f func(name, help string, value float64)) {
 	e.mu.Lock()
 	cells, cellBytes := e.cells.count, e.cells.bytes()
 	dirty, tokens, writers := len(e.dirty), e.tokens.count, len(e.marks.of)-1
+	ahead := max(0, e.timeMS-e.o.Now().UnixMilli())
+	stopped := 0.0
+	if e.failed.Load() != nil || e.log.Err() != nil {
+		stopped = 1
+	}
+	full := 0.0
+	if e.spaceErr != nil {
+		full = 1
+	}
 	m := &e.meters
 	batches, deltas, refused, replayed, reads, evicted := m.batches, m.deltas, m.refused, m.replayed, m.reads, m.evicted
 	e.mu.Unlock()
@@ -49,6 +58,12 @@ func (e *Engine) Meters(f func(name, help string, value float64)) {
 	f("quipu_log_bytes_total", "Bytes written to the log.", float64(l.Bytes))
 	f("quipu_log_syncs_total", "Syncs of the log.", float64(l.Syncs))
 	f("quipu_log_sync_seconds_total", "Time spent in syncs of the log.", l.SyncTime.Seconds())
+	f("quipu_store_stopped", "1 if a write or sync failed, so that nothing is written until a restart.", stopped)
+	f("quipu_disk_full", "1 if writes are refused because the disk is nearly full.", full)
+	if usage, err := e.o.FS.GetDiskUsage(e.dir); err == nil {
+		f("quipu_disk_free_bytes", "Bytes that are free on the disk.", float64(usage.AvailBytes))
+	}
+	f("quipu_clock_ahead_seconds", "How far the last change is ahead of the clock, which was set back.", float64(ahead)/1000)
 	f("quipu_recovered_bytes", "Bytes of log replayed at the last start.", float64(m.recoveredBytes))
 	f("quipu_recovered_frames", "Frames of log replayed at the last start.", float64(m.recoveredFrames))
 	d, err := guard(e, func() (*pebble.Metrics, error) { return e.db.Metrics(), nil })

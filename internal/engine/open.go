@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
@@ -52,7 +53,7 @@ func Open(dir string, o Options) (*Engine, error) {
 	e := &Engine{
 		o: o, dir: dir, lock: lock,
 		kick: make(chan struct{}, 1), stop: make(chan struct{}), room: make(chan struct{}),
-		broken: make(chan struct{}), flushErr: make(chan error),
+		broken: make(chan struct{}), compacted: make(chan struct{}, 1),
 		cells: newTable(0), tokens: newTable(tokenBytes),
 		marks: newMarks(), names: namespaces{}, near: newNear(),
 		dirtyBit: dirty0, cellsMax: o.Memory / cellShare,
@@ -102,6 +103,15 @@ func (e *Engine) open() error {
 		e.o.Logger.Warn("dropped the torn end of the log: nothing in it was known to be synced",
 			"file", c.File, "offset", c.Offset, "bytes", c.Bytes, "reason", c.Reason)
 	}
+	e.weigh()
+	if made && !found.Clean {
+		if err := e.skipVersions(); err != nil {
+			return store.Errorf(store.KindUnavailable, "open log: %w", err)
+		}
+	}
+	if ahead := time.Duration(e.timeMS-e.o.Now().UnixMilli()) * time.Millisecond; ahead > clockAhead {
+		e.o.Logger.Warn("the clock is behind the time of the last change: until it has caught up, time stands still for tokens", "by", ahead)
+	}
 	if e.due() {
 		e.wake()
 	}
@@ -109,6 +119,29 @@ func (e *Engine) open() error {
 	go e.background()
 	return nil
 }
+
+// clockAhead is how far the last change may be ahead of the clock before it is
+// worth a warning.
+const clockAhead = time.Minute
+
+// skippedVersions is more than can have been given out and then be lost.
+const skippedVersions = 1 << 30
+
+// skipVersions leaves out some versions when the log was not closed. Changes of
+// level memory or written, which somebody may have seen, may be lost; their
+// versions must not be those of other changes now.
+func (e *Engine) skipVersions() error {
+	e.mu.Lock()
+	e.skipped += skippedVersions
+	f := e.log.Begin()
+	f.Payload = binary.AppendUvarint(append(f.Payload, recSkip), skippedVersions)
+	e.log.End(store.Synced)
+	e.mu.Unlock()
+	return f.Wait(context.Background(), store.Synced)
+}
+
+// version returns the version of a change whose record is at a position.
+func (e *Engine) version(at wal.Position) uint64 { return uint64(at) + e.skipped }
 
 func (e *Engine) path(name string) string { return e.o.FS.PathJoin(e.dir, name) }
 
@@ -199,11 +232,11 @@ func (e *Engine) createDisk() error {
 		return diskError(err)
 	}
 	e.db = db
-	err = db.Set([]byte{rowMeta}, e.appendMeta(nil, 0), pebble.NoSync)
-	if err == nil {
-		err = e.flush()
-	}
-	e.db, e.unflushed = nil, nil
+	err = e.ingest(context.Background(), func(t *rowWriter) error {
+		t.set(rowMeta, nil, e.appendMeta(nil, 0))
+		return nil
+	})
+	e.db = nil
 	return errors.Join(err, db.Close())
 }
 
@@ -267,7 +300,8 @@ func (e *Engine) appendMeta(dst []byte, position wal.Position) []byte {
 	dst = append(dst, e.id[:]...)
 	dst = binary.AppendUvarint(dst, uint64(position))
 	dst = binary.AppendUvarint(dst, uint64(e.timeMS))
-	return binary.AppendUvarint(dst, uint64(e.marks.floor))
+	dst = binary.AppendUvarint(dst, uint64(e.marks.floor))
+	return binary.AppendUvarint(dst, e.skipped)
 }
 
 // openDisk opens Pebble and reads everything but cells and tokens. It returns
@@ -292,6 +326,7 @@ func (e *Engine) openDisk() (wal.Position, error) {
 		position = wal.Position(r.uvarint())
 		e.timeMS = int64(r.uvarint())
 		e.marks.floor = store.Writer(r.uvarint())
+		e.skipped = r.uvarint()
 		found = string(id) == string(e.id[:])
 		return !r.bad
 	})

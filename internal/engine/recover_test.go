@@ -538,3 +538,23 @@ func TestDumpRuns(t *testing.T) {
 		t.Errorf("in\n%s", out.String())
 	}
 }
+
+// TestLostVersions checks that the version of a change that was seen, and then
+// lost with the computer's memory, is never that of another change.
+func TestLostVersions(t *testing.T) {
+	mem := vfs.NewCrashableMem()
+	seen := map[uint64]int{}
+	for life := range 4 {
+		e := open(t, mem, engine.Options{CheckpointEvery: time.Hour})
+		for range 100 {
+			r := doBatch(t, e, store.Batch{Durability: store.Memory, Deltas: []store.Delta{add(cell("a"), 1)}})
+			if other, ok := seen[r[0].Version]; ok {
+				t.Fatalf("version %d was of life %d and is of life %d", r[0].Version, other, life)
+			}
+			seen[r[0].Version] = life
+		}
+		crashed := mem.CrashClone(vfs.CrashCloneCfg{})
+		mustClose(t, e)
+		mem = crashed
+	}
+}

@@ -89,6 +89,10 @@ func (p *replay) record(r *reader) error {
 			to.results = append(to.results[:0], results[:len(results)-len(r.b)]...)
 		}
 		p.writer = 0
+	case recSkip:
+		if n := r.uvarint(); !done {
+			e.skipped += n
+		}
 	case recRetire:
 		if floor := store.Writer(r.uvarint()); !done {
 			e.retired = append(e.retired, e.marks.retire(floor)...)
@@ -109,7 +113,7 @@ func (p *replay) add(cell []byte, delta int64) {
 		state = present
 	}
 	e.marks.get(p.writer).tally.count(hash, delta)
-	e.put(id, s.value+delta, state, uint64(p.at), 0, store.Memory)
+	e.put(id, s.value+delta, state, e.version(p.at), 0, store.Memory)
 }
 
 // token replays that a token was decided. Whether it was counted before, as one
@@ -144,7 +148,7 @@ func (p *replay) put(cell []byte, value int64, state meta) error {
 		}
 		e.resolve(id, r)
 	}
-	version := uint64(p.at)
+	version := e.version(p.at)
 	if state == absent {
 		version = 0
 	}

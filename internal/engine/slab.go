@@ -44,3 +44,15 @@ func (s *slab[T]) free() {
 	}
 	*s = slab[T]{}
 }
+
+// room returns an empty slice with room for n values, which is not on the Go
+// heap if that is much, and what gives it back.
+func room[T any](n int) (s []T, giveBack func()) {
+	var zero T
+	size := n * int(unsafe.Sizeof(zero))
+	if size < slabBytes/4 {
+		return make([]T, 0, n), func() {}
+	}
+	b, giveBack := mapMemory((size + slabBytes - 1) &^ (slabBytes - 1))
+	return unsafe.Slice((*T)(unsafe.Pointer(&b[0])), n)[:0], giveBack
+}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ import (
 
 const (
 	snapshotDir = "snapshot.tmp" // + a number: files being copied
+	restoreDir  = "restore.tmp"  // files being brought back
 	sumsFile    = "SHA256SUMS"   // the last file of a snapshot: without it, it is not whole
 )
 
@@ -77,16 +79,25 @@ func (e *Engine) snapshotFiles(ctx context.Context) (string, error) {
 	return dir, nil
 }
 
-// removeLeftovers removes the files of snapshots that were cut off, and the
-// other name of the identity file if a power loss brought it back.
+// removeLeftovers removes the files of snapshots and checkpoints that were cut
+// off, and the other name of the identity file if a power loss brought it back.
 func (e *Engine) removeLeftovers() error {
 	names, err := e.o.FS.List(e.dir)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if strings.HasPrefix(name, snapshotDir) || name == identityFile+tempSuffix {
+		if strings.HasPrefix(name, snapshotDir) || name == restoreDir || name == identityFile+tempSuffix {
 			err = errors.Join(err, e.o.FS.RemoveAll(e.path(name)))
+		}
+	}
+	tables, listErr := e.o.FS.List(e.path(diskDir))
+	if listErr != nil && !errors.Is(listErr, fs.ErrNotExist) { // opening it tells
+		err = errors.Join(err, listErr)
+	}
+	for _, name := range tables {
+		if strings.HasPrefix(name, tableFile) {
+			err = errors.Join(err, e.o.FS.Remove(e.o.FS.PathJoin(e.path(diskDir), name)))
 		}
 	}
 	return err
@@ -154,8 +165,8 @@ func (t *tarWriter) close() error {
 }
 
 // Restore makes a store in a directory, which must not exist or be empty, from
-// a snapshot. It checks every file; the directory is made last, as a whole. A
-// nil fs is the operating system's.
+// a snapshot. It checks every file. The identity file comes last: what was cut
+// off before is no store, and Open says so. A nil fs is the operating system's.
 func Restore(fs vfs.FS, r io.Reader, dir string) error {
 	if fs == nil {
 		fs = vfs.Default
@@ -166,24 +177,38 @@ func Restore(fs vfs.FS, r io.Reader, dir string) error {
 	if there && !info.IsDir() {
 		return store.Errorf(store.KindInvalid, "%s is a file: restore into a new directory", dir)
 	}
-	if names, err := fs.List(dir); err == nil && len(names) > 0 {
+	names, _ := fs.List(dir) // unpacking tells what is wrong with it
+	names = slices.DeleteFunc(names, func(name string) bool { return name == restoreDir })
+	if len(names) > 0 {
 		return store.Errorf(store.KindInvalid, "%s is not empty: restore into a new directory", dir)
 	}
-	tmp := dir + ".restore.tmp"
-	if err := errors.Join(fs.RemoveAll(tmp), makeDir(fs, fs.PathDir(dir))); err != nil {
+	if err := makeDir(fs, dir); err != nil {
 		return withKind("restore", err)
 	}
-	err = unpack(fs, r, tmp)
-	if err == nil && there {
-		err = fs.Remove(dir) // it is empty
-	}
+	// Within the directory, since that may be where a disk is mounted.
+	tmp := fs.PathJoin(dir, restoreDir)
+	err = fs.RemoveAll(tmp) // of an earlier try
 	if err == nil {
-		err = fs.Rename(tmp, dir)
+		err = unpack(fs, r, tmp)
 	}
-	if err != nil {
-		return withKind("restore", errors.Join(err, fs.RemoveAll(tmp)))
+	for _, name := range []string{logDir, diskDir, identityFile} {
+		if err == nil {
+			err = fs.Rename(fs.PathJoin(tmp, name), fs.PathJoin(dir, name))
+		}
+		if err == nil {
+			err = syncDir(fs, dir)
+		}
 	}
-	return withKind("restore", syncDir(fs, fs.PathDir(dir)))
+	if left := fs.RemoveAll(tmp); err != nil { // else Open does it
+		err = errors.Join(err, left)
+		for _, name := range []string{identityFile, logDir, diskDir} {
+			err = errors.Join(err, fs.RemoveAll(fs.PathJoin(dir, name)))
+		}
+		if !there {
+			err = errors.Join(err, fs.Remove(dir))
+		}
+	}
+	return withKind("restore", err)
 }
 
 func unpack(fs vfs.FS, r io.Reader, dir string) error {

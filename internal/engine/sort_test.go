@@ -1,0 +1,51 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestSortSaved compares the sort with a plain one, for keys that are alike for
+// long, that end in zeros, and that are prefixes of each other.
+func TestSortSaved(t *testing.T) {
+	for name, key := range map[string]func(rng *rand.Rand, i int) string{
+		"numbered": func(_ *rand.Rand, i int) string { return fmt.Sprintf("counter:video:%08d", i*7919%10_007) },
+		"random": func(rng *rand.Rand, i int) string {
+			b := make([]byte, rng.IntN(40))
+			for j := range b {
+				b[j] = byte(rng.IntN(3)) * byte(rng.IntN(128))
+			}
+			return string(b) + fmt.Sprint(i)
+		},
+		"prefixes": func(_ *rand.Rand, i int) string {
+			return strings.Repeat("a", i%300) + strings.Repeat("\x00", i/300)
+		},
+		"ended": func(_ *rand.Rand, i int) string { return "12345678"[:i%9] + strings.Repeat("\x00", i/9) },
+		"one":   func(_ *rand.Rand, i int) string { return strings.Repeat("same ", 20) + fmt.Sprint(i) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(1, 2))
+			for _, n := range []int{0, 1, 2, fewKeys, fewKeys + 1, 1000, 4000} {
+				const skip = 3
+				var keys arena
+				var got []saved
+				for i := range n {
+					got = append(got, saved{key: keys.add([]byte("xyz"), []byte(key(rng, i))), slot: uint32(i)})
+				}
+				rng.Shuffle(n, func(i, j int) { got[i], got[j] = got[j], got[i] })
+				want := slices.Clone(got)
+				slices.SortFunc(want, func(a, b saved) int { return bytes.Compare(keys.at(a.key), keys.at(b.key)) })
+				sortSaved(got, &keys, skip)
+				for i := range got {
+					if got[i].slot != want[i].slot && !bytes.Equal(keys.at(got[i].key), keys.at(want[i].key)) {
+						t.Fatalf("of %d, number %d is %q, want %q", n, i, keys.at(got[i].key), keys.at(want[i].key))
+					}
+				}
+			}
+		})
+	}
+}
