@@ -22,7 +22,17 @@ type Batch struct {
 	// waits for that one. Stores that can't give it say so in the reply.
 	Durability Durability
 
+	// If are conditions on the state the batch meets, before any of its deltas.
+	// If one does not hold, the batch is refused with ErrChanged.
+	If []Condition
+
 	Deltas []Delta
+}
+
+// A Condition is that a cell is at a version; 0 is an absent cell.
+type Condition struct {
+	Cell    Cell
+	Version uint64
 }
 
 // Op is what a delta does to its cell.
@@ -35,6 +45,8 @@ const (
 	OpDelete               // make the cell absent
 	OpSettle               // decide a token that did not arrive: it never will
 	OpRetire               // forget the marks of writers up to N, and refuse those writers
+	OpExpire               // change nothing but the deadline; Unmet if the cell is absent
+	OpGet                  // change nothing: with Want it tells what the cell is at its place in the batch
 )
 
 // A Delta is one change to one cell.
@@ -42,12 +54,37 @@ const (
 // A delta that wants its value, or has a guard, or is not an OpAdd, is
 // decided: it depends on the state it meets. Any other is blind.
 type Delta struct {
-	Cell  Cell
-	Op    Op
-	N     int64
-	Want  bool  // fill Before and After of the result
-	Guard Guard // conditions; the zero Guard has none
+	Cell   Cell
+	Op     Op
+	Want   bool // fill Before, After, Existed and DeadlineMS of the result
+	Expiry Expiry
+	N      int64
+	Guard  Guard // conditions; the zero Guard has none
+
+	// DeadlineMS is the deadline that Expiry sets, in Unix milliseconds, above 0.
+	// One that has passed makes the cell absent.
+	DeadlineMS int64
 }
+
+// Expiry is what a delta does to the deadline of its cell: one of the first
+// three, and with ExpirySet some of the others, which must all hold for the
+// deadline to be set. If they do not, an OpExpire is refused as Unmet, and any
+// other change is made without touching the deadline.
+//
+// A cell that comes into being has no deadline before. A cell that is deleted
+// loses it.
+type Expiry uint8
+
+// What becomes of a deadline. They are stored and sent: append only.
+const (
+	ExpiryKeep     Expiry = 0  // it stays
+	ExpiryClear    Expiry = 1  // it goes; an OpExpire of a cell that has none is Unmet
+	ExpirySet      Expiry = 2  // it becomes DeadlineMS
+	ExpiryIfNone   Expiry = 4  // only if there is none
+	ExpiryIfSome   Expiry = 8  // only if there is one
+	ExpiryIfLater  Expiry = 16 // only if DeadlineMS is later than the one there is; none is the latest
+	ExpiryIfSooner Expiry = 32 // only if DeadlineMS is sooner than the one there is, or there is none
+)
 
 // A Guard is the condition on a delta.
 type Guard struct {
@@ -61,6 +98,34 @@ type Guard struct {
 	// absent cell.
 	Match   bool
 	Version uint64
+
+	// Exists applies the delta only if the cell exists, or only if it does not.
+	// Otherwise it is Unmet.
+	Exists Existence
+
+	// Bound, if not nil, applies an OpAdd only if the sum is within it.
+	// Otherwise it is Bounded, whether the sum leaves the bound or int64.
+	Bound *Bound
+}
+
+// Existence is a condition on whether a cell exists.
+type Existence uint8
+
+// The conditions on existence. They are stored and sent: append only.
+const (
+	ExistsAny  Existence = iota // no condition
+	ExistsMust                  // it exists
+	ExistsNot                   // it does not
+)
+
+// A Bound is where a sum must stay. Both limits belong to it.
+type Bound struct {
+	Low, High int64
+
+	// Saturate takes the limit that the sum would cross instead of refusing.
+	// Only if the difference to the value before is not an int64 it is refused
+	// nevertheless, as Overflow.
+	Saturate bool
 }
 
 // A Reply is what Apply says of one batch.
@@ -76,9 +141,15 @@ type Reply struct {
 type Result struct {
 	Outcome  Outcome
 	Replayed bool   // decided earlier, under the same token or the same mark
-	Before   int64  // with Want, or a repeat of it
+	Before   int64  // with Want, or a repeat of it; 0 for an absent cell
 	After    int64  // with Want, or a repeat of it
 	Version  uint64 // of the cell after the change; 0 after a delete or if refused
+
+	// With Want, and not in a repeat under a token: whether the cell existed
+	// before, and its deadline after, 0 if it has none. A delta that is refused
+	// as Unmet or Bounded has these, and Before and After, as the cell is.
+	Existed    bool
+	DeadlineMS int64
 }
 
 // Outcome is the decision on one delta.
@@ -93,6 +164,8 @@ const (
 	Expired                     // the token is older than the window
 	Changed                     // the version did not match
 	Full                        // the namespace holds as many keys, or tokens, as it may, or it would be one too many
+	Unmet                       // a condition on existence or on the deadline was not met
+	Bounded                     // the sum would leave the bound
 )
 
 // Err returns nil for Applied, and otherwise an error that names the refusal.
@@ -113,6 +186,10 @@ func (o Outcome) Err() error {
 		return ErrChanged
 	case Full:
 		return ErrFull
+	case Unmet:
+		return ErrUnmet
+	case Bounded:
+		return ErrBound
 	default:
 		return Errorf(KindCorrupt, "unknown outcome %d", o)
 	}

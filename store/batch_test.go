@@ -9,16 +9,31 @@ import (
 
 // Operations and outcomes are stored: their numbers must never change.
 func TestStoredNumbersAreFixed(t *testing.T) {
-	for i, op := range []store.Op{store.OpAdd, store.OpSet, store.OpDelete, store.OpSettle, store.OpRetire} {
+	for i, op := range []store.Op{
+		store.OpAdd, store.OpSet, store.OpDelete, store.OpSettle, store.OpRetire, store.OpExpire, store.OpGet,
+	} {
 		if int(op) != i+1 {
 			t.Errorf("operation %d, want %d", op, i+1)
 		}
 	}
 	for i, o := range []store.Outcome{
 		store.Applied, store.Settled, store.Overflow, store.Mismatch, store.Expired, store.Changed, store.Full,
+		store.Unmet, store.Bounded,
 	} {
 		if int(o) != i+1 {
 			t.Errorf("outcome %d, want %d", o, i+1)
+		}
+	}
+	for i, x := range []store.Expiry{
+		store.ExpiryClear, store.ExpirySet, store.ExpiryIfNone, store.ExpiryIfSome, store.ExpiryIfLater, store.ExpiryIfSooner,
+	} {
+		if int(x) != 1<<i || store.ExpiryKeep != 0 {
+			t.Errorf("expiry %d, want %d", x, 1<<i)
+		}
+	}
+	for i, e := range []store.Existence{store.ExistsAny, store.ExistsMust, store.ExistsNot} {
+		if int(e) != i {
+			t.Errorf("existence %d, want %d", e, i)
 		}
 	}
 	for i, d := range []store.Durability{store.DurabilityDefault, store.Memory, store.Written, store.Synced} {
@@ -44,8 +59,10 @@ func TestOutcomeErr(t *testing.T) {
 	f(store.Expired, store.ErrExpired)
 	f(store.Changed, store.ErrChanged)
 	f(store.Full, store.ErrFull)
+	f(store.Unmet, store.ErrUnmet)
+	f(store.Bounded, store.ErrBound)
 	f(0, store.ErrCorrupt)
-	f(store.Full+1, store.ErrCorrupt)
+	f(store.Bounded+1, store.ErrCorrupt)
 }
 
 func TestTokenStateString(t *testing.T) {

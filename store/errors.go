@@ -28,6 +28,8 @@ const (
 	KindCorrupt          // stored bytes are not what was written
 	KindUnsupported      // this store can't do that
 	KindLost             // acknowledged data is missing
+	KindUnmet            // a condition on the cell's existence or deadline was not met
+	KindBound            // the cell would leave its bound
 )
 
 // The errors, one for each kind. A returned error carries more detail and
@@ -49,6 +51,8 @@ var (
 	ErrCorrupt     = &Error{Kind: KindCorrupt, Detail: "corrupt"}
 	ErrUnsupported = &Error{Kind: KindUnsupported, Detail: "unsupported"}
 	ErrLost        = &Error{Kind: KindLost, Detail: "acknowledged data is missing"}
+	ErrUnmet       = &Error{Kind: KindUnmet, Detail: "a condition on the counter's existence or deadline was not met"}
+	ErrBound       = &Error{Kind: KindBound, Detail: "the counter would leave its bound"}
 )
 
 // An Error is an error with a kind.

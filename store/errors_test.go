@@ -70,4 +70,6 @@ func TestKindsAreFixed(t *testing.T) {
 	f(store.ErrCorrupt, store.KindCorrupt, 14)
 	f(store.ErrUnsupported, store.KindUnsupported, 15)
 	f(store.ErrLost, store.KindLost, 16)
+	f(store.ErrUnmet, store.KindUnmet, 17)
+	f(store.ErrBound, store.KindBound, 18)
 }

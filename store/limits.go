@@ -93,7 +93,16 @@ func CheckBatch(b *Batch, partitions int) error {
 	if len(b.Deltas) > BatchDeltasMax {
 		return Errorf(KindTooLarge, "batch of %d deltas: at most %d", len(b.Deltas), BatchDeltasMax)
 	}
+	if len(b.If) > BatchDeltasMax {
+		return Errorf(KindTooLarge, "batch of %d conditions: at most %d", len(b.If), BatchDeltasMax)
+	}
 	bytes := 0
+	for i := range b.If {
+		if err := CheckCell(b.If[i].Cell); err != nil {
+			return err
+		}
+		bytes += len(b.If[i].Cell.Namespace) + len(b.If[i].Cell.Key)
+	}
 	for i := range b.Deltas {
 		d := &b.Deltas[i]
 		if err := checkDelta(d); err != nil {
@@ -112,7 +121,11 @@ func CheckBatch(b *Batch, partitions int) error {
 
 func checkDelta(d *Delta) error {
 	switch d.Op {
-	case OpAdd, OpSet, OpDelete:
+	case OpAdd, OpSet, OpDelete, OpExpire:
+	case OpGet:
+		if d.Guard.Token != "" {
+			return Errorf(KindInvalid, "get with a token: it changes nothing")
+		}
 	case OpSettle:
 		if d.Guard.Token == "" {
 			return Errorf(KindInvalid, "settle without a token")
@@ -130,7 +143,33 @@ func checkDelta(d *Delta) error {
 			return err
 		}
 	}
+	if d.Expiry != ExpiryKeep || d.DeadlineMS != 0 || d.Guard.Bound != nil || d.Guard.Exists != ExistsAny || d.Op == OpExpire {
+		if err := checkConditions(d); err != nil {
+			return err
+		}
+	}
 	return CheckCell(d.Cell)
+}
+
+// checkConditions checks what only some deltas have.
+func checkConditions(d *Delta) error {
+	const conditions = ExpiryIfNone | ExpiryIfSome | ExpiryIfLater | ExpiryIfSooner
+	do := d.Expiry &^ conditions
+	switch {
+	case do > ExpirySet, do != ExpirySet && d.Expiry != do:
+		return Errorf(KindInvalid, "unknown expiry %d", d.Expiry)
+	case (do == ExpirySet) != (d.DeadlineMS != 0), d.DeadlineMS < 0:
+		return Errorf(KindInvalid, "expiry %d with deadline %d", d.Expiry, d.DeadlineMS)
+	case do != ExpiryKeep && d.Op != OpAdd && d.Op != OpSet && d.Op != OpExpire, do == ExpiryKeep && d.Op == OpExpire:
+		return Errorf(KindInvalid, "operation %d with expiry %d", d.Op, d.Expiry)
+	case d.Guard.Exists > ExistsNot:
+		return Errorf(KindInvalid, "unknown condition on existence %d", d.Guard.Exists)
+	case d.Guard.Bound != nil && d.Op != OpAdd:
+		return Errorf(KindInvalid, "operation %d with a bound", d.Op)
+	case d.Guard.Bound != nil && d.Guard.Bound.Low > d.Guard.Bound.High:
+		return Errorf(KindInvalid, "bound from %d to %d is empty", d.Guard.Bound.Low, d.Guard.Bound.High)
+	}
+	return nil
 }
 
 // validUTF8 is utf8.ValidString, faster on the short ASCII strings that keys

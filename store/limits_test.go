@@ -1,6 +1,8 @@
 package store_test
 
 import (
+	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -96,6 +98,19 @@ func TestCheckBatch(t *testing.T) {
 	f(0, func(b *store.Batch) { b.Deltas = many(wide, fits) })
 	f(store.KindTooLarge, func(b *store.Batch) { b.Deltas = many(wide, fits+1) })
 
+	// So do those of conditions.
+	wideIf := store.Condition{Cell: wide.Cell}
+	f(0, func(b *store.Batch) { b.If = many(store.Condition{Cell: c}, 1) })
+	f(0, func(b *store.Batch) { b.Deltas, b.If = nil, many(wideIf, store.BatchBytesMax/(64+512)) })
+	f(store.KindTooLarge, func(b *store.Batch) { b.Deltas, b.If = nil, many(wideIf, store.BatchBytesMax/(64+512)+1) })
+	f(store.KindTooLarge, func(b *store.Batch) { b.Deltas, b.If = many(wide, fits), many(wideIf, 1) })
+	f(0, func(b *store.Batch) { b.If = many(store.Condition{Cell: c}, store.BatchDeltasMax) })
+	f(store.KindTooLarge, func(b *store.Batch) { b.If = many(store.Condition{Cell: c}, store.BatchDeltasMax+1) })
+	f(store.KindInvalid, func(b *store.Batch) { b.If = many(store.Condition{}, 1) })
+	f(store.KindTooLarge, func(b *store.Batch) {
+		b.If = []store.Condition{{Cell: c}, {Cell: store.Cell{Namespace: "n", Key: strings.Repeat("k", 513)}}}
+	})
+
 	delta := func(want store.Kind, change func(d *store.Delta)) {
 		t.Helper()
 		f(want, func(b *store.Batch) { change(&b.Deltas[1]) })
@@ -106,7 +121,7 @@ func TestCheckBatch(t *testing.T) {
 	delta(0, func(d *store.Delta) { d.Op, d.Guard.Token = store.OpSettle, "t" })
 	delta(0, func(d *store.Delta) { *d = store.Delta{Op: store.OpRetire, N: 1} })
 	delta(store.KindInvalid, func(d *store.Delta) { d.Op = 0 })
-	delta(store.KindInvalid, func(d *store.Delta) { d.Op = store.OpRetire + 1 })
+	delta(store.KindInvalid, func(d *store.Delta) { d.Op = store.OpGet + 1 })
 	delta(store.KindInvalid, func(d *store.Delta) { d.Op = store.OpSettle })
 	delta(store.KindInvalid, func(d *store.Delta) { d.Op, d.N = store.OpRetire, 0 })
 	delta(store.KindInvalid, func(d *store.Delta) { d.Op, d.N = store.OpRetire, -1 })
@@ -116,10 +131,52 @@ func TestCheckBatch(t *testing.T) {
 	delta(store.KindTooLarge, func(d *store.Delta) { d.Cell.Key = strings.Repeat("k", 513) })
 }
 
-func many(d store.Delta, n int) []store.Delta {
-	ds := make([]store.Delta, n)
-	for i := range ds {
-		ds[i] = d
+func TestCheckBatchConditions(t *testing.T) {
+	f := func(want store.Kind, d store.Delta) {
+		t.Helper()
+		d.Cell = store.Cell{Namespace: "n", Key: "k"}
+		checks(t, store.CheckBatch(&store.Batch{Deltas: []store.Delta{d}}, 1), want)
 	}
-	return ds
+	const bad = store.KindInvalid
+	all := store.ExpirySet | store.ExpiryIfNone | store.ExpiryIfSome | store.ExpiryIfLater | store.ExpiryIfSooner
+	for _, op := range []store.Op{store.OpAdd, store.OpSet, store.OpExpire} {
+		f(0, store.Delta{Op: op, Expiry: store.ExpiryClear})
+		f(0, store.Delta{Op: op, Expiry: store.ExpirySet, DeadlineMS: 1})
+		f(0, store.Delta{Op: op, Expiry: all, DeadlineMS: math.MaxInt64, Guard: store.Guard{Token: "t"}})
+		f(bad, store.Delta{Op: op, Expiry: store.ExpirySet})
+		f(bad, store.Delta{Op: op, Expiry: store.ExpirySet, DeadlineMS: -1})
+		f(bad, store.Delta{Op: op, DeadlineMS: 1})
+		f(bad, store.Delta{Op: op, Expiry: store.ExpiryClear, DeadlineMS: 1})
+		f(bad, store.Delta{Op: op, Expiry: store.ExpiryClear | store.ExpiryIfSome})
+		f(bad, store.Delta{Op: op, Expiry: store.ExpiryClear | store.ExpirySet, DeadlineMS: 1})
+		f(bad, store.Delta{Op: op, Expiry: store.ExpiryIfSooner, DeadlineMS: 1})
+		f(bad, store.Delta{Op: op, Expiry: store.ExpiryIfSooner})
+		f(bad, store.Delta{Op: op, Expiry: all + 1, DeadlineMS: 1})
+		f(bad, store.Delta{Op: op, Expiry: 64 | store.ExpirySet, DeadlineMS: 1})
+		f(bad, store.Delta{Op: op, Expiry: 128})
+	}
+	f(bad, store.Delta{Op: store.OpExpire})
+	f(0, store.Delta{Op: store.OpGet, Want: true})
+	f(bad, store.Delta{Op: store.OpGet, Guard: store.Guard{Token: "t"}})
+	settled := store.Guard{Token: "t"}
+	for _, d := range []store.Delta{{Op: store.OpDelete}, {Op: store.OpGet}, {Op: store.OpSettle, Guard: settled}} {
+		d.Expiry = store.ExpiryClear
+		f(bad, d)
+		d.Expiry, d.DeadlineMS = store.ExpirySet, 1
+		f(bad, d)
+	}
+	for _, op := range []store.Op{store.OpAdd, store.OpSet, store.OpDelete, store.OpGet} {
+		f(0, store.Delta{Op: op, Guard: store.Guard{Exists: store.ExistsMust}})
+		f(0, store.Delta{Op: op, Guard: store.Guard{Exists: store.ExistsNot}})
+		f(bad, store.Delta{Op: op, Guard: store.Guard{Exists: store.ExistsNot + 1}})
+	}
+	f(0, store.Delta{Op: store.OpAdd, Guard: store.Guard{Bound: &store.Bound{}}})
+	f(0, store.Delta{Op: store.OpAdd, Guard: store.Guard{Bound: &store.Bound{Low: math.MinInt64, High: math.MaxInt64, Saturate: true}}})
+	f(bad, store.Delta{Op: store.OpAdd, Guard: store.Guard{Bound: &store.Bound{Low: 1}}})
+	f(bad, store.Delta{Op: store.OpSet, Guard: store.Guard{Bound: &store.Bound{}}})
+	f(bad, store.Delta{Op: store.OpDelete, Guard: store.Guard{Bound: &store.Bound{}}})
+	f(bad, store.Delta{Op: store.OpGet, Guard: store.Guard{Bound: &store.Bound{}}})
+	f(bad, store.Delta{Op: store.OpExpire, Expiry: store.ExpiryClear, Guard: store.Guard{Bound: &store.Bound{}}})
 }
+
+func many[T any](v T, n int) []T { return slices.Repeat([]T{v}, n) }

@@ -38,3 +38,26 @@ type Meter interface {
 	// of Prometheus: quipu_<noun>_<unit>, counters end in _total.
 	Meters(f func(name, help string, value float64))
 }
+
+// A Starter is a Store for callers that can't wait, such as the loop of a
+// server that has many connections.
+type Starter interface {
+	// Start is Apply without the waiting. It reports false, having changed
+	// nothing, if it would have to wait for anything but durability: for room,
+	// or for the disk. Otherwise it has filled the replies, and calls done when
+	// they may be told to anyone, with what Apply would have returned. Done is
+	// called once, here or in another goroutine, and must not block.
+	Start(batches []Batch, replies []Reply, done func(error)) bool
+
+	// Peek is Read without the waiting. It reports false if it would have to
+	// wait.
+	Peek(cells []Cell, values []Value) bool
+}
+
+// A Sizer is a Store that knows how many cells a namespace has, without
+// looking at each.
+type Sizer interface {
+	// Size returns the number of cells. It counts those that have expired and
+	// were not removed yet.
+	Size(ctx context.Context, namespace string) (int64, error)
+}

@@ -13,10 +13,20 @@
 // durable and visible together, or none does. A delta that is refused (an
 // overflow, a token used for another payload, a full namespace) is refused
 // alone: it changes nothing, and its neighbours in the batch are unharmed.
-// Deltas of one batch are decided in their order.
+// Deltas of one batch are decided in their order. A batch may have conditions
+// on cells: then it is decided only if all of them hold.
 //
 // Nothing is seen before it has the durability its batch asked for: not by
 // Read, Scan or Lookup, not by a repeat, not by a refusal.
+//
+// # Time
+//
+// A cell may have a deadline, in Unix milliseconds. From that moment on it does
+// not exist: it reads as absent, and the next change to it starts from nothing.
+// Time is the store's own and never goes back: what has expired for one caller
+// has expired for all. A store removes expired cells sooner or later by itself;
+// until then they count against the namespace's limit, and Scan does not return
+// them.
 //
 // # Exactly once
 //
@@ -95,6 +105,10 @@ type Value struct {
 	N       int64
 	Version uint64 // changes with every change of the cell, and only rises; 0 if absent
 	Exists  bool
+
+	// DeadlineMS is from when on the cell does not exist, in Unix milliseconds;
+	// 0 is never.
+	DeadlineMS int64
 }
 
 // An Entry is a cell found by Scan.

@@ -27,6 +27,13 @@ func Enlist(ctx context.Context, s Store) (Writer, error) {
 	return Writer(r.After), r.Outcome.Err()
 }
 
+// Issued returns the highest writer that the store has issued, 0 if none.
+func Issued(ctx context.Context, s Store) (Writer, error) {
+	var v [1]Value
+	err := s.Read(ctx, []Cell{writersCell}, v[:])
+	return Writer(v[0].N), err
+}
+
 // PartitionOf returns the home partition of a cell in a store of n partitions.
 func PartitionOf(c Cell, n int) int {
 	if n == 1 {
@@ -45,7 +52,8 @@ func PartitionOf(c Cell, n int) int {
 }
 
 // Digest returns the digest of a batch's content: a batch sent again under its
-// sequence must have the same.
+// sequence must have the same. It is stored, so what it is made of is fixed: what
+// is in few batches comes last, and only if it is there.
 func (b *Batch) Digest() uint64 {
 	h := sha256.New()
 	buf := make([]byte, 0, 1024)
@@ -65,9 +73,37 @@ func (b *Batch) Digest() uint64 {
 		h.Write(buf)
 		buf = buf[:0]
 	}
+	for i := range b.If {
+		c := &b.If[i]
+		buf = append(buf, digestIf)
+		buf = appendString(buf, c.Cell.Namespace)
+		buf = appendString(buf, c.Cell.Key)
+		buf = binary.AppendUvarint(buf, c.Version)
+	}
+	for i := range b.Deltas {
+		d := &b.Deltas[i]
+		if d.Expiry == ExpiryKeep && d.Guard.Exists == ExistsAny && d.Guard.Bound == nil {
+			continue
+		}
+		buf = binary.AppendUvarint(append(buf, digestGuard), uint64(i))
+		buf = append(buf, byte(d.Expiry), byte(d.Guard.Exists))
+		buf = binary.AppendVarint(buf, d.DeadlineMS)
+		buf = appendBool(buf, d.Guard.Bound != nil)
+		if bound := d.Guard.Bound; bound != nil {
+			buf = binary.AppendVarint(binary.AppendVarint(buf, bound.Low), bound.High)
+			buf = appendBool(buf, bound.Saturate)
+		}
+	}
 	h.Write(buf)
 	return binary.LittleEndian.Uint64(h.Sum(buf[:0]))
 }
+
+// What begins the parts that few batches have. No namespace is as long, so none
+// can be taken for a delta.
+const (
+	digestIf    = 'i'
+	digestGuard = 'g'
+)
 
 func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)

@@ -76,6 +76,20 @@ func fullBatch() store.Batch {
 	}
 }
 
+// conditionedBatch has everything that fullBatch has not.
+func conditionedBatch() store.Batch {
+	c := store.Cell{Namespace: "n", Key: "k"}
+	return store.Batch{
+		Writer: 7, Prev: 10, Seq: 12,
+		If: []store.Condition{{Cell: c, Version: 3}, {Cell: store.Cell{Namespace: "n", Key: "l"}}},
+		Deltas: []store.Delta{
+			{Cell: c, Op: store.OpAdd, N: 1, Guard: store.Guard{Bound: &store.Bound{Low: -1, High: 9}}},
+			{Cell: c, Op: store.OpSet, N: 2, Guard: store.Guard{Exists: store.ExistsMust}},
+			{Cell: c, Op: store.OpExpire, Expiry: store.ExpirySet | store.ExpiryIfLater, DeadlineMS: 1_800_000_000_000},
+		},
+	}
+}
+
 // Digests are stored with marks: a batch resent after an upgrade must have the
 // one it had before.
 func TestDigestIsFixed(t *testing.T) {
@@ -87,6 +101,7 @@ func TestDigestIsFixed(t *testing.T) {
 	}
 	f(store.Batch{}, 0xc685f224d296a296)
 	f(fullBatch(), 0xf3f551815e492c09)
+	f(conditionedBatch(), 0xa86b1a0deae1ec0c)
 }
 
 func TestDigestCoversContent(t *testing.T) {
@@ -119,6 +134,39 @@ func TestDigestCoversContent(t *testing.T) {
 	f("another digest", func(b *store.Batch) { b.Deltas[1].Guard.Digest = 98 })
 	f("no match", func(b *store.Batch) { b.Deltas[1].Guard.Match = false })
 	f("another version", func(b *store.Batch) { b.Deltas[1].Guard.Version = 5 })
+}
+
+func TestDigestCoversConditions(t *testing.T) {
+	first := conditionedBatch()
+	seen := map[uint64]string{first.Digest(): "the batch itself"}
+	f := func(what string, change func(b *store.Batch)) {
+		t.Helper()
+		b := conditionedBatch()
+		change(&b)
+		d := b.Digest()
+		if other, ok := seen[d]; ok {
+			t.Errorf("%s has the digest of %s", what, other)
+		}
+		seen[d] = what
+	}
+	f("no conditions", func(b *store.Batch) { b.If = nil })
+	f("a condition less", func(b *store.Batch) { b.If = b.If[:1] })
+	f("a condition twice", func(b *store.Batch) { b.If = append(b.If, b.If[1]) })
+	f("another version", func(b *store.Batch) { b.If[0].Version = 4 })
+	f("another cell", func(b *store.Batch) { b.If[0].Cell.Key = "m" })
+	f("another namespace", func(b *store.Batch) { b.If[0].Cell.Namespace = "m" })
+	f("no bound", func(b *store.Batch) { b.Deltas[0].Guard.Bound = nil })
+	f("a bound on zero", func(b *store.Batch) { *b.Deltas[0].Guard.Bound = store.Bound{} })
+	f("another floor", func(b *store.Batch) { b.Deltas[0].Guard.Bound.Low = 0 })
+	f("another ceiling", func(b *store.Batch) { b.Deltas[0].Guard.Bound.High = 8 })
+	f("saturation", func(b *store.Batch) { b.Deltas[0].Guard.Bound.Saturate = true })
+	f("any existence", func(b *store.Batch) { b.Deltas[1].Guard.Exists = store.ExistsAny })
+	f("the other existence", func(b *store.Batch) { b.Deltas[1].Guard.Exists = store.ExistsNot })
+	f("another expiry", func(b *store.Batch) { b.Deltas[2].Expiry = store.ExpirySet })
+	f("another deadline", func(b *store.Batch) { b.Deltas[2].DeadlineMS++ })
+	f("the expiry of another delta", func(b *store.Batch) {
+		b.Deltas[1].Expiry, b.Deltas[1].DeadlineMS = b.Deltas[2].Expiry, b.Deltas[2].DeadlineMS
+	})
 }
 
 func TestDigestIgnoresDelivery(t *testing.T) {

@@ -20,7 +20,7 @@ func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (f *wa
 		return nil, false
 	}
 	d := &b.Deltas[0]
-	if d.Op != store.OpAdd || d.Guard.Token != "" || d.Guard.Match || e.log.Room(ctx) != nil {
+	if d.Op != store.OpAdd || d.Expiry != 0 || len(b.If) > 0 || d.Guard != (store.Guard{}) || e.log.Room(ctx) != nil {
 		return nil, false
 	}
 	level := b.Durability
@@ -39,6 +39,9 @@ func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (f *wa
 	old, state := s.value, s.meta.state()
 	value := old + d.N
 	switch {
+	case s.meta&timed != 0:
+		e.mu.Unlock()
+		return nil, false
 	case state == present && (value > old) == (d.N > 0):
 	case state == unread && s.meta&(dirty0|dirty1|saving) != 0 && !e.mustRead(d, s, hash, cell, 1):
 	default:
@@ -65,7 +68,7 @@ func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (f *wa
 		// the value before.
 		s.value, s.meta = value, s.meta.withVersion(version)|recent
 	} else {
-		e.put(id, value, state, version, f.ID, level)
+		e.put(id, value, state, version, 0, f.ID, level)
 	}
 	e.meters.batches++
 	e.meters.deltas++
@@ -74,7 +77,7 @@ func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (f *wa
 
 	res := store.Result{Outcome: store.Applied, Version: version}
 	if d.Want {
-		res.Before, res.After = old, value
+		res.Before, res.After, res.Existed = old, value, true
 	}
 	r.Err, r.Mark, r.Replayed = nil, 0, false
 	r.Durability = level

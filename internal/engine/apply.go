@@ -34,6 +34,61 @@ func (e *Engine) Apply(ctx context.Context, batches []store.Batch, replies []sto
 	return w.wait(ctx)
 }
 
+// Start is Apply for one who can't wait for anything but durability.
+func (e *Engine) Start(batches []store.Batch, replies []store.Reply, done func(error)) bool {
+	if len(batches) != len(replies) {
+		return false
+	}
+	plans := make([]*plans, 0, 1)
+	defer func() {
+		for _, ps := range plans {
+			e.plans.Put(ps)
+		}
+	}()
+	for i := range batches {
+		if store.CheckBatch(&batches[i], 1) != nil {
+			return false
+		}
+		plans = append(plans, e.address(&batches[i]))
+	}
+	w, ok := e.start(batches, replies, plans)
+	if ok {
+		w.notify(done)
+	}
+	return ok
+}
+
+// start decides all batches, or none if one would have to wait.
+func (e *Engine) start(batches []store.Batch, replies []store.Reply, plans []*plans) (w waits, ok bool) {
+	if e.log.Full() {
+		return w, false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed || e.spaceErr != nil || e.failed.Load() != nil || e.overfull() {
+		return w, false
+	}
+	for i := range batches {
+		b, r := &batches[i], &replies[i]
+		*r = store.Reply{Results: r.Results[:0]}
+		var n needs
+		if r.Durability = e.plan(b, plans[i], nil, orSynced(b.Durability), &n); n.any() {
+			return w, false
+		}
+	}
+	for i := range batches {
+		e.decide(&batches[i], &replies[i], plans[i], nil, &w)
+	}
+	return w, true
+}
+
+func orSynced(level store.Durability) store.Durability {
+	if level == store.DurabilityDefault {
+		return store.Synced
+	}
+	return level
+}
+
 // waits are the frames an answer depends on: for the written level and for the
 // synced one, the last.
 type waits struct {
@@ -62,6 +117,24 @@ func (w *waits) wait(ctx context.Context) error {
 	return nil
 }
 
+// notify calls done when wait would have returned.
+func (w waits) notify(done func(error)) {
+	switch {
+	case w.synced != nil:
+		w.synced.Notify(store.Synced, func(err error) {
+			if w.synced = nil; err != nil {
+				done(err)
+				return
+			}
+			w.notify(done)
+		})
+	case w.written != nil:
+		w.written.Notify(store.Written, done)
+	default:
+		done(nil)
+	}
+}
+
 func (e *Engine) apply(ctx context.Context, b *store.Batch, r *store.Reply, w *waits) error {
 	*r = store.Reply{Results: r.Results[:0]}
 	if err := store.CheckBatch(b, 1); err != nil {
@@ -81,10 +154,7 @@ func (e *Engine) apply(ctx context.Context, b *store.Batch, r *store.Reply, w *w
 	if err := e.admit(ctx); err != nil {
 		return err
 	}
-	level := b.Durability
-	if level == store.DurabilityDefault {
-		level = store.Synced
-	}
+	level := orSynced(b.Durability)
 	var got *fetched
 	for {
 		if e.closed {
@@ -100,11 +170,18 @@ func (e *Engine) apply(ctx context.Context, b *store.Batch, r *store.Reply, w *w
 		}
 	}
 	r.Durability = level
+	e.decide(b, r, plans, got, w)
+	return nil
+}
+
+// decide decides a batch that was planned, at the level that the plan asked
+// for, and adds what its answer has to wait for.
+func (e *Engine) decide(b *store.Batch, r *store.Reply, plans *plans, got *fetched, w *waits) {
+	level := r.Durability
 	f := e.log.Begin()
-	before := len(f.Payload)
-	e.batch(f, b, plans.all, r, level, got)
+	decided := e.batch(f, b, plans.all, r, level, got)
 	end := f.Pos()
-	if len(f.Payload) == before && b.Writer != 0 {
+	if !decided && b.Writer != 0 {
 		// A mark does not tell the level of the batch that moved it.
 		level, r.Durability = store.Synced, store.Synced
 	}
@@ -113,7 +190,6 @@ func (e *Engine) apply(ctx context.Context, b *store.Batch, r *store.Reply, w *w
 	// been asked to be less durable than this: so it waits like a change.
 	w.add(f, level)
 	e.tend(end)
-	return nil
 }
 
 // plans are where the cells of a batch are. They are pooled.
@@ -136,13 +212,12 @@ type plan struct {
 // large batch are looked for together.
 func (e *Engine) plan(b *store.Batch, ps *plans, got *fetched, level store.Durability, n *needs) store.Durability {
 	now := e.horizon()
-	for rest := ps.all; len(rest) >= 8; {
-		n := min(len(rest), warmMax)
-		e.cells.warm(rest[:n])
-		rest = rest[n:]
-	}
-	for i := range b.Deltas {
-		d, p := &b.Deltas[i], &ps.all[i]
+	e.cells.warmAll(ps.all)
+	for i := range ps.all {
+		d, p := &getOne, &ps.all[i] // a condition looks at its cell
+		if i < len(b.Deltas) {
+			d = &b.Deltas[i]
+		}
 		if d.Op == store.OpRetire {
 			continue
 		}
@@ -161,7 +236,7 @@ func (e *Engine) plan(b *store.Batch, ps *plans, got *fetched, level store.Durab
 				n.cell(cell)
 			}
 		case absent:
-			n.checkpoint = n.checkpoint || e.mustSettleQuota(d, cell, len(b.Deltas))
+			n.checkpoint = n.checkpoint || e.mustSettleQuota(d, cell, len(b.Deltas), got.madeRoom())
 		default: // present: everything is known
 		}
 		if d.Guard.Token != "" {
@@ -171,19 +246,30 @@ func (e *Engine) plan(b *store.Batch, ps *plans, got *fetched, level store.Durab
 	return level
 }
 
-// address encodes and hashes the cell of every delta.
+var getOne = store.Delta{Op: store.OpGet}
+
+// address encodes and hashes the cell of every delta, and of every condition.
 func (e *Engine) address(b *store.Batch) *plans {
 	ps := e.plans.Get().(*plans)
-	ps.all, ps.keys = ps.all[:0], ps.keys[:0]
+	ps.reset()
 	seed := e.id.seed()
 	for i := range b.Deltas {
-		from := len(ps.keys)
-		ps.keys = appendCell(ps.keys, b.Deltas[i].Cell)
-		ps.all = append(ps.all, plan{
-			hash: xxh3.HashSeed(ps.keys[from:], seed), from: uint32(from), to: uint32(len(ps.keys)),
-		})
+		ps.add(b.Deltas[i].Cell, seed)
+	}
+	for i := range b.If {
+		ps.add(b.If[i].Cell, seed)
 	}
 	return ps
+}
+
+func (ps *plans) reset() { ps.all, ps.keys = ps.all[:0], ps.keys[:0] }
+
+func (ps *plans) add(c store.Cell, seed uint64) {
+	from := len(ps.keys)
+	ps.keys = appendCell(ps.keys, c)
+	ps.all = append(ps.all, plan{
+		hash: xxh3.HashSeed(ps.keys[from:], seed), from: uint32(from), to: uint32(len(ps.keys)),
+	})
 }
 
 // locate returns the slot of a cell, and makes an unread one if there is none.
@@ -208,7 +294,7 @@ func (e *Engine) mustRead(d *store.Delta, s *slot, hash uint64, cell []byte, mor
 	switch {
 	case d.Op == store.OpSettle:
 		return false
-	case d.Op != store.OpAdd, d.Want, d.Guard.Match:
+	case d.Op != store.OpAdd, d.Want, d.Guard.Match, d.Expiry != 0, d.Guard.Exists != 0, d.Guard.Bound != nil:
 		return true
 	case d.N > blindMax, d.N < -blindMax, s.value > nearLimit/2, s.value < -nearLimit/2:
 		return true
@@ -222,24 +308,25 @@ func (e *Engine) mustRead(d *store.Delta, s *slot, hash uint64, cell []byte, mor
 
 // mustSettleQuota reports whether a delta would make a key that may or may not
 // be one too many: only a checkpoint tells how many of the unread cells are
-// new.
-func (e *Engine) mustSettleQuota(d *store.Delta, cell []byte, more int) bool {
+// new, and, unless one was made for this batch, which deadlines have passed.
+func (e *Engine) mustSettleQuota(d *store.Delta, cell []byte, more int, made bool) bool {
 	if d.Op != store.OpAdd && d.Op != store.OpSet {
 		return false
 	}
 	ns, _ := e.names.peek(cell)
-	return ns.unread > 0 && e.names.full(cell, int64(more), &e.o.Limits)
+	return (ns.unread > 0 || !made && e.expiryDue()) && e.names.full(cell, int64(more), &e.o.Limits)
 }
 
-// batch decides a batch and appends what it changes to the frame.
-func (e *Engine) batch(f *wal.Frame, b *store.Batch, plans []plan, r *store.Reply, level store.Durability, got *fetched) {
+// batch decides a batch and appends what it changes to the frame. It reports
+// false if the batch was refused or is a repeat.
+func (e *Engine) batch(f *wal.Frame, b *store.Batch, plans []plan, r *store.Reply, level store.Durability, got *fetched) bool {
 	m, replay, err := e.marks.verdict(b, e.o.Limits.WritersMax)
 	if m != nil && b.Writer != 0 {
 		r.Mark = m.seq
 	}
 	if err != nil {
 		r.Err = err
-		return
+		return false
 	}
 	if replay {
 		e.meters.replayed++
@@ -249,15 +336,23 @@ func (e *Engine) batch(f *wal.Frame, b *store.Batch, plans []plan, r *store.Repl
 		for i := range r.Results {
 			r.Results[i].Replayed = true
 		}
-		return
+		return false
+	}
+	c := change{e: e, f: f, level: level}
+	for i := range b.If {
+		if !c.holds(&b.If[i], plans[len(b.Deltas)+i]) {
+			e.meters.refused++
+			r.Err = store.ErrChanged
+			return false
+		}
 	}
 	if len(f.Payload) == 0 {
-		e.tick(f)
+		c.time()
 	}
 	if b.Writer != 0 {
 		f.Payload = binary.AppendUvarint(append(f.Payload, recBegin), uint64(b.Writer))
 	}
-	c := change{e: e, f: f, level: level, mark: e.marks.get(b.Writer)}
+	c.mark = e.marks.get(b.Writer)
 	for i := range b.Deltas {
 		res := c.delta(&b.Deltas[i], plans[i], got)
 		if res.Outcome != store.Applied {
@@ -276,6 +371,17 @@ func (e *Engine) batch(f *wal.Frame, b *store.Batch, plans []plan, r *store.Repl
 		f.Payload = append(f.Payload, m.results...)
 		r.Mark = m.seq
 	}
+	return true
+}
+
+// holds reports whether a condition holds.
+func (c *change) holds(want *store.Condition, p plan) bool {
+	s := c.e.cells.slot(p.slot)
+	have := s.meta.version()
+	if s.meta.state() == absent || s.meta&timed != 0 && c.e.deadlines[p.slot] <= c.time() {
+		have = 0
+	}
+	return have == want.Version
 }
 
 // tick moves the store's time to now, never back, and makes the frame say so.
@@ -294,6 +400,16 @@ type change struct {
 	f     *wal.Frame
 	level store.Durability
 	mark  *mark
+	now   int64 // see time
+}
+
+// time returns the moment at which the batch is decided, and makes its frame say
+// so. It is asked for only when it matters.
+func (c *change) time() int64 {
+	if c.now == 0 {
+		c.now = c.e.tick(c.f)
+	}
+	return c.now
 }
 
 // delta decides one delta, and makes and logs its change.
@@ -308,7 +424,7 @@ func (c *change) delta(d *store.Delta, p plan, got *fetched) store.Result {
 		return c.cell(d, p)
 	}
 	cell := e.cells.keyOf(p.slot)
-	now := e.tick(c.f)
+	now := c.time()
 	key := appendToken(e.tokenBuf[:0], cell, d.Guard.Token)
 	e.tokenBuf = key
 	rec, known := e.findToken(key, got)
@@ -345,13 +461,13 @@ func (c *change) delta(d *store.Delta, p plan, got *fetched) store.Result {
 
 // repeat answers a write, or a settling, of a token that was decided before.
 func (e *Engine) repeat(d *store.Delta, rec *tokenRec, now int64) store.Result {
-	e.meters.replayed++
 	switch {
 	case now-rec.atMS >= e.o.Limits.TokenWindow.Milliseconds():
 		return store.Result{Outcome: store.Expired}
 	case d.Op != store.OpSettle && rec.outcome == store.Applied && rec.digest != d.Guard.Digest:
 		return store.Result{Outcome: store.Mismatch}
 	}
+	e.meters.replayed++
 	return rec.result()
 }
 
@@ -359,53 +475,135 @@ func (e *Engine) repeat(d *store.Delta, rec *tokenRec, now int64) store.Result {
 func (c *change) cell(d *store.Delta, p plan) store.Result {
 	e := c.e
 	s := e.cells.slot(p.slot)
-	state, old := s.meta.state(), s.value
-	if d.Guard.Match {
-		have := s.meta.version()
-		if state == absent {
-			have = 0
+	if s.meta&timed != 0 {
+		c.settleExpired(p)
+	}
+	state, old, deadline := s.meta.state(), s.value, e.deadline(p.slot)
+	have := s.meta.version()
+	if state == absent {
+		have = 0
+	}
+	refuse := func(o store.Outcome) store.Result {
+		res := store.Result{Outcome: o}
+		if d.Want && (o == store.Unmet || o == store.Bounded) {
+			res.Before, res.After, res.Existed, res.DeadlineMS = old, old, state != absent, deadline
 		}
-		if have != d.Guard.Version {
-			return store.Result{Outcome: store.Changed}
-		}
+		return res
+	}
+	switch {
+	case d.Guard.Match && have != d.Guard.Version:
+		return refuse(store.Changed)
+	case d.Guard.Exists == store.ExistsMust && state == absent, d.Guard.Exists == store.ExistsNot && state != absent,
+		d.Op == store.OpExpire && state == absent:
+		return refuse(store.Unmet)
 	}
 	cell := e.cells.keyOf(p.slot)
-	makes := d.Op != store.OpDelete && (state == absent || state == unread && s.meta&(dirty0|dirty1|saving) == 0)
-	if makes && e.names.full(cell, 1, &e.o.Limits) {
-		return store.Result{Outcome: store.Full}
+	makes := state == absent || state == unread && s.meta&(dirty0|dirty1|saving) == 0
+	if makes && (d.Op == store.OpAdd || d.Op == store.OpSet) && e.names.full(cell, 1, &e.o.Limits) {
+		return refuse(store.Full)
 	}
 
-	version := e.version(c.f.Pos())
-	res := store.Result{Outcome: store.Applied, Version: version}
-	var value int64
-	next := present
+	// What the cell becomes.
+	value, next, until := old, present, deadline
 	switch d.Op {
 	case store.OpAdd:
-		if value = old + d.N; state == present && (value > old) != (d.N > 0) && d.N != 0 {
-			return store.Result{Outcome: store.Overflow}
+		n, outcome := sum(d, old, state)
+		if outcome != store.Applied {
+			return refuse(outcome)
 		}
-		if state == unread {
+		if value = old + n; state == unread {
 			next = unread
 		}
-		e.logAdd(c.f, p.slot, cell, d.N)
 	case store.OpSet:
 		value = d.N
-		c.f.Payload = appendCellRecord(c.f.Payload, recSet, cell)
-		c.f.Payload = binary.AppendVarint(c.f.Payload, value)
-	default: // OpDelete
-		res.Version = 0
-		value, next, version = 0, absent, 0
+	case store.OpDelete:
+		value, next, until = 0, absent, 0
+	default: // OpExpire, OpGet
+		next = state
+	}
+	after := value
+	if d.Expiry != store.ExpiryKeep {
+		var met bool
+		if until, met = expiry(d, deadline); !met && d.Op == store.OpExpire {
+			return refuse(store.Unmet)
+		}
+		if until != 0 && until <= c.time() {
+			value, next, until = 0, absent, 0 // it is over already
+		}
+	}
+	version := c.log(d, p, cell, value, next, until)
+	if d.Op == store.OpGet {
+		version = have
+	}
+	res := store.Result{Outcome: store.Applied, Version: version}
+	if d.Want {
+		res.Before, res.After, res.Existed, res.DeadlineMS = old, after, state != absent, until
+	}
+	return res
+}
+
+// sum returns what an add adds to a value, or why it can't.
+func sum(d *store.Delta, old int64, state meta) (int64, store.Outcome) {
+	value := old + d.N
+	over := state != unread && (value > old) != (d.N > 0) && d.N != 0
+	bound := d.Guard.Bound
+	if bound == nil {
+		if over {
+			return 0, store.Overflow
+		}
+		return d.N, store.Applied
+	}
+	if !over && value >= bound.Low && value <= bound.High {
+		return d.N, store.Applied
+	}
+	if !bound.Saturate {
+		return 0, store.Bounded
+	}
+	to := bound.Low
+	if over && d.N > 0 || !over && value > bound.High {
+		to = bound.High
+	}
+	n := to - old
+	if (to > old) != (n > 0) && n != 0 {
+		return 0, store.Overflow // by more than an int64
+	}
+	return n, store.Applied
+}
+
+// log appends the records of a change, makes it, and returns the version of the
+// cell afterwards: the position of the last of them.
+func (c *change) log(d *store.Delta, p plan, cell []byte, value int64, next meta, until int64) uint64 {
+	e := c.e
+	s := e.cells.slot(p.slot)
+	old, state, deadline := s.value, s.meta.state(), e.deadline(p.slot)
+	version := uint64(0)
+	switch {
+	case next == absent:
 		if state == absent {
-			return res
+			return 0
 		}
 		c.f.Payload = appendCellRecord(c.f.Payload, recDelete, cell)
+	case d.Op == store.OpAdd:
+		version = e.version(c.f.Pos())
+		e.logAdd(c.f, p.slot, cell, value-old)
+	case d.Op == store.OpSet:
+		version = e.version(c.f.Pos())
+		c.f.Payload = appendCellRecord(c.f.Payload, recSet, cell)
+		c.f.Payload = binary.AppendVarint(c.f.Payload, value)
+	case until == deadline && d.Op == store.OpGet:
+		return 0
 	}
-	if d.Want {
-		res.Before, res.After = old, value
+	if d.Op != store.OpExpire || next == absent {
+		c.mark.tally.count(p.hash, value-old)
 	}
-	c.mark.tally.count(p.hash, value-old)
-	e.put(p.slot, value, next, version, c.f.ID, c.level)
-	return res
+	if next != absent && (until != deadline || d.Op == store.OpExpire) {
+		version = e.version(c.f.Pos())
+		c.f.Payload = appendCellRecord(c.f.Payload, recDeadline, cell)
+		c.f.Payload = binary.AppendUvarint(c.f.Payload, uint64(until))
+		c.mark.tally.count(p.hash, 0)
+	}
+	e.put(p.slot, value, next, version, until, c.f.ID, c.level)
+	return version
 }
 
 // logAdd appends the record of an add. When it follows an add to the same cell,
@@ -423,13 +621,13 @@ func (e *Engine) logAdd(f *wal.Frame, id uint32, cell []byte, n int64) {
 
 // put changes a cell: the one place that does. Readers see what was there
 // until the frame has its level.
-func (e *Engine) put(id uint32, value int64, state meta, version, frame uint64, level store.Durability) {
+func (e *Engine) put(id uint32, value int64, state meta, version uint64, deadline int64, frame uint64, level store.Durability) {
 	s := e.cells.slot(id)
 	e.preserve(id, s)
 	if level > store.Memory {
 		if u := e.undo.at(s.undo, id); u == nil || u.frame != frame || u.level != level {
 			s.undo = e.undo.push(undo{
-				frame: frame, value: s.value, meta: s.meta, slot: id, prev: s.undo, level: level,
+				frame: frame, value: s.value, deadline: e.deadline(id), meta: s.meta, slot: id, prev: s.undo, level: level,
 			}, e.log.Synced())
 		}
 	}
@@ -444,6 +642,15 @@ func (e *Engine) put(id uint32, value int64, state meta, version, frame uint64, 
 	if m&born == 0 && state != absent && m.state() != present {
 		e.born = append(e.born, id)
 		m |= born
+	}
+	if m&timed != 0 || deadline != 0 {
+		if m &^= timed; deadline != 0 {
+			m |= timed
+			e.deadlines[id] = deadline
+			e.soonestSet = min(e.soonestSet, deadline)
+		} else {
+			delete(e.deadlines, id)
+		}
 	}
 	s.value = value
 	s.meta = m.withState(state).withVersion(version) | e.dirtyBit | recent

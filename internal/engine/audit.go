@@ -56,6 +56,7 @@ type auditRow struct {
 	key     []byte
 	value   int64
 	version uint64
+	timed   bool
 }
 
 func (a *audit) read(snap *pebble.Snapshot) error {
@@ -114,7 +115,8 @@ func (a *audit) namespace(prefix string, ns *namespace) {
 }
 
 func (a *audit) cell(key, b []byte) bool {
-	value, version, ok := decodeCellRow(b)
+	r, ok := decodeRow(b)
+	value, version := r.value, r.version
 	n := namespaceLen(key)
 	if !ok || n == 0 || a.ctx.Err() != nil {
 		return false
@@ -122,7 +124,7 @@ func (a *audit) cell(key, b []byte) bool {
 	a.Cells++
 	a.keys[string(key[:n])]++
 	a.cells.cell(xxh3.HashSeed(key, a.e.id.seed()), value)
-	a.rows = append(a.rows, auditRow{append([]byte(nil), key...), value, version})
+	a.rows = append(a.rows, auditRow{append([]byte(nil), key...), value, version, r.deadline != 0})
 	if len(a.rows) == lockedCells {
 		a.compareMemory()
 	}
@@ -133,16 +135,17 @@ func (a *audit) cell(key, b []byte) bool {
 func (a *audit) compareMemory() {
 	a.e.mu.Lock()
 	defer a.e.mu.Unlock()
+	now := a.e.horizon()
 	for _, r := range a.rows {
 		hash, c := xxh3.HashSeed(r.key, a.e.id.seed()), decodeCell(r.key)
-		if isNear(r.value) && !a.e.near.has(hash) {
-			a.same(fmt.Sprintf("note that counter %q in namespace %q is near a limit", c.Key, c.Namespace), 0, 1)
+		if (isNear(r.value) || r.timed) && !a.e.near.has(hash) {
+			a.same(fmt.Sprintf("note that counter %q in namespace %q must be read first", c.Key, c.Namespace), 0, 1)
 		}
 		id := a.e.cells.find(uint32(hash), r.key)
 		if id == 0 {
 			continue
 		}
-		if value, m := a.e.visible(id, a.e.horizon()); m.state() == present && m.version() == r.version {
+		if value, m, _ := a.e.visible(id, &now); m.state() == present && m.version() == r.version {
 			a.same(fmt.Sprintf("counter %q in namespace %q", c.Key, c.Namespace), value, r.value)
 		}
 	}

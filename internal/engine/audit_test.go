@@ -107,7 +107,7 @@ func TestAuditFinds(t *testing.T) {
 		return errors.Join(addToRow(db, cell("a"), 2), addToRow(db, cell("b"), -2))
 	}, check)
 	f("the highest bit", func(db *pebble.DB) error { return addToRow(db, cell("a"), -1<<63) },
-		`note that counter "a" in namespace "test" is near a limit`, sum, check)
+		`note that counter "a" in namespace "test" must be read first`, sum, check)
 	f("a counter gone", func(db *pebble.DB) error { return db.Delete(rowOf(cell("a")), pebble.NoSync) }, sum, check, keys)
 	f("a counter more", func(db *pebble.DB) error { return db.Set(rowOf(cell("x")), []byte{4, 1}, pebble.NoSync) }, sum, check, keys)
 	f("a counter of zero more", func(db *pebble.DB) error { return db.Set(rowOf(cell("x")), []byte{0, 1}, pebble.NoSync) }, keys)
@@ -128,7 +128,7 @@ func TestAuditFinds(t *testing.T) {
 	f("a note gone", func(db *pebble.DB) error {
 		key, _, err := firstRow(db, "n")
 		return errors.Join(err, db.Delete(key, pebble.NoSync))
-	}, `note that counter "large" in namespace "test" is near a limit`)
+	}, `note that counter "large" in namespace "test" must be read first`)
 }
 
 // TestAuditUndecodable puts nonsense into rows.

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -36,9 +37,12 @@ type checkpoint struct {
 	sorted   bool     // the copies are in the order of their keys
 	born     []uint32
 	marks    []markRow
-	names    namespaces
-	swept    [][]byte // tokens on disk that are forgotten
-	nextMS   int64    // when there is more to forget; 0 if nobody looked
+
+	deadlines map[uint32]int64 // of the copies that have one, by slot
+	collected [][]byte         // rows of deadlines that go
+	names     namespaces
+	swept     [][]byte // tokens on disk that are forgotten
+	nextMS    int64    // when there is more to forget; 0 if nobody looked
 }
 
 // A saved is the copy of a cell that is being saved, or a token. Its key stays
@@ -51,6 +55,12 @@ type saved struct {
 	slot  uint32
 }
 
+// mustBeRead reports whether the cell must be read before it is changed, once
+// it is on disk.
+func (s *saved) mustBeRead() bool {
+	return s.meta.state() == present && (isNear(s.value) || s.meta&timed != 0)
+}
+
 // A markRow is a mark as it is written, or nil if it goes.
 type markRow struct {
 	writer store.Writer
@@ -61,6 +71,10 @@ const (
 	lockedCells = 512     // cells handled under one hold of the lock
 	sweepMax    = 100_000 // tokens forgotten in one checkpoint
 )
+
+func newCheckpoint() *checkpoint {
+	return &checkpoint{began: time.Now(), names: namespaces{}, deadlines: map[uint32]int64{}}
+}
 
 // Checkpoint writes everything up to the log's present end to disk.
 func (e *Engine) Checkpoint(ctx context.Context) error {
@@ -87,7 +101,7 @@ func (e *Engine) checkpointLocked(ctx context.Context, sweep bool) error {
 			return err
 		}
 	}
-	c := &checkpoint{began: time.Now(), names: namespaces{}}
+	c := newCheckpoint()
 	e.mu.Lock()
 	e.begin(c)
 	sweep = sweep || c.timeMS >= max(e.sweepMS, e.sweptMS+e.o.Limits.TokenWindow.Milliseconds()/8)
@@ -104,6 +118,8 @@ func (e *Engine) begin(c *checkpoint) {
 	c.cells, e.dirty = e.dirty, nil
 	c.copies, c.free = room[saved](len(c.cells))
 	c.born, e.born = e.born, nil
+	c.collected, e.collected = e.collected, nil
+	e.soonestSet = math.MaxInt64
 	e.timeMS, e.timeFrame = max(e.timeMS, e.o.Now().UnixMilli()), 0
 	c.timeMS = e.timeMS
 	e.dirtyBit ^= dirty0 | dirty1
@@ -135,6 +151,9 @@ func (e *Engine) preserve(id uint32, s *slot) {
 	if frozen := e.dirtyBit ^ (dirty0 | dirty1); s.meta&frozen != 0 {
 		c := e.save
 		c.copies = append(c.copies, saved{value: s.value, meta: s.meta, key: s.key, slot: id})
+		if s.meta&timed != 0 {
+			c.deadlines[id] = e.deadlines[id]
+		}
 		s.meta = s.meta&^frozen | saving
 	}
 }
@@ -208,10 +227,17 @@ func (e *Engine) writeRows(ctx context.Context, t *rowWriter, c *checkpoint) err
 	if err != nil {
 		return err
 	}
-	t.set(rowMeta, nil, c.meta)
 	keys := e.savedKeys()
+	var until []int
 	for _, n := range near {
-		if s := &c.copies[n]; s.meta.state() == present && isNear(s.value) {
+		if c.copies[n].meta&timed != 0 {
+			until = append(until, n)
+		}
+	}
+	e.writeDeadlines(t, c, keys, until)
+	t.set(rowMeta, nil, c.meta)
+	for _, n := range near {
+		if s := &c.copies[n]; s.mustBeRead() {
 			t.set(rowNear, keys.at(s.key), nil)
 		} else {
 			t.delete(rowNear, keys.at(s.key))
@@ -256,7 +282,7 @@ func (e *Engine) writeCells(ctx context.Context, t *rowWriter, c *checkpoint) (n
 		}
 		e.mu.Lock()
 		for i := range some {
-			if isNear(some[i].value) {
+			if some[i].mustBeRead() {
 				e.near.add(hashes[i])
 			}
 			if e.near.has(hashes[i]) {
@@ -266,7 +292,11 @@ func (e *Engine) writeCells(ctx context.Context, t *rowWriter, c *checkpoint) (n
 		e.mu.Unlock()
 		for i := range some {
 			if s := &some[i]; s.meta.state() == present {
-				t.set(rowCell, keys.at(s.key), appendCellRow(t.value(), s.value, s.meta.version()))
+				r := row{value: s.value, version: s.meta.version()}
+				if s.meta&timed != 0 {
+					r.deadline = c.deadlines[s.slot]
+				}
+				t.set(rowCell, keys.at(s.key), r.append(t.value()))
 			} else {
 				t.delete(rowCell, keys.at(s.key))
 			}
@@ -309,6 +339,10 @@ func (e *Engine) readCopies(it *pebble.Iterator, keys *arena, c *checkpoint, som
 		}
 		e.resolve(s.slot, rows[i])
 		s.value, s.meta = rows[i].value+s.value, s.meta.withState(present)
+		if rows[i].deadline != 0 {
+			s.meta |= timed
+			c.deadlines[s.slot] = rows[i].deadline
+		}
 		if !rows[i].exists {
 			c.names.of(keys.at(s.key)).keys++
 		}
@@ -321,9 +355,8 @@ func decodeBase(it *pebble.Iterator) (row, error) {
 	if err != nil {
 		return row{}, diskError(err)
 	}
-	r := row{exists: true}
-	var ok bool
-	if r.value, r.version, ok = decodeCellRow(b); !ok {
+	r, ok := decodeRow(b)
+	if !ok {
 		return row{}, store.Errorf(store.KindCorrupt, "row %q on disk can't be decoded", it.Key())
 	}
 	return r, nil

@@ -140,6 +140,7 @@ const (
 	recTokenAgain = 9  // like recToken, for a token that is still counted though it was forgotten
 	recAgain      = 10 // delta: an add to the cell of the add just before it in the frame
 	recSkip       = 11 // n: versions from here on are higher by n
+	recDeadline   = 12 // cell, deadline in ms, 0 for none
 )
 
 func appendCellRecord(dst []byte, kind byte, cell []byte) []byte {
@@ -156,7 +157,13 @@ func appendResults(dst []byte, results []store.Result) []byte {
 	last := uint64(0)
 	for i := range results {
 		r := &results[i]
-		flags := byte(r.Outcome) << 2
+		flags := byte(r.Outcome) << 4
+		if r.Existed {
+			flags |= 4
+		}
+		if r.DeadlineMS != 0 {
+			flags |= 8
+		}
 		if r.Before != 0 || r.After != 0 {
 			flags |= 1
 		}
@@ -171,6 +178,9 @@ func appendResults(dst []byte, results []store.Result) []byte {
 		if flags&2 != 0 {
 			dst = binary.AppendVarint(dst, int64(r.Version-last))
 			last = r.Version
+		}
+		if flags&8 != 0 {
+			dst = binary.AppendVarint(dst, r.DeadlineMS)
 		}
 	}
 	return dst
@@ -254,7 +264,8 @@ func (r *reader) results() []store.Result {
 	last := uint64(0)
 	for i := range results {
 		flags := r.byte()
-		results[i].Outcome = store.Outcome(flags >> 2)
+		results[i].Outcome = store.Outcome(flags >> 4)
+		results[i].Existed = flags&4 != 0
 		if flags&1 != 0 {
 			results[i].Before, results[i].After = r.varint(), r.varint()
 		}
@@ -262,26 +273,60 @@ func (r *reader) results() []store.Result {
 			last += uint64(r.varint())
 			results[i].Version = last
 		}
+		if flags&8 != 0 {
+			results[i].DeadlineMS = r.varint()
+		}
 	}
 	return results
 }
 
 // The rows on disk, by the first byte of their key.
 const (
-	rowCell      = 'c' // + cell: value, version
-	rowNear      = 'n' // + cell: the value is near a limit of int64
+	rowCell      = 'c' // + cell: value, version, deadline if it has one
+	rowDeadline  = 'd' // + deadline, big endian, + cell: it may expire then
+	rowNear      = 'n' // + cell: it must be read before it is changed
 	rowToken     = 't' // + token key: record
 	rowMark      = 'w' // + writer, big endian: mark
 	rowNamespace = 's' // + namespace: number of keys and tokens
 	rowMeta      = 'm' // store id, position, time, floor
 )
 
-func appendCellRow(dst []byte, value int64, version uint64) []byte {
-	return binary.AppendUvarint(binary.AppendVarint(dst, value), version)
+// A row is a cell as the disk has it.
+type row struct {
+	exists   bool
+	value    int64
+	version  uint64
+	deadline int64
 }
 
-func decodeCellRow(b []byte) (value int64, version uint64, ok bool) {
+func (r *row) append(dst []byte) []byte {
+	dst = binary.AppendUvarint(binary.AppendVarint(dst, r.value), r.version)
+	if r.deadline != 0 {
+		dst = binary.AppendUvarint(dst, uint64(r.deadline))
+	}
+	return dst
+}
+
+func decodeRow(b []byte) (row, bool) {
 	r := reader{b: b}
-	value, version = r.varint(), r.uvarint()
-	return value, version, !r.bad && len(r.b) == 0
+	c := row{exists: true, value: r.varint(), version: r.uvarint()}
+	if len(r.b) > 0 {
+		if c.deadline = int64(r.uvarint()); c.deadline <= 0 {
+			r.fail()
+		}
+	}
+	return c, !r.bad && len(r.b) == 0
+}
+
+// The key of a deadline's row is the deadline and the cell.
+func appendDeadline(dst []byte, deadline int64, cell []byte) []byte {
+	return append(binary.BigEndian.AppendUint64(dst, uint64(deadline)), cell...)
+}
+
+func decodeDeadline(key []byte) (deadline int64, cell []byte, ok bool) {
+	if len(key) < 8 {
+		return 0, nil, false
+	}
+	deadline, cell = int64(binary.BigEndian.Uint64(key)), key[8:]
+	return deadline, cell, deadline > 0 && namespaceLen(cell) > 0
 }

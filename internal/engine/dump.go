@@ -78,6 +78,8 @@ func describe(r *reader) string {
 	case recMark:
 		seq, digest := r.uvarint(), r.fixed()
 		return fmt.Sprintf("mark %d, digest %016x, %d results", seq, digest, len(r.results()))
+	case recDeadline:
+		return fmt.Sprintf("deadline %s %s", cell(), time.UnixMilli(int64(r.uvarint())).UTC().Format(time.RFC3339Nano))
 	case recSkip:
 		return "skip versions " + strconv.FormatUint(r.uvarint(), 10)
 	case recRetire:

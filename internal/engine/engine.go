@@ -80,8 +80,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Engine is the embedded store. It implements store.Store, store.Auditor,
-// store.Snapshotter and store.Meter.
+// Engine is the embedded store. It implements store.Store and every optional
+// interface of that package.
 type Engine struct {
 	o    Options
 	dir  string
@@ -114,26 +114,31 @@ type Engine struct {
 	cellBytes int64 // that a changed cell takes
 	cells     *table
 	undo      undos
-	tokens    *table // decided since the last checkpoint began
-	frozen    *table // decided before the checkpoint under way began; or nil
-	marks     marks
-	retired   []store.Writer // since the last checkpoint began
-	names     namespaces
-	near      near
-	skipped   uint64 // versions that nothing has
-	timeMS    int64  // of the last record; never falls
-	timeFrame uint64 // the frame that has it
-	dirtyBit  meta   // marks the cells in dirty; the other bit, those in saves that are not copied yet
-	dirty     []uint32
-	born      []uint32
-	save      *checkpoint  // the checkpoint under way, or nil
-	saved     wal.Position // the last checkpoint
-	snapshots int
-	disk      uint64   // counts checkpoints: what was read from disk under another number is stale
-	sweepMS   int64    // no token is forgotten before
-	sweptMS   int64    // when it was last looked for such tokens
-	hand      uint32   // of the clock that evicts
-	added     struct { // the last add that was logged
+	deadlines map[uint32]int64 // of the cells in memory that have one, by slot
+	soonest   int64            // no deadline on disk that was not looked after is before
+	collected [][]byte         // rows of deadlines that are no longer needed
+
+	soonestSet int64  // no deadline that was set since the last checkpoint began is before
+	tokens     *table // decided since the last checkpoint began
+	frozen     *table // decided before the checkpoint under way began; or nil
+	marks      marks
+	retired    []store.Writer // since the last checkpoint began
+	names      namespaces
+	near       near
+	skipped    uint64 // versions that nothing has
+	timeMS     int64  // of the last record; never falls
+	timeFrame  uint64 // the frame that has it
+	dirtyBit   meta   // marks the cells in dirty; the other bit, those in saves that are not copied yet
+	dirty      []uint32
+	born       []uint32
+	save       *checkpoint  // the checkpoint under way, or nil
+	saved      wal.Position // the last checkpoint
+	snapshots  int
+	disk       uint64   // counts checkpoints: what was read from disk under another number is stale
+	sweepMS    int64    // no token is forgotten before
+	sweptMS    int64    // when it was last looked for such tokens
+	hand       uint32   // of the clock that evicts
+	added      struct { // the last add that was logged
 		slot  uint32
 		frame uint64
 		end   wal.Position
@@ -160,6 +165,8 @@ var (
 	_ store.Auditor     = (*Engine)(nil)
 	_ store.Snapshotter = (*Engine)(nil)
 	_ store.Meter       = (*Engine)(nil)
+	_ store.Starter     = (*Engine)(nil)
+	_ store.Sizer       = (*Engine)(nil)
 )
 
 // storeID is the identity of a store: random, made with it.
@@ -227,14 +234,24 @@ func (e *Engine) use() error {
 	return nil
 }
 
-// background makes checkpoints when it is woken.
+// collectEvery is how often expired cells are looked for.
+const collectEvery = time.Second
+
+// background makes checkpoints when it is woken, and removes expired cells.
 func (e *Engine) background() {
 	defer e.done.Done()
+	expired := time.NewTicker(collectEvery)
+	defer expired.Stop()
 	for {
 		select {
 		case <-e.stop:
 			return
 		case <-e.kick:
+		case <-expired.C:
+			if err := e.collect(context.Background()); err != nil && !errors.Is(err, store.ErrClosed) {
+				e.o.Logger.Error("removing expired counters failed", "error", err)
+			}
+			continue
 		}
 		if err := e.checkpoint(context.Background(), false); err != nil {
 			e.meters.checkpointErrors.Add(1)

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"runtime"
-	"time"
 )
 
 // EvictAlways makes the engine keep no cell in memory that it can do without.
@@ -39,7 +38,7 @@ func (e *Engine) HeldBytes() int64 {
 // something can happen in between.
 func (e *Engine) BeginCheckpoint() (finish func(ctx context.Context, sweep bool) error) {
 	e.checkpointing.Lock()
-	c := &checkpoint{began: time.Now(), names: namespaces{}}
+	c := newCheckpoint()
 	e.mu.Lock()
 	e.begin(c)
 	e.mu.Unlock()

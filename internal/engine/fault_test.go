@@ -345,7 +345,9 @@ func TestFlushFails(t *testing.T) {
 // acknowledged any more, and what was durable can be read.
 func TestSyncFails(t *testing.T) {
 	mem := vfs.NewCrashableMem()
-	entered, gate := make(chan struct{}, 1), make(chan struct{})
+	entered := make(chan struct{}, 1)
+	gate, release := newGate()
+	defer release()
 	fs, on := failing(mem, func(op errorfs.Op) bool {
 		if op.Kind != errorfs.OpFileSyncData || !strings.Contains(op.Path, "/log/") {
 			return false
@@ -397,7 +399,7 @@ func TestSyncFails(t *testing.T) {
 		}
 	}
 	old()
-	close(gate)
+	release()
 	for range batches {
 		wantKind(t, <-errs, store.KindUnknown, store.KindUnavailable)
 	}
@@ -439,7 +441,9 @@ func TestSyncFails(t *testing.T) {
 // not wait for one that can't be made.
 func TestNoRoomEver(t *testing.T) {
 	for _, part := range []string{"/log/", "/disk/MANIFEST"} {
-		entered, gate := make(chan struct{}, 100), make(chan struct{})
+		entered := make(chan struct{}, 100)
+		gate, release := newGate()
+		defer release()
 		mem := vfs.NewMem()
 		fs, on := failing(mem, func(op errorfs.Op) bool {
 			if !writesTo(part)(op) {
@@ -466,7 +470,7 @@ func TestNoRoomEver(t *testing.T) {
 		}()
 		<-entered
 		e.AwaitOverfull()
-		close(gate)
+		release()
 		within(t, "a writer", func() { wantKind(t, <-errs, store.KindUnavailable) })
 		within(t, "close", func() { wantKind(t, e.Close(), store.KindUnavailable) })
 	}

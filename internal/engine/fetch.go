@@ -13,7 +13,7 @@ import (
 // needs is what has to be read from disk before a batch can be decided.
 type needs struct {
 	cells, tokens [][]byte
-	checkpoint    bool // to know which of the unread cells are new
+	checkpoint    bool // to know which of the unread cells are new, and to remove expired ones
 	sweep         bool // to make room for tokens
 }
 
@@ -23,13 +23,6 @@ func (n *needs) any() bool {
 
 func (n *needs) cell(key []byte)  { n.cells = append(n.cells, append([]byte(nil), key...)) }
 func (n *needs) token(key []byte) { n.tokens = append(n.tokens, append([]byte(nil), key...)) }
-
-// A row is a cell as the disk has it.
-type row struct {
-	exists  bool
-	value   int64
-	version uint64
-}
 
 // A tokenRow is a token as the disk has it.
 type tokenRow struct {
@@ -85,6 +78,9 @@ func (e *Engine) fetchRows(ctx context.Context, n needs, got *fetched) ([]row, e
 		if err := e.checkpoint(ctx, n.sweep); err != nil {
 			return nil, store.Errorf(store.KindUnavailable, "make room: %w", err)
 		}
+		if err := e.collect(ctx); err != nil {
+			return nil, err
+		}
 	}
 	cells := make([]row, len(n.cells))
 	for i, key := range n.cells {
@@ -110,8 +106,7 @@ func (e *Engine) fetchRows(ctx context.Context, n needs, got *fetched) ([]row, e
 func (e *Engine) readCell(cell []byte) (row, error) {
 	var r row
 	err := e.readRow(rowCell, cell, func(b []byte) (ok bool) {
-		r.value, r.version, ok = decodeCellRow(b)
-		r.exists = ok
+		r, ok = decodeRow(b)
 		return ok
 	})
 	return r, err
@@ -161,10 +156,13 @@ func (e *Engine) resolve(id uint32, r row) {
 		if u == nil || u.meta.state() != unread {
 			break
 		}
-		u.value, u.meta = over(r, u.value, u.meta)
+		u.value, u.meta, u.deadline = over(r, u.value, u.meta)
 		n = u.prev
 	}
-	s.value, s.meta = over(r, s.value, s.meta)
+	var deadline int64
+	if s.value, s.meta, deadline = over(r, s.value, s.meta); deadline != 0 {
+		e.deadlines[id] = deadline
+	}
 	if changed {
 		ns := e.names.of(e.cells.keyOf(id))
 		ns.unread--
@@ -174,14 +172,18 @@ func (e *Engine) resolve(id uint32, r row) {
 	}
 }
 
-// over returns what an unread delta is over a row.
-func over(r row, delta int64, m meta) (int64, meta) {
+// over returns what an unread delta is over a row. The row has a deadline only if
+// the delta was replayed: one that is decided reads such a row first.
+func over(r row, delta int64, m meta) (int64, meta, int64) {
+	if r.deadline != 0 {
+		m |= timed
+	}
 	switch {
 	case m&(dirty0|dirty1|saving) != 0:
-		return r.value + delta, m.withState(present)
+		return r.value + delta, m.withState(present), r.deadline
 	case r.exists:
-		return r.value, m.withState(present).withVersion(r.version)
+		return r.value, m.withState(present).withVersion(r.version), r.deadline
 	default:
-		return 0, m.withState(absent).withVersion(0)
+		return 0, m.withState(absent).withVersion(0), 0
 	}
 }

@@ -62,7 +62,7 @@ func FuzzReplay(f *testing.F) {
 	f.Fuzz(func(t *testing.T, payload []byte, from uint16) {
 		fresh := &Engine{
 			o: e.o, id: e.id, db: e.db, timer: time.NewTimer(time.Hour),
-			cells: newTable(0), tokens: newTable(tokenBytes), marks: newMarks(), names: namespaces{}, near: newNear(),
+			cells: newTable(0), tokens: newTable(tokenBytes), marks: newMarks(), names: namespaces{}, deadlines: map[uint32]int64{},
 			dirtyBit: dirty0,
 		}
 		err := fresh.replayer(wal.Position(from))(0, payload)
@@ -109,7 +109,7 @@ func FuzzReplay(f *testing.F) {
 // FuzzRow decodes arbitrary bytes as every kind of row. What can be decoded is
 // the same when it is encoded and decoded again.
 func FuzzRow(f *testing.F) {
-	f.Add(appendCellRow(nil, -5, 1<<50))
+	f.Add((&row{value: -5, version: 1 << 50, deadline: 7}).append(nil))
 	f.Add(appendCell(nil, store.Cell{Namespace: "n", Key: "key"}))
 	f.Add(appendCell(nil, store.Cell{Namespace: defaultNamespace, Key: "k"}))
 	f.Add(appendCell(nil, store.Cell{Key: "k"}))
@@ -118,11 +118,14 @@ func FuzzRow(f *testing.F) {
 	f.Add((&namespace{keys: 5, tokens: -6}).appendRow(nil))
 	f.Add(appendToken(nil, []byte("\x00key"), "token"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if value, version, ok := decodeCellRow(b); ok {
-			v, w, ok := decodeCellRow(appendCellRow(nil, value, version))
-			if !ok || v != value || w != version {
-				t.Errorf("cell row %d %d became %d %d", value, version, v, w)
+		if r, ok := decodeRow(b); ok {
+			again, ok := decodeRow(r.append(nil))
+			if !ok || again != r {
+				t.Errorf("cell row %+v became %+v", r, again)
 			}
+		}
+		if deadline, cell, ok := decodeDeadline(b); ok && !bytes.Equal(appendDeadline(nil, deadline, cell), b) {
+			t.Errorf("deadline row %d %q was %q", deadline, cell, b)
 		}
 		if rec, ok := decodeToken(b); ok {
 			again, ok := decodeToken(rec.append(nil))

@@ -7,6 +7,7 @@ import (
 	"io"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -172,6 +173,13 @@ func notify(ch chan struct{}) {
 	case ch <- struct{}{}:
 	default:
 	}
+}
+
+// newGate returns what is closed by release. A test defers release too: if it
+// fails before, nobody waits at the gate for ever.
+func newGate() (gate <-chan struct{}, release func()) {
+	ch := make(chan struct{})
+	return ch, sync.OnceFunc(func() { close(ch) })
 }
 
 // cut returns what a power loss at this moment would leave, in the worst case:

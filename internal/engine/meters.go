@@ -9,8 +9,8 @@ import (
 // meters count what the engine does. Those that are not atomic are guarded by
 // the engine's lock.
 type meters struct {
-	batches, deltas, refused, replayed, reads, evicted uint64
-	recoveredBytes, recoveredFrames                    uint64
+	batches, deltas, refused, replayed, reads, evicted, expired uint64
+	recoveredBytes, recoveredFrames                             uint64
 
 	diskReads                            atomic.Uint64
 	checkpoints, checkpointErrors, saved atomic.Uint64
@@ -36,6 +36,7 @@ func (e *Engine) Meters(f func(name, help string, value float64)) {
 	}
 	m := &e.meters
 	batches, deltas, refused, replayed, reads, evicted := m.batches, m.deltas, m.refused, m.replayed, m.reads, m.evicted
+	expired, deadlines := m.expired, len(e.deadlines)
 	e.mu.Unlock()
 
 	f("quipu_store_batches_total", "Batches decided.", float64(batches))
@@ -45,6 +46,8 @@ func (e *Engine) Meters(f func(name, help string, value float64)) {
 	f("quipu_store_reads_total", "Cells read.", float64(reads))
 	f("quipu_store_disk_reads_total", "Rows read from disk.", float64(m.diskReads.Load()))
 	f("quipu_store_evicted_total", "Cells evicted from memory.", float64(evicted))
+	f("quipu_store_expired_total", "Deadlines that have passed and were looked after.", float64(expired))
+	f("quipu_memory_deadlines", "Cells in memory that have a deadline.", float64(deadlines))
 	f("quipu_checkpoints_total", "Checkpoints made.", float64(m.checkpoints.Load()))
 	f("quipu_checkpoint_errors_total", "Checkpoints that failed.", float64(m.checkpointErrors.Load()))
 	f("quipu_checkpoint_cells_total", "Cells written by checkpoints.", float64(m.saved.Load()))

@@ -6,24 +6,31 @@ const nearLimit = 1 << 62
 
 func isNear(v int64) bool { return v > nearLimit || v < -nearLimit }
 
-// near is a filter of the cells on disk whose value is near a limit of int64:
-// such a cell is read before it is changed. A hit may be false, a miss never.
-type near []uint64
+// near is a filter of the cells on disk whose value is near a limit of int64, or
+// that have a deadline: such a cell is read before it is changed. A hit may be
+// false, a miss never.
+type near struct {
+	bits []uint64 // nil as long as there is no such cell
+}
 
-const nearBits = 1 << 20
+const nearBits = 1 << 24
 
-func newNear() near { return make(near, nearBits/64) }
-
-func (f near) add(hash uint64) {
+func (f *near) add(hash uint64) {
+	if f.bits == nil {
+		f.bits = make([]uint64, nearBits/64)
+	}
 	for range 3 {
-		f[hash%nearBits/64] |= 1 << (hash % 64)
+		f.bits[hash%nearBits/64] |= 1 << (hash % 64)
 		hash >>= 20
 	}
 }
 
-func (f near) has(hash uint64) bool {
+func (f *near) has(hash uint64) bool {
+	if f.bits == nil {
+		return false
+	}
 	for range 3 {
-		if f[hash%nearBits/64]&(1<<(hash%64)) == 0 {
+		if f.bits[hash%nearBits/64]&(1<<(hash%64)) == 0 {
 			return false
 		}
 		hash >>= 20

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"slices"
 	"time"
@@ -48,14 +49,18 @@ func Open(dir string, o Options) (*Engine, error) {
 	}
 	lock, err := o.FS.Lock(o.FS.PathJoin(dir, lockFile))
 	if err != nil {
-		return nil, store.Errorf(store.KindUnavailable, "lock %s: %w: is another process using it?", dir, err)
+		if _, ok := errors.AsType[*fs.PathError](err); ok { // the file can't be opened
+			return nil, store.Errorf(store.KindUnavailable, "lock %s: %w", dir, err)
+		}
+		return nil, store.Errorf(store.KindUnavailable, "lock %s: %w: another process, or this one, has it open", dir, err)
 	}
 	e := &Engine{
 		o: o, dir: dir, lock: lock,
 		kick: make(chan struct{}, 1), stop: make(chan struct{}), room: make(chan struct{}),
 		broken: make(chan struct{}), compacted: make(chan struct{}, 1),
 		cells: newTable(0), tokens: newTable(tokenBytes),
-		marks: newMarks(), names: namespaces{}, near: newNear(),
+		marks: newMarks(), names: namespaces{},
+		deadlines: map[uint32]int64{}, soonestSet: math.MaxInt64,
 		dirtyBit: dirty0, cellsMax: o.Memory / cellShare,
 	}
 	e.plans.New = func() any { return new(plans) }

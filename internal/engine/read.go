@@ -10,24 +10,37 @@ import (
 
 // visible returns what readers may see of a cell: its value before the changes
 // that are not durable yet.
-func (e *Engine) visible(id uint32, h horizon) (int64, meta) {
+//
+// A cell whose deadline has passed is absent. That is judged only of its newest
+// state: when a change is pending that was made in time, the cell did not expire,
+// and when the change found it expired, its undo entry says that it was absent.
+func (e *Engine) visible(id uint32, h *horizon) (value int64, m meta, deadline int64) {
 	s := e.cells.slot(id)
-	value, m := s.value, s.meta
-	for n := s.undo; ; {
-		u := e.undo.at(n, id)
-		if u == nil || !h.pending(u.frame, u.level) {
-			return value, m
+	value, m = s.value, s.meta
+	u := e.undo.at(s.undo, id)
+	if u == nil || !h.pending(u.frame, u.level) {
+		if m&timed != 0 {
+			if h.nowMS == 0 {
+				h.nowMS = e.now()
+			}
+			if deadline = e.deadlines[id]; deadline <= h.nowMS {
+				return 0, m.withState(absent).withVersion(0) &^ timed, 0
+			}
 		}
-		value, m = u.value, u.meta
-		n = u.prev
+		return value, m, deadline
 	}
+	for u != nil && h.pending(u.frame, u.level) {
+		value, m, deadline = u.value, u.meta, u.deadline
+		u = e.undo.at(u.prev, id)
+	}
+	return value, m, deadline
 }
 
-func valueOf(value int64, m meta) store.Value {
+func valueOf(value int64, m meta, deadline int64) store.Value {
 	if m.state() != present {
 		return store.Value{}
 	}
-	return store.Value{N: value, Version: m.version(), Exists: true}
+	return store.Value{N: value, Version: m.version(), Exists: true, DeadlineMS: deadline}
 }
 
 // Read returns the durable values of cells at one moment.
@@ -56,7 +69,7 @@ func (e *Engine) Read(ctx context.Context, cells []store.Cell, values []store.Va
 		var n needs
 		h := e.horizon()
 		for i, c := range cells {
-			values[i] = e.readOne(c, h, &n)
+			values[i] = e.readOne(c, &h, &n)
 		}
 		if !n.any() {
 			break
@@ -71,7 +84,7 @@ func (e *Engine) Read(ctx context.Context, cells []store.Cell, values []store.Va
 	return nil
 }
 
-func (e *Engine) readOne(c store.Cell, h horizon, n *needs) store.Value {
+func (e *Engine) readOne(c store.Cell, h *horizon, n *needs) store.Value {
 	cell := appendCell(e.cellBuf[:0], c)
 	e.cellBuf = cell
 	id := e.cells.find(uint32(xxh3.HashSeed(cell, e.id.seed())), cell)
@@ -80,11 +93,81 @@ func (e *Engine) readOne(c store.Cell, h horizon, n *needs) store.Value {
 		return store.Value{}
 	}
 	e.cells.slot(id).meta |= recent
-	value, m := e.visible(id, h)
+	value, m, deadline := e.visible(id, h)
 	if m.state() == unread {
 		n.cell(cell)
 	}
-	return valueOf(value, m)
+	return valueOf(value, m, deadline)
+}
+
+// Peek is Read for one who can't wait for the disk.
+func (e *Engine) Peek(cells []store.Cell, values []store.Value) bool {
+	if len(cells) != len(values) || len(cells) > store.ReadCellsMax {
+		return false
+	}
+	ps := e.plans.Get().(*plans)
+	defer e.plans.Put(ps)
+	ps.reset()
+	for _, c := range cells {
+		if store.CheckCell(c) != nil {
+			return false
+		}
+		ps.add(c, e.id.seed())
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.cells.warmAll(ps.all)
+	h := e.horizon()
+	for i := range ps.all {
+		p := &ps.all[i]
+		cell := ps.keys[p.from:p.to]
+		if !e.cells.is(p.slot, uint32(p.hash), cell) {
+			if p.slot = e.cells.find(uint32(p.hash), cell); p.slot == 0 {
+				return false
+			}
+		}
+		e.cells.slot(p.slot).meta |= recent
+		value, m, deadline := e.visible(p.slot, &h)
+		if m.state() == unread {
+			return false
+		}
+		values[i] = valueOf(value, m, deadline)
+	}
+	e.meters.reads += uint64(len(cells))
+	return true
+}
+
+// Size returns the number of cells in a namespace. How many of the unread ones
+// are new only a checkpoint tells.
+func (e *Engine) Size(ctx context.Context, namespace string) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	if err := e.use(); err != nil {
+		return 0, err
+	}
+	defer e.users.Done()
+	prefix := appendNamespace(nil, namespace)
+	count := func() (keys, unread int64) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if ns := e.names[string(prefix)]; ns != nil {
+			return ns.keys, ns.unread
+		}
+		return 0, 0
+	}
+	keys, unread := count()
+	if unread == 0 {
+		return keys, nil
+	}
+	if err := e.checkpoint(ctx, false); err != nil {
+		return 0, err
+	}
+	keys, unread = count()
+	return keys + unread, nil
 }
 
 // Lookup reports what is known of a token, once it is durable.

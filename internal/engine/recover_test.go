@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -41,8 +42,14 @@ func TestCrashPoints(t *testing.T) {
 		if a, err := e.Audit(bg); err != nil || len(a.Drift) > 0 || a.Cells != cells+1 {
 			t.Errorf("audit: %+v, %v", a, err)
 		}
-		for _, i := range []int{0, 1, cells / 2, cells - 1} {
-			holds(t, e, key(i), rounds)
+		some, values := []store.Cell{key(0), key(1), key(cells / 2), key(cells - 1)}, make([]store.Value, 4)
+		if err := e.Read(bg, some, values); err != nil {
+			t.Errorf("read: %v", err)
+		}
+		for i, v := range values { // not holds: it must not end a goroutine of Pebble's
+			if v.N != rounds {
+				t.Errorf("%.4s is %+v, want %d", some[i].Key, v, rounds)
+			}
 		}
 		reply, err := try(e, numbered(7, uint64(rounds-1), uint64(rounds), add(cell("row"), rounds)))
 		if err != nil || !reply.Replayed {
@@ -53,7 +60,7 @@ func TestCrashPoints(t *testing.T) {
 		if on.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && !t.Failed() {
 			mu.Lock()
 			defer mu.Unlock()
-			if points++; *long || points%6 == 0 || op.Kind == errorfs.OpRename {
+			if points++; *long || points%6 == 0 || op.Kind == errorfs.OpRename || strings.Contains(op.Path, "MANIFEST") {
 				check([]int{0, 100, 50}[points%3])
 			}
 			if t.Failed() {
@@ -101,10 +108,11 @@ func TestWritesDuringCheckpoint(t *testing.T) {
 		mustClose(t, e)
 		e = open(t, mem, engine.Options{})
 		doBatch(t, e, numbered(w, 0, 1, add(cell("row"), 1)))
-		do(t, e, add(cell("on disk"), 10), add(cell("new"), 20), once(add(cell("once"), 30), "first")) // unread ones
+		do(t, e, add(cell("on disk"), 10), add(cell("new"), 20), add(cell("looked at"), 70), once(add(cell("once"), 30), "first")) // unread ones
 		do(t, e, want(add(cell("read"), 40)), set(cell("on disk too"), 50), add(cell("back"), 1))
 		do(t, e, del(cell("back")))
 		finish := e.BeginCheckpoint()
+		holds(t, e, cell("looked at"), 70) // a key that is known to be a new one from here on
 		doBatch(t, e, numbered(w, 1, 2, add(cell("row"), 2)))
 		do(t, e, add(cell("on disk"), 100), add(cell("new"), 200), once(add(cell("once"), 300), "second"))
 		do(t, e, want(add(cell("read"), 400)), add(cell("on disk too"), 500), del(cell("to go")), add(cell("back"), 600))
@@ -115,7 +123,7 @@ func TestWritesDuringCheckpoint(t *testing.T) {
 		check := func(e *engine.Engine) {
 			t.Helper()
 			for key, n := range map[string]int64{
-				"on disk": 1111, "new": 2220, "once": 330, "read": 440, "on disk too": 550, "back": 600, "row": 3,
+				"on disk": 1111, "new": 2220, "once": 330, "read": 440, "on disk too": 550, "back": 600, "row": 3, "looked at": 70,
 			} {
 				holds(t, e, cell(key), n)
 			}
@@ -132,7 +140,7 @@ func TestWritesDuringCheckpoint(t *testing.T) {
 				t.Fatalf("batch again: %+v, %v", r, err)
 			}
 			entries, err := e.Scan(bg, store.Range{Namespace: "test"}, 100)
-			if err != nil || len(entries) != 7 {
+			if err != nil || len(entries) != 8 {
 				t.Fatalf("scan: %+v, %v", entries, err)
 			}
 		}
@@ -146,6 +154,46 @@ func TestWritesDuringCheckpoint(t *testing.T) {
 		crashed = open(t, cut(mem), engine.Options{})
 		check(crashed)
 	}
+}
+
+// TestNothingSavedBeforeSync checks that no checkpoint, and so no audit and no
+// snapshot, goes beyond the synced log.
+func TestNothingSavedBeforeSync(t *testing.T) {
+	mem := vfs.NewCrashableMem()
+	gate, release := newGate()
+	defer release()
+	fs, on := failing(mem, func(op errorfs.Op) bool {
+		if op.Kind == errorfs.OpFileSyncData && strings.Contains(op.Path, "/log/") {
+			<-gate
+		}
+		return false
+	})
+	e := open(t, fs, engine.Options{})
+	do(t, e, add(cell("a"), 1))
+	on.Store(true)
+	b := batch(add(cell("a"), 10))
+	b.Durability = store.Memory
+	doBatch(t, e, b)
+	for name, f := range map[string]func(context.Context) error{
+		"checkpoint": e.Checkpoint,
+		"audit":      func(ctx context.Context) error { _, err := e.Audit(ctx); return err },
+		"snapshot":   func(ctx context.Context) error { return e.Snapshot(ctx, io.Discard) },
+	} {
+		ctx, cancel := context.WithTimeout(bg, 5*time.Millisecond)
+		if err := f(ctx); err == nil {
+			t.Errorf("%s did not wait for the log", name)
+		}
+		cancel()
+	}
+	crashed := open(t, cut(mem), engine.Options{})
+	holds(t, crashed, cell("a"), 1)
+	audited(t, crashed)
+	release()
+	restored := vfs.NewMem()
+	if err := engine.Restore(restored, bytes.NewReader(snapshot(t, e)), dir); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, open(t, restored, engine.Options{}), cell("a"), 11)
 }
 
 // hookContext calls a function when it is asked, for the n-th time without the
@@ -222,7 +270,9 @@ func TestReadUnderSync(t *testing.T) {
 	e := open(t, mem, engine.Options{})
 	do(t, e, add(cell("a"), 100), add(cell("b"), 100))
 	mustClose(t, e)
-	entered, gate := make(chan struct{}, 100), make(chan struct{})
+	entered := make(chan struct{}, 100)
+	gate, release := newGate()
+	defer release()
 	fs, on := failing(mem, func(op errorfs.Op) bool {
 		if op.Kind == errorfs.OpFileSyncData {
 			notify(entered)
@@ -233,14 +283,17 @@ func TestReadUnderSync(t *testing.T) {
 	e = open(t, fs, engine.Options{})
 	do(t, e, add(cell("b"), 1), add(cell("c"), 1), set(cell("d"), 1))
 	on.Store(true)
-	errs := make(chan error)
-	for range 3 {
-		go func() {
-			_, err := try(e, batch(add(cell("a"), 10), add(cell("b"), 10), add(cell("c"), 10), set(cell("d"), 10), add(cell("e"), 10)))
-			errs <- err
-		}()
-	}
+	b := batch(add(cell("a"), 10), add(cell("b"), 10), add(cell("c"), 10), set(cell("d"), 10), add(cell("e"), 10))
+	first := make(chan error)
+	go func() {
+		_, err := try(e, b)
+		first <- err
+	}()
 	<-entered
+	ctx, cancel := context.WithTimeout(bg, 5*time.Millisecond)
+	defer cancel()
+	_, err := tryContext(ctx, e, b) // in the next frame, while the one before is written and not synced
+	wantKind(t, err, store.KindUnknown)
 	within(t, "a reader", func() {
 		for range 3 {
 			for key, n := range map[string]int64{"a": 100, "b": 101, "c": 1, "d": 1} {
@@ -251,16 +304,60 @@ func TestReadUnderSync(t *testing.T) {
 			}
 		}
 	})
-	close(gate)
-	for range 3 {
-		if err := <-errs; err != nil {
-			t.Error(err)
-		}
+	release()
+	if err := <-first; err != nil {
+		t.Error(err)
 	}
+	doBatch(t, e, b)
 	for key, n := range map[string]int64{"a": 130, "b": 131, "c": 31, "d": 10, "e": 30} {
 		holds(t, e, cell(key), n)
 	}
 	audited(t, e)
+}
+
+// TestWeakOverStrong asks for little durability, of answers that tell of a change
+// which was asked to be synced and is not yet: they wait for it.
+func TestWeakOverStrong(t *testing.T) {
+	entered := make(chan struct{}, 1)
+	gate, release := newGate()
+	defer release()
+	fs, on := failing(vfs.NewMem(), func(op errorfs.Op) bool {
+		if op.Kind == errorfs.OpFileSyncData {
+			notify(entered)
+			<-gate
+		}
+		return false
+	})
+	e := open(t, fs, engine.Options{})
+	on.Store(true)
+	done := make(chan error)
+	go func() {
+		_, err := try(e, batch(set(cell("a"), 5), once(add(cell("b"), 6), "applied"), settle(cell("c"), "settled")))
+		done <- err
+	}()
+	<-entered
+	for _, level := range []store.Durability{store.Memory, store.Written} {
+		for name, b := range map[string]store.Batch{
+			"an add":         batch(want(add(cell("a"), 1))),
+			"two adds":       batch(want(add(cell("a"), 1)), add(cell("d"), 1)),
+			"a refusal":      batch(store.Delta{Cell: cell("a"), Op: store.OpDelete, Guard: store.Guard{Match: true, Version: 1}}),
+			"a repeat":       batch(once(add(cell("b"), 6), "applied")),
+			"another settle": batch(settle(cell("c"), "settled")),
+		} {
+			b.Durability = level
+			ctx, cancel := context.WithTimeout(bg, 5*time.Millisecond)
+			r, err := tryContext(ctx, e, b)
+			cancel()
+			if store.KindOf(err) != store.KindUnknown {
+				t.Errorf("%s at level %v did not wait: %+v, %v", name, level, r, err)
+			}
+		}
+	}
+	release()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	holds(t, e, cell("b"), 6)
 }
 
 // A clock that is moved by hand.
@@ -305,7 +402,9 @@ func TestTokenForgottenTwice(t *testing.T) {
 	})
 	t.Run("before that is durable", func(t *testing.T) {
 		clock, mem := newClock(), vfs.NewCrashableMem()
-		entered, gate := make(chan struct{}, 100), make(chan struct{})
+		entered := make(chan struct{}, 100)
+		gate, release := newGate()
+		defer release()
 		fs, on := failing(mem, func(op errorfs.Op) bool {
 			if op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".sst") {
 				notify(entered)
@@ -323,7 +422,7 @@ func TestTokenForgottenTwice(t *testing.T) {
 		<-entered // it was applied, and is not yet flushed
 		do(t, e, once(add(cell("a"), 1), "token"))
 		crashed := open(t, cut(mem), clock.options())
-		close(gate)
+		release()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
@@ -397,6 +496,23 @@ func TestTokensOverCrashes(t *testing.T) {
 	audited(t, e)
 }
 
+// TestClockJumpsAtOpen opens a store under a clock that is far ahead for a
+// moment: no token is forgotten for that.
+func TestClockJumpsAtOpen(t *testing.T) {
+	clock, mem := newClock(), vfs.NewCrashableMem()
+	e := open(t, mem, clock.options())
+	do(t, e, once(add(cell("a"), 1), "token"))
+	ahead := clock.kept() + time.Second
+	clock.advance(ahead)
+	e = open(t, cut(mem), clock.options())
+	clock.advance(-ahead)
+	if r := do(t, e, once(add(cell("a"), 1), "token")); !r[0].Replayed {
+		t.Errorf("a repeat counted: %+v", r[0])
+	}
+	holds(t, e, cell("a"), 1)
+	audited(t, e)
+}
+
 // TestNamespaceEmptied checks that a namespace that is left by its last key
 // makes room for another one, and is not counted any more, whatever happens.
 func TestNamespaceEmptied(t *testing.T) {
@@ -419,6 +535,39 @@ func TestNamespaceEmptied(t *testing.T) {
 	do(t, crashed, add(in("one"), 5))
 	audited(t, crashed)
 	holds(t, crashed, in("one"), 5)
+}
+
+// TestBlindToTheLimit adds blindly to a row that nobody has read, until no more
+// fits in.
+func TestBlindToTheLimit(t *testing.T) {
+	mem := vfs.NewMem()
+	e := open(t, mem, engine.Options{})
+	do(t, e, set(cell("a"), 1<<62))
+	mustClose(t, e)
+	e = open(t, mem, engine.Options{})
+	b := store.Batch{Durability: store.Memory}
+	for range store.BatchDeltasMax {
+		b.Deltas = append(b.Deltas, add(cell("a"), 1<<47))
+	}
+	var applied, refused int64
+	for refused == 0 {
+		r, err := try(e, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, res := range r.Results {
+			if res.Outcome == store.Applied {
+				applied++
+			} else {
+				refused++
+			}
+		}
+	}
+	if applied != 1<<15-1 {
+		t.Errorf("%d adds were applied, want %d", applied, 1<<15-1)
+	}
+	holds(t, e, cell("a"), 1<<62+applied<<47)
+	audited(t, e)
 }
 
 // TestScanSeesBorn lists a key that was made anew while a checkpoint was saving

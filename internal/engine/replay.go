@@ -59,12 +59,20 @@ func (p *replay) record(r *reader) error {
 	case recSet:
 		cell, value := r.cell(), r.varint()
 		if !done && !r.bad {
-			return p.put(cell, value, present)
+			return p.put(cell, func(id uint32) (int64, meta, int64) { return value, present, e.deadline(id) })
 		}
 	case recDelete:
 		cell := r.cell()
 		if !done && !r.bad {
-			return p.put(cell, 0, absent)
+			return p.put(cell, func(uint32) (int64, meta, int64) { return 0, absent, 0 })
+		}
+	case recDeadline:
+		cell, deadline := r.cell(), int64(r.uvarint())
+		if deadline < 0 {
+			r.fail()
+		}
+		if !done && !r.bad {
+			return p.put(cell, func(id uint32) (int64, meta, int64) { return e.cells.slot(id).value, present, deadline })
 		}
 	case recToken, recTokenAgain:
 		key := r.bytes(r.uvarint())
@@ -113,7 +121,7 @@ func (p *replay) add(cell []byte, delta int64) {
 		state = present
 	}
 	e.marks.get(p.writer).tally.count(hash, delta)
-	e.put(id, s.value+delta, state, e.version(p.at), 0, store.Memory)
+	e.put(id, s.value+delta, state, e.version(p.at), e.deadline(id), 0, store.Memory)
 }
 
 // token replays that a token was decided. Whether it was counted before, as one
@@ -134,9 +142,9 @@ func (p *replay) token(cell, key []byte, rec *tokenRec) error {
 	return nil
 }
 
-// put replays a set or a delete, for which the cell must be read: what it
-// changes the sums by depends on what was there.
-func (p *replay) put(cell []byte, value int64, state meta) error {
+// put replays a change for which the cell must be read: what it changes the sums
+// by depends on what was there.
+func (p *replay) put(cell []byte, change func(id uint32) (value int64, state meta, deadline int64)) error {
 	e := p.e
 	hash := xxh3.HashSeed(cell, e.id.seed())
 	id := e.locate(hash, cell)
@@ -148,11 +156,12 @@ func (p *replay) put(cell []byte, value int64, state meta) error {
 		}
 		e.resolve(id, r)
 	}
+	value, state, deadline := change(id)
 	version := e.version(p.at)
 	if state == absent {
 		version = 0
 	}
 	e.marks.get(p.writer).tally.count(hash, value-s.value)
-	e.put(id, value, state, version, 0, store.Memory)
+	e.put(id, value, state, version, deadline, 0, store.Memory)
 	return nil
 }

@@ -74,13 +74,25 @@ func sortHeads(s []saved, keys *arena, skip, budget int) {
 		load(s, keys, skip)
 		budget = 2 * bits.Len(uint(len(s)))
 	}
-	slices.SortFunc(s, func(a, b saved) int {
+	compare := func(a, b saved) int {
 		if c := cmp.Compare(a.head, b.head); c != 0 {
 			return c
 		}
 		x, y := keys.at(a.key), keys.at(b.key)
 		return bytes.Compare(x[min(skip, len(x)):], y[min(skip, len(y)):])
-	})
+	}
+	if len(s) > fewKeys {
+		slices.SortFunc(s, compare)
+		return
+	}
+	for i := 1; i < len(s); i++ {
+		x := s[i]
+		j := i
+		for ; j > 0 && (x.head < s[j-1].head || x.head == s[j-1].head && compare(x, s[j-1]) < 0); j-- {
+			s[j] = s[j-1]
+		}
+		s[j] = x
+	}
 }
 
 func medianHead(s []saved) uint64 {

@@ -29,6 +29,7 @@ const (
 	saving meta = 1 << 4 // copied by the checkpoint under way: not on disk yet
 	born   meta = 1 << 5 // perhaps not on disk: in the list that Scan looks through
 	recent meta = 1 << 6 // touched since the clock's hand came by
+	timed  meta = 1 << 7 // has a deadline, in Engine.deadlines
 
 	bitsMask meta = 0xff
 )
@@ -129,6 +130,15 @@ func (t *table) warm(plans []plan) (seen byte) {
 		}
 	}
 	return seen
+}
+
+// warmAll looks for the cells of plans, some at a time.
+func (t *table) warmAll(plans []plan) {
+	for len(plans) >= 8 {
+		n := min(len(plans), warmMax)
+		t.warm(plans[:n])
+		plans = plans[n:]
+	}
 }
 
 // is reports whether a slot, if not 0, is that of a key.

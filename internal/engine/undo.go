@@ -4,12 +4,13 @@ import "github.com/quipudb/quipu/store"
 
 // An undo entry is what a cell was before a frame changed it.
 type undo struct {
-	frame uint64
-	value int64
-	meta  meta
-	slot  uint32
-	prev  uint32 // the slot's undo entry before this one
-	level store.Durability
+	frame    uint64
+	value    int64
+	deadline int64
+	meta     meta
+	slot     uint32
+	prev     uint32 // the slot's undo entry before this one
+	level    store.Durability
 }
 
 // undos is a ring of undo entries, numbered in order, oldest frames first.
@@ -64,6 +65,7 @@ func (u *undos) grow() {
 // moment is judged by one horizon.
 type horizon struct {
 	written, synced uint64
+	nowMS           int64 // the store's time at that moment; 0 before it is asked for
 }
 
 func (e *Engine) horizon() horizon {

@@ -111,8 +111,9 @@ type Frame struct {
 	need   atomic.Uint32 // the highest Level asked for; rises under Log.mu
 	syncBy time.Time     // when what only Memory asked for has to be synced; guarded by Log.mu
 
-	mu     sync.Mutex       // guards the field below
+	mu     sync.Mutex       // guards the fields below
 	waiter [2]chan struct{} // closed at the level Written and Synced; nil if nobody waits
+	notify [2][]func(error) // called then
 }
 
 // Pos returns the position of the next byte to be appended to the payload. It
@@ -160,6 +161,9 @@ func (l *Log) Room(ctx context.Context) error {
 		}
 	}
 }
+
+// Full reports whether Room would block or fail.
+func (l *Log) Full() bool { return l.gate.Load() != 0 }
 
 // refusal returns why a log that stopped, or is closing, takes nothing more.
 func (l *Log) refusal() error {
@@ -265,6 +269,27 @@ func (f *Frame) Wait(ctx context.Context, level Level) error {
 	}
 }
 
+// Notify calls f when Wait would return, with what it would return: here, or in
+// the goroutine that all syncing is done in, which f must not hold up.
+func (f *Frame) Notify(level Level, fn func(error)) {
+	level = orSynced(level)
+	if f.need.Load() < uint32(level) {
+		f.log.mu.Lock()
+		f.log.raise(f, level)
+		f.log.mu.Unlock()
+	}
+	f.mu.Lock()
+	over, err := f.state(level)
+	if !over { // whoever publishes the level takes f.mu afterwards
+		w := &f.notify[level-store.Written]
+		*w = append(*w, fn)
+	}
+	f.mu.Unlock()
+	if over {
+		fn(err)
+	}
+}
+
 // state reports whether there is nothing more to wait for, and what came of it.
 func (f *Frame) state(level Level) (over bool, err error) {
 	l := f.log
@@ -311,11 +336,20 @@ func (f *Frame) reaches(level Level) <-chan struct{} {
 // release wakes those who wait for a level.
 func (f *Frame) release(level Level) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	w := &f.waiter[level-store.Written]
 	if *w != nil {
 		close(*w)
 		*w = nil
+	}
+	fns := f.notify[level-store.Written]
+	f.notify[level-store.Written] = nil
+	f.mu.Unlock()
+	if len(fns) == 0 {
+		return
+	}
+	_, err := f.state(level)
+	for _, fn := range fns {
+		fn(err)
 	}
 }
 

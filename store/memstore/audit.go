@@ -16,7 +16,13 @@ type record struct {
 }
 
 func (r *record) enter(c store.Cell, delta uint64) {
-	r.merge(record{deltas: 1, sum: delta, check: hash(c) * delta})
+	r.deltas++
+	r.merge(change(c, delta))
+}
+
+// change is the record of a change that no delta made.
+func change(c store.Cell, delta uint64) record {
+	return record{sum: delta, check: hash(c) * delta}
 }
 
 func (r *record) merge(o record) {

@@ -32,9 +32,10 @@ type Store struct {
 
 	mu      sync.Mutex // guards the fields below
 	closed  bool
-	nowMS   int64  // the store's time: never goes back
-	version uint64 // the last one given to a cell: no cell ever gets it again
-	cells   map[store.Cell]store.Value
+	nowMS   int64                      // the store's time: never goes back
+	version uint64                     // the last one given to a cell: no cell ever gets it again
+	cells   map[store.Cell]store.Value // none is past its deadline
+	due     dueHeap
 	keys    map[string]int64 // existing cells of each namespace
 	tokens  map[tokenID]token
 	decided map[string][]tokenID // tokens of each namespace, oldest first
@@ -45,6 +46,8 @@ var (
 	_ store.Store   = (*Store)(nil)
 	_ store.Auditor = (*Store)(nil)
 	_ store.Meter   = (*Store)(nil)
+	_ store.Starter = (*Store)(nil)
+	_ store.Sizer   = (*Store)(nil)
 )
 
 // New returns an empty store.
@@ -53,6 +56,7 @@ func New(o Options) *Store {
 		limits:  o.Limits.WithDefaults(),
 		now:     o.Now,
 		cells:   make(map[store.Cell]store.Value),
+		due:     dueHeap{place: make(map[store.Cell]int)},
 		keys:    make(map[string]int64),
 		tokens:  make(map[tokenID]token),
 		decided: make(map[string][]tokenID),
@@ -120,6 +124,20 @@ func (s *Store) Scan(ctx context.Context, r store.Range, n int) ([]store.Entry, 
 	return slices.Clip(found[:min(n, len(found))]), nil
 }
 
+// Size returns the number of cells of a namespace.
+func (s *Store) Size(ctx context.Context, namespace string) (int64, error) {
+	if err := s.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer s.mu.Unlock()
+	return s.keys[namespace], nil
+}
+
+// Peek is Read: it never waits. It reports false if Read would return an error.
+func (s *Store) Peek(cells []store.Cell, values []store.Value) bool {
+	return s.Read(context.Background(), cells, values) == nil
+}
+
 // Lookup reports what is known of a token now.
 func (s *Store) Lookup(ctx context.Context, c store.Cell, name string) (store.Fate, error) {
 	if err := store.CheckCell(c); err != nil {
@@ -148,8 +166,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// enter locks the store and brings its time up to date, or says why the call
-// can't be served.
+// enter locks the store and brings it to the present: its time, and what has
+// expired by then. Or it says why the call can't be served.
 func (s *Store) enter(ctx context.Context) error {
 	s.mu.Lock()
 	err := ctx.Err()
@@ -161,5 +179,6 @@ func (s *Store) enter(ctx context.Context) error {
 		return err
 	}
 	s.nowMS = max(s.nowMS, s.now().UnixMilli())
+	s.expire()
 	return nil
 }

@@ -77,9 +77,11 @@ func (s *Store) settle(d *store.Delta) store.Result {
 	}
 }
 
-// remember keeps the decision on a token that is not known.
+// remember keeps the decision on a token that is not known. What its first
+// result told of existence and deadline is for that one only.
 func (s *Store) remember(d *store.Delta, t token) {
 	s.forget(d.Cell.Namespace)
+	t.result.Existed, t.result.DeadlineMS = false, 0
 	id := tokenID{d.Cell, d.Guard.Token}
 	s.tokens[id] = t
 	s.decided[d.Cell.Namespace] = append(s.decided[d.Cell.Namespace], id)

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/quipudb/quipu/store"
 )
@@ -25,6 +26,28 @@ func audits(s *suite) {
 		}
 		k.audited()
 		k.retire(k.home(cs[0]), w)
+		k.audited()
+	})
+
+	s.lawAt("a store is clean when cells have expired", store.Limits{}, func(k *kit, cl *clock) {
+		w := k.enlist()
+		for i, c := range k.apart() {
+			n := int64(1) << (i % 63)
+			k.reply(k.numbered(w, 0, 1, until(add(c, n), cl.ms()+10), within(add(c, 5), store.Bound{High: 3, Saturate: true})))
+			k.one(until(add(cell(fmt.Sprint("gone", i)), n), cl.ms()))
+			k.one(until(set(cell(fmt.Sprint("kept", i)), -n), cl.ms()+20))
+			k.one(expire(cell(fmt.Sprint("kept", i)), store.ExpiryClear, 0))
+			k.one(until(set(cell(fmt.Sprint("idle", i)), 1<<63-1), cl.ms()+20))
+		}
+		for range 4 {
+			k.audited()
+			cl.move(10 * time.Millisecond)
+		}
+		for _, c := range k.apart() {
+			k.reply(k.numbered(w, 1, 2, want(add(c, 3))))
+		}
+		k.audited()
+		k.retire(k.home(k.apart()[0]), w)
 		k.audited()
 	})
 }

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/quipudb/quipu/store"
 )
@@ -79,9 +80,12 @@ func batches(s *suite) {
 			return // every cell is at home
 		}
 		cs := k.apart()
-		for _, d := range []store.Delta{add(cs[1], 1), set(cs[1], 1), del(cs[1]), settle(cs[1], "t")} {
+		for _, d := range []store.Delta{
+			add(cs[1], 1), set(cs[1], 1), del(cs[1]), settle(cs[1], "t"), get(cs[1]), expire(cs[1], store.ExpiryClear, 0),
+		} {
 			k.refused(k.batch(add(cs[0], 1), d), store.KindInvalid)
 		}
+		k.refused(given(k.batch(add(cs[0], 1)), cs[1], 0), store.KindInvalid)
 		k.absent(cs[0])
 		k.absent(cs[1])
 		k.state(cs[1], "t", store.TokenUnknown)
@@ -98,7 +102,7 @@ func batches(s *suite) {
 	s.law("replies are reused and nothing of them stays", func(k *kit) {
 		c := cell("a")
 		room := make([]store.Result, 1, 8)
-		room[0] = store.Result{Outcome: store.Mismatch, Replayed: true, Before: 3, After: 4, Version: 5}
+		room[0] = store.Result{Outcome: store.Mismatch, Replayed: true, Before: 3, After: 4, Version: 5, Existed: true, DeadlineMS: 6}
 		replies := []store.Reply{{Err: store.ErrClosed, Mark: 9, Replayed: true, Results: room}}
 		batch := []store.Batch{k.batch(add(c, 1), add(c, 1))}
 		if err := k.store.Apply(k.ctx, batch, replies); err != nil {
@@ -109,7 +113,7 @@ func batches(s *suite) {
 			k.Fatalf("old contents shine through: %+v", r)
 		}
 		for _, res := range r.Results {
-			if res.Outcome != store.Applied || res.Replayed || res.Version == 0 {
+			if res.Outcome != store.Applied || res.Replayed || res.Version == 0 || res.DeadlineMS != 0 {
 				k.Fatalf("old contents shine through: %+v", res)
 			}
 		}
@@ -120,25 +124,32 @@ func batches(s *suite) {
 
 	s.law("the store keeps no reference to its arguments", func(k *kit) {
 		c, w := cell("a"), k.enlist()
-		sent := []store.Batch{k.numbered(w, 0, 1, once(add(c, 1), "t"), want(add(c, 1)))}
+		batch := func() store.Batch {
+			return given(k.numbered(w, 0, 1, once(add(c, 1), "t"), within(want(add(c, 1)), store.Bound{Low: 1, High: 2})), c, 0)
+		}
+		sent := []store.Batch{batch()}
 		replies := make([]store.Reply, 1)
 		if err := k.store.Apply(k.ctx, sent, replies); err != nil {
 			k.Fatalf("Apply: %v", err)
 		}
-		first := append([]store.Result(nil), replies[0].Results...)
+		first := replies[0]
+		first.Results = slices.Clone(first.Results)
 		clear(replies[0].Results)
+		clear(sent[0].If)
+		*sent[0].Deltas[1].Guard.Bound = store.Bound{}
 		clear(sent[0].Deltas)
-		again := k.reply(k.numbered(w, 0, 1, once(add(c, 1), "t"), want(add(c, 1))))
-		for i := range first {
-			k.repeats(again.Results[i], first[i])
+		for range 2 {
+			again := k.reply(batch())
+			k.repeatsBatch(again, first)
+			clear(again.Results)
 		}
-		clear(again.Results)
-		again = k.reply(k.numbered(w, 0, 1, once(add(c, 1), "t"), want(add(c, 1))))
-		for i := range first {
-			k.repeats(again.Results[i], first[i])
-		}
-		k.repeats(k.one(once(add(c, 1), "t")), first[0])
+		k.repeats(k.one(once(add(c, 1), "t")), first.Results[0])
 		k.holds(c, 2)
+		if k.inst.Reopen != nil {
+			k.replace(k.inst.Reopen(k.t))
+			k.repeatsBatch(k.reply(batch()), first)
+			k.holds(c, 2)
+		}
 	})
 
 	s.law("the largest batch is applied whole", func(k *kit) {

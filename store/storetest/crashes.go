@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/quipudb/quipu/store"
 )
@@ -55,6 +56,8 @@ func crashes(s *suite) {
 		}
 		k.holds(c, 20)
 	})
+
+	s.law("what was started and done is never lost, and the rest is a beginning", crashStarted)
 
 	s.law("after a crash at once the store is empty and works", func(k *kit) {
 		k.replace(k.inst.Crash(k.t))
@@ -111,4 +114,45 @@ func crashTorn(k *kit, cs []store.Cell, w store.Writer, d store.Durability) {
 	}
 	k.holds(cs[0], start+batches)
 	k.holds(cs[1], -start-batches)
+}
+
+// crashStarted starts many writes without waiting for them and crashes when
+// half of them are done.
+func crashStarted(k *kit) {
+	st, ok := k.store.(store.Starter)
+	if !ok {
+		return
+	}
+	c := cell("a")
+	const writes = 40
+	var safe atomic.Int64
+	half := make(chan struct{})
+	for i := range int64(writes) {
+		b := k.batch(once(add(c, 1), fmt.Sprint(i)))
+		b.Durability = store.Synced
+		done := func(err error) {
+			if err == nil && safe.Add(1) == writes/2 {
+				close(half)
+			}
+		}
+		if !st.Start([]store.Batch{b}, make([]store.Reply, 1), done) {
+			k.reply(b)
+			done(nil)
+		}
+	}
+	<-half
+	least := safe.Load()
+	k.replace(k.inst.Crash(k.t))
+	at := int64(0)
+	for at < writes && k.lookup(c, fmt.Sprint(at)).State == store.TokenApplied {
+		at++
+	}
+	if at < least {
+		k.Fatalf("%d writes were done, %d are kept", least, at)
+	}
+	k.holds(c, at)
+	for i := range writes {
+		k.outcome(k.one(once(add(c, 1), fmt.Sprint(i))), store.Applied)
+	}
+	k.holds(c, writes)
 }

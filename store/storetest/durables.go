@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/quipudb/quipu/store"
@@ -54,6 +55,80 @@ func durables(s *suite) {
 		}
 	})
 
+	s.kept("deadlines", func(k *kit, cl *clock, again func()) {
+		cs, ms := k.together(4), cl.ms()+1000
+		k.do(until(add(cs[0], 1), ms), set(cs[1], 2), until(set(cs[2], 3), ms), until(set(cs[3], 4), ms+1))
+		k.do(expire(cs[1], store.ExpirySet, ms), expire(cs[2], store.ExpiryClear, 0), add(cs[3], 1))
+		was := k.readAll(cs...)
+		same := func() {
+			k.Helper()
+			again()
+			for i, v := range k.readAll(cs...) {
+				if v != was[i] {
+					k.Fatalf("%q reads %+v, was %+v", cs[i].Key, v, was[i])
+				}
+			}
+			k.audited()
+		}
+		same()
+		cl.move(time.Second - time.Millisecond)
+		same()
+		cl.move(time.Millisecond) // while it is open, or closed: it is the same
+		version := was[0].Version
+		was[0], was[1] = store.Value{}, store.Value{}
+		same()
+		k.listed(k.scan(store.Range{Namespace: namespace}, 10), sortedKeys(cs[2:]...))
+		r := k.one(want(add(cs[0], 1)))
+		k.told(r, store.Result{Outcome: store.Applied, After: 1})
+		if r.Version <= version {
+			k.Fatalf("version %d after %d", r.Version, version)
+		}
+		was[0] = k.read(cs[0])
+		same()
+		cl.move(time.Millisecond)
+		was[3] = store.Value{}
+		k.absent(cs[3])
+		same()
+		k.outcome(k.one(until(add(cs[0], 1), 1)), store.Applied)
+		was[0] = store.Value{}
+		same()
+		cl.move(time.Hour)
+		same()
+	})
+
+	s.kept("what has expired from coming back with the clock", func(k *kit, cl *clock, again func()) {
+		cs := k.together(2)
+		k.one(until(add(cs[0], 5), cl.ms()+1000))
+		cl.move(time.Second)
+		k.outcome(k.one(add(cs[1], 1)), store.Applied) // the store has seen this time
+		cl.move(-time.Second)
+		again()
+		k.absent(cs[0])
+		k.told(k.one(want(add(cs[0], 1))), store.Result{Outcome: store.Applied, After: 1})
+	})
+
+	s.kept("tokens of bounds and deadlines", func(k *kit, cl *clock, again func()) {
+		c := cell("a")
+		ds := []store.Delta{
+			once(until(within(add(c, 50), store.Bound{High: 10, Saturate: true}), cl.ms()+1000), "saturated"),
+			once(within(add(c, -10), store.Bound{High: 10}), "bounded"),
+			once(expire(c, store.ExpirySet|store.ExpiryIfSome, cl.ms()+500), "expire"),
+		}
+		firsts := k.do(ds...)
+		k.applied(firsts[0], 0, 10)
+		for range 2 {
+			again()
+			for i, d := range ds {
+				k.repeats(k.one(d), firsts[i])
+				if f := k.state(c, d.Guard.Token, store.TokenApplied); f.Op != d.Op || f.N != d.N || f.Result.Version != firsts[i].Version {
+					k.Fatalf("fate %+v of %+v, whose result was %+v", f, d, firsts[i])
+				}
+			}
+			cl.move(time.Second)
+		}
+		k.absent(c)
+	})
+
 	s.kept("tokens, settled ones too", func(k *kit, cl *clock, again func()) {
 		c := cell("a")
 		d := once(add(c, 5), "t")
@@ -97,8 +172,11 @@ func durables(s *suite) {
 	s.kept("marks with their results", func(k *kit, _ *clock, again func()) {
 		c, w := cell("a"), k.enlist()
 		k.reply(k.numbered(w, 0, 3, add(c, 1)))
-		b := k.numbered(w, 3, 7, want(add(c, 1)), once(add(c, 1), "t"), match(add(c, 1), 0), settle(c, "s"))
+		b := k.numbered(w, 3, 7, want(add(c, 1)), once(add(c, 1), "t"), match(add(c, 1), 0), settle(c, "s"),
+			want(expire(c, store.ExpirySet, math.MaxInt64)), within(want(add(c, 1)), store.Bound{High: 3}), only(want(del(c)), store.ExistsNot), get(c))
+		b = given(b, c, k.read(c).Version)
 		first := k.reply(b)
+		k.told(first.Results[5], store.Result{Outcome: store.Bounded, Before: 3, After: 3, Existed: true, DeadlineMS: math.MaxInt64})
 		for range 2 {
 			again()
 			k.repeatsBatch(k.reply(b), first)
@@ -106,6 +184,7 @@ func durables(s *suite) {
 				k.Fatalf("mark %d, want 7", r.Mark)
 			}
 			k.refused(k.numbered(w, 0, 3, add(c, 1)), store.KindMark)
+			k.refused(given(k.numbered(w, 7, 8, add(c, 1)), c, 0), store.KindChanged)
 			k.holds(c, 3)
 		}
 		k.reply(k.numbered(w, 7, 8, add(c, 1)))
@@ -138,7 +217,9 @@ func durables(s *suite) {
 			k.reply(k.numbered(ws[len(ws)-1], 0, 1, add(cell("1"), 1)))
 		}
 		again()
+		k.sized(namespace, 3, 3)
 		k.outcome(k.one(add(cell("4"), 1)), store.Applied)
+		k.sized(namespace, 4, 4)
 		k.outcome(k.one(add(cell("5"), 1)), store.Full)
 		k.refused(k.numbered(k.enlist(), 0, 1, add(cell("1"), 1)), store.KindFull)
 		k.retire(k.home(cell("1")), ws[0])
@@ -148,26 +229,33 @@ func durables(s *suite) {
 	// An answer at a stronger level is about a write at a weaker one: it makes
 	// that write as durable as itself.
 	s.kept("a write in memory that a settle, a repeat or a refusal has told of", func(k *kit, _ *clock, again func()) {
-		asks := map[string]func(d store.Delta) store.Outcome{
-			"settle":   func(d store.Delta) store.Outcome { return k.one(settle(d.Cell, d.Guard.Token)).Outcome },
-			"repeat":   func(d store.Delta) store.Outcome { return k.one(d).Outcome },
-			"mismatch": func(d store.Delta) store.Outcome { d.Guard.Digest++; return k.one(d).Outcome },
-		}
-		for name, ask := range asks {
-			c := cell(name)
-			b := k.batch(once(add(c, 7), "t"))
+		c := cell("a")
+		f := func(written store.Delta, o store.Outcome, asks store.Delta) {
+			k.Helper()
+			k.one(del(c))
+			b := k.batch(written)
 			b.Durability = store.Memory
 			first := k.reply(b).Results[0]
-			if o := ask(b.Deltas[0]); (o == store.Applied) != (name != "mismatch") {
-				k.Fatalf("%s: outcome %d", name, o)
-			}
+			k.outcome(first, store.Applied)
+			k.outcome(k.one(asks), o)
 			again()
 			k.holds(c, 7)
-			k.repeats(k.one(b.Deltas[0]), first)
+			if written.Guard.Token != "" {
+				k.repeats(k.one(written), first)
+			}
 		}
+		blind := add(c, 7)
+		f(once(blind, "t"), store.Applied, settle(c, "t"))
+		f(once(blind, "u"), store.Applied, once(blind, "u"))
+		f(once(blind, "v"), store.Mismatch, once(add(c, 8), "v"))
+		f(blind, store.Applied, get(c))
+		f(blind, store.Changed, match(blind, 0))
+		f(blind, store.Unmet, only(blind, store.ExistsNot))
+		f(blind, store.Unmet, expire(c, store.ExpiryClear, 0))
+		f(blind, store.Bounded, within(blind, store.Bound{High: 6}))
 	})
 
-	s.kept("the audit", func(k *kit, _ *clock, again func()) {
+	s.kept("the audit", func(k *kit, cl *clock, again func()) {
 		w := k.enlist()
 		for i, c := range k.apart() {
 			k.one(once(add(c, int64(i)), "t"))
@@ -177,6 +265,15 @@ func durables(s *suite) {
 		again()
 		k.audited()
 		k.one(del(k.apart()[0]))
+		k.one(until(set(k.apart()[0], 1<<40), cl.ms()+5))
+		again()
+		k.audited()
+		cl.move(5 * time.Millisecond)
+		k.audited()
+		again()
+		k.audited()
+		k.absent(k.apart()[0])
+		k.one(add(k.apart()[0], 3))
 		again()
 		k.audited()
 	})

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -8,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -32,12 +34,13 @@ func concurrent(t *testing.T, r *rapid.T, open Opener) {
 		calls:   rapid.IntRange(1, 20).Draw(r, "calls"),
 		seed:    rapid.Uint64().Draw(r, "seed"),
 	}
-	k := newKit(t, r, open(t, Config{}))
+	c := newClock()
+	k := newKit(t, r, open(t, Config{Now: c.now}))
 	defer k.close()
 	if k.inst.Crash != nil {
 		p.crashes = rapid.IntRange(0, 2).Draw(r, "crashes")
 	}
-	h := newHistory(k, p)
+	h := newHistory(k, p, c)
 	if err := h.run(); err != nil {
 		k.Fatalf("%v", err)
 	}
@@ -52,9 +55,11 @@ func concurrent(t *testing.T, r *rapid.T, open Opener) {
 type history struct {
 	*kit
 	plan    plan
+	clock   *clock
 	hot     store.Cell    // changed in every way, with tokens
 	pair    [2]store.Cell // of one partition; added to and taken from in one numbered batch
 	blind   store.Cell    // added to without a guard
+	limited store.Cell    // added to within a bound, with tokens, until it expires
 	writers []store.Writer
 
 	life     atomic.Pointer[life]
@@ -62,10 +67,11 @@ type history struct {
 	crashNow chan struct{} // told when the next crash is due
 	tick     atomic.Int64
 
-	mu               sync.Mutex // guards the fields below
-	steps            []step     // to hot
-	moved            int64      // from one of the pair to the other
-	acked, attempted int64      // added to blind
+	mu               sync.Mutex     // guards the fields below
+	steps            []step         // to hot
+	lives            []store.Result // of adds to limited
+	moved            int64          // from one of the pair to the other
+	acked, attempted int64          // added to blind
 }
 
 // A life is a store between two crashes.
@@ -75,11 +81,11 @@ type life struct {
 	replaced chan struct{} // closed when the next life has begun
 }
 
-func newHistory(k *kit, p plan) *history {
+func newHistory(k *kit, p plan, c *clock) *history {
 	cs := k.together(2)
 	h := &history{
-		kit: k, plan: p,
-		hot: cell("hot"), pair: [2]store.Cell(cs), blind: cell("blind"),
+		kit: k, plan: p, clock: c,
+		hot: cell("hot"), pair: [2]store.Cell(cs), blind: cell("blind"), limited: cell("limited"),
 		crashNow: make(chan struct{}, p.crashes),
 	}
 	for range p.callers {
@@ -159,12 +165,20 @@ func (h *history) call(caller int) error {
 	w, seq := h.writers[caller], uint64(0)
 	for i := range h.plan.calls {
 		var err error
-		switch rng.IntN(4) {
+		switch rng.IntN(6) {
 		case 0:
 			err = h.addBlind(rng.Int64N(9))
 		case 1:
 			err = h.move(h.numbered(w, seq, seq+1, add(h.pair[0], 1), want(add(h.pair[1], -1))), rng.IntN(2))
 			seq++
+		case 2:
+			var moved bool
+			moved, err = h.moveIf(h.numbered(w, seq, seq+1, add(h.pair[0], 1), want(add(h.pair[1], -1))), rng.IntN(2))
+			if moved {
+				seq++
+			}
+		case 3:
+			err = h.limit(1+rng.Int64N(3), fmt.Sprintf("%d-%d", caller, i))
 		default:
 			err = h.change(h.drawChange(rng, fmt.Sprintf("%d-%d", caller, i)), rng.IntN(2))
 		}
@@ -208,6 +222,65 @@ func (h *history) move(b store.Batch, repeats int) error {
 	return nil
 }
 
+// moveIf moves only if nobody has since it looked. A batch that was refused
+// was not applied, however often it was sent, and its number is free.
+func (h *history) moveIf(b store.Batch, repeats int) (bool, error) {
+	vs := make([]store.Value, 2)
+	if err := h.life.Load().store.Read(h.ctx, h.pair[:], vs); err != nil {
+		return false, nil //nolint:nilerr // a store that is being killed may say anything
+	}
+	for i, c := range h.pair {
+		b = given(b, c, vs[i].Version)
+	}
+	err := h.move(b, repeats)
+	if store.KindOf(err) == store.KindChanged {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// limitedMax is how much fits into one life of the limited cell.
+const limitedMax = 9
+
+// limit adds to the limited cell. Its first add gives it a short life.
+func (h *history) limit(n int64, token string) error {
+	h.clock.move(time.Millisecond)
+	d := once(within(add(h.limited, n), store.Bound{High: limitedMax}), token)
+	r, err := h.insist(h.batch(expiring(d, store.ExpirySet|store.ExpiryIfNone, h.clock.ms()+5)))
+	if err != nil {
+		return err
+	}
+	res := r.Results[0]
+	switch {
+	case res.Outcome == store.Bounded:
+		return nil
+	case res.Outcome != store.Applied:
+		return res.Outcome.Err()
+	case res.Version == 0: // its deadline had passed before it came
+		return nil
+	case res.After != res.Before+n || res.After > limitedMax:
+		return fmt.Errorf("an add of %d went from %d to %d", n, res.Before, res.After)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lives = append(h.lives, res)
+	return nil
+}
+
+// oneLifeAfterAnother checks that each add to the limited cell went on from the
+// one before, or began from nothing.
+func (h *history) oneLifeAfterAnother() error {
+	slices.SortFunc(h.lives, func(a, b store.Result) int { return cmp.Compare(a.Version, b.Version) })
+	last := store.Result{}
+	for _, r := range h.lives {
+		if r.Version == last.Version || (r.Before != last.After && r.Before != 0) {
+			return fmt.Errorf("%+v after %+v", r, last)
+		}
+		last = r
+	}
+	return nil
+}
+
 func (h *history) drawChange(rng *rand.Rand, token string) store.Delta {
 	switch rng.IntN(6) {
 	case 0:
@@ -232,7 +305,7 @@ func (h *history) change(d store.Delta, repeats int) error {
 		if err != nil {
 			return err
 		}
-		first := st.result
+		first := kept(st.result)
 		first.Replayed = true
 		if again.Results[0] != first {
 			return fmt.Errorf("repeat of %+v returns %+v, want %+v", d, again.Results[0], first)
@@ -286,6 +359,9 @@ func (h *history) check() {
 		h.Fatalf("%d was acknowledged and %d attempted, the cell holds %d", h.acked, h.attempted, vs[2].N)
 	}
 	if err := explain(slices.Clone(h.steps), vs[3]); err != nil {
+		h.Fatalf("%v", err)
+	}
+	if err := h.oneLifeAfterAnother(); err != nil {
 		h.Fatalf("%v", err)
 	}
 	for _, st := range h.steps {

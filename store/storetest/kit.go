@@ -62,6 +62,35 @@ func settle(c store.Cell, token string) store.Delta {
 	return store.Delta{Cell: c, Op: store.OpSettle, Guard: store.Guard{Token: token}}
 }
 
+// get asks what a cell is.
+func get(c store.Cell) store.Delta { return store.Delta{Cell: c, Op: store.OpGet, Want: true} }
+
+// expire changes nothing but the deadline.
+func expire(c store.Cell, x store.Expiry, ms int64) store.Delta {
+	return expiring(store.Delta{Cell: c, Op: store.OpExpire}, x, ms)
+}
+
+// expiring makes a delta change the deadline too.
+func expiring(d store.Delta, x store.Expiry, ms int64) store.Delta {
+	d.Expiry, d.DeadlineMS = x, ms
+	return d
+}
+
+// until makes a delta set the deadline.
+func until(d store.Delta, ms int64) store.Delta { return expiring(d, store.ExpirySet, ms) }
+
+// only makes a delta depend on whether its cell exists.
+func only(d store.Delta, e store.Existence) store.Delta {
+	d.Guard.Exists = e
+	return d
+}
+
+// within puts a bound on a delta.
+func within(d store.Delta, b store.Bound) store.Delta {
+	d.Guard.Bound = &b
+	return d
+}
+
 func want(d store.Delta) store.Delta {
 	d.Want = true
 	return d
@@ -123,6 +152,12 @@ func (k *kit) batch(ds ...store.Delta) store.Batch {
 func (k *kit) numbered(w store.Writer, prev, seq uint64, ds ...store.Delta) store.Batch {
 	b := k.batch(ds...)
 	b.Writer, b.Prev, b.Seq = w, prev, seq
+	return b
+}
+
+// given puts a condition on a batch: a cell is at a version.
+func given(b store.Batch, c store.Cell, version uint64) store.Batch {
+	b.If = append(b.If, store.Condition{Cell: c, Version: version})
 	return b
 }
 
@@ -201,7 +236,7 @@ func (k *kit) readAll(cs ...store.Cell) []store.Value {
 	k.Helper()
 	vs := make([]store.Value, len(cs))
 	for i := range vs {
-		vs[i] = store.Value{N: -77, Version: 77, Exists: true} // to be overwritten
+		vs[i] = store.Value{N: -77, Version: 77, Exists: true, DeadlineMS: 7} // to be overwritten
 	}
 	if err := k.store.Read(k.ctx, cs, vs); err != nil {
 		k.Fatalf("Read: %v", err)
@@ -214,6 +249,14 @@ func (k *kit) holds(c store.Cell, n int64) {
 	k.Helper()
 	if v := k.read(c); !v.Exists || v.N != n || v.Version == 0 {
 		k.Fatalf("%q reads %+v, want %d", c.Key, v, n)
+	}
+}
+
+// holdsUntil checks that a cell exists and has a value and a deadline.
+func (k *kit) holdsUntil(c store.Cell, n, ms int64) {
+	k.Helper()
+	if v := k.read(c); !v.Exists || v.N != n || v.Version == 0 || v.DeadlineMS != ms {
+		k.Fatalf("%q reads %+v, want %d until %d", c.Key, v, n, ms)
 	}
 }
 
@@ -252,6 +295,15 @@ func (k *kit) outcome(r store.Result, o store.Outcome) {
 	}
 }
 
+// told checks everything but the version of a result that asked for it.
+func (k *kit) told(r, want store.Result) {
+	k.Helper()
+	want.Version = r.Version
+	if r != want || (r.Version != 0 && r.Outcome != store.Applied) {
+		k.Fatalf("result is %+v, want %+v", r, want)
+	}
+}
+
 // applied checks a result that asked for its value.
 func (k *kit) applied(r store.Result, before, after int64) {
 	k.Helper()
@@ -261,13 +313,20 @@ func (k *kit) applied(r store.Result, before, after int64) {
 	}
 }
 
-// repeats checks that a result is the first one again.
+// repeats checks that a result is the first one again, as a token tells it.
 func (k *kit) repeats(got, first store.Result) {
 	k.Helper()
+	first = kept(first)
 	first.Replayed = true
 	if got != first {
 		k.Fatalf("repeat returns %+v, want the first result %+v", got, first)
 	}
+}
+
+// kept returns what a token keeps of a first result.
+func kept(first store.Result) store.Result {
+	first.Existed, first.DeadlineMS = false, 0
+	return first
 }
 
 func (k *kit) enlist() store.Writer {
@@ -330,6 +389,9 @@ func (c *clock) now() time.Time {
 	defer c.mu.Unlock()
 	return c.t
 }
+
+// ms returns the time in Unix milliseconds.
+func (c *clock) ms() int64 { return c.now().UnixMilli() }
 
 func (c *clock) move(d time.Duration) {
 	c.mu.Lock()

@@ -96,6 +96,9 @@ func (k *kit) callAll(ctx context.Context, c store.Cell) map[string]error {
 	if a, ok := k.store.(store.Auditor); ok {
 		_, errs["Audit"] = a.Audit(ctx)
 	}
+	if z, ok := k.store.(store.Sizer); ok {
+		_, errs["Size"] = z.Size(ctx, namespace)
+	}
 	return errs
 }
 

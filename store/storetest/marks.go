@@ -198,7 +198,10 @@ func (k *kit) repeatsBatch(got, first store.Reply) {
 	if !got.Replayed || got.Mark != first.Mark || len(got.Results) != len(first.Results) {
 		k.Fatalf("repeat returns %+v, want the first reply %+v", got, first)
 	}
-	for i := range first.Results {
-		k.repeats(got.Results[i], first.Results[i])
+	for i, want := range first.Results {
+		want.Replayed = true
+		if got.Results[i] != want {
+			k.Fatalf("repeat returns %+v for delta %d, want the first result %+v", got.Results[i], i, want)
+		}
 	}
 }

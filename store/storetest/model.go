@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"math/big"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -22,9 +23,10 @@ type model struct {
 }
 
 type modelCell struct {
-	n       *big.Int // nil if absent
-	version uint64   // 0 if absent
-	highest uint64   // of the cell's whole life
+	n          *big.Int // nil if absent, unless that is by its deadline
+	version    uint64   // 0 if absent
+	deadlineMS int64    // 0 is never
+	highest    uint64   // version of the cell's whole life
 }
 
 type modelTokenID struct {
@@ -66,8 +68,13 @@ func newModel(t store.Traits) *model {
 func (m *model) replied(b store.Batch, r store.Reply) error {
 	p := &m.parts[b.Partition]
 	if b.Writer == 0 {
-		if r.Err != nil || r.Replayed || r.Mark != 0 {
+		switch {
+		case r.Replayed || r.Mark != 0:
 			return fmt.Errorf("reply %+v to a batch without a writer", r)
+		case m.isChanged(b.If):
+			return wantErr(r, store.KindChanged)
+		case r.Err != nil:
+			return fmt.Errorf("refused with %w", r.Err)
 		}
 		return m.decided(b, r.Results)
 	}
@@ -86,6 +93,11 @@ func (m *model) replied(b store.Batch, r store.Reply) error {
 			return fmt.Errorf("reply with mark %d, want %d", r.Mark, mark)
 		}
 		return wantErr(r, store.KindMark)
+	case m.isChanged(b.If):
+		if r.Mark != mark {
+			return fmt.Errorf("reply with mark %d, want %d", r.Mark, mark)
+		}
+		return wantErr(r, store.KindChanged)
 	}
 	if r.Err != nil || r.Replayed || r.Mark != b.Seq {
 		return fmt.Errorf("reply %+v to a batch that follows the mark", r)
@@ -105,7 +117,11 @@ func wantErr(r store.Reply, kinds ...store.Kind) error {
 }
 
 func sameBatch(a, b store.Batch) bool {
-	return a.Prev == b.Prev && a.Seq == b.Seq && slices.Equal(a.Deltas, b.Deltas)
+	return a.Prev == b.Prev && a.Seq == b.Seq && reflect.DeepEqual(a.If, b.If) && reflect.DeepEqual(a.Deltas, b.Deltas)
+}
+
+func (m *model) isChanged(conditions []store.Condition) bool {
+	return slices.ContainsFunc(conditions, func(c store.Condition) bool { return m.value(c.Cell).Version != c.Version })
 }
 
 func sameReply(r store.Reply, last modelMark) error {
@@ -200,14 +216,25 @@ func (m *model) tokensFull(ns string) bool {
 	return ns != "" && held >= m.limits.TokensMax
 }
 
-func (m *model) keysFull(ns string) bool {
-	held := int64(0)
+// keys returns how many keys a namespace has, and how many a store may count
+// that has not removed those that have expired.
+func (m *model) keys(ns string) (live, counted int64) {
 	for c, v := range m.cells {
 		if c.Namespace == ns && v.n != nil {
-			held++
+			counted++
+			if m.value(c).Exists {
+				live++
+			}
 		}
 	}
-	return ns != "" && held >= m.limits.KeysMax
+	return live, counted
+}
+
+// keysFull reports whether a namespace has no room for a new key. Expired keys
+// may take up room, if the store says so.
+func (m *model) keysFull(ns string, said bool) bool {
+	live, counted := m.keys(ns)
+	return ns != "" && (live >= m.limits.KeysMax || (said && counted >= m.limits.KeysMax))
 }
 
 func (m *model) settled(d store.Delta, got store.Result) error {
@@ -265,30 +292,108 @@ func (m *model) changed(d store.Delta, got store.Result) error {
 		c = &modelCell{}
 		m.cells[d.Cell] = c
 	}
-	before, after := valueOf(c.n), m.after(d, c)
-	switch {
-	case d.Guard.Match && d.Guard.Version != c.version:
-		refused = append(refused, store.Changed)
-	case d.Op != store.OpDelete && c.n == nil && m.keysFull(d.Cell.Namespace):
-		refused = append(refused, store.Full)
-	case after != nil && !after.IsInt64():
-		refused = append(refused, store.Overflow)
+	old := m.value(d.Cell)
+	after, ms, why := m.next(d, old, got.Outcome)
+	if len(refused) == 0 && why == store.Applied {
+		return m.take(c, id, d, got, old, after, ms)
 	}
-	if len(refused) > 0 {
-		return equal(got, refusal(refused...)...)
+	results := refusal(refused...)
+	if why != store.Applied {
+		r := store.Result{Outcome: why}
+		if d.Want && (why == store.Unmet || why == store.Bounded) {
+			r.Before, r.After, r.Existed, r.DeadlineMS = old.N, old.N, old.Exists, old.DeadlineMS
+		}
+		results = append(results, r)
 	}
-	return m.take(c, id, d, got, before, after)
+	if !d.Want {
+		got = store.Result{Outcome: got.Outcome, Replayed: got.Replayed, Version: got.Version} // nobody asked for more
+	}
+	return equal(got, results...)
 }
 
-func (m *model) after(d store.Delta, c *modelCell) *big.Int {
-	switch d.Op {
-	case store.OpDelete:
-		return nil
-	case store.OpSet:
-		return big.NewInt(d.N)
-	default:
-		return new(big.Int).Add(big.NewInt(valueOf(c.n)), big.NewInt(d.N))
+// next returns what d makes of a cell, nil if it leaves it absent, and its
+// deadline; or why it does not. The outcome that the store said counts only
+// where it had a choice.
+func (m *model) next(d store.Delta, old store.Value, said store.Outcome) (*big.Int, int64, store.Outcome) {
+	set, ms := newDeadline(d, old)
+	var after *big.Int
+	if old.Exists {
+		after = big.NewInt(old.N)
 	}
+	switch {
+	case d.Guard.Match && d.Guard.Version != old.Version:
+		return nil, 0, store.Changed
+	case d.Guard.Exists == store.ExistsMust && !old.Exists,
+		d.Guard.Exists == store.ExistsNot && old.Exists,
+		d.Op == store.OpExpire && (!old.Exists || !set):
+		return nil, 0, store.Unmet
+	case d.Op == store.OpGet:
+		return after, old.DeadlineMS, store.Applied
+	case d.Op == store.OpDelete:
+		return nil, 0, store.Applied
+	case !old.Exists && m.keysFull(d.Cell.Namespace, said == store.Full):
+		return nil, 0, store.Full
+	case d.Op == store.OpSet:
+		after = big.NewInt(d.N)
+	case d.Op == store.OpAdd:
+		var why store.Outcome
+		if after, why = boundedSum(old.N, d); why != store.Applied {
+			return nil, 0, why
+		}
+	}
+	return after, ms, store.Applied
+}
+
+// newDeadline returns the deadline of a cell that d changes, and whether d's
+// conditions on it hold.
+func newDeadline(d store.Delta, old store.Value) (held bool, ms int64) {
+	has := old.DeadlineMS != 0
+	if d.Expiry == store.ExpiryKeep {
+		return true, old.DeadlineMS
+	}
+	if d.Expiry == store.ExpiryClear {
+		return has, 0
+	}
+	// None is later than all others.
+	is := big.NewInt(old.DeadlineMS)
+	if !has {
+		is.Lsh(big.NewInt(1), 64)
+	}
+	order := big.NewInt(d.DeadlineMS).Cmp(is)
+	for condition, holds := range map[store.Expiry]bool{
+		store.ExpiryIfNone: !has, store.ExpiryIfSome: has, store.ExpiryIfLater: order > 0, store.ExpiryIfSooner: order < 0,
+	} {
+		if d.Expiry&condition != 0 && !holds {
+			return false, old.DeadlineMS
+		}
+	}
+	return true, d.DeadlineMS
+}
+
+// boundedSum returns the sum that an add makes, or why it does not.
+func boundedSum(old int64, d store.Delta) (*big.Int, store.Outcome) {
+	before := big.NewInt(old)
+	after := new(big.Int).Add(before, big.NewInt(d.N))
+	if b := d.Guard.Bound; b != nil {
+		low, high := big.NewInt(b.Low), big.NewInt(b.High)
+		out := after.Cmp(low) < 0 || after.Cmp(high) > 0
+		if out && !b.Saturate {
+			return nil, store.Bounded
+		}
+		if after.Cmp(low) < 0 {
+			after = low
+		}
+		if after.Cmp(high) > 0 {
+			after = high
+		}
+		if out && !new(big.Int).Sub(after, before).IsInt64() {
+			return nil, store.Overflow
+		}
+	}
+	if !after.IsInt64() {
+		return nil, store.Overflow
+	}
+	return after, store.Applied
 }
 
 func valueOf(n *big.Int) int64 {
@@ -299,22 +404,35 @@ func valueOf(n *big.Int) int64 {
 }
 
 // take makes an accepted change.
-func (m *model) take(c *modelCell, id modelTokenID, d store.Delta, got store.Result, before int64, after *big.Int) error {
-	want := store.Result{Outcome: store.Applied, Before: before, After: valueOf(after), Version: got.Version}
-	if !d.Want {
-		want.Before, want.After = got.Before, got.After // nobody asked
+func (m *model) take(c *modelCell, id modelTokenID, d store.Delta, got store.Result, old store.Value, after *big.Int, ms int64) error {
+	made := valueOf(after)
+	if ms != 0 && ms <= m.nowMS { // it is over already
+		after, ms = nil, 0
 	}
-	if after == nil {
+	want := store.Result{
+		Outcome: store.Applied, Version: got.Version,
+		Before: old.N, After: made, Existed: old.Exists, DeadlineMS: ms,
+	}
+	if !d.Want { // nobody asked
+		want.Before, want.After, want.Existed, want.DeadlineMS = got.Before, got.After, got.Existed, got.DeadlineMS
+	}
+	switch {
+	case d.Op == store.OpGet:
+		want.Version = old.Version
+	case after == nil:
 		want.Version = 0
-	} else if got.Version <= c.highest {
+	case got.Version <= c.highest:
 		return fmt.Errorf("version %d after %d", got.Version, c.highest)
 	}
 	if err := equal(got, want); err != nil {
 		return err
 	}
-	c.n, c.version, c.highest = after, got.Version, max(c.highest, got.Version)
+	if d.Op == store.OpGet {
+		return nil
+	}
+	c.n, c.version, c.deadlineMS, c.highest = after, got.Version, ms, max(c.highest, got.Version)
 	if id.name != "" {
-		m.tokens[id] = modelToken{digest: d.Guard.Digest, atMS: m.nowMS, result: got}
+		m.tokens[id] = modelToken{digest: d.Guard.Digest, atMS: m.nowMS, result: kept(got)}
 	}
 	return nil
 }
@@ -322,10 +440,10 @@ func (m *model) take(c *modelCell, id modelTokenID, d store.Delta, got store.Res
 // value returns what a cell reads as.
 func (m *model) value(c store.Cell) store.Value {
 	v := m.cells[c]
-	if v == nil || v.n == nil {
+	if v == nil || v.n == nil || (v.deadlineMS != 0 && v.deadlineMS <= m.nowMS) {
 		return store.Value{}
 	}
-	return store.Value{N: v.n.Int64(), Version: v.version, Exists: true}
+	return store.Value{N: v.n.Int64(), Version: v.version, Exists: true, DeadlineMS: v.deadlineMS}
 }
 
 // scan returns what a range lists.

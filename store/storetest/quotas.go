@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/quipudb/quipu/store"
@@ -9,6 +10,7 @@ import (
 
 // quotas are the laws of what a namespace may hold: full means refused.
 func quotas(s *suite) {
+	const hourMS = 3_600_000
 	few := store.Limits{KeysMax: 4, TokensMax: 4, TokenWindow: window}
 
 	s.lawAt("a full namespace takes no new key", few, func(k *kit, _ *clock) {
@@ -54,6 +56,45 @@ func quotas(s *suite) {
 		}
 		k.outcome(k.one(match(add(cell("new"), 1), 7)), store.Changed)
 		k.outcome(k.one(match(add(cell("new"), 1), 0)), store.Full)
+	})
+
+	s.lawAt("conditions are judged before the room for a key, and sums after it", few, func(k *kit, cl *clock) {
+		for i := range 4 {
+			k.one(set(cell(fmt.Sprint(i)), math.MaxInt64))
+		}
+		c := cell("new")
+		k.outcome(k.one(until(add(c, 1), cl.ms())), store.Full) // also if it is over at once
+		k.outcome(k.one(until(add(c, 1), cl.ms()+1)), store.Full)
+		k.outcome(k.one(only(add(c, 1), store.ExistsMust)), store.Unmet)
+		k.outcome(k.one(only(add(c, 1), store.ExistsNot)), store.Full)
+		k.outcome(k.one(within(add(c, 1), store.Bound{Low: 2, High: 3})), store.Full)
+		k.outcome(k.one(within(add(c, 1), store.Bound{Low: 2, High: 3, Saturate: true})), store.Full)
+		k.outcome(k.one(expire(c, store.ExpirySet, cl.ms()+1)), store.Unmet)
+		k.outcome(k.one(get(c)), store.Applied)
+		k.absent(c)
+		k.refused(given(k.batch(add(c, 1)), c, 1), store.KindChanged)
+		k.outcome(k.one(until(add(cell("0"), -1), cl.ms())), store.Applied) // is a delete
+		k.outcome(k.one(add(c, 1)), store.Applied)
+		k.outcome(k.one(add(cell("0"), 1)), store.Full)
+	})
+
+	s.lawAt("expired keys make room", few, func(k *kit, cl *clock) {
+		for round := range 3 {
+			for i := range 4 {
+				c := cell(fmt.Sprint(round, "-", i))
+				k.makesRoom(cl, until(add(c, 1), cl.ms()+hourMS))
+				k.holds(c, 1)
+			}
+			k.outcome(k.one(add(cell("new"), 1)), store.Full)
+			k.sized(namespace, 4, 4)
+			cl.move(2 * time.Hour)
+		}
+		// The last of a namespace too, and the same keys again.
+		for i := range 4 {
+			k.makesRoom(cl, add(cell(fmt.Sprint("2-", i)), 1))
+		}
+		k.outcome(k.one(add(cell("new"), 1)), store.Full)
+		k.audited()
 	})
 
 	s.lawAt("a repeat wins over the room for a key", few, func(k *kit, _ *clock) {
@@ -131,6 +172,18 @@ func quotas(s *suite) {
 		full("two")
 	})
 
+	s.lawAt("a namespace of expired keys makes room for another", two, func(k *kit, cl *clock) {
+		in := func(ns string) store.Cell { return store.Cell{Namespace: ns, Key: "a"} }
+		k.outcome(k.one(add(in("one"), 1)), store.Applied)
+		for i := range 3 {
+			k.makesRoom(cl, until(add(in(fmt.Sprint(i)), 1), cl.ms()+hourMS))
+			k.outcome(k.one(add(in("new"), 1)), store.Full)
+			cl.move(2 * time.Hour)
+		}
+		k.makesRoom(cl, add(in("new"), 1))
+		k.outcome(k.one(add(in("0"), 1)), store.Full)
+	})
+
 	s.lawAt("the store's own namespace has no limit", few, func(k *kit, _ *clock) {
 		for i := range 10 {
 			c := store.Cell{Key: fmt.Sprintf("own%d", i)}
@@ -138,6 +191,22 @@ func quotas(s *suite) {
 			k.enlist()
 		}
 	})
+}
+
+// makesRoom makes a write that expired keys may be in the way of, until the
+// store has removed them. It has real time, and its own, to do so.
+func (k *kit) makesRoom(cl *clock, d store.Delta) {
+	k.Helper()
+	for begun := time.Now(); ; cl.move(time.Millisecond) {
+		r := k.one(d)
+		if r.Outcome != store.Full {
+			k.outcome(r, store.Applied)
+			return
+		}
+		if time.Since(begun) > 10*time.Second {
+			k.Fatalf("a namespace full of expired keys takes no new one")
+		}
+	}
 }
 
 func tokensFull(k *kit, cl *clock) {

@@ -43,6 +43,7 @@ func sequential(t *testing.T, r *rapid.T, open Opener) {
 		"invalid":    m.doInvalid,
 		"enlist":     m.doEnlist,
 		"read":       m.doRead,
+		"size":       m.doSize,
 		"scan":       m.doScan,
 		"lookup":     m.doLookup,
 		"time":       m.doTime,
@@ -79,7 +80,11 @@ func (m *machine) tick() {
 func (m *machine) send(bs ...store.Batch) {
 	m.Helper()
 	m.tick()
-	for i, r := range m.apply(bs...) {
+	replies := m.started(bs...)
+	if replies == nil {
+		replies = m.apply(bs...)
+	}
+	for i, r := range replies {
 		if err := m.model.replied(bs[i], r); err != nil {
 			m.Fatalf("batch %d, %+v: %v", i, bs[i], err)
 		}
@@ -123,14 +128,22 @@ func (m *machine) drawToken(r *rapid.T) string {
 func (m *machine) drawDelta(r *rapid.T, c store.Cell) store.Delta {
 	d := store.Delta{
 		Cell: c,
-		Op:   rapid.SampledFrom([]store.Op{store.OpAdd, store.OpAdd, store.OpAdd, store.OpSet, store.OpDelete, store.OpSettle}).Draw(r, "op"),
+		Op: rapid.SampledFrom([]store.Op{
+			store.OpAdd, store.OpAdd, store.OpAdd, store.OpSet, store.OpDelete, store.OpSettle, store.OpExpire, store.OpGet,
+		}).Draw(r, "op"),
 		N:    rapid.SampledFrom(someNumbers()).Draw(r, "n"),
 		Want: rapid.Bool().Draw(r, "want"),
 	}
-	if d.Op == store.OpDelete || d.Op == store.OpSettle {
+	if d.Op != store.OpAdd && d.Op != store.OpSet {
 		d.N = 0
 	}
-	if d.Op == store.OpSettle || rapid.Bool().Draw(r, "once") {
+	if d.Op == store.OpExpire || ((d.Op == store.OpAdd || d.Op == store.OpSet) && rapid.IntRange(0, 2).Draw(r, "expiring") == 0) {
+		m.drawExpiry(r, &d)
+	}
+	if d.Op == store.OpAdd && rapid.IntRange(0, 3).Draw(r, "bounded") == 0 {
+		d = within(d, drawBound(r))
+	}
+	if d.Op == store.OpSettle || (d.Op != store.OpGet && rapid.Bool().Draw(r, "once")) {
 		d.Guard.Token = m.drawToken(r)
 		d.Guard.Digest = rapid.SampledFrom([]uint64{7, 7, 7, 1 << 63}).Draw(r, "digest")
 		// What the payload is, the digest must tell: a caller's duty.
@@ -138,14 +151,48 @@ func (m *machine) drawDelta(r *rapid.T, c store.Cell) store.Delta {
 		d.Want = true
 	}
 	if d.Op != store.OpSettle && rapid.IntRange(0, 4).Draw(r, "match") == 0 {
-		d.Guard.Match = true
-		if now := m.model.value(c).Version; rapid.Bool().Draw(r, "at") {
-			d.Guard.Version = now
-		} else {
-			d.Guard.Version = now/2 + uint64(rapid.IntRange(0, 1).Draw(r, "version"))
-		}
+		d.Guard.Match, d.Guard.Version = true, m.drawVersion(r, c)
+	}
+	if d.Op != store.OpSettle && rapid.IntRange(0, 4).Draw(r, "existence") == 0 {
+		d.Guard.Exists = rapid.SampledFrom([]store.Existence{store.ExistsMust, store.ExistsNot}).Draw(r, "exists")
 	}
 	return d
+}
+
+// drawVersion returns the version of a cell, or another.
+func (m *machine) drawVersion(r *rapid.T, c store.Cell) uint64 {
+	now := m.model.value(c).Version
+	if rapid.Bool().Draw(r, "at") {
+		return now
+	}
+	return now/2 + uint64(rapid.IntRange(0, 1).Draw(r, "version"))
+}
+
+// drawExpiry makes a delta change the deadline, mostly to one that comes soon.
+func (m *machine) drawExpiry(r *rapid.T, d *store.Delta) {
+	if rapid.IntRange(0, 4).Draw(r, "clear") == 0 {
+		d.Expiry = store.ExpiryClear
+		return
+	}
+	d.Expiry = store.ExpirySet
+	if rapid.Bool().Draw(r, "if") {
+		d.Expiry |= store.Expiry(rapid.IntRange(0, 15).Draw(r, "conditions")) << 2
+	}
+	d.DeadlineMS = m.clock.ms() + rapid.SampledFrom([]time.Duration{
+		time.Millisecond, time.Minute, time.Minute + time.Millisecond, window, 3 * window, -time.Millisecond, 0,
+	}).Draw(r, "until").Milliseconds()
+}
+
+func drawBound(r *rapid.T) store.Bound {
+	b := store.Bound{
+		Low:      rapid.SampledFrom(someNumbers()).Draw(r, "low"),
+		High:     rapid.SampledFrom(someNumbers()).Draw(r, "high"),
+		Saturate: rapid.Bool().Draw(r, "saturate"),
+	}
+	if b.Low > b.High {
+		b.Low, b.High = b.High, b.Low
+	}
+	return b
 }
 
 // drawBatch returns a batch of deltas to cells of one partition, with a mark
@@ -159,6 +206,9 @@ func (m *machine) drawBatch(r *rapid.T) store.Batch {
 			c = first
 		}
 		b.Deltas = append(b.Deltas, m.drawDelta(r, c))
+	}
+	if rapid.IntRange(0, 5).Draw(r, "given") == 0 {
+		b = given(b, first, m.drawVersion(r, first))
 	}
 	if len(m.writers) == 0 || rapid.Bool().Draw(r, "unnumbered") {
 		return b
@@ -208,7 +258,7 @@ func (m *machine) doAgain(r *rapid.T) {
 // doInvalid sends a batch with one thing wrong with it: nothing may change.
 func (m *machine) doInvalid(r *rapid.T) {
 	b := m.drawBatch(r)
-	switch rapid.IntRange(0, 3).Draw(r, "wrong") {
+	switch rapid.IntRange(0, 5).Draw(r, "wrong") {
 	case 0:
 		b.Partition = m.parts
 	case 1:
@@ -217,6 +267,10 @@ func (m *machine) doInvalid(r *rapid.T) {
 		b.Durability = store.Synced + 1
 	case 3:
 		b.Deltas = append(b.Deltas, store.Delta{Op: store.OpRetire})
+	case 4:
+		b.If = append(b.If, store.Condition{})
+	case 5:
+		b.Deltas = append(b.Deltas, expire(store.Cell{Namespace: "m", Key: "a"}, store.ExpiryKeep, 0))
 	}
 	m.tick()
 	m.refused(b, store.KindInvalid)
@@ -240,10 +294,29 @@ func (m *machine) doRead(r *rapid.T) {
 
 func (m *machine) readSame(cs ...store.Cell) {
 	m.Helper()
-	for i, v := range m.readAll(cs...) {
-		if want := m.model.value(cs[i]); v != want {
-			m.Fatalf("%v reads %+v, want %+v", cs[i], v, want)
+	m.tick()
+	for _, vs := range [][]store.Value{m.peeked(cs...), m.readAll(cs...)} {
+		for i, v := range vs {
+			if want := m.model.value(cs[i]); v != want {
+				m.Fatalf("%v reads %+v, want %+v", cs[i], v, want)
+			}
 		}
+	}
+}
+
+func (m *machine) doSize(r *rapid.T) {
+	s, ok := m.store.(store.Sizer)
+	if !ok {
+		return
+	}
+	ns := rapid.SampledFrom(someSpaces()).Draw(r, "namespace")
+	m.tick()
+	n, err := s.Size(m.ctx, ns)
+	if err != nil {
+		m.Fatalf("Size: %v", err)
+	}
+	if live, counted := m.model.keys(ns); n < live || n > counted {
+		m.Fatalf("size of %q is %d: it has %d keys, and with those that have expired %d", ns, n, live, counted)
 	}
 }
 
@@ -267,6 +340,7 @@ func (m *machine) doScan(r *rapid.T) {
 
 func (m *machine) scanSame(r store.Range, n int) {
 	m.Helper()
+	m.tick()
 	if got, want := m.scan(r, n), m.model.scan(r, n); !slices.Equal(got, want) {
 		m.Fatalf("scan of %+v lists %+v, want %+v", r, got, want)
 	}

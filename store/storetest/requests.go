@@ -44,7 +44,9 @@ func requests(s *suite) {
 			f(kind, b)
 		}
 		for _, bad := range badCells() {
-			for _, d := range []store.Delta{add(bad.cell, 1), set(bad.cell, 1), del(bad.cell), settle(bad.cell, "t")} {
+			for _, d := range []store.Delta{
+				add(bad.cell, 1), set(bad.cell, 1), del(bad.cell), settle(bad.cell, "t"), get(bad.cell), expire(bad.cell, store.ExpiryClear, 0),
+			} {
 				delta(bad.kind, d)
 			}
 		}
@@ -54,9 +56,20 @@ func requests(s *suite) {
 		}
 		delta(store.KindInvalid, settle(c, ""))
 		delta(store.KindInvalid, store.Delta{Cell: c})
-		delta(store.KindInvalid, store.Delta{Cell: c, Op: store.OpRetire + 1})
+		delta(store.KindInvalid, store.Delta{Cell: c, Op: store.OpGet + 1})
 		delta(store.KindInvalid, store.Delta{Op: store.OpRetire})
 		delta(store.KindInvalid, store.Delta{Op: store.OpRetire, N: -1})
+		for _, d := range badDeltas(c) {
+			delta(store.KindInvalid, d)
+		}
+		for _, bad := range badCells() {
+			f(bad.kind, given(k.batch(add(c, 1)), bad.cell, 0))
+		}
+		conditions := k.batch(add(c, 1))
+		for range store.BatchDeltasMax + 1 {
+			conditions = given(conditions, c, 0)
+		}
+		f(store.KindTooLarge, conditions)
 
 		b := k.batch(add(c, 1))
 		b.Durability = store.Synced + 1
@@ -152,6 +165,34 @@ func badCells() []badCell {
 		{cell(strings.Repeat("k", store.KeyBytesMax+1)), store.KindTooLarge},
 		{store.Cell{Namespace: "\xff", Key: "k"}, store.KindInvalid},
 		{store.Cell{Namespace: strings.Repeat("n", store.NamespaceBytesMax+1), Key: "k"}, store.KindTooLarge},
+	}
+}
+
+// badDeltas are deltas whose parts do not go together.
+func badDeltas(c store.Cell) []store.Delta {
+	return []store.Delta{
+		expire(c, store.ExpiryKeep, 0),
+		expire(c, store.ExpirySet, 0),
+		expire(c, store.ExpirySet, -1),
+		expire(c, store.ExpiryClear, 5),
+		expire(c, store.ExpiryClear|store.ExpirySet, 5),
+		expire(c, store.ExpiryClear|store.ExpiryIfSome, 0),
+		expire(c, store.ExpiryIfNone, 5),
+		expire(c, 64|store.ExpirySet, 5),
+		expiring(add(c, 1), store.ExpiryKeep, 5),
+		expiring(add(c, 1), store.ExpiryIfLater, 0),
+		until(set(c, 1), 0),
+		until(del(c), 5),
+		expiring(del(c), store.ExpiryClear, 0),
+		until(get(c), 5),
+		until(settle(c, "t"), 5),
+		only(add(c, 1), store.ExistsNot+1),
+		within(set(c, 1), store.Bound{High: 5}),
+		within(del(c), store.Bound{High: 5}),
+		within(get(c), store.Bound{High: 5}),
+		within(expire(c, store.ExpiryClear, 0), store.Bound{High: 5}),
+		within(add(c, 1), store.Bound{Low: 1, High: 0}),
+		once(get(c), "t"),
 	}
 }
 

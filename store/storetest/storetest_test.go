@@ -115,7 +115,12 @@ func (l *logged) Apply(ctx context.Context, batches []store.Batch, replies []sto
 		return err
 	}
 	for _, b := range batches {
-		b.Deltas = slices.Clone(b.Deltas)
+		b.If, b.Deltas = slices.Clone(b.If), slices.Clone(b.Deltas)
+		for i := range b.Deltas {
+			if bound := b.Deltas[i].Guard.Bound; bound != nil {
+				b.Deltas[i].Guard.Bound = new(*bound)
+			}
+		}
 		c.batches = append(c.batches, b)
 	}
 	j.pending = append(j.pending, c)
@@ -126,4 +131,9 @@ func (l *logged) Apply(ctx context.Context, batches []store.Batch, replies []sto
 		}
 	}
 	return nil
+}
+
+func (l *logged) Start(batches []store.Batch, replies []store.Reply, done func(error)) bool {
+	done(l.Apply(context.Background(), batches, replies))
+	return true
 }

@@ -1,0 +1,239 @@
+package quipu
+
+import (
+	"context"
+	"math/rand/v2"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// The calls of this file are for doors whose protocol says more of a counter
+// than the other methods do: deadlines, bounds, conditions. They speak the words
+// of the store; the Cell of a delta or a condition names a counter by its Key,
+// and its Namespace is filled in here.
+
+// Apply decides deltas, each by itself, and fills results[i] for deltas[i].
+// Those of one counter are decided in their order. What is told together is as
+// durable as the strongest of the counters' policies asks. An error means that
+// nothing can be said of any delta.
+func (db *DB) Apply(ctx context.Context, deltas []store.Delta, results []store.Result) error {
+	if db.err != nil {
+		return db.err
+	}
+	c := db.deltas(deltas)
+	if err := db.apply(ctx, c.batches, c.replies); err != nil {
+		return err
+	}
+	return c.scatter(results)
+}
+
+// ApplyIf decides deltas in one atomic step, if all conditions hold, and
+// otherwise returns ErrChanged and changes nothing. It returns ErrUnsupported if
+// the counters are in different partitions of the store, and ErrTooLarge if they
+// are more than fit into one step.
+func (db *DB) ApplyIf(ctx context.Context, conditions []store.Condition, deltas []store.Delta, results []store.Result) error {
+	if db.err != nil {
+		return db.err
+	}
+	c := db.deltas(deltas)
+	b := store.Batch{If: conditions, Deltas: deltas, Durability: store.Synced}
+	if len(c.batches) > 0 {
+		b.Partition, b.Durability = c.batches[0].Partition, c.batches[0].Durability
+	}
+	apart := len(c.batches) > 1 && db.traits.Partitions > 1
+	for i := range conditions {
+		conditions[i].Cell.Namespace = db.namespace
+		apart = apart || store.PartitionOf(conditions[i].Cell, db.traits.Partitions) != b.Partition
+	}
+	if apart {
+		return store.Errorf(store.KindUnsupported, "the counters are in different partitions of the %s store", db.traits.Name)
+	}
+	c = &deltaCall{batches: []store.Batch{b}, replies: make([]store.Reply, 1)}
+	if err := db.apply(ctx, c.batches, c.replies); err != nil {
+		return err
+	}
+	return c.scatter(results)
+}
+
+// Start is Apply for a caller that can't wait. It reports false, and has changed
+// nothing, if it would have to wait for anything but durability; then Apply
+// does it. Otherwise the results are filled, and done is called once, with what
+// Apply would have returned, when they may be told to anyone: here or in another
+// goroutine, which it must not block.
+func (db *DB) Start(deltas []store.Delta, results []store.Result, done func(error)) bool {
+	s, ok := db.store.(store.Starter)
+	if !ok || db.err != nil || db.traits.Partitions > 1 {
+		return false
+	}
+	c := db.deltas(deltas)
+	if len(c.batches) > 1 {
+		return false
+	}
+	c.replies[0].Results = results[:0]
+	return s.Start(c.batches, c.replies, func(err error) {
+		if err == nil {
+			err = c.replies[0].Err
+		}
+		done(err)
+	})
+}
+
+// A deltaCall is deltas made batches.
+type deltaCall struct {
+	batches []store.Batch
+	replies []store.Reply
+	order   []int // where the deltas of the batches come from, one after the other; nil if in order
+}
+
+// deltas makes batches of deltas: for each partition as many as their limits
+// ask for.
+func (db *DB) deltas(deltas []store.Delta) *deltaCall {
+	durability := store.Memory
+	for i := range deltas {
+		deltas[i].Cell.Namespace = db.namespace
+		if len(db.rules) > 0 {
+			durability = max(durability, db.durabilityOf(deltas[i].Cell.Key))
+		}
+	}
+	if len(db.rules) == 0 {
+		durability = store.Synced
+	}
+	c := &deltaCall{}
+	if db.traits.Partitions == 1 {
+		c.split(0, durability, deltas)
+	} else {
+		byPartition := map[int][]int{}
+		for i := range deltas {
+			p := store.PartitionOf(deltas[i].Cell, db.traits.Partitions)
+			byPartition[p] = append(byPartition[p], i)
+		}
+		for p, of := range byPartition {
+			some := make([]store.Delta, len(of))
+			for i, n := range of {
+				some[i] = deltas[n]
+			}
+			c.split(p, durability, some)
+			c.order = append(c.order, of...)
+		}
+	}
+	c.replies = make([]store.Reply, len(c.batches))
+	return c
+}
+
+// split makes batches of the deltas of one partition.
+func (c *deltaCall) split(partition int, durability Durability, deltas []store.Delta) {
+	bytes, start := 0, 0
+	for i := range deltas {
+		d := &deltas[i]
+		n := len(d.Cell.Namespace) + len(d.Cell.Key) + len(d.Guard.Token)
+		if bytes += n; i-start == store.BatchDeltasMax || bytes > store.BatchBytesMax {
+			c.batches = append(c.batches, store.Batch{Partition: partition, Durability: durability, Deltas: deltas[start:i]})
+			bytes, start = n, i
+		}
+	}
+	c.batches = append(c.batches, store.Batch{Partition: partition, Durability: durability, Deltas: deltas[start:]})
+}
+
+// scatter puts what the store replied where it belongs.
+func (c *deltaCall) scatter(results []store.Result) error {
+	at := 0
+	for i := range c.replies {
+		if err := c.replies[i].Err; err != nil {
+			return err
+		}
+		for _, r := range c.replies[i].Results {
+			to := at
+			if c.order != nil {
+				to = c.order[at]
+			}
+			results[to] = r
+			at++
+		}
+	}
+	return nil
+}
+
+// Values fills values[i] with the durable value of keys[i], for up to KeysMax
+// keys.
+func (db *DB) Values(ctx context.Context, keys []string, values []store.Value) error {
+	if db.err != nil {
+		return db.err
+	}
+	return db.store.Read(ctx, db.cells(keys), values)
+}
+
+// Peek is Values for a caller that can't wait. It reports false if it would have
+// to wait; then Values does it.
+func (db *DB) Peek(keys []string, values []store.Value) bool {
+	s, ok := db.store.(store.Starter)
+	return ok && db.err == nil && s.Peek(db.cells(keys), values)
+}
+
+func (db *DB) cells(keys []string) []store.Cell {
+	cells := make([]store.Cell, len(keys))
+	for i, key := range keys {
+		cells[i] = store.Cell{Namespace: db.namespace, Key: key}
+	}
+	return cells
+}
+
+// Size returns how many counters there are. Those that have expired lately may
+// be among them.
+func (db *DB) Size(ctx context.Context) (int64, error) {
+	if db.err != nil {
+		return 0, db.err
+	}
+	s, ok := db.store.(store.Sizer)
+	if !ok {
+		return 0, store.Errorf(store.KindUnsupported, "size: the %s store can't count its keys", db.traits.Name)
+	}
+	return s.Size(ctx, db.namespace)
+}
+
+// Clear deletes all counters of the namespace that exist when it is called. It
+// is not one step: others may be made, read and changed meanwhile.
+func (db *DB) Clear(ctx context.Context) error {
+	if db.err != nil {
+		return db.err
+	}
+	r := store.Range{Namespace: db.namespace}
+	for {
+		entries, err := db.store.Scan(ctx, r, store.ScanMax)
+		if err != nil || len(entries) == 0 {
+			return err
+		}
+		deltas := make([]store.Delta, len(entries))
+		for i, e := range entries {
+			deltas[i] = store.Delta{Cell: store.Cell{Key: e.Key}, Op: store.OpDelete}
+		}
+		if err := db.Apply(ctx, deltas, make([]store.Result, len(deltas))); err != nil {
+			return err
+		}
+		r.After = entries[len(entries)-1].Key
+	}
+}
+
+// Any returns the key of some counter, and "" if there is none. Which one is
+// left to chance, but not to a fair one: a key that follows a wide gap is likelier.
+func (db *DB) Any(ctx context.Context) (string, error) {
+	if db.err != nil {
+		return "", db.err
+	}
+	first, err := db.store.Scan(ctx, store.Range{Namespace: db.namespace}, store.ScanMax)
+	if err != nil || len(first) == 0 {
+		return "", err
+	}
+	pick := first[rand.IntN(len(first))].Key
+	if len(first) < store.ScanMax {
+		return pick, nil
+	}
+	// There are more: begin somewhere between the first key and the last
+	// possible one.
+	from := []byte(pick)
+	from[rand.IntN(len(from))] = byte(rand.IntN(0x80))
+	next, err := db.store.Scan(ctx, store.Range{Namespace: db.namespace, After: string(from)}, store.ScanMax)
+	if err != nil || len(next) == 0 {
+		return pick, err
+	}
+	return next[rand.IntN(len(next))].Key, nil
+}

@@ -1,0 +1,216 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// A cell may have a deadline, after which it is absent. Whoever is about to
+// change a cell whose time is over deletes it first, and the log says so: nothing
+// is judged again in replay. A reader takes it for absent. Cells that nobody
+// touches are found by rows of their deadlines, which are hints: there may be
+// more than one for a cell, and none is removed before its time.
+//
+// In memory a deadline is in a map beside the table, since few cells have one.
+// On disk it is in the cell's row, and the cell is in the filter of those that
+// must be read before they are changed: so a cell that nobody has looked at has
+// no deadline.
+
+// now returns the store's time, which never falls: what has expired for one
+// reader has expired for the next.
+func (e *Engine) now() int64 {
+	if now := e.o.Now().UnixMilli(); now > e.timeMS {
+		e.timeMS, e.timeFrame = now, 0 // the next record says so
+	}
+	return e.timeMS
+}
+
+// deadline returns the deadline of the cell in a slot, or 0.
+func (e *Engine) deadline(id uint32) int64 {
+	if e.cells.slot(id).meta&timed == 0 {
+		return 0
+	}
+	return e.deadlines[id]
+}
+
+// settleExpired makes a cell whose deadline has passed an absent one, before it
+// is looked at by a change.
+func (c *change) settleExpired(p plan) {
+	e := c.e
+	s := e.cells.slot(p.slot)
+	if s.meta&timed == 0 || e.deadlines[p.slot] > c.time() {
+		return
+	}
+	c.f.Payload = appendCellRecord(c.f.Payload, recDelete, e.cells.keyOf(p.slot))
+	c.mark.tally.count(p.hash, -s.value)
+	// Everybody sees that it is gone, durable or not, so the undo entry that put
+	// makes is one of an absent cell.
+	e.preserve(p.slot, s)
+	e.count(e.cells.keyOf(p.slot), present, absent)
+	s.value, s.meta = 0, s.meta.withState(absent).withVersion(0)&^timed
+	delete(e.deadlines, p.slot)
+	e.put(p.slot, 0, absent, 0, 0, c.f.ID, c.level)
+}
+
+// expiry returns the deadline that a delta makes of the present one, and whether
+// its conditions hold.
+func expiry(d *store.Delta, deadline int64) (int64, bool) {
+	late := func(ms int64) int64 {
+		if ms == 0 {
+			return math.MaxInt64
+		}
+		return ms
+	}
+	switch {
+	case d.Expiry == store.ExpiryKeep:
+		return deadline, true
+	case d.Expiry == store.ExpiryClear:
+		return 0, deadline != 0
+	case d.Expiry&store.ExpiryIfNone != 0 && deadline != 0,
+		d.Expiry&store.ExpiryIfSome != 0 && deadline == 0,
+		d.Expiry&store.ExpiryIfLater != 0 && d.DeadlineMS <= late(deadline),
+		d.Expiry&store.ExpiryIfSooner != 0 && d.DeadlineMS >= late(deadline):
+		return deadline, false
+	default:
+		return d.DeadlineMS, true
+	}
+}
+
+// collectMax is how many deadlines are looked at in one go.
+const collectMax = 5000
+
+// collect removes the cells whose deadline has passed, as far as a checkpoint
+// has written their deadlines.
+func (e *Engine) collect(ctx context.Context) error {
+	for {
+		e.mu.Lock()
+		now, over := e.now(), e.now() >= e.soonest
+		e.mu.Unlock()
+		if !over {
+			return nil
+		}
+		rows, err := e.passed(now)
+		if err != nil {
+			return err
+		}
+		if len(rows) == 0 {
+			continue
+		}
+		b := store.Batch{Durability: store.Memory}
+		for _, key := range rows {
+			_, cell, _ := decodeDeadline(key)
+			// To look at it is enough.
+			b.Deltas = append(b.Deltas, store.Delta{Cell: decodeCell(cell), Op: store.OpGet, Want: true})
+		}
+		var r store.Reply
+		var w waits
+		if err := e.apply(ctx, &b, &r, &w); err != nil {
+			return err
+		}
+		if r.Err != nil {
+			return r.Err
+		}
+		e.mu.Lock()
+		e.collected = append(e.collected, rows...)
+		e.meters.expired += uint64(len(rows))
+		e.arm()
+		e.mu.Unlock()
+	}
+}
+
+// passed returns rows of deadlines that have passed and were not collected yet,
+// and moves e.soonest to the next.
+func (e *Engine) passed(now int64) ([][]byte, error) {
+	e.mu.Lock()
+	from := e.soonest
+	done := map[string]bool{}
+	for _, key := range e.collected {
+		done[string(key)] = true
+	}
+	e.mu.Unlock()
+	var rows [][]byte
+	next, err := guard(e, func() (next int64, err error) {
+		rows, next, err = e.deadlineRows(now, done)
+		return next, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.soonest == from { // else a checkpoint has written a sooner one
+		e.soonest = next
+	}
+	return rows, nil
+}
+
+// deadlineRows returns the rows of deadlines up to now, as many as are looked at
+// in one go, without those that are done, and the deadline after them.
+func (e *Engine) deadlineRows(now int64, done map[string]bool) (rows [][]byte, next int64, err error) {
+	it, err := e.db.NewIter(&pebble.IterOptions{LowerBound: []byte{rowDeadline}, UpperBound: []byte{rowDeadline + 1}})
+	if err != nil {
+		return nil, 0, diskError(err)
+	}
+	next = math.MaxInt64
+	for ok := it.First(); ok; ok = it.Next() {
+		key := it.Key()[1:]
+		deadline, _, ok := decodeDeadline(key)
+		if !ok {
+			err = store.Errorf(store.KindCorrupt, "row %q on disk can't be decoded", it.Key())
+			return nil, 0, errors.Join(err, it.Close())
+		}
+		if deadline > now || len(rows) == collectMax {
+			next = deadline
+			break
+		}
+		if !done[string(key)] {
+			rows = append(rows, bytes.Clone(key))
+		}
+	}
+	return rows, next, diskErrorOrNil(it.Close())
+}
+
+// writeDeadlines writes the rows of the deadlines of the copies that are named,
+// and removes those that are over.
+func (e *Engine) writeDeadlines(t *rowWriter, c *checkpoint, keys *arena, copies []int) {
+	type line struct {
+		key  []byte
+		gone bool
+	}
+	lines := make([]line, 0, len(copies)+len(c.collected))
+	for _, key := range c.collected {
+		lines = append(lines, line{key, true})
+	}
+	soonest := int64(math.MaxInt64)
+	for _, n := range copies {
+		s := &c.copies[n]
+		soonest = min(soonest, c.deadlines[s.slot])
+		lines = append(lines, line{appendDeadline(nil, c.deadlines[s.slot], keys.at(s.key)), false})
+	}
+	slices.SortStableFunc(lines, func(a, b line) int { return bytes.Compare(a.key, b.key) })
+	for i, l := range lines {
+		switch {
+		case i+1 < len(lines) && bytes.Equal(l.key, lines[i+1].key): // the last one counts
+		case l.gone:
+			t.delete(rowDeadline, l.key)
+		default:
+			t.set(rowDeadline, l.key, nil)
+		}
+	}
+	e.mu.Lock()
+	e.soonest = min(e.soonest, soonest)
+	e.mu.Unlock()
+}
+
+// expiryDue reports whether there may be cells that have expired and still
+// count.
+func (e *Engine) expiryDue() bool {
+	return min(e.soonest, e.soonestSet) != math.MaxInt64 && min(e.soonest, e.soonestSet) <= e.now()
+}
