@@ -23,7 +23,10 @@ type Batch struct {
 	Durability Durability
 
 	// If are conditions on the state the batch meets, before any of its deltas.
-	// If one does not hold, the batch is refused with ErrChanged.
+	// If one does not hold, the batch is refused with ErrChanged. They are judged
+	// after the mark: a repeat returns the first results whatever the conditions,
+	// and a refused batch leaves the mark, so its numbers may be used again. Their
+	// cells are of the batch's partition.
 	If []Condition
 
 	Deltas []Delta
@@ -62,7 +65,9 @@ type Delta struct {
 	Guard  Guard // conditions; the zero Guard has none
 
 	// DeadlineMS is the deadline that Expiry sets, in Unix milliseconds, above 0.
-	// One that has passed makes the cell absent.
+	// One that has passed makes the cell absent as soon as the change is made:
+	// After is the value that was made, Version and DeadlineMS of the result are
+	// 0, and a new key needs room as always.
 	DeadlineMS int64
 }
 
@@ -86,7 +91,8 @@ const (
 	ExpiryIfSooner Expiry = 32 // only if DeadlineMS is sooner than the one there is, or there is none
 )
 
-// A Guard is the condition on a delta.
+// A Guard is the condition on a delta. What may refuse one is judged in this
+// order: token, version, existence and deadline, room for a key, sum.
 type Guard struct {
 	// Token, if not empty, names this write among all writes to the cell:
 	// once. Digest stands for the caller's whole payload: the token with
@@ -122,8 +128,7 @@ const (
 type Bound struct {
 	Low, High int64
 
-	// Saturate takes the limit that the sum would cross instead of refusing.
-	// Only if the difference to the value before is not an int64 it is refused
+	// Saturate takes the limit nearest to the sum instead of refusing. Only if the difference to the value before is not an int64 it is refused
 	// nevertheless, as Overflow.
 	Saturate bool
 }
@@ -143,9 +148,9 @@ type Result struct {
 	Replayed bool   // decided earlier, under the same token or the same mark
 	Before   int64  // with Want, or a repeat of it; 0 for an absent cell
 	After    int64  // with Want, or a repeat of it
-	Version  uint64 // of the cell after the change; 0 after a delete or if refused
+	Version  uint64 // of the cell after the change; 0 after a delete or if refused, or of an absent cell
 
-	// With Want, and not in a repeat under a token: whether the cell existed
+	// With Want, and not in a repeat under a token or a Fate: whether the cell existed
 	// before, and its deadline after, 0 if it has none. A delta that is refused
 	// as Unmet or Bounded has these, and Before and After, as the cell is.
 	Existed    bool

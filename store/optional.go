@@ -46,11 +46,12 @@ type Starter interface {
 	// nothing, if it would have to wait for anything but durability: for room,
 	// or for the disk. Otherwise it has filled the replies, and calls done when
 	// they may be told to anyone, with what Apply would have returned. Done is
-	// called once, here or in another goroutine, and must not block.
+	// called once, here or in another goroutine, and must not block. The batches
+	// are the caller's again when Start returns; Close waits for what was started.
 	Start(batches []Batch, replies []Reply, done func(error)) bool
 
 	// Peek is Read without the waiting. It reports false if it would have to
-	// wait.
+	// wait, and for what Read would refuse.
 	Peek(cells []Cell, values []Value) bool
 }
 

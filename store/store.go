@@ -25,8 +25,8 @@
 // not exist: it reads as absent, and the next change to it starts from nothing.
 // Time is the store's own and never goes back: what has expired for one caller
 // has expired for all. A store removes expired cells sooner or later by itself;
-// until then they count against the namespace's limit, and Scan does not return
-// them.
+// until then they may count against the namespace's limit, but they do not keep
+// it full: a store makes room. Scan does not return them.
 //
 // # Exactly once
 //

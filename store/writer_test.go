@@ -181,6 +181,9 @@ func TestDigestIgnoresDelivery(t *testing.T) {
 func TestEnlist(t *testing.T) {
 	s := memstore.New(memstore.Options{Partitions: 5})
 	for want := store.Writer(1); want < 4; want++ {
+		if w, err := store.Issued(t.Context(), s); err != nil || w != want-1 {
+			t.Errorf("writers up to %d are issued, %v; want %d", w, err, want-1)
+		}
 		if w, err := store.Enlist(t.Context(), s); err != nil || w != want {
 			t.Errorf("enlisted writer %d, %v; want %d", w, err, want)
 		}
@@ -190,6 +193,9 @@ func TestEnlist(t *testing.T) {
 	}
 	if w, err := store.Enlist(t.Context(), s); !errors.Is(err, store.ErrClosed) || w != 0 {
 		t.Errorf("enlisted writer %d, %v of a closed store", w, err)
+	}
+	if w, err := store.Issued(t.Context(), s); !errors.Is(err, store.ErrClosed) || w != 0 {
+		t.Errorf("writers up to %d are issued, %v of a closed store", w, err)
 	}
 }
 
