@@ -213,6 +213,7 @@ type plan struct {
 func (e *Engine) plan(b *store.Batch, ps *plans, got *fetched, level store.Durability, n *needs) store.Durability {
 	now := e.horizon()
 	e.cells.warmAll(ps.all)
+	deletes := false
 	for i := range ps.all {
 		d, p := &getOne, &ps.all[i] // a condition looks at its cell
 		if i < len(b.Deltas) {
@@ -221,6 +222,7 @@ func (e *Engine) plan(b *store.Batch, ps *plans, got *fetched, level store.Durab
 		if d.Op == store.OpRetire {
 			continue
 		}
+		deletes = deletes || d.Op == store.OpDelete
 		cell := ps.keys[p.from:p.to]
 		if !e.cells.is(p.slot, uint32(p.hash), cell) {
 			p.slot = e.locate(p.hash, cell)
@@ -237,7 +239,8 @@ func (e *Engine) plan(b *store.Batch, ps *plans, got *fetched, level store.Durab
 			}
 		case absent:
 			n.checkpoint = n.checkpoint || e.mustSettleQuota(d, cell, len(b.Deltas), got.madeRoom())
-		default: // present: everything is known
+		default: // present: everything is known, unless the batch deletes it and makes it again
+			n.checkpoint = n.checkpoint || deletes && e.mustSettleQuota(d, cell, len(b.Deltas), got.madeRoom())
 		}
 		if d.Guard.Token != "" {
 			level = max(level, e.planToken(cell, d.Guard.Token, len(b.Deltas), got, n, now))

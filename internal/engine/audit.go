@@ -32,8 +32,10 @@ func (e *Engine) Audit(ctx context.Context) (store.Audit, error) {
 
 // snapshot makes a checkpoint and takes a snapshot of the disk at it.
 func (e *Engine) snapshot(ctx context.Context) (*pebble.Snapshot, error) {
-	e.checkpointing.Lock()
-	defer e.checkpointing.Unlock()
+	if err := e.checkpointing.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer e.checkpointing.leave()
 	if err := e.checkpointLocked(ctx, false); err != nil {
 		return nil, err
 	}

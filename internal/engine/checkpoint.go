@@ -85,11 +85,28 @@ func (e *Engine) Checkpoint(ctx context.Context) error {
 // for them or if sweep is set. One that failed is finished first.
 func (e *Engine) checkpoint(ctx context.Context, sweep bool) error {
 	return e.guarded(func() error {
-		e.checkpointing.Lock()
-		defer e.checkpointing.Unlock()
+		if err := e.checkpointing.enter(ctx); err != nil {
+			return err
+		}
+		defer e.checkpointing.leave()
 		return e.checkpointLocked(ctx, sweep)
 	})
 }
+
+// A gate lets one through at a time, and others wait no longer than their
+// context.
+type gate chan struct{}
+
+func (g gate) enter(ctx context.Context) error {
+	select {
+	case g <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (g gate) leave() { <-g }
 
 // checkpointLocked is checkpoint for one who holds e.checkpointing.
 func (e *Engine) checkpointLocked(ctx context.Context, sweep bool) error {

@@ -75,7 +75,17 @@ func (e *Engine) broke(reason string) {
 
 // guard returns what f returns, or the failure of the disk, for which f may
 // wait for ever. Then f must not be counted on to have ended.
-func guard[T any](e *Engine, f func() (T, error)) (T, error) {
+func guard[T any](e *Engine, f func() (T, error)) (T, error) { return guardFor(e, 0, f) }
+
+// readGrace is how long a read may take when the disk has failed.
+const readGrace = time.Second
+
+// guardRead is guard for reads, which go on after a failure: most need no lock
+// that a stopped goroutine holds. One that lets go of the last reference to a
+// former state of the disk does.
+func guardRead[T any](e *Engine, f func() (T, error)) (T, error) { return guardFor(e, readGrace, f) }
+
+func guardFor[T any](e *Engine, grace time.Duration, f func() (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
@@ -89,6 +99,11 @@ func guard[T any](e *Engine, f func() (T, error)) (T, error) {
 	case r := <-done:
 		return r.value, r.err
 	case <-e.broken:
+	}
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-time.After(grace):
 		var none T
 		return none, *e.failed.Load()
 	}

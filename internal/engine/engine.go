@@ -99,7 +99,7 @@ type Engine struct {
 	compactions   *compactions
 	compacted     chan struct{} // one was done
 	cantMerge     atomic.Bool   // the last one failed
-	checkpointing sync.Mutex    // held by the checkpoint under way; guards the field below
+	checkpointing gate          // held by the checkpoint under way; guards the field below
 	tables        int           // tables begun
 	kick          chan struct{}
 	stop          chan struct{}

@@ -37,13 +37,15 @@ func (e *Engine) HeldBytes() int64 {
 // BeginCheckpoint begins a checkpoint and returns what finishes it, so that
 // something can happen in between.
 func (e *Engine) BeginCheckpoint() (finish func(ctx context.Context, sweep bool) error) {
-	e.checkpointing.Lock()
+	if err := e.checkpointing.enter(context.Background()); err != nil {
+		panic(err)
+	}
 	c := newCheckpoint()
 	e.mu.Lock()
 	e.begin(c)
 	e.mu.Unlock()
 	return func(ctx context.Context, sweep bool) error {
-		defer e.checkpointing.Unlock()
+		defer e.checkpointing.leave()
 		return e.finish(ctx, c, sweep)
 	}
 }

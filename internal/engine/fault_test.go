@@ -701,3 +701,49 @@ func (w *world) clone() *world {
 	}
 	return c
 }
+
+// TestReadOverFailure has the disk fail for good while a reader is in the midst
+// of it: the reader holds what Pebble would let go of under a lock that is never
+// free again.
+func TestReadOverFailure(t *testing.T) {
+	mem := vfs.NewMem()
+	e := open(t, mem, engine.Options{})
+	do(t, e, add(cell("a"), 1))
+	for i := range 1000 { // so that its block is not in memory when the store was opened
+		b := batch(add(cell(fmt.Sprintf("z%d %s", i, strings.Repeat("long name ", 40))), 1))
+		b.Durability = store.Memory
+		doBatch(t, e, b)
+	}
+	mustClose(t, e)
+	entered := make(chan struct{}, 1)
+	gate, release := newGate()
+	defer release()
+	slow, hold := failing(mem, func(op errorfs.Op) bool {
+		if op.Kind == errorfs.OpFileReadAt && strings.HasSuffix(op.Path, ".sst") {
+			notify(entered)
+			<-gate
+		}
+		return false
+	})
+	fs, on := failing(slow, writesTo("/disk/MANIFEST"))
+	e = open(t, fs, engine.Options{})
+	do(t, e, set(cell("zz"), 1)) // in another block of the same table
+	hold.Store(true)
+	done := make(chan error, 1)
+	go func() { done <- e.Read(bg, []store.Cell{cell("a")}, make([]store.Value, 1)) }()
+	<-entered
+	hold.Store(false)
+	within(t, "the store", func() {
+		checkpoint(t, e) // the reader is the last one of what was
+		do(t, e, set(cell("zz"), 2))
+		on.Store(true)
+		wantKind(t, e.Checkpoint(bg), store.KindUnavailable)
+	})
+	release()
+	within(t, "a reader", func() {
+		if err := <-done; err != nil {
+			wantKind(t, err, store.KindUnavailable)
+		}
+	})
+	within(t, "close", func() { wantKind(t, e.Close(), store.KindUnavailable) })
+}

@@ -57,7 +57,7 @@ func (e *Engine) fetch(ctx context.Context, n needs, got *fetched) (*fetched, er
 	}
 	e.users.Add(1)
 	e.mu.Unlock()
-	cells, err := e.fetchRows(ctx, n, got)
+	cells, err := guardRead(e, func() ([]row, error) { return e.fetchRows(ctx, n, got) })
 	e.mu.Lock()
 	defer e.users.Done() // Close waits for it before it frees the cells
 	if err != nil {

@@ -57,7 +57,7 @@ func Open(dir string, o Options) (*Engine, error) {
 	e := &Engine{
 		o: o, dir: dir, lock: lock,
 		kick: make(chan struct{}, 1), stop: make(chan struct{}), room: make(chan struct{}),
-		broken: make(chan struct{}), compacted: make(chan struct{}, 1),
+		broken: make(chan struct{}), compacted: make(chan struct{}, 1), checkpointing: make(gate, 1),
 		cells: newTable(0), tokens: newTable(tokenBytes),
 		marks: newMarks(), names: namespaces{},
 		deadlines: map[uint32]int64{}, soonestSet: math.MaxInt64,

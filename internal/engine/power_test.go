@@ -54,6 +54,7 @@ type world struct {
 	e   *engine.Engine
 
 	mu      sync.Mutex // guards the fields below
+	life    int        // counts those who lived on the disk
 	ops     int        // file operations until the plug is pulled
 	crashed *vfs.MemFS
 	kill    bool // the process ends, and not the computer
@@ -135,18 +136,18 @@ func (w *world) growing(c store.Cell) *growing {
 // at some moment would have, or as a kill would have: then the next life begins
 // with what was written and not synced, and must not build on it before it is.
 func (w *world) live() error {
-	w.crashed = nil
-	w.kill = w.rng.IntN(3) == 0
-	w.ops = 1 + w.rng.IntN(150) // while it opens or is checked
+	kill := w.rng.IntN(3) == 0
+	ops := 1 + w.rng.IntN(150) // while it opens or is checked
 	if w.rng.IntN(3) > 0 {
-		w.ops += w.rng.IntN(3000)
+		ops += w.rng.IntN(3000)
 	}
+	life := w.begin(kill, ops)
 	percent := []int{0, 0, 20, 50, 80, 100}[w.rng.IntN(6)]
 	dice := rand.New(rand.NewPCG(w.rng.Uint64(), 0))
 	o := engine.Options{
 		FS: noLocks{errorfs.Wrap(w.fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
-				return w.maybeCrash(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: dice})
+				return w.maybeCrash(life, kill, vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: dice})
 			}
 			return nil
 		}))},
@@ -168,7 +169,7 @@ func (w *world) live() error {
 		}
 		err = errors.Join(err, e.Close())
 	}
-	if w.note(func() { w.crashed, w.closed = cut(w.fs), true }) || !w.kill {
+	if w.note(func() { w.crashed, w.closed = cut(w.fs), true }) || !kill {
 		if err != nil {
 			return err
 		}
@@ -179,14 +180,27 @@ func (w *world) live() error {
 
 var errKilled = errors.New("killed")
 
-// maybeCrash counts operations, and fails those of one who was killed.
-func (w *world) maybeCrash(cfg vfs.CrashCloneCfg) error {
-	on := w.note(func() {
-		if w.ops--; w.ops == 0 {
-			w.crash(cfg)
+// begin begins a life, and returns its number.
+func (w *world) begin(kill bool, ops int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.life++
+	w.crashed, w.kill, w.ops = nil, kill, ops
+	return w.life
+}
+
+// maybeCrash counts the operations of a life, and fails those of one who was
+// killed, also later: a goroutine of Pebble's may still run in the next life.
+func (w *world) maybeCrash(life int, kill bool, cfg vfs.CrashCloneCfg) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if life == w.life && w.crashed == nil {
+		if w.ops--; w.ops > 0 {
+			return nil
 		}
-	})
-	if w.kill && (!on || w.ops == 0) {
+		w.crash(cfg)
+	}
+	if kill {
 		return errKilled
 	}
 	return nil

@@ -537,6 +537,23 @@ func TestNamespaceEmptied(t *testing.T) {
 	holds(t, crashed, in("one"), 5)
 }
 
+// TestKeyMadeAgain deletes and makes a key in one batch, in a namespace that is
+// full, while it is not known how many of its changed cells are new ones.
+func TestKeyMadeAgain(t *testing.T) {
+	mem := vfs.NewCrashableMem()
+	o := engine.Options{Limits: store.Limits{KeysMax: 2}}
+	e := open(t, mem, o)
+	both := batch(add(cell("a"), 1), add(cell("b"), 1))
+	doBatch(t, e, both)
+	checkpoint(t, e)
+	doBatch(t, e, both)
+	e = open(t, cut(mem), o) // replay has read neither row
+	do(t, e, del(cell("b")), add(cell("b"), 5))
+	holds(t, e, cell("a"), 2)
+	holds(t, e, cell("b"), 5)
+	audited(t, e)
+}
+
 // TestBlindToTheLimit adds blindly to a row that nobody has read, until no more
 // fits in.
 func TestBlindToTheLimit(t *testing.T) {

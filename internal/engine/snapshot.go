@@ -48,8 +48,10 @@ func (e *Engine) Snapshot(ctx context.Context, w io.Writer) error {
 
 // snapshotFiles makes a checkpoint and links its files into a directory.
 func (e *Engine) snapshotFiles(ctx context.Context) (string, error) {
-	e.checkpointing.Lock()
-	defer e.checkpointing.Unlock()
+	if err := e.checkpointing.enter(ctx); err != nil {
+		return "", err
+	}
+	defer e.checkpointing.leave()
 	e.mu.Lock()
 	e.snapshots++
 	dir := e.path(fmt.Sprintf("%s%d", snapshotDir, e.snapshots))

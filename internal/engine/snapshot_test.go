@@ -80,13 +80,19 @@ func TestSnapshotUnderLoad(t *testing.T) {
 			}
 			all += b
 			for _, kind := range []string{"a", "c"} {
-				entries, err := r.Scan(bg, store.Range{Namespace: "test", Prefix: fmt.Sprintf("%s/%d/", kind, w)}, 10_000)
-				if err != nil {
-					t.Fatal(err)
-				}
 				var sum int64
-				for _, entry := range entries {
-					sum += entry.Value.N
+				for page := (store.Range{Namespace: "test", Prefix: fmt.Sprintf("%s/%d/", kind, w)}); ; {
+					entries, err := r.Scan(bg, page, store.ScanMax)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, entry := range entries {
+						sum += entry.Value.N
+						page.After = entry.Key
+					}
+					if len(entries) < store.ScanMax {
+						break
+					}
 				}
 				if sum != b {
 					t.Fatalf("writer %d: %d of %s, but %d of b", w, sum, kind, b)
