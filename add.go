@@ -62,7 +62,7 @@ func (db *DB) write(ctx context.Context, op store.Op, key string, n int64, opts 
 		err = db.send(ctx, c, db.durabilityOf(key))
 	}
 	if err == nil {
-		err = db.receipt(&r, d, &c.replies[0].Results[0], c.replies[0].Durability)
+		err = db.receipt(ctx, &r, d, &c.replies[0].Results[0], c.replies[0].Durability)
 	}
 	db.writes.Put(c)
 	return r, err

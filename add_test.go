@@ -30,19 +30,19 @@ func TestDigest(t *testing.T) {
 			t.Errorf("digest %#x, want %#x", got, want)
 		}
 	}
-	f(0x633bc5accebd7122, func(token quipu.WriteOption) (quipu.Receipt, error) {
+	f(0x626157a1524a940c, func(token quipu.WriteOption) (quipu.Receipt, error) {
 		return db.Add(ctx, "a", 1, token)
 	})
-	f(0x8c7ce920fa512515, func(token quipu.WriteOption) (quipu.Receipt, error) {
+	f(0x4c97cc76164f90f5, func(token quipu.WriteOption) (quipu.Receipt, error) {
 		return db.Add(ctx, "b", -1, token, quipu.WantValue(), quipu.At(at), quipu.Who("me"), quipu.IfVersion(7))
 	})
-	f(0xaf39b44895bbc01e, func(token quipu.WriteOption) (quipu.Receipt, error) {
+	f(0xc340bd9bcb03453c, func(token quipu.WriteOption) (quipu.Receipt, error) {
 		return db.Set(ctx, "a", 1<<40, token)
 	})
-	f(0x547f7390971ae0a2, func(token quipu.WriteOption) (quipu.Receipt, error) {
+	f(0x545569bcc3faca6d, func(token quipu.WriteOption) (quipu.Receipt, error) {
 		return db.Reset(ctx, "a", token, quipu.IfVersion(0))
 	})
-	f(0xae7675e14c34baa6, func(token quipu.WriteOption) (quipu.Receipt, error) {
+	f(0x48df75a10fccaeaa, func(token quipu.WriteOption) (quipu.Receipt, error) {
 		return db.Delete(ctx, "a", token)
 	})
 }

@@ -42,7 +42,7 @@ func (db *DB) AddBatch(ctx context.Context, events []Event) ([]Receipt, error) {
 		err = db.apply(ctx, c.batches, c.replies)
 	}
 	if err == nil {
-		db.scatter(c, receipts)
+		db.scatter(ctx, c, receipts)
 	}
 	if c.reusable() {
 		db.batches.Put(c)
@@ -157,14 +157,14 @@ func (e *Event) fill(d *store.Delta, namespace string) {
 }
 
 // scatter puts what the store replied into the receipts of the events.
-func (db *DB) scatter(c *batchCall, receipts []Receipt) {
+func (db *DB) scatter(ctx context.Context, c *batchCall, receipts []Receipt) {
 	slots := c.slots
 	for i := range c.batches {
 		b, reply := &c.batches[i], &c.replies[i]
 		for j := range b.Deltas {
 			to := &receipts[slots[j].index()]
 			if to.Err = reply.Err; to.Err == nil {
-				to.Err = db.receipt(to, &b.Deltas[j], &reply.Results[j], reply.Durability)
+				to.Err = db.receipt(ctx, to, &b.Deltas[j], &reply.Results[j], reply.Durability)
 			}
 		}
 		slots = slots[len(b.Deltas):]

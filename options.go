@@ -113,6 +113,46 @@ func WantValue() WriteOption { return WriteOption{kind: writeWant} }
 // exist.
 func IfVersion(version uint64) WriteOption { return WriteOption{kind: writeVersion, n: version} }
 
+// WriteTerms are what the options of a write say together, for a client that
+// sends them over a wire.
+type WriteTerms struct {
+	Token     string // if HasToken
+	Who       string // if HasWho
+	AtMS      int64  // if HasAt: Unix milliseconds
+	Version   uint64 // if HasVersion
+	WantValue bool
+
+	HasToken, HasWho, HasAt, HasVersion bool
+}
+
+// WriteTermsOf returns what options say, or ErrInvalid if one is given twice or
+// is none.
+func WriteTermsOf(opts []WriteOption) (t WriteTerms, err error) {
+	for i := range opts {
+		o := &opts[i]
+		var given *bool
+		switch o.kind {
+		case writeToken:
+			given, t.Token = &t.HasToken, o.text
+		case writeAt:
+			given, t.AtMS = &t.HasAt, int64(o.n)
+		case writeWho:
+			given, t.Who = &t.HasWho, o.text
+		case writeWant:
+			given = &t.WantValue
+		case writeVersion:
+			given, t.Version = &t.HasVersion, o.n
+		default:
+			return WriteTerms{}, store.Errorf(store.KindInvalid, "unknown write option")
+		}
+		if *given {
+			return WriteTerms{}, store.Errorf(store.KindInvalid, "option %s is given twice", o.kind)
+		}
+		*given = true
+	}
+	return t, nil
+}
+
 // A ReadOption says what a reader needs of the answer. Give them in any order:
 // the answer meets all of them.
 type ReadOption struct {
@@ -147,6 +187,40 @@ func MaxStaleness(d time.Duration) ReadOption {
 // MaxError asks for a value that is proved to be at most n away from the exact
 // one.
 func MaxError(n int64) ReadOption { return ReadOption{kind: readError, n: n} }
+
+// ReadTerms are what the options of a read say together, for a client that sends
+// them over a wire.
+type ReadTerms struct {
+	Exact        bool
+	Sessions     []string
+	MaxStaleness time.Duration // if HasStaleness: the least of those given
+	MaxError     int64         // if HasError: the least of those given
+
+	HasStaleness, HasError bool
+}
+
+// ReadTermsOf returns what options say, or ErrInvalid if one is none.
+func ReadTermsOf(opts []ReadOption) (t ReadTerms, err error) {
+	for _, o := range opts {
+		switch o.kind {
+		case readExact:
+			t.Exact = true
+		case readSession:
+			t.Sessions = append(t.Sessions, o.text)
+		case readStaleness:
+			if d := time.Duration(o.n); !t.HasStaleness || d < t.MaxStaleness {
+				t.HasStaleness, t.MaxStaleness = true, d
+			}
+		case readError:
+			if !t.HasError || o.n < t.MaxError {
+				t.HasError, t.MaxError = true, o.n
+			}
+		default:
+			return ReadTerms{}, store.Errorf(store.KindInvalid, "unknown read option")
+		}
+	}
+	return t, nil
+}
 
 // checkNamespace returns an error if namespace can't be one.
 func checkNamespace(namespace string) error {

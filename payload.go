@@ -14,39 +14,26 @@ const noTimeMS = -62_135_596_800_000
 
 // applyOptions puts the options of a write into its delta.
 func applyOptions(d *store.Delta, opts []WriteOption) error {
-	var given [writeKinds]bool
-	atMS, who := int64(noTimeMS), ""
-	for i := range opts {
-		o := &opts[i]
-		if given[o.kind] {
-			return store.Errorf(store.KindInvalid, "option %s is given twice", o.kind)
-		}
-		given[o.kind] = true
-		switch o.kind {
-		case writeToken:
-			d.Guard.Token = o.text
-		case writeAt:
-			atMS = int64(o.n)
-		case writeWho:
-			who = o.text
-		case writeWant:
-			d.Want = true
-		case writeVersion:
-			d.Guard.Match, d.Guard.Version = true, o.n
-		default:
-			return store.Errorf(store.KindInvalid, "unknown write option")
-		}
-	}
-	if d.Op != store.OpAdd && (given[writeAt] || given[writeWho]) {
-		return store.Errorf(store.KindInvalid, "options At and Who have a meaning for Add only")
-	}
-	if err := checkWho(who); err != nil {
+	t, err := WriteTermsOf(opts)
+	if err != nil {
 		return err
 	}
-	if given[writeToken] {
-		return guard(d, atMS, who)
+	if d.Op != store.OpAdd && (t.HasAt || t.HasWho) {
+		return store.Errorf(store.KindInvalid, "options At and Who have a meaning for Add only")
 	}
-	return nil
+	if err := checkWho(t.Who); err != nil {
+		return err
+	}
+	d.Want = t.WantValue
+	d.Guard.Match, d.Guard.Version = t.HasVersion, t.Version
+	if !t.HasToken {
+		return nil
+	}
+	if !t.HasAt {
+		t.AtMS = noTimeMS
+	}
+	d.Guard.Token = t.Token
+	return guard(d, t.AtMS, t.Who)
 }
 
 // guard completes the guard of a delta that has a token.
@@ -58,14 +45,14 @@ func guard(d *store.Delta, atMS int64, who string) error {
 	return nil
 }
 
-// digest stands for everything a caller may vary in a write. A write sent again
-// under its token must have the same, whichever call or release sends it, so
-// the encoding is fixed.
+// digest stands for everything that a caller may vary in what a write does. A
+// write sent again under its token must have the same, whichever call or
+// release sends it, so the encoding is fixed. What the caller wants to be told
+// of the write is no part of it.
 func digest(d *store.Delta, atMS int64, who string) uint64 {
 	var room [whoBytesMax + 48]byte
 	b := append(room[:0], byte(d.Op))
 	b = binary.AppendVarint(b, d.N)
-	b = appendBool(b, d.Want)
 	b = binary.AppendVarint(b, atMS)
 	b = binary.AppendUvarint(b, uint64(len(who)))
 	b = append(b, who...)

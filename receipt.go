@@ -1,6 +1,7 @@
 package quipu
 
 import (
+	"context"
 	"math"
 	"strconv"
 	"strings"
@@ -17,7 +18,8 @@ type Receipt struct {
 	Applied int64
 
 	// Value and Before are the counter after and before the write, if HasValue
-	// is set: the write asked for them with WantValue.
+	// is set: the write asked for them with WantValue, and if it is a repeat, so
+	// did the first.
 	Value, Before int64
 	HasValue      bool
 
@@ -64,7 +66,7 @@ func checkSession(session string) error {
 
 // receipt fills out with the store's result for a delta, or returns the error
 // that names the refusal.
-func (s *shared) receipt(out *Receipt, d *store.Delta, r *store.Result, durability Durability) error {
+func (s *shared) receipt(ctx context.Context, out *Receipt, d *store.Delta, r *store.Result, durability Durability) error {
 	if r.Outcome != store.Applied {
 		s.refused.Add(1)
 		return r.Outcome.Err()
@@ -76,12 +78,20 @@ func (s *shared) receipt(out *Receipt, d *store.Delta, r *store.Result, durabili
 	out.Replayed = r.Replayed
 	out.Version = r.Version
 	out.Durability = durability
-	if d.Want {
-		out.withValue(r)
-	}
 	if d.Op == store.OpAdd {
 		out.Applied = d.N
 	}
+	if !d.Want {
+		return nil
+	}
+	if r.Replayed {
+		// The first has a value only if it asked for one too.
+		f, err := s.store.Lookup(ctx, d.Cell, d.Guard.Token)
+		if err != nil || !f.Want {
+			return err
+		}
+	}
+	out.withValue(r)
 	return nil
 }
 

@@ -132,7 +132,7 @@ func (m *model) write(k *kit, key, token string, w write) {
 				k.fails(err, quipu.ErrToken)
 			default:
 				k.succeeds(err)
-				k.repeats(got, f.receipt)
+				k.repeats(got, f.told(w))
 			}
 			return
 		}
@@ -161,12 +161,26 @@ func (m *model) write(k *kit, key, token string, w write) {
 	}
 }
 
-// payload returns what a token stands for: a reset is a set to zero.
+// payload returns what a token stands for: a reset is a set to zero, and what
+// the caller wants to be told is no part of it.
 func (w write) payload() write {
 	if w.verb == "reset" {
 		w.verb = "set"
 	}
+	w.want = false
 	return w
+}
+
+// told returns the receipt of a repeat: it has a value if both wanted one.
+func (f first) told(repeat write) quipu.Receipt {
+	r := f.receipt
+	if !repeat.want && r.HasValue {
+		r.HasValue, r.Value, r.Before, r.Applied = false, 0, 0, 0
+		if repeat.verb == "add" {
+			r.Applied = repeat.n
+		}
+	}
+	return r
 }
 
 // do sends w.

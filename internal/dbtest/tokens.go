@@ -71,7 +71,6 @@ func tokens(s *suite) {
 		f(add(5, me))
 		f(add(5, at, quipu.Who("he")))
 		f(add(5, quipu.At(epoch.Add(time.Millisecond)), me))
-		f(add(5, at, me, quipu.WantValue()))
 		f(add(5, at, me, quipu.IfVersion(was.Version)))
 		f(add(5, at, me, quipu.IfVersion(0)))
 		f(func() (quipu.Receipt, error) { return k.db.Set(k.ctx, "a", 5, quipu.Token("t")) })
@@ -100,6 +99,27 @@ func tokens(s *suite) {
 		first = k.addBatch(event)[0]
 		k.repeats(k.add("a", 3, quipu.Token("batch first"), quipu.At(time.Time{}), quipu.Who("")), first)
 		k.holds("a", 5)
+	})
+
+	s.law("what a caller wants to be told is no part of the payload", func(k *kit) {
+		f := func(want bool, token string, opts ...quipu.WriteOption) {
+			k.Helper()
+			opts = append(opts, quipu.Token(token))
+			events := []quipu.Event{{Key: "a", Delta: 2, Token: token, WantValue: len(opts) > 1}}
+			for _, r := range []quipu.Receipt{k.add("a", 2, opts...), k.addBatch(events...)[0]} {
+				if r.Err != nil || !r.Replayed || r.Applied != 2 || r.HasValue != want || want && (r.Before != 5 || r.Value != 7) {
+					k.Fatalf("token %s: %+v", token, r)
+				}
+			}
+		}
+		k.add("a", 5)
+		k.add("a", 2, quipu.Token("valued"), quipu.WantValue())
+		k.add("a", 2, quipu.Token("blind"))
+		f(true, "valued", quipu.WantValue())
+		f(false, "valued")
+		f(false, "blind", quipu.WantValue()) // the first result has none
+		f(false, "blind")
+		k.holds("a", 9)
 	})
 
 	s.law("a token names a write to one counter", func(k *kit) {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
+	"strings"
 )
 
 // Keys are the API keys that open the doors. The zero value has none, and
@@ -42,4 +43,13 @@ func (k Keys) Has(key string) bool {
 		found |= subtle.ConstantTimeCompare(d[:], k.digests[i][:])
 	}
 	return found == 1
+}
+
+// Bearer returns the key that an Authorization header carries, or "".
+func Bearer(header string) string {
+	scheme, key, _ := strings.Cut(header, " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(key)
 }

@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// The limits of every HTTP connection. A call's own deadline is the door's.
+// The limits of every HTTP connection.
 const (
 	headerTimeout  = 10 * time.Second // to send the head of a request
-	readTimeout    = 30 * time.Second // to send a whole request
-	writeTimeout   = time.Minute      // to take a whole reply
+	writeTimeout   = time.Minute      // to take a whole reply, after the time of a call
 	idleTimeout    = 2 * time.Minute  // between requests
 	headerBytesMax = 16 << 10
 )
@@ -31,13 +30,15 @@ func HTTPRefusal() string {
 }
 
 // HTTP returns a door that serves h with limits on everything a client sends
-// and takes. Its own complaints go to the logger.
-func HTTP(h http.Handler, logger *slog.Logger) *http.Server {
+// and takes. A request must have arrived within callTimeout: at the end of a
+// call there is nothing left to do with the rest of its body. The door's own
+// complaints go to the logger.
+func HTTP(h http.Handler, callTimeout time.Duration, logger *slog.Logger) *http.Server {
 	s := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: headerTimeout,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      writeTimeout,
+		ReadTimeout:       callTimeout,
+		WriteTimeout:      callTimeout + writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    headerBytesMax,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),

@@ -13,7 +13,7 @@ import (
 // A connection that never says anything does not hold up a drain.
 func TestShutdownDoesNotWaitForTheSilent(t *testing.T) {
 	accepted := make(chan struct{}, 1)
-	s := server.HTTP(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+	s := server.HTTP(http.NotFoundHandler(), time.Minute, slog.New(slog.DiscardHandler))
 	note := s.ConnState
 	s.ConnState = func(c net.Conn, state http.ConnState) {
 		note(c, state)

@@ -16,7 +16,7 @@ type Listen struct {
 	Addr string // HOST:PORT; port 0 picks a free one
 
 	// Exposed allows an address that other machines can reach. Without it
-	// Open refuses anything but loopback.
+	// Resolve refuses anything but loopback.
 	Exposed bool
 
 	ConnectionsMax int         // connections open at a time; at least 1
@@ -34,7 +34,7 @@ type Listener struct {
 	refused atomic.Int64
 }
 
-// ExposedError is returned by Open for an address that other machines can
+// ExposedError is returned by Resolve for an address that other machines can
 // reach.
 type ExposedError struct{ Addr string }
 
@@ -43,14 +43,23 @@ func (e *ExposedError) Error() string {
 	return fmt.Sprintf("listen on %s: other machines can reach this address", e.Addr)
 }
 
-// Open starts to listen.
-func (o Listen) Open() (net.Listener, *Listener, error) {
+// Resolve returns the address that Open listens on, or why it would refuse to.
+func (o Listen) Resolve() (*net.TCPAddr, error) {
 	addr, err := net.ResolveTCPAddr("tcp", o.Addr)
 	if err != nil {
-		return nil, nil, fmt.Errorf("listen on %q: %w", o.Addr, err)
+		return nil, fmt.Errorf("listen on %q: %w", o.Addr, err)
 	}
 	if !o.Exposed && !addr.IP.IsLoopback() {
-		return nil, nil, &ExposedError{Addr: o.Addr}
+		return nil, &ExposedError{Addr: o.Addr}
+	}
+	return addr, nil
+}
+
+// Open starts to listen.
+func (o Listen) Open() (net.Listener, *Listener, error) {
+	addr, err := o.Resolve()
+	if err != nil {
+		return nil, nil, err
 	}
 	tcp, err := net.ListenTCP("tcp", addr)
 	if err != nil {

@@ -132,7 +132,7 @@ func TestTLS(t *testing.T) {
 	}
 	door := server.HTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.Proto)
-	}), quiet)
+	}), time.Minute, quiet)
 	served := make(chan error, 1)
 	go func() { served <- door.Serve(l) }()
 	f := func(transport *http.Transport, want string) {

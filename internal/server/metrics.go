@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc/codes"
 )
 
 // A Meter reports meters by name, such as *quipu.DB does. Names that end in
@@ -23,11 +24,15 @@ type Metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
+
+	calls       *prometheus.CounterVec
+	callSeconds *prometheus.HistogramVec
 }
 
 // NewMetrics returns metrics of the Go runtime, the process, the doors, and
 // whatever the meter counts.
 func NewMetrics(m Meter) *Metrics {
+	buckets := []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 	ms := &Metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -35,17 +40,24 @@ func NewMetrics(m Meter) *Metrics {
 			Help: "HTTP requests answered.",
 		}, []string{"method", "route", "code"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "quipu_http_request_duration_seconds",
-			Help: "Time from the head of an HTTP request to its reply.",
-			Buckets: []float64{
-				.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10,
-			},
+			Name:    "quipu_http_request_duration_seconds",
+			Help:    "Time from the head of an HTTP request to its reply.",
+			Buckets: buckets,
 		}, []string{"method", "route"}),
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "quipu_rpc_calls_total",
+			Help: "RPC calls answered; of a stream, its batches.",
+		}, []string{"method", "code"}),
+		callSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "quipu_rpc_call_duration_seconds",
+			Help:    "Time from an RPC request to its reply; of a stream, from a batch to its answer.",
+			Buckets: buckets,
+		}, []string{"method"}),
 	}
 	ms.registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		ms.requests, ms.seconds, collector{m},
+		ms.requests, ms.seconds, ms.calls, ms.callSeconds, collector{m},
 	)
 	return ms
 }
@@ -62,6 +74,24 @@ func (m *Metrics) Watch(door string, l *Listener) {
 		}, func() float64 { return float64(l.refused.Load()) }),
 	)
 }
+
+// WatchBudget adds the memory of large requests.
+func (m *Metrics) WatchBudget(b *Budget) {
+	m.registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "quipu_request_memory_bytes", Help: "Memory that large requests take.",
+		}, func() float64 { used, _, _ := b.meters(); return used }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "quipu_requests_waiting", Help: "Large requests that wait for memory.",
+		}, func() float64 { _, waiting, _ := b.meters(); return waiting }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "quipu_requests_refused_total", Help: "Large requests that got no memory in time.",
+		}, func() float64 { _, _, refused := b.meters(); return refused }),
+	)
+}
+
+// WatchMeter adds what a door counts by itself.
+func (m *Metrics) WatchMeter(meter Meter) { m.registry.MustRegister(collector{meter}) }
 
 // Handler serves the metrics.
 func (m *Metrics) Handler() http.Handler {
@@ -93,6 +123,33 @@ func (r *Route) Observe(code int, d time.Duration) {
 		return
 	}
 	r.metrics.requests.WithLabelValues(r.method, r.route, strconv.Itoa(code)).Inc()
+}
+
+// A Call measures one method of the RPC door.
+type Call struct {
+	metrics *Metrics
+	method  string
+	ok      prometheus.Counter
+	seconds prometheus.Observer
+}
+
+// Call returns the meter of a method.
+func (m *Metrics) Call(method string) *Call {
+	return &Call{
+		metrics: m, method: method,
+		ok:      m.calls.WithLabelValues(method, codes.OK.String()),
+		seconds: m.callSeconds.WithLabelValues(method),
+	}
+}
+
+// Observe counts one call.
+func (c *Call) Observe(code codes.Code, d time.Duration) {
+	c.seconds.Observe(d.Seconds())
+	if code == codes.OK { // Fast path: no look-up by labels.
+		c.ok.Inc()
+		return
+	}
+	c.metrics.calls.WithLabelValues(c.method, code.String()).Inc()
 }
 
 // collector turns a Meter into metrics. It describes none beforehand, because

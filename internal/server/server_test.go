@@ -59,7 +59,7 @@ func TestDrain(t *testing.T) {
 	})
 	l, _ := listen(t, 10)
 	s := server.New(quiet)
-	s.Add("http", l, server.HTTP(h, quiet))
+	s.Add("http", l, server.HTTP(h, time.Minute, quiet))
 	if want := "ready http=" + l.Addr().String(); s.Ready() != want {
 		t.Errorf("ready line %q, want %q", s.Ready(), want)
 	}
@@ -107,7 +107,7 @@ func TestDrainIsLimited(t *testing.T) {
 	})
 	l, _ := listen(t, 10)
 	s := server.New(quiet)
-	s.Add("http", l, server.HTTP(h, quiet))
+	s.Add("http", l, server.HTTP(h, time.Minute, quiet))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx, 10*time.Millisecond) }()
@@ -138,8 +138,8 @@ func TestBrokenDoor(t *testing.T) {
 	good, _ := listen(t, 10)
 	bad, _ := listen(t, 10)
 	s := server.New(quiet)
-	s.Add("http", good, server.HTTP(http.NotFoundHandler(), quiet))
-	s.Add("rpc", bad, brokenDoor{server.HTTP(http.NotFoundHandler(), quiet)})
+	s.Add("http", good, server.HTTP(http.NotFoundHandler(), time.Minute, quiet))
+	s.Add("rpc", bad, brokenDoor{server.HTTP(http.NotFoundHandler(), time.Minute, quiet)})
 	err := s.Run(t.Context(), time.Second)
 	if err == nil || !strings.Contains(err.Error(), "serve rpc") || !strings.Contains(err.Error(), "hinge broken") {
 		t.Errorf("run: %v", err)
@@ -148,7 +148,7 @@ func TestBrokenDoor(t *testing.T) {
 
 func TestHeaderLimit(t *testing.T) {
 	l, _ := listen(t, 10)
-	door := server.HTTP(http.NotFoundHandler(), quiet)
+	door := server.HTTP(http.NotFoundHandler(), time.Minute, quiet)
 	served := make(chan error, 1)
 	go func() { served <- door.Serve(l) }()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

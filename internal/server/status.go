@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
+	"syscall"
+
+	"google.golang.org/grpc/codes"
 
 	"github.com/quipudb/quipu/store"
 )
@@ -13,50 +17,74 @@ type Status struct {
 	Word  string // the kind's name, the same on every wire
 	Title string // the same for every error of the kind
 	HTTP  int
+	RPC   codes.Code
 
 	// Private details are for the log: they may name files, and the caller
-	// can do nothing about them.
+	// can do nothing about them. See Detail.
 	Private bool
 }
 
 // StatusOf returns the status of a kind. Two codes matter to a caller who
-// retries: 503 says that nothing changed, 504 that the outcome is unknown.
+// retries: 503 and Unavailable say that nothing changed, 504 and Unknown that the
+// outcome is unknown.
 func StatusOf(k store.Kind) Status {
 	switch k {
 	case store.KindInvalid:
-		return Status{Word: "invalid", Title: "Invalid request", HTTP: http.StatusBadRequest}
+		return Status{Word: "invalid", Title: "Invalid request", HTTP: http.StatusBadRequest, RPC: codes.InvalidArgument}
 	case store.KindTooLarge:
-		return Status{Word: "too_large", Title: "Too large", HTTP: http.StatusRequestEntityTooLarge}
+		return Status{Word: "too_large", Title: "Too large", HTTP: http.StatusRequestEntityTooLarge, RPC: codes.InvalidArgument}
 	case store.KindOverflow:
-		return Status{Word: "overflow", Title: "Overflow", HTTP: http.StatusConflict}
+		return Status{Word: "overflow", Title: "Overflow", HTTP: http.StatusConflict, RPC: codes.OutOfRange}
 	case store.KindToken:
-		return Status{Word: "token", Title: "Token used for another payload", HTTP: http.StatusUnprocessableEntity}
+		return Status{Word: "token", Title: "Token used for another payload", HTTP: http.StatusUnprocessableEntity, RPC: codes.FailedPrecondition}
 	case store.KindExpired:
-		return Status{Word: "expired", Title: "Token expired", HTTP: http.StatusConflict}
+		return Status{Word: "expired", Title: "Token expired", HTTP: http.StatusConflict, RPC: codes.FailedPrecondition}
 	case store.KindSettled:
-		return Status{Word: "settled", Title: "Token settled", HTTP: http.StatusConflict}
+		return Status{Word: "settled", Title: "Token settled", HTTP: http.StatusConflict, RPC: codes.FailedPrecondition}
 	case store.KindChanged:
-		return Status{Word: "changed", Title: "Counter changed", HTTP: http.StatusPreconditionFailed}
+		return Status{Word: "changed", Title: "Counter changed", HTTP: http.StatusPreconditionFailed, RPC: codes.Aborted}
 	case store.KindFull:
-		return Status{Word: "full", Title: "Namespace full", HTTP: http.StatusInsufficientStorage}
+		return Status{Word: "full", Title: "Namespace full", HTTP: http.StatusInsufficientStorage, RPC: codes.ResourceExhausted}
+	case store.KindUnmet:
+		return Status{Word: "unmet", Title: "Condition not met", HTTP: http.StatusPreconditionFailed, RPC: codes.FailedPrecondition}
+	case store.KindBound:
+		return Status{Word: "bound", Title: "Out of bounds", HTTP: http.StatusConflict, RPC: codes.OutOfRange}
 	case store.KindMark:
-		return Status{Word: "mark", Title: "Batch out of order", HTTP: http.StatusConflict}
+		return Status{Word: "mark", Title: "Batch out of order", HTTP: http.StatusConflict, RPC: codes.FailedPrecondition}
 	case store.KindRetired:
-		return Status{Word: "retired", Title: "Writer retired", HTTP: http.StatusConflict}
+		return Status{Word: "retired", Title: "Writer retired", HTTP: http.StatusConflict, RPC: codes.FailedPrecondition}
 	case store.KindUnavailable:
-		return Status{Word: "unavailable", Title: "Unavailable", HTTP: http.StatusServiceUnavailable}
+		return Status{Word: "unavailable", Title: "Unavailable", HTTP: http.StatusServiceUnavailable, RPC: codes.Unavailable, Private: true}
 	case store.KindUnknown:
-		return Status{Word: "unknown", Title: "Outcome unknown", HTTP: http.StatusGatewayTimeout}
+		return Status{Word: "unknown", Title: "Outcome unknown", HTTP: http.StatusGatewayTimeout, RPC: codes.Unknown, Private: true}
 	case store.KindClosed:
-		return Status{Word: "closed", Title: "Closed", HTTP: http.StatusServiceUnavailable}
+		return Status{Word: "closed", Title: "Closed", HTTP: http.StatusServiceUnavailable, RPC: codes.Unavailable, Private: true}
 	case store.KindCorrupt:
-		return Status{Word: "corrupt", Title: "Stored data is corrupt", HTTP: http.StatusInternalServerError, Private: true}
+		return Status{Word: "corrupt", Title: "Stored data is corrupt", HTTP: http.StatusInternalServerError, RPC: codes.DataLoss, Private: true}
 	case store.KindUnsupported:
-		return Status{Word: "unsupported", Title: "Unsupported", HTTP: http.StatusNotImplemented}
+		return Status{Word: "unsupported", Title: "Unsupported", HTTP: http.StatusNotImplemented, RPC: codes.Unimplemented}
 	case store.KindLost:
-		return Status{Word: "lost", Title: "Acknowledged data is missing", HTTP: http.StatusInternalServerError}
+		return Status{Word: "lost", Title: "Acknowledged data is missing", HTTP: http.StatusInternalServerError, RPC: codes.DataLoss, Private: true}
 	default:
-		return Status{Word: "internal", Title: "Internal error", HTTP: http.StatusInternalServerError, Private: true}
+		return Status{Word: "internal", Title: "Internal error", HTTP: http.StatusInternalServerError, RPC: codes.Internal, Private: true}
+	}
+}
+
+// RESPWord returns the word that an error reply of RESP begins with for a kind:
+// Redis's own where it has one, and else the kind's where a caller would act on
+// it.
+func RESPWord(k store.Kind) string {
+	switch k {
+	case store.KindFull:
+		return "OOM"
+	case store.KindUnsupported:
+		return "CROSSSLOT"
+	case store.KindUnavailable, store.KindClosed:
+		return "UNAVAILABLE"
+	case store.KindUnknown, store.KindToken, store.KindExpired, store.KindSettled, store.KindCorrupt, store.KindLost:
+		return strings.ToUpper(StatusOf(k).Word)
+	default:
+		return "ERR"
 	}
 }
 
@@ -68,4 +96,44 @@ func KindOf(err error) store.Kind {
 		return store.KindUnavailable
 	}
 	return k
+}
+
+// SeeLog is the detail of what is none of the caller's business.
+const SeeLog = "the server's log says more under this request id"
+
+// Detail returns what a caller is told of an error of the DB: all of it, or, if
+// its kind is private, the condition and what that means for the call.
+func Detail(err error) string {
+	k := KindOf(err)
+	if !StatusOf(k).Private {
+		return strings.TrimPrefix(err.Error(), "quipu: ")
+	}
+	switch k {
+	case store.KindUnavailable:
+		return condition(err) + "; nothing changed"
+	case store.KindUnknown:
+		return condition(err) + "; it may have counted: send the same again under the same token, or settle it"
+	case store.KindClosed:
+		return "the server is closing; nothing changed"
+	default:
+		return SeeLog
+	}
+}
+
+// condition says what is wrong without naming a file: in the words with which a
+// store's error begins, before its causes, and with the operating system's word
+// for the last of those.
+func condition(err error) string {
+	e, ok := errors.AsType[*store.Error](err)
+	if !ok {
+		return "the deadline of the call passed"
+	}
+	text, _, _ := strings.Cut(e.Detail, ": ")
+	if strings.ContainsAny(text, `/\`) {
+		text = strings.ToLower(StatusOf(e.Kind).Title)
+	}
+	if cause, ok := errors.AsType[syscall.Errno](err); ok {
+		text += ": " + cause.Error()
+	}
+	return text
 }

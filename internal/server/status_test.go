@@ -4,7 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
 	"testing"
+
+	"google.golang.org/grpc/codes"
 
 	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/store"
@@ -24,6 +29,9 @@ func TestStatusOf(t *testing.T) {
 		if s.HTTP < 400 || s.HTTP > 599 {
 			t.Errorf("kind %d: status %d", k, s.HTTP)
 		}
+		if s.RPC == codes.OK || s.RPC > codes.DataLoss {
+			t.Errorf("kind %d: code %v", k, s.RPC)
+		}
 		words[s.Word], titles[s.Title] = k, k
 	}
 }
@@ -41,6 +49,27 @@ func TestKindOf(t *testing.T) {
 	f(fmt.Errorf("apply: %w", context.Canceled), store.KindUnavailable)
 	f(store.Errorf(store.KindUnknown, "apply: %w", context.DeadlineExceeded), store.KindUnknown)
 	f(errors.New("anything"), store.KindOther)
+}
+
+// A caller learns of the condition, and of no file.
+func TestDetail(t *testing.T) {
+	f := func(err error, want string) {
+		t.Helper()
+		if got := server.Detail(err); !strings.HasPrefix(got, want) || strings.Contains(got, "/var") {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
+	file := &fs.PathError{Op: "write", Path: "/var/lib/quipu/000001.log", Err: syscall.ENOSPC}
+	f(store.Errorf(store.KindUnavailable, "log stopped: %w", file), "log stopped: no space left on device; nothing changed")
+	f(store.Errorf(store.KindUnavailable, "the disk is nearly full: 1 MiB free"), "the disk is nearly full; nothing changed")
+	f(store.Errorf(store.KindUnavailable, "lock /var/lib/quipu: %w", file), "unavailable: no space")
+	f(store.Errorf(store.KindUnknown, "log stopped: %w", file), "log stopped: no space left on device; it may have counted")
+	f(fmt.Errorf("apply: %w", context.DeadlineExceeded), "the deadline of the call passed; nothing changed")
+	f(store.Errorf(store.KindCorrupt, "/var/lib/quipu: flipped"), server.SeeLog)
+	f(store.Errorf(store.KindLost, "/var/lib/quipu: gone"), server.SeeLog)
+	f(file, server.SeeLog)
+	f(store.ErrClosed, "the server is closing")
+	f(store.ErrOverflow, "the sum would leave int64")
 }
 
 func TestKeys(t *testing.T) {

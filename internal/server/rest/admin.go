@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	_ "embed"
-	"math"
 	"net/http"
 	"time"
 
@@ -20,7 +19,7 @@ const (
 	stallMax = 30 * time.Second
 	// verifyMax is how long a verify may take.
 	verifyMax = 30 * time.Minute
-	// probeKey is the counter that readiness probes do not write.
+	// probeKey is the counter that readiness probes delete if it does not exist.
 	probeKey = "quipu.ready"
 )
 
@@ -30,11 +29,11 @@ func healthz(c *call) error {
 	return c.reply()
 }
 
-// readyz asks for a write that must be refused, at a version that no counter
-// reaches: it goes all the way that a write goes, and changes nothing.
+// readyz deletes a counter that does not exist: that goes all the way that a
+// write goes, is no refusal, and changes nothing.
 func readyz(c *call) error {
-	_, err := c.db.Set(c.ctx, probeKey, 0, quipu.IfVersion(math.MaxUint64))
-	if k := server.KindOf(err); err != nil && k != store.KindChanged && k != store.KindFull {
+	_, err := c.db.Delete(c.ctx, probeKey, quipu.IfVersion(0))
+	if err != nil && server.KindOf(err) != store.KindChanged { // someone counts under that key
 		p := problemOf(err)
 		p.status = http.StatusServiceUnavailable
 		return p
@@ -81,7 +80,7 @@ func (c *call) alone() error {
 	case c.h.long <- struct{}{}:
 		return nil
 	default:
-		return store.Errorf(store.KindUnavailable, "a backup or verify is already running")
+		return ofKind(store.KindUnavailable, "a backup or verify is already running")
 	}
 }
 

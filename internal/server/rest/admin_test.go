@@ -55,6 +55,12 @@ func TestHealth(t *testing.T) {
 	f.do("GET", "/healthz", "").want(t, 200, "status=ok")
 	f.do("GET", "/readyz", "").want(t, 200, "status=ready")
 	f.do("GET", "/api/v1/counters/quipu.ready", "").want(t, 200, "exists=false") // the probe changed nothing
+	if r := f.do("GET", "/metrics", ""); !strings.Contains(r.body, "\nquipu_writes_refused_total 0\n") {
+		t.Error("a probe counts as a refused write")
+	}
+	f.do("POST", "/api/v1/counters/quipu.ready/increment", "").want(t, 200)
+	f.do("GET", "/readyz", "").want(t, 200, "status=ready")
+	f.do("GET", "/api/v1/counters/quipu.ready", "").want(t, 200, "value=1")
 }
 
 func TestMetrics(t *testing.T) {

@@ -9,17 +9,22 @@ import (
 	"net/url"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/store"
 )
 
 const (
 	bodyBytesMax      = 64 << 10
 	batchBytesMax     = 4 << 20
+	freeBytes         = 4 << 10  // bodies up to it cost no budget: net/http takes as much for any request
+	entryBytes        = 512      // what an entry of a batch or a list takes, decoded and in the reply
+	entryBodyBytes    = 12       // what it takes in the body at least
 	pooledBytesMax    = 64 << 10 // buffers above it are left to the collector
 	bufferedBytes     = 2 << 10  // replies up to it get their length from net/http
 	retryAfterSeconds = "1"
@@ -45,13 +50,15 @@ type call struct {
 	ctx   context.Context // ends at the call's deadline
 	db    *quipu.DB       // in the namespace that the path names
 	args  params
-	id    string // of the request
+	query url.Values // nil if there is none
+	id    string     // of the request
 	start time.Time
 
 	status int                 // of the reply, 0 before it
 	in     []byte              // the body
 	out    []byte              // the reply
 	opts   []quipu.WriteOption // what the headers ask of a write
+	taken  int64               // of the budget
 }
 
 func (c *call) begin(h *Handler, w http.ResponseWriter, r *http.Request) {
@@ -82,8 +89,11 @@ func (c *call) end() {
 	p := recover()
 	abort := p == any(http.ErrAbortHandler)
 	if p != nil && !abort {
-		c.h.logger.Error("panic", "request_id", c.id, "route", c.path, "panic", p, "stack", string(debug.Stack()))
-		c.fail(ofKind(store.KindOther, seeLog))
+		c.h.logger.Error("panic", "request_id", c.id, "route", c.path, "error", p, "stack", string(debug.Stack()))
+		c.fail(ofKind(store.KindOther, server.SeeLog))
+	}
+	if c.taken > 0 {
+		c.h.budget.Give(c.taken)
 	}
 	took := time.Since(c.start)
 	c.meter.Observe(c.status, took)
@@ -128,9 +138,7 @@ func (c *call) send(status int) {
 // fail sends a problem, unless a reply was begun.
 func (c *call) fail(err error) {
 	p := problemOf(err)
-	if p.status == http.StatusInternalServerError && p.cause != nil {
-		c.h.logger.Error("call failed", "request_id", c.id, "method", c.r.Method, "route", c.path, "error", p.cause)
-	}
+	c.log(p)
 	if c.status != 0 {
 		return
 	}
@@ -144,6 +152,27 @@ func (c *call) fail(err error) {
 	c.send(p.status)
 }
 
+// log says what the caller is not told of a problem.
+func (c *call) log(p *problem) {
+	if p.cause == nil {
+		return
+	}
+	level := slog.LevelWarn
+	if p.status == http.StatusInternalServerError {
+		level = slog.LevelError
+	}
+	c.h.logger.Log(c.ctx, level, "call failed", "request_id", c.id, "method", c.r.Method, "route", c.path, "error", p.cause)
+}
+
+// take takes memory from the budget, once for a call and until its end. A
+// little is free.
+func (c *call) take(n int64) (err error) {
+	if n > freeBytes {
+		c.taken, err = c.h.budget.Take(c.ctx, n)
+	}
+	return err
+}
+
 // body returns the request's body of at most limit bytes. It is valid until
 // the call ends.
 func (c *call) body(limit int64) ([]byte, error) {
@@ -153,10 +182,12 @@ func (c *call) body(limit int64) ([]byte, error) {
 	if c.r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
-	var err error
-	c.in, err = appendAll(c.in[:0], http.MaxBytesReader(c.w, c.r.Body, limit))
+	err := c.readBody(http.MaxBytesReader(c.w, c.r.Body, limit), limit)
 	if err == nil {
 		return c.in, nil
+	}
+	if _, ok := errors.AsType[*store.Error](err); ok {
+		return nil, err
 	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, tooLarge(limit)
@@ -174,35 +205,73 @@ func tooLarge(limit int64) *problem {
 	return ofKind(store.KindTooLarge, "body: at most "+strconv.FormatInt(limit, 10)+" bytes")
 }
 
-func appendAll(b []byte, r io.Reader) ([]byte, error) {
-	if cap(b) == 0 {
-		b = make([]byte, 0, 512)
+// readBody reads r into in. It takes memory for what is not small when the
+// free part has arrived: who announces a body and does not send it takes
+// nothing from others.
+func (c *call) readBody(r io.Reader, limit int64) error {
+	if cap(c.in) == 0 {
+		c.in = make([]byte, 0, 512)
 	}
+	size := c.r.ContentLength // -1 if it is not announced
+	free := size >= 0 && size <= freeBytes
 	for {
-		if len(b) == cap(b) {
-			b = append(b, 0)[:len(b)]
+		if !free && len(c.in) >= freeBytes {
+			if size < 0 {
+				size = limit
+			}
+			if err := c.take(bodyCost(size, limit)); err != nil {
+				return err
+			}
+			free = true
+			if c.r.ContentLength > 0 {
+				c.in = slices.Grow(c.in, int(size)-len(c.in))
+			}
 		}
-		n, err := r.Read(b[len(b):cap(b)])
-		b = b[:len(b)+n]
+		if len(c.in) == cap(c.in) {
+			c.in = append(c.in, 0)[:len(c.in)]
+		}
+		end := cap(c.in)
+		if !free {
+			end = min(end, freeBytes)
+		}
+		n, err := r.Read(c.in[len(c.in):end])
+		c.in = c.in[:len(c.in)+n]
 		if err == io.EOF {
-			return b, nil
+			return nil
 		}
 		if err != nil {
-			return b, err
+			return err
 		}
 	}
 }
 
-// query returns the parameters after the question mark.
-func (c *call) query() (url.Values, error) {
-	if c.r.URL.RawQuery == "" {
-		return nil, nil
+// bodyCost returns about how much memory a call with a body of so many bytes
+// takes: the body, and if it may list counters, those.
+func bodyCost(size, limit int64) int64 {
+	if limit == bodyBytesMax {
+		return size
 	}
-	q, err := url.ParseQuery(c.r.URL.RawQuery)
-	if err != nil {
-		return nil, invalid("query", err.Error())
+	return size + entryBytes*min(size/entryBodyBytes, store.BatchDeltasMax)
+}
+
+// parseQuery parses the parameters after the question mark. One that the route
+// does not know is more likely a slip than meant to be ignored.
+func (c *call) parseQuery() (err error) {
+	if c.r.URL.RawQuery == "" || c.anyQuery { // Fast path.
+		return nil
 	}
-	return q, nil
+	if c.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {
+		return invalid("query", err.Error())
+	}
+	for name, values := range c.query {
+		if !slices.Contains(c.known, name) {
+			return invalid(name, "this path has no such parameter")
+		}
+		if len(values) > 1 {
+			return invalid(name, "given more than once")
+		}
+	}
+	return nil
 }
 
 // writeOptions fills opts with what the headers ask of a write.

@@ -57,6 +57,78 @@ func TestCrossOrigin(t *testing.T) {
 	f.do("GET", path, "", "Sec-Fetch-Site: cross-site").want(t, 200, "value=1")
 }
 
+// A web page that has its own name point here is refused by that name.
+func TestHosts(t *testing.T) {
+	f := open(t, rest.Options{Hosts: []string{"localhost", "quipu.lan"}})
+	ask := func(host string) string {
+		t.Helper()
+		return f.dial("GET /api/v1/counters/a HTTP/1.1\r\nHost: "+host+"\r\n\r\n", false)
+	}
+	for _, host := range []string{"127.0.0.1", "127.0.0.1:8080", "[::1]", "[::1]:8080", "10.0.0.7:1", "localhost", "localhost:8080", "LocalHost", "quipu.lan:80"} {
+		if got := ask(host); got != "HTTP/1.1 200 OK" {
+			t.Errorf("host %q: %s", host, got)
+		}
+	}
+	for _, host := range []string{"evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example:80", ""} {
+		if got := ask(host); got != "HTTP/1.1 421 Misdirected Request" {
+			t.Errorf("host %q: %s", host, got)
+		}
+	}
+	f = open(t, rest.Options{})
+	if got := ask("evil.example"); got != "HTTP/1.1 200 OK" {
+		t.Errorf("any host: %s", got)
+	}
+}
+
+// Large bodies share a budget: one that finds it used up waits, and is refused
+// at its deadline. Small ones need none.
+func TestBudget(t *testing.T) {
+	started, finish := make(chan struct{}), make(chan struct{})
+	h := &hook{Store: newMemory()}
+	h.apply = func(context.Context) error {
+		h.apply = nil
+		close(started)
+		<-finish
+		return nil
+	}
+	f := openOver(t, h, rest.Options{Budget: server.NewBudget(32 << 10), Timeout: 300 * time.Millisecond})
+	large := `{"ops":[` + strings.Repeat(" ", 32<<10) + `{"key":"a"}]}`
+	first := make(chan reply)
+	go func() { first <- f.do("POST", "/api/v1/batch", large) }()
+	<-started
+	r := f.do("POST", "/api/v1/batch", large)
+	r.problem(t, 503, "unavailable", "memory for requests")
+	if r.header.Get("Retry-After") == "" {
+		t.Errorf("headers %v", r.header)
+	}
+	f.do("GET", "/api/v1/counters?limit=10000", "").problem(t, 503, "unavailable", "memory for requests")
+	f.do("POST", "/api/v1/batch", `{"ops":[{"key":"b"}]}`).want(t, 200)
+	f.do("POST", "/api/v1/counters/b/increment", strings.Repeat(" ", 4<<10)).want(t, 200, "value=2")
+
+	close(finish)
+	<-first // it gives back what it had, though its own deadline has passed
+	f.do("POST", "/api/v1/batch", large).want(t, 200)
+	chunked := "POST /api/v1/counters/c/increment HTTP/1.1\r\nHost: q\r\nTransfer-Encoding: chunked\r\n\r\n" +
+		"2000\r\n" + strings.Repeat(" ", 0x2000) + "\r\nb\r\n{\"delta\":2}\r\n0\r\n\r\n"
+	if got := f.dial(chunked, false); got != "HTTP/1.1 200 OK" {
+		t.Errorf("chunked: %s", got)
+	}
+	f.do("GET", "/api/v1/counters/c", "").want(t, 200, "value=2")
+}
+
+// A body that comes too slowly ends the call at its deadline.
+func TestSlowBody(t *testing.T) {
+	const timeout = 50 * time.Millisecond
+	f := openOver(t, newMemory(), rest.Options{Timeout: timeout}, func(s *http.Server) {
+		like := server.HTTP(s.Handler, timeout, slog.New(slog.DiscardHandler))
+		s.ReadTimeout = like.ReadTimeout
+	})
+	const half = "POST /api/v1/counters/a/increment HTTP/1.1\r\nHost: q\r\nContent-Length: 11\r\n\r\n{\"del"
+	if got := f.dial(half, false); got != "HTTP/1.1 408 Request Timeout" {
+		t.Errorf("a body that does not come: %s", got)
+	}
+}
+
 func TestRequestIDs(t *testing.T) {
 	f := open(t, rest.Options{})
 	ask := func(header string) string {
@@ -121,15 +193,40 @@ func TestPanic(t *testing.T) {
 // Details that may name files go to the log, not to the client.
 func TestPrivateDetails(t *testing.T) {
 	var log logged
-	h := &hook{Store: newMemory(), apply: func(context.Context) error {
-		return store.Errorf(store.KindCorrupt, "/var/lib/quipu/000001.log: flipped at 77")
-	}}
+	h := &hook{Store: newMemory()}
 	f := openOver(t, h, rest.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	r := f.do("POST", "/api/v1/counters/a/increment", "", "X-Request-Id: req-2")
-	r.problem(t, 500, "corrupt", "log")
-	if strings.Contains(r.body, "/var") || !log.has("000001.log", "req-2") {
+	check := func(k store.Kind, status int, kind, id, detail string) {
+		t.Helper()
+		h.apply = func(context.Context) error {
+			return store.Errorf(k, "log stopped: write /var/lib/quipu/%s.log: flipped at 77", id)
+		}
+		r := f.do("POST", "/api/v1/counters/a/increment", "", "X-Request-Id: "+id)
+		r.problem(t, status, kind, detail)
+		if strings.Contains(r.body, "/var") || !log.has("/var/lib/quipu/"+id+".log", "request_id="+id) {
+			t.Errorf("reply %s, log %s", r.body, log.text.String())
+		}
+	}
+	check(store.KindCorrupt, 500, "corrupt", "req-1", "the server's log says more")
+	check(store.KindLost, 500, "lost", "req-2", "the server's log says more")
+	check(store.KindUnavailable, 503, "unavailable", "req-3", "log stopped; nothing changed")
+	check(store.KindUnknown, 504, "unknown", "req-4", "log stopped; it may have counted")
+
+	// The same goes for one operation of a batch.
+	f = openOver(t, torn{newMemory()}, rest.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	r := f.do("POST", "/api/v1/batch", `{"ops":[{"key":"a"}]}`, "X-Request-Id: req-5")
+	if r.want(t, 200); strings.Contains(r.body, "/var") || !strings.Contains(r.body, `"corrupt"`) || !log.has("/var/torn", "request_id=req-5") {
 		t.Errorf("reply %s, log %s", r.body, log.text.String())
 	}
+}
+
+// A torn store fails every batch by itself.
+type torn struct{ store.Store }
+
+func (torn) Apply(_ context.Context, _ []store.Batch, replies []store.Reply) error {
+	for i := range replies {
+		replies[i].Err = store.Errorf(store.KindCorrupt, "/var/torn: flipped")
+	}
+	return nil
 }
 
 func TestRequestsAreLoggedAtDebug(t *testing.T) {

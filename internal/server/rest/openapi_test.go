@@ -276,7 +276,7 @@ func TestReferences(t *testing.T) {
 // The words for kinds in the document are those that are sent.
 func TestKindsAreDocumented(t *testing.T) {
 	kinds, _ := loadContract(t).at(map[string]any(loadContract(t)), "components", "schemas", "Problem", "properties", "kind")["enum"].([]any)
-	for _, word := range append(kindWords(), "unauthorized", "forbidden", "not_found", "method", "timeout") {
+	for _, word := range append(kindWords(), "unauthorized", "forbidden", "not_found", "method", "timeout", "misdirected") {
 		if !slices.Contains(kinds, any(word)) {
 			t.Errorf("kind %s is not documented", word)
 		}

@@ -3,14 +3,10 @@ package rest
 import (
 	"errors"
 	"strconv"
-	"strings"
 
 	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/store"
 )
-
-// seeLog is the detail of what is none of the caller's business.
-const seeLog = "the server's log says more under this request id"
 
 // A problem is an error as RFC 9457 tells it.
 type problem struct {
@@ -21,7 +17,7 @@ type problem struct {
 	field  string // the part of the request that is wrong, or ""
 	offset int    // the byte of the body where it is, if body is set
 	body   bool
-	cause  error // for the log
+	cause  error // for the log, if the detail does not tell
 }
 
 // Error returns the detail.
@@ -49,10 +45,9 @@ func problemOf(err error) *problem {
 		return p
 	}
 	k := server.KindOf(err)
-	p := ofKind(k, strings.TrimPrefix(err.Error(), "quipu: "))
-	p.cause = err
+	p := ofKind(k, server.Detail(err))
 	if server.StatusOf(k).Private {
-		p.detail = seeLog
+		p.cause = err
 	}
 	return p
 }

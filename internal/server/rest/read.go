@@ -11,11 +11,7 @@ import (
 )
 
 func get(c *call) error {
-	q, err := c.query()
-	if err != nil {
-		return err
-	}
-	need, err := decodeNeed(q)
+	need, err := decodeNeed(c.query)
 	if err != nil {
 		return err
 	}
@@ -116,11 +112,7 @@ func (n need) cacheControl() []string {
 }
 
 func readMany(c *call) error {
-	q, err := c.query()
-	if err != nil {
-		return err
-	}
-	need, err := decodeNeed(q)
+	need, err := decodeNeed(c.query)
 	if err != nil {
 		return err
 	}
@@ -141,18 +133,18 @@ func readMany(c *call) error {
 }
 
 func list(c *call) error {
-	q, err := c.query()
-	if err != nil {
-		return err
-	}
-	o := quipu.ListOptions{Cursor: q.Get("cursor")}
-	if v := q.Get("limit"); v != "" {
+	o := quipu.ListOptions{Cursor: c.query.Get("cursor")}
+	if v := c.query.Get("limit"); v != "" {
+		var err error
 		o.Limit, err = strconv.Atoi(v)
 		if err != nil || o.Limit < 1 || o.Limit > quipu.PageMax {
 			return invalid("limit", "want an integer between 1 and "+strconv.Itoa(quipu.PageMax)+", not "+strconv.Quote(v))
 		}
 	}
-	page, err := c.db.List(c.ctx, q.Get("prefix"), o)
+	if err := c.take(int64(o.Limit) * entryBytes); err != nil {
+		return err
+	}
+	page, err := c.db.List(c.ctx, c.query.Get("prefix"), o)
 	if err != nil {
 		return err
 	}

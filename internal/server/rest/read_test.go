@@ -55,7 +55,6 @@ func TestGetParameters(t *testing.T) {
 	ok("max_staleness=5s&read=exact", "no-cache")
 	ok("max_staleness=5s&session="+session, "no-cache")
 	ok("max_error=100", "no-cache")
-	ok("other=1", "no-cache")
 
 	bad := func(query, field string) {
 		t.Helper()
@@ -70,6 +69,8 @@ func TestGetParameters(t *testing.T) {
 	bad("max_error=-1", "max_error")
 	bad("max_error=1.5", "max_error")
 	bad("read=%zz", "query")
+	bad("max_stale=5s", "max_stale: this path has no such parameter")
+	bad("read=exact&read=cached", "read: given more than once")
 }
 
 func TestNotModified(t *testing.T) {

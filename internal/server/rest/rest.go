@@ -13,7 +13,11 @@ package rest
 
 import (
 	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -31,7 +35,13 @@ type Options struct {
 	Metrics *server.Metrics // where requests are measured; nil for a set of its own
 	Logger  *slog.Logger    // requests at debug level, faults at error; nil for slog.Default()
 	Timeout time.Duration   // the deadline of a call; 0 for TimeoutDefault
+	Budget  *server.Budget  // memory of large requests; nil for one of RequestMemoryDefault
 	Pprof   bool            // serve /debug/pprof/, behind the keys
+
+	// Hosts are the names by which callers may know this server, besides IP
+	// addresses; nil is any. A web page can have its own name point here, and
+	// then is of the same origin: only the name gives it away.
+	Hosts []string
 }
 
 // A Handler serves the REST API of a DB. It is safe for concurrent use.
@@ -42,6 +52,8 @@ type Handler struct {
 	logger    *slog.Logger
 	origins   *http.CrossOriginProtection
 	deadlines deadlines
+	budget    *server.Budget
+	hosts     []string
 	ids       requestIDs
 	calls     sync.Pool     // of *call
 	long      chan struct{} // holds one place: backup and verify go one at a time
@@ -61,6 +73,9 @@ func New(db *quipu.DB, o Options) *Handler {
 	if o.Timeout == 0 {
 		o.Timeout = TimeoutDefault
 	}
+	if o.Budget == nil {
+		o.Budget = server.NewBudget(server.RequestMemoryDefault)
+	}
 	h := &Handler{
 		db:      db,
 		keys:    o.Keys,
@@ -68,6 +83,8 @@ func New(db *quipu.DB, o Options) *Handler {
 		logger:  o.Logger,
 		origins: http.NewCrossOriginProtection(),
 		long:    make(chan struct{}, 1),
+		budget:  o.Budget,
+		hosts:   o.Hosts,
 	}
 	h.deadlines.start(o.Timeout)
 	h.ids.start()
@@ -102,7 +119,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // admit checks what must hold before a call is served.
 func (c *call) admit() error {
-	if !c.open && c.h.keys.Required() && !c.h.keys.Has(bearer(c.r)) {
+	if c.h.hosts != nil && !c.h.knownAs(c.r.Host) {
+		return &problem{
+			status: http.StatusMisdirectedRequest, kind: "misdirected", title: "Unknown host",
+			detail: "this server is not known as " + strconv.Quote(c.r.Host) +
+				": without API keys it answers to IP addresses, localhost and the names of --allow-host",
+		}
+	}
+	if !c.open && c.h.keys.Required() && !c.h.keys.Has(server.Bearer(c.r.Header.Get("Authorization"))) {
 		c.w.Header().Set("WWW-Authenticate", `Bearer realm="quipu"`)
 		return &problem{
 			status: http.StatusUnauthorized, kind: "unauthorized", title: "API key needed",
@@ -117,14 +141,20 @@ func (c *call) admit() error {
 			detail: "browsers may not write from another origin",
 		}
 	}
-	return nil
+	return c.parseQuery()
 }
 
-// bearer returns the key a request carries, or "".
-func bearer(r *http.Request) string {
-	scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return ""
+// knownAs reports whether a Host header is an IP address or a known name, with
+// any port.
+func (h *Handler) knownAs(host string) bool {
+	if _, err := netip.ParseAddrPort(host); err == nil { // Fast path.
+		return true
 	}
-	return strings.TrimSpace(key)
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return true
+	}
+	return slices.ContainsFunc(h.hosts, func(known string) bool { return strings.EqualFold(host, known) })
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/server"
@@ -115,7 +116,7 @@ func serveTCP(tb testing.TB) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	door := server.HTTP(newHandler(tb), slog.New(slog.DiscardHandler))
+	door := server.HTTP(newHandler(tb), time.Minute, slog.New(slog.DiscardHandler))
 	done := make(chan error, 1)
 	go func() { done <- door.Serve(l) }()
 	tb.Cleanup(func() {

@@ -13,9 +13,14 @@ type route struct {
 	path   string
 	serve  func(*call) error
 
-	open        bool // served without an API key
-	inNamespace bool // the path names a namespace
+	known       []string // parameters after the question mark
+	anyQuery    bool     // takes any parameters
+	open        bool     // served without an API key
+	inNamespace bool     // the path names a namespace
 }
+
+// readParams are the parameters of a read.
+var readParams = []string{"read", "session", "max_staleness", "max_error"}
 
 const (
 	apiPath       = "/api/v1"
@@ -28,16 +33,16 @@ func counterRoutes() []route {
 	return []route{
 		{method: "POST", path: "/counters/{key}/increment", serve: increment},
 		{method: "POST", path: "/counters/{key}/decrement", serve: decrement},
-		{method: "GET", path: "/counters/{key}", serve: get},
+		{method: "GET", path: "/counters/{key}", serve: get, known: readParams},
 		{method: "GET", path: "/counters/{key}/exact", serve: getExact},
 		{method: "PUT", path: "/counters/{key}", serve: set},
 		{method: "POST", path: "/counters/{key}/reset", serve: reset},
 		{method: "DELETE", path: "/counters/{key}", serve: remove},
 		{method: "POST", path: "/batch", serve: batch},
-		{method: "POST", path: "/read", serve: readMany},
-		{method: "GET", path: "/counters", serve: list},
-		{method: "GET", path: "/tokens/{id}", serve: lookup},
-		{method: "POST", path: "/tokens/{id}/settle", serve: settle},
+		{method: "POST", path: "/read", serve: readMany, known: readParams},
+		{method: "GET", path: "/counters", serve: list, known: []string{"prefix", "limit", "cursor"}},
+		{method: "GET", path: "/tokens/{id}", serve: lookup, known: []string{"key"}},
+		{method: "POST", path: "/tokens/{id}/settle", serve: settle, known: []string{"key"}},
 	}
 }
 
@@ -46,10 +51,10 @@ func routes() []route {
 	rs := []route{
 		{method: "GET", path: apiPath + "/backup", serve: backup},
 		{method: "POST", path: apiPath + "/verify", serve: verify},
-		{method: "GET", path: "/healthz", open: true, serve: healthz},
-		{method: "GET", path: "/readyz", open: true, serve: readyz},
-		{method: "GET", path: "/metrics", serve: metrics},
-		{method: "GET", path: "/openapi.json", open: true, serve: openapi},
+		{method: "GET", path: "/healthz", open: true, anyQuery: true, serve: healthz},
+		{method: "GET", path: "/readyz", open: true, anyQuery: true, serve: readyz},
+		{method: "GET", path: "/metrics", anyQuery: true, serve: metrics},
+		{method: "GET", path: "/openapi.json", open: true, anyQuery: true, serve: openapi},
 	}
 	for _, r := range counterRoutes() {
 		in := r
@@ -69,6 +74,9 @@ func profiles() []route {
 		{method: "GET", path: "/debug/pprof/trace", serve: stream(pprof.Trace)},
 		{method: "GET", path: "/debug/pprof/{profile}", serve: stream(pprof.Index)},
 	}
+	for i := range rs {
+		rs[i].anyQuery = true
+	}
 	return rs
 }
 
@@ -83,9 +91,9 @@ func (h *Handler) mount(pprof bool) {
 		h.root.add(h.endpoint(r))
 	}
 	h.root.close(func(path string, methods []string) *endpoint {
-		return h.endpoint(route{method: "other", path: path, open: true, serve: notAllowed(methods)})
+		return h.endpoint(route{method: "other", path: path, open: true, anyQuery: true, serve: notAllowed(methods)})
 	})
-	h.missing = h.endpoint(route{method: "other", path: "other", open: true, serve: notFound})
+	h.missing = h.endpoint(route{method: "other", path: "other", open: true, anyQuery: true, serve: notFound})
 }
 
 func (h *Handler) endpoint(r route) *endpoint {

@@ -21,11 +21,7 @@ func settle(c *call) error {
 
 // fate replies what ask says of the token that the path names.
 func (c *call) fate(ask func(ctx context.Context, key, token string) (quipu.Fate, error)) error {
-	q, err := c.query()
-	if err != nil {
-		return err
-	}
-	key, token := q.Get("key"), c.args.id
+	key, token := c.query.Get("key"), c.args.id
 	if key == "" {
 		return invalid("key", "say of which counter: ?key=…")
 	}

@@ -27,6 +27,12 @@ func TestTokens(t *testing.T) {
 		t.Errorf("minimal: %s", r.body)
 	}
 
+	// What is preferred is no part of the payload.
+	f.do("POST", "/api/v1/counters/m/increment", `{"delta":4}`, "Idempotency-Key: t4").want(t, 200, "value=8")
+	f.do("POST", "/api/v1/counters/m/increment", `{"delta":4}`, "Idempotency-Key: t4", "Prefer: return=minimal").want(t, 200, "replayed=true", "value")
+	f.do("POST", "/api/v1/counters/m/increment", `{"delta":4}`, "Idempotency-Key: t4").want(t, 200, "replayed=true", "value=8")
+	f.do("POST", "/api/v1/counters/m/increment", `{"delta":4}`, "Idempotency-Key: t3").want(t, 200, "replayed=true", "value")
+
 	// Settled first: the write never arrives.
 	f.do("POST", "/api/v1/tokens/t2/settle?key=a", "").want(t, 200, "state=settled")
 	f.do("POST", "/api/v1/tokens/t2/settle?key=a", "{}").want(t, 200, "state=settled")

@@ -140,6 +140,11 @@ func batch(c *call) error {
 	if len(receipts) != len(events) {
 		return store.Errorf(store.KindOther, "batch of %d events: %d receipts", len(events), len(receipts))
 	}
+	for i := range receipts {
+		if receipts[i].Err != nil {
+			c.log(problemOf(receipts[i].Err))
+		}
+	}
 	c.out = appendReceipts(c.out[:0], receipts)
 	return c.reply()
 }

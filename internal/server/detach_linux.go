@@ -1,0 +1,42 @@
+package server
+
+import (
+	"fmt"
+	"syscall"
+)
+
+// Detachable is a connection that a door with a loop of its own can take over
+// from Go's. Those of a Listener are, unless TLS is on.
+type Detachable interface {
+	// Detach returns the connection's file descriptor, which does not block, for
+	// the caller to close. The place under the listener's limit is kept until
+	// release is called, once. The connection itself is closed.
+	Detach() (fd int, release func(), err error)
+}
+
+// Detach implements Detachable.
+func (c *conn) Detach() (fd int, release func(), err error) {
+	s, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return 0, nil, fmt.Errorf("a %T has no file descriptor", c.Conn)
+	}
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return 0, nil, err
+	}
+	var errno syscall.Errno
+	err = raw.Control(func(from uintptr) {
+		var to uintptr
+		to, _, errno = syscall.Syscall(syscall.SYS_FCNTL, from, syscall.F_DUPFD_CLOEXEC, 0)
+		fd = int(to)
+	})
+	if err == nil && errno != 0 {
+		err = errno
+	}
+	if err != nil {
+		return 0, nil, fmt.Errorf("duplicate a file descriptor: %w", err)
+	}
+	c.closed.Store(true) // the place is given back by release, not by Close
+	_ = c.Conn.Close()
+	return fd, func() { c.listener.open.Add(-1) }, nil
+}
