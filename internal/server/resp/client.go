@@ -1,0 +1,448 @@
+package resp
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quipudb/quipu"
+)
+
+// userDefault is the user of who names none. It works in the namespace of the
+// same name.
+const userDefault = "default"
+
+// Redis's words.
+const (
+	errWrongPass = wireError("WRONGPASS invalid username-password pair or user is disabled.")
+	errNoPass    = wireError("ERR AUTH <password> called without any password configured for the default user. " +
+		"Are you sure your configuration is correct?")
+	errHelloAuth = wireError("NOAUTH HELLO must be called with the client already authenticated, otherwise the " +
+		"HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time")
+)
+
+func ping(s *session, args [][]byte) error {
+	switch len(args) {
+	case 1:
+		s.simple("PONG")
+	case 2:
+		s.bulk(args[1])
+	default:
+		return wireError("ERR wrong number of arguments for 'ping' command")
+	}
+	return nil
+}
+
+func echo(s *session, args [][]byte) error {
+	s.bulk(args[1])
+	return nil
+}
+
+func quit(s *session, _ [][]byte) error {
+	s.ok()
+	s.closing = true
+	return nil
+}
+
+// reset makes the session what it was when it began.
+func resetSession(s *session, _ [][]byte) error {
+	s.discard()
+	s.muted, s.skip = false, false
+	s.leave()
+	s.mu.Lock()
+	s.name, s.noEvict, s.noTouch = "", false, false
+	s.mu.Unlock()
+	s.simple("RESET")
+	return nil
+}
+
+func selectDB(s *session, args [][]byte) error {
+	n, err := integer(args[1])
+	if err != nil {
+		return err
+	}
+	if n != 0 {
+		return wireError("ERR DB index is out of range")
+	}
+	s.ok()
+	return nil
+}
+
+func auth(s *session, args [][]byte) error {
+	switch {
+	case len(args) > 3:
+		return errSyntax
+	case len(args) == 2 && !s.d.options.Keys.Required():
+		return errNoPass
+	case len(args) == 2:
+		return s.enterAndReply(userDefault, string(args[1]))
+	}
+	return s.enterAndReply(string(args[1]), string(args[2]))
+}
+
+func (s *session) enterAndReply(user, key string) error {
+	err := s.enter(user, key)
+	if err == nil {
+		s.ok()
+	}
+	return err
+}
+
+// enter lets a user in, whose name is the namespace to work in.
+func (s *session) enter(user, key string) error {
+	if s.d.options.Keys.Required() && !s.d.options.Keys.Has(key) {
+		s.d.meters.strangers.Add(1)
+		return errWrongPass
+	}
+	db := s.d.view(user)
+	if db.Values(context.Background(), nil, nil) != nil { // it can't be a namespace
+		return errWrongPass
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.user, s.entered = user, true
+	s.db, s.parser.known = db, true
+	s.watched = nil // they were of another namespace
+	return nil
+}
+
+// view returns the DB in a namespace, the same each time, so that sessions share
+// their cycles.
+func (d *Door) view(namespace string) *quipu.DB {
+	if namespace == userDefault {
+		return d.db
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	db := d.views[namespace]
+	if db == nil {
+		db = d.db.In(namespace)
+		if len(d.views) < viewsMax {
+			d.views[namespace] = db
+		}
+	}
+	return db
+}
+
+// viewsMax is how many namespaces are remembered. In others sessions gather apart.
+const viewsMax = 1000
+
+func hello(s *session, args [][]byte) error {
+	protocol := 2
+	if s.resp3 {
+		protocol = 3
+	}
+	rest := args[1:]
+	if len(rest) > 0 {
+		n, ok := parseInt(rest[0])
+		if !ok {
+			return wireError("ERR Protocol version is not an integer or out of range")
+		}
+		if n < 2 || n > 3 {
+			return wireError("NOPROTO unsupported protocol version")
+		}
+		protocol, rest = int(n), rest[1:]
+	}
+	var name *string
+	for len(rest) > 0 {
+		switch {
+		case is(rest[0], "AUTH") && len(rest) > 2:
+			if err := s.enter(string(rest[1]), string(rest[2])); err != nil {
+				return err
+			}
+			rest = rest[3:]
+		case is(rest[0], "SETNAME") && len(rest) > 1:
+			n := string(rest[1])
+			if !sane(n) {
+				return errClientName
+			}
+			name = &n
+			rest = rest[2:]
+		default:
+			return wireError("ERR Syntax error in HELLO option '" + clip(rest[0], 128) + "'")
+		}
+	}
+	if !s.parser.known {
+		return errHelloAuth
+	}
+	s.mu.Lock()
+	if name != nil {
+		s.name = *name
+	}
+	s.resp3, s.protocol = protocol == 3, protocol
+	s.mu.Unlock()
+	s.fields(7)
+	s.text("server")
+	s.text("redis")
+	s.text("version")
+	s.text(redisVersion)
+	s.text("proto")
+	s.integer(int64(protocol))
+	s.text("id")
+	s.integer(s.id)
+	s.text("mode")
+	s.text("standalone")
+	s.text("role")
+	s.text("master")
+	s.text("modules")
+	s.array(0)
+	return nil
+}
+
+const errClientName = wireError("ERR Client names cannot contain spaces, newlines or special characters.")
+
+// sane reports whether a name can be in a line of CLIENT LIST.
+func sane(name string) bool {
+	for i := range len(name) {
+		if name[i] < '!' || name[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+func clientID(s *session, _ [][]byte) error {
+	s.integer(s.id)
+	return nil
+}
+
+func clientInfo(s *session, _ [][]byte) error {
+	s.verbatim(s.describe(time.Now()) + "\n")
+	return nil
+}
+
+func clientGetName(s *session, _ [][]byte) error {
+	s.mu.Lock()
+	name := s.name
+	s.mu.Unlock()
+	if name == "" {
+		s.null()
+	} else {
+		s.text(name)
+	}
+	return nil
+}
+
+func clientSetName(s *session, args [][]byte) error {
+	name := string(args[2])
+	if !sane(name) {
+		return errClientName
+	}
+	s.mu.Lock()
+	s.name = name
+	s.mu.Unlock()
+	s.ok()
+	return nil
+}
+
+func clientSetInfo(s *session, args [][]byte) error {
+	option, value := strings.ToLower(string(args[2])), string(args[3])
+	i := slices.Index([]string{"lib-name", "lib-ver"}, option)
+	switch {
+	case i < 0:
+		return wireError("ERR Unrecognized option '" + clip(args[2], 128) + "'")
+	case !sane(value):
+		return wireError("ERR " + option + " cannot contain spaces, newlines or special characters.")
+	}
+	s.mu.Lock()
+	s.library[i] = value
+	s.mu.Unlock()
+	s.ok()
+	return nil
+}
+
+func clientSwitch(set func(*session, bool)) func(*session, [][]byte) error {
+	return func(s *session, args [][]byte) error {
+		on := is(args[2], "ON")
+		if !on && !is(args[2], "OFF") {
+			return errSyntax
+		}
+		s.mu.Lock()
+		set(s, on)
+		s.mu.Unlock()
+		s.ok()
+		return nil
+	}
+}
+
+// clientMaintenance takes the wish for news of maintenance, of which there are
+// none.
+func clientMaintenance(s *session, args [][]byte) error {
+	if !is(args[2], "ON") && !is(args[2], "OFF") {
+		return errSyntax
+	}
+	s.ok()
+	return nil
+}
+
+func clientReply(s *session, args [][]byte) error {
+	switch {
+	case is(args[2], "ON"):
+		s.muted = false
+		s.ok()
+	case is(args[2], "OFF"):
+		s.muted = true
+	case is(args[2], "SKIP"):
+		s.skip = !s.muted
+	default:
+		return errSyntax
+	}
+	return nil
+}
+
+// all returns the door's sessions in the order of their ids.
+func (d *Door) all() []*session {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := make([]*session, 0, len(d.sessions))
+	for _, s := range d.sessions {
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b *session) int { return cmp.Compare(a.id, b.id) })
+	return list
+}
+
+func clientList(s *session, args [][]byte) error {
+	var ids []int64
+	all := true
+	switch {
+	case len(args) == 2:
+	case len(args) == 4 && is(args[2], "TYPE"):
+		switch {
+		case is(args[3], "NORMAL"):
+		case is(args[3], "MASTER"), is(args[3], "REPLICA"), is(args[3], "SLAVE"), is(args[3], "PUBSUB"):
+			all = false
+		default:
+			return wireError("ERR Unknown client type '" + clip(args[3], 128) + "'")
+		}
+	case len(args) > 3 && is(args[2], "ID"):
+		all = false
+		for _, a := range args[3:] {
+			id, ok := parseInt(a)
+			if !ok || id < 1 {
+				return wireError("ERR Invalid client ID")
+			}
+			ids = append(ids, id)
+		}
+	default:
+		return errSyntax
+	}
+	var b strings.Builder
+	now := time.Now()
+	for _, o := range s.d.all() {
+		if all || slices.Contains(ids, o.id) {
+			b.WriteString(o.describe(now))
+			b.WriteByte('\n')
+		}
+	}
+	s.verbatim(b.String())
+	return nil
+}
+
+// describe returns the session's line in CLIENT LIST. It is called from other
+// sessions too.
+func (s *session) describe(now time.Time) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := "NULL"
+	if c := s.last.Load(); c != nil {
+		last = c.lower
+	}
+	flag := "N"
+	if s.noEvict {
+		flag = "e"
+	}
+	if s.noTouch {
+		flag = strings.TrimPrefix(flag+"T", "N")
+	}
+	idle := max(now.UnixMilli()-s.active.Load(), 0) / 1000
+	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=0 name=%s age=%d idle=%d flags=%s db=0 sub=0 psub=0 ssub=0 multi=-1 "+
+		"qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=%d oll=0 omem=0 tot-mem=%d events=r cmd=%s user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s",
+		s.id, s.addr, s.local, s.name, int64(now.Sub(s.since)/time.Second), idle, flag,
+		s.waiting.Load(), s.bytes.Load(), last, s.user, s.protocol, s.library[0], s.library[1])
+}
+
+// killFilter says which sessions CLIENT KILL means.
+type killFilter struct {
+	id          int64
+	addr, local string
+	user        string
+	age         int64
+	none        bool // a type that nobody here has
+	self        bool // the caller too
+}
+
+func clientKill(s *session, args [][]byte) error {
+	f := killFilter{age: -1}
+	old := len(args) == 3
+	if old { // the form of old: an address
+		f.addr, f.self = string(args[2]), true
+	} else if err := f.parse(args[2:]); err != nil {
+		return err
+	}
+	n := 0
+	for _, o := range s.d.all() {
+		if !f.matches(o) || o == s && !f.self {
+			continue
+		}
+		n++
+		if o == s {
+			s.closing = true // after the reply
+		} else {
+			o.hang()
+		}
+	}
+	switch {
+	case !old:
+		s.integer(int64(n))
+	case n == 0:
+		return wireError("ERR No such client")
+	default:
+		s.ok()
+	}
+	return nil
+}
+
+func (f *killFilter) parse(args [][]byte) error {
+	if len(args)%2 != 0 || len(args) == 0 {
+		return errSyntax
+	}
+	for i := 0; i < len(args); i += 2 {
+		value := string(args[i+1])
+		number, ok := parseInt(args[i+1])
+		switch {
+		case is(args[i], "ID"):
+			if !ok || number < 1 {
+				return wireError("ERR client-id should be greater than 0")
+			}
+			f.id = number
+		case is(args[i], "ADDR"):
+			f.addr = value
+		case is(args[i], "LADDR"):
+			f.local = value
+		case is(args[i], "USER"):
+			f.user = value
+		case is(args[i], "MAXAGE") && ok:
+			f.age = number
+		case is(args[i], "TYPE"):
+			f.none = !is(args[i+1], "NORMAL")
+		case is(args[i], "SKIPME") && (is(args[i+1], "YES") || is(args[i+1], "NO")):
+			f.self = is(args[i+1], "NO")
+		default:
+			return errSyntax
+		}
+	}
+	return nil
+}
+
+func (f *killFilter) matches(s *session) bool {
+	s.mu.Lock()
+	user := s.user
+	s.mu.Unlock()
+	return !f.none &&
+		(f.id == 0 || f.id == s.id) && (f.addr == "" || f.addr == s.addr) && (f.local == "" || f.local == s.local) &&
+		(f.user == "" || f.user == user) && (f.age < 0 || time.Since(s.since) >= time.Duration(f.age)*time.Second)
+}

@@ -1,0 +1,28 @@
+import assert from 'node:assert';
+import { Redis } from 'ioredis';
+
+const [host, port] = process.argv[2].split(':');
+const redis = new Redis({ host, port: Number(port), maxRetriesPerRequest: 1 });
+await redis.flushall();
+assert.equal(await redis.incr('a'), 1);
+assert.equal(await redis.incrby('a', 41), 42);
+assert.equal(await redis.get('a'), '42');
+assert.equal(await redis.set('b', 7, 'EX', 100, 'NX'), 'OK');
+assert.equal(await redis.set('b', 8, 'NX'), null);
+assert.equal(await redis.ttl('b'), 100);
+assert.deepEqual(await redis.mget('a', 'b', 'none'), ['42', '7', null]);
+assert.deepEqual(await redis.pipeline().incr('a').incr('a').get('a').exec(), [[null, 43], [null, 44], [null, '44']]);
+assert.deepEqual(await redis.multi().incr('a').expire('a', 10).exec(), [[null, 45], [null, 1]]);
+await redis.watch('a');
+const other = redis.duplicate();
+await other.incr('a');
+assert.equal(await redis.multi().incr('a').exec(), null);
+const found = [];
+for await (const keys of redis.scanStream({ match: '*' })) found.push(...keys);
+assert.deepEqual(found.sort(), ['a', 'b']);
+assert.equal(await redis.call('Q.ADD', 'a', '1', 'ID', 'ioredis'), 47);
+assert.equal(await redis.call('Q.ADD', 'a', '1', 'ID', 'ioredis'), 47);
+await assert.rejects(redis.set('a', 'text'), /not an integer/);
+await assert.rejects(redis.lpush('l', 'x'), /unknown command/);
+await other.quit();
+await redis.quit();

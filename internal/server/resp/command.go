@@ -1,0 +1,198 @@
+package resp
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/quipudb/quipu/internal/server"
+	"github.com/quipudb/quipu/store"
+)
+
+// A command is a row of the table. It has one way to be executed, and some have
+// slow besides plan, for what a batch of the store can't do.
+type command struct {
+	name  string // in capitals; of a subcommand "CLIENT|ID"
+	lower string
+	arity int // with the name; negative is at least that many
+	flags flags
+	keys  keySpec
+	group string
+	since string
+	about string
+	subs  map[string]*command // by the second word in capitals
+	child bool                // it is one of them
+
+	// plan adds what the command does to a cycle, and returns what makes its
+	// reply of the results.
+	plan func(c *cycle, s *session, args [][]byte) (encode, error)
+	// local needs nothing but the session.
+	local func(s *session, args [][]byte) error
+	// slow may wait for the store.
+	slow func(ctx context.Context, s *session, args [][]byte) error
+}
+
+// A keySpec says which arguments are keys: from first to last, which is counted
+// from the end if negative, every step. The zero value has none.
+type keySpec struct{ first, last, step int }
+
+type flags uint32
+
+const (
+	flagWrite flags = 1 << iota
+	flagRead
+	flagFast
+	flagAdmin
+	flagInline   // local, and any place in a pipeline will do
+	flagControl  // executed even between MULTI and EXEC
+	flagStranger // for those who have not shown a key
+	flagAtomic   // its deltas stand or fall together
+	flagEntries  // its plan makes its own entries
+	flagLone     // never part of a transaction
+	flagRepeat   // see repeat
+	flagToken    // with an argument ID it is not planned but gathered apart
+)
+
+// Redis's words.
+const (
+	errSyntax     = wireError("ERR syntax error")
+	errNotInteger = wireError("ERR value is not an integer or out of range")
+	errNoAuth     = wireError("NOAUTH Authentication required.")
+	errTooLarge   = wireError("ERR too many keys in one command or transaction: at most 10000 counters and 2 MiB of keys")
+)
+
+// A wireError is an error in the words of the wire.
+type wireError string
+
+func (e wireError) Error() string { return string(e) }
+
+// errorText returns what a client reads of an error.
+func errorText(err error) string {
+	if e, ok := err.(wireError); ok { //nolint:errorlint // handlers return it bare
+		return string(e)
+	}
+	kind := server.KindOf(err)
+	word := server.RESPWord(kind)
+	switch {
+	case kind == store.KindOverflow:
+		return word + " increment or decrement would overflow"
+	case kind == store.KindUnsupported:
+		return word + " Keys in request don't hash to the same slot"
+	case server.Detail(err) == server.SeeLog:
+		return word + " internal error: the server's log says more"
+	}
+	return word + " " + server.Detail(err)
+}
+
+// report logs an error that a client is not told all of.
+func (d *Door) report(err error) {
+	if _, ok := err.(wireError); !ok && server.StatusOf(server.KindOf(err)).Private { //nolint:errorlint // handlers return it bare
+		d.options.Logger.Warn("RESP command failed", "error", err)
+	}
+}
+
+// A table is the commands by name, in capitals and in small letters.
+type table map[string]*command
+
+// find returns the command that args name, and an error if it does not take so
+// many arguments. The last one that the caller found is likely to be it again.
+func (t table) find(args [][]byte, last *command) (*command, error) {
+	c := last
+	if last == nil || last.child || last.subs != nil || string(args[0]) != last.name && string(args[0]) != last.lower {
+		if c = t.named(args[0]); c == nil {
+			return nil, unknownCommand(args)
+		}
+	}
+	if c.subs != nil && len(args) > 1 {
+		parent := c
+		if c = lookup(parent.subs, args[1]); c == nil {
+			return nil, wireError("ERR unknown subcommand '" + clip(args[1], 128) + "'. Try " + parent.name + " HELP.")
+		}
+	}
+	if len(args) != c.arity && (c.arity >= 0 || len(args) < -c.arity) {
+		return c, wrongArity(c)
+	}
+	return c, nil
+}
+
+func (t table) named(name []byte) *command { return lookup(t, name) }
+
+// lookup finds a name in any mixture of capitals and small letters.
+func lookup(m map[string]*command, name []byte) *command {
+	var room [32]byte
+	if len(name) > len(room) {
+		return nil
+	}
+	for i, c := range name {
+		if c >= 'a' && c <= 'z' {
+			c -= 'a' - 'A'
+		}
+		room[i] = c
+	}
+	return m[string(room[:len(name)])]
+}
+
+func wrongArity(c *command) error {
+	return wireError("ERR wrong number of arguments for '" + c.lower + "' command")
+}
+
+func unknownCommand(args [][]byte) error {
+	var b strings.Builder
+	b.WriteString("ERR unknown command '" + clip(args[0], 128) + "', with args beginning with: ")
+	size := 0
+	for _, a := range args[1:] {
+		if size >= 128 {
+			break
+		}
+		word := "'" + clip(a, 128-size) + "' "
+		size += len(word)
+		b.WriteString(word)
+	}
+	return wireError(b.String())
+}
+
+// clip returns the first bytes of b.
+func clip(b []byte, n int) string { return string(b[:min(len(b), n)]) }
+
+// is reports whether an argument is a word, given in capitals.
+func is(arg []byte, word string) bool {
+	if len(arg) != len(word) {
+		return false
+	}
+	for i, c := range arg {
+		if c >= 'a' && c <= 'z' {
+			c -= 'a' - 'A'
+		}
+		if c != word[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// integer returns the number an argument is.
+func integer(arg []byte) (int64, error) {
+	n, ok := parseInt(arg)
+	if !ok {
+		return 0, errNotInteger
+	}
+	return n, nil
+}
+
+// positions returns the indexes of the keys among so many arguments.
+func (k keySpec) positions(args int) []int {
+	if k.first == 0 {
+		return nil
+	}
+	last := k.last
+	if last < 0 {
+		last += args
+	}
+	var at []int
+	for i := k.first; i <= last && i < args; i += k.step {
+		at = append(at, i)
+	}
+	return at
+}
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }

@@ -1,0 +1,370 @@
+package resp
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/store"
+)
+
+const (
+	// cycleCommandsMax bounds the commands of one cycle, which share their fate
+	// and so their wait.
+	cycleCommandsMax = 1 << 16
+
+	// keptCommandsMax is how many commands a cycle keeps room for.
+	keptCommandsMax = 1 << 14
+)
+
+// errFull says that a command does not fit into a cycle together with what is
+// there.
+var errFull = errors.New("the cycle is full")
+
+// A cycle is what the commands of one or many connections do to the counters of
+// a namespace, gathered into one batch, and the replies that its results will
+// make. The batch is atomic where the store can, and so each command is.
+//
+// Additions to one counter that follow each other become one delta (see add).
+type cycle struct {
+	db      *quipu.DB
+	reading bool          // it changes nothing, and has names instead of deltas
+	names   []string      // of what is read
+	deltas  []store.Delta // of what is changed, and read between
+	results []store.Result
+	entries []entry
+	runs    []run
+	keys    []byte // the deltas' strings are views of it, so what is there stays
+	text    []byte // replies that need no result
+
+	plain  int  // index of the last delta, if it is a plain addition; else -1
+	parts  bool // that addition has parts
+	whole  bool // additions stay apart: a transaction may not be redone in parts
+	merged mergedKeys
+
+	err error // of the whole batch
+
+	// Of a cycle in the loop:
+	wake  func()
+	left  atomic.Int32 // calls of done that are still to come
+	fault atomic.Pointer[error]
+	slow  bool // a goroutine applies it, and others may overtake it
+	held  bool // its sessions wait for it
+}
+
+// done is called when a part of the cycle is durable, or has failed.
+func (c *cycle) done(err error) {
+	if err != nil {
+		c.fault.Store(&err)
+	}
+	if c.left.Add(-1) == 0 {
+		c.wake()
+	}
+}
+
+// An entry is the reply to one command, or a part of it: what encode makes of
+// the n results from at on, or if n is 0, the value after a plain addition by an
+// amount; or, if textual, the n bytes of text from at on.
+type entry struct {
+	encode  encode
+	by      int64
+	at      int32
+	n       int32
+	textual bool
+}
+
+// encode appends the reply that results make.
+type encode func(e *encoder, results []store.Result)
+
+// A run is entries of one session, up to an index.
+type run struct {
+	s    *session
+	to   int
+	mute bool
+}
+
+// mergedKeys is a filter of the keys whose additions were merged.
+type mergedKeys struct {
+	any  bool
+	bits [16]uint64
+}
+
+func (m *mergedKeys) add(key string) {
+	h := hash(key)
+	m.any = true
+	m.bits[h>>6&15] |= 1 << (h & 63)
+}
+
+func (m *mergedKeys) has(key []byte) bool {
+	if !m.any {
+		return false
+	}
+	h := hash(key)
+	return m.bits[h>>6&15]&(1<<(h&63)) != 0
+}
+
+// hash is FNV-1a.
+func hash[T string | []byte](key T) uint32 {
+	h := uint32(2166136261)
+	for i := range len(key) {
+		h = (h ^ uint32(key[i])) * 16777619
+	}
+	return h ^ h>>16
+}
+
+// reset makes a cycle ready for use.
+func (c *cycle) reset(db *quipu.DB) {
+	c.db = db
+	if cap(c.entries) > keptCommandsMax || cap(c.keys) > keptCommandsMax<<5 {
+		*c = cycle{db: db, wake: c.wake}
+	}
+	clear(c.runs)
+	c.deltas, c.names, c.entries, c.runs = c.deltas[:0], c.names[:0], c.entries[:0], c.runs[:0]
+	c.keys, c.text = c.keys[:0], c.text[:0]
+	c.plain, c.whole, c.slow, c.held, c.err = -1, false, false, false, nil
+	if c.merged.any {
+		c.merged = mergedKeys{}
+	}
+}
+
+func (c *cycle) empty() bool { return len(c.runs) == 0 }
+
+// name returns a string of a key that lives as long as the cycle, or why it can't
+// be the key of a counter.
+func (c *cycle) name(key []byte) (string, error) {
+	if c.merged.has(key) {
+		return "", errFull // see add
+	}
+	start := len(c.keys)
+	c.keys = append(c.keys, key...)
+	name := unsafe.String(unsafe.SliceData(c.keys[start:]), len(key))
+	if err := store.CheckCell(store.Cell{Key: name}); err != nil {
+		c.keys = c.keys[:start]
+		return "", err
+	}
+	return name, nil
+}
+
+// delta appends a delta that wants its value, for the caller to complete.
+func (c *cycle) delta(op store.Op, key []byte) (*store.Delta, error) {
+	name, err := c.name(key)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.deltas) == store.BatchDeltasMax || len(c.keys) > store.BatchBytesMax/2 { // the rest is for the namespaces
+		return nil, errFull
+	}
+	c.plain = -1
+	c.deltas = append(c.deltas, store.Delta{Cell: store.Cell{Key: name}, Op: op, Want: true})
+	return &c.deltas[len(c.deltas)-1], nil
+}
+
+// get appends a question for a counter's value.
+func (c *cycle) get(key []byte) error {
+	if !c.reading {
+		_, err := c.delta(store.OpGet, key)
+		return err
+	}
+	if len(c.names) == store.ReadCellsMax {
+		return errFull
+	}
+	name, err := c.name(key)
+	if err == nil {
+		c.names = append(c.names, name)
+	}
+	return err
+}
+
+// count returns how many results there will be.
+func (c *cycle) count() int { return len(c.deltas) + len(c.names) }
+
+// add appends a plain addition and its reply. If the delta before it is one to
+// the same key, with the same sign, it becomes a part of that: the store gives
+// the value before, and each caller gets that and the sum up to its own.
+//
+// The sum may overflow where the first of the additions would not. Then they are
+// redone one by one, after the cycle (see redo), and so no later delta of the
+// cycle may be for the same key: name refuses it as one too many.
+func (c *cycle) add(key []byte, by int64) error {
+	if c.plain >= 0 && !c.whole && string(key) == c.deltas[c.plain].Cell.Key && c.merge(by) {
+		c.entries = append(c.entries, entry{at: int32(c.plain), by: by})
+		return nil
+	}
+	d, err := c.delta(store.OpAdd, key)
+	if err != nil {
+		return err
+	}
+	d.N = by
+	c.plain, c.parts = len(c.deltas)-1, false
+	c.entries = append(c.entries, entry{at: int32(c.plain), by: by})
+	return nil
+}
+
+// repeat appends the last entry once more, if it is a plain addition or a read
+// of one counter.
+func (c *cycle) repeat() bool {
+	e := c.entries[len(c.entries)-1]
+	if e.textual || e.n > 1 || c.whole || len(c.entries) >= cycleCommandsMax {
+		return false
+	}
+	if e.n == 0 && (int(e.at) != c.plain || !c.merge(e.by)) {
+		return false
+	}
+	c.entries = append(c.entries, e)
+	c.runs[len(c.runs)-1].to++
+	return true
+}
+
+// merge makes one more addition a part of the last delta.
+func (c *cycle) merge(by int64) bool {
+	d := &c.deltas[c.plain]
+	sum := d.N + by
+	if d.N >= 0 && by >= 0 && sum >= d.N || d.N <= 0 && by <= 0 && sum <= d.N {
+		d.N = sum
+		if !c.parts {
+			c.parts = true
+			c.merged.add(d.Cell.Key)
+		}
+		return true
+	}
+	return false
+}
+
+// A mark is a state of a cycle to go back to.
+type mark struct{ deltas, names, entries, keys, text, plain int }
+
+func (c *cycle) mark() mark {
+	return mark{len(c.deltas), len(c.names), len(c.entries), len(c.keys), len(c.text), c.plain}
+}
+
+// rewind takes back what came after a mark. Additions merged since must not be
+// among it.
+func (c *cycle) rewind(m mark) {
+	c.deltas, c.names, c.entries = c.deltas[:m.deltas], c.names[:m.names], c.entries[:m.entries]
+	c.keys, c.text, c.plain = c.keys[:m.keys], c.text[:m.text], m.plain
+}
+
+// of makes the entries since the last run those of a session.
+func (c *cycle) of(s *session, mute bool) {
+	if n := len(c.runs); n > 0 && c.runs[n-1].s == s && c.runs[n-1].mute == mute {
+		c.runs[n-1].to = len(c.entries)
+		return
+	}
+	c.runs = append(c.runs, run{s, len(c.entries), mute})
+	if !c.reading { // or it is answered before anything else
+		s.pending++
+	}
+}
+
+// say appends a reply that needs no result.
+func (c *cycle) say(reply []byte) {
+	c.entries = append(c.entries, entry{at: int32(len(c.text)), n: int32(len(reply)), textual: true})
+	c.text = append(c.text, reply...)
+}
+
+// room makes room for the results.
+func (c *cycle) room() {
+	n := c.count()
+	if cap(c.results) < n {
+		more := make([]store.Result, n, max(cap(c.deltas), n))
+		copy(more, c.results)
+		c.results = more
+	}
+	c.results = c.results[:n]
+}
+
+// apply decides the deltas and waits until the results can be told.
+func (c *cycle) apply(ctx context.Context, conditions []store.Condition) {
+	c.room()
+	switch {
+	case len(c.deltas) == 0 && len(conditions) == 0:
+	case conditions != nil:
+		c.err = c.db.ApplyIf(ctx, conditions, c.deltas, c.results)
+	default:
+		c.err = c.db.Apply(ctx, c.deltas, c.results)
+		if from := c.redo(); from < len(c.deltas) && c.err == nil {
+			c.err = c.db.Apply(ctx, c.deltas[from:], c.results[from:])
+		}
+	}
+}
+
+// read fills the results of a cycle that changes nothing.
+func (c *cycle) read(ctx context.Context) {
+	values := make([]store.Value, len(c.names))
+	if c.err = c.db.Values(ctx, c.names, values); c.err == nil {
+		c.take(values)
+	}
+}
+
+// take makes results of values.
+func (c *cycle) take(values []store.Value) {
+	c.room()
+	for i := range values {
+		v := &values[i]
+		c.results[i] = store.Result{
+			Outcome: store.Applied, Before: v.N, After: v.N, Version: v.Version, Existed: v.Exists, DeadlineMS: v.DeadlineMS,
+		}
+	}
+}
+
+// redo appends the parts of merged additions that overflowed as a sum, each as
+// a delta of its own, and returns where they begin.
+func (c *cycle) redo() int {
+	from := len(c.deltas)
+	if !c.merged.any || c.err != nil {
+		return from
+	}
+	for i := range c.entries {
+		e := &c.entries[i]
+		if e.textual || e.n > 0 || c.results[e.at].Outcome != store.Overflow || c.deltas[e.at].N == e.by {
+			continue
+		}
+		d := c.deltas[e.at]
+		d.N, e.at = e.by, int32(len(c.deltas))
+		c.deltas = append(c.deltas, d)
+	}
+	c.room()
+	return from
+}
+
+// finish gives every session its replies.
+func (c *cycle) finish() {
+	if c.err != nil && len(c.runs) > 0 {
+		c.runs[0].s.d.report(c.err)
+	}
+	at, value := int32(-1), int64(0)
+	i := 0
+	for _, r := range c.runs {
+		start := len(r.s.out)
+		for ; i < r.to; i++ {
+			e := &c.entries[i]
+			switch {
+			case e.textual:
+				r.s.out = append(r.s.out, c.text[e.at:e.at+e.n]...)
+			case c.err != nil:
+				r.s.fail(errorText(c.err))
+			case e.n > 0:
+				e.encode(&r.s.encoder, c.results[e.at:e.at+e.n])
+			default: // a plain addition
+				result := &c.results[e.at]
+				if result.Outcome != store.Applied {
+					r.s.fail(errorText(result.Outcome.Err()))
+					continue
+				}
+				if e.at != at {
+					at, value = e.at, result.Before
+				}
+				value += e.by
+				r.s.integer(value)
+			}
+		}
+		if r.mute {
+			r.s.out = r.s.out[:start]
+		}
+		if !c.reading {
+			r.s.pending--
+		}
+	}
+}

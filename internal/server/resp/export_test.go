@@ -1,0 +1,50 @@
+package resp
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strconv"
+)
+
+// ReadReply reads one reply of any type, as it is on the wire.
+func ReadReply(r *bufio.Reader) (string, error) {
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return line, err
+	}
+	if len(line) < 3 || line[len(line)-2] != '\r' {
+		return line, fmt.Errorf("line %q", line)
+	}
+	switch line[0] {
+	case '+', '-', ':', '_', '#', ',', '(':
+		return line, nil
+	}
+	n, err := strconv.Atoi(line[1 : len(line)-2])
+	if err != nil {
+		return line, err
+	}
+	switch line[0] {
+	case '$', '=', '!':
+		if n < 0 {
+			return line, nil
+		}
+		b := make([]byte, n+2)
+		_, err := io.ReadFull(r, b)
+		return line + string(b), err
+	case '%':
+		n *= 2
+	case '*', '~', '>':
+	default:
+		return line, fmt.Errorf("line %q", line)
+	}
+	all := line
+	for range max(n, 0) {
+		one, err := ReadReply(r)
+		all += one
+		if err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,93 @@
+package resp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/store/memstore"
+)
+
+// Every command gives one reply, whatever its arguments are, and a transaction
+// of it too.
+func FuzzCommands(f *testing.F) {
+	for i := range 80 {
+		for _, args := range []string{"", "a", "a\x001", "a\x001\x00EX\x0010\x00NX", "a\x001\x00b\x002", "0\x00MATCH\x00*\x00COUNT\x005", "ID\x00t", "a\x00-9223372036854775808"} {
+			f.Add(uint8(i), uint8(0), []byte(args), i%2 == 0)
+		}
+	}
+	f.Fuzz(func(t *testing.T, command, sub uint8, args []byte, resp3 bool) {
+		db := quipu.New(memstore.New(memstore.Options{}), quipu.Options{})
+		defer func() { _ = db.Close() }()
+		d := New(db, Options{Logger: slog.New(slog.DiscardHandler)})
+		c := d.commands[d.names[int(command)%len(d.names)]]
+		words := [][]byte{[]byte(c.name)}
+		if c.subs != nil && sub > 0 {
+			names := sortedNames(c.subs)
+			words = append(words, []byte(names[int(sub)%len(names)]))
+		}
+		if len(args) > 0 {
+			words = append(words, bytes.Split(args, []byte{0})...)
+		}
+		if len(words) > 1 && is(words[0], "CLIENT") && is(words[1], "REPLY") {
+			return // it is there to give none
+		}
+		s := d.open("client", "door", func() {})
+		s.resp3 = resp3
+		want := 1
+		execute(t, d, s, words)
+		if !s.closing {
+			execute(t, d, s, [][]byte{[]byte("DISCARD")})
+			execute(t, d, s, [][]byte{[]byte("MULTI")})
+			execute(t, d, s, words)
+			execute(t, d, s, [][]byte{[]byte("EXEC")})
+			want += 4
+		}
+		if s.closing && want > 1 { // QUIT in the transaction
+			want = 4
+		}
+		r := bufio.NewReader(bytes.NewReader(s.out))
+		for i := range want {
+			if reply, err := ReadReply(r); err != nil {
+				t.Fatalf("%q: reply %d of %q is %q: %v", words, i+1, s.out, reply, err)
+			}
+		}
+		if r.Buffered() > 0 {
+			t.Errorf("%q: more than %d replies: %q", words, want, s.out)
+		}
+		s.end()
+	})
+}
+
+// execute executes one command of a session to its end.
+func execute(t *testing.T, d *Door, s *session, args [][]byte) {
+	t.Helper()
+	var e encoder
+	e.array(len(args))
+	for _, a := range args {
+		e.bulk(a)
+	}
+	var w *worker
+	w = d.newWorker(func(c *cycle) {
+		c.apply(context.Background(), nil)
+		c.finish()
+		w.done(c)
+	})
+	for range 3 {
+		used := w.gather(s, e.out)
+		w.flushAll()
+		if job := s.job; job != nil {
+			s.job = nil
+			job(context.Background())
+		}
+		if e.out = e.out[used:]; len(e.out) == 0 {
+			return
+		}
+	}
+	if !s.closing {
+		t.Fatalf("%q is not executed", args)
+	}
+}

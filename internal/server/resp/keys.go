@@ -1,0 +1,388 @@
+package resp
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/store"
+)
+
+// planDelete replies how many of the counters existed, as does planExists.
+func planDelete(c *cycle, _ *session, args [][]byte) (encode, error) {
+	for _, key := range args[1:] {
+		if _, err := c.delta(store.OpDelete, key); err != nil {
+			return nil, err
+		}
+	}
+	return encodeExisted, nil
+}
+
+func planExists(c *cycle, _ *session, args [][]byte) (encode, error) {
+	for _, key := range args[1:] {
+		if err := c.get(key); err != nil {
+			return nil, err
+		}
+	}
+	return encodeExisted, nil
+}
+
+func encodeExisted(e *encoder, results []store.Result) {
+	if anyRefusal(e, results) {
+		return
+	}
+	n := int64(0)
+	for i := range results {
+		if results[i].Existed {
+			n++
+		}
+	}
+	e.integer(n)
+}
+
+func planType(c *cycle, _ *session, args [][]byte) (encode, error) {
+	err := c.get(args[1])
+	return func(e *encoder, results []store.Result) {
+		switch {
+		case refusal(e, &results[0]):
+		case results[0].Existed:
+			e.simple("string")
+		default:
+			e.simple("none")
+		}
+	}, err
+}
+
+// planExpire plans one of the commands that set a deadline: in a unit of so many
+// milliseconds, from now or from 1970 on.
+func planExpire(unitMS int64, absolute bool, command string) func(*cycle, *session, [][]byte) (encode, error) {
+	return func(c *cycle, _ *session, args [][]byte) (encode, error) {
+		expiry, err := parseExpire(args[3:])
+		if err != nil {
+			return nil, err
+		}
+		at, err := integer(args[2])
+		if err != nil {
+			return nil, err
+		}
+		base := int64(0)
+		if !absolute {
+			base = time.Now().UnixMilli()
+		}
+		if at > math.MaxInt64/unitMS || at < math.MinInt64/unitMS || at*unitMS > math.MaxInt64-base {
+			return nil, badExpiry(command)
+		}
+		d, err := c.delta(store.OpExpire, args[1])
+		if err != nil {
+			return nil, err
+		}
+		d.Expiry, d.DeadlineMS = expiry, max(at*unitMS+base, 1)
+		return encodeDone, nil
+	}
+}
+
+func parseExpire(options [][]byte) (store.Expiry, error) {
+	e := store.ExpirySet
+	for _, a := range options {
+		switch {
+		case is(a, "NX"):
+			e |= store.ExpiryIfNone
+		case is(a, "XX"):
+			e |= store.ExpiryIfSome
+		case is(a, "GT"):
+			e |= store.ExpiryIfLater
+		case is(a, "LT"):
+			e |= store.ExpiryIfSooner
+		default:
+			return 0, wireError("ERR Unsupported option " + clip(a, 128))
+		}
+	}
+	switch {
+	case e&store.ExpiryIfNone != 0 && e&(store.ExpiryIfSome|store.ExpiryIfLater|store.ExpiryIfSooner) != 0:
+		return 0, wireError("ERR NX and XX, GT or LT options at the same time are not compatible")
+	case e&store.ExpiryIfLater != 0 && e&store.ExpiryIfSooner != 0:
+		return 0, wireError("ERR GT and LT options at the same time are not compatible")
+	}
+	return e, nil
+}
+
+// planTTL plans one of the commands that tell a deadline.
+func planTTL(unitMS int64, absolute bool) func(*cycle, *session, [][]byte) (encode, error) {
+	return func(c *cycle, _ *session, args [][]byte) (encode, error) {
+		err := c.get(args[1])
+		return func(e *encoder, results []store.Result) {
+			r := &results[0]
+			switch {
+			case refusal(e, r):
+			case !r.Existed:
+				e.integer(-2)
+			case r.DeadlineMS == 0:
+				e.integer(-1)
+			default:
+				ms := r.DeadlineMS
+				if !absolute {
+					ms = max(ms-time.Now().UnixMilli(), 0)
+				}
+				if unitMS > 1 { // to the nearest, without overflow
+					ms = ms/unitMS + (ms%unitMS+unitMS/2)/unitMS
+				}
+				e.integer(ms)
+			}
+		}, err
+	}
+}
+
+func planPersist(c *cycle, _ *session, args [][]byte) (encode, error) {
+	d, err := c.delta(store.OpExpire, args[1])
+	if err != nil {
+		return nil, err
+	}
+	d.Expiry = store.ExpiryClear
+	return encodeDone, nil
+}
+
+// rename gives the value and the deadline of a counter to another name, if the
+// counter has not changed meanwhile; and otherwise tries again.
+func rename(ctx context.Context, s *session, args [][]byte) error {
+	moved, err := s.rename(ctx, string(args[1]), string(args[2]), false)
+	if err == nil && moved {
+		s.ok()
+	}
+	return err
+}
+
+func renameNX(ctx context.Context, s *session, args [][]byte) error {
+	moved, err := s.rename(ctx, string(args[1]), string(args[2]), true)
+	if err == nil {
+		s.flag(moved)
+	}
+	return err
+}
+
+func (s *session) rename(ctx context.Context, from, to string, absent bool) (moved bool, err error) {
+	for _, key := range []string{from, to} {
+		if err := store.CheckCell(store.Cell{Key: key}); err != nil {
+			return false, err
+		}
+	}
+	ctx, cancel := s.d.deadline(ctx)
+	defer cancel()
+	values := make([]store.Value, 2)
+	for {
+		if err := s.db.Values(ctx, []string{from, to}, values); err != nil {
+			return false, err
+		}
+		v := values[0]
+		switch {
+		case !v.Exists:
+			return false, wireError("ERR no such key")
+		case absent && values[1].Exists:
+			return false, nil
+		case from == to:
+			return true, nil
+		}
+		conditions := []store.Condition{{Cell: store.Cell{Key: from}, Version: v.Version}}
+		if absent {
+			conditions = append(conditions, store.Condition{Cell: store.Cell{Key: to}})
+		}
+		set := store.Delta{Cell: store.Cell{Key: to}, Op: store.OpSet, N: v.N, Expiry: store.ExpiryClear}
+		if v.DeadlineMS != 0 {
+			set.Expiry, set.DeadlineMS = store.ExpirySet, v.DeadlineMS
+		}
+		results := make([]store.Result, 2)
+		// The old name goes first: a namespace that is full has room for the new.
+		err := s.db.ApplyIf(ctx, conditions, []store.Delta{{Cell: store.Cell{Key: from}, Op: store.OpDelete}, set}, results)
+		if errors.Is(err, store.ErrChanged) {
+			continue
+		}
+		if err == nil {
+			err = results[1].Outcome.Err()
+		}
+		return err == nil, err
+	}
+}
+
+// keys replies all keys that match a pattern, unless they are too many.
+func keys(ctx context.Context, s *session, args [][]byte) error {
+	pattern := string(args[1])
+	var found encoder
+	n := 0
+	o := quipu.ListOptions{Limit: quipu.PageMax}
+	for {
+		page, err := s.db.List(ctx, literalPrefix(pattern), o)
+		if err != nil {
+			return err
+		}
+		for i := range page.Counts {
+			if key := page.Counts[i].Key; match(pattern, key) {
+				found.text(key)
+				n++
+			}
+		}
+		if len(found.out) > replyBytesMax {
+			return wireError("ERR the keys are too many for one reply: use SCAN")
+		}
+		if o.Cursor = page.Next; o.Cursor == "" {
+			break
+		}
+	}
+	s.array(n)
+	s.out = append(s.out, found.out...)
+	return nil
+}
+
+// scanDefault is how many keys a SCAN looks at without COUNT.
+const scanDefault = 10
+
+func scan(ctx context.Context, s *session, args [][]byte) error {
+	cursor, err := strconv.ParseUint(string(args[1]), 10, 64)
+	if err != nil {
+		return wireError("ERR invalid cursor")
+	}
+	pattern, count, only, err := parseScan(args[2:])
+	if err != nil {
+		return err
+	}
+	after := ""
+	if cursor != 0 {
+		var ok bool
+		if after, ok = s.d.cursors.get(cursor); !ok {
+			return wireError("ERR invalid cursor")
+		}
+	}
+	var page quipu.Page
+	if only == "" || only == "string" {
+		o := quipu.ListOptions{Limit: count, Cursor: base64.RawURLEncoding.EncodeToString([]byte(after))}
+		if page, err = s.db.List(ctx, literalPrefix(pattern), o); err != nil {
+			return err
+		}
+	}
+	next := uint64(0)
+	if page.Next != "" {
+		next = s.d.cursors.put(page.Counts[len(page.Counts)-1].Key)
+	}
+	var found encoder
+	n := 0
+	for i := range page.Counts {
+		if key := page.Counts[i].Key; match(pattern, key) {
+			found.text(key)
+			n++
+		}
+	}
+	s.array(2)
+	s.text(strconv.FormatUint(next, 10))
+	s.array(n)
+	s.out = append(s.out, found.out...)
+	return nil
+}
+
+// parseScan returns what the options of a SCAN say.
+func parseScan(args [][]byte) (pattern string, count int, only string, err error) {
+	pattern, count = "*", scanDefault
+	for i := 0; i < len(args); i += 2 {
+		if i+1 == len(args) {
+			return "", 0, "", errSyntax
+		}
+		value := args[i+1]
+		switch {
+		case is(args[i], "MATCH"):
+			pattern = string(value)
+		case is(args[i], "TYPE"):
+			if only = string(value); is(value, "STRING") {
+				only = "string"
+			}
+		case is(args[i], "COUNT"):
+			n, err := integer(value)
+			if err != nil {
+				return "", 0, "", err
+			}
+			if n < 1 {
+				return "", 0, "", errSyntax
+			}
+			count = int(min(n, quipu.PageMax))
+		default:
+			return "", 0, "", errSyntax
+		}
+	}
+	return pattern, count, only, nil
+}
+
+// cursorsMax is how many scans can be under way.
+const cursorsMax = 1 << 14
+
+// cursors are the places of scans under way. Redis's cursors are numbers, and
+// places here are keys: the last so many are remembered under numbers. They are
+// below 2^53, because some clients keep them as floating point.
+type cursors struct {
+	mu    sync.Mutex // guards the fields below
+	first uint64     // numbers start at random, so that one from before a restart is not taken for another
+	keys  []string   // the key of number first+i is at i modulo cursorsMax
+	n     uint64     // how many were given
+}
+
+// put returns the number of a place after a key.
+func (c *cursors) put(key string) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.keys == nil {
+		c.first = 1 + rand.Uint64N(1<<52)
+		c.keys = make([]string, cursorsMax)
+	}
+	c.keys[c.n%cursorsMax] = key
+	c.n++
+	return c.first + c.n - 1
+}
+
+// get returns the key of a number, if it is remembered.
+func (c *cursors) get(number uint64) (string, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := number - c.first
+	if c.keys == nil || number < c.first || i >= c.n || c.n-i > cursorsMax {
+		return "", false
+	}
+	return c.keys[i%cursorsMax], true
+}
+
+func randomKey(ctx context.Context, s *session, _ [][]byte) error {
+	ctx, cancel := s.d.deadline(ctx)
+	defer cancel()
+	key, err := s.db.Any(ctx)
+	switch {
+	case err != nil:
+		return err
+	case key == "":
+		s.null()
+	default:
+		s.text(key)
+	}
+	return nil
+}
+
+func dbSize(ctx context.Context, s *session, _ [][]byte) error {
+	ctx, cancel := s.d.deadline(ctx)
+	defer cancel()
+	n, err := s.db.Size(ctx)
+	if err == nil {
+		s.integer(n)
+	}
+	return err
+}
+
+// flush deletes the counters of the session's namespace.
+func flush(ctx context.Context, s *session, args [][]byte) error {
+	if len(args) > 2 || len(args) == 2 && !is(args[1], "SYNC") && !is(args[1], "ASYNC") {
+		return errSyntax
+	}
+	err := s.db.Clear(ctx)
+	if err == nil {
+		s.ok()
+	}
+	return err
+}

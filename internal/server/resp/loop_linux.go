@@ -1,0 +1,595 @@
+package resp
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/quipudb/quipu/internal/server"
+)
+
+const (
+	// scratchBytes is how much is read from a connection at a time.
+	scratchBytes = 64 << 10
+	// eventsMax is how many connections are served before anyone's replies are.
+	eventsMax = 1024
+	// jobsMax is how many sessions may wait for the store at a time.
+	jobsMax = 64
+	// tick is how often connections are looked over for those to be closed.
+	tick = time.Second
+)
+
+// A loop carries connections in one goroutine. In a turn it reads from those
+// that have sent something, gathers their commands into cycles, starts the
+// cycles, and sends the replies of those that are durable. It waits for nothing
+// but epoll: what would have to wait for the store is a job, or a slow cycle, in
+// a goroutine of its own.
+//
+// A turn costs a read and a write for each connection, and for all of them
+// together one batch: that is why it beats a goroutine for each.
+type loop struct {
+	d       *Door
+	w       *worker
+	poll    int
+	event   int // an eventfd: wakes the loop
+	conns   map[int]*conn
+	scratch []byte
+	now     time.Time
+	looked  time.Time // when connections were last looked over
+	jobs    chan struct{}
+	ended   chan struct{}
+
+	// Cycles are in the order in which they were submitted. One that is slow
+	// may finish after later ones, because the sessions in it have none in those.
+	cycles []*cycle
+	again  []*conn // to gather once more
+	unsent []*conn // with replies
+
+	draining bool // every connection was told
+
+	asleep atomic.Bool // in epoll, or about to be
+	news   atomic.Bool // a cycle is durable, or something was posted
+
+	mu     sync.Mutex // guards the fields below
+	posted []*conn    // new, hung up, or with a job that is done
+	quit   bool
+}
+
+// A conn is a connection in the loop. But for the last fields it belongs to the
+// loop's goroutine.
+type conn struct {
+	s       *session
+	fd      int
+	release func() // tells the listener that the connection is gone
+	events  uint32 // what epoll waits for
+	off     int    // how much of the session's replies was sent
+	took    time.Time
+	busy    bool // a goroutine runs the session's job
+	slow    int  // slow cycles that the session is in
+	stuck   bool // its next command waits for those before
+	ended   bool // nothing more will be read
+	closed  bool
+	listed  bool // in again
+	due     bool // in unsent
+	more    bool // it stopped executing because it had so many replies
+
+	added bool        // the loop has seen it
+	hung  atomic.Bool // to be closed at once
+	idle  atomic.Bool // its job is done
+}
+
+// carryInLoop takes a connection that has a file descriptor to give.
+func (d *Door) carryInLoop(c net.Conn) (bool, error) {
+	detachable, ok := c.(server.Detachable)
+	if !ok {
+		return false, nil
+	}
+	l, err := d.theLoop()
+	if err != nil {
+		return false, err
+	}
+	addr, local := c.RemoteAddr().String(), c.LocalAddr().String()
+	fd, release, err := detachable.Detach()
+	if err != nil {
+		return false, fmt.Errorf("take the connection over: %w", err)
+	}
+	k := &conn{fd: fd, release: release}
+	k.s = d.open(addr, local, func() {
+		k.hung.Store(true)
+		l.post(k)
+	})
+	k.s.conn = k
+	l.post(k)
+	return true, nil
+}
+
+// theLoop returns the door's loop, and starts it if there is none.
+func (d *Door) theLoop() (*loop, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.loop != nil {
+		return d.loop, nil
+	}
+	poll, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("epoll_create1: %w", err)
+	}
+	event, _, errno := syscall.Syscall(syscall.SYS_EVENTFD2, 0, syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if errno != 0 {
+		_ = syscall.Close(poll)
+		return nil, fmt.Errorf("eventfd2: %w", errno)
+	}
+	l := &loop{
+		d: d, poll: poll, event: int(event), conns: map[int]*conn{}, scratch: make([]byte, scratchBytes),
+		now: time.Now(), jobs: make(chan struct{}, jobsMax), ended: make(chan struct{}),
+	}
+	l.w = d.newWorker(l.submit)
+	if err := l.control(syscall.EPOLL_CTL_ADD, l.event, syscall.EPOLLIN); err != nil {
+		_ = syscall.Close(poll)
+		_ = syscall.Close(l.event)
+		return nil, err
+	}
+	d.loop = l
+	go l.run()
+	return l, nil
+}
+
+func (l *loop) control(op, fd int, events uint32) error {
+	if err := syscall.EpollCtl(l.poll, op, fd, &syscall.EpollEvent{Events: events, Fd: int32(fd)}); err != nil {
+		return fmt.Errorf("epoll_ctl: %w", err)
+	}
+	return nil
+}
+
+// post hands a connection to the loop.
+func (l *loop) post(c *conn) {
+	l.mu.Lock()
+	l.posted = append(l.posted, c)
+	l.mu.Unlock()
+	l.wake()
+}
+
+// wake makes the loop look for news.
+func (l *loop) wake() {
+	l.news.Store(true)
+	if l.asleep.Swap(false) {
+		one := [8]byte{1}
+		_, _ = syscall.Write(l.event, one[:]) // it can only fail if the loop is being woken anyway
+	}
+}
+
+// close ends the loop, which has no connections any more.
+func (l *loop) close() {
+	l.mu.Lock()
+	l.quit = true
+	l.mu.Unlock()
+	l.wake()
+	<-l.ended
+	_ = syscall.Close(l.poll)
+	_ = syscall.Close(l.event)
+}
+
+func (l *loop) run() {
+	defer close(l.ended)
+	events := make([]syscall.EpollEvent, eventsMax)
+	for {
+		for _, e := range events[:l.wait(events)] {
+			if int(e.Fd) == l.event {
+				var b [8]byte
+				_, _ = syscall.Read(l.event, b[:])
+				continue
+			}
+			if c := l.conns[int(e.Fd)]; c != nil {
+				l.serve(c, e.Events)
+			}
+		}
+		if l.news.Swap(false) && l.take() {
+			return
+		}
+		l.finish()
+		for len(l.again) > 0 {
+			again := l.again
+			l.again = nil
+			for _, c := range again {
+				c.listed = false
+				l.gather(c, c.s.in)
+			}
+		}
+		l.w.flushAll()
+		l.finish() // what is durable at once
+		l.send()
+	}
+}
+
+// wait waits for events or news.
+func (l *loop) wait(events []syscall.EpollEvent) int {
+	l.asleep.Store(true)
+	timeout := int(tick / time.Millisecond)
+	if l.news.Load() || len(l.again) > 0 {
+		timeout = 0
+	}
+	n, err := syscall.EpollWait(l.poll, events, timeout)
+	l.asleep.Store(false)
+	l.now = time.Now()
+	if l.now.Sub(l.looked) >= tick {
+		l.lookOver()
+	}
+	if err != nil { // interrupted
+		return 0
+	}
+	return n
+}
+
+// serve reads what a connection has sent.
+func (l *loop) serve(c *conn, events uint32) {
+	if events&syscall.EPOLLOUT != 0 {
+		l.due(c)
+	}
+	if events&^syscall.EPOLLOUT == 0 {
+		return
+	}
+	if c.busy || c.slow > 0 || c.stuck || c.ended || len(c.s.out)-c.off >= outBytesSoft {
+		// Not now. If the client is gone the next write tells.
+		if events&(syscall.EPOLLERR|syscall.EPOLLHUP) != 0 {
+			l.drop(c)
+			return
+		}
+		l.listen(c, c.events&^(syscall.EPOLLIN|syscall.EPOLLRDHUP))
+		return
+	}
+	n, err := syscall.Read(c.fd, l.scratch)
+	switch {
+	case err == syscall.EAGAIN || err == syscall.EINTR:
+	case err != nil:
+		l.drop(c)
+	case n == 0:
+		c.ended = true
+		l.settle(c)
+	case len(c.s.in) == 0:
+		l.gather(c, l.scratch[:n])
+	default:
+		c.s.in = append(c.s.in, l.scratch[:n]...)
+		l.gather(c, c.s.in)
+	}
+}
+
+// gather executes what a connection has sent, and keeps the rest.
+func (l *loop) gather(c *conn, buf []byte) {
+	s := c.s
+	if c.closed || c.busy || c.slow > 0 {
+		return
+	}
+	used := l.w.gather(s, buf)
+	if rest := buf[used:]; len(rest) == 0 {
+		s.in = keep(s.in)
+	} else if used > 0 || len(s.in) == 0 {
+		s.in = append(s.in[:0], rest...) // which may be a part of s.in
+	}
+	if s.job != nil {
+		l.work(c)
+		return
+	}
+	c.stuck = s.pending > 0 && s.refused
+	c.more = len(s.out) >= outBytesSoft
+	if len(s.in) > inBytesMax && !c.stuck && len(s.out)-c.off < outBytesSoft {
+		s.tooLong()
+	}
+	l.settle(c)
+}
+
+// work runs a session's job in a goroutine, which has the session meanwhile.
+func (l *loop) work(c *conn) {
+	job := c.s.job
+	c.s.job = nil
+	c.busy = true
+	go func() {
+		l.jobs <- struct{}{}
+		job(l.d.ctx)
+		<-l.jobs
+		c.idle.Store(true)
+		l.post(c)
+	}()
+}
+
+// settle decides what comes next for a connection that waits for nothing.
+func (l *loop) settle(c *conn) {
+	s := c.s
+	if c.closed || c.busy {
+		return
+	}
+	if len(s.out) > c.off || s.closing || c.ended {
+		l.due(c)
+	}
+	if c.events&syscall.EPOLLIN == 0 && !c.ended && !s.closing && !c.stuck && c.slow == 0 && len(s.out)-c.off < outBytesSoft {
+		l.listen(c, c.events|syscall.EPOLLIN|syscall.EPOLLRDHUP)
+	}
+}
+
+// due lists a connection that has replies to be sent, or is to be closed.
+func (l *loop) due(c *conn) {
+	if !c.due {
+		c.due = true
+		l.unsent = append(l.unsent, c)
+	}
+}
+
+// listen changes what epoll waits for.
+func (l *loop) listen(c *conn, events uint32) {
+	if c.events == events || c.closed {
+		return
+	}
+	c.events = events
+	if err := l.control(syscall.EPOLL_CTL_MOD, c.fd, events); err != nil {
+		l.d.options.Logger.Warn("wait for a connection", "error", err)
+		l.drop(c)
+	}
+}
+
+// submit starts a cycle.
+func (l *loop) submit(c *cycle) {
+	l.cycles = append(l.cycles, c)
+	c.left.Store(2) // the deltas, and this call
+	if c.wake == nil {
+		c.wake = l.wake
+	}
+	if len(c.deltas) == 0 {
+		c.done(nil)
+		c.done(nil)
+		return
+	}
+	c.room()
+	if !c.db.Start(c.deltas, c.results, c.done) {
+		l.detour(c)
+		c.done(nil)
+		return
+	}
+	if from := c.redo(); from < len(c.deltas) {
+		c.left.Add(1)
+		if !c.db.Start(c.deltas[from:], c.results[from:], c.done) {
+			l.hold(c)
+			l.aside(c, func() error {
+				ctx, cancel := l.d.deadline(l.d.ctx)
+				defer cancel()
+				return c.db.Apply(ctx, c.deltas[from:], c.results[from:])
+			})
+		}
+	}
+	c.done(nil)
+}
+
+// detour applies a cycle that has to wait. Its sessions are held, so that their
+// commands stay in order while others overtake it.
+func (l *loop) detour(c *cycle) {
+	l.hold(c)
+	c.slow = true
+	l.aside(c, func() error {
+		ctx, cancel := l.d.deadline(l.d.ctx)
+		defer cancel()
+		c.apply(ctx, nil)
+		return c.err
+	})
+}
+
+// hold keeps the sessions of a cycle from executing anything until it is
+// finished.
+func (l *loop) hold(c *cycle) {
+	c.held = true
+	for _, r := range c.runs {
+		r.s.conn.slow++
+	}
+}
+
+// aside waits for a part of a cycle in a goroutine.
+func (l *loop) aside(c *cycle, f func() error) {
+	go func() {
+		l.jobs <- struct{}{}
+		err := f()
+		<-l.jobs
+		c.done(err)
+	}()
+}
+
+// finish gives the replies of cycles that are durable to their sessions.
+func (l *loop) finish() {
+	kept := l.cycles[:0]
+	waiting := false
+	for _, c := range l.cycles {
+		if waiting || c.left.Load() > 0 {
+			kept = append(kept, c)
+			waiting = waiting || !c.slow
+			continue
+		}
+		l.reply(c)
+	}
+	clear(l.cycles[len(kept):])
+	l.cycles = kept
+}
+
+// reply finishes a cycle.
+func (l *loop) reply(c *cycle) {
+	if err := c.fault.Swap(nil); err != nil {
+		c.err = *err
+	}
+	c.finish()
+	for _, r := range c.runs {
+		k := r.s.conn
+		if c.held {
+			k.slow--
+		}
+		if k.closed {
+			continue
+		}
+		l.due(k)
+		if r.s.pending == 0 && k.slow == 0 && (k.stuck || len(r.s.in) > 0 || k.events&syscall.EPOLLIN == 0) {
+			k.stuck = false
+			l.list(k)
+		}
+	}
+	l.w.done(c)
+}
+
+// list makes a connection gather again in this turn.
+func (l *loop) list(c *conn) {
+	if !c.listed {
+		c.listed = true
+		l.again = append(l.again, c)
+	}
+}
+
+// send sends replies.
+func (l *loop) send() {
+	for i := 0; i < len(l.unsent); i++ {
+		c := l.unsent[i]
+		c.due = false
+		if !c.closed && !c.busy {
+			l.write(c)
+		}
+	}
+	l.unsent = l.unsent[:0]
+}
+
+// write sends as much as the connection takes.
+func (l *loop) write(c *conn) {
+	s := c.s
+	for c.off < len(s.out) {
+		n, err := syscall.Write(c.fd, s.out[c.off:])
+		if err == syscall.EINTR {
+			continue
+		}
+		if err == syscall.EAGAIN {
+			break
+		}
+		if err != nil {
+			l.drop(c)
+			return
+		}
+		c.off += n
+		c.took = l.now
+	}
+	switch {
+	case c.off == len(s.out):
+		s.out, c.off = keep(s.out), 0
+		l.listen(c, c.events&^syscall.EPOLLOUT)
+	case c.off > len(s.out)/2:
+		s.out, c.off = s.out[:copy(s.out, s.out[c.off:])], 0
+		fallthrough
+	default:
+		if c.events&syscall.EPOLLOUT == 0 {
+			c.took = l.now
+		}
+		l.listen(c, c.events|syscall.EPOLLOUT)
+	}
+	s.settleAt(l.now)
+	switch {
+	case c.off < len(s.out) || c.closed:
+	case s.closing && s.pending == 0:
+		l.drop(c)
+	case c.more:
+		c.more = false
+		l.list(c)
+	case c.ended && s.pending == 0 && !c.listed:
+		l.drop(c)
+	}
+}
+
+// drop closes a connection.
+func (l *loop) drop(c *conn) {
+	if c.closed {
+		return
+	}
+	c.closed = true
+	if c.added {
+		delete(l.conns, c.fd)
+	}
+	// With something unread, closing would take back replies under way.
+	_ = syscall.Shutdown(c.fd, syscall.SHUT_WR)
+	for range 16 {
+		if n, err := syscall.Read(c.fd, l.scratch); n <= 0 || err != nil {
+			break
+		}
+	}
+	_ = syscall.Close(c.fd)
+	c.release()
+	c.s.end()
+	if !c.busy {
+		l.d.serving.Done()
+	}
+}
+
+// take takes what was posted, and reports whether the loop is to end.
+func (l *loop) take() (quit bool) {
+	l.mu.Lock()
+	posted := l.posted
+	l.posted = nil
+	quit = l.quit
+	l.mu.Unlock()
+	for _, c := range posted {
+		if !c.added {
+			l.add(c)
+		}
+		if c.idle.Swap(false) {
+			l.free(c)
+		}
+		if c.hung.Load() {
+			l.drop(c)
+		}
+	}
+	if l.d.draining.Load() && !l.draining {
+		l.draining = true
+		for _, c := range l.conns {
+			l.last(c)
+		}
+	}
+	return quit
+}
+
+// last makes what a connection has sent the last.
+func (l *loop) last(c *conn) {
+	c.ended = true
+	l.list(c)
+}
+
+// add begins to serve a connection.
+func (l *loop) add(c *conn) {
+	c.added = true
+	c.took = l.now
+	c.events = syscall.EPOLLIN | syscall.EPOLLRDHUP
+	l.conns[c.fd] = c
+	if err := l.control(syscall.EPOLL_CTL_ADD, c.fd, c.events); err != nil {
+		l.d.options.Logger.Warn("serve a connection", "error", err)
+		l.drop(c)
+		return
+	}
+	if l.draining {
+		l.last(c)
+	}
+}
+
+// free takes a session back from its job.
+func (l *loop) free(c *conn) {
+	c.busy = false
+	if c.closed {
+		l.d.serving.Done()
+		return
+	}
+	l.list(c)
+}
+
+// lookOver closes connections that are idle, or take no replies, for too long.
+func (l *loop) lookOver() {
+	l.looked = l.now
+	idle := time.Duration(l.d.idleSeconds.Load()) * time.Second
+	for _, c := range l.conns {
+		switch {
+		case c.busy:
+		case c.events&syscall.EPOLLOUT != 0 && l.now.Sub(c.took) > stallMax:
+			l.d.meters.stalled.Add(1)
+			l.drop(c)
+		case idle > 0 && c.s.pending == 0 && l.now.Sub(time.UnixMilli(c.s.active.Load())) > idle:
+			l.drop(c)
+		}
+	}
+}

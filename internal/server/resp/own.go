@@ -1,0 +1,238 @@
+package resp
+
+import (
+	"context"
+	"time"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/store"
+)
+
+// Commands that Redis does not have begin with Q.
+
+// planQAdd plans a Q.ADD without a token; those with one
+// go another way (see guard).
+func planQAdd(c *cycle, _ *session, args [][]byte) (encode, error) {
+	e, err := parseQAdd(args)
+	if err != nil {
+		return nil, err
+	}
+	if e.WantValue {
+		return nil, c.add(args[1], e.Delta)
+	}
+	d, err := c.delta(store.OpAdd, args[1])
+	if err != nil {
+		return nil, err
+	}
+	d.N, d.Want = e.Delta, false
+	c.entries = append(c.entries, entry{encode: encodeOK, at: int32(len(c.deltas) - 1), n: 1})
+	return nil, nil
+}
+
+// parseQAdd returns what a Q.ADD adds.
+func parseQAdd(args [][]byte) (e quipu.Event, err error) {
+	e = quipu.Event{Key: string(args[1]), WantValue: true}
+	if e.Delta, err = integer(args[2]); err != nil {
+		return e, err
+	}
+	var id, at, who bool
+	for i := 3; i < len(args); i++ {
+		a, last := args[i], i+1 == len(args)
+		switch {
+		case is(a, "ID") && !last && !id:
+			i++
+			id, e.Token = true, string(args[i])
+			if err := store.CheckToken(e.Token); err != nil {
+				return e, err
+			}
+		case is(a, "AT") && !last && !at:
+			i++
+			ms, err := integer(args[i])
+			if err != nil {
+				return e, err
+			}
+			at, e.At = true, time.UnixMilli(ms)
+		case is(a, "WHO") && !last && !who:
+			i++
+			who, e.Who = true, string(args[i])
+		case is(a, "NOVALUE") && e.WantValue:
+			e.WantValue = false
+		default:
+			return e, errSyntax
+		}
+	}
+	return e, nil
+}
+
+// token reports whether a command is a Q.ADD with a token.
+func (c *command) token(args [][]byte) bool {
+	if c.flags&flagToken == 0 {
+		return false
+	}
+	for _, a := range args[3:] {
+		if is(a, "ID") {
+			return true
+		}
+	}
+	return false
+}
+
+// guard adds a Q.ADD with a token to those that follow each other.
+func (s *session) guard(args [][]byte) error {
+	e, err := parseQAdd(args)
+	if err == nil {
+		err = store.CheckCell(store.Cell{Key: e.Key})
+	}
+	if err == nil {
+		s.guarded = append(s.guarded, e)
+	}
+	return err
+}
+
+// addGuarded makes the Q.ADDs that were gathered the session's job.
+func (s *session) addGuarded() {
+	events, drop := s.guarded, s.muted || s.skip
+	s.guarded, s.skip = nil, false
+	s.job = func(ctx context.Context) {
+		ctx, cancel := s.d.deadline(ctx)
+		defer cancel()
+		receipts, err := s.db.AddBatch(ctx, events)
+		if err != nil {
+			s.d.report(err)
+		}
+		start := len(s.out)
+		for i := range events {
+			if err == nil && receipts[i].Err == nil {
+				s.receipt(&receipts[i])
+				continue
+			}
+			cause := err
+			if cause == nil {
+				cause = receipts[i].Err
+			}
+			s.fail(errorText(cause))
+		}
+		if drop {
+			s.out = s.out[:start]
+		}
+	}
+}
+
+// receipt replies the value after an addition. A repeat gets the first reply,
+// which had none if it was not wanted.
+func (s *session) receipt(r *quipu.Receipt) {
+	if r.HasValue {
+		s.integer(r.Value)
+	} else {
+		s.ok()
+	}
+}
+
+func qGet(ctx context.Context, s *session, args [][]byte) error {
+	var o []quipu.ReadOption
+	switch {
+	case len(args) == 2:
+	case len(args) == 3 && is(args[2], "EXACT"):
+		o = append(o, quipu.Exact())
+	case len(args) == 4 && is(args[2], "SESSION"):
+		o = append(o, quipu.Session(string(args[3])))
+	case len(args) == 4 && is(args[2], "STALE"):
+		ms, err := integer(args[3])
+		if err != nil {
+			return err
+		}
+		if ms < 0 || ms > int64(maxStale/time.Millisecond) {
+			return wireError("ERR STALE: want milliseconds between 0 and a day")
+		}
+		o = append(o, quipu.MaxStaleness(time.Duration(ms)*time.Millisecond))
+	default:
+		return errSyntax
+	}
+	ctx, cancel := s.d.deadline(ctx)
+	defer cancel()
+	count, err := s.db.Read(ctx, string(args[1]), o...)
+	if err != nil {
+		return err
+	}
+	s.count(&count)
+	return nil
+}
+
+const maxStale = 24 * time.Hour
+
+// count replies the answer to a read, and what it is worth, as a map.
+func (s *session) count(c *quipu.Count) {
+	s.fields(12)
+	s.text("key")
+	s.text(c.Key)
+	s.text("value")
+	s.integer(c.Value)
+	s.text("lower")
+	s.known64(c.Lower, c.Bounded)
+	s.text("upper")
+	s.known64(c.Upper, c.Bounded)
+	s.text("exact")
+	s.boolean(c.Exact)
+	s.text("complete")
+	s.boolean(c.Complete)
+	s.text("exists")
+	s.boolean(c.Exists)
+	s.text("as_of")
+	s.integer(c.AsOf.UnixMilli())
+	s.text("staleness_ms")
+	s.integer(c.Staleness.Milliseconds())
+	s.text("source")
+	s.text(c.Source)
+	s.text("shards")
+	s.integer(int64(c.Shards))
+	s.text("version")
+	s.integer(int64(c.Version))
+}
+
+func qLookup(ctx context.Context, s *session, args [][]byte) error {
+	return s.fate(ctx, args, s.db.Lookup)
+}
+
+func qSettle(ctx context.Context, s *session, args [][]byte) error {
+	return s.fate(ctx, args, s.db.Settle)
+}
+
+// fate replies what is known of a token, as a map: its state, and if it was
+// applied, the receipt.
+func (s *session) fate(ctx context.Context, args [][]byte, ask func(ctx context.Context, key, token string) (quipu.Fate, error)) error {
+	ctx, cancel := s.d.deadline(ctx)
+	defer cancel()
+	f, err := ask(ctx, string(args[2]), string(args[1]))
+	if err != nil {
+		return err
+	}
+	if f.State != quipu.TokenApplied {
+		s.fields(1)
+		s.text("state")
+		s.text(f.State.String())
+		return nil
+	}
+	s.fields(6)
+	s.text("state")
+	s.text(f.State.String())
+	s.text("applied")
+	s.integer(f.Receipt.Applied)
+	s.text("before")
+	s.known64(f.Receipt.Before, f.Receipt.HasValue)
+	s.text("value")
+	s.known64(f.Receipt.Value, f.Receipt.HasValue)
+	s.text("version")
+	s.integer(int64(f.Receipt.Version))
+	s.text("at")
+	s.known64(f.At.UnixMilli(), !f.At.IsZero())
+	return nil
+}
+
+// known64 replies a number, or null if it is not known.
+func (e *encoder) known64(n int64, known bool) {
+	if known {
+		e.integer(n)
+	} else {
+		e.null()
+	}
+}

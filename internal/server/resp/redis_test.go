@@ -1,0 +1,353 @@
+package resp_test
+
+import (
+	"bufio"
+	"bytes"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quipudb/quipu/internal/server/resp"
+)
+
+var seed = flag.Uint64("seed", 0, "seed of the random tests; 0 picks one")
+
+// needed returns the path of a program that the tests need, or says how to get
+// it.
+func needed(t testing.TB, name, debian string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Fatalf("%s is missing: on Debian, apt-get install %s", name, debian)
+	}
+	return path
+}
+
+// startRedis starts a Redis server without persistence, and returns its socket.
+func startRedis(t testing.TB) string {
+	t.Helper()
+	path := needed(t, "redis-server", "redis-server")
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "s")
+	var log bytes.Buffer
+	c := exec.Command(path, "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no", "--databases", "1", "--dir", dir)
+	c.Stdout, c.Stderr = &log, &log
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = c.Wait()
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		<-ended
+	})
+	for until := time.Now().Add(patience); ; {
+		if conn, err := net.Dial("unix", socket); err == nil {
+			_ = conn.Close()
+			return socket
+		}
+		select {
+		case <-ended:
+			t.Fatalf("redis-server ended: %s", log.String())
+		case <-time.After(10 * time.Millisecond):
+		}
+		if time.Now().After(until) {
+			t.Fatal("redis-server does not answer")
+		}
+	}
+}
+
+// A pair is the same client of both servers.
+type pair struct{ ours, redis *client }
+
+func newPair(t testing.TB, addr, socket string) pair {
+	t.Helper()
+	c, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return pair{dial(t, addr), &client{t, c, bufio.NewReader(c)}}
+}
+
+// Redis and the door get the same random commands and must give the same
+// replies, byte for byte but for the passing of time and the order of KEYS.
+func TestSameAsRedis(t *testing.T) {
+	socket := startRedis(t)
+	transports(t, func(t *testing.T, o resp.Options) {
+		first := *seed
+		if first == 0 {
+			first = rand.Uint64()
+		}
+		for i := range uint64(20) {
+			sameAsRedis(t, socket, open(t, o).addr, first+i)
+		}
+	})
+	t.Run("embedded", func(t *testing.T) {
+		sameAsRedis(t, socket, openEmbedded(t, resp.Options{}).addr, rand.Uint64())
+	})
+}
+
+func sameAsRedis(t *testing.T, socket, addr string, seed uint64) {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0))}
+	pairs := []pair{newPair(t, addr, socket), newPair(t, addr, socket)}
+	pairs[0].redis.line("FLUSHALL")
+	pairs[0].redis.line("MSET w:1 1 w:2 2")
+	pairs[0].ours.line("MSET w:1 1 w:2 2")
+	if g.IntN(2) == 0 {
+		for _, p := range pairs {
+			p.ours.line("HELLO 3")
+			p.redis.line("HELLO 3")
+		}
+	}
+	var history []string
+	multi := make([]bool, len(pairs))
+	// What can't be part of a transaction here, and what ends one.
+	alone := map[string]bool{"RENAME": true, "RENAMENX": true, "MSETNX": true, "KEYS": true}
+	ends := map[string]bool{"EXEC": true, "DISCARD": true}
+	for range 150 {
+		at := g.IntN(len(pairs))
+		p := pairs[at]
+		var raw strings.Builder
+		var commands [][]string
+		for range 1 + g.IntN(8)*g.IntN(2) {
+			c := g.command()
+			for multi[at] && alone[strings.ToUpper(c[0])] {
+				c = g.command()
+			}
+			multi[at] = len(c) == 1 && (strings.EqualFold(c[0], "MULTI") || multi[at] && !ends[strings.ToUpper(c[0])]) || len(c) > 1 && multi[at]
+			commands = append(commands, c)
+			history = append(history, fmt.Sprintf("%q", c))
+			raw.WriteString(g.encode(c))
+		}
+		p.ours.send(raw.String())
+		p.redis.send(raw.String())
+		for _, c := range commands {
+			got, want := p.ours.reply(), p.redis.reply()
+			if !sameReply(c, got, want) {
+				t.Fatalf("%q: %q, Redis %q\nafter %s\nreplay: go test ./internal/server/resp -run TestSameAsRedis -args -seed=%d",
+					c, got, want, strings.Join(history[max(0, len(history)-30):], " "), seed)
+			}
+		}
+	}
+}
+
+// sameReply compares replies.
+func sameReply(c []string, got, want string) bool {
+	if got == want {
+		return true
+	}
+	switch name := strings.ToUpper(c[0]); {
+	case name == "KEYS":
+		return slices.Equal(sortedLines(got), sortedLines(want))
+	case strings.HasSuffix(name, "TTL"), strings.HasSuffix(name, "EXPIRETIME"), name == "EXEC":
+		// Numbers that tell a time differ by what passed between two servers.
+		a, b := strings.Split(got, "\r\n"), strings.Split(want, "\r\n")
+		return slices.EqualFunc(a, b, func(a, b string) bool { return a == b || near(a, b) })
+	}
+	return false
+}
+
+func sortedLines(reply string) []string { return slices.Sorted(strings.SplitSeq(reply, "\r\n")) }
+
+// near reports whether two integers of replies are times in seconds or
+// milliseconds that are less than some seconds apart.
+func near(a, b string) bool {
+	x, err := strconv.ParseInt(strings.TrimPrefix(a, ":"), 10, 64)
+	y, err2 := strconv.ParseInt(strings.TrimPrefix(b, ":"), 10, 64)
+	return err == nil && err2 == nil && x > 50 && y > 50 && max(x-y, y-x) <= 5000
+}
+
+// A generator makes random commands.
+type generator struct{ *rand.Rand }
+
+func (g *generator) pick(words ...string) string { return words[g.IntN(len(words))] }
+
+func (g *generator) key() string { return g.pick("a", "b", "c", "d", "e:1", "e:2") }
+
+// number is an argument that both servers take for an integer, or refuse.
+func (g *generator) number() string {
+	switch g.IntN(8) {
+	case 0:
+		return g.pick("9223372036854775807", "-9223372036854775808", "9223372036854775800", "-9223372036854775800")
+	case 1:
+		return "0"
+	}
+	return strconv.Itoa(g.IntN(2000) - 1000)
+}
+
+func (g *generator) amount() string {
+	if g.IntN(10) == 0 {
+		return g.pick("x", "1.5", "", "01", "+1", "9223372036854775808", "-0", " 1", "1 ")
+	}
+	return g.number()
+}
+
+// seconds is far from now, and no two are near each other.
+func (g *generator) seconds() string { return strconv.Itoa(100 + 10*g.IntN(1_000_000)) }
+
+func (g *generator) expiry() []string {
+	switch g.IntN(9) {
+	case 0:
+		return []string{"EX", g.seconds()}
+	case 1:
+		return []string{"px", g.seconds() + "000"}
+	case 2:
+		return []string{"EXAT", strconv.Itoa(3_000_000_000 + g.IntN(1000))}
+	case 3:
+		return []string{"PXAT", strconv.Itoa(3_000_000_000_000 + g.IntN(1000))}
+	case 4:
+		return []string{g.pick("EXAT", "PXAT"), "1"}
+	case 5:
+		return []string{g.pick("EX", "PX", "EXAT", "PXAT"), g.pick("0", "-1", "x", "9223372036854775807", "9223372036854775")}
+	case 6:
+		return []string{g.pick("EX", "PX")}
+	}
+	return nil
+}
+
+// command returns a command that both servers know, now and then with an
+// argument too many or too few.
+func (g *generator) command() []string {
+	c := g.plain()
+	switch g.IntN(40) {
+	case 0:
+		return append(c, g.pick("x", "NX", "EX", "1"))
+	case 1:
+		if len(c) > 1 {
+			return c[:len(c)-1]
+		}
+	case 2:
+		c[0] = strings.ToLower(c[0])
+	}
+	return c
+}
+
+func (g *generator) plain() []string {
+	k := g.key
+	switch g.IntN(44) {
+	case 0, 1, 2, 3:
+		return []string{"INCR", k()}
+	case 4:
+		return []string{"DECR", k()}
+	case 5, 6:
+		return []string{"INCRBY", k(), g.amount()}
+	case 7:
+		return []string{"DECRBY", k(), g.amount()}
+	case 8, 9:
+		return []string{"GET", k()}
+	case 10, 11, 12:
+		c := append([]string{"SET", k(), g.number()}, g.expiry()...)
+		for range g.IntN(3) {
+			c = append(c, g.pick("NX", "XX", "GET", "KEEPTTL", "nx", "get"))
+		}
+		return c
+	case 13:
+		return []string{"SETNX", k(), g.number()}
+	case 14:
+		return []string{g.pick("SETEX", "PSETEX"), k(), g.pick("100000", "-1", "0", "x", g.seconds()), g.number()}
+	case 15:
+		return []string{"GETSET", k(), g.number()}
+	case 16:
+		return []string{"GETDEL", k()}
+	case 17:
+		c := append([]string{"GETEX", k()}, g.expiry()...)
+		if g.IntN(3) == 0 {
+			c = append(c, "PERSIST")
+		}
+		return c
+	case 18:
+		return append([]string{"MGET"}, g.keys()...)
+	case 19, 20:
+		c := []string{g.pick("MSET", "MSET", "MSETNX")}
+		for _, key := range g.keys() {
+			c = append(c, key, g.number())
+		}
+		return c
+	case 21:
+		return []string{"STRLEN", k()}
+	case 22, 23:
+		return append([]string{g.pick("DEL", "UNLINK")}, g.keys()...)
+	case 24:
+		return append([]string{g.pick("EXISTS", "TOUCH")}, g.keys()...)
+	case 25:
+		return []string{"TYPE", k()}
+	case 26:
+		return []string{"KEYS", g.pick("*", "a", "e:*", "[a-c]", "[^a]", "?", "\\a", "e:[1", "*:*", "**1", "")}
+	case 27, 28:
+		return []string{"RENAME", k(), k()}
+	case 29:
+		return []string{"RENAMENX", k(), k()}
+	case 30, 31:
+		c := []string{g.pick("EXPIRE", "EXPIREAT"), k(), g.pick(g.seconds(), g.seconds(), "-1", "x", "9223372036854775807")}
+		if c[0] == "EXPIREAT" && len(c[2]) > 2 && len(c[2]) < 12 {
+			c[2] = strconv.Itoa(3_000_000_000 + g.IntN(1000))
+		}
+		for range g.IntN(3) {
+			c = append(c, g.pick("NX", "XX", "GT", "LT", "FOO"))
+		}
+		return c
+	case 32:
+		return []string{g.pick("PEXPIRE", "PEXPIREAT"), k(), g.pick("4000000000000", "3000000000000", "-1", "9223372036854775807", "")}
+	case 33:
+		return []string{g.pick("TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME"), k()}
+	case 34:
+		return []string{"PERSIST", k()}
+	case 35, 36:
+		return []string{g.pick("MULTI", "EXEC", "EXEC", "DISCARD")}
+	case 37:
+		// Only what is never absent: that a key came and went is a change for
+		// Redis, and none here.
+		return [][]string{{"WATCH", "w:1"}, {"WATCH", "w:1", "w:2"}, {"INCR", "w:2"}, {"SET", "w:1", g.number()}}[g.IntN(4)]
+	case 38:
+		return []string{"UNWATCH"}
+	case 39:
+		return []string{g.pick("PING", "ECHO", "CLIENT GETNAME"), "x"}
+	case 40:
+		return []string{"SELECT", g.pick("0", "1", "x", "-1")}
+	case 41:
+		return []string{"NOSUCH", "a", strings.Repeat("long", 40), "b"}
+	case 42:
+		return []string{"CLIENT", g.pick("SETNAME", "GETNAME", "NOSUCH"), "x"}
+	default:
+		return []string{"CONFIG", "SET", "nosuch", "1"}
+	}
+}
+
+func (g *generator) keys() []string {
+	var keys []string
+	for range 1 + g.IntN(3) {
+		keys = append(keys, g.key())
+	}
+	return keys
+}
+
+// encode writes a command as an array, or as a line.
+func (g *generator) encode(c []string) string {
+	if g.IntN(4) > 0 {
+		return array(c...)
+	}
+	words := make([]string, len(c))
+	for i, w := range c {
+		switch {
+		case w == "" || strings.Contains(w, " ") || g.IntN(5) == 0:
+			words[i] = strconv.Quote(w)
+		case g.IntN(5) == 0:
+			words[i] = "'" + w + "'"
+		default:
+			words[i] = w
+		}
+	}
+	return strings.Join(words, g.pick(" ", "  ", "\t")) + g.pick("\r\n", "\n")
+}

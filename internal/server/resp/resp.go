@@ -1,0 +1,264 @@
+// Package resp is the door for clients of Redis: RESP2 and RESP3 in, calls of
+// the DB, RESP out, with the commands that have a meaning for counters and
+// Redis's own words for what is wrong.
+//
+// It promises what Redis does for those commands: those of a connection are
+// executed in their order, each in one step, and their replies come in that
+// order. Unlike Redis's, a reply says that what it tells is durable. And a client
+// that sends garbage, never ends a command or never reads a reply hurts nobody
+// else: everything a connection holds is bounded and metered.
+//
+// A command is a row of a table. Most of them are planned: they become deltas in
+// a cycle, which is one batch for the store, and what makes a reply of their
+// results. So the commands of a pipeline, and in the loop those of all
+// connections that are ready, are one batch and one sync. What can't be said in
+// deltas waits for the store in a goroutine of its own.
+//
+// Two transports carry sessions: a loop over epoll on Linux, and a goroutine for
+// each connection elsewhere, and for TLS. They differ in nothing a client can
+// see.
+package resp
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/server"
+)
+
+// The defaults of the options.
+const (
+	TimeoutDefault        = 5 * time.Second
+	ConnectionsMaxDefault = 10_000
+	MemoryDefault         = 256 << 20
+)
+
+// stallMax is how long replies may wait for a client that takes none of them.
+const stallMax = time.Minute
+
+// Refusal is what a client over the limit of connections reads.
+const Refusal = "-ERR max number of clients reached\r\n"
+
+// Options are what the door is told. The zero value is an open door.
+type Options struct {
+	Keys    server.Keys   // who may come in; none means everyone
+	Logger  *slog.Logger  // nil for slog.Default()
+	Timeout time.Duration // how long a command may wait for the store; 0 for TimeoutDefault
+	Version string        // of this program
+
+	// ConnectionsMax is what CONFIG GET maxclients says; the listener keeps it.
+	ConnectionsMax int
+
+	// Memory bounds what all connections hold together of commands not executed
+	// and replies not sent. Over it, the connection that holds most is closed.
+	Memory int64
+
+	// Goroutines has a goroutine serve each connection, also where a loop could
+	// serve them all.
+	Goroutines bool
+}
+
+// A Door serves the DB to clients of Redis. It is safe for concurrent use.
+type Door struct {
+	db       *quipu.DB
+	options  Options
+	commands table
+	names    []string // of the commands, sorted
+	apart    bool     // a batch of the store may not be atomic
+	start    time.Time
+	run      string // names this start of the door
+	cursors  cursors
+	meters   meters
+
+	ctx  context.Context // ends with Close
+	stop context.CancelFunc
+
+	ids         atomic.Int64
+	idleSeconds atomic.Int64 // CONFIG SET timeout; 0 is never
+	buffered    atomic.Int64 // bytes that sessions hold
+	draining    atomic.Bool
+
+	mu        sync.Mutex // guards the fields below
+	sessions  map[int64]*session
+	views     map[string]*quipu.DB
+	listeners map[net.Listener]struct{}
+	conns     map[*session]net.Conn // those with a goroutine
+	loop      *loop
+	serving   sync.WaitGroup
+}
+
+// meters count what the door does.
+type meters struct {
+	connections, commands, protocol, strangers, evicted, stalled atomic.Uint64
+}
+
+// New returns the door of a DB. Close it after the last use; the DB stays open.
+func New(db *quipu.DB, o Options) *Door {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Timeout == 0 {
+		o.Timeout = TimeoutDefault
+	}
+	if o.ConnectionsMax == 0 {
+		o.ConnectionsMax = ConnectionsMaxDefault
+	}
+	if o.Memory == 0 {
+		o.Memory = MemoryDefault
+	}
+	var id [20]byte
+	_, _ = rand.Read(id[:]) // never fails
+	d := &Door{
+		db: db, options: o, commands: newTable(), apart: db.Traits().Partitions > 1,
+		start: time.Now(), run: hex.EncodeToString(id[:]),
+		sessions: map[int64]*session{}, views: map[string]*quipu.DB{},
+		listeners: map[net.Listener]struct{}{}, conns: map[*session]net.Conn{},
+	}
+	d.names = sortedNames(d.commands)
+	d.ctx, d.stop = context.WithCancel(context.Background())
+	return d
+}
+
+// Serve accepts connections until Shutdown or Close. It closes the listener.
+func (d *Door) Serve(l net.Listener) error {
+	defer func() { _ = l.Close() }()
+	d.mu.Lock()
+	if d.draining.Load() {
+		d.mu.Unlock()
+		return net.ErrClosed
+	}
+	d.listeners[l] = struct{}{}
+	d.mu.Unlock()
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		d.mu.Lock()
+		if d.draining.Load() {
+			d.mu.Unlock()
+			_ = c.Close()
+			continue
+		}
+		d.serving.Add(1) // before Shutdown can wait
+		d.mu.Unlock()
+		if err := d.carry(c); err != nil {
+			d.options.Logger.Warn("connection refused", "error", err)
+			_ = c.Close()
+			d.serving.Done()
+		}
+	}
+}
+
+// carry hands a connection to a transport, which calls serving.Done at its end.
+func (d *Door) carry(c net.Conn) error {
+	if !d.options.Goroutines {
+		if taken, err := d.carryInLoop(c); taken || err != nil {
+			return err
+		}
+	}
+	go func() {
+		defer d.serving.Done()
+		d.serve(c)
+	}()
+	return nil
+}
+
+// Shutdown stops accepting, executes what was read, sends the replies, and
+// returns when all connections are closed, or with the error of ctx.
+func (d *Door) Shutdown(ctx context.Context) error {
+	d.drain()
+	done := make(chan struct{})
+	go func() {
+		d.serving.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return d.Close()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// drain makes every connection end as soon as it has nothing to do.
+func (d *Door) drain() {
+	d.draining.Store(true)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for l := range d.listeners {
+		_ = l.Close()
+	}
+	for _, c := range d.conns {
+		_ = c.SetReadDeadline(time.Unix(1, 0))
+	}
+	if d.loop != nil {
+		d.loop.wake()
+	}
+}
+
+// Close ends at once, cutting off what is under way, and returns when everything
+// has ended.
+func (d *Door) Close() error {
+	d.drain()
+	d.stop()
+	for _, s := range d.all() {
+		s.hang()
+	}
+	d.serving.Wait()
+	d.mu.Lock()
+	l := d.loop
+	d.loop = nil
+	d.mu.Unlock()
+	if l != nil {
+		l.close()
+	}
+	return nil
+}
+
+// deadline returns a context for a command that waits for the store.
+func (d *Door) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, d.options.Timeout)
+}
+
+func (d *Door) connected() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.sessions)
+}
+
+// evict closes the connection that holds most memory.
+func (d *Door) evict() {
+	var worst *session
+	for _, s := range d.all() {
+		if worst == nil || s.bytes.Load() > worst.bytes.Load() {
+			worst = s
+		}
+	}
+	if worst == nil {
+		return
+	}
+	d.meters.evicted.Add(1)
+	d.buffered.Add(-worst.bytes.Swap(0)) // it is as good as gone
+	worst.hang()
+}
+
+// Meters calls f for each meter of the door, always in the same order.
+func (d *Door) Meters(f func(name, help string, value float64)) {
+	m := &d.meters
+	f("quipu_resp_connections", "RESP connections open.", float64(d.connected()))
+	f("quipu_resp_connections_total", "RESP connections accepted.", float64(m.connections.Load()))
+	f("quipu_resp_commands_total", "RESP commands executed.", float64(m.commands.Load()))
+	f("quipu_resp_protocol_errors_total", "RESP connections closed because of what they sent.", float64(m.protocol.Load()))
+	f("quipu_resp_auth_failures_total", "RESP callers with a wrong key.", float64(m.strangers.Load()))
+	f("quipu_resp_evicted_total", "RESP connections closed because they held most of too much memory.", float64(m.evicted.Load()))
+	f("quipu_resp_stalled_total", "RESP connections closed because they took no replies.", float64(m.stalled.Load()))
+	f("quipu_resp_buffer_bytes", "Memory that RESP connections hold.", float64(d.buffered.Load()))
+}

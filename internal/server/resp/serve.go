@@ -1,0 +1,135 @@
+package resp
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"time"
+)
+
+// readBytes is how much is read at a time.
+const readBytes = 16 << 10
+
+// serve carries one connection until its end: it reads, executes, and sends, and
+// waits in each. It is the simple transport, by which the loop is judged.
+func (d *Door) serve(c net.Conn) {
+	s := d.open(c.RemoteAddr().String(), c.LocalAddr().String(), func() { _ = c.Close() })
+	defer s.end()
+	d.mu.Lock()
+	d.conns[s] = c
+	d.mu.Unlock()
+	defer func() {
+		_ = c.Close()
+		d.mu.Lock()
+		delete(d.conns, s)
+		d.mu.Unlock()
+	}()
+	w := d.newWorker(nil)
+	w.submit = func(c *cycle) {
+		ctx, cancel := d.deadline(d.ctx)
+		c.apply(ctx, nil)
+		cancel()
+		c.finish()
+		w.done(c)
+	}
+	for {
+		if !s.work(d.ctx, w, c) || s.closing || d.draining.Load() {
+			return
+		}
+		if err := s.read(c); err != nil {
+			// The deadline is how Shutdown wakes those who wait. What has come by
+			// then was executed.
+			if errors.Is(err, os.ErrDeadlineExceeded) && !d.draining.Load() {
+				d.options.Logger.Debug("idle connection closed", "id", s.id)
+			}
+			return
+		}
+	}
+}
+
+// work executes everything that was read, and sends the replies. It reports
+// whether the connection is good for more.
+func (s *session) work(ctx context.Context, w *worker, c net.Conn) bool {
+	for {
+		used := w.gather(s, s.in)
+		s.in = s.in[:copy(s.in, s.in[used:])]
+		w.flushAll()
+		job := s.job
+		if job != nil {
+			s.job = nil
+			job(ctx)
+		}
+		more := used > 0 || job != nil
+		if !more && len(s.in) > inBytesMax {
+			s.tooLong()
+		}
+		if len(s.out) > 0 && (!more || len(s.out) >= outBytesSoft) && !s.send(c) {
+			return false
+		}
+		if !more {
+			if len(s.in) == 0 {
+				s.in = keep(s.in)
+			}
+			s.settle()
+			return true
+		}
+	}
+}
+
+// send writes the replies.
+func (s *session) send(c net.Conn) bool {
+	s.settle()
+	if c.SetWriteDeadline(time.Now().Add(stallMax)) != nil {
+		return false
+	}
+	n, err := c.Write(s.out)
+	if err != nil {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			s.d.meters.stalled.Add(1)
+		}
+		return false
+	}
+	s.sent(n)
+	return true
+}
+
+// read waits for more.
+func (s *session) read(c net.Conn) error {
+	var until time.Time
+	if idle := s.d.idleSeconds.Load(); idle > 0 {
+		until = time.Now().Add(time.Duration(idle) * time.Second)
+	}
+	if err := c.SetReadDeadline(until); err != nil {
+		return err
+	}
+	if s.d.draining.Load() { // it may have set the deadline before we did
+		return os.ErrDeadlineExceeded
+	}
+	if free := cap(s.in) - len(s.in); free < readBytes/4 {
+		s.in = append(make([]byte, 0, max(2*cap(s.in), keptBytesMax)), s.in...)
+	}
+	n, err := c.Read(s.in[len(s.in):cap(s.in)])
+	s.in = s.in[:len(s.in)+n]
+	if n > 0 {
+		return nil
+	}
+	return err
+}
+
+// tooLong refuses a command that is longer than all.
+func (s *session) tooLong() {
+	s.d.meters.protocol.Add(1)
+	s.fail(protocolError("too big query").Error())
+	s.closing, s.in = true, nil
+}
+
+// settle accounts for the session, and closes the worst if all hold too much.
+func (s *session) settle() { s.settleAt(time.Now()) }
+
+func (s *session) settleAt(now time.Time) {
+	s.account(now)
+	if s.d.buffered.Load() > s.d.options.Memory {
+		s.d.evict()
+	}
+}

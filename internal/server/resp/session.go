@@ -1,0 +1,146 @@
+package resp
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/store"
+)
+
+// What a connection may have waiting.
+const (
+	// outBytesSoft is how much unsent reply stops a session from executing more.
+	outBytesSoft = 256 << 10
+	// inBytesMax is the longest command.
+	inBytesMax = 8 << 20
+	// replyBytesMax is the longest reply.
+	replyBytesMax = 64 << 20
+)
+
+// A session is the state of one connection, whatever carries it. One goroutine
+// at a time has it: the one that carries the connection, or, while job is set,
+// the one that runs the job.
+type session struct {
+	encoder // replies not sent yet
+	parser  parser
+
+	d  *Door
+	db *quipu.DB // in the session's namespace
+	in []byte    // what came and was not executed yet
+
+	pending int                   // runs of the session in cycles that are not finished
+	job     func(context.Context) // what must be waited for before anything else
+	refused bool                  // the next command waits for those before
+	conn    *conn                 // in a loop
+	guarded []quipu.Event         // Q.ADDs with tokens that follow each other
+	calls   uint64                // commands executed, not yet metered
+
+	multi   bool // between MULTI and EXEC
+	dirty   bool // a command of the transaction was refused
+	queue   []queued
+	queued  int               // bytes in queue
+	watched []store.Condition // with versions
+
+	muted   bool // CLIENT REPLY OFF
+	skip    bool // CLIENT REPLY SKIP: the next reply is dropped
+	closing bool // nothing more is executed: close when out is sent
+
+	id      int64
+	addr    string // of the client
+	local   string // of the door
+	since   time.Time
+	hang    func() // ends the connection, from any goroutine
+	active  atomic.Int64
+	last    atomic.Pointer[command]
+	bytes   atomic.Int64 // held by in, out, spans and queue, as the door knows it
+	waiting atomic.Int64 // bytes in out
+
+	mu       sync.Mutex // guards what CLIENT LIST of others reads
+	name     string
+	library  [2]string // name and version
+	user     string
+	entered  bool // has a key, or needs none
+	noEvict  bool
+	noTouch  bool
+	protocol int
+}
+
+// A queued is a command of a transaction.
+type queued struct {
+	command *command
+	args    [][]byte
+}
+
+// open adds a session to the door.
+func (d *Door) open(addr, local string, hang func()) *session {
+	now := time.Now()
+	s := &session{d: d, db: d.db, addr: addr, local: local, since: now, hang: hang}
+	s.active.Store(now.UnixMilli())
+	s.leave()
+	s.id = d.ids.Add(1)
+	d.mu.Lock()
+	d.sessions[s.id] = s
+	d.mu.Unlock()
+	d.meters.connections.Add(1)
+	return s
+}
+
+// end takes the session from the door.
+func (s *session) end() {
+	s.d.mu.Lock()
+	delete(s.d.sessions, s.id)
+	s.d.mu.Unlock()
+	s.d.buffered.Add(-s.bytes.Swap(0))
+}
+
+// leave makes the client a stranger, if keys are needed.
+func (s *session) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.db, s.user, s.entered = s.d.db, userDefault, !s.d.options.Keys.Required()
+	s.parser.known, s.resp3, s.protocol = s.entered, false, 2
+}
+
+// discard ends a transaction.
+func (s *session) discard() {
+	s.multi, s.dirty, s.queue, s.queued, s.watched = false, false, nil, 0, nil
+}
+
+// account tells the door how much memory the session holds, and how much of it
+// is unsent. It is called when the session has nothing more to do for now.
+func (s *session) account(at time.Time) {
+	now := int64(cap(s.in) + cap(s.out) + cap(s.parser.spans)*16 + s.queued)
+	if was := s.bytes.Swap(now); was != now {
+		s.d.buffered.Add(now - was)
+	}
+	s.waiting.Store(int64(len(s.out)))
+	s.active.Store(at.UnixMilli())
+	if s.calls > 0 {
+		s.d.meters.commands.Add(s.calls)
+		s.calls = 0
+	}
+}
+
+// sent takes n bytes from the replies, and lets go of a large buffer that is
+// empty.
+func (s *session) sent(n int) {
+	if n < len(s.out) {
+		s.out = s.out[:copy(s.out, s.out[n:])]
+		return
+	}
+	s.out = keep(s.out)
+}
+
+// keep returns an empty buffer: the same, unless it is large.
+func keep(b []byte) []byte {
+	if cap(b) > keptBytesMax {
+		return nil
+	}
+	return b[:0]
+}
+
+// keptBytesMax is the largest buffer that an idle connection keeps.
+const keptBytesMax = 4 << 10

@@ -1,0 +1,403 @@
+package resp
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/quipudb/quipu/store"
+)
+
+func planGet(c *cycle, _ *session, args [][]byte) (encode, error) {
+	return encodeBefore, c.get(args[1])
+}
+
+// encodeBefore replies the value that was there, or null.
+func encodeBefore(e *encoder, results []store.Result) {
+	r := &results[0]
+	switch {
+	case refusal(e, r):
+	case r.Existed:
+		e.number(r.Before)
+	default:
+		e.null()
+	}
+}
+
+// refusal replies an error if a delta was refused for another reason than the
+// conditions that the command has.
+func refusal(e *encoder, r *store.Result) bool {
+	if r.Outcome == store.Applied || r.Outcome == store.Unmet || r.Outcome == store.Bounded {
+		return false
+	}
+	e.fail(errorText(r.Outcome.Err()))
+	return true
+}
+
+// anyRefusal is refusal for all deltas of a command.
+func anyRefusal(e *encoder, results []store.Result) bool {
+	for i := range results {
+		if refusal(e, &results[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+func encodeOK(e *encoder, results []store.Result) {
+	if !anyRefusal(e, results) {
+		e.ok()
+	}
+}
+
+// encodeDone replies 1 if the delta met its conditions.
+func encodeDone(e *encoder, results []store.Result) {
+	if !refusal(e, &results[0]) {
+		e.flag(results[0].Outcome == store.Applied)
+	}
+}
+
+func planAdd(by int64) func(*cycle, *session, [][]byte) (encode, error) {
+	return func(c *cycle, _ *session, args [][]byte) (encode, error) { return nil, c.add(args[1], by) }
+}
+
+func planAddBy(sign int64) func(*cycle, *session, [][]byte) (encode, error) {
+	return func(c *cycle, _ *session, args [][]byte) (encode, error) {
+		by, err := integer(args[2])
+		if err != nil {
+			return nil, err
+		}
+		if sign < 0 && by == math.MinInt64 {
+			return nil, wireError("ERR decrement would overflow")
+		}
+		return nil, c.add(args[1], sign*by)
+	}
+}
+
+// set adds an assignment, which takes the deadline away.
+func (c *cycle) set(key, value []byte) (*store.Delta, error) {
+	n, err := integer(value)
+	if err != nil {
+		return nil, err
+	}
+	d, err := c.delta(store.OpSet, key)
+	if err != nil {
+		return nil, err
+	}
+	d.N, d.Expiry = n, store.ExpiryClear
+	return d, nil
+}
+
+func planSet(c *cycle, _ *session, args [][]byte) (encode, error) {
+	if len(args) == 3 { // Fast path.
+		_, err := c.set(args[1], args[2])
+		return encodeOK, err
+	}
+	o, err := parseSet(args)
+	if err != nil {
+		return nil, err
+	}
+	d, err := c.set(args[1], args[2])
+	if err != nil {
+		return nil, err
+	}
+	d.Guard.Exists = o.exists
+	switch {
+	case o.keep:
+		d.Expiry = store.ExpiryKeep
+	case o.deadline != 0:
+		d.Expiry, d.DeadlineMS = store.ExpirySet, o.deadline
+	}
+	if o.get {
+		return encodeBefore, nil
+	}
+	return func(e *encoder, results []store.Result) {
+		switch {
+		case refusal(e, &results[0]):
+		case results[0].Outcome == store.Unmet:
+			e.null()
+		default:
+			e.ok()
+		}
+	}, nil
+}
+
+// setOptions are what follows the value of a SET.
+type setOptions struct {
+	exists    store.Existence
+	get, keep bool
+	deadline  int64 // 0 for none
+}
+
+func parseSet(args [][]byte) (o setOptions, err error) {
+	var unit, value []byte // looked at when everything else is in order, as Redis does
+	for i := 3; i < len(args); i++ {
+		a := args[i]
+		switch {
+		case is(a, "NX") && o.exists != store.ExistsMust:
+			o.exists = store.ExistsNot
+		case is(a, "XX") && o.exists != store.ExistsNot:
+			o.exists = store.ExistsMust
+		case is(a, "GET"):
+			o.get = true
+		case is(a, "KEEPTTL") && unit == nil:
+			o.keep = true
+		case isUnit(a) && !o.keep && unit == nil && i+1 < len(args):
+			i++
+			unit, value = a, args[i]
+		default:
+			return o, errSyntax
+		}
+	}
+	if unit != nil {
+		o.deadline, err = deadline(unit, value, "set")
+	}
+	return o, err
+}
+
+// isUnit reports whether an argument announces a time.
+func isUnit(a []byte) bool { return is(a, "EX") || is(a, "PX") || is(a, "EXAT") || is(a, "PXAT") }
+
+// deadline returns the moment that a unit and a positive number mean, in Unix
+// milliseconds.
+func deadline(unit, value []byte, command string) (int64, error) {
+	n, err := integer(value)
+	if err != nil {
+		return 0, err
+	}
+	seconds := is(unit, "EX") || is(unit, "EXAT")
+	if n <= 0 || seconds && n > math.MaxInt64/1000 {
+		return 0, badExpiry(command)
+	}
+	if seconds {
+		n *= 1000
+	}
+	if is(unit, "EX") || is(unit, "PX") {
+		now := time.Now().UnixMilli()
+		if n > math.MaxInt64-now {
+			return 0, badExpiry(command)
+		}
+		n += now
+	}
+	return n, nil
+}
+
+func badExpiry(command string) error {
+	return wireError("ERR invalid expire time in '" + command + "' command")
+}
+
+func planSetNX(c *cycle, _ *session, args [][]byte) (encode, error) {
+	d, err := c.set(args[1], args[2])
+	if err != nil {
+		return nil, err
+	}
+	d.Guard.Exists = store.ExistsNot
+	return encodeDone, nil
+}
+
+func planSetEX(unit, command string) func(*cycle, *session, [][]byte) (encode, error) {
+	return func(c *cycle, _ *session, args [][]byte) (encode, error) {
+		at, err := deadline([]byte(unit), args[2], command)
+		if err != nil {
+			return nil, err
+		}
+		d, err := c.set(args[1], args[3])
+		if err != nil {
+			return nil, err
+		}
+		d.Expiry, d.DeadlineMS = store.ExpirySet, at
+		return encodeOK, nil
+	}
+}
+
+func planGetSet(c *cycle, _ *session, args [][]byte) (encode, error) {
+	_, err := c.set(args[1], args[2])
+	return encodeBefore, err
+}
+
+func planGetDel(c *cycle, _ *session, args [][]byte) (encode, error) {
+	_, err := c.delta(store.OpDelete, args[1])
+	return encodeBefore, err
+}
+
+func planGetEx(c *cycle, _ *session, args [][]byte) (encode, error) {
+	op, expiry, at := store.OpGet, store.ExpiryKeep, int64(0)
+	var wrong error
+	switch {
+	case len(args) == 2:
+	case len(args) == 3 && is(args[2], "PERSIST"):
+		op, expiry = store.OpExpire, store.ExpiryClear
+	case len(args) == 4 && isUnit(args[2]):
+		if at, wrong = deadline(args[2], args[3], "getex"); wrong == nil {
+			op, expiry = store.OpExpire, store.ExpirySet
+		}
+	default:
+		return nil, errSyntax
+	}
+	d, err := c.delta(op, args[1])
+	if err != nil {
+		return nil, err
+	}
+	d.Expiry, d.DeadlineMS = expiry, at
+	if wrong == nil {
+		return encodeBefore, nil
+	}
+	return func(e *encoder, results []store.Result) { // Redis minds only if there is something to expire
+		if results[0].Existed {
+			e.fail(errorText(wrong))
+		} else {
+			encodeBefore(e, results)
+		}
+	}, nil
+}
+
+func planMGet(c *cycle, _ *session, args [][]byte) (encode, error) {
+	for _, key := range args[1:] {
+		if err := c.get(key); err != nil {
+			return nil, err
+		}
+	}
+	return func(e *encoder, results []store.Result) {
+		e.array(len(results))
+		for i := range results {
+			encodeBefore(e, results[i:])
+		}
+	}, nil
+}
+
+func planMSet(c *cycle, _ *session, args [][]byte) (encode, error) {
+	if len(args)%2 == 0 {
+		return nil, wireError("ERR wrong number of arguments for 'mset' command")
+	}
+	for i := 1; i < len(args); i += 2 {
+		if _, err := c.set(args[i], args[i+1]); err != nil {
+			return nil, err
+		}
+	}
+	return encodeOK, nil
+}
+
+// mset is MSET for a store in which a batch may not be atomic.
+func mset(ctx context.Context, s *session, args [][]byte) error {
+	return s.whole(ctx, []queued{{s.d.commands["MSET"], args}}, []store.Condition{})
+}
+
+// msetnx sets all counters if none of them exists: at the versions of absence.
+func msetnx(ctx context.Context, s *session, args [][]byte) error {
+	if len(args)%2 == 0 {
+		return wireError("ERR wrong number of arguments for 'msetnx' command")
+	}
+	c := &cycle{plain: -1}
+	c.reset(s.db)
+	var conditions []store.Condition
+	for i := 1; i < len(args); i += 2 {
+		d, err := c.set(args[i], args[i+1])
+		if errors.Is(err, errFull) {
+			err = errTooLarge
+		}
+		if err != nil {
+			return err
+		}
+		conditions = append(conditions, store.Condition{Cell: d.Cell})
+	}
+	c.apply(ctx, conditions)
+	switch {
+	case errors.Is(c.err, store.ErrChanged):
+		s.flag(false)
+	case c.err != nil:
+		return c.err
+	case !anyRefusal(&s.encoder, c.results):
+		s.flag(true)
+	}
+	return nil
+}
+
+func planStrLen(c *cycle, _ *session, args [][]byte) (encode, error) {
+	err := c.get(args[1])
+	return func(e *encoder, results []store.Result) {
+		var room [20]byte
+		n := 0
+		if results[0].Existed {
+			n = len(strconv.AppendInt(room[:0], results[0].Before, 10))
+		}
+		if !refusal(e, &results[0]) {
+			e.integer(int64(n))
+		}
+	}, err
+}
+
+// planIncrEx plans INCREX: an addition that stays within bounds, and says what
+// becomes of the deadline.
+func planIncrEx(c *cycle, _ *session, args [][]byte) (encode, error) {
+	o, err := parseIncrEx(args)
+	if err != nil {
+		return nil, err
+	}
+	d, err := c.delta(store.OpAdd, args[1])
+	if err != nil {
+		return nil, err
+	}
+	d.N, d.Guard.Bound, d.Expiry, d.DeadlineMS = o.by, &o.bound, o.expiry, o.deadline
+	return func(e *encoder, results []store.Result) {
+		r := &results[0]
+		if refusal(e, r) {
+			return
+		}
+		e.array(2)
+		e.integer(r.After)
+		e.integer(r.After - r.Before)
+	}, nil
+}
+
+type incrExOptions struct {
+	by       int64
+	bound    store.Bound
+	expiry   store.Expiry
+	deadline int64
+}
+
+func parseIncrEx(args [][]byte) (o incrExOptions, err error) {
+	o = incrExOptions{by: 1, bound: store.Bound{Low: math.MinInt64, High: math.MaxInt64}}
+	var given [5]bool // BYINT, LBOUND, UBOUND, an expiry, ENX
+	once := func(i int) bool { was := given[i]; given[i] = true; return !was }
+	for i := 2; i < len(args); i++ {
+		a, last := args[i], i+1 == len(args)
+		switch {
+		case is(a, "BYFLOAT"):
+			return o, wireError("ERR INCREX BYFLOAT is not supported: counters are integers")
+		case is(a, "BYINT") && !last && once(0):
+			i++
+			o.by, err = integer(args[i])
+		case is(a, "LBOUND") && !last && once(1):
+			i++
+			o.bound.Low, err = integer(args[i])
+		case is(a, "UBOUND") && !last && once(2):
+			i++
+			o.bound.High, err = integer(args[i])
+		case is(a, "SATURATE"):
+			o.bound.Saturate = true
+		case isUnit(a) && !last && once(3):
+			i++
+			o.expiry |= store.ExpirySet
+			o.deadline, err = deadline(a, args[i], "increx")
+		case is(a, "PERSIST") && once(3):
+			o.expiry |= store.ExpiryClear
+		case is(a, "ENX") && once(4):
+			o.expiry |= store.ExpiryIfNone
+		default:
+			err = errSyntax
+		}
+		if err != nil {
+			return o, err
+		}
+	}
+	switch {
+	case given[4] && o.deadline == 0:
+		return o, wireError("ERR ENX needs one of EX, PX, EXAT and PXAT")
+	case o.bound.Low > o.bound.High:
+		return o, wireError("ERR LBOUND is greater than UBOUND")
+	}
+	return o, nil
+}

@@ -1,0 +1,193 @@
+package resp
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// A transaction is commands kept until EXEC, which gives everything they do to
+// the store as one batch, with the versions of what was watched as conditions.
+// So only commands can be part of it that are nothing but deltas, or need nothing
+// of the store and leave the session's namespace and protocol alone.
+
+func multi(s *session, _ [][]byte) error {
+	if s.multi {
+		return wireError("ERR MULTI calls can not be nested")
+	}
+	s.multi = true
+	s.ok()
+	return nil
+}
+
+// enqueue adds a command to the transaction.
+func (s *session) enqueue(c *command, args [][]byte) error {
+	switch {
+	case c.slow != nil && c.plan == nil, c.flags&flagLone != 0, c.token(args):
+		return wireError("ERR " + c.name + " can't be part of a transaction here")
+	case len(s.queue) == store.BatchDeltasMax || s.queued > inBytesMax:
+		return errTooLarge
+	}
+	kept := queued{c, copyArgs(args)}
+	s.queue = append(s.queue, kept)
+	for _, a := range kept.args {
+		s.queued += len(a) + 24
+	}
+	s.queued += 48
+	return nil
+}
+
+func discard(s *session, _ [][]byte) error {
+	if !s.multi {
+		return wireError("ERR DISCARD without MULTI")
+	}
+	s.discard()
+	s.ok()
+	return nil
+}
+
+// checkExec returns why a transaction can't be executed, and ends it.
+func (s *session) checkExec() error {
+	switch {
+	case !s.multi:
+		return wireError("ERR EXEC without MULTI")
+	case s.dirty:
+		s.discard()
+		return wireError("EXECABORT Transaction discarded because of previous errors.")
+	}
+	return nil
+}
+
+func planExec(c *cycle, s *session, _ [][]byte) (encode, error) {
+	if err := s.checkExec(); err != nil {
+		return nil, err
+	}
+	if err := c.transaction(s, s.queue); err != nil {
+		return nil, err
+	}
+	s.discard()
+	return nil, nil
+}
+
+// transaction adds commands whose additions stay apart.
+func (c *cycle) transaction(s *session, commands []queued) error {
+	out := s.out
+	defer func() { s.out, c.whole, c.plain = out, false, -1 }()
+	c.whole, c.plain = true, -1
+	s.out = nil
+	s.array(len(commands))
+	c.say(s.out)
+	for _, q := range commands {
+		if q.command.plan == nil {
+			s.out = s.out[:0]
+			s.call(q.command.local, q.args)
+			c.say(s.out)
+			continue
+		}
+		before := c.mark()
+		err := c.plan(s, q.command, q.args)
+		if errors.Is(err, errFull) {
+			return err
+		}
+		if err != nil {
+			c.rewind(before)
+			s.out = s.out[:0]
+			s.fail(errorText(err))
+			c.say(s.out)
+		}
+	}
+	return nil
+}
+
+// exec is EXEC with conditions, or for a store that has to be told that a batch
+// is to be atomic.
+func exec(ctx context.Context, s *session, _ [][]byte) error {
+	if err := s.checkExec(); err != nil {
+		return err
+	}
+	queue, conditions := s.queue, s.watched
+	if conditions == nil {
+		conditions = []store.Condition{}
+	}
+	s.discard()
+	c := new(cycle)
+	c.reset(s.db)
+	if err := c.transaction(s, queue); err != nil {
+		return errTooLarge
+	}
+	return s.apply(ctx, c, conditions)
+}
+
+// whole executes commands in one atomic step.
+func (s *session) whole(ctx context.Context, commands []queued, conditions []store.Condition) error {
+	c := new(cycle)
+	c.reset(s.db)
+	for _, q := range commands {
+		if err := c.plan(s, q.command, q.args); errors.Is(err, errFull) {
+			return errTooLarge
+		} else if err != nil {
+			return err
+		}
+	}
+	return s.apply(ctx, c, conditions)
+}
+
+// apply applies a cycle of this session under conditions, and replies.
+func (s *session) apply(ctx context.Context, c *cycle, conditions []store.Condition) error {
+	ctx, cancel := s.d.deadline(ctx)
+	defer cancel()
+	c.apply(ctx, conditions)
+	switch {
+	case errors.Is(c.err, store.ErrChanged):
+		s.nullArray()
+	case c.err != nil:
+		return c.err
+	default:
+		c.of(s, false)
+		c.finish()
+	}
+	return nil
+}
+
+// watch remembers the versions of counters.
+func watch(ctx context.Context, s *session, args [][]byte) error {
+	if s.multi {
+		return wireError("ERR WATCH inside MULTI is not allowed")
+	}
+	var names []string
+	for _, key := range args[1:] {
+		name := string(key)
+		if err := store.CheckCell(store.Cell{Key: name}); err != nil {
+			return err
+		}
+		known := func(c store.Condition) bool { return c.Cell.Key == name }
+		if !slices.ContainsFunc(s.watched, known) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names)+len(s.watched) > watchedMax {
+		return wireError("ERR too many keys watched: at most " + itoa(watchedMax))
+	}
+	ctx, cancel := s.d.deadline(ctx)
+	defer cancel()
+	values := make([]store.Value, len(names))
+	if err := s.db.Values(ctx, names, values); err != nil {
+		return err
+	}
+	for i, v := range values {
+		s.watched = append(s.watched, store.Condition{Cell: store.Cell{Key: names[i]}, Version: v.Version})
+	}
+	s.ok()
+	return nil
+}
+
+// watchedMax is how many keys a session may watch.
+const watchedMax = 1000
+
+func unwatch(s *session, _ [][]byte) error {
+	s.watched = nil
+	s.ok()
+	return nil
+}

@@ -1,0 +1,408 @@
+package resp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/store"
+)
+
+// A worker executes the commands of sessions, in order, as far as that needs no
+// waiting: it gathers what they do into cycles, which its owner applies. It
+// belongs to one goroutine.
+type worker struct {
+	d      *Door
+	submit func(*cycle) // applies a cycle, now or later, and calls done
+
+	cycles []*cycle // being gathered, one for each namespace
+	reads  *cycle   // what a session only reads, to be answered at once
+	spare  []*cycle
+
+	args   [][]byte
+	values []store.Value
+	text   []byte
+}
+
+func (d *Door) newWorker(submit func(*cycle)) *worker {
+	return &worker{d: d, submit: submit}
+}
+
+// A verdict is what became of a command.
+type verdict int
+
+const (
+	executed verdict = iota
+	refused          // the session waits: the same command is to be tried again when it does not
+)
+
+// gather executes commands from buf until a session has to wait or there are no
+// more, and returns how many bytes they took. After it, the session's cycles must
+// be submitted, and its job, if it has one, be run.
+func (w *worker) gather(s *session, buf []byte) (used int) {
+	s.refused = false
+	var last []byte // the command before, if it can simply be repeated
+	for !s.closing && s.job == nil && len(s.out) < outBytesSoft {
+		if last != nil && bytes.HasPrefix(buf[used:], last) && w.repeat(s) { // Fast path.
+			used += len(last)
+			continue
+		}
+		n, args, err := s.parser.next(buf[used:], w.args[:0])
+		w.args = args[:0]
+		if err != nil {
+			w.protocol(s, err)
+			break
+		}
+		if n == 0 {
+			break
+		}
+		if len(args) > 0 && w.execute(s, args) == refused {
+			break
+		}
+		last = nil
+		if c := s.last.Load(); c != nil && c.flags&flagRepeat != 0 {
+			last = buf[used : used+n]
+		}
+		used += n
+	}
+	w.alone(s)
+	if cap(w.args) > keptArgsMax {
+		w.args = nil
+	}
+	return used
+}
+
+// repeat executes the session's last command again, if that is one more addition
+// in the last delta of a cycle, or the same read. Pipelines are full of these.
+func (w *worker) repeat(s *session) bool {
+	c := w.reads
+	if c == nil || c.empty() {
+		c = w.cycle(s)
+	}
+	if s.multi || s.skip || c.empty() || c.runs[len(c.runs)-1] != (run{s, len(c.entries), s.muted}) || !c.repeat() {
+		return false
+	}
+	s.calls++
+	return true
+}
+
+// protocol refuses what can't be parsed, after everything before it.
+func (w *worker) protocol(s *session, err error) {
+	if !w.alone(s) {
+		s.again()
+		return
+	}
+	s.d.meters.protocol.Add(1)
+	s.fail(err.Error())
+	s.closing = true
+}
+
+// alone answers what the session has read so far, or makes what it must wait for
+// its job, and reports whether nothing of it is under way.
+func (w *worker) alone(s *session) bool {
+	switch {
+	case w.reads != nil && !w.reads.empty() && !w.answer(s):
+		return false
+	case len(s.guarded) > 0:
+		s.addGuarded()
+		return false
+	}
+	return s.pending == 0
+}
+
+// execute executes one command.
+func (w *worker) execute(s *session, args [][]byte) verdict {
+	c, err := w.find(s, args)
+	if err != nil && isHTTP(args[0]) {
+		return w.hangUp(s)
+	}
+	if err == nil && s.multi && c.flags&flagControl == 0 {
+		err = s.enqueue(c, args)
+		if err == nil {
+			return w.say(s, func(*session, [][]byte) error { s.simple("QUEUED"); return nil }, nil)
+		}
+	}
+	if err != nil {
+		if c != nil && c.name == "EXEC" {
+			s.discard()
+			err = wireError("EXECABORT Transaction discarded because of: " + strings.TrimPrefix(errorText(err), "ERR "))
+		}
+		s.dirty = s.dirty || s.multi
+		return w.say(s, func(*session, [][]byte) error { return err }, nil)
+	}
+	v := w.dispatch(s, c, args)
+	if v == executed {
+		s.calls++
+		if s.last.Load() != c {
+			s.last.Store(c)
+		}
+	}
+	return v
+}
+
+// isHTTP reports whether a command is a line of an HTTP request.
+func isHTTP(name []byte) bool { return is(name, "POST") || is(name, "HOST:") }
+
+// hangUp closes the connection of a browser: a web page can make one send
+// requests here, whose lines might be commands.
+func (w *worker) hangUp(s *session) verdict {
+	if !w.alone(s) {
+		return s.again()
+	}
+	s.d.meters.protocol.Add(1)
+	s.d.options.Logger.Warn("HTTP request on the RESP door: connection closed", "client", s.addr)
+	s.closing = true
+	return executed
+}
+
+// find returns the command that args name, if the session may call it.
+func (w *worker) find(s *session, args [][]byte) (*command, error) {
+	c, err := s.d.commands.find(args, s.last.Load())
+	switch {
+	case err != nil:
+		if !s.parser.known { // strangers learn nothing
+			err = errNoAuth
+		}
+		return c, err
+	case !s.parser.known && c.flags&flagStranger == 0:
+		return nil, errNoAuth
+	}
+	return c, nil
+}
+
+func (w *worker) dispatch(s *session, c *command, args [][]byte) verdict {
+	guarded := c.token(args)
+	switch {
+	case len(s.guarded) > 0 && (!guarded || len(s.guarded) == quipu.EventsMax):
+		s.addGuarded()
+		return s.again()
+	case guarded && len(s.guarded) == 0 && !w.alone(s):
+		return s.again()
+	case guarded:
+		if err := s.guard(args); err != nil {
+			return w.say(s, func(*session, [][]byte) error { return err }, nil)
+		}
+		if s.skip {
+			s.addGuarded()
+		}
+	case c.plan != nil && !s.waits(c):
+		if c.flags&flagRead != 0 && s.pending == 0 && !s.muted && !s.skip {
+			return w.plan(s, w.reading(s), c, args)
+		}
+		if w.reads != nil && !w.reads.empty() && !w.answer(s) {
+			return s.again()
+		}
+		return w.plan(s, w.cycle(s), c, args)
+	case c.flags&flagInline != 0:
+		return w.say(s, c.local, args)
+	case !w.alone(s):
+		return s.again()
+	case c.local != nil:
+		s.mute(func() { s.call(c.local, args) })
+	default:
+		kept := copyArgs(args)
+		s.job = func(ctx context.Context) {
+			s.mute(func() {
+				s.call(func(s *session, args [][]byte) error { return c.slow(ctx, s, args) }, kept)
+			})
+		}
+	}
+	return executed
+}
+
+// again makes the session read the same command again, later.
+func (s *session) again() verdict {
+	s.parser.reset()
+	s.refused = true
+	return refused
+}
+
+// waits reports whether a command that could be planned can't be now: it needs
+// conditions, or more atomicity than a batch of the store has.
+func (s *session) waits(c *command) bool {
+	return c.flags&flagAtomic != 0 && (s.d.apart || len(s.watched) > 0 && c.name == "EXEC")
+}
+
+// call runs a handler, and makes its error the reply.
+func (s *session) call(f func(*session, [][]byte) error, args [][]byte) {
+	start := len(s.out)
+	if err := f(s, args); err != nil {
+		s.out = s.out[:start]
+		s.fail(errorText(err))
+		s.d.report(err)
+	}
+}
+
+// mute calls f and drops the reply if the client does not want it.
+func (s *session) mute(f func()) {
+	start, skip := len(s.out), s.skip
+	s.skip = false
+	f()
+	if skip || s.muted {
+		s.out = s.out[:start]
+	}
+}
+
+// say calls a handler that needs nothing but the session. If replies to earlier
+// commands are still to come, its own takes its place after them.
+func (w *worker) say(s *session, f func(*session, [][]byte) error, args [][]byte) verdict {
+	if w.alone(s) {
+		s.mute(func() { s.call(f, args) })
+		return executed
+	}
+	if s.job != nil {
+		return s.again()
+	}
+	out := s.out
+	s.out = w.text[:0]
+	s.call(f, args)
+	w.text, s.out = s.out, out
+	c := w.cycle(s)
+	c.say(w.text)
+	c.of(s, s.muted || s.skip)
+	s.skip = false
+	return executed
+}
+
+// plan adds a command to a cycle.
+func (w *worker) plan(s *session, c *cycle, cmd *command, args [][]byte) verdict {
+	before := c.mark()
+	err := errFull
+	if len(c.entries) < cycleCommandsMax {
+		err = c.plan(s, cmd, args)
+	}
+	if errors.Is(err, errFull) {
+		c.rewind(before)
+		if c.empty() {
+			return w.say(s, func(*session, [][]byte) error { return errTooLarge }, nil)
+		}
+		if c == w.reads {
+			if !w.answer(s) {
+				return s.again()
+			}
+		} else {
+			w.flush(c)
+		}
+		return w.dispatch(s, cmd, args)
+	}
+	if err != nil {
+		c.rewind(before)
+		return w.say(s, func(*session, [][]byte) error { return err }, nil)
+	}
+	c.of(s, s.muted || s.skip)
+	s.skip = false
+	return executed
+}
+
+// plan adds what a command does, and the reply that it makes.
+func (c *cycle) plan(s *session, cmd *command, args [][]byte) error {
+	if cmd.flags&flagEntries != 0 {
+		_, err := cmd.plan(c, s, args) // makes its own entries
+		return err
+	}
+	at := c.count()
+	encode, err := cmd.plan(c, s, args)
+	if err != nil {
+		return err
+	}
+	c.entries = append(c.entries, entry{encode: encode, at: int32(at), n: int32(c.count() - at)})
+	return nil
+}
+
+// cycle returns the cycle of the session's namespace.
+func (w *worker) cycle(s *session) *cycle {
+	for _, c := range w.cycles {
+		if c.db == s.db {
+			return c
+		}
+	}
+	c := w.fresh(s)
+	w.cycles = append(w.cycles, c)
+	return c
+}
+
+// reading returns the cycle of what the session reads.
+func (w *worker) reading(s *session) *cycle {
+	if w.reads == nil || w.reads.db != s.db {
+		w.reads = w.fresh(s)
+		w.reads.reading = true
+	}
+	return w.reads
+}
+
+func (w *worker) fresh(s *session) *cycle {
+	var c *cycle
+	if n := len(w.spare); n > 0 {
+		c, w.spare = w.spare[n-1], w.spare[:n-1]
+	} else {
+		c = new(cycle)
+	}
+	// A store may keep the strings of keys: they are not reused.
+	c.keys = make([]byte, 0, max(len(c.keys), 64))
+	c.reset(s.db)
+	return c
+}
+
+// done takes back a cycle that is finished.
+func (w *worker) done(c *cycle) {
+	if len(w.spare) < 4 {
+		w.spare = append(w.spare, c)
+	}
+}
+
+// flush submits one cycle.
+func (w *worker) flush(c *cycle) {
+	i := slices.Index(w.cycles, c)
+	w.cycles = slices.Delete(w.cycles, i, i+1)
+	w.submit(c)
+}
+
+// flushAll submits everything that was gathered.
+func (w *worker) flushAll() {
+	for _, c := range w.cycles {
+		w.submit(c)
+	}
+	clear(w.cycles)
+	w.cycles = w.cycles[:0]
+}
+
+// answer answers what the session has read, if the store can without waiting.
+// Otherwise it makes that the session's job, and reports false.
+func (w *worker) answer(s *session) bool {
+	c := w.reads
+	n := len(c.names)
+	if cap(w.values) < n {
+		w.values = make([]store.Value, n)
+	}
+	if c.db.Peek(c.names, w.values[:n]) {
+		c.take(w.values[:n])
+		c.finish()
+		c.reset(c.db)
+		return true
+	}
+	w.reads = nil
+	s.job = func(ctx context.Context) {
+		c.read(ctx)
+		c.finish()
+	}
+	return false
+}
+
+// copyArgs returns args that live as long as they are wanted.
+func copyArgs(args [][]byte) [][]byte {
+	size := 0
+	for _, a := range args {
+		size += len(a)
+	}
+	room := make([]byte, 0, size)
+	kept := make([][]byte, len(args))
+	for i, a := range args {
+		start := len(room)
+		room = append(room, a...)
+		kept[i] = room[start:len(room):len(room)]
+	}
+	return kept
+}
