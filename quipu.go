@@ -32,6 +32,8 @@ type shared struct {
 	batches sync.Pool // of *batchCall
 	reads   sync.Pool // of *readCall
 
+	issued atomic.Uint64 // a writer that was issued, as all below it were
+
 	refused  atomic.Uint64
 	replayed atomic.Uint64
 	unknown  atomic.Uint64

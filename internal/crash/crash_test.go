@@ -22,7 +22,16 @@ var (
 	seed   = flag.Uint64("seed", 0, "seed of TestCrash; 0 takes a new one")
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if addr := os.Getenv(childAddr); addr != "" {
+		if err := countForever(addr, os.Getenv(childKey)); err != nil {
+			_, _ = fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // TestCrash kills the real server again and again, and recounts each time.
 //
@@ -42,6 +51,8 @@ func TestCrash(t *testing.T) {
 	f("create", func(t *testing.T, rng *rand.Rand) { creation(t, binary, rng) })
 	f("synced", func(t *testing.T, rng *rand.Rand) { newWorld(t, binary, rng, false).live() })
 	f("policies", func(t *testing.T, rng *rand.Rand) { newWorld(t, binary, rng, true).live() })
+	f("writer", func(t *testing.T, rng *rand.Rand) { writers(t, binary, rng) })
+	f("client", func(t *testing.T, rng *rand.Rand) { killedClients(t, binary, rng) })
 }
 
 // creation kills servers that make a new directory.

@@ -36,7 +36,7 @@ func environment() (env []string) {
 			env = append(env, v)
 		}
 	}
-	return env
+	return append(env, "QUIPU_RESP=off", "QUIPU_RPC=off")
 }
 
 // command runs a command to its end; it must succeed.
@@ -81,14 +81,14 @@ func launch(t *testing.T, binary string, args ...string) *process {
 	return p
 }
 
-// ready waits for the ready line, and returns the address of the REST door.
+// ready waits for the ready line, and returns the address of the only door.
 func (p *process) ready() (string, error) {
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
 	select {
 	case line := <-p.stdout.line:
-		addr, ok := strings.CutPrefix(line, "ready http=")
-		if !ok {
+		door, addr, _ := strings.Cut(line, "=")
+		if !strings.HasPrefix(door, "ready ") || strings.Contains(addr, "=") {
 			return "", fmt.Errorf("ready line %q", line)
 		}
 		return addr, nil

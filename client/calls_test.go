@@ -1,0 +1,155 @@
+package client_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/client"
+	"github.com/quipudb/quipu/internal/server"
+	"github.com/quipudb/quipu/internal/server/rpc"
+	"github.com/quipudb/quipu/store"
+	"github.com/quipudb/quipu/store/memstore"
+)
+
+// The door behind the listener of all doors: TLS, and API keys.
+func TestTLSAndKeys(t *testing.T) {
+	web := httptest.NewUnstartedServer(http.NotFoundHandler()) // has a certificate for 127.0.0.1
+	web.StartTLS()
+	defer web.Close()
+	l, _, err := server.Listen{
+		Addr: "127.0.0.1:0", ConnectionsMax: 10,
+		TLS: &tls.Config{Certificates: web.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}},
+	}.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := server.NewKeys([]string{"secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := memory(quipu.Limits{}, 1)
+	door := rpc.New(db, rpc.Options{Keys: keys, Logger: slog.New(slog.DiscardHandler)})
+	served := make(chan error, 1)
+	go func() { served <- door.Serve(l) }()
+	defer func() {
+		if err := errors.Join(door.Close(), <-served, db.Close()); err != nil {
+			t.Error(err)
+		}
+	}()
+	roots := x509.NewCertPool()
+	roots.AddCert(web.Certificate())
+	s := &testServer{t: t, addr: l.Addr().String()}
+
+	c := s.dial(client.Options{TLS: &tls.Config{RootCAs: roots}, APIKey: "secret"})
+	if r, err := c.Add(t.Context(), "a", 2, quipu.WantValue()); err != nil || r.Value != 2 {
+		t.Errorf("Add: %+v, %v", r, err)
+	}
+	w := newWriter(t, c, client.WriterOptions{})
+	if err := w.Add(t.Context(), "a", 3); err != nil {
+		t.Error(err)
+	}
+	closeWriter(t, w)
+	holds(t, db, "a", 5)
+
+	stranger := s.dial(client.Options{TLS: &tls.Config{RootCAs: roots}, APIKey: "guess"})
+	if _, err := stranger.Read(t.Context(), "a"); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("Read with a wrong key: %v", err)
+	}
+	if _, err := stranger.Writer(t.Context(), client.WriterOptions{}); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("Writer with a wrong key: %v", err)
+	}
+	for _, o := range []client.Options{{}, {TLS: &tls.Config{}}} {
+		o.Timeout = 50 * time.Millisecond
+		if _, err := client.Dial(t.Context(), s.addr, o); !errors.Is(err, quipu.ErrUnavailable) {
+			t.Errorf("Dial in the clear, or without trust: %v", err)
+		}
+	}
+}
+
+func TestVerify(t *testing.T) {
+	db := memory(quipu.Limits{}, 1)
+	c := serve(t, db).dial(client.Options{})
+	if _, err := c.Add(t.Context(), "a", 1, quipu.Token("t")); err != nil {
+		t.Fatal(err)
+	}
+	got, err := c.Verify(t.Context())
+	if want, _ := db.Verify(t.Context()); err != nil || got.Cells != want.Cells || got.Tokens != 1 || got.Deltas != want.Deltas || len(got.Drift) != 0 {
+		t.Errorf("Verify: %+v, %v; want %+v", got, err, want)
+	}
+	s := drifting{Store: memstore.New(memstore.Options{})}
+	c = serve(t, quipu.New(s, quipu.Options{})).dial(client.Options{})
+	if got, err := c.Verify(t.Context()); err != nil || len(got.Drift) != 1 || got.Drift[0] != (store.Drift{What: "a", Have: "b", Want: "c"}) {
+		t.Errorf("Verify: %+v, %v", got, err)
+	}
+}
+
+// drifting is a store that is not what it should be.
+type drifting struct{ store.Store }
+
+// Audit says so.
+func (drifting) Audit(context.Context) (store.Audit, error) {
+	return store.Audit{Drift: []store.Drift{{What: "a", Have: "b", Want: "c"}}}, nil
+}
+
+// A batch that takes several requests and fails between them is unknown, even if
+// the request that failed changed nothing.
+func TestAddBatchInParts(t *testing.T) {
+	s := &flaky{Store: memstore.New(memstore.Options{}), err: store.ErrUnavailable}
+	serve := serve(t, quipu.New(s, quipu.Options{}))
+	c := serve.dial(client.Options{})
+	events := make([]quipu.Event, 10_000)
+	for i := range events {
+		events[i] = quipu.Event{Key: fmt.Sprint(strings.Repeat("x", 400), i), Delta: 1, Token: fmt.Sprint(i)}
+	}
+	first, err := c.AddBatch(t.Context(), events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := c.AddBatch(t.Context(), events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range events {
+		if first[i].Replayed || !again[i].Replayed || first[i].Version != again[i].Version || first[i].Key != events[i].Key {
+			t.Fatalf("event %d: first %+v, again %+v", i, first[i], again[i])
+		}
+	}
+	s.fails.Store(1 << 20)
+	s.spare.Store(1)
+	c = serve.dial(client.Options{Timeout: 200 * time.Millisecond})
+	if _, err := c.AddBatch(t.Context(), events); !errors.Is(err, quipu.ErrUnknown) {
+		t.Errorf("AddBatch: %v", err)
+	}
+}
+
+// Options.Tokens gives each write a token of its own.
+func TestOptionsTokens(t *testing.T) {
+	db := memory(quipu.Limits{TokensMax: 3}, 1)
+	c := serve(t, db).dial(client.Options{Tokens: true})
+	for range 2 {
+		if r, err := c.Add(t.Context(), "a", 1); err != nil || r.Replayed {
+			t.Errorf("Add: %+v, %v", r, err)
+		}
+	}
+	rs, err := c.AddBatch(t.Context(), []quipu.Event{{Key: "a", Delta: 1}, {Key: "a", Delta: 1}})
+	if err != nil || rs[0].Err != nil || !errors.Is(rs[1].Err, quipu.ErrFull) { // a fourth token
+		t.Errorf("AddBatch: %+v, %v", rs, err)
+	}
+	holds(t, db, "a", 3)
+	if a, err := db.Verify(t.Context()); err != nil || a.Tokens != 3 {
+		t.Errorf("%d tokens, %v", a.Tokens, err)
+	}
+}

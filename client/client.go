@@ -1,0 +1,178 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"math"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/quipudb/quipu"
+	pb "github.com/quipudb/quipu/quipupb"
+	"github.com/quipudb/quipu/store"
+)
+
+// TimeoutDefault is how long a call may take if nobody says.
+const TimeoutDefault = 10 * time.Second
+
+const (
+	defaultNamespace = "default"
+	replyBytesMax    = 64 << 20
+	pingEvery        = 30 * time.Second // of silence during a call, to find out that the server is gone
+	pingTimeout      = 10 * time.Second
+)
+
+// Options are what a client is told. The zero value is ready to use.
+type Options struct {
+	// APIKey is sent with every call, if the server wants one.
+	APIKey string
+
+	// TLS encrypts the connection; nil sends everything in the clear.
+	TLS *tls.Config
+
+	// Timeout is how long a call may take, its retries included, if its context
+	// has no deadline. The default is TimeoutDefault.
+	Timeout time.Duration
+
+	// Tokens gives each write that has no token a new one, so that it can be
+	// sent again when its answer was lost. See the package's comment for what
+	// that costs.
+	Tokens bool
+}
+
+// A DB is a connection to a server, in one namespace. It is safe for concurrent
+// use.
+type DB struct {
+	*shared
+	namespace string
+	err       error // why this view can't be used, or nil
+}
+
+// shared is what all views of a DB have in common.
+type shared struct {
+	conn    *grpc.ClientConn
+	rpc     pb.QuipuClient
+	options Options
+
+	mu     sync.RWMutex // held shared by every call
+	closed bool
+	ending chan struct{} // closed when Close begins
+	end    func()        // closes it
+}
+
+// Dial connects to the RPC door of a server, at HOST:PORT. It returns
+// quipu.ErrUnavailable if there is no connection by the end of ctx, or of
+// Options.Timeout if ctx has no deadline. A connection that is lost later is
+// made again by itself.
+func Dial(ctx context.Context, addr string, o Options) (*DB, error) {
+	if o.Timeout == 0 {
+		o.Timeout = TimeoutDefault
+	}
+	conn, err := grpc.NewClient(addr, dialOptions(o)...)
+	if err != nil {
+		return nil, store.Errorf(store.KindInvalid, "dial %s: %w", addr, err)
+	}
+	s := &shared{conn: conn, rpc: pb.NewQuipuClient(conn), options: o, ending: make(chan struct{})}
+	s.end = sync.OnceFunc(func() { close(s.ending) })
+	ctx, cancel := s.deadline(ctx)
+	defer cancel()
+	if err := connect(ctx, conn); err != nil {
+		_ = conn.Close() // it was never used
+		return nil, store.Errorf(store.KindUnavailable, "dial %s: %w", addr, err)
+	}
+	return &DB{shared: s, namespace: defaultNamespace}, nil
+}
+
+func dialOptions(o Options) []grpc.DialOption {
+	transport := insecure.NewCredentials()
+	if o.TLS != nil {
+		transport = credentials.NewTLS(o.TLS)
+	}
+	retry := backoff.DefaultConfig
+	retry.BaseDelay, retry.MaxDelay = retryFirst, retryMax
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(transport),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: pingTimeout}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingTimeout}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(replyBytesMax), grpc.MaxCallSendMsgSize(math.MaxInt32)),
+		grpc.WithDisableServiceConfig(),
+	}
+	if o.APIKey != "" {
+		options = append(options, grpc.WithPerRPCCredentials(bearer(o.APIKey)))
+	}
+	return options
+}
+
+// connect waits for a connection.
+func connect(ctx context.Context, conn *grpc.ClientConn) error {
+	conn.Connect()
+	for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
+		if !conn.WaitForStateChange(ctx, state) {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// A bearer is an API key as gRPC sends it.
+type bearer string
+
+// GetRequestMetadata returns the header of a call.
+func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + string(b)}, nil
+}
+
+// RequireTransportSecurity leaves it to Options.TLS.
+func (b bearer) RequireTransportSecurity() bool { return false }
+
+// In returns a view of another namespace: see quipu.DB.In.
+func (db *DB) In(namespace string) *DB {
+	v := &DB{shared: db.shared, namespace: namespace}
+	switch {
+	case namespace == "":
+		v.err = store.Errorf(store.KindInvalid, "namespace is empty")
+	case !utf8.ValidString(namespace):
+		v.err = store.Errorf(store.KindInvalid, "namespace is not UTF-8")
+	}
+	return v
+}
+
+// Verify checks what the server serves, in all namespaces: see quipu.DB.Verify.
+// It takes as long as ctx lets it.
+func (db *DB) Verify(ctx context.Context) (quipu.Audit, error) {
+	var reply *pb.VerifyReply
+	err := db.do(ctx, call{repeatable: true, long: true}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
+		reply, err = db.rpc.Verify(ctx, &pb.VerifyRequest{}, o...)
+		return err
+	})
+	if err != nil {
+		return quipu.Audit{}, err
+	}
+	a := quipu.Audit{Cells: reply.Cells, Tokens: reply.Tokens, Deltas: reply.Deltas}
+	for _, d := range reply.Drift {
+		a.Drift = append(a.Drift, store.Drift{What: d.What, Have: d.Have, Want: d.Want})
+	}
+	return a, nil
+}
+
+// Close closes the connection and all views after the calls under way, which do
+// not wait to be sent again. Close writers before it. Later calls return
+// quipu.ErrClosed; a second Close returns nil.
+func (db *DB) Close() error {
+	db.end()
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.closed {
+		return nil
+	}
+	db.closed = true
+	return db.conn.Close()
+}

@@ -1,0 +1,165 @@
+package client
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/quipudb/quipu"
+	pb "github.com/quipudb/quipu/quipupb"
+	"github.com/quipudb/quipu/store"
+)
+
+// Read returns the count of a key: see quipu.DB.Read.
+func (db *DB) Read(ctx context.Context, key string, opts ...quipu.ReadOption) (quipu.Count, error) {
+	o, err := readOptions(opts)
+	if err == nil {
+		err = checkText("key", key)
+	}
+	if err != nil {
+		return quipu.Count{}, err
+	}
+	r := &pb.GetRequest{Namespace: db.namespace, Key: key, Options: o}
+	var reply *pb.Count
+	err = db.do(ctx, call{repeatable: true}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
+		reply, err = db.rpc.Get(ctx, r, o...)
+		return err
+	})
+	if err != nil {
+		return quipu.Count{}, err
+	}
+	return decodeCount(key, reply), nil
+}
+
+// ReadBatch returns the counts of many keys: see quipu.DB.ReadBatch.
+func (db *DB) ReadBatch(ctx context.Context, keys []string, opts ...quipu.ReadOption) ([]quipu.Count, error) {
+	o, err := readOptions(opts)
+	if err != nil {
+		return nil, err
+	}
+	if len(keys) > quipu.KeysMax {
+		return nil, store.Errorf(store.KindTooLarge, "read of %d keys: at most %d", len(keys), quipu.KeysMax)
+	}
+	for _, key := range keys {
+		if err := checkKey(key); err != nil {
+			return nil, err
+		}
+	}
+	r := &pb.GetBatchRequest{Namespace: db.namespace, Keys: keys, Options: o}
+	var reply *pb.GetBatchReply
+	err = db.do(ctx, call{repeatable: true}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
+		reply, err = db.rpc.GetBatch(ctx, r, o...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(reply.Counts) != len(keys) {
+		return nil, store.Errorf(store.KindOther, "read of %d keys: %d counts", len(keys), len(reply.Counts))
+	}
+	counts := make([]quipu.Count, len(keys))
+	for i, c := range reply.Counts {
+		counts[i] = decodeCount(keys[i], c)
+	}
+	return counts, nil
+}
+
+// List returns a page of counters: see quipu.DB.List.
+func (db *DB) List(ctx context.Context, prefix string, o quipu.ListOptions) (quipu.Page, error) {
+	if err := checkText("prefix", prefix, "cursor", o.Cursor); err != nil {
+		return quipu.Page{}, err
+	}
+	r := &pb.ListRequest{
+		Namespace: db.namespace, Prefix: prefix, Cursor: o.Cursor,
+		Limit: int32(max(math.MinInt32, min(math.MaxInt32, o.Limit))), // what is cut off is refused anyway
+	}
+	var reply *pb.ListReply
+	err := db.do(ctx, call{repeatable: true}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
+		reply, err = db.rpc.List(ctx, r, o...)
+		return err
+	})
+	if err != nil {
+		return quipu.Page{}, err
+	}
+	p := quipu.Page{Counts: make([]quipu.Count, len(reply.Counts)), Next: reply.Next}
+	for i, c := range reply.Counts {
+		p.Counts[i] = decodeCount(c.Key, c)
+	}
+	return p, nil
+}
+
+// Lookup reports what is known of a token: see quipu.DB.Lookup.
+func (db *DB) Lookup(ctx context.Context, key, token string) (quipu.Fate, error) {
+	return db.fate(ctx, call{repeatable: true}, key, token, db.rpc.Lookup)
+}
+
+// Settle decides a token for good: see quipu.DB.Settle.
+func (db *DB) Settle(ctx context.Context, key, token string) (quipu.Fate, error) {
+	return db.fate(ctx, call{write: true, repeatable: true}, key, token, db.rpc.Settle)
+}
+
+func (db *DB) fate(ctx context.Context, c call, key, token string,
+	ask func(context.Context, *pb.TokenRequest, ...grpc.CallOption) (*pb.Fate, error),
+) (quipu.Fate, error) {
+	if err := checkText("key", key, "token", token); err != nil {
+		return quipu.Fate{}, err
+	}
+	r := &pb.TokenRequest{Namespace: db.namespace, Key: key, Token: token}
+	var reply *pb.Fate
+	err := db.do(ctx, c, func(ctx context.Context, o ...grpc.CallOption) (err error) {
+		reply, err = ask(ctx, r, o...)
+		return err
+	})
+	if err != nil {
+		return quipu.Fate{}, err
+	}
+	f := quipu.Fate{State: quipu.TokenState(reply.State)}
+	if reply.AtMs != 0 {
+		f.At = time.UnixMilli(reply.AtMs)
+	}
+	if reply.Receipt != nil {
+		f.Receipt = decodeReceipt(key, reply.Receipt)
+	}
+	return f, nil
+}
+
+// readOptions returns what the options of a read say.
+func readOptions(opts []quipu.ReadOption) (*pb.ReadOptions, error) {
+	if len(opts) == 0 {
+		return nil, nil
+	}
+	t, err := quipu.ReadTermsOf(opts)
+	if err != nil {
+		return nil, err
+	}
+	o := &pb.ReadOptions{Exact: t.Exact, Sessions: t.Sessions}
+	for _, s := range t.Sessions {
+		if err := checkText("session", s); err != nil {
+			return nil, err
+		}
+	}
+	if t.HasStaleness {
+		o.MaxStalenessNs = (*int64)(&t.MaxStaleness)
+	}
+	if t.HasError {
+		o.MaxError = &t.MaxError
+	}
+	return o, nil
+}
+
+// checkKey returns an error if key can't be one.
+func checkKey(key string) error { return store.CheckCell(store.Cell{Key: key}) }
+
+func decodeCount(key string, c *pb.Count) quipu.Count {
+	out := quipu.Count{
+		Key: key, Value: c.Value, Exact: c.Exact, Complete: c.Complete, Exists: c.Exists,
+		AsOf: time.Unix(0, c.AsOfNs), Staleness: time.Duration(c.StalenessNs),
+		Source: c.Source, Shards: int(c.Shards), Version: c.Version,
+	}
+	if c.Lower != nil && c.Upper != nil {
+		out.Bounded, out.Lower, out.Upper = true, *c.Lower, *c.Upper
+	}
+	return out
+}

@@ -1,0 +1,147 @@
+// Package rpc is the gRPC door: protocol buffers in, a call of the DB, protocol
+// buffers out.
+//
+// It promises that every error carries its kind as a detail, so that a client
+// can tell what to do; that no call outlives its deadline, which is the door's if
+// the caller named none; that a caller without a key is turned away before its
+// message is read; and that the batches of a stream that arrive together become
+// durable together, each answered in order.
+package rpc
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/server"
+	pb "github.com/quipudb/quipu/quipupb"
+)
+
+// TimeoutDefault is the deadline of a call if neither its caller nor the options
+// name one.
+const TimeoutDefault = 5 * time.Second
+
+// The limits of every connection.
+const (
+	messageBytesMax = 8 << 20 // of a request: what 10,000 of the longest keys take, and some
+	headerBytesMax  = 16 << 10
+	streamsMax      = 250              // calls at a time on one connection
+	helloTimeout    = 10 * time.Second // to make a connection
+	idleTimeout     = 10 * time.Minute // without a call
+	pingEvery       = time.Minute      // of silence, to find out who is gone
+	pingTimeout     = 20 * time.Second // to answer a ping
+	pingsApart      = 10 * time.Second // who pings more often than that is cut off
+)
+
+// Options are what the door is told. The zero value is an open door.
+type Options struct {
+	Keys    server.Keys     // who may come in; none means everyone
+	Metrics *server.Metrics // where calls are measured; nil for a set of its own
+	Logger  *slog.Logger    // calls at debug level, faults at error; nil for slog.Default()
+	Timeout time.Duration   // the deadline of a call; 0 for TimeoutDefault
+	Budget  *server.Budget  // memory of large calls; nil for one of RequestMemoryDefault
+}
+
+// A Door serves the RPC API of a DB. It is safe for concurrent use.
+type Door struct {
+	pb.UnimplementedQuipuServer
+	db       *quipu.DB
+	keys     server.Keys
+	meters   map[string]*server.Call // by the full name of the method
+	refused  *server.Call            // of those that had no key
+	logger   *slog.Logger
+	timeout  time.Duration
+	budget   *server.Budget
+	long     chan struct{} // holds one place: verify goes one at a time
+	server   *grpc.Server
+	draining chan struct{} // closed when streams have to end
+	drain    func()        // closes it
+}
+
+// New returns the door of a DB, which stays open when the door is closed.
+func New(db *quipu.DB, o Options) *Door {
+	if o.Metrics == nil {
+		o.Metrics = server.NewMetrics(db)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Timeout == 0 {
+		o.Timeout = TimeoutDefault
+	}
+	if o.Budget == nil {
+		o.Budget = server.NewBudget(server.RequestMemoryDefault)
+	}
+	d := &Door{
+		db: db, keys: o.Keys, logger: o.Logger, timeout: o.Timeout, budget: o.Budget,
+		long: make(chan struct{}, 1), draining: make(chan struct{}),
+	}
+	d.drain = sync.OnceFunc(func() { close(d.draining) })
+	d.server = grpc.NewServer(
+		grpc.InTapHandle(d.admit),
+		grpc.UnaryInterceptor(d.call),
+		grpc.StreamInterceptor(d.stream),
+		grpc.MaxRecvMsgSize(messageBytesMax),
+		grpc.MaxSendMsgSize(math.MaxInt32), // a reply has the limits of what was asked for
+		grpc.MaxHeaderListSize(headerBytesMax),
+		grpc.MaxConcurrentStreams(streamsMax),
+		grpc.ConnectionTimeout(helloTimeout),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout, Time: pingEvery, Timeout: pingTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingsApart, PermitWithoutStream: true}),
+		grpc.WaitForHandlers(true), // so that the DB can be closed after Close
+	)
+	pb.RegisterQuipuServer(d.server, d)
+	grpc_health_v1.RegisterHealthServer(d.server, &health{door: d})
+	reflection.Register(d.server)
+	d.meters = map[string]*server.Call{}
+	for service, info := range d.server.GetServiceInfo() {
+		for _, m := range info.Methods {
+			d.meters["/"+service+"/"+m.Name] = o.Metrics.Call(m.Name)
+		}
+	}
+	d.refused = o.Metrics.Call("none")
+	return d
+}
+
+// Serve accepts connections until Shutdown or Close. It closes the listener.
+func (d *Door) Serve(l net.Listener) error {
+	err := d.server.Serve(l)
+	if errors.Is(err, grpc.ErrServerStopped) { // before it began
+		return nil
+	}
+	return err
+}
+
+// Shutdown stops accepting, ends the streams, and returns when the calls under
+// way are done, or with the error of ctx.
+func (d *Door) Shutdown(ctx context.Context) error {
+	d.drain()
+	done := make(chan struct{})
+	go func() {
+		d.server.GracefulStop()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Close ends at once: calls under way are cut off.
+func (d *Door) Close() error {
+	d.drain()
+	d.server.Stop()
+	return nil
+}

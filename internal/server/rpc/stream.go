@@ -1,0 +1,244 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/server"
+	pb "github.com/quipudb/quipu/quipupb"
+	"github.com/quipudb/quipu/store"
+)
+
+const (
+	// groupMax is how many batches of a stream are applied together at most, and
+	// how many more are read meanwhile.
+	groupMax = 64
+	// aheadBytesMax is how many bytes of batches, about, are read ahead of the one
+	// that is being applied. A client that sends and does not take its answers
+	// holds no more than that, and one message.
+	aheadBytesMax = 1 << 20
+)
+
+// errDraining ends a stream. What it has not answered may be sent again.
+var errDraining = store.Errorf(store.KindUnavailable, "the server is closing")
+
+// Enlist issues a writer.
+func (d *Door) Enlist(ctx context.Context, _ *pb.EnlistRequest) (*pb.EnlistReply, error) {
+	w, err := d.db.Enlist(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.EnlistReply{Writer: uint64(w), Partitions: uint32(d.db.Traits().Partitions)}, nil
+}
+
+// Write applies the batches of a stream. While a group of them becomes durable,
+// the next one is read: so a client that does not wait for each answer pays for
+// one sync with many batches.
+func (d *Door) Write(s grpc.BidiStreamingServer[pb.WriteRequest, pb.WriteReply]) error {
+	w := &writeStream{
+		door: d, stream: s, ctx: s.Context(),
+		read: make(chan *pb.WriteRequest, groupMax), room: make(chan struct{}, 1),
+	}
+	readErr := make(chan error, 1)
+	go func() {
+		readErr <- w.readAll()
+		close(w.read)
+	}()
+	for {
+		select {
+		case r, ok := <-w.read:
+			if !ok {
+				return <-readErr
+			}
+			if err := w.serve(r); err != nil {
+				return err
+			}
+		case <-d.draining:
+			return errDraining
+		}
+	}
+}
+
+// A writeStream is one stream being served.
+type writeStream struct {
+	door   *Door
+	stream grpc.BidiStreamingServer[pb.WriteRequest, pb.WriteReply]
+	ctx    context.Context
+	read   chan *pb.WriteRequest
+	ahead  atomic.Int64  // bytes of what was read and not answered
+	room   chan struct{} // told when it became less
+
+	// One group.
+	requests []*pb.WriteRequest
+	answers  []pb.WriteReply
+	deltas   []store.Delta
+	batches  []store.Batch
+	replies  []store.Reply
+	places   []int // of the batches among the requests
+}
+
+// readAll reads until the client has nothing more to send.
+func (w *writeStream) readAll() error {
+	for {
+		r, err := w.stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case w.read <- r:
+		case <-w.ctx.Done():
+			return w.ctx.Err()
+		}
+		for ahead := w.ahead.Add(bytesOf(r)); ahead > aheadBytesMax; ahead = w.ahead.Load() {
+			select {
+			case <-w.room:
+			case <-w.ctx.Done():
+				return w.ctx.Err()
+			}
+		}
+	}
+}
+
+// bytesOf returns about how much memory a batch takes.
+func bytesOf(r *pb.WriteRequest) int64 {
+	n := len(r.Namespace)
+	for _, key := range r.Keys {
+		n += len(key) + 32
+	}
+	return int64(n)
+}
+
+// serve answers first, and what was read behind it.
+func (w *writeStream) serve(first *pb.WriteRequest) error {
+	w.requests = append(w.requests[:0], first)
+	deltas := len(first.Keys)
+	for more := true; more && len(w.requests) < groupMax && deltas < store.BatchDeltasMax; {
+		select {
+		case r, ok := <-w.read:
+			if more = ok; ok {
+				w.requests = append(w.requests, r)
+				deltas += len(r.Keys)
+			}
+		default:
+			more = false
+		}
+	}
+	start := time.Now()
+	w.answer()
+	took := time.Since(start)
+	meter := w.door.meters[pb.Quipu_Write_FullMethodName]
+	for i := range w.requests {
+		code := codes.OK
+		if e := w.answers[i].Error; e != nil {
+			code = server.StatusOf(store.Kind(e.Kind)).RPC
+		}
+		meter.Observe(code, took)
+		if err := w.stream.Send(&w.answers[i]); err != nil {
+			return err
+		}
+	}
+	for _, r := range w.requests {
+		w.ahead.Add(-bytesOf(r))
+	}
+	select {
+	case w.room <- struct{}{}:
+	default:
+	}
+	clear(w.requests)
+	clear(w.deltas) // they hold keys
+	return nil
+}
+
+// answer fills answers for the requests. Those of one namespace that follow each
+// other go to the DB in one call.
+func (w *writeStream) answer() {
+	ctx, cancel := context.WithTimeout(w.ctx, w.door.timeout)
+	defer cancel()
+	w.answers = make([]pb.WriteReply, len(w.requests)) // gRPC may still be sending the last ones
+	w.deltas = w.deltas[:0]
+	for start := 0; start < len(w.requests); {
+		namespace := w.requests[start].Namespace
+		db := w.door.in(namespace)
+		w.batches, w.places = w.batches[:0], w.places[:0]
+		end := start
+		for ; end < len(w.requests) && w.requests[end].Namespace == namespace; end++ {
+			r, a := w.requests[end], &w.answers[end]
+			a.Writer, a.Partition, a.Seq = r.Writer, r.Partition, r.Seq
+			if err := w.check(ctx, db, r); err != nil {
+				a.Error = w.door.tell(ctx, pb.Quipu_Write_FullMethodName, err)
+				continue
+			}
+			w.batches = append(w.batches, w.batch(r))
+			w.places = append(w.places, end)
+		}
+		w.apply(ctx, db)
+		start = end
+	}
+}
+
+// check returns an error if r is no batch.
+func (w *writeStream) check(ctx context.Context, db *quipu.DB, r *pb.WriteRequest) error {
+	if len(r.Keys) != len(r.Deltas) {
+		return store.Errorf(store.KindInvalid, "batch of %d keys and %d deltas", len(r.Keys), len(r.Deltas))
+	}
+	return db.CheckWriter(ctx, store.Writer(r.Writer))
+}
+
+// batch returns r as the store takes it. The deltas may move when the next ones
+// are appended: what was sliced before stays valid.
+func (w *writeStream) batch(r *pb.WriteRequest) store.Batch {
+	start := len(w.deltas)
+	for i, key := range r.Keys {
+		w.deltas = append(w.deltas, store.Delta{Cell: store.Cell{Key: key}, Op: store.OpAdd, N: r.Deltas[i]})
+	}
+	return store.Batch{
+		Partition: int(r.Partition), Writer: store.Writer(r.Writer), Prev: r.Prev, Seq: r.Seq,
+		Deltas: w.deltas[start:len(w.deltas):len(w.deltas)],
+	}
+}
+
+// apply gives the batches to the DB, and fills the answers at their places.
+func (w *writeStream) apply(ctx context.Context, db *quipu.DB) {
+	if len(w.batches) == 0 {
+		return
+	}
+	for len(w.replies) < len(w.batches) {
+		w.replies = append(w.replies, store.Reply{})
+	}
+	replies := w.replies[:len(w.batches)]
+	err := db.WriteBatches(ctx, w.batches, replies)
+	for i, place := range w.places {
+		a, r := &w.answers[place], &replies[i]
+		a.Mark = r.Mark
+		switch {
+		case err != nil:
+			a.Mark = 0
+			a.Error = w.door.tell(ctx, pb.Quipu_Write_FullMethodName, err)
+		case r.Err != nil:
+			a.Error = w.door.tell(ctx, pb.Quipu_Write_FullMethodName, r.Err)
+		default:
+			a.Replayed, a.Durability = r.Replayed, pb.Durability(r.Durability)
+			a.Refused = w.refusals(ctx, r.Results)
+		}
+	}
+}
+
+func (w *writeStream) refusals(ctx context.Context, results []store.Result) (out []*pb.WriteReply_Refusal) {
+	for i := range results {
+		if err := results[i].Outcome.Err(); err != nil {
+			told := w.door.tell(ctx, pb.Quipu_Write_FullMethodName, err)
+			out = append(out, &pb.WriteReply_Refusal{Index: uint32(i), Error: told})
+		}
+	}
+	return out
+}

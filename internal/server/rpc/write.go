@@ -1,0 +1,96 @@
+package rpc
+
+import (
+	"context"
+	"time"
+
+	"github.com/quipudb/quipu"
+	pb "github.com/quipudb/quipu/quipupb"
+)
+
+// Add adds to a counter.
+func (d *Door) Add(ctx context.Context, r *pb.AddRequest) (*pb.Receipt, error) {
+	opts := writeOptions(r.Options)
+	if r.AtMs != nil {
+		opts = append(opts, quipu.At(time.UnixMilli(*r.AtMs)))
+	}
+	if r.Who != nil {
+		opts = append(opts, quipu.Who(*r.Who))
+	}
+	return receiptOf(d.in(r.Namespace).Add(ctx, r.Key, r.Delta, opts...))
+}
+
+// Set assigns to a counter.
+func (d *Door) Set(ctx context.Context, r *pb.SetRequest) (*pb.Receipt, error) {
+	return receiptOf(d.in(r.Namespace).Set(ctx, r.Key, r.Value, writeOptions(r.Options)...))
+}
+
+// Reset sets a counter to zero.
+func (d *Door) Reset(ctx context.Context, r *pb.ResetRequest) (*pb.Receipt, error) {
+	return receiptOf(d.in(r.Namespace).Reset(ctx, r.Key, writeOptions(r.Options)...))
+}
+
+// Delete makes a counter not exist.
+func (d *Door) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.Receipt, error) {
+	return receiptOf(d.in(r.Namespace).Delete(ctx, r.Key, writeOptions(r.Options)...))
+}
+
+// AddBatch adds many events, each by itself.
+func (d *Door) AddBatch(ctx context.Context, r *pb.AddBatchRequest) (*pb.AddBatchReply, error) {
+	taken, err := d.budget.Take(ctx, int64(len(r.Events))*entryBytes)
+	if err != nil {
+		return nil, err
+	}
+	defer d.budget.Give(taken)
+	events := make([]quipu.Event, len(r.Events))
+	for i, e := range r.Events {
+		events[i] = quipu.Event{Key: e.Key, Delta: e.Delta, Token: e.Token, Who: e.Who, WantValue: e.WantValue}
+		if e.AtMs != nil {
+			events[i].At = time.UnixMilli(*e.AtMs)
+		}
+	}
+	receipts, err := d.in(r.Namespace).AddBatch(ctx, events)
+	if err != nil {
+		return nil, err
+	}
+	reply := &pb.AddBatchReply{Receipts: make([]*pb.Receipt, len(receipts))}
+	for i := range receipts {
+		if err := receipts[i].Err; err != nil {
+			reply.Receipts[i] = &pb.Receipt{Error: d.tell(ctx, pb.Quipu_AddBatch_FullMethodName, err)}
+		} else {
+			reply.Receipts[i] = encodeReceipt(&receipts[i])
+		}
+	}
+	return reply, nil
+}
+
+func writeOptions(o *pb.WriteOptions) []quipu.WriteOption {
+	if o == nil {
+		return nil
+	}
+	opts := make([]quipu.WriteOption, 0, 5) // with At and Who of an Add
+	if o.Token != nil {
+		opts = append(opts, quipu.Token(*o.Token))
+	}
+	if o.WantValue {
+		opts = append(opts, quipu.WantValue())
+	}
+	if o.IfVersion != nil {
+		opts = append(opts, quipu.IfVersion(*o.IfVersion))
+	}
+	return opts
+}
+
+func receiptOf(r quipu.Receipt, err error) (*pb.Receipt, error) {
+	if err != nil {
+		return nil, err
+	}
+	return encodeReceipt(&r), nil
+}
+
+func encodeReceipt(r *quipu.Receipt) *pb.Receipt {
+	return &pb.Receipt{
+		Applied: r.Applied, Value: r.Value, Before: r.Before, HasValue: r.HasValue,
+		Replayed: r.Replayed, Version: r.Version, Durability: pb.Durability(r.Durability), Session: r.Session(),
+	}
+}
