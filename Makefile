@@ -7,20 +7,28 @@ TOOL      = go tool -modfile=tools/go.mod
 GOVERSION = go$(shell sed -n 's/^go //p' go.mod)
 VERSION   = $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
+# The tests with clients of Redis, a module of its own, and the packages of
+# Debian that they and the other tests of the RESP door need.
+CLIENTS = internal/server/resp/clienttest
+DEBIAN  = redis-server redis-tools python3-redis libhiredis-dev gcc nodejs npm
+
 FUZZTIME ?= 30s
 CYCLES   ?= 50
 
-.PHONY: help setup run build test race lint fuzz crash bench generate
+.PHONY: help setup run build test race lint fuzz crash bench bench-peers generate
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## check for Go, download the modules, build the linter
 	@command -v go >/dev/null || { echo "Go is missing: see https://go.dev/dl"; exit 1; }
 	@printf '%s\n' $(GOVERSION) "$$(go env GOVERSION)" | sort -VC || \
 		{ echo "$$(go env GOVERSION) is too old, $(GOVERSION) is needed: see https://go.dev/dl"; exit 1; }
-	@command -v cc >/dev/null || echo "no C compiler: only 'make race' needs one"
+	@command -v cc >/dev/null || echo "no C compiler: only 'make race' and the tests with hiredis need one"
+	@command -v redis-server redis-cli node npm >/dev/null || \
+		echo "no Redis or Node: the tests of the RESP door need them; on Debian, apt-get install $(DEBIAN)"
 	go mod download
+	go -C $(CLIENTS) mod download
 	go mod download -modfile=tools/go.mod
 	$(TOOL) golangci-lint version
 
@@ -30,8 +38,13 @@ run: ## serve from ./quipu-data
 build: ## build bin/quipu, stamped with the version
 	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/quipu ./cmd/quipu
 
-test: ## run the tests
+test: $(CLIENTS)/testdata/node/node_modules ## run the tests
 	go test -timeout 10m ./...
+	go -C $(CLIENTS) test -timeout 10m ./...
+
+$(CLIENTS)/testdata/node/node_modules: $(CLIENTS)/testdata/node/package-lock.json
+	npm ci --silent --no-audit --no-fund --prefix $(@D)
+	@touch $@
 
 race: ## run the tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race -timeout 30m ./...
@@ -56,6 +69,9 @@ crash: ## kill a serving process CYCLES times (50) and recount
 
 bench: ## measure beside the peers, into bench/results (BENCHFLAGS='-run add-hot')
 	go run ./bench $(BENCHFLAGS)
+
+bench-peers: ## measure beside Redis and PostgreSQL, 20 minutes (BENCHFLAGS='-sides redis-always,quipu-synced')
+	go run ./bench -run peers $(BENCHFLAGS)
 
 generate: ## regenerate, and fail if that changed anything
 	go generate ./...

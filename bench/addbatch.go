@@ -34,8 +34,8 @@ func addBatch(s *session) error {
 	if err != nil {
 		return err
 	}
-	s.atLeast("rate over that of Pebble", s.over("quipu", "pebble"), 5)
-	s.atLeast("rate with 1 GiB over that of Pebble", s.over("quipu, 1 GiB", "pebble"), 5)
+	s.atLeast("rate over that of Pebble", s.over("quipu", "pebble", rate), 5)
+	s.atLeast("rate with 1 GiB over that of Pebble", s.over("quipu, 1 GiB", "pebble", rate), 5)
 	return nil
 }
 

@@ -44,6 +44,6 @@ func addHot(s *session) error {
 	if err != nil {
 		return err
 	}
-	s.atLeast("rate over that of the bare log", s.over("quipu", "bare log"), 0.7)
+	s.atLeast("rate over that of the bare log", s.over("quipu", "bare log", rate), 0.7)
 	return nil
 }

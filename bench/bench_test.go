@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,7 +41,7 @@ func TestOver(t *testing.T) {
 		s.record("a", rate, ours)
 		s.record("b", rate, []float64{10, 10, 50}[i])
 	}
-	if got := s.over("a", "b"); got != 2 {
+	if got := s.over("a", "b", rate); got != 2 {
 		t.Errorf("got %v, want 2", got)
 	}
 	s.atLeast("rate", 2, 2)
@@ -108,19 +107,6 @@ func TestGroupLog(t *testing.T) {
 	if want := strings.Repeat("record", 80); err != nil || string(got) != want {
 		t.Errorf("got %d bytes, %v; want %d", len(got), err, len(want))
 	}
-}
-
-func TestHead(t *testing.T) {
-	f := func(reply, status string, length int) {
-		t.Helper()
-		c := restClient{in: bufio.NewReader(strings.NewReader(reply))}
-		got, n, err := c.head()
-		if err != nil || string(got[:]) != status || n != length {
-			t.Errorf("head of %q: got %q, %d, %v; want %q, %d", reply, got, n, err, status, length)
-		}
-	}
-	f("HTTP/1.1 200 OK\r\ncontent-length: 12\r\nX: y\r\n\r\n", "HTTP/1.1 200", 12)
-	f("HTTP/1.1 503 Service Unavailable\r\n\r\n", "HTTP/1.1 503", 0)
 }
 
 // This process takes some memory, and no more time than it and its children.

@@ -3,11 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/quipudb/quipu/internal/load/proc"
 )
 
 const (
@@ -26,28 +27,22 @@ type workload struct {
 
 	// close does what op put off. Its CPU time counts.
 	close func() error
-
-	// pid is the process that does the work; 0 is this one.
-	pid int
 }
 
 // drive runs a workload after a short one that is not counted, and records its
 // rate and its CPU time.
 func (s *session) drive(side string, w workload) error {
-	if w.pid == 0 {
-		w.pid = os.Getpid()
-	}
-	_, _, err := load(w.callers, w.time/10, w.op)
-	before, cpuErr := cpuTime(w.pid)
+	_, _, err := repeat(w.callers, w.time/10, w.op)
+	before, cpuErr := cpuTime(proc.Self)
 	err = errors.Join(err, cpuErr)
 	ops, took := 0, time.Duration(0)
 	if err == nil {
-		ops, took, err = load(w.callers, w.time, w.op)
+		ops, took, err = repeat(w.callers, w.time, w.op)
 	}
 	if w.close != nil {
 		err = errors.Join(err, w.close())
 	}
-	after, cpuErr := cpuTime(w.pid)
+	after, cpuErr := cpuTime(proc.Self)
 	if err = errors.Join(err, cpuErr); err != nil {
 		return fmt.Errorf("drive %s: %w", side, err)
 	}
@@ -56,9 +51,9 @@ func (s *session) drive(side string, w workload) error {
 	return nil
 }
 
-// load lets callers call op until the time is over, and returns how many
+// repeat lets callers call op until the time is over, and returns how many
 // operations that were and how long it took until the last returned.
-func load(callers int, d time.Duration, op func(caller int) (int, error)) (int, time.Duration, error) {
+func repeat(callers int, d time.Duration, op func(caller int) (int, error)) (int, time.Duration, error) {
 	var stop atomic.Bool
 	var total atomic.Int64
 	errs := make([]error, callers)

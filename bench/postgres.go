@@ -109,11 +109,11 @@ func (p *postgres) run(ctx context.Context, name string, args ...string) (string
 // prepare makes the table and the script, and finds the server's process.
 func (p *postgres) prepare(ctx context.Context) error {
 	table := fmt.Sprintf(`CREATE TABLE counters (id int PRIMARY KEY, n bigint NOT NULL);
-		INSERT INTO counters SELECT id, 0 FROM generate_series(1, %d) AS id`, restCounters)
+		INSERT INTO counters SELECT id, 0 FROM generate_series(1, %d) AS id`, pgRowsMax)
 	if _, err := p.run(ctx, "psql", "-h", p.dir, "-U", postgresUser, "-v", "ON_ERROR_STOP=1", "-c", table); err != nil {
 		return err
 	}
-	script := fmt.Sprintf("\\set id random(1, %d)\nUPDATE counters SET n = n + 1 WHERE id = :id;\n", restCounters)
+	const script = "\\set id random(1, :rows)\nUPDATE counters SET n = n + 1 WHERE id = :id;\n"
 	if err := os.WriteFile(p.path("script"), []byte(script), 0o644); err != nil {
 		return err
 	}
@@ -126,6 +126,12 @@ func (p *postgres) prepare(ctx context.Context) error {
 	return err
 }
 
+// A pgLoad is how pgbench updates: rows at random, of those that there are.
+type pgLoad struct{ rows, connections int }
+
+// pgRowsMax is how many rows there are.
+const pgRowsMax = 100
+
 // A pgResult is what pgbench counted.
 type pgResult struct {
 	transactions int
@@ -133,9 +139,9 @@ type pgResult struct {
 }
 
 // bench runs the script for some time, in whole seconds.
-func (p *postgres) bench(ctx context.Context, d time.Duration) (r pgResult, err error) {
+func (p *postgres) bench(ctx context.Context, l pgLoad, d time.Duration) (r pgResult, err error) {
 	out, err := p.run(ctx, "pgbench", "-h", p.dir, "-U", postgresUser, "-n", "-M", "prepared", "-f", p.path("script"),
-		"-c", strconv.Itoa(restConnections), "-j", "2", "-T", strconv.Itoa(int(d.Seconds())), postgresUser)
+		"-D", "rows="+strconv.Itoa(l.rows), "-c", strconv.Itoa(l.connections), "-j", "2", "-T", strconv.Itoa(int(d.Seconds())), postgresUser)
 	if err != nil {
 		return r, err
 	}
@@ -152,5 +158,22 @@ func (p *postgres) bench(ctx context.Context, d time.Duration) (r pgResult, err 
 
 func (p *postgres) stop() error {
 	_, err := p.run(context.Background(), "pg_ctl", "-D", p.path("data"), "-m", "fast", "-w", "stop")
+	return err
+}
+
+// drivePostgres updates for some time, and records the rate and the server's
+// CPU time.
+func (s *session) drivePostgres(side string, p *postgres, l pgLoad, d time.Duration) error {
+	before, err := cpuTimeOfAll(p.pid)
+	if err != nil {
+		return err
+	}
+	r, err := p.bench(s.ctx, l, d)
+	if err != nil {
+		return err
+	}
+	after, err := cpuTimeOfAll(p.pid)
+	s.record(side, rate, r.rate)
+	s.record(side, cpuNS, float64(after-before)/float64(r.transactions))
 	return err
 }

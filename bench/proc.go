@@ -3,14 +3,12 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
-)
 
-// tick is the unit of CPU time in /proc. It is the same on every Linux.
-const tick = 10 * time.Millisecond
+	"github.com/quipudb/quipu/internal/load/proc"
+)
 
 // procField returns the value of a "name: value" line of a file in /proc.
 func procField(path, name string) (string, error) {
@@ -39,58 +37,28 @@ func memoryOf(name string) (float64, error) {
 	return kib * 1024, nil
 }
 
-// procStat is what /proc says of the time a process took.
-type procStat struct {
-	parent      int
-	own, reaped time.Duration // of the process, and of its children that ended
-}
-
-func readStat(path string) (procStat, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return procStat{}, err
-	}
-	// The name, in parentheses, may hold anything. After it come the state,
-	// the parent, and from the twelfth on user and system time, then those of
-	// the children.
-	after := text[strings.LastIndexByte(string(text), ')')+1:]
-	fields := strings.Fields(string(after))
-	if len(fields) < 15 {
-		return procStat{}, fmt.Errorf("read %s: too short", path)
-	}
-	var s procStat
-	var times [4]int
-	if s.parent, err = strconv.Atoi(fields[1]); err != nil {
-		return procStat{}, fmt.Errorf("read %s: %w", path, err)
-	}
-	for i := range times {
-		if times[i], err = strconv.Atoi(fields[11+i]); err != nil {
-			return procStat{}, fmt.Errorf("read %s: %w", path, err)
-		}
-	}
-	s.own = time.Duration(times[0]+times[1]) * tick
-	s.reaped = time.Duration(times[2]+times[3]) * tick
-	return s, nil
-}
-
 // cpuTime returns the CPU time of a process.
 func cpuTime(pid int) (time.Duration, error) {
-	s, err := readStat(fmt.Sprintf("/proc/%d/stat", pid))
-	return s.own, err
+	t, err := proc.Read(pid)
+	return t.Own, err
 }
 
 // cpuTimeOfAll returns the CPU time of a process and all its children, those
 // that ended included.
 func cpuTimeOfAll(pid int) (time.Duration, error) {
-	s, err := readStat(fmt.Sprintf("/proc/%d/stat", pid))
+	t, err := proc.Read(pid)
 	if err != nil {
 		return 0, err
 	}
-	total := s.own + s.reaped
-	all, err := filepath.Glob("/proc/[0-9]*/stat")
-	for _, path := range all {
-		if s, err := readStat(path); err == nil && s.parent == pid { // others may end meanwhile
-			total += s.own
+	total := t.Own + t.Reaped
+	all, err := os.ReadDir("/proc")
+	for _, entry := range all {
+		child, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue // not a process
+		}
+		if t, err := proc.Read(child); err == nil && t.Parent == pid { // others may end meanwhile
+			total += t.Own
 		}
 	}
 	return total, err

@@ -98,7 +98,7 @@ func fill(a recoverArgs) (r filledLog, err error) {
 		return batchEvents, addEvents(context.Background(), db, events)
 	}
 	for r.Bytes < a.Bytes {
-		n, _, err := load(batchCallers, 50*time.Millisecond, add)
+		n, _, err := repeat(batchCallers, 50*time.Millisecond, add)
 		if err != nil {
 			return r, err
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -8,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/quipudb/quipu/internal/load/chart"
 )
 
 // A record is a result with what it takes to repeat it.
@@ -45,13 +48,55 @@ func (s *session) report() error {
 	if err := os.WriteFile(filepath.Join(s.results, s.Figure+".md"), []byte(text), 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(s.results, s.Figure+".json"), append(raw, '\n'), 0o644)
+	if err := os.WriteFile(filepath.Join(s.results, s.Figure+".json"), append(raw, '\n'), 0o644); err != nil {
+		return err
+	}
+	if len(s.Panels) == 0 {
+		return nil
+	}
+	var svg bytes.Buffer
+	if err := chart.Write(&svg, s.Figure, s.Panels...); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(s.results, s.Figure+".svg"), svg.Bytes(), 0o644)
 }
 
 func (r *record) markdown() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(&b, format+"\n", args...) }
 	line("# %s\n\n%s\n", r.Figure, r.About)
+	if len(r.Panels) > 0 {
+		line("![charts](%s.svg)\n", r.Figure)
+	}
+	if len(r.Tables) > 0 {
+		for _, t := range r.Tables {
+			line("## %s\n\n%s", t.Title, t)
+		}
+	} else {
+		r.all(line)
+	}
+	for _, n := range r.Notes {
+		line("- %s", n)
+	}
+	line("- %s, commit %s: `%s`", r.Date, r.Machine.Commit, r.Command)
+	line("- %s", r.Machine)
+	return b.String()
+}
+
+// String writes a table in Markdown.
+func (t table) String() string {
+	var b strings.Builder
+	row := func(cells []string) { b.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
+	row(t.columns)
+	b.WriteString("|---" + strings.Repeat("|---:", len(t.columns)-1) + "|\n")
+	for _, r := range t.rows {
+		row(r)
+	}
+	return b.String()
+}
+
+// all writes all series and targets.
+func (r *record) all(line func(format string, args ...any)) {
 	line("| side | what | median of %d | spread |\n|---|---|---:|---:|", r.Rounds)
 	for _, s := range r.Series {
 		line("| %s | %s | %s | %s .. %s |", s.Side, s.Metric,
@@ -66,12 +111,6 @@ func (r *record) markdown() string {
 		line("| %s | %s | %s | %s |", t.What, number(t.Want), number(t.Measured), met)
 	}
 	line("")
-	for _, n := range r.Notes {
-		line("- %s", n)
-	}
-	line("- %s, commit %s: `%s`", r.Date, r.Machine.Commit, r.Command)
-	line("- %s", r.Machine)
-	return b.String()
 }
 
 // number writes a value as people read it: three digits or more, and groups

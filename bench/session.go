@@ -8,6 +8,8 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+
+	"github.com/quipudb/quipu/internal/load/chart"
 )
 
 // options are what the command line says.
@@ -17,6 +19,7 @@ type options struct {
 	dir     string // for the data
 	results string // for the results
 	command string
+	choice  choice // of the figure peers
 	out     io.Writer
 }
 
@@ -50,7 +53,20 @@ type result struct {
 	Notes   []string  `json:"notes,omitempty"`
 	Series  []*series `json:"series"`
 	Targets []target  `json:"targets"`
+
+	// What to show of it, if not simply all series and targets.
+	Tables []table       `json:"-"`
+	Panels []chart.Panel `json:"-"`
 }
+
+// A table is for people.
+type table struct {
+	Title   string
+	columns []string
+	rows    [][]string
+}
+
+func (t *table) head(first string, others ...string) { t.columns = append([]string{first}, others...) }
 
 // A series is one quantity of one side, a value for each round.
 type series struct {
@@ -63,6 +79,11 @@ func (s *series) median() float64 {
 	v := slices.Sorted(slices.Values(s.Values))
 	n := len(v)
 	return (v[(n-1)/2] + v[n/2]) / 2
+}
+
+// spread writes the median, with the smallest and the largest.
+func (s *series) spread() string {
+	return fmt.Sprintf("%s (%s .. %s)", number(s.median()), number(slices.Min(s.Values)), number(slices.Max(s.Values)))
 }
 
 // A target is a promise, and what came of it.
@@ -128,15 +149,15 @@ func (s *session) find(side, metric string) *series {
 	return made
 }
 
-// over records the ratio of a side's rate to that of its peer, round by round,
-// and returns its median.
-func (s *session) over(side, peer string) float64 {
+// over records the ratio of what a side measured to what its peer did, round by
+// round, and returns its median.
+func (s *session) over(side, peer, metric string) float64 {
 	name := side + " / " + peer
-	ours, theirs := s.find(side, rate).Values, s.find(peer, rate).Values
+	ours, theirs := s.find(side, metric).Values, s.find(peer, metric).Values
 	for i := range ours {
-		s.record(name, rate, ours[i]/theirs[i])
+		s.record(name, metric, ours[i]/theirs[i])
 	}
-	return s.median(name, rate)
+	return s.median(name, metric)
 }
 
 func (s *session) median(side, metric string) float64 { return s.find(side, metric).median() }

@@ -149,6 +149,9 @@ func writeWhole(name string, out *output, write func(io.Writer) error) (err erro
 		}
 		return measured(out, out.stdout, write)
 	}
+	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {
+		return usage("--out %s: it is a %s, and would be replaced by a file; - is standard output", name, fileKind(info.Mode()))
+	}
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".partial-")
 	if err != nil {
 		return fmt.Errorf("create backup: %w", err)
@@ -163,6 +166,20 @@ func writeWhole(name string, out *output, write func(io.Writer) error) (err erro
 		return errors.Join(fmt.Errorf("name backup: %w", err), os.Remove(f.Name()))
 	}
 	return syncDir(filepath.Dir(name))
+}
+
+// fileKind names what is not a regular file.
+func fileKind(m os.FileMode) string {
+	switch {
+	case m.IsDir():
+		return "directory"
+	case m&os.ModeSymlink != 0:
+		return "symbolic link"
+	case m&os.ModeNamedPipe != 0:
+		return "pipe"
+	default:
+		return "device or socket"
+	}
 }
 
 // measured shows how much was written.

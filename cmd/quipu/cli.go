@@ -31,6 +31,7 @@ type cli struct {
 	Verify  verifyCmd  `cmd:"" help:"Check what is served against the record of what was applied."`
 	Backup  backupCmd  `cmd:"" help:"Copy everything into one file."`
 	Restore restoreCmd `cmd:"" help:"Make a data directory from a backup."`
+	Bench   benchCmd   `cmd:"" help:"Load a server, ours or a Redis, and print how it took it."`
 	WAL     walCmd     `cmd:"" name:"wal" help:"Look into the log of a data directory."`
 	Conf    confCmd    `cmd:"" name:"config" help:"Check a configuration file."`
 	About   aboutCmd   `cmd:"" name:"version" help:"Print the version, the commit and the Go version."`
@@ -60,6 +61,9 @@ func newParser(out *output, conf *config, options ...kong.Option) (*kong.Kong, e
 // escaped marks an argument that looks like a flag and is a number. It can't
 // be in an argument that the system passes.
 const escaped = "\x00"
+
+// quotedEscape is the mark as it is in an error of the parser.
+const quotedEscape = `\x00`
 
 var negativeNumber = regexp.MustCompile(`^-[0-9]+$`)
 

@@ -52,8 +52,18 @@ func TestNewToken(t *testing.T) {
 	}
 }
 
+func TestPrintable(t *testing.T) {
+	for key, want := range map[string]string{
+		"a b/é日": "a b/é日", `a"b\`: `a"b\`, "a\tb": `"a\tb"`, "\x1b[31m": `"\x1b[31m"`, `"a"`: `"\"a\""`, "a\u202eb": `"a\u202eb"`,
+	} {
+		if got := printable(key); got != want {
+			t.Errorf("key %q: %s, want %s", key, got, want)
+		}
+	}
+}
+
 func TestQuoteToken(t *testing.T) {
-	for token, want := range map[string]string{"a": "a", `a"b`: `a"b`, `"a\`: `"\"a\\"`} {
+	for token, want := range map[string]string{"a": "a", `a"b`: `a"b`, `"a\`: `"\"a\\"`, " a": `" a"`, "a ": `"a "`} {
 		if got := quoteToken(token); got != want {
 			t.Errorf("token %s: %s, want %s", token, got, want)
 		}

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"encoding/pem"
 	"fmt"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -9,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/quipudb/quipu/store"
@@ -53,6 +57,9 @@ func TestClient(t *testing.T) {
 	f("6", "get", "-5")
 	f("6", "get", "--", "-5")
 	f("8", "add", "--", "--key", "8")
+
+	f("1", "add", "esc\x1b[31m")
+	f(`"esc\x1b[31m"`+"\t1", "list", "esc")
 
 	f("1", "add", "views", "--namespace", "shop")
 	f("1", "get", "views", "--namespace", "shop")
@@ -183,6 +190,51 @@ func TestExitCodes(t *testing.T) {
 	refused(t, 4, "hm (unknown)", "get", "a", "--addr", reply(t, 504, `{"detail":"hm","kind":"unknown"}`))
 	refused(t, 1, "500", "get", "a", "--addr", reply(t, 500, `not JSON`))
 	refused(t, 1, "decode", "get", "a", "--addr", reply(t, 200, `not JSON`))
+}
+
+// A server that is not trusted was sent nothing.
+func TestUntrustedCertificate(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	s.StartTLS()
+	defer s.Close()
+	refused(t, 3, "SSL_CERT_FILE", "add", "a", "--addr", s.URL)
+	refused(t, 3, "HTTP response to HTTPS client", "add", "a", "--addr", strings.Replace(reply(t, 200, "x"), "http:", "https:", 1))
+	file := filepath.Join(t.TempDir(), "cert.pem")
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	if err := os.WriteFile(file, cert, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SSL_CERT_FILE", file)
+	refused(t, 1, "404", "add", "a", "--addr", s.URL)
+}
+
+// What is not a file is not replaced by one.
+func TestBackupReplacesFilesOnly(t *testing.T) {
+	dir := t.TempDir()
+	f := func(name, kind string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused(t, 2, "it is a "+kind, "backup", "--out", name, "--addr", reply(t, 200, "a backup"))
+		if info, err := os.Lstat(name); err != nil || info.Mode().IsRegular() {
+			t.Errorf("%s was replaced: %v", name, err)
+		}
+	}
+	f(dir, "directory", nil)
+	pipe := filepath.Join(dir, "pipe")
+	f(pipe, "pipe", syscall.Mkfifo(pipe, 0o600))
+	link := filepath.Join(dir, "link")
+	f(link, "symbolic link", os.Symlink(pipe, link))
+	// A socket stands for devices: a mistake here would replace the system's.
+	socket := filepath.Join(dir, "socket")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	f(socket, "device or socket", nil)
 }
 
 func TestBackup(t *testing.T) {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"reflect"
 	"strings"
@@ -49,13 +51,21 @@ func (c *config) load(file string, flags []*kong.Flag) error {
 	if err != nil {
 		return fmt.Errorf("read configuration: %w", err)
 	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(raw, &doc); err != nil {
-		return fmt.Errorf("%s: %s", file, strings.TrimPrefix(err.Error(), "yaml: "))
-	}
 	*c = config{file: file, settings: map[string]any{}}
-	if doc.Kind == 0 { // an empty file
+	var doc, second yaml.Node
+	documents := yaml.NewDecoder(bytes.NewReader(raw))
+	err = documents.Decode(&doc)
+	if errors.Is(err, io.EOF) { // an empty file
 		return nil
+	}
+	if err == nil {
+		err = documents.Decode(&second)
+	}
+	if err == nil {
+		return c.at(second.Line, errors.New("want one document, this is a second"))
+	}
+	if !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s: %s", file, strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	return c.members(doc.Content[0], func(name string, value *yaml.Node) error {
 		if name == "policies" {
@@ -183,7 +193,7 @@ type checkCmd struct {
 
 // Help is shown by --help.
 func (checkCmd) Help() string {
-	return `Nothing is opened, and the environment does not count.
+	return `Nothing is opened but the TLS files, and the environment does not count.
 
 Example:
 

@@ -7,14 +7,16 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 )
 
 // writeFlags are what every write takes.
 type writeFlags struct {
 	remote `embed:""`
 
-	ID word `name:"id" help:"Token of this write: run again with it, the write counts once. Without it, one is made for this run." placeholder:"TOKEN"`
+	ID *word `name:"id" help:"Token of this write: run again with it, the write counts once. Without it, one is made for this run." placeholder:"TOKEN"`
 }
 
 // receipt is what the server says of a write.
@@ -24,8 +26,15 @@ type receipt struct {
 
 // write makes a write and prints what show takes from its receipt.
 func (f *writeFlags) write(ctx context.Context, out *output, q request, show func(receipt) int64) error {
-	if q.token = string(f.ID); q.token == "" {
+	switch {
+	case f.ID == nil:
 		q.token = newToken()
+	case *f.ID == "":
+		return usage("--id is empty: leave it out to have a token made")
+	case strings.ContainsFunc(string(*f.ID), unicode.IsControl):
+		return usage("--id %q: a token has no control characters here", *f.ID)
+	default:
+		q.token = string(*f.ID)
 	}
 	var r receipt
 	raw, err := f.call(ctx, q, &r)
@@ -186,13 +195,22 @@ func (p *page) print(out *output, asJSON, named bool) error {
 		case asJSON:
 			line = string(raw)
 		case named:
-			line = c.Key + "\t" + line
+			line = printable(c.Key) + "\t" + line
 		}
 		if err := out.print("%s", line); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// printable returns a key as it is, or quoted as in Go if it has what would
+// break a line or steer a terminal, or if it looks quoted already.
+func printable(key string) string {
+	if strings.HasPrefix(key, `"`) || strings.ContainsFunc(key, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return strconv.Quote(key)
+	}
+	return key
 }
 
 type getCmd struct {
@@ -205,7 +223,7 @@ type getCmd struct {
 // Help is shown by --help.
 func (*getCmd) Help() string {
 	return `One counter is printed as its value; of several, each line has the key, a tab, and the value. A counter that does not
-exist is 0. A value that is not exact is followed by its bounds and its age.
+exist is 0. A value that is not exact is followed by its bounds and its age. A key with control characters is quoted.
 
 Examples:
 
@@ -237,7 +255,8 @@ type listCmd struct {
 
 // Help is shown by --help.
 func (*listCmd) Help() string {
-	return `Each line has the key, a tab, and the value, in the byte order of the keys.
+	return `Each line has the key, a tab, and the value, in the byte order of the keys. A key with control characters is quoted;
+--json has every key as it is.
 
 Examples:
 

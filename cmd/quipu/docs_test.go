@@ -65,7 +65,9 @@ func TestDocs(t *testing.T) {
 		}
 		for _, e := range all {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			c := exec.CommandContext(ctx, "sh", "-c", strings.ReplaceAll(e.command, "http://127.0.0.1:8080", p.url))
+			command := strings.ReplaceAll(e.command, "http://127.0.0.1:8080", p.url)
+			command = strings.ReplaceAll(command, "redis-cli -p 6380", "redis-cli -p "+p.respPort)
+			c := exec.CommandContext(ctx, "sh", "-c", command)
 			c.Env = environment("QUIPU_ADDR="+p.url, "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))
 			c.Dir = dir
 			got, err := c.CombinedOutput()
@@ -78,4 +80,5 @@ func TestDocs(t *testing.T) {
 	f("README.md", 3)
 	f("docs/api.md", 30)
 	f("docs/cli.md", 20)
+	f("docs/redis.md", 10)
 }

@@ -43,9 +43,9 @@ type result struct {
 }
 
 // environment returns the tests' own, without what would change the command's
-// flags.
+// flags, and with free ports for the doors that a test does not name.
 func environment(extra ...string) []string {
-	var env []string
+	env := []string{"QUIPU_RESP=127.0.0.1:0", "QUIPU_RPC=127.0.0.1:0"}
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "QUIPU_") {
 			env = append(env, v)
@@ -78,13 +78,15 @@ func command(t *testing.T, args ...string) result {
 
 // A process is a server that runs.
 type process struct {
-	t      *testing.T
-	c      *exec.Cmd
-	ready  string // the ready line
-	url    string
-	stdout *bufio.Reader
-	stderr *bytes.Buffer
-	ended  chan error
+	t     *testing.T
+	c     *exec.Cmd
+	ready string // the ready line
+	url   string
+	// respPort is that of the RESP door.
+	respPort string
+	stdout   *bufio.Reader
+	stderr   *bytes.Buffer
+	ended    chan error
 }
 
 // serve starts a server over a memory store on a free port, and waits until it
@@ -130,6 +132,9 @@ func start(t *testing.T, env []string, args ...string) *process {
 	p.ready = strings.TrimSuffix(line, "\n")
 	if m := regexp.MustCompile(`http=(\S+)`).FindStringSubmatch(p.ready); m != nil {
 		p.url = "http://" + m[1]
+	}
+	if m := regexp.MustCompile(`resp=\S+:(\d+)`).FindStringSubmatch(p.ready); m != nil {
+		p.respPort = m[1]
 	}
 	return p
 }
@@ -180,7 +185,7 @@ func TestVersion(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	commands := []string{"serve", "add", "get", "set", "list", "reset", "delete", "lookup", "settle", "verify", "backup", "restore", "wal dump", "config check", "version"}
+	commands := []string{"serve", "add", "get", "set", "list", "reset", "delete", "lookup", "settle", "verify", "backup", "restore", "bench", "wal dump", "config check", "version"}
 	all := command(t, "--help")
 	if all.code != 0 || !strings.Contains(all.stdout, "Exit codes:") {
 		t.Errorf("help: %+v", all)
@@ -219,11 +224,19 @@ func TestUsage(t *testing.T) {
 	f("--log-level", "serve", "--log-level", "loud")
 	f("--tls-cert and --tls-key", "serve", "--store", "memory:", "--tls-cert", "x")
 	f("limits must be", "serve", "--store", "memory:", "--max-connections", "0")
+	f("--token-window", "serve", "--store", "memory:", "--token-window", "999us")
+	f("without a port", "serve", "--store", "memory:", "--allow-host", "quipu.lan:80")
+	f("load TLS certificate", "serve", "--store", "memory:", "--tls-cert", "missing.pem", "--tls-key", "missing.pem")
+	f("listen on", "serve", "--store", "memory:", "--http", "nonsense")
+	f("--id is empty", "add", "k", "--id", "")
+	f("--id is empty", "delete", "k", "--id=")
+	f("no control characters", "add", "k", "--id", "a\nb")
+	f(`got "-1"`, "list", "--limit", "-1")
 	f("API key 1 is empty", "serve", "--store", "memory:", "--api-key", "")
 	f("API key 2 is empty", "serve", "--store", "memory:", "--api-key", "a,")
 	f("without spaces", "serve", "--store", "memory:", "--api-key", "a b")
 	f("QUIPU_API_KEY", "QUIPU_API_KEY=", "serve", "--store", "memory:")
-	f("nothing to serve", "serve", "--store", "memory:", "--http", "off")
+	f("nothing to serve", "serve", "--store", "memory:", "--http", "off", "--resp", "off", "--rpc", "off")
 	f("not built into this version", "serve", "--store", "postgres://localhost/x")
 	f("not built into this version", "serve", "--store", "redis://localhost:6379")
 	f("want embedded: or memory:", "serve", "--store", "mysql://localhost")

@@ -67,7 +67,8 @@ type restoreCmd struct {
 
 // Help is shown by --help.
 func (restoreCmd) Help() string {
-	return `The directory is there as a whole or not at all.
+	return `The directory may be there already if it is empty, such as a mount point. One whose restore was cut off is no store, and
+serve says so.
 
 Examples:
 

@@ -86,6 +86,9 @@ func TestOffline(t *testing.T) {
 		t.Errorf("wal dump: %+v", r)
 	}
 	refused(t, 3, "another process", "verify", "--data", dir)
+	if r := command(t, "verify", "--data", dir); strings.Count(r.stderr, "quipu: ") != 1 {
+		t.Errorf("the name is said twice: %s", r.stderr)
+	}
 	refused(t, 2, "one of them", "verify", "--data", dir, "--addr", p.url)
 	// A flag goes before the environment that names the other.
 	if r := command(t, "QUIPU_DATA="+dir, "verify", "--addr", p.url); r.code != 0 {
@@ -122,6 +125,9 @@ func TestOffline(t *testing.T) {
 		}
 		refused(t, 1, "not empty", "restore", file, "--data", copied)
 	}
+	empty := t.TempDir()
+	ok("", "restore", backup, "--data", empty)
+	ok("ok: 2 cells", "verify", "--data", empty)
 }
 
 func TestOfflineRefusals(t *testing.T) {

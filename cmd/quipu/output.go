@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -36,13 +38,18 @@ func (o *output) print(format string, args ...any) error {
 	return err
 }
 
+// ownName is the name with which the errors of the library begin, wherever they
+// are wrapped.
+var ownName = regexp.MustCompile(`(?m)(^|: )quipu: `)
+
 // fail says that the command failed.
 func (o *output) fail(err error) {
 	label := "quipu: error:"
 	if o.colours {
 		label = "\x1b[31m" + label + "\x1b[0m"
 	}
-	_, _ = fmt.Fprintln(o.stderr, label, err)
+	text := ownName.ReplaceAllString(err.Error(), "$1")
+	_, _ = fmt.Fprintln(o.stderr, label, strings.ReplaceAll(text, quotedEscape, ""))
 }
 
 // hint adds a line for people.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -66,7 +67,7 @@ func (r *remote) call(ctx context.Context, q request, out any) (raw []byte, err 
 			doubt = err
 		}
 		if err == nil || q.token == "" || attempt == attemptsMax || code != exitUnavailable && code != exitUnknown ||
-			errors.Is(err, syscall.ECONNREFUSED) {
+			errors.Is(err, syscall.ECONNREFUSED) || distrusted(err) {
 			break
 		}
 		select {
@@ -112,8 +113,11 @@ func (r *remote) open(ctx context.Context, q request) (*http.Response, error) {
 	if err != nil {
 		// A connection that was never made sent nothing.
 		code := exitUnknown
-		if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" || distrusted(err) {
 			code = exitUnavailable
+		}
+		if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+			err = fmt.Errorf("%w; if you trust it, put its certificate or that of its issuer into a PEM file, and name that in SSL_CERT_FILE", err)
 		}
 		return nil, &exitError{code, fmt.Errorf("reach the server: %w", err)}
 	}
@@ -122,6 +126,12 @@ func (r *remote) open(ctx context.Context, q request) (*http.Response, error) {
 	}
 	defer func() { _ = res.Body.Close() }()
 	return nil, refusal(res)
+}
+
+// distrusted reports whether a TLS handshake failed on our side.
+func distrusted(err error) bool {
+	_, ok := errors.AsType[*tls.CertificateVerificationError](err)
+	return ok || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // request builds the HTTP request of a call.
@@ -160,9 +170,9 @@ func (r *remote) request(ctx context.Context, q request) (*http.Request, error) 
 }
 
 // quoteToken writes a token as the header wants it: bare, unless it begins
-// like a quoted one.
+// like a quoted one, or with or ends in a space, which headers lose.
 func quoteToken(token string) string {
-	if !strings.HasPrefix(token, `"`) {
+	if !strings.HasPrefix(token, `"`) && strings.Trim(token, " ") == token {
 		return token
 	}
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(token) + `"`

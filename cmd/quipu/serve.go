@@ -2,15 +2,17 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/server"
+	"github.com/quipudb/quipu/internal/server/resp"
 	"github.com/quipudb/quipu/internal/server/rest"
+	"github.com/quipudb/quipu/internal/server/rpc"
 )
 
 const (
@@ -26,13 +28,14 @@ type serveCmd struct {
 	Data  string `help:"Directory of the embedded store." default:"./quipu-data"`
 	Store string `help:"Where counts are kept: embedded: or memory:." default:"embedded:"`
 	HTTP  string `name:"http" help:"Address of the REST door; off closes it, port 0 picks a free one." default:"127.0.0.1:8080"`
-	RESP  string `name:"resp" help:"Address of the RESP door, which this version does not have." default:"127.0.0.1:6380"`
-	RPC   string `name:"rpc" help:"Address of the RPC door, which this version does not have." default:"127.0.0.1:9090"`
+	RESP  string `name:"resp" help:"Address of the RESP door, for clients of Redis; off closes it, port 0 picks a free one." default:"127.0.0.1:6380"`
+	RPC   string `name:"rpc" help:"Address of the RPC door; off closes it, port 0 picks a free one." default:"127.0.0.1:9090"`
 
-	APIKey   apiKeys `name:"api-key" help:"A key that callers must send as a bearer token. May be given more than once." placeholder:"KEY"`
-	Insecure bool    `help:"Serve other machines without an API key."`
-	TLSCert  string  `name:"tls-cert" help:"Certificate chain, PEM." placeholder:"FILE"`
-	TLSKey   string  `name:"tls-key" help:"Private key of the certificate, PEM." placeholder:"FILE"`
+	APIKey    apiKeys  `name:"api-key" help:"A key that callers must send as a bearer token. May be given more than once." placeholder:"KEY"`
+	Insecure  bool     `help:"Serve other machines without an API key, and under any name."`
+	AllowHost []string `help:"A name by which callers know this server, besides localhost and IP addresses. It matters without an API key. May be given more than once." placeholder:"NAME"`
+	TLSCert   string   `name:"tls-cert" help:"Certificate chain, PEM." placeholder:"FILE"`
+	TLSKey    string   `name:"tls-key" help:"Private key of the certificate, PEM." placeholder:"FILE"`
 
 	Memory         size          `help:"Memory limit of the embedded store." default:"256MiB"`
 	KeyQuota       int64         `help:"Keys in one namespace." default:"1000000000"`
@@ -40,7 +43,8 @@ type serveCmd struct {
 	NamespaceQuota int           `help:"Namespaces with a key or a token." default:"10000"`
 	TokenWindow    time.Duration `help:"How long a repeat returns the first result." default:"24h"`
 	MaxConnections int           `help:"Connections open at a time, for each door." default:"10000"`
-	RequestTimeout time.Duration `help:"How long a call may take." default:"5s"`
+	RequestTimeout time.Duration `help:"How long a call may take, the sending of its body included." default:"5s"`
+	RequestMemory  size          `help:"Memory for the bodies and replies of large calls; those that find it used up wait." default:"64MiB"`
 
 	Pprof     bool   `help:"Serve profiles under /debug/pprof/."`
 	LogLevel  string `help:"Least level that is logged: debug, info, warn, error." enum:"debug,info,warn,error" default:"info"`
@@ -51,11 +55,12 @@ type serveCmd struct {
 func (*serveCmd) Help() string {
 	return `When it can serve it prints one line, such as
 
-  ready http=127.0.0.1:8080
+  ready http=127.0.0.1:8080 resp=127.0.0.1:6380 rpc=127.0.0.1:9090
 
 SIGTERM and SIGINT drain: no new connections, up to 10 s for the calls under way, and exit code 0.
 
-An address that other machines can reach needs an API key or --insecure.
+An address that other machines can reach needs an API key or --insecure. Without either, callers must know the server
+by an IP address, as localhost or by a name of --allow-host, so that no web page can reach it under a name of its own.
 
 Examples:
 
@@ -73,17 +78,61 @@ A configuration file has the names of the flags, and policies, of which the firs
     - {namespace: ads, pattern: "view.*", durability: written}`
 }
 
-// Validate is called after the flags are parsed.
+// Validate is called after the flags are parsed. What serve refuses before it
+// opens the store, it refuses here, and so does config check.
 func (c *serveCmd) Validate() error {
 	switch {
 	case (c.TLSCert == "") != (c.TLSKey == ""):
 		return errors.New("--tls-cert and --tls-key go together")
-	case c.HTTP == doorOff:
-		return errors.New("nothing to serve: --http is off, and this version has no other door")
-	case c.KeyQuota < 1, c.TokenQuota < 1, c.NamespaceQuota < 1, c.TokenWindow <= 0, c.MaxConnections < 1, c.RequestTimeout <= 0:
+	case c.HTTP == doorOff && c.RESP == doorOff && c.RPC == doorOff:
+		return errors.New("nothing to serve: --http, --resp and --rpc are off")
+	case c.KeyQuota < 1, c.TokenQuota < 1, c.NamespaceQuota < 1, c.MaxConnections < 1, c.RequestTimeout <= 0:
 		return errors.New("limits must be at least 1")
+	case c.TokenWindow < time.Millisecond:
+		return errors.New("--token-window: want at least 1ms")
 	}
-	return checkStore(c.Store)
+	for _, name := range c.AllowHost {
+		if name == "" || strings.ContainsAny(name, ":/ ") {
+			return fmt.Errorf("--allow-host %q: want a name, without a port", name)
+		}
+	}
+	if err := checkStore(c.Store); err != nil {
+		return err
+	}
+	for _, d := range []struct{ flag, addr string }{{"--http", c.HTTP}, {"--resp", c.RESP}, {"--rpc", c.RPC}} {
+		if d.addr == doorOff {
+			continue
+		}
+		l, err := c.listen(d.addr, "")
+		if err != nil {
+			return err
+		}
+		_, err = l.Resolve()
+		if _, ok := errors.AsType[*server.ExposedError](err); ok {
+			return fmt.Errorf("%s: %w: give it an --api-key, or --insecure if the network is trusted", d.flag, err)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", d.flag, err)
+		}
+	}
+	return nil
+}
+
+// listen describes the listener of a door, and what it tells a client that is
+// one too many.
+func (c *serveCmd) listen(addr, refusal string) (server.Listen, error) {
+	l := server.Listen{
+		Addr:           addr,
+		Exposed:        len(c.APIKey) > 0 || c.Insecure,
+		ConnectionsMax: c.MaxConnections,
+		Refusal:        refusal,
+	}
+	if c.TLSCert == "" {
+		return l, nil
+	}
+	var err error
+	l.TLS, err = server.LoadTLS(c.TLSCert, c.TLSKey)
+	return l, err
 }
 
 // options returns what the DB is told.
@@ -103,20 +152,19 @@ func (c *serveCmd) Run(ctx context.Context, out *output, conf *config) (err erro
 	logger := c.logger(out)
 	db, err := openStore(c.Store, c.Data, c.options(conf, logger))
 	if err != nil {
-		return fmt.Errorf("open store %s: %w", c.Store, err)
+		return fmt.Errorf("open store: %w", err)
 	}
 	defer func() {
 		if e := db.Close(); e != nil {
 			err = errors.Join(err, fmt.Errorf("close store: %w", e))
 		}
 	}()
-	metrics := server.NewMetrics(db)
 	s := server.New(logger)
-	closeREST, err := c.addREST(s, db, metrics, logger)
+	closeDoors, err := c.addDoors(s, db, logger)
+	defer closeDoors() // before the store is closed: ends what the drain cut off
 	if err != nil {
 		return err
 	}
-	defer closeREST() // before the store is closed: ends what the drain cut off
 	logger.Info("serving", "version", versionName(), "store", db.Traits().Name, "doors", s.Ready())
 	if err := out.print("%s", s.Ready()); err != nil {
 		return fmt.Errorf("print the ready line: %w", err)
@@ -128,44 +176,101 @@ func (c *serveCmd) Run(ctx context.Context, out *output, conf *config) (err erro
 	return nil
 }
 
-// addREST opens the REST door.
-func (c *serveCmd) addREST(s *server.Server, db *quipu.DB, m *server.Metrics, logger *slog.Logger) (closeDoor func(), err error) {
-	keys, err := server.NewKeys(c.APIKey)
-	if err != nil {
-		return nil, err
+// means is what the doors are made of.
+type means struct {
+	db      *quipu.DB
+	keys    server.Keys
+	metrics *server.Metrics
+	budget  *server.Budget
+	logger  *slog.Logger
+}
+
+// addDoors opens the doors that are not off. What it returns closes them, also
+// after an error.
+func (c *serveCmd) addDoors(s *server.Server, db *quipu.DB, logger *slog.Logger) (closeDoors func(), err error) {
+	m := means{db: db, metrics: server.NewMetrics(db), budget: server.NewBudget(int64(c.RequestMemory)), logger: logger}
+	m.metrics.WatchBudget(m.budget)
+	closeDoors = func() {}
+	if m.keys, err = server.NewKeys(c.APIKey); err != nil {
+		return closeDoors, err
 	}
-	var config *tls.Config
-	if c.TLSCert != "" {
-		if config, err = server.LoadTLS(c.TLSCert, c.TLSKey); err != nil {
-			return nil, err
+	for _, d := range []struct {
+		name, addr, refusal string
+		open                func(means) (server.Door, func())
+	}{
+		{"http", c.HTTP, server.HTTPRefusal(), c.rest},
+		{"resp", c.RESP, resp.Refusal, c.resp},
+		{"rpc", c.RPC, "", c.rpc},
+	} {
+		if d.addr == doorOff {
+			continue
 		}
+		listen, err := c.listen(d.addr, d.refusal)
+		if err != nil {
+			return closeDoors, err
+		}
+		if listen.TLS != nil && d.name == "resp" {
+			listen.TLS.NextProtos = nil
+		}
+		l, limited, err := listen.Open()
+		if err != nil {
+			return closeDoors, err
+		}
+		m.metrics.Watch(d.name, limited)
+		door, closeDoor := d.open(m)
+		s.Add(d.name, l, door)
+		closeOthers := closeDoors
+		closeDoors = func() { closeDoor(); closeOthers() }
 	}
-	l, limited, err := server.Listen{
-		Addr:           c.HTTP,
-		Exposed:        keys.Required() || c.Insecure,
-		ConnectionsMax: c.MaxConnections,
-		Refusal:        server.HTTPRefusal(),
-		TLS:            config,
-	}.Open()
-	if _, ok := errors.AsType[*server.ExposedError](err); ok {
-		return nil, usage("--http %w: give it an --api-key, or --insecure if the network is trusted", err)
+	return closeDoors, nil
+}
+
+// rest returns the REST door.
+func (c *serveCmd) rest(m means) (server.Door, func()) {
+	o := rest.Options{
+		Keys: m.keys, Metrics: m.metrics, Logger: m.logger, Timeout: c.RequestTimeout, Budget: m.budget, Pprof: c.Pprof,
 	}
-	if err != nil {
-		return nil, err
+	if !m.keys.Required() && !c.Insecure {
+		o.Hosts = append(c.AllowHost, "localhost")
 	}
-	m.Watch("http", limited)
-	h := rest.New(db, rest.Options{Keys: keys, Metrics: m, Logger: logger, Timeout: c.RequestTimeout, Pprof: c.Pprof})
-	s.Add("http", l, server.HTTP(h, logger))
-	return h.Close, nil
+	h := rest.New(m.db, o)
+	return server.HTTP(h, c.RequestTimeout, m.logger), h.Close
+}
+
+// resp returns the RESP door.
+func (c *serveCmd) resp(m means) (server.Door, func()) {
+	d := resp.New(m.db, resp.Options{
+		Keys: m.keys, Logger: m.logger, Timeout: c.RequestTimeout, Version: versionName(),
+		ConnectionsMax: c.MaxConnections, Memory: int64(c.RequestMemory),
+	})
+	m.metrics.WatchMeter(d)
+	return d, func() { _ = d.Close() }
+}
+
+// rpc returns the RPC door.
+func (c *serveCmd) rpc(m means) (server.Door, func()) {
+	d := rpc.New(m.db, rpc.Options{
+		Keys: m.keys, Metrics: m.metrics, Logger: m.logger, Timeout: c.RequestTimeout, Budget: m.budget,
+	})
+	return d, func() { _ = d.Close() }
 }
 
 // logger returns the log: text for people, JSON for machines.
 func (c *serveCmd) logger(out *output) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(c.LogLevel)) // one of the enum
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: wordDurations}
 	if c.LogFormat == "text" || c.LogFormat == "auto" && out.live {
-		return slog.New(slog.NewTextHandler(out.stderr, options))
+		return slog.New(server.Damp(slog.NewTextHandler(out.stderr, options)))
 	}
-	return slog.New(slog.NewJSONHandler(out.stderr, options))
+	return slog.New(server.Damp(slog.NewJSONHandler(out.stderr, options)))
+}
+
+// wordDurations writes durations as 1.5s: in JSON they would be nanoseconds,
+// and no reader would know.
+func wordDurations(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }

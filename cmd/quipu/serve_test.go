@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"io"
@@ -12,12 +13,19 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/client"
 )
 
 func TestServe(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		p := serve(t)
-		if !regexp.MustCompile(`^ready http=127\.0\.0\.1:[1-9][0-9]*$`).MatchString(p.ready) {
+		if !regexp.MustCompile(`^ready http=127\.0\.0\.1:[1-9][0-9]* resp=127\.0\.0\.1:[1-9][0-9]* rpc=127\.0\.0\.1:[1-9][0-9]*$`).MatchString(p.ready) {
 			t.Errorf("ready line %q", p.ready)
 		}
 		if got := p.client()("add", "a"); got != "1" {
@@ -37,17 +45,126 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// The doors that are not built yet take their flags.
-func TestFlagsOfOtherDoors(t *testing.T) {
-	p := serve(t, "--resp", "127.0.0.1:0", "--rpc", "off")
-	if strings.Contains(p.ready, "resp") || strings.Contains(p.ready, "rpc") {
-		t.Errorf("ready line %q", p.ready)
+// Each door may be the only one.
+func TestDoorsMayBeOff(t *testing.T) {
+	for _, door := range []string{"http", "resp", "rpc"} {
+		args := []string{"--store", "memory:"}
+		for _, other := range []string{"http", "resp", "rpc"} {
+			if other != door {
+				args = append(args, "--"+other, "off")
+			}
+		}
+		p := start(t, nil, append(args, "--"+door, "127.0.0.1:0")...)
+		if !strings.HasPrefix(p.ready, "ready "+door+"=") || strings.Count(p.ready, "=") != 1 {
+			t.Errorf("ready line %q", p.ready)
+		}
+		if code, _ := p.signal(syscall.SIGTERM); code != 0 {
+			t.Errorf("%s: exit %d", door, code)
+		}
+	}
+}
+
+// The RPC door is another way to the same counters, behind the same keys.
+func TestRPC(t *testing.T) {
+	p := serve(t, "--api-key", "secret")
+	_, addr, _ := strings.Cut(p.ready, "rpc=")
+	db, err := client.Dial(t.Context(), addr, client.Options{APIKey: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	if r, err := db.Add(t.Context(), "a", 41, quipu.WantValue()); err != nil || r.Value != 41 {
+		t.Fatalf("Add: %+v, %v", r, err)
+	}
+	if got := p.client()("add", "a", "--api-key", "secret"); got != "42" {
+		t.Errorf("add: %q", got)
+	}
+	stranger, err := client.Dial(t.Context(), addr, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = stranger.Close() }()
+	if _, err := stranger.Read(t.Context(), "a"); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("Read without a key: %v", err)
+	}
+	// A writer does not keep the server from ending.
+	w, err := db.Writer(t.Context(), client.WriterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Add(t.Context(), "a", 1); err != nil {
+		t.Fatal(err)
+	}
+	if code, _ := p.signal(syscall.SIGTERM); code != 0 || strings.Contains(p.stderr.String(), "cut off") {
+		t.Errorf("exit %d, log: %s", code, p.stderr)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Errorf("close a writer that has nothing to ship: %v", err)
+	}
+}
+
+// Durations are logged in words.
+func TestLoggedDurations(t *testing.T) {
+	p := serve(t)
+	if _, _ = p.signal(syscall.SIGTERM); !strings.Contains(p.stderr.String(), `"up_to":"10s"`) {
+		t.Errorf("log: %s", p.stderr)
+	}
+}
+
+func TestHosts(t *testing.T) {
+	f := func(p *process, host string, want int) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+"/healthz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = host
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != want {
+			t.Errorf("host %s: %d, want %d", host, res.StatusCode, want)
+		}
+	}
+	p := serve(t, "--allow-host", "quipu.lan")
+	f(p, "evil.example", 421)
+	f(p, "quipu.lan:8080", 200)
+	f(p, "localhost:8080", 200)
+	f(serve(t, "--api-key", "k"), "evil.example", 200)
+	f(serve(t, "--insecure"), "evil.example", 200)
+}
+
+// A body that does not come ends its call, with the deadline of calls.
+func TestSlowBody(t *testing.T) {
+	p := serve(t, "--request-timeout", "50ms")
+	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(p.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(c, "POST /api/v1/counters/a/increment HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(c).ReadString('\n')
+	if err != nil || line != "HTTP/1.1 408 Request Timeout\r\n" {
+		t.Errorf("reply %q, %v", line, err)
 	}
 }
 
 func TestExposure(t *testing.T) {
 	for _, addr := range []string{"0.0.0.0:0", ":0"} {
 		refused(t, 2, "--api-key", "serve", "--store", "memory:", "--http", addr)
+	}
+	// Nothing was made by then.
+	dir := filepath.Join(t.TempDir(), "data")
+	refused(t, 2, "--api-key", "serve", "--data", dir, "--http", "0.0.0.0:0")
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("the data directory was made: %v", err)
 	}
 	f := func(args ...string) {
 		t.Helper()
@@ -210,7 +327,23 @@ func TestConfigCheck(t *testing.T) {
 	bad("2", "policies:\n  - pattern: 'a*b'\n", "pattern")
 	bad("3", "policies:\n  - pattern: a\n  - namespace: b\n", "pattern is empty")
 	bad("", " a: b\n\tc", "line")
+	bad("2", "store: 'memory:'\n---\nhttp: 127.0.0.1:0\n", "a second")
+	bad("", "store: 'memory:'\n---\n a: b\n\tc", "line")
 
 	refused(t, 1, "no such file", "config", "check", "missing.yaml")
-	refused(t, 1, "not built into this version", "config", "check", writeFile(t, "store: redis://x\n"))
+	// What serve refuses without a line of the file, the check does.
+	both := func(text, want string) {
+		t.Helper()
+		file := writeFile(t, text)
+		refused(t, 1, want, "config", "check", file)
+		refused(t, 2, want, "serve", "--config", file)
+	}
+	both("store: redis://x\n", "not built into this version")
+	both("http: 0.0.0.0:0\n", "--api-key")
+	both("http: nonsense\n", "listen on")
+	both("http: 127.0.0.1:99999\n", "listen on")
+	both("tls-cert: missing.pem\ntls-key: missing.pem\n", "no such file")
+	both("tls-cert: missing.pem\n", "--tls-cert and --tls-key")
+	both("token-window: 999us\n", "at least 1ms")
+	both("allow-host: ['a:1']\n", "without a port")
 }

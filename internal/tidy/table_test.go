@@ -41,21 +41,45 @@ var table = map[string]row{
 	// Doors decode, call the DB and encode. They share package server, which is
 	// handed the doors it serves and imports none; they import no store, and
 	// not each other.
-	"internal/server":      {code: []string{".", "./store", "github.com/prometheus/client_golang/..."}},
+	"internal/server": {code: []string{
+		".", "./store", "github.com/prometheus/client_golang/...", "google.golang.org/grpc/codes",
+	}},
+	"internal/server/resp": {code: []string{".", "./store", "./internal/server"}},
 	"internal/server/rest": {code: []string{".", "./store", "./internal/server"}},
+	"internal/server/rpc": {
+		code:  []string{".", "./store", "./internal/server", "./quipupb", "google.golang.org/grpc/..."},
+		tests: []string{"google.golang.org/protobuf/proto"},
+	},
+
+	// The protocol, and the library over it: the client knows nothing of the
+	// server but what is in the protocol.
+	"quipupb": {code: []string{"google.golang.org/grpc/...", "google.golang.org/protobuf/..."}},
+	"client": {
+		code:  []string{".", "./store", "./quipupb", "google.golang.org/grpc/..."},
+		tests: []string{"./internal/server/...", "./store/memstore"},
+	},
 
 	// The laws of the product, and the tests that kill it.
 	"internal/dbtest": {code: []string{".", "./store", "pgregory.net/rapid"}},
-	"internal/crash":  {tests: []string{"."}},
+	"internal/crash":  {tests: []string{".", "./client"}},
+
+	// The load generator speaks to servers from outside, and draws what it saw.
+	"internal/load":           {code: []string{"./internal/load/...", "github.com/HdrHistogram/hdrhistogram-go"}},
+	"internal/load/chart":     {},
+	"internal/load/proc":      {},
+	"internal/load/redisproc": {},
 
 	"internal/tidy": {},
 
 	// The command wires everything. Offline commands read the log and the
 	// engine's files; only backend.go names every store.
-	"cmd/quipu": {code: []string{
-		".", "./store", "./internal/engine", "./internal/server/...", "./internal/wal",
-		"github.com/alecthomas/kong", "go.yaml.in/yaml/v3",
-	}},
+	"cmd/quipu": {
+		code: []string{
+			".", "./store", "./internal/engine", "./internal/load/...", "./internal/server/...", "./internal/wal",
+			"github.com/alecthomas/kong", "go.yaml.in/yaml/v3",
+		},
+		tests: []string{"./client", "google.golang.org/grpc/..."},
+	},
 	"cmd/quipu/backend.go": {code: []string{"./store/memstore"}},
 
 	// Benchmarks measure any part of ours, and what it stands on.

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/quipudb/quipu/internal/load/proc"
+	"github.com/quipudb/quipu/internal/load/redisproc"
+)
+
+// A peer is a server that speaks RESP. Out of its turn it does not run.
+type peer struct {
+	name    string
+	program string // of which there may be several
+	port    string
+	pid     int
+	end     func() error
+}
+
+func (p *peer) addr() string { return net.JoinHostPort("127.0.0.1", p.port) }
+
+// awake lets the server run while f does, once it has done what it put off.
+func (p *peer) awake(ctx context.Context, f func() error) error {
+	if err := syscall.Kill(p.pid, syscall.SIGCONT); err != nil {
+		return fmt.Errorf("wake %s: %w", p.name, err)
+	}
+	err := p.settle(ctx)
+	if err == nil {
+		err = f()
+	}
+	return errors.Join(err, syscall.Kill(p.pid, syscall.SIGSTOP))
+}
+
+// settle waits until the server hardly uses the CPU, for at most 3 s.
+func (p *peer) settle(ctx context.Context) error {
+	for range 30 {
+		m := proc.NewMeter(p.pid)
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if used, err := m.Read(); err != nil || used <= 10*time.Millisecond {
+			return err
+		}
+	}
+	return nil
+}
+
+// get returns the value of a counter.
+func (p *peer) get(ctx context.Context, key string) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", p.addr())
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = c.Close() }()
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	if _, err := io.WriteString(c, "GET "+key+"\r\n"); err != nil {
+		return 0, err
+	}
+	in := bufio.NewReader(c)
+	length, err := in.ReadString('\n')
+	if err != nil || !strings.HasPrefix(length, "$") {
+		return 0, fmt.Errorf("get %s of %s: %q, %w", key, p.name, length, err)
+	}
+	value, err := in.ReadString('\n')
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(value))
+}
+
+// start starts the sides.
+func (p *peers) start(names []string) error {
+	var command string
+	for _, name := range names {
+		var err error
+		switch name {
+		case redisOff:
+			err = p.startRedis(name, "--appendonly", "no")
+		case redisEverysec:
+			err = p.startRedis(name, "--appendonly", "yes", "--appendfsync", "everysec")
+		case redisAlways:
+			err = p.startRedis(name, "--appendonly", "yes", "--appendfsync", "always")
+		case quipuSynced, quipuWritten:
+			if command == "" {
+				if command, err = buildQuipu(p.ctx, p.dir); err != nil {
+					return err
+				}
+			}
+			err = p.startQuipu(name, command)
+		case postgreSQL:
+			if p.pg, err = startPostgres(p.ctx, p.dir); err == nil {
+				p.note("`%s`: %s, default settings, over a Unix socket.", postgreSQL, p.pg.version)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add takes a server that runs, and stops it until its turn.
+func (p *peers) add(to *peer) error {
+	p.sides = append(p.sides, to)
+	return syscall.Kill(to.pid, syscall.SIGSTOP)
+}
+
+func (p *peers) startRedis(name string, settings ...string) error {
+	dir := filepath.Join(p.dir, name)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	s, err := redisproc.Start(p.ctx, dir, settings...)
+	if err != nil {
+		return err
+	}
+	p.note("`%s`: `redis-server --save '' %s`; %s.", name, strings.Join(settings, " "), s.Version)
+	return p.add(&peer{name: name, program: "redis-server", port: s.Port, pid: s.PID(), end: s.Stop})
+}
+
+func (p *peers) startQuipu(name, command string) error {
+	flags := []string{"--http", "off", "--resp", "127.0.0.1:0", "--rpc", "off"}
+	shown := strings.Join(flags, " ")
+	if name == quipuWritten {
+		file := filepath.Join(p.dir, name+".yaml")
+		const policy = `policies: [{pattern: "*", durability: written}]`
+		if err := os.WriteFile(file, []byte(policy+"\n"), 0o600); err != nil {
+			return err
+		}
+		flags = append(flags, "--config", file)
+		shown += " --config FILE` with `" + policy
+	}
+	s, err := serveQuipu(p.ctx, command, filepath.Join(p.dir, name), flags...)
+	if err != nil {
+		return err
+	}
+	p.note("`%s`: `quipu serve %s`.", name, shown)
+	_, port, err := net.SplitHostPort(s.doors["resp"])
+	if err != nil {
+		return errors.Join(fmt.Errorf("%s has no RESP door: %w", name, err), s.stop())
+	}
+	return p.add(&peer{name: name, program: "quipu", port: port, pid: s.pid(), end: s.stop})
+}
+
+// stop ends all servers.
+func (p *peers) stop() (err error) {
+	for _, to := range p.sides {
+		err = errors.Join(err, syscall.Kill(to.pid, syscall.SIGCONT), to.end())
+	}
+	if p.pg != nil {
+		err = errors.Join(err, p.pg.stop())
+	}
+	return err
+}

@@ -1,0 +1,267 @@
+// Package load makes load for a server of counters, and measures how the
+// server takes it.
+//
+// It exists so that every door of ours, and a Redis server beside them, can be
+// measured by one client that costs little: the machine it runs on is often
+// the server's. Each connection is one goroutine that sends a batch of requests
+// it has in its buffer, and counts the replies without looking at them; nothing
+// is allocated on the way.
+//
+// In a closed loop a connection sends when its replies are there. In an open
+// loop requests are due at fixed times, whatever the server does, and their
+// latency counts from the time they were due: a server that stalls can't hide
+// behind a client that waits with it.
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quipudb/quipu/internal/load/proc"
+)
+
+// Limits of a Config.
+const (
+	ConnectionsMax = 10_000
+	DepthMax       = 10_000 // more could fill the sockets both ways, and stick
+	KeysMax        = 1e12   // what the digits of a key hold
+)
+
+// drainMax is how long replies may be late at the end of a run.
+const drainMax = 10 * time.Second
+
+// An Op is what is done to a counter.
+type Op string
+
+// The operations. Mixed is Get or Incr, by the share of reads.
+const (
+	Incr  Op = "incr"
+	Get   Op = "get"
+	Set   Op = "set"
+	Mixed Op = "mixed"
+)
+
+// A Dist says how often each key is used.
+type Dist string
+
+// The distributions. Zipf has exponent 1.1, and the first key is the hottest.
+const (
+	Hot     Dist = "hot" // one key
+	Uniform Dist = "uniform"
+	Zipf    Dist = "zipf"
+)
+
+const zipfExponent = 1.1
+
+// A Config is what to do.
+type Config struct {
+	Target string `json:"target"` // redis://HOST:PORT, or HOST:PORT; http://HOST:PORT; rediss and https with TLS
+	APIKey string `json:"-"`      // or a password
+
+	Op        Op      `json:"op"`
+	ReadShare float64 `json:"read_share,omitempty"` // of Mixed
+	Dist      Dist    `json:"dist"`
+	Keys      int64   `json:"keys,omitempty"` // unless Hot
+
+	Connections int `json:"connections"`
+	Depth       int `json:"depth"` // requests that a connection sends at once, at most
+
+	// Duration or Requests ends the run: the one that is not 0, or the first.
+	Duration time.Duration `json:"duration_ns,omitempty"`
+	Requests int64         `json:"requests,omitempty"`
+	Warmup   time.Duration `json:"warmup_ns,omitempty"` // goes before, and does not count
+
+	// Rate makes the loop open: so many requests a second are due, over all
+	// connections. 0 is a closed loop.
+	Rate float64 `json:"rate,omitempty"`
+
+	// ServerPID is the server's process if it runs here. 0 is unknown: a RESP
+	// server on the loopback is then asked.
+	ServerPID int `json:"-"`
+}
+
+// Validate returns what is wrong with a Config.
+func (c Config) Validate() error {
+	_, err := c.driver()
+	switch {
+	case err != nil:
+		return err
+	case c.Op != Incr && c.Op != Get && c.Op != Set && c.Op != Mixed:
+		return fmt.Errorf("operation %q: want incr, get, set or mixed", c.Op)
+	case c.Dist != Hot && c.Dist != Uniform && c.Dist != Zipf:
+		return fmt.Errorf("distribution %q: want hot, uniform or zipf", c.Dist)
+	case c.Op == Mixed && !(c.ReadShare >= 0 && c.ReadShare <= 1):
+		return fmt.Errorf("share of reads %v: want a number from 0 to 1", c.ReadShare)
+	case c.Dist != Hot && (c.Keys < 1 || c.Keys > KeysMax):
+		return fmt.Errorf("%d keys: want 1 to %d", c.Keys, int64(KeysMax))
+	case c.Connections < 1 || c.Connections > ConnectionsMax:
+		return fmt.Errorf("%d connections: want 1 to %d", c.Connections, ConnectionsMax)
+	case c.Depth < 1 || c.Depth > DepthMax:
+		return fmt.Errorf("depth %d: want 1 to %d", c.Depth, DepthMax)
+	case c.Duration < 0 || c.Requests < 0 || c.Warmup < 0 || c.Duration == 0 && c.Requests == 0:
+		return errors.New("want a duration or a number of requests")
+	case !(c.Rate >= 0 && c.Rate <= 1e9):
+		return fmt.Errorf("rate %v: want 0, which is a closed loop, to 1e9", c.Rate)
+	}
+	return nil
+}
+
+// keys returns a source of numbers of keys.
+func (c Config) keys(r *rand.Rand) func() uint64 {
+	switch c.Dist {
+	case Uniform:
+		return func() uint64 { return r.Uint64N(uint64(c.Keys)) }
+	case Zipf:
+		return rand.NewZipf(r, zipfExponent, 1, uint64(c.Keys-1)).Uint64
+	default:
+		return func() uint64 { return 0 }
+	}
+}
+
+// ops returns a source of operations, of which none is Mixed.
+func (c Config) ops(r *rand.Rand) func() Op {
+	if c.Op != Mixed {
+		return func() Op { return c.Op }
+	}
+	return func() Op {
+		if r.Float64() < c.ReadShare {
+			return Get
+		}
+		return Incr
+	}
+}
+
+// Run loads a server, and returns what it measured. A Report comes with an
+// error too if there was something to measure before. The end of ctx ends the
+// run early, which is no error. Tick, if not nil, is called each second.
+func Run(ctx context.Context, c Config, tick func(Sample)) (*Report, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	d, err := c.driver()
+	if err != nil {
+		return nil, err
+	}
+	r := &runner{Config: c}
+	defer r.close()
+	for range c.Connections {
+		conn, err := d.dial(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("connect to %s: %w", c.Target, err)
+		}
+		r.conns = append(r.conns, conn)
+	}
+	if c.ServerPID == 0 {
+		r.ServerPID = d.pid(ctx)
+	}
+	if c.Warmup > 0 {
+		if err := r.phase(ctx, newRecorder(), c.Warmup, 0); err != nil {
+			return nil, fmt.Errorf("warm up: %w", err)
+		}
+	}
+	return r.measure(ctx, tick)
+}
+
+// A runner has the connections of a run.
+type runner struct {
+	Config
+	conns   []conn
+	stalled atomic.Bool
+}
+
+// close closes the connections. It may be called while they are used, and
+// again: what waits for a reply then returns an error.
+func (r *runner) close() {
+	for _, c := range r.conns {
+		_ = c.close()
+	}
+}
+
+// measure runs the phase that counts.
+func (r *runner) measure(ctx context.Context, tick func(Sample)) (*Report, error) {
+	rec := newRecorder()
+	client, server := proc.NewMeter(proc.Self), proc.NewMeter(r.ServerPID)
+	end := rec.sample(tick)
+	began := time.Now()
+	err := r.phase(ctx, rec, r.Duration, r.Requests)
+	took := time.Since(began)
+	series := end()
+	report := rec.report()
+	report.Config, report.Began, report.Seconds, report.Series = r.Config, began, took.Seconds(), series
+	report.Interrupted = ctx.Err() != nil
+	report.Rate = float64(report.Operations) / took.Seconds()
+	report.Client = usage(client, proc.Self, report.Operations, took)
+	report.Server = usage(server, r.ServerPID, report.Operations, took)
+	return report, err
+}
+
+// phase loads the server until the time is over, the requests are sent, ctx
+// ends, or a connection fails.
+func (r *runner) phase(ctx context.Context, rec *recorder, d time.Duration, requests int64) error {
+	run, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, r.close)() // who interrupts does not wait for replies
+	if d > 0 {
+		timer := time.AfterFunc(d, cancel)
+		defer timer.Stop()
+		grace := time.AfterFunc(d+drainMax, func() { r.stalled.Store(true); r.close() })
+		defer grace.Stop()
+	}
+	budget := &budget{limited: requests > 0}
+	budget.left.Store(requests)
+	errs := make([]error, len(r.conns))
+	began := time.Now()
+	var wg sync.WaitGroup
+	for i, c := range r.conns {
+		// The same seeds in every run: two runs use the same keys.
+		random := rand.New(rand.NewPCG(1, uint64(i)))
+		w := &worker{
+			conn: c, rec: rec, budget: budget, depth: r.Depth, began: began, keys: r.keys(random), ops: r.ops(random),
+			due: schedule{rate: r.Rate, first: i, step: len(r.conns)},
+		}
+		wg.Go(func() {
+			if errs[i] = w.run(run); errs[i] != nil {
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	switch err := errors.Join(errs...); {
+	case err == nil || ctx.Err() != nil:
+		return nil
+	case r.stalled.Load():
+		return fmt.Errorf("no reply for %v", drainMax)
+	default:
+		return first(errs)
+	}
+}
+
+// first returns the first error: the connections of one server fail alike.
+func first(errs []error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A budget is what is left to send.
+type budget struct {
+	limited bool
+	left    atomic.Int64
+}
+
+// take returns how many of n requests may be sent.
+func (b *budget) take(n int) int {
+	if !b.limited {
+		return n
+	}
+	left := b.left.Add(-int64(n))
+	return int(max(0, min(int64(n), int64(n)+left)))
+}

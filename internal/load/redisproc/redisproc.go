@@ -1,0 +1,92 @@
+// Package redisproc starts Redis servers, for tests and figures that need a
+// real one beside ours.
+package redisproc
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// A Server is a redis-server of our own, on the loopback.
+type Server struct {
+	Addr    string // HOST:PORT
+	Port    string
+	Version string
+	cmd     *exec.Cmd
+	read    chan struct{} // closed when its output has ended
+}
+
+// Start starts a server that keeps its files in dir, and returns when it
+// serves. It saves no snapshots; more settings are given as on its command
+// line. It must be stopped.
+func Start(ctx context.Context, dir string, settings ...string) (*Server, error) {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return nil, fmt.Errorf("find redis-server: %w: install it, on Debian the package redis-server", err)
+	}
+	version, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return nil, fmt.Errorf("run redis-server: %w", err)
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	args := append([]string{
+		"--bind", "127.0.0.1", "--port", port, "--dir", dir, "--save", "", "--daemonize", "no", "--logfile", "",
+	}, settings...)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), path, args...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start redis-server: %w", err)
+	}
+	s := &Server{
+		Addr: net.JoinHostPort("127.0.0.1", port), Port: port, Version: strings.TrimSpace(string(version)),
+		cmd: cmd, read: make(chan struct{}),
+	}
+	in := bufio.NewReader(out)
+	var log strings.Builder
+	for !strings.Contains(log.String(), "Ready to accept connections") {
+		line, err := in.ReadString('\n')
+		log.WriteString(line)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("start redis-server: it said:\n%s", log.String()), cmd.Wait())
+		}
+	}
+	go func() {
+		defer close(s.read)
+		_, _ = io.Copy(io.Discard, in)
+	}()
+	return s, nil
+}
+
+// freePort returns a port that was free a moment ago.
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	return strconv.Itoa(port), l.Close()
+}
+
+// PID returns the server's process.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
+// Stop ends the server.
+func (s *Server) Stop() error {
+	err := s.cmd.Process.Signal(syscall.SIGTERM)
+	<-s.read
+	return errors.Join(err, s.cmd.Wait())
+}
