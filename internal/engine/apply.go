@@ -76,9 +76,11 @@ func (e *Engine) start(batches []store.Batch, replies []store.Reply, plans []*pl
 			return w, false
 		}
 	}
+	var end wal.Position
 	for i := range batches {
-		e.decide(&batches[i], &replies[i], plans[i], nil, &w)
+		end = e.decide(&batches[i], &replies[i], plans[i], nil, &w)
 	}
+	e.tend(end) // it may evict cells, so not before all plans are carried out
 	return w, true
 }
 
@@ -170,13 +172,13 @@ func (e *Engine) apply(ctx context.Context, b *store.Batch, r *store.Reply, w *w
 		}
 	}
 	r.Durability = level
-	e.decide(b, r, plans, got, w)
+	e.tend(e.decide(b, r, plans, got, w))
 	return nil
 }
 
 // decide decides a batch that was planned, at the level that the plan asked
-// for, and adds what its answer has to wait for.
-func (e *Engine) decide(b *store.Batch, r *store.Reply, plans *plans, got *fetched, w *waits) {
+// for, adds what its answer has to wait for, and returns where its records end.
+func (e *Engine) decide(b *store.Batch, r *store.Reply, plans *plans, got *fetched, w *waits) wal.Position {
 	level := r.Durability
 	f := e.log.Begin()
 	decided := e.batch(f, b, plans.all, r, level, got)
@@ -189,7 +191,7 @@ func (e *Engine) decide(b *store.Batch, r *store.Reply, plans *plans, got *fetch
 	// A refusal or a repeat changes nothing, but it says what is, which may have
 	// been asked to be less durable than this: so it waits like a change.
 	w.add(f, level)
-	e.tend(end)
+	return end
 }
 
 // plans are where the cells of a batch are. They are pooled.
@@ -212,9 +214,11 @@ type plan struct {
 // large batch are looked for together.
 func (e *Engine) plan(b *store.Batch, ps *plans, got *fetched, level store.Durability, n *needs) store.Durability {
 	now := e.horizon()
-	e.cells.warmAll(ps.all)
 	deletes := false
 	for i := range ps.all {
+		if i%warmMax == 0 {
+			e.cells.warm(ps.all[i:])
+		}
 		d, p := &getOne, &ps.all[i] // a condition looks at its cell
 		if i < len(b.Deltas) {
 			d = &b.Deltas[i]

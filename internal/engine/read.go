@@ -119,9 +119,11 @@ func (e *Engine) Peek(cells []store.Cell, values []store.Value) bool {
 	if e.closed {
 		return false
 	}
-	e.cells.warmAll(ps.all)
 	h := e.horizon()
 	for i := range ps.all {
+		if i%warmMax == 0 {
+			e.cells.warm(ps.all[i:])
+		}
 		p := &ps.all[i]
 		cell := ps.keys[p.from:p.to]
 		if !e.cells.is(p.slot, uint32(p.hash), cell) {

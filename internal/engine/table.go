@@ -108,10 +108,15 @@ func (t *table) find(hash uint32, key []byte) uint32 {
 // processor can wait for.
 const warmMax = 32
 
-// warm looks for the cells of plans, all at once: the loads of each loop do not
-// depend on each other, so they are under way together. It notes the slot whose
-// hash is right; find, or rather locate, then compares the keys.
+// warm looks for the cells of the first plans, all at once: the loads of each loop
+// do not depend on each other, so they are under way together. It notes the slot
+// whose hash is right; the caller then compares the keys, before what was loaded
+// is out of the processor's caches again. A few plans are not worth it.
 func (t *table) warm(plans []plan) (seen byte) {
+	if len(plans) < 8 {
+		return 0
+	}
+	plans = plans[:min(len(plans), warmMax)]
 	for i := range plans {
 		plans[i].slot = *t.head(uint32(plans[i].hash))
 	}
@@ -130,15 +135,6 @@ func (t *table) warm(plans []plan) (seen byte) {
 		}
 	}
 	return seen
-}
-
-// warmAll looks for the cells of plans, some at a time.
-func (t *table) warmAll(plans []plan) {
-	for len(plans) >= 8 {
-		n := min(len(plans), warmMax)
-		t.warm(plans[:n])
-		plans = plans[n:]
-	}
 }
 
 // is reports whether a slot, if not 0, is that of a key.
