@@ -47,7 +47,7 @@ func (s *session) peerCases() []peerCase {
 	return []peerCase{
 		{"incr-hot", "INCR, one hot key", []string{"INCR", load.KeyZero}, load.Config{Op: load.Incr, Dist: load.Hot}},
 		{
-			"incr-uniform", fmt.Sprintf("INCR, %d uniform keys", keys),
+			"incr-uniform", fmt.Sprintf("INCR, %s uniform keys", number(float64(keys))),
 			[]string{"-r", strconv.Itoa(keys), "INCR", "key:__rand_int__"},
 			load.Config{Op: load.Incr, Dist: load.Uniform, Keys: int64(keys)},
 		},
@@ -84,6 +84,9 @@ func measurePeers(s *session) (err error) {
 	names, err := p.choose(s.choice)
 	if err != nil {
 		return err
+	}
+	if _, err := exec.LookPath("redis-benchmark"); err != nil {
+		return fmt.Errorf("find redis-benchmark: %w: install it, on Debian the package redis-tools", err)
 	}
 	defer func() { err = errors.Join(err, p.stop()) }()
 	if err := p.start(names); err != nil {
@@ -331,7 +334,7 @@ func redisBenchmark(ctx context.Context, to *peer, depth, n int, args []string) 
 	cmd.Stderr = &said
 	out, err := cmd.Output()
 	if err != nil {
-		return benchmark{}, fmt.Errorf("run %s: %w: is it installed, on Debian the package redis-tools? %s", cmd, err, said.String())
+		return benchmark{}, fmt.Errorf("run %s: %w: %s", cmd, err, said.String())
 	}
 	b, err := parseBenchmark(string(out))
 	if err != nil {

@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -9,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -96,6 +98,60 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// A backup through the wire can be restored; a store that has none says so.
+func TestBackup(t *testing.T) {
+	db, err := quipu.Open(t.TempDir(), quipu.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := serve(t, db).dial(client.Options{})
+	for i := range 3 {
+		if _, err := c.In("other").Add(t.Context(), "a", int64(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var tar bytes.Buffer
+	if err := c.Backup(t.Context(), &tar); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "restored")
+	if err := quipu.Restore(&tar, dir); err != nil {
+		t.Fatal(err)
+	}
+	restored, err := quipu.Open(dir, quipu.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = restored.Close() }()
+	holds(t, restored.In("other"), "a", 3)
+
+	broken := errors.New("broken")
+	if err := c.Backup(t.Context(), failing{broken}); !errors.Is(err, broken) {
+		t.Errorf("Backup to nowhere: %v", err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := c.Backup(ended, &tar); !errors.Is(err, context.Canceled) {
+		t.Errorf("Backup given up: %v", err)
+	}
+	plain := serve(t, memory(quipu.Limits{}, 1)).dial(client.Options{})
+	if err := plain.Backup(t.Context(), &tar); !errors.Is(err, quipu.ErrUnsupported) {
+		t.Errorf("Backup of a store that has none: %v", err)
+	}
+	if err := plain.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := plain.Backup(t.Context(), &tar); !errors.Is(err, quipu.ErrClosed) {
+		t.Errorf("Backup after Close: %v", err)
+	}
+}
+
+// failing fails.
+type failing struct{ err error }
+
+// Write fails.
+func (w failing) Write([]byte) (int, error) { return 0, w.err }
+
 // drifting is a store that is not what it should be.
 type drifting struct{ store.Store }
 
@@ -133,6 +189,41 @@ func TestAddBatchInParts(t *testing.T) {
 	if _, err := c.AddBatch(t.Context(), events); !errors.Is(err, quipu.ErrUnknown) {
 		t.Errorf("AddBatch: %v", err)
 	}
+}
+
+// What is sent again depends on what the server says, and on the token.
+func TestWhatIsSentAgain(t *testing.T) {
+	f := func(kind store.Kind, token string, want error) {
+		t.Helper()
+		s := &flaky{Store: memstore.New(memstore.Options{}), err: store.Errorf(kind, "not now"), applies: kind == store.KindUnknown}
+		db := quipu.New(s, quipu.Options{})
+		c := serve(t, db).dial(client.Options{})
+		var opts []quipu.WriteOption
+		if token != "" {
+			opts = append(opts, quipu.Token(token))
+		}
+		s.fails.Store(2)
+		if _, err := c.Add(t.Context(), "a", 1, opts...); quipu.KindOf(err) != quipu.KindOf(want) {
+			t.Errorf("kind %d, token %q: Add: %v, want %v", kind, token, err, want)
+		}
+		s.fails.Store(2)
+		events := []quipu.Event{{Key: "b", Delta: 1, Token: "t"}, {Key: "b", Delta: 1, Token: token}}
+		if _, err := c.AddBatch(t.Context(), events); quipu.KindOf(err) != quipu.KindOf(want) {
+			t.Errorf("kind %d, token %q: AddBatch: %v, want %v", kind, token, err, want)
+		}
+		if want != nil && !s.applies {
+			return
+		}
+		holds(t, db, "a", 1)
+		holds(t, db, "b", 2)
+	}
+	for _, token := range []string{"", "u"} {
+		f(store.KindUnavailable, token, nil)
+		f(store.KindClosed, token, nil)
+		f(store.KindCorrupt, token, quipu.ErrCorrupt)
+	}
+	f(store.KindUnknown, "u", nil)
+	f(store.KindUnknown, "", quipu.ErrUnknown)
 }
 
 // Options.Tokens gives each write a token of its own.

@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"io"
 	"math"
 	"sync"
 	"time"
@@ -26,8 +28,8 @@ const TimeoutDefault = 10 * time.Second
 const (
 	defaultNamespace = "default"
 	replyBytesMax    = 64 << 20
-	pingEvery        = 30 * time.Second // of silence during a call, to find out that the server is gone
-	pingTimeout      = 10 * time.Second
+	pingEvery        = 10 * time.Second // of silence during a call, to find out that the server is gone
+	pingTimeout      = 5 * time.Second
 )
 
 // Options are what a client is told. The zero value is ready to use.
@@ -161,6 +163,36 @@ func (db *DB) Verify(ctx context.Context) (quipu.Audit, error) {
 		a.Drift = append(a.Drift, store.Drift{What: d.What, Have: d.Have, Want: d.Want})
 	}
 	return a, nil
+}
+
+// Backup writes a consistent copy of all namespaces to out: see quipu.DB.Backup. It
+// takes as long as ctx lets it, and is not tried again. What was written is whole
+// only if there is no error.
+func (db *DB) Backup(ctx context.Context, out io.Writer) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	db.mu.RLock()
+	defer db.mu.RUnlock()
+	if db.closed {
+		return store.ErrClosed
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the stream if out fails
+	s, err := db.rpc.Backup(ctx, &pb.BackupRequest{})
+	for err == nil {
+		var r *pb.BackupReply
+		if r, err = s.Recv(); err != nil {
+			break
+		}
+		if _, err := out.Write(r.Data); err != nil {
+			return err
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return decodeError(err, false)
 }
 
 // Close closes the connection and all views after the calls under way, which do

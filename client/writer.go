@@ -36,7 +36,7 @@ type WriterOptions struct {
 	Keys  int
 
 	// KeysMax is how many keys may wait to be shipped; as many again may be on
-	// their way. At the limit Add waits. The default is 100,000.
+	// their way. At the limit an Add to another key waits. The default is 100,000.
 	KeysMax int
 
 	// OnFailure is told of each add that was refused after Add returned, and of
@@ -178,15 +178,18 @@ func (w *Writer) addNew(ctx context.Context, s *stripe, key string, delta int64)
 	if err := checkKey(key); err != nil {
 		return err
 	}
+	var room chan struct{} // as it was before the last try
 	for {
-		room := w.roomNow()
 		done, err := w.tryAdd(s, key, delta)
 		if done || err != nil {
 			return err
 		}
-		if err := w.waitFor(ctx, room); err != nil {
-			return err
+		if room != nil {
+			if err := w.waitFor(ctx, room); err != nil {
+				return err
+			}
 		}
+		room = w.roomNow()
 	}
 }
 
@@ -290,9 +293,8 @@ func (w *Writer) join(key string, delta int64) (b *batch, entry int, room chan s
 	return w.open, entry, nil, nil
 }
 
-// Flush returns when everything that was added before it is durable or refused.
-// If the Writer's adds do not wait, it returns the first failure since the last
-// Flush.
+// Flush returns when everything that was added before it is durable or refused,
+// with the first failure since the last Flush that no Add has returned.
 func (w *Writer) Flush(ctx context.Context) error {
 	w.mu.Lock()
 	if w.closed {

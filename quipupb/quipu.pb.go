@@ -1,4 +1,4 @@
-// quipu.proto sha256:1d498231fefcfb3e733d0d7ced48d4162780b1911fce8e4903a55d694b77ade8
+// quipu.proto sha256:853efe98299d6f375588be27f9b02033feb862e367796e7b8e00597fcfe3f1b3
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -1621,6 +1621,86 @@ func (x *VerifyReply) GetDrift() []*VerifyReply_Drift {
 	return nil
 }
 
+type BackupRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupRequest) Reset() {
+	*x = BackupRequest{}
+	mi := &file_quipu_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupRequest) ProtoMessage() {}
+
+func (x *BackupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
+func (*BackupRequest) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{21}
+}
+
+type BackupReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupReply) Reset() {
+	*x = BackupReply{}
+	mi := &file_quipu_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupReply) ProtoMessage() {}
+
+func (x *BackupReply) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupReply.ProtoReflect.Descriptor instead.
+func (*BackupReply) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *BackupReply) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 type EnlistRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1629,7 +1709,7 @@ type EnlistRequest struct {
 
 func (x *EnlistRequest) Reset() {
 	*x = EnlistRequest{}
-	mi := &file_quipu_proto_msgTypes[21]
+	mi := &file_quipu_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1641,7 +1721,7 @@ func (x *EnlistRequest) String() string {
 func (*EnlistRequest) ProtoMessage() {}
 
 func (x *EnlistRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[21]
+	mi := &file_quipu_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1654,7 +1734,7 @@ func (x *EnlistRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnlistRequest.ProtoReflect.Descriptor instead.
 func (*EnlistRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{21}
+	return file_quipu_proto_rawDescGZIP(), []int{23}
 }
 
 type EnlistReply struct {
@@ -1667,7 +1747,7 @@ type EnlistReply struct {
 
 func (x *EnlistReply) Reset() {
 	*x = EnlistReply{}
-	mi := &file_quipu_proto_msgTypes[22]
+	mi := &file_quipu_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1679,7 +1759,7 @@ func (x *EnlistReply) String() string {
 func (*EnlistReply) ProtoMessage() {}
 
 func (x *EnlistReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[22]
+	mi := &file_quipu_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1692,7 +1772,7 @@ func (x *EnlistReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnlistReply.ProtoReflect.Descriptor instead.
 func (*EnlistReply) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{22}
+	return file_quipu_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *EnlistReply) GetWriter() uint64 {
@@ -1730,7 +1810,7 @@ type WriteRequest struct {
 
 func (x *WriteRequest) Reset() {
 	*x = WriteRequest{}
-	mi := &file_quipu_proto_msgTypes[23]
+	mi := &file_quipu_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1742,7 +1822,7 @@ func (x *WriteRequest) String() string {
 func (*WriteRequest) ProtoMessage() {}
 
 func (x *WriteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[23]
+	mi := &file_quipu_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1755,7 +1835,7 @@ func (x *WriteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteRequest.ProtoReflect.Descriptor instead.
 func (*WriteRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{23}
+	return file_quipu_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WriteRequest) GetWriter() uint64 {
@@ -1824,7 +1904,7 @@ type WriteReply struct {
 
 func (x *WriteReply) Reset() {
 	*x = WriteReply{}
-	mi := &file_quipu_proto_msgTypes[24]
+	mi := &file_quipu_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1836,7 +1916,7 @@ func (x *WriteReply) String() string {
 func (*WriteReply) ProtoMessage() {}
 
 func (x *WriteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[24]
+	mi := &file_quipu_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1849,7 +1929,7 @@ func (x *WriteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteReply.ProtoReflect.Descriptor instead.
 func (*WriteReply) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{24}
+	return file_quipu_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WriteReply) GetWriter() uint64 {
@@ -1919,7 +1999,7 @@ type VerifyReply_Drift struct {
 
 func (x *VerifyReply_Drift) Reset() {
 	*x = VerifyReply_Drift{}
-	mi := &file_quipu_proto_msgTypes[25]
+	mi := &file_quipu_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1931,7 +2011,7 @@ func (x *VerifyReply_Drift) String() string {
 func (*VerifyReply_Drift) ProtoMessage() {}
 
 func (x *VerifyReply_Drift) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[25]
+	mi := &file_quipu_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1978,7 +2058,7 @@ type WriteReply_Refusal struct {
 
 func (x *WriteReply_Refusal) Reset() {
 	*x = WriteReply_Refusal{}
-	mi := &file_quipu_proto_msgTypes[26]
+	mi := &file_quipu_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1990,7 +2070,7 @@ func (x *WriteReply_Refusal) String() string {
 func (*WriteReply_Refusal) ProtoMessage() {}
 
 func (x *WriteReply_Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[26]
+	mi := &file_quipu_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2003,7 +2083,7 @@ func (x *WriteReply_Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteReply_Refusal.ProtoReflect.Descriptor instead.
 func (*WriteReply_Refusal) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{24, 0}
+	return file_quipu_proto_rawDescGZIP(), []int{26, 0}
 }
 
 func (x *WriteReply_Refusal) GetIndex() uint32 {
@@ -2152,6 +2232,9 @@ const file_quipu_proto_rawDesc = "" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12\x12\n" +
 	"\x04have\x18\x02 \x01(\tR\x04have\x12\x12\n" +
 	"\x04want\x18\x03 \x01(\tR\x04want\"\x0f\n" +
+	"\rBackupRequest\"!\n" +
+	"\vBackupReply\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\x0f\n" +
 	"\rEnlistRequest\"E\n" +
 	"\vEnlistReply\x12\x16\n" +
 	"\x06writer\x18\x01 \x01(\x04R\x06writer\x12\x1e\n" +
@@ -2211,7 +2294,7 @@ const file_quipu_proto_rawDesc = "" +
 	"\x16DURABILITY_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11DURABILITY_MEMORY\x10\x01\x12\x16\n" +
 	"\x12DURABILITY_WRITTEN\x10\x02\x12\x15\n" +
-	"\x11DURABILITY_SYNCED\x10\x032\xc6\x05\n" +
+	"\x11DURABILITY_SYNCED\x10\x032\x82\x06\n" +
 	"\x05Quipu\x12.\n" +
 	"\x03Add\x12\x14.quipu.v1.AddRequest\x1a\x11.quipu.v1.Receipt\x12>\n" +
 	"\bAddBatch\x12\x19.quipu.v1.AddBatchRequest\x1a\x17.quipu.v1.AddBatchReply\x12.\n" +
@@ -2223,7 +2306,8 @@ const file_quipu_proto_rawDesc = "" +
 	"\x04List\x12\x15.quipu.v1.ListRequest\x1a\x13.quipu.v1.ListReply\x120\n" +
 	"\x06Lookup\x12\x16.quipu.v1.TokenRequest\x1a\x0e.quipu.v1.Fate\x120\n" +
 	"\x06Settle\x12\x16.quipu.v1.TokenRequest\x1a\x0e.quipu.v1.Fate\x128\n" +
-	"\x06Verify\x12\x17.quipu.v1.VerifyRequest\x1a\x15.quipu.v1.VerifyReply\x128\n" +
+	"\x06Verify\x12\x17.quipu.v1.VerifyRequest\x1a\x15.quipu.v1.VerifyReply\x12:\n" +
+	"\x06Backup\x12\x17.quipu.v1.BackupRequest\x1a\x15.quipu.v1.BackupReply0\x01\x128\n" +
 	"\x06Enlist\x12\x17.quipu.v1.EnlistRequest\x1a\x15.quipu.v1.EnlistReply\x129\n" +
 	"\x05Write\x12\x16.quipu.v1.WriteRequest\x1a\x14.quipu.v1.WriteReply(\x010\x01B\"Z github.com/quipudb/quipu/quipupbb\x06proto3"
 
@@ -2240,7 +2324,7 @@ func file_quipu_proto_rawDescGZIP() []byte {
 }
 
 var file_quipu_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_quipu_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_quipu_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_quipu_proto_goTypes = []any{
 	(Kind)(0),                  // 0: quipu.v1.Kind
 	(Durability)(0),            // 1: quipu.v1.Durability
@@ -2266,12 +2350,14 @@ var file_quipu_proto_goTypes = []any{
 	(*Fate)(nil),               // 21: quipu.v1.Fate
 	(*VerifyRequest)(nil),      // 22: quipu.v1.VerifyRequest
 	(*VerifyReply)(nil),        // 23: quipu.v1.VerifyReply
-	(*EnlistRequest)(nil),      // 24: quipu.v1.EnlistRequest
-	(*EnlistReply)(nil),        // 25: quipu.v1.EnlistReply
-	(*WriteRequest)(nil),       // 26: quipu.v1.WriteRequest
-	(*WriteReply)(nil),         // 27: quipu.v1.WriteReply
-	(*VerifyReply_Drift)(nil),  // 28: quipu.v1.VerifyReply.Drift
-	(*WriteReply_Refusal)(nil), // 29: quipu.v1.WriteReply.Refusal
+	(*BackupRequest)(nil),      // 24: quipu.v1.BackupRequest
+	(*BackupReply)(nil),        // 25: quipu.v1.BackupReply
+	(*EnlistRequest)(nil),      // 26: quipu.v1.EnlistRequest
+	(*EnlistReply)(nil),        // 27: quipu.v1.EnlistReply
+	(*WriteRequest)(nil),       // 28: quipu.v1.WriteRequest
+	(*WriteReply)(nil),         // 29: quipu.v1.WriteReply
+	(*VerifyReply_Drift)(nil),  // 30: quipu.v1.VerifyReply.Drift
+	(*WriteReply_Refusal)(nil), // 31: quipu.v1.WriteReply.Refusal
 }
 var file_quipu_proto_depIdxs = []int32{
 	0,  // 0: quipu.v1.Error.kind:type_name -> quipu.v1.Kind
@@ -2289,10 +2375,10 @@ var file_quipu_proto_depIdxs = []int32{
 	17, // 12: quipu.v1.ListReply.counts:type_name -> quipu.v1.Count
 	2,  // 13: quipu.v1.Fate.state:type_name -> quipu.v1.Fate.State
 	10, // 14: quipu.v1.Fate.receipt:type_name -> quipu.v1.Receipt
-	28, // 15: quipu.v1.VerifyReply.drift:type_name -> quipu.v1.VerifyReply.Drift
+	30, // 15: quipu.v1.VerifyReply.drift:type_name -> quipu.v1.VerifyReply.Drift
 	1,  // 16: quipu.v1.WriteReply.durability:type_name -> quipu.v1.Durability
 	3,  // 17: quipu.v1.WriteReply.error:type_name -> quipu.v1.Error
-	29, // 18: quipu.v1.WriteReply.refused:type_name -> quipu.v1.WriteReply.Refusal
+	31, // 18: quipu.v1.WriteReply.refused:type_name -> quipu.v1.WriteReply.Refusal
 	3,  // 19: quipu.v1.WriteReply.Refusal.error:type_name -> quipu.v1.Error
 	6,  // 20: quipu.v1.Quipu.Add:input_type -> quipu.v1.AddRequest
 	12, // 21: quipu.v1.Quipu.AddBatch:input_type -> quipu.v1.AddBatchRequest
@@ -2305,23 +2391,25 @@ var file_quipu_proto_depIdxs = []int32{
 	20, // 28: quipu.v1.Quipu.Lookup:input_type -> quipu.v1.TokenRequest
 	20, // 29: quipu.v1.Quipu.Settle:input_type -> quipu.v1.TokenRequest
 	22, // 30: quipu.v1.Quipu.Verify:input_type -> quipu.v1.VerifyRequest
-	24, // 31: quipu.v1.Quipu.Enlist:input_type -> quipu.v1.EnlistRequest
-	26, // 32: quipu.v1.Quipu.Write:input_type -> quipu.v1.WriteRequest
-	10, // 33: quipu.v1.Quipu.Add:output_type -> quipu.v1.Receipt
-	13, // 34: quipu.v1.Quipu.AddBatch:output_type -> quipu.v1.AddBatchReply
-	10, // 35: quipu.v1.Quipu.Set:output_type -> quipu.v1.Receipt
-	10, // 36: quipu.v1.Quipu.Reset:output_type -> quipu.v1.Receipt
-	10, // 37: quipu.v1.Quipu.Delete:output_type -> quipu.v1.Receipt
-	17, // 38: quipu.v1.Quipu.Get:output_type -> quipu.v1.Count
-	16, // 39: quipu.v1.Quipu.GetBatch:output_type -> quipu.v1.GetBatchReply
-	19, // 40: quipu.v1.Quipu.List:output_type -> quipu.v1.ListReply
-	21, // 41: quipu.v1.Quipu.Lookup:output_type -> quipu.v1.Fate
-	21, // 42: quipu.v1.Quipu.Settle:output_type -> quipu.v1.Fate
-	23, // 43: quipu.v1.Quipu.Verify:output_type -> quipu.v1.VerifyReply
-	25, // 44: quipu.v1.Quipu.Enlist:output_type -> quipu.v1.EnlistReply
-	27, // 45: quipu.v1.Quipu.Write:output_type -> quipu.v1.WriteReply
-	33, // [33:46] is the sub-list for method output_type
-	20, // [20:33] is the sub-list for method input_type
+	24, // 31: quipu.v1.Quipu.Backup:input_type -> quipu.v1.BackupRequest
+	26, // 32: quipu.v1.Quipu.Enlist:input_type -> quipu.v1.EnlistRequest
+	28, // 33: quipu.v1.Quipu.Write:input_type -> quipu.v1.WriteRequest
+	10, // 34: quipu.v1.Quipu.Add:output_type -> quipu.v1.Receipt
+	13, // 35: quipu.v1.Quipu.AddBatch:output_type -> quipu.v1.AddBatchReply
+	10, // 36: quipu.v1.Quipu.Set:output_type -> quipu.v1.Receipt
+	10, // 37: quipu.v1.Quipu.Reset:output_type -> quipu.v1.Receipt
+	10, // 38: quipu.v1.Quipu.Delete:output_type -> quipu.v1.Receipt
+	17, // 39: quipu.v1.Quipu.Get:output_type -> quipu.v1.Count
+	16, // 40: quipu.v1.Quipu.GetBatch:output_type -> quipu.v1.GetBatchReply
+	19, // 41: quipu.v1.Quipu.List:output_type -> quipu.v1.ListReply
+	21, // 42: quipu.v1.Quipu.Lookup:output_type -> quipu.v1.Fate
+	21, // 43: quipu.v1.Quipu.Settle:output_type -> quipu.v1.Fate
+	23, // 44: quipu.v1.Quipu.Verify:output_type -> quipu.v1.VerifyReply
+	25, // 45: quipu.v1.Quipu.Backup:output_type -> quipu.v1.BackupReply
+	27, // 46: quipu.v1.Quipu.Enlist:output_type -> quipu.v1.EnlistReply
+	29, // 47: quipu.v1.Quipu.Write:output_type -> quipu.v1.WriteReply
+	34, // [34:48] is the sub-list for method output_type
+	20, // [20:34] is the sub-list for method input_type
 	20, // [20:20] is the sub-list for extension type_name
 	20, // [20:20] is the sub-list for extension extendee
 	0,  // [0:20] is the sub-list for field type_name
@@ -2343,7 +2431,7 @@ func file_quipu_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quipu_proto_rawDesc), len(file_quipu_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   27,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,4 +1,4 @@
-// quipu.proto sha256:1d498231fefcfb3e733d0d7ced48d4162780b1911fce8e4903a55d694b77ade8
+// quipu.proto sha256:853efe98299d6f375588be27f9b02033feb862e367796e7b8e00597fcfe3f1b3
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -38,6 +38,7 @@ const (
 	Quipu_Lookup_FullMethodName   = "/quipu.v1.Quipu/Lookup"
 	Quipu_Settle_FullMethodName   = "/quipu.v1.Quipu/Settle"
 	Quipu_Verify_FullMethodName   = "/quipu.v1.Quipu/Verify"
+	Quipu_Backup_FullMethodName   = "/quipu.v1.Quipu/Backup"
 	Quipu_Enlist_FullMethodName   = "/quipu.v1.Quipu/Enlist"
 	Quipu_Write_FullMethodName    = "/quipu.v1.Quipu/Write"
 )
@@ -76,6 +77,9 @@ type QuipuClient interface {
 	// Verify checks what is served, in all namespaces, against the store's
 	// independent record of what was applied. It has no default deadline.
 	Verify(ctx context.Context, in *VerifyRequest, opts ...grpc.CallOption) (*VerifyReply, error)
+	// Backup returns a consistent copy of all namespaces, a tar file in pieces. It
+	// is whole only if the stream ends without an error. It has no default deadline.
+	Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupReply], error)
 	// Enlist issues a writer.
 	Enlist(ctx context.Context, in *EnlistRequest, opts ...grpc.CallOption) (*EnlistReply, error)
 	// Write applies the numbered batches of writers, and answers each in order.
@@ -203,6 +207,25 @@ func (c *quipuClient) Verify(ctx context.Context, in *VerifyRequest, opts ...grp
 	return out, nil
 }
 
+func (c *quipuClient) Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Quipu_ServiceDesc.Streams[0], Quipu_Backup_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[BackupRequest, BackupReply]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Quipu_BackupClient = grpc.ServerStreamingClient[BackupReply]
+
 func (c *quipuClient) Enlist(ctx context.Context, in *EnlistRequest, opts ...grpc.CallOption) (*EnlistReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(EnlistReply)
@@ -215,7 +238,7 @@ func (c *quipuClient) Enlist(ctx context.Context, in *EnlistRequest, opts ...grp
 
 func (c *quipuClient) Write(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WriteRequest, WriteReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Quipu_ServiceDesc.Streams[0], Quipu_Write_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Quipu_ServiceDesc.Streams[1], Quipu_Write_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -260,6 +283,9 @@ type QuipuServer interface {
 	// Verify checks what is served, in all namespaces, against the store's
 	// independent record of what was applied. It has no default deadline.
 	Verify(context.Context, *VerifyRequest) (*VerifyReply, error)
+	// Backup returns a consistent copy of all namespaces, a tar file in pieces. It
+	// is whole only if the stream ends without an error. It has no default deadline.
+	Backup(*BackupRequest, grpc.ServerStreamingServer[BackupReply]) error
 	// Enlist issues a writer.
 	Enlist(context.Context, *EnlistRequest) (*EnlistReply, error)
 	// Write applies the numbered batches of writers, and answers each in order.
@@ -309,6 +335,9 @@ func (UnimplementedQuipuServer) Settle(context.Context, *TokenRequest) (*Fate, e
 }
 func (UnimplementedQuipuServer) Verify(context.Context, *VerifyRequest) (*VerifyReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Verify not implemented")
+}
+func (UnimplementedQuipuServer) Backup(*BackupRequest, grpc.ServerStreamingServer[BackupReply]) error {
+	return status.Error(codes.Unimplemented, "method Backup not implemented")
 }
 func (UnimplementedQuipuServer) Enlist(context.Context, *EnlistRequest) (*EnlistReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Enlist not implemented")
@@ -535,6 +564,17 @@ func _Quipu_Verify_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Quipu_Backup_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(BackupRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(QuipuServer).Backup(m, &grpc.GenericServerStream[BackupRequest, BackupReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Quipu_BackupServer = grpc.ServerStreamingServer[BackupReply]
+
 func _Quipu_Enlist_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(EnlistRequest)
 	if err := dec(in); err != nil {
@@ -617,6 +657,11 @@ var Quipu_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Backup",
+			Handler:       _Quipu_Backup_Handler,
+			ServerStreams: true,
+		},
 		{
 			StreamName:    "Write",
 			Handler:       _Quipu_Write_Handler,

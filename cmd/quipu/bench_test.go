@@ -79,6 +79,26 @@ $`)
 	}
 }
 
+// What is sent through the RESP door is counted, and the server's process found.
+func TestBenchRESP(t *testing.T) {
+	p := start(t, nil, "--store", "memory:", "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--rpc", "off")
+	m := regexp.MustCompile(`resp=(\S+)`).FindStringSubmatch(p.ready)
+	if m == nil {
+		t.Fatalf("ready line %q", p.ready)
+	}
+	r := command(t, "bench", "--target", m[1], "--warmup", "0s", "--depth", "16", "--requests", "10001", "--json")
+	var got load.Report
+	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || r.code != 0 {
+		t.Fatalf("%v, %+v", err, r)
+	}
+	if got.Operations != 10_001 || got.Errors != 0 || got.Server == nil || got.Server.PID != p.c.Process.Pid {
+		t.Errorf("%+v", got)
+	}
+	if value := p.client()("get", "key:000000000000"); value != "10001" {
+		t.Errorf("counted %s", value)
+	}
+}
+
 // A server on which nothing is allowed replies errors, and they are counted.
 func TestBenchRefused(t *testing.T) {
 	p := serve(t, "--api-key", "secret")

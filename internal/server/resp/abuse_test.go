@@ -1,9 +1,14 @@
 package resp_test
 
 import (
+	"bufio"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,6 +16,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/internal/server/resp"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
@@ -174,6 +180,11 @@ func TestGarbage(t *testing.T) {
 		_ = c.SetDeadline(time.Now().Add(patience))
 		if got, err := resp.ReadReply(c.r); err == nil && got != "-ERR Protocol error: too big query\r\n" {
 			t.Errorf("too long: %q", got)
+		} else if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
+			t.Error("too long: it is still taken")
+		}
+		if got := d.meter("quipu_resp_protocol_errors_total"); got != 7 {
+			t.Errorf("protocol errors metered: %v", got)
 		}
 		// Browsers are shown the door, with whatever they bring along.
 		for _, head := range []string{"POST / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: localhost\r\n"} {
@@ -259,13 +270,77 @@ func TestNeverReads(t *testing.T) {
 		for i := range 100 {
 			good.expect("INCR a", fmt.Sprintf(":%d\r\n", i+1))
 		}
-		if got := d.meter("quipu_resp_buffer_bytes"); got > 64<<20 {
-			t.Errorf("%v bytes are held", got)
+		for until := time.Now().Add(patience); d.meter("quipu_resp_connections") > 10; {
+			good.expect("PING", "+PONG\r\n")
+			if time.Now().After(until) {
+				t.Fatalf("%v connections are open, of which each holds its limit", d.meter("quipu_resp_connections"))
+			}
 		}
 		if err := d.Close(); err != nil {
 			t.Error(err)
 		}
 		wg.Wait()
+	})
+}
+
+// A client that reads slowly gets everything in the end, and holds little
+// meanwhile.
+func TestSlowReader(t *testing.T) {
+	transports(t, func(t *testing.T, o resp.Options) {
+		d := open(t, o)
+		c, other := dial(t, d.addr), dial(t, d.addr)
+		const asked = 2000
+		c.send(strings.Repeat("COMMAND\r\n", asked) + "PING\r\n")
+		for until := time.Now().Add(patience); d.meter("quipu_resp_buffer_bytes") < 256<<10; {
+			other.expect("PING", "+PONG\r\n")
+			if time.Now().After(until) {
+				t.Fatal("the replies do not pile up")
+			}
+		}
+		for range 100 {
+			other.expect("PING", "+PONG\r\n")
+			if got := d.meter("quipu_resp_buffer_bytes"); got > 2<<20 {
+				t.Fatalf("%v bytes are held", got)
+			}
+		}
+		want := other.line("COMMAND")
+		for i := range asked {
+			if got := c.reply(); got != want {
+				t.Fatalf("reply %d: %.50q", i, got)
+			}
+		}
+		if got := c.reply(); got != "+PONG\r\n" {
+			t.Errorf("the last: %q", got)
+		}
+	})
+}
+
+// Of many that rename to one new name at the same time, one does.
+func TestRenameRace(t *testing.T) {
+	transports(t, func(t *testing.T, o resp.Options) {
+		d := open(t, o)
+		var clients []*client
+		for range 10 {
+			clients = append(clients, dial(t, d.addr))
+		}
+		for range 100 {
+			for i, c := range clients {
+				c.expect(fmt.Sprintf("SET from:%d 1", i), ok)
+			}
+			for i, c := range clients {
+				c.send(array("RENAMENX", fmt.Sprintf("from:%d", i), "to"))
+			}
+			done := 0
+			for _, c := range clients {
+				if c.reply() == one {
+					done++
+				}
+			}
+			if done != 1 {
+				t.Fatalf("%d renamed", done)
+			}
+			clients[0].expect("DEL to", one)
+		}
 	})
 }
 
@@ -358,6 +433,31 @@ func TestIdleTimeout(t *testing.T) {
 		c.expect("CONFIG SET timeout 1", ok)
 		c.ended()
 	})
+}
+
+// The same over TLS, which has a goroutine for each connection.
+func TestTLS(t *testing.T) {
+	h := httptest.NewTLSServer(nil) // has a certificate for 127.0.0.1
+	defer h.Close()
+	db := quipu.New(memstore.New(memstore.Options{}), quipu.Options{})
+	l, _, err := server.Listen{Addr: "127.0.0.1:0", ConnectionsMax: 10, TLS: h.TLS}.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := serveOn(t, l, db, resp.Options{})
+	raw, err := (&tls.Dialer{Config: h.Client().Transport.(*http.Transport).TLSClientConfig}).DialContext(t.Context(), "tcp", d.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = raw.Close() }()
+	c := &client{t, raw, bufio.NewReader(raw)}
+	c.expect("INCR a", one)
+	c.send(strings.Repeat(array("INCR", "a"), 1000))
+	for i := range 1000 {
+		if got := c.reply(); got != fmt.Sprintf(":%d\r\n", i+2) {
+			t.Fatalf("reply %q", got)
+		}
+	}
 }
 
 // A store with partitions can't change counters of different ones in one step.

@@ -210,6 +210,8 @@ func (s *session) rename(ctx context.Context, from, to string, absent bool) (mov
 
 // keys replies all keys that match a pattern, unless they are too many.
 func keys(ctx context.Context, s *session, args [][]byte) error {
+	s.d.sweeps <- struct{}{}
+	defer func() { <-s.d.sweeps }()
 	pattern := string(args[1])
 	var found encoder
 	n := 0
@@ -380,6 +382,8 @@ func flush(ctx context.Context, s *session, args [][]byte) error {
 	if len(args) > 2 || len(args) == 2 && !is(args[1], "SYNC") && !is(args[1], "ASYNC") {
 		return errSyntax
 	}
+	s.d.sweeps <- struct{}{}
+	defer func() { <-s.d.sweeps }()
 	err := s.db.Clear(ctx)
 	if err == nil {
 		s.ok()

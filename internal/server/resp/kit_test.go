@@ -46,9 +46,6 @@ func openEmbedded(t testing.TB, o resp.Options) *door {
 
 func openOver(t testing.TB, db *quipu.DB, o resp.Options) *door {
 	t.Helper()
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
 	connections := o.ConnectionsMax
 	if connections == 0 {
 		connections = resp.ConnectionsMaxDefault
@@ -56,6 +53,15 @@ func openOver(t testing.TB, db *quipu.DB, o resp.Options) *door {
 	l, _, err := server.Listen{Addr: "127.0.0.1:0", ConnectionsMax: connections, Refusal: resp.Refusal}.Open()
 	if err != nil {
 		t.Fatal(err)
+	}
+	return serveOn(t, l, db, o)
+}
+
+// serveOn opens a door on a listener.
+func serveOn(t testing.TB, l net.Listener, db *quipu.DB, o resp.Options) *door {
+	t.Helper()
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	d := resp.New(db, o)
 	served := make(chan error, 1)

@@ -16,7 +16,8 @@ const (
 	scratchBytes = 64 << 10
 	// eventsMax is how many connections are served before anyone's replies are.
 	eventsMax = 1024
-	// jobsMax is how many sessions may wait for the store at a time.
+	// jobsMax is how many sessions, and how many cycles, may wait for the store at
+	// a time.
 	jobsMax = 64
 	// tick is how often connections are looked over for those to be closed.
 	tick = time.Second
@@ -38,8 +39,9 @@ type loop struct {
 	conns   map[int]*conn
 	scratch []byte
 	now     time.Time
-	looked  time.Time // when connections were last looked over
-	jobs    chan struct{}
+	looked  time.Time     // when connections were last looked over
+	jobs    chan struct{} // holds as many as are under way
+	detours chan struct{} // the same; they are short, and do not queue behind jobs
 	ended   chan struct{}
 
 	// Cycles are in the order in which they were submitted. One that is slow
@@ -68,7 +70,6 @@ type conn struct {
 	off     int    // how much of the session's replies was sent
 	took    time.Time
 	busy    bool // a goroutine runs the session's job
-	slow    int  // slow cycles that the session is in
 	stuck   bool // its next command waits for those before
 	ended   bool // nothing more will be read
 	closed  bool
@@ -124,7 +125,7 @@ func (d *Door) theLoop() (*loop, error) {
 	}
 	l := &loop{
 		d: d, poll: poll, event: int(event), conns: map[int]*conn{}, scratch: make([]byte, scratchBytes),
-		now: time.Now(), jobs: make(chan struct{}, jobsMax), ended: make(chan struct{}),
+		now: time.Now(), jobs: make(chan struct{}, jobsMax), detours: make(chan struct{}, jobsMax), ended: make(chan struct{}),
 	}
 	l.w = d.newWorker(l.submit)
 	if err := l.control(syscall.EPOLL_CTL_ADD, l.event, syscall.EPOLLIN); err != nil {
@@ -190,14 +191,12 @@ func (l *loop) run() {
 			return
 		}
 		l.finish()
-		for len(l.again) > 0 {
-			again := l.again
-			l.again = nil
-			for _, c := range again {
-				c.listed = false
-				l.gather(c, c.s.in)
-			}
+		for i := 0; i < len(l.again); i++ { // which may grow meanwhile
+			c := l.again[i]
+			c.listed = false
+			l.gather(c, c.s.in)
 		}
+		l.again = l.again[:0]
 		l.w.flushAll()
 		l.finish() // what is durable at once
 		l.send()
@@ -231,7 +230,7 @@ func (l *loop) serve(c *conn, events uint32) {
 	if events&^syscall.EPOLLOUT == 0 {
 		return
 	}
-	if c.busy || c.slow > 0 || c.stuck || c.ended || len(c.s.out)-c.off >= outBytesSoft {
+	if c.busy || c.s.held > 0 || c.stuck || c.ended || len(c.s.out)-c.off >= outBytesSoft {
 		// Not now. If the client is gone the next write tells.
 		if events&(syscall.EPOLLERR|syscall.EPOLLHUP) != 0 {
 			l.drop(c)
@@ -259,7 +258,7 @@ func (l *loop) serve(c *conn, events uint32) {
 // gather executes what a connection has sent, and keeps the rest.
 func (l *loop) gather(c *conn, buf []byte) {
 	s := c.s
-	if c.closed || c.busy || c.slow > 0 {
+	if c.closed || c.busy || c.s.held > 0 {
 		return
 	}
 	used := l.w.gather(s, buf)
@@ -303,7 +302,7 @@ func (l *loop) settle(c *conn) {
 	if len(s.out) > c.off || s.closing || c.ended {
 		l.due(c)
 	}
-	if c.events&syscall.EPOLLIN == 0 && !c.ended && !s.closing && !c.stuck && c.slow == 0 && len(s.out)-c.off < outBytesSoft {
+	if c.events&syscall.EPOLLIN == 0 && !c.ended && !s.closing && !c.stuck && c.s.held == 0 && len(s.out)-c.off < outBytesSoft {
 		l.listen(c, c.events|syscall.EPOLLIN|syscall.EPOLLRDHUP)
 	}
 }
@@ -378,16 +377,16 @@ func (l *loop) detour(c *cycle) {
 func (l *loop) hold(c *cycle) {
 	c.held = true
 	for _, r := range c.runs {
-		r.s.conn.slow++
+		r.s.held++
 	}
 }
 
 // aside waits for a part of a cycle in a goroutine.
 func (l *loop) aside(c *cycle, f func() error) {
 	go func() {
-		l.jobs <- struct{}{}
+		l.detours <- struct{}{}
 		err := f()
-		<-l.jobs
+		<-l.detours
 		c.done(err)
 	}()
 }
@@ -417,13 +416,13 @@ func (l *loop) reply(c *cycle) {
 	for _, r := range c.runs {
 		k := r.s.conn
 		if c.held {
-			k.slow--
+			r.s.held--
 		}
 		if k.closed {
 			continue
 		}
 		l.due(k)
-		if r.s.pending == 0 && k.slow == 0 && (k.stuck || len(r.s.in) > 0 || k.events&syscall.EPOLLIN == 0) {
+		if r.s.pending == 0 && r.s.held == 0 && (k.stuck || len(r.s.in) > 0 || k.events&syscall.EPOLLIN == 0) {
 			k.stuck = false
 			l.list(k)
 		}

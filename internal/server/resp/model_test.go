@@ -136,3 +136,23 @@ func (m *model) one(key string, raw, want *strings.Builder) {
 		}
 	}
 }
+
+// What is durable at once does not overtake what is not, on one connection.
+func TestOrderOfDurabilities(t *testing.T) {
+	transports(t, func(t *testing.T, o resp.Options) {
+		db, err := quipu.Open(t.TempDir(), quipu.Options{
+			Policies: []quipu.Policy{{Pattern: "m*", Durability: quipu.Memory}}, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := dial(t, openOver(t, db, o).addr)
+		for i := range 200 {
+			c.send(array("INCR", "s"))
+			c.send(array("INCRBY", "m", "-1"))
+			if got, want := c.reply()+c.reply(), fmt.Sprintf(":%d\r\n:-%d\r\n", i+1, i+1); got != want {
+				t.Fatalf("replies %q, want %q", got, want)
+			}
+		}
+	})
+}

@@ -43,6 +43,9 @@ const (
 // stallMax is how long replies may wait for a client that takes none of them.
 const stallMax = time.Minute
 
+// sweepsMax is how many commands may go through all keys at a time.
+const sweepsMax = 4
+
 // Refusal is what a client over the limit of connections reads.
 const Refusal = "-ERR max number of clients reached\r\n"
 
@@ -75,6 +78,7 @@ type Door struct {
 	start    time.Time
 	run      string // names this start of the door
 	cursors  cursors
+	sweeps   chan struct{} // holds the commands under way that go through all keys
 	meters   meters
 
 	ctx  context.Context // ends with Close
@@ -117,7 +121,7 @@ func New(db *quipu.DB, o Options) *Door {
 	_, _ = rand.Read(id[:]) // never fails
 	d := &Door{
 		db: db, options: o, commands: newTable(), apart: db.Traits().Partitions > 1,
-		start: time.Now(), run: hex.EncodeToString(id[:]),
+		start: time.Now(), run: hex.EncodeToString(id[:]), sweeps: make(chan struct{}, sweepsMax),
 		sessions: map[int64]*session{}, views: map[string]*quipu.DB{},
 		listeners: map[net.Listener]struct{}{}, conns: map[*session]net.Conn{},
 	}

@@ -17,7 +17,7 @@ const (
 	// inBytesMax is the longest command.
 	inBytesMax = 8 << 20
 	// replyBytesMax is the longest reply.
-	replyBytesMax = 64 << 20
+	replyBytesMax = 16 << 20
 )
 
 // A session is the state of one connection, whatever carries it. One goroutine
@@ -34,6 +34,7 @@ type session struct {
 	pending int                   // runs of the session in cycles that are not finished
 	job     func(context.Context) // what must be waited for before anything else
 	refused bool                  // the next command waits for those before
+	held    int                   // cycles that the session must wait for before it executes more
 	conn    *conn                 // in a loop
 	guarded []quipu.Event         // Q.ADDs with tokens that follow each other
 	calls   uint64                // commands executed, not yet metered

@@ -284,7 +284,9 @@ func (w *worker) plan(s *session, c *cycle, cmd *command, args [][]byte) verdict
 				return s.again()
 			}
 		} else {
-			w.flush(c)
+			if w.flush(c); s.held > 0 {
+				return s.again()
+			}
 		}
 		return w.dispatch(s, cmd, args)
 	}

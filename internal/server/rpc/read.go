@@ -2,7 +2,10 @@ package rpc
 
 import (
 	"context"
+	"slices"
 	"time"
+
+	"google.golang.org/grpc"
 
 	"github.com/quipudb/quipu"
 	pb "github.com/quipudb/quipu/quipupb"
@@ -15,6 +18,10 @@ const (
 	entryBytes = 512
 	// verifyMax is how long a verify may take.
 	verifyMax = 30 * time.Minute
+	// stallMax is how long the taker of a backup may take nothing.
+	stallMax = 30 * time.Second
+	// pieceBytes is how much of a backup goes into one message.
+	pieceBytes = 64 << 10
 )
 
 // Get reads a counter.
@@ -68,14 +75,70 @@ func (d *Door) Settle(ctx context.Context, r *pb.TokenRequest) (*pb.Fate, error)
 	return fateOf(d.in(r.Namespace).Settle(ctx, r.Key, r.Token))
 }
 
-// Verify checks the store, one call at a time.
-func (d *Door) Verify(ctx context.Context, _ *pb.VerifyRequest) (*pb.VerifyReply, error) {
+// alone takes the one place for long work.
+func (d *Door) alone() error {
 	select {
 	case d.long <- struct{}{}:
-		defer func() { <-d.long }()
+		return nil
 	default:
-		return nil, store.Errorf(store.KindUnavailable, "a verify is already running")
+		return store.Errorf(store.KindUnavailable, "a backup or verify is already running")
 	}
+}
+
+func (d *Door) leave() { <-d.long }
+
+// Backup sends a copy of everything, and gives up on a taker that stalls.
+func (d *Door) Backup(_ *pb.BackupRequest, s grpc.ServerStreamingServer[pb.BackupReply]) error {
+	if err := d.alone(); err != nil {
+		return err
+	}
+	sent := make(chan struct{}, 1)
+	done := make(chan error, 1)
+	go func() { // the end of this call, not of the backup, is what unblocks a Send
+		defer d.leave()
+		done <- d.db.Backup(s.Context(), pieces{s, sent})
+	}()
+	stalled := time.NewTimer(stallMax)
+	defer stalled.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-sent:
+			stalled.Reset(stallMax)
+		case <-stalled.C:
+			return store.Errorf(store.KindUnavailable, "the taker of the backup takes nothing")
+		}
+	}
+}
+
+// pieces writes a backup to a stream, and tells of each piece that went out.
+type pieces struct {
+	stream grpc.ServerStreamingServer[pb.BackupReply]
+	sent   chan<- struct{}
+}
+
+// Write sends p in pieces.
+func (p pieces) Write(b []byte) (n int, err error) {
+	for piece := range slices.Chunk(b, pieceBytes) {
+		if err := p.stream.Send(&pb.BackupReply{Data: piece}); err != nil {
+			return n, err
+		}
+		n += len(piece)
+		select {
+		case p.sent <- struct{}{}:
+		default:
+		}
+	}
+	return n, nil
+}
+
+// Verify checks the store.
+func (d *Door) Verify(ctx context.Context, _ *pb.VerifyRequest) (*pb.VerifyReply, error) {
+	if err := d.alone(); err != nil {
+		return nil, err
+	}
+	defer d.leave()
 	ctx, cancel := context.WithTimeout(ctx, verifyMax)
 	defer cancel()
 	a, err := d.db.Verify(ctx)

@@ -40,7 +40,7 @@ const (
 	idleTimeout     = 10 * time.Minute // without a call
 	pingEvery       = time.Minute      // of silence, to find out who is gone
 	pingTimeout     = 20 * time.Second // to answer a ping
-	pingsApart      = 10 * time.Second // who pings more often than that is cut off
+	pingsApart      = 5 * time.Second  // who pings more often than that is cut off
 )
 
 // Options are what the door is told. The zero value is an open door.
@@ -62,7 +62,7 @@ type Door struct {
 	logger   *slog.Logger
 	timeout  time.Duration
 	budget   *server.Budget
-	long     chan struct{} // holds one place: verify goes one at a time
+	long     chan struct{} // holds one place: backup and verify go one at a time
 	server   *grpc.Server
 	draining chan struct{} // closed when streams have to end
 	drain    func()        // closes it

@@ -296,15 +296,47 @@ func TestStreamTellsTrouble(t *testing.T) {
 	k := open(t, h, rpc.Options{})
 	w := k.enlist()
 	s := k.write()
-	for _, kind := range []store.Kind{store.KindUnavailable, store.KindUnknown, store.KindClosed, store.KindOther} {
-		h.set(func(context.Context) error { return store.Errorf(kind, "no") })
-		s.send(w, 0, 1, "a")
-		s.refused(pb.Kind(kind), 0)
-	}
-	h.set(nil)
 	s.send(w, 0, 1, "a")
 	s.applied(1, false)
-	k.holds("a", 1)
+	for _, kind := range []store.Kind{store.KindUnavailable, store.KindUnknown, store.KindClosed, store.KindOther} {
+		h.set(func(context.Context) error { return store.Errorf(kind, "no") })
+		s.send(w, 1, 2, "a")
+		s.refused(pb.Kind(kind), 0) // the mark is not known
+	}
+	h.set(nil)
+	s.send(w, 1, 2, "a")
+	s.applied(2, false)
+	k.holds("a", 2)
+}
+
+// Batches that are applied together do not share their errors.
+func TestStreamRefusesAlone(t *testing.T) {
+	h := &hook{Store: memstore.New(memstore.Options{})}
+	k := open(t, h, rpc.Options{})
+	w := k.enlist()
+	s := k.write()
+	under, on := make(chan struct{}, 1), make(chan struct{})
+	h.set(func(context.Context) error {
+		select {
+		case under <- struct{}{}:
+			<-on
+		default:
+		}
+		return nil
+	})
+	s.send(w, 0, 1, "a")
+	<-under // what follows is read meanwhile
+	s.send(w+1, 0, 1, "a")
+	s.send(w, 1, 2, "a")
+	s.send(w, 1, 2, "")
+	s.send(w, 2, 3, "a")
+	close(on)
+	s.applied(1, false)
+	s.refused(pb.Kind_KIND_MARK, 0)
+	s.applied(2, false)
+	s.refused(pb.Kind_KIND_INVALID, 0)
+	s.applied(3, false)
+	k.holds("a", 3)
 }
 
 // Ids that were issued too long before are retired, so that the store never fills

@@ -132,8 +132,17 @@ func TestRedisCLI(t *testing.T) {
 	}
 	f("1000\n", "", "GET", "pipe")
 	// Interactive: script gives it a terminal, and it asks for COMMAND DOCS.
-	if got := program(t, "bsdutils", "script", "-qec", fmt.Sprintf("printf 'incr cli\\nget cli\\nquit\\n' | redis-cli -h %s -p %s", host, port), "/dev/null"); !strings.Contains(got, "6") {
-		t.Errorf("in a terminal: %q", got)
+	if _, err := exec.LookPath("script"); err != nil {
+		t.Fatal("script is missing: on Debian, apt-get install bsdutils")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	c := exec.CommandContext(ctx, "script", "-qec", fmt.Sprintf("redis-cli -h %s -p %s", host, port), "/dev/null")
+	c.Env = append(os.Environ(), "HOME="+t.TempDir(), "TERM=dumb") // it keeps a history, and asks where the cursor is
+	c.Stdin = strings.NewReader("incr cli\nquit\n")
+	out, err := c.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "(integer) 6") {
+		t.Errorf("in a terminal: %v, %q", err, out)
 	}
 }
 
