@@ -67,6 +67,7 @@ type table struct {
 	split      uint32 // buckets beyond the largest power of two
 	level      uint32 // that power of two
 	count      int
+	seen       byte // a sum, so that the loads of warm are made
 }
 
 func newTable(skip int) *table {
@@ -112,9 +113,9 @@ const warmMax = 32
 // do not depend on each other, so they are under way together. It notes the slot
 // whose hash is right; the caller then compares the keys, before what was loaded
 // is out of the processor's caches again. A few plans are not worth it.
-func (t *table) warm(plans []plan) (seen byte) {
+func (t *table) warm(plans []plan) {
 	if len(plans) < 8 {
-		return 0
+		return
 	}
 	plans = plans[:min(len(plans), warmMax)]
 	for i := range plans {
@@ -131,10 +132,9 @@ func (t *table) warm(plans []plan) (seen byte) {
 	}
 	for i := range plans {
 		if id := plans[i].slot; id != 0 {
-			seen += t.raw(t.slot(id).key)[0] // a sum, so that the loads are made
+			t.seen += t.raw(t.slot(id).key)[0]
 		}
 	}
-	return seen
 }
 
 // is reports whether a slot, if not 0, is that of a key.
