@@ -20,7 +20,8 @@ func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (f *wa
 		return nil, false
 	}
 	d := &b.Deltas[0]
-	if d.Op != store.OpAdd || d.Expiry != 0 || len(b.If) > 0 || d.Guard != (store.Guard{}) || e.log.Room(ctx) != nil {
+	if d.Op != store.OpAdd || d.Guard.Token != "" || d.Guard.Match || d.Guard.Exists != 0 || d.Guard.Bound != nil ||
+		d.Expiry != 0 || len(b.If) > 0 || e.log.Room(ctx) != nil {
 		return nil, false
 	}
 	level := b.Durability

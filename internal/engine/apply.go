@@ -428,6 +428,9 @@ func (c *change) delta(d *store.Delta, p plan, got *fetched) store.Result {
 		return store.Result{Outcome: store.Applied}
 	}
 	if d.Guard.Token == "" {
+		if d.Op == store.OpAdd && !d.Want && !d.Guard.Match && d.Guard.Exists == 0 && d.Guard.Bound == nil && d.Expiry == 0 {
+			return c.blind(d, p)
+		}
 		return c.cell(d, p)
 	}
 	cell := e.cells.keyOf(p.slot)
@@ -547,6 +550,23 @@ func (c *change) cell(d *store.Delta, p plan) store.Result {
 		res.Before, res.After, res.Existed, res.DeadlineMS = old, after, state != absent, until
 	}
 	return res
+}
+
+// blind is cell for an add that asks for nothing: most are.
+func (c *change) blind(d *store.Delta, p plan) store.Result {
+	e := c.e
+	s := e.cells.slot(p.slot)
+	state, old := s.meta.state(), s.value
+	value := old + d.N
+	if s.meta&timed != 0 || state == absent || state == unread && s.meta&(dirty0|dirty1|saving) == 0 ||
+		state == present && (value > old) != (d.N > 0) {
+		return c.cell(d, p)
+	}
+	version := e.version(c.f.Pos())
+	e.logAdd(c.f, p.slot, e.cells.keyOf(p.slot), d.N)
+	c.mark.tally.count(p.hash, d.N)
+	e.put(p.slot, value, state, version, 0, c.f.ID, c.level)
+	return store.Result{Outcome: store.Applied, Version: version}
 }
 
 // sum returns what an add adds to a value, or why it can't.

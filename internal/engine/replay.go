@@ -10,9 +10,13 @@ import (
 // replayer returns what applies the records of a frame that are not part of
 // the checkpoint at a position.
 func (e *Engine) replayer(from wal.Position) func(wal.Position, []byte) error {
+	p := replay{e: e, from: from}
 	return func(pos wal.Position, payload []byte) error {
-		p := replay{e: e, from: from}
+		p.writer, p.cell, p.ahead = 0, nil, p.ahead[:0]
 		for r := (reader{b: payload}); len(r.b) > 0; {
+			if len(p.ahead) == 0 {
+				p.lookAhead(r)
+			}
 			p.at = pos + wal.Position(len(payload)-len(r.b))
 			if err := p.record(&r); err != nil {
 				return err
@@ -33,6 +37,31 @@ type replay struct {
 	at     wal.Position // of the record
 	writer store.Writer // whose records they are
 	cell   []byte       // of the last add, if nothing came after it
+	found  plan         // where that is, if it was looked for
+
+	ahead []plan // of the next adds
+	room  [warmMax]plan
+}
+
+// lookAhead finds the cells of the next adds, all at once: replay is waiting for
+// memory as well.
+func (p *replay) lookAhead(r reader) {
+	p.ahead = p.room[:0]
+	seed := p.e.id.seed()
+	for len(p.ahead) < warmMax && len(r.b) > 0 {
+		switch r.byte() {
+		case recAdd:
+			p.ahead = append(p.ahead, plan{hash: xxh3.HashSeed(r.cell(), seed)})
+			r.varint()
+		case recAgain:
+			r.varint()
+		case recTime:
+			r.uvarint()
+		default:
+			r.b = nil
+		}
+	}
+	p.e.cells.warm(p.ahead)
 }
 
 func (p *replay) record(r *reader) error {
@@ -47,14 +76,17 @@ func (p *replay) record(r *reader) error {
 		e.timeMS = max(e.timeMS, int64(r.uvarint()))
 	case recAdd, recAgain:
 		if kind == recAdd {
-			p.cell = r.cell()
+			p.cell, p.found = r.cell(), plan{}
+			if len(p.ahead) > 0 {
+				p.found, p.ahead = p.ahead[0], p.ahead[1:]
+			}
 		}
 		delta := r.varint()
 		if p.cell == nil {
 			r.fail()
 		}
 		if !done && !r.bad {
-			p.add(p.cell, delta)
+			p.add(delta)
 		}
 	case recSet:
 		cell, value := r.cell(), r.varint()
@@ -111,10 +143,13 @@ func (p *replay) record(r *reader) error {
 	return nil
 }
 
-func (p *replay) add(cell []byte, delta int64) {
+func (p *replay) add(delta int64) {
 	e := p.e
-	hash := xxh3.HashSeed(cell, e.id.seed())
-	id := e.locate(hash, cell)
+	if !e.cells.is(p.found.slot, uint32(p.found.hash), p.cell) {
+		p.found.hash = xxh3.HashSeed(p.cell, e.id.seed())
+		p.found.slot = e.locate(p.found.hash, p.cell)
+	}
+	id, hash := p.found.slot, p.found.hash
 	s := e.cells.slot(id)
 	state := s.meta.state()
 	if state == absent {

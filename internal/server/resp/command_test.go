@@ -27,7 +27,7 @@ func story(t *testing.T, f func(c *client)) {
 	transports(t, func(t *testing.T, o resp.Options) {
 		f(dial(t, open(t, o).addr))
 	})
-	t.Run("embedded", func(t *testing.T) { f(dial(t, openEmbedded(t, resp.Options{}).addr)) })
+	t.Run("embedded", func(t *testing.T) { f(dial(t, openEmbedded(t).addr)) })
 }
 
 func TestCounting(t *testing.T) {

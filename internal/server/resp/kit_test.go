@@ -35,13 +35,13 @@ func open(t testing.TB, o resp.Options) *door {
 }
 
 // openEmbedded opens a door of the embedded store.
-func openEmbedded(t testing.TB, o resp.Options) *door {
+func openEmbedded(t testing.TB) *door {
 	t.Helper()
 	db, err := quipu.Open(t.TempDir(), quipu.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return openOver(t, db, o)
+	return openOver(t, db, resp.Options{})
 }
 
 func openOver(t testing.TB, db *quipu.DB, o resp.Options) *door {

@@ -276,6 +276,9 @@ func (l *loop) gather(c *conn, buf []byte) {
 	if len(s.in) > inBytesMax && !c.stuck && len(s.out)-c.off < outBytesSoft {
 		s.tooLong()
 	}
+	if len(s.in) > keptBytesMax { // it may hold much, and never be sent a reply
+		s.settleAt(l.now)
+	}
 	l.settle(c)
 }
 
@@ -486,7 +489,7 @@ func (l *loop) write(c *conn) {
 	case c.off < len(s.out) || c.closed:
 	case s.closing && s.pending == 0:
 		l.drop(c)
-	case c.more:
+	case c.more, c.events&syscall.EPOLLIN == 0 && !c.ended && !c.stuck && s.held == 0:
 		c.more = false
 		l.list(c)
 	case c.ended && s.pending == 0 && !c.listed:

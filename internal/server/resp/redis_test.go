@@ -95,7 +95,7 @@ func TestSameAsRedis(t *testing.T) {
 		}
 	})
 	t.Run("embedded", func(t *testing.T) {
-		sameAsRedis(t, socket, openEmbedded(t, resp.Options{}).addr, rand.Uint64())
+		sameAsRedis(t, socket, openEmbedded(t).addr, rand.Uint64())
 	})
 }
 
@@ -223,7 +223,7 @@ func (g *generator) command() []string {
 	c := g.plain()
 	switch g.IntN(40) {
 	case 0:
-		return append(c, g.pick("x", "NX", "EX", "1"))
+		return append(c, g.pick("x", "NX", "EX"))
 	case 1:
 		if len(c) > 1 {
 			return c[:len(c)-1]

@@ -264,5 +264,5 @@ func (d *Door) Meters(f func(name, help string, value float64)) {
 	f("quipu_resp_auth_failures_total", "RESP callers with a wrong key.", float64(m.strangers.Load()))
 	f("quipu_resp_evicted_total", "RESP connections closed because they held most of too much memory.", float64(m.evicted.Load()))
 	f("quipu_resp_stalled_total", "RESP connections closed because they took no replies.", float64(m.stalled.Load()))
-	f("quipu_resp_buffer_bytes", "Memory that RESP connections hold.", float64(d.buffered.Load()))
+	f("quipu_resp_buffer_bytes", "Memory that RESP connections hold in large buffers.", float64(d.buffered.Load()))
 }

@@ -110,10 +110,10 @@ func (s *session) discard() {
 	s.multi, s.dirty, s.queue, s.queued, s.watched = false, false, nil, 0, nil
 }
 
-// account tells the door how much memory the session holds, and how much of it
-// is unsent. It is called when the session has nothing more to do for now.
+// account tells the door how much memory the session holds beyond what every
+// connection may keep, and how much of it is unsent. It is called when the session has nothing more to do for now.
 func (s *session) account(at time.Time) {
-	now := int64(cap(s.in) + cap(s.out) + cap(s.parser.spans)*16 + s.queued)
+	now := large(cap(s.in)) + large(cap(s.out)) + large(16*cap(s.parser.spans)) + int64(s.queued)
 	if was := s.bytes.Swap(now); was != now {
 		s.d.buffered.Add(now - was)
 	}
@@ -142,6 +142,9 @@ func keep(b []byte) []byte {
 	}
 	return b[:0]
 }
+
+// large returns what a buffer holds beyond that.
+func large(bytes int) int64 { return int64(max(bytes-keptBytesMax, 0)) }
 
 // keptBytesMax is the largest buffer that an idle connection keeps.
 const keptBytesMax = 4 << 10
