@@ -14,7 +14,7 @@ func (e *Engine) replayer(from wal.Position) func(wal.Position, []byte) error {
 	return func(pos wal.Position, payload []byte) error {
 		p.writer, p.cell, p.ahead = 0, nil, p.ahead[:0]
 		for r := (reader{b: payload}); len(r.b) > 0; {
-			if len(p.ahead) == 0 {
+			if len(p.ahead) == 0 && r.b[0] == recAdd {
 				p.lookAhead(r)
 			}
 			p.at = pos + wal.Position(len(payload)-len(r.b))
@@ -48,7 +48,10 @@ type replay struct {
 func (p *replay) lookAhead(r reader) {
 	p.ahead = p.room[:0]
 	seed := p.e.id.seed()
-	for len(p.ahead) < warmMax && len(r.b) > 0 {
+	for range 4 * warmMax { // no further, however many adds to one cell there are
+		if len(p.ahead) == warmMax || len(r.b) == 0 {
+			break
+		}
 		switch r.byte() {
 		case recAdd:
 			p.ahead = append(p.ahead, plan{hash: xxh3.HashSeed(r.cell(), seed)})
