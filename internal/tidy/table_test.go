@@ -18,12 +18,14 @@ var table = map[string]row{
 
 	// The contract imports nobody: everybody imports it.
 	"store": {pure: true},
+	// What the contract decides, for the stores that decide in this process.
+	"internal/decide": {code: []string{"./store"}, pure: true},
 	// The laws are code, run from the tests of every store.
 	"store/storetest": {code: []string{"./store", "pgregory.net/rapid"}},
 
 	// A store imports the contract and its own client library, and the engine
 	// also its log. No store knows of another.
-	"store/memstore": {code: []string{"./store"}},
+	"store/memstore": {code: []string{"./store", "./internal/decide"}},
 	"internal/engine": {code: []string{
 		"./store", "./internal/wal",
 		"github.com/cockroachdb/pebble/v2/...", "github.com/zeebo/xxh3",

@@ -4,44 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/quipudb/quipu/internal/decide"
 	"github.com/quipudb/quipu/store"
 )
-
-// A record says how much was changed under a mark, apart from the cells
-// themselves. Sums wrap around: they are compared, never read as numbers.
-type record struct {
-	deltas uint64 // changes applied
-	sum    uint64 // of all changes
-	check  uint64 // of all changes, each multiplied by a hash of its cell
-}
-
-func (r *record) enter(c store.Cell, delta uint64) {
-	r.deltas++
-	r.merge(change(c, delta))
-}
-
-// change is the record of a change that no delta made.
-func change(c store.Cell, delta uint64) record {
-	return record{sum: delta, check: hash(c) * delta}
-}
-
-func (r *record) merge(o record) {
-	r.deltas += o.deltas
-	r.sum += o.sum
-	r.check += o.check
-}
-
-// hash is FNV-1a, made odd so that no delta is multiplied away.
-func hash(c store.Cell) uint64 {
-	const offset, prime = 14695981039346656037, 1099511628211
-	h := uint64(offset)
-	for _, s := range [...]string{c.Namespace, "\x00", c.Key} {
-		for i := range len(s) {
-			h = (h ^ uint64(s[i])) * prime
-		}
-	}
-	return h | 1
-}
 
 // Audit adds up the cells of each partition and compares the sums with those
 // that the marks carry, and the counted keys with the cells there are.
@@ -61,20 +26,20 @@ func (s *Store) Audit(ctx context.Context) (store.Audit, error) {
 		}
 	}
 
-	have := make([]record, len(s.parts))
+	have := make([]decide.Record, len(s.parts))
 	keys := make(map[string]int64)
 	for c, v := range s.cells {
-		have[store.PartitionOf(c, len(s.parts))].enter(c, uint64(v.N))
+		have[store.PartitionOf(c, len(s.parts))].Merge(decide.Change(c, uint64(v.N)))
 		keys[c.Namespace]++
 	}
 	for i := range s.parts {
 		want := s.parts[i].unnumbered
 		for _, m := range s.parts[i].marks {
-			want.merge(m.record)
+			want.Merge(m.Record)
 		}
-		a.Deltas += want.deltas
-		compare(have[i].sum, want.sum, "sum of cells in partition %d", i)
-		compare(have[i].check, want.check, "check sum of cells in partition %d", i)
+		a.Deltas += want.Deltas
+		compare(have[i].Sum, want.Sum, "sum of cells in partition %d", i)
+		compare(have[i].Check, want.Check, "check sum of cells in partition %d", i)
 	}
 	for ns, n := range s.keys {
 		compare(uint64(keys[ns]), uint64(n), "keys of namespace %q", ns)
@@ -89,9 +54,9 @@ func (s *Store) Meters(f func(name, help string, value float64)) {
 	for i := range s.parts {
 		p := &s.parts[i]
 		marks += len(p.marks)
-		deltas += p.unnumbered.deltas
+		deltas += p.unnumbered.Deltas
 		for _, m := range p.marks {
-			deltas += m.deltas
+			deltas += m.Record.Deltas
 		}
 	}
 	s.mu.Unlock()

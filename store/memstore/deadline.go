@@ -3,6 +3,7 @@ package memstore
 import (
 	"container/heap"
 
+	"github.com/quipudb/quipu/internal/decide"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -65,27 +66,7 @@ func (s *Store) expire() {
 	for len(s.due.cells) > 0 && s.due.cells[0].ms <= s.nowMS {
 		c := s.due.cells[0].cell
 		p := &s.parts[store.PartitionOf(c, len(s.parts))]
-		p.unnumbered.merge(change(c, -uint64(s.cells[c].N)))
-		s.put(c, store.Value{})
+		p.unnumbered.Merge(decide.Change(c, -uint64(s.cells[c].N)))
+		state{s}.Put(c, store.Value{})
 	}
-}
-
-// deadline returns the deadline that d gives a cell, and whether the conditions
-// on it held.
-func deadline(d *store.Delta, old int64) (ms int64, met bool) {
-	if d.Expiry == store.ExpiryKeep {
-		return old, true
-	}
-	if d.Expiry == store.ExpiryClear {
-		return 0, old != 0
-	}
-	has := func(condition store.Expiry) bool { return d.Expiry&condition != 0 }
-	switch {
-	case has(store.ExpiryIfNone) && old != 0,
-		has(store.ExpiryIfSome) && old == 0,
-		has(store.ExpiryIfLater) && (old == 0 || d.DeadlineMS <= old),
-		has(store.ExpiryIfSooner) && old != 0 && d.DeadlineMS >= old:
-		return old, false
-	}
-	return d.DeadlineMS, true
 }

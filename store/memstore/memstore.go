@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quipudb/quipu/internal/decide"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -37,7 +38,7 @@ type Store struct {
 	cells   map[store.Cell]store.Value // none is past its deadline
 	due     dueHeap
 	keys    map[string]int64 // existing cells of each namespace
-	tokens  map[tokenID]token
+	tokens  map[tokenID]decide.Token
 	decided map[string][]tokenID // tokens of each namespace, oldest first
 	parts   []partition
 }
@@ -58,7 +59,7 @@ func New(o Options) *Store {
 		cells:   make(map[store.Cell]store.Value),
 		due:     dueHeap{place: make(map[store.Cell]int)},
 		keys:    make(map[string]int64),
-		tokens:  make(map[tokenID]token),
+		tokens:  make(map[tokenID]decide.Token),
 		decided: make(map[string][]tokenID),
 		parts:   make([]partition, max(o.Partitions, 1)),
 	}
@@ -66,7 +67,7 @@ func New(o Options) *Store {
 		s.now = time.Now
 	}
 	for i := range s.parts {
-		s.parts[i].marks = make(map[store.Writer]*mark)
+		s.parts[i].marks = make(map[store.Writer]*decide.Mark)
 	}
 	return s
 }
@@ -150,12 +151,7 @@ func (s *Store) Lookup(ctx context.Context, c store.Cell, name string) (store.Fa
 		return store.Fate{}, err
 	}
 	defer s.mu.Unlock()
-	state, t := s.fate(tokenID{c, name})
-	f := store.Fate{State: state, AtMS: t.atMS}
-	if state == store.TokenApplied {
-		f.Op, f.N, f.Want, f.Result = t.op, t.n, t.want, t.result
-	}
-	return f, nil
+	return decide.Fate(state{s}, s.clock(), c, name), nil
 }
 
 // Close refuses all later calls. A second Close returns nil.
