@@ -1,6 +1,9 @@
 package wal
 
-import "fmt"
+import (
+	"bytes"
+	"fmt"
+)
 
 // A cursor walks over the frames in the bytes of a segment.
 type cursor struct {
@@ -95,7 +98,8 @@ type rest struct {
 }
 
 // rest looks at what is left. After the end of a recycled segment stands what
-// is left from its earlier life: that is of no note.
+// is left from its earlier life, and after that of a new one stand zeros: that is
+// of no note.
 func (c *cursor) rest() (r rest) {
 	ahead := *c
 	_, noted := ahead.peek()
@@ -105,8 +109,12 @@ func (c *cursor) rest() (r rest) {
 			r.vouched, r.by = ahead.frame.synced, ahead.offset
 		}
 	}
-	if noted || !c.header.recycled {
+	if noted || !c.header.recycled && !allZero(c.b[c.offset:]) {
 		r.bytes = len(c.b) - c.offset
 	}
 	return r
+}
+
+func allZero(b []byte) bool {
+	return len(bytes.TrimLeft(b, "\x00")) == 0
 }

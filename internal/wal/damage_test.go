@@ -232,7 +232,7 @@ func TestStaleFrames(t *testing.T) {
 	for name, stale := range map[string][]byte{
 		"the same frame twice":            good[48:],
 		"frames of another segment":       content(t, mem, paths[0])[48:],
-		"zeros":                           make([]byte, 1000),
+		"zeros and ones":                  append(make([]byte, 1000), 1),
 		"ones":                            bytes.Repeat([]byte{0xff}, 1001),
 		"a segment within a segment":      content(t, mem, paths[0]),
 		"less than a frame header":        good[48:60],
@@ -246,6 +246,62 @@ func TestStaleFrames(t *testing.T) {
 		}
 		mustClose(t, l)
 	}
+}
+
+// TestFilled flips a bit in every byte of a log that was killed and whose
+// segments have zeros after their last frames. Among the zeros a flip is found
+// and does no harm; without any, or with all of them gone, there is nothing to
+// be found.
+func TestFilled(t *testing.T) {
+	mem := vfs.NewCrashableMem()
+	o := options(mem)
+	o.SegmentBytes, o.FillBytes = 2048, 1024
+	create(t, o)
+	l, _, _ := open(t, o, 0)
+	all := commitMany(t, l, 0, 20)
+	mem = mem.CrashClone(vfs.CrashCloneCfg{})
+	paths := segments(t, mem)
+	path := paths[len(paths)-1]
+	good := content(t, mem, path)
+	end := len(bytes.TrimRight(good, "\x00")) + 1
+	end = 48 + (end-48+7)/8*8 // where the last frame ends
+	if len(paths) < 2 || len(good)-end < 100 {
+		t.Fatalf("%d segments, the last with %d zeros", len(paths), len(good)-end)
+	}
+	last := all[len(all)-1]
+	frame := end - 40 - (len(last.bytes())+7)/8*8
+	for at := range good {
+		bad := slices.Clone(good)
+		bad[at] ^= 1 << (at % 8)
+		setContent(t, mem, path, bad)
+		if at < frame {
+			wantRefused(t, mem, 0, store.KindCorrupt, path)
+			continue
+		}
+		l, r, got := open(t, options(copyFS(t, mem)), 0)
+		if at < end {
+			wantRecords(t, got, all[:len(all)-1])
+		} else {
+			wantRecords(t, got, all)
+		}
+		if r.Cut == nil || r.Cut.Offset != int64(frame) && r.Cut.Offset != int64(end) {
+			t.Fatalf("flip at %d: cut %+v", at, r.Cut)
+		}
+		mustClose(t, l)
+	}
+	for _, size := range []int{len(good), len(good) - 1, end + 1, end} {
+		setContent(t, mem, path, good[:size])
+		l, r, got := open(t, options(copyFS(t, mem)), 0)
+		wantRecords(t, got, all)
+		if r.Cut != nil {
+			t.Fatalf("%d bytes: cut %+v", size, r.Cut)
+		}
+		mustClose(t, l)
+	}
+	// A segment before the last that ends too soon has lost something.
+	first := content(t, mem, paths[0])
+	setContent(t, mem, paths[0], append(slices.Clone(first[:48]), make([]byte, len(first)-48)...))
+	wantRefused(t, mem, 0, store.KindLost, paths[0])
 }
 
 // TestCutIsGone checks that what was cut once never comes back.

@@ -18,7 +18,7 @@ import (
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
 func goldenOptions(fs vfs.FS) Options {
-	return Options{FS: fs, Dir: "wal", StoreID: [16]byte([]byte("0123456789abcdef")), SegmentBytes: 256}
+	return Options{FS: fs, Dir: "wal", StoreID: [16]byte([]byte("0123456789abcdef")), SegmentBytes: 256, FillBytes: 1}
 }
 
 var goldenPayloads = []string{"one", "two records", "", "of sixteen bytes", strings.Repeat("long ", 40), "the last one"}

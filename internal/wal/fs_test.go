@@ -77,12 +77,18 @@ type shortFile struct {
 	fs *shortFS
 }
 
-func (f *shortFile) Write(b []byte) (int, error) {
+func (f *shortFile) Write(b []byte) (int, error) { return f.File.Write(f.cut(b)) }
+
+func (f *shortFile) WriteAt(b []byte, offset int64) (int, error) {
+	return f.File.WriteAt(f.cut(b), offset)
+}
+
+func (f *shortFile) cut(b []byte) []byte {
 	f.fs.n--
 	if f.fs.n == 0 {
 		b = b[:len(b)/2]
 	}
-	return f.File.Write(b)
+	return b
 }
 
 var errUnreadable = errors.New("unreadable")

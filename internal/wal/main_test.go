@@ -18,9 +18,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const dir = "wal"
 
-// options returns those of a log in dir with segments of a few frames.
+// options returns those of a log in dir with segments of a few frames, which end
+// where their files do.
 func options(fs vfs.FS) wal.Options {
-	return wal.Options{FS: fs, Dir: dir, StoreID: [16]byte([]byte("store-of-a-test!")), SegmentBytes: 512}
+	return wal.Options{FS: fs, Dir: dir, StoreID: [16]byte([]byte("store-of-a-test!")), SegmentBytes: 512, FillBytes: 1}
 }
 
 func create(t testing.TB, o wal.Options) {

@@ -199,7 +199,7 @@ func (r *recovery) judgeInner(c *cursor) error {
 		return nil
 	}
 	kind := store.KindCorrupt
-	if c.offset == len(c.b) || c.closed {
+	if c.closed || allZero(c.b[c.offset:]) {
 		kind = store.KindLost
 	}
 	if c.position() > c.limit {

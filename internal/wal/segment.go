@@ -177,6 +177,15 @@ func writeAll(w io.Writer, b []byte) error {
 	return err
 }
 
+// writeAt writes b at an offset. A write cut short is a failure.
+func writeAt(w io.WriterAt, b []byte, offset int64) error {
+	n, err := w.WriteAt(b, offset)
+	if err == nil && n < len(b) {
+		err = io.ErrShortWrite
+	}
+	return err
+}
+
 // closeFile closes a file, and tells if that is the first thing to fail.
 func closeFile(f vfs.File, err *error) {
 	if cerr := f.Close(); cerr != nil && *err == nil {

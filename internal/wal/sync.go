@@ -14,11 +14,12 @@ import (
 // steady gain: BenchmarkCommit.
 const gatherMax = 4
 
-// syncer is what the goroutine that writes and syncs keeps to itself.
+// syncer is what the one who writes and syncs has to himself: who is busy.
 type syncer struct {
 	file   vfs.File // the current segment
 	header segmentHeader
-	size   int64 // of the current segment
+	size   int64 // of the current segment, up to its last frame
+	filled int64 // and with the zeros after that
 
 	end      Position  // of what was written
 	safe     Position  // of what was synced
@@ -26,33 +27,78 @@ type syncer struct {
 	syncBy   time.Time // when they have to be; zero if there are none
 }
 
-// run is the syncer: it takes the open frame when someone needs it, writes it,
-// and syncs if someone needs that. It alone touches the current segment. After
-// an error it never writes or syncs again: what a failed sync left on the disk
-// can't be known, and a second one may succeed without having written a thing
-// (I6).
+// run is the syncer: it takes the open frame when someone needs it and nobody
+// else takes it, writes it, and syncs if someone needs that. After an error
+// nobody ever writes or syncs again: what a failed sync left on the disk can't be
+// known, and a second one may succeed without having written a thing (I6).
 func (l *Log) run() {
 	defer close(l.done)
 	for {
 		f, need := l.take()
-		if f == nil {
+		switch {
+		case need == 0: // a leader has failed
+			return
+		case f == nil:
 			l.stop(l.writeClosing())
 			return
-		}
-		if err := l.commit(f, need); err != nil {
-			l.stop(err, f)
+		case !l.carry(f, need):
 			return
 		}
 	}
 }
 
-// take waits until there is something to do, and takes the open frame. It
-// returns nil when the log is to be closed and everything is synced.
+// lead is what the syncer does, once, in the goroutine of a caller. It reports
+// false if there is nothing to do, or someone else does it.
+func (l *Log) lead() bool {
+	if l.busy.Load() {
+		return false
+	}
+	l.gather()
+	l.mu.Lock()
+	if l.busy.Load() || l.need < store.Written || l.gate.Load()&(gateClosing|gateStopped) != 0 {
+		l.mu.Unlock()
+		return false
+	}
+	f, need := l.begin(l.need)
+	l.mu.Unlock()
+	l.carry(f, need)
+	return true
+}
+
+// begin takes the open frame for someone who is busy from now on. The caller
+// holds l.mu.
+func (l *Log) begin(need Level) (*Frame, Level) {
+	l.busy.Store(true)
+	l.need = 0
+	return l.swap(), need
+}
+
+// carry commits a frame, and then is no longer busy. It reports false if that
+// failed.
+func (l *Log) carry(f *Frame, need Level) bool {
+	err := l.commit(f, need)
+	if err != nil {
+		l.stop(err, f)
+	}
+	l.mu.Lock()
+	l.busy.Store(false)
+	// The syncer goes on if there is more to do, or a time to wait for.
+	more := l.need != 0 || !l.syncBy.IsZero() || !l.open.syncBy.IsZero() || l.gate.Load() != 0
+	l.mu.Unlock()
+	if more {
+		l.signal()
+	}
+	return err == nil
+}
+
+// take waits until there is something to do, and takes the open frame. There is
+// none when the log is to be closed and everything is synced; and no need, when
+// it has stopped.
 func (l *Log) take() (f *Frame, need Level) {
 	for {
 		l.gather()
 		f, need, due := l.poll()
-		if need >= store.Written {
+		if need != 0 || l.gate.Load()&gateStopped != 0 {
 			return f, need
 		}
 		if due.IsZero() {
@@ -92,7 +138,10 @@ func (l *Log) gather() {
 func (l *Log) poll() (f *Frame, need Level, due time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	need, l.need = l.need, 0
+	if l.busy.Load() || l.gate.Load()&gateStopped != 0 {
+		return nil, 0, due
+	}
+	need = l.need
 	due = earliest(l.open.syncBy, l.syncBy)
 	if !due.IsZero() && !time.Now().Before(due) {
 		need = store.Synced
@@ -104,9 +153,10 @@ func (l *Log) poll() (f *Frame, need Level, due time.Time) {
 		}
 		need = store.Synced
 	}
-	if need >= store.Written {
-		f = l.swap()
+	if need < store.Written {
+		return nil, 0, due
 	}
+	f, need = l.begin(need)
 	return f, need, due
 }
 
@@ -180,14 +230,32 @@ func (l *Log) write(f *Frame) error {
 		}
 	}
 	b := sealFrame(f.bytes(), frameHeader{epoch: l.header.epoch, position: f.start, synced: l.safe}, l.header.checksum)
-	if err := writeAll(l.file, b); err != nil {
+	if err := writeAt(l.file, b, l.size); err != nil {
 		return fmt.Errorf("write frame: %w", err)
 	}
 	l.size += int64(len(b))
+	if err := l.fill(len(b)); err != nil {
+		return err
+	}
 	l.end += Position(len(b))
 	l.frames.Add(1)
 	l.bytes.Add(uint64(len(b)))
 	l.keep(f, b)
+	return nil
+}
+
+// fill writes zeros after the last frame, if the next frames are likely to be
+// short: then most of them change neither the length of the file nor its blocks,
+// and a sync has only their bytes to write. A recycled segment has its length.
+func (l *Log) fill(frame int) error {
+	n := min(l.o.FillBytes, l.o.SegmentBytes-l.size)
+	if l.header.recycled || l.size <= l.filled || int64(frame) > n/4 {
+		return nil
+	}
+	if err := writeAt(l.file, make([]byte, n), l.size); err != nil {
+		return fmt.Errorf("fill segment: %w", err)
+	}
+	l.filled = l.size + n
 	return nil
 }
 
@@ -257,14 +325,14 @@ func (l *Log) startSegment(epoch uint64) error {
 	if err != nil {
 		return err
 	}
-	l.file, l.header, l.size = f, h, segmentHeaderBytes
+	l.file, l.header, l.size, l.filled = f, h, segmentHeaderBytes, 0
 	l.files.add(h.start)
 	return nil
 }
 
 // writeClosing writes the frame that vouches for everything (I5).
 func (l *Log) writeClosing() error {
-	if err := writeAll(l.file, closingFrame(l.header, l.end)); err != nil {
+	if err := writeAt(l.file, closingFrame(l.header, l.end), l.size); err != nil {
 		return fmt.Errorf("write closing frame: %w", err)
 	}
 	if err := l.file.SyncData(); err != nil {

@@ -1,9 +1,10 @@
 // Package wal is the log of the embedded engine: the only thing on the path of
 // an acknowledgement.
 //
-// Callers append records to the open frame; one goroutine, the syncer, takes
-// the frame as a whole, writes it and syncs it for all of them at once, while
-// the next frame fills. The log knows nothing of what the records say.
+// Callers append records to the open frame; one goroutine takes the frame as a
+// whole, writes it and syncs it for all of them at once, while the next frame
+// fills. That is the syncer, or one of the callers, who is spared being woken.
+// The log knows nothing of what the records say.
 //
 // It promises that a frame whose Wait returned nil is replayed by Open if what
 // it waited for was survived: Synced a power loss, Written a kill. Frames are
@@ -46,12 +47,16 @@ type Options struct {
 	SegmentBytes  int64         // a segment this long is followed by a new one. Default 64 MiB
 	FlushEvery    time.Duration // what only Memory asked for is synced this soon. Default 50 ms
 	SyncEvery     time.Duration // what only Written asked for is synced this soon. Default 200 ms
+	FillBytes     int64         // zeros that a new segment is filled with at a time, ahead of frames much shorter. Default 256 KiB
 	FrameBytesMax int           // an open frame this long is full, see Room. Default 8 MiB
 }
 
 func (o Options) withDefaults() Options {
 	if o.SegmentBytes == 0 {
 		o.SegmentBytes = 64 << 20
+	}
+	if o.FillBytes == 0 {
+		o.FillBytes = 256 << 10
 	}
 	if o.FlushEvery == 0 {
 		o.FlushEvery = 50 * time.Millisecond
@@ -86,12 +91,13 @@ type Log struct {
 	gate    atomic.Uint32         // bits; 0 lets everyone pass Room
 	cause   atomic.Pointer[error] // why the log failed
 
-	wake chan struct{} // tells the syncer that need was raised; of capacity 1
+	wake chan struct{} // tells the syncer to look what there is to do; of capacity 1
 	done chan struct{} // closed when the syncer has ended
+	busy atomic.Bool   // someone writes and syncs, and has the syncer's fields; changes under mu
 
 	mu    *sync.Mutex   // guards the fields below; held from Begin to End
 	open  *Frame        // what is appended to
-	need  Level         // what the syncer has to do next, 0 if nothing
+	need  Level         // what has to be done next, 0 if nothing
 	spare []byte        // the payload buffer that is not in use, if any
 	room  chan struct{} // closed when the open frame is no longer full; nil if nobody waits
 
@@ -182,8 +188,9 @@ func (l *Log) Begin() *Frame {
 	return l.open
 }
 
-// End unlocks the log. Synced and Written have the frame written now, and
-// Synced also synced; Memory leaves it to fill, for FlushEvery at most.
+// End unlocks the log. Synced and Written ask for the frame to be written, and
+// Synced also to be synced: the caller has to Wait for it, or Notify and Flush.
+// Memory leaves it to fill, for FlushEvery at most.
 func (l *Log) End(need Level) {
 	f := l.open
 	// Fast path: BenchmarkAppendMemory.
@@ -213,27 +220,49 @@ func (l *Log) endSlow(f *Frame, need Level) {
 	}
 	if len(f.Payload) >= min(flushBytes, l.o.FrameBytesMax) {
 		need = max(need, store.Written)
+		l.signal() // whoever waits for it, or nobody
 	}
 	if need == store.Memory {
 		if len(f.Payload) == 0 {
 			return
 		}
 		f.syncBy = time.Now().Add(l.o.FlushEvery)
+		l.signal() // it has a time to wait for now
 	}
 	l.raise(f, need)
 }
 
-// raise asks the syncer for a level of a frame. The caller holds l.mu.
+// raise asks for a level of a frame. The caller holds l.mu.
 func (l *Log) raise(f *Frame, level Level) {
-	if uint32(level) <= f.need.Load() {
-		return
+	if uint32(level) > f.need.Load() {
+		f.need.Store(uint32(level))
+		l.need = max(l.need, level)
 	}
-	f.need.Store(uint32(level))
-	if level <= l.need {
-		return
+}
+
+// want asks for a level of a frame.
+func (f *Frame) want(level Level) {
+	if f.need.Load() < uint32(level) {
+		f.log.mu.Lock()
+		f.log.raise(f, level)
+		f.log.mu.Unlock()
 	}
-	l.need = level
-	l.signal()
+}
+
+// Flush has done what End and Notify asked for: in this goroutine, if here is
+// set and nobody else is at it, which takes as long as the disk does; else soon.
+func (l *Log) Flush(here bool) {
+	if !here || !l.lead() {
+		l.urge()
+	}
+}
+
+// urge wakes the syncer. Someone who is busy looks for more to do by himself,
+// after whatever was asked for until now.
+func (l *Log) urge() {
+	if !l.busy.Load() {
+		l.signal()
+	}
 }
 
 func (l *Log) signal() {
@@ -243,24 +272,25 @@ func (l *Log) signal() {
 	}
 }
 
-// Wait returns nil when the frame has reached a level. If it waits for more
-// than End asked for, the syncer is asked now. If the context ends or the log
-// fails first, the outcome is unknown.
+// Wait returns nil when the frame has reached a level, which may be more than
+// End asked for. If the context ends or the log fails first, the outcome is
+// unknown. A caller whose context can't end does the work itself if nobody else
+// does: waking another for it costs as much as a sync.
 func (f *Frame) Wait(ctx context.Context, level Level) error {
 	level = orSynced(level)
 	for {
 		if over, err := f.state(level); over {
 			return err
 		}
-		if f.need.Load() < uint32(level) {
-			f.log.mu.Lock()
-			f.log.raise(f, level)
-			f.log.mu.Unlock()
+		f.want(level)
+		if ctx.Done() == nil && f.log.lead() {
+			continue
 		}
 		ch := f.reaches(level)
 		if ch == nil {
 			continue
 		}
+		f.log.urge()
 		select {
 		case <-ch:
 		case <-ctx.Done():
@@ -269,15 +299,12 @@ func (f *Frame) Wait(ctx context.Context, level Level) error {
 	}
 }
 
-// Notify calls f when Wait would return, with what it would return: here, or in
-// the goroutine that all syncing is done in, which f must not hold up.
+// Notify calls fn when Wait would return, with what it would return: here, or in
+// the goroutine that syncs, which fn must not hold up. Until Flush is called that
+// may be never.
 func (f *Frame) Notify(level Level, fn func(error)) {
 	level = orSynced(level)
-	if f.need.Load() < uint32(level) {
-		f.log.mu.Lock()
-		f.log.raise(f, level)
-		f.log.mu.Unlock()
-	}
+	f.want(level)
 	f.mu.Lock()
 	over, err := f.state(level)
 	if !over { // whoever publishes the level takes f.mu afterwards
