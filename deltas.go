@@ -59,7 +59,7 @@ func (db *DB) ApplyIf(ctx context.Context, conditions []store.Condition, deltas 
 // nothing, if it would have to wait for anything but durability; then Apply
 // does it. Otherwise the results are filled, and done is called once, with what
 // Apply would have returned, when they may be told to anyone: here or in another
-// goroutine, which it must not block.
+// goroutine, which it must not block, and perhaps not before Flush.
 func (db *DB) Start(deltas []store.Delta, results []store.Result, done func(error)) bool {
 	s, ok := db.store.(store.Starter)
 	if !ok || db.err != nil || db.traits.Partitions > 1 {
@@ -76,6 +76,14 @@ func (db *DB) Start(deltas []store.Delta, results []store.Result, done func(erro
 		}
 		done(err)
 	})
+}
+
+// Flush makes what was started durable: in this goroutine if here is set and
+// nobody else is at it, which takes as long as the disk does, and else soon.
+func (db *DB) Flush(here bool) {
+	if s, ok := db.store.(store.Starter); ok {
+		s.Flush(here)
+	}
 }
 
 // A deltaCall is deltas made batches.

@@ -46,9 +46,14 @@ type Starter interface {
 	// nothing, if it would have to wait for anything but durability: for room,
 	// or for the disk. Otherwise it has filled the replies, and calls done when
 	// they may be told to anyone, with what Apply would have returned. Done is
-	// called once, here or in another goroutine, and must not block. The batches
-	// are the caller's again when Start returns; Close waits for what was started.
+	// called once, here or in another goroutine, and must not block; perhaps not
+	// before Flush. The batches are the caller's again when Start returns; Close
+	// waits for what was started.
 	Start(batches []Batch, replies []Reply, done func(error)) bool
+
+	// Flush makes what was started durable. Here says that it may be done in this
+	// goroutine, for as long as the disk takes, which spares waking another.
+	Flush(here bool)
 
 	// Peek is Read without the waiting. It reports false if it would have to
 	// wait, and for what Read would refuse.

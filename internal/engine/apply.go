@@ -58,6 +58,9 @@ func (e *Engine) Start(batches []store.Batch, replies []store.Reply, done func(e
 	return ok
 }
 
+// Flush makes what was started durable.
+func (e *Engine) Flush(here bool) { e.log.Flush(here) }
+
 // start decides all batches, or none if one would have to wait.
 func (e *Engine) start(batches []store.Batch, replies []store.Reply, plans []*plans) (w waits, ok bool) {
 	if e.log.Full() {

@@ -172,11 +172,17 @@ type shortFile struct {
 	f *faultFS
 }
 
-func (s *shortFile) Write(b []byte) (int, error) {
+func (s *shortFile) Write(b []byte) (int, error) { return s.cut(b, s.File.Write) }
+
+func (s *shortFile) WriteAt(b []byte, offset int64) (int, error) {
+	return s.cut(b, func(b []byte) (int, error) { return s.File.WriteAt(b, offset) })
+}
+
+func (s *shortFile) cut(b []byte, write func([]byte) (int, error)) (int, error) {
 	if !s.f.fails(errorfs.Op{Kind: errorfs.OpFileWrite}) {
-		return s.File.Write(b)
+		return write(b)
 	}
-	n, err := s.File.Write(b[:len(b)/2])
+	n, err := write(b[:len(b)/2])
 	return n, errors.Join(err, syscall.ENOSPC)
 }
 

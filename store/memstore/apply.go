@@ -35,6 +35,9 @@ func (s *Store) Start(batches []store.Batch, replies []store.Reply, done func(er
 	return true
 }
 
+// Flush does nothing: Start has left nothing to do.
+func (s *Store) Flush(bool) {}
+
 // apply applies a valid batch if its mark and its conditions let it.
 func (s *Store) apply(b *store.Batch, r *store.Reply) {
 	p := &s.parts[b.Partition]

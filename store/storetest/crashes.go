@@ -139,6 +139,9 @@ func crashStarted(k *kit) {
 			k.reply(b)
 			done(nil)
 		}
+		if i == writes/2 {
+			st.Flush(false)
+		}
 	}
 	<-half
 	least := safe.Load()

@@ -71,16 +71,22 @@ func starts(s *suite) {
 				continue
 			}
 			begun++
+			if begun%7 == 0 {
+				st.Flush(begun%2 == 0)
+			}
 			clear(bs[0].Deltas) // the store needs it no more
 			k.applied(replies[0].Results[0], replies[0].Results[0].After-1, replies[0].Results[0].After)
 		}
+		st.Flush(true)
 		for range begun {
 			if err := <-told; err != nil {
 				k.Fatalf("done was told %v", err)
 			}
 		}
+		st.Flush(true) // of nothing
 		k.holds(c, calls)
 		k.close()
+		st.Flush(true)
 		for range calls {
 			runtime.Gosched() // whoever would tell it again may
 		}
@@ -136,6 +142,7 @@ func starts(s *suite) {
 					if !st.Start(b, make([]store.Reply, 1), done) {
 						done(k.store.Apply(k.ctx, b, make([]store.Reply, 1)))
 					}
+					st.Flush(acked.Load()%2 == 0)
 					if err := <-told; err != nil {
 						return err
 					}
@@ -287,6 +294,7 @@ func (k *kit) started(bs ...store.Batch) []store.Reply {
 	if !st.Start(bs, replies, func(err error) { told <- err }) {
 		return nil
 	}
+	st.Flush(len(bs)%2 == 0)
 	if err := <-told; err != nil {
 		k.Errorf("Start: %v", err)
 	}

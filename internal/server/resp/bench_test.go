@@ -45,6 +45,7 @@ func BenchmarkExecute(b *testing.B) {
 					c.apply(context.Background(), nil)
 					started <- c.err
 				}
+				c.db.Flush(true)
 				if err := <-started; err != nil {
 					b.Fatal(err)
 				}

@@ -19,6 +19,13 @@ const (
 	// jobsMax is how many sessions, and how many cycles, may wait for the store at
 	// a time.
 	jobsMax = 64
+	// thinBytes is how much a connection sends at a time if it waits for each
+	// reply, or nearly so.
+	thinBytes = 256
+	// slowSync is how long a sync may take that the loop waits for, and slowPause
+	// for how long it leaves them to others after a longer one.
+	slowSync  = 10 * time.Millisecond
+	slowPause = time.Second
 	// tick is how often connections are looked over for those to be closed.
 	tick = time.Second
 )
@@ -26,8 +33,8 @@ const (
 // A loop carries connections in one goroutine. In a turn it reads from those
 // that have sent something, gathers their commands into cycles, starts the
 // cycles, and sends the replies of those that are durable. It waits for nothing
-// but epoll: what would have to wait for the store is a job, or a slow cycle, in
-// a goroutine of its own.
+// but epoll and short syncs (see flush): what would have to wait for the store is
+// a job, or a slow cycle, in a goroutine of its own.
 //
 // A turn costs a read and a write for each connection, and for all of them
 // together one batch: that is why it beats a goroutine for each.
@@ -49,6 +56,10 @@ type loop struct {
 	cycles []*cycle
 	again  []*conn // to gather once more
 	unsent []*conn // with replies
+
+	reads     int       // since something was flushed
+	readBytes int       // by them
+	slowUntil time.Time // the disk is, or may be
 
 	draining bool // every connection was told
 
@@ -198,7 +209,8 @@ func (l *loop) run() {
 		}
 		l.again = l.again[:0]
 		l.w.flushAll()
-		l.finish() // what is durable at once
+		l.flush()
+		l.finish() // what is durable now
 		l.send()
 	}
 }
@@ -222,6 +234,27 @@ func (l *loop) wait(events []syscall.EpollEvent) int {
 	return n
 }
 
+// flush makes the cycles durable that were started. When connections send a
+// command or two at a time it does so itself: what they send meanwhile can only
+// be durable with the next cycles, and being woken for each, and for this, costs
+// more than serving them. Otherwise there is work to be done meanwhile; and
+// while the disk is slow nobody shall wait for it who need not.
+func (l *loop) flush() {
+	if len(l.cycles) == 0 {
+		return
+	}
+	here := l.readBytes < thinBytes*l.reads && l.now.After(l.slowUntil)
+	l.reads, l.readBytes = 0, 0
+	l.d.db.Flush(here)
+	if here {
+		now := time.Now()
+		if now.Sub(l.now) > slowSync {
+			l.slowUntil = now.Add(slowPause)
+		}
+		l.now = now
+	}
+}
+
 // serve reads what a connection has sent.
 func (l *loop) serve(c *conn, events uint32) {
 	if events&syscall.EPOLLOUT != 0 {
@@ -240,6 +273,8 @@ func (l *loop) serve(c *conn, events uint32) {
 		return
 	}
 	n, err := syscall.Read(c.fd, l.scratch)
+	l.reads++
+	l.readBytes += n
 	switch {
 	case err == syscall.EAGAIN || err == syscall.EINTR:
 	case err != nil:
