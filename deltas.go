@@ -62,7 +62,7 @@ func (db *DB) ApplyIf(ctx context.Context, conditions []store.Condition, deltas 
 // goroutine, which it must not block, and perhaps not before Flush.
 func (db *DB) Start(deltas []store.Delta, results []store.Result, done func(error)) bool {
 	s, ok := db.store.(store.Starter)
-	if !ok || db.err != nil || db.traits.Partitions > 1 {
+	if !ok || db.err != nil || db.traits.Partitions > 1 || db.readOnly {
 		return false
 	}
 	c := db.deltas(deltas)

@@ -35,6 +35,8 @@ var (
 	// ErrUnknown is returned when the outcome of a write is unknown: send it
 	// again with the same token, or settle the token.
 	ErrUnknown = store.ErrUnknown
+	// ErrReadOnly is returned by the writes of a DB that is read-only.
+	ErrReadOnly = store.ErrReadOnly
 	// ErrClosed is returned after Close.
 	ErrClosed = store.ErrClosed
 	// ErrCorrupt is returned when stored bytes are not what was written.

@@ -48,6 +48,10 @@ type Options struct {
 	// is 256 MiB.
 	Memory int64
 
+	// ReadOnly refuses writes with ErrReadOnly. It is for servers that share a
+	// store with others, so that readers and writers scale and fail apart.
+	ReadOnly bool
+
 	// Logger takes reports of background work. The default is slog.Default().
 	Logger *slog.Logger
 }

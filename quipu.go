@@ -26,6 +26,7 @@ type shared struct {
 	store    store.Store
 	traits   store.Traits
 	policies []Policy
+	readOnly bool
 	err      error // what is wrong with the options, or nil
 
 	writes  sync.Pool // of *writeCall
@@ -47,6 +48,7 @@ func New(s store.Store, o Options) *DB {
 		store:    s,
 		traits:   s.Traits(),
 		policies: append([]Policy(nil), o.Policies...),
+		readOnly: o.ReadOnly,
 		err:      o.Validate(),
 	}
 	sh.writes.New = newWriteCall
@@ -114,11 +116,48 @@ func (db *DB) Meters(f func(name, help string, value float64)) {
 // Later calls return ErrClosed; a second Close returns nil.
 func (db *DB) Close() error { return db.store.Close() }
 
+// Ready returns nil if the DB can be written to, or read if it is read-only, and
+// otherwise why not. It goes all the way that a write or a read goes.
+func (db *DB) Ready(ctx context.Context) error {
+	if db.err != nil {
+		return db.err
+	}
+	c := store.Cell{Namespace: db.namespace, Key: "quipu.ready"}
+	if db.readOnly {
+		return db.store.Read(ctx, []store.Cell{c}, make([]store.Value, 1))
+	}
+	// Deleting what does not exist changes nothing, and is no refusal.
+	b := store.Batch{
+		Partition: store.PartitionOf(c, db.traits.Partitions),
+		Deltas:    []store.Delta{{Cell: c, Op: store.OpDelete, Guard: store.Guard{Exists: store.ExistsNot}}},
+	}
+	replies := make([]store.Reply, 1)
+	if err := db.apply(ctx, []store.Batch{b}, replies); err != nil {
+		return err
+	}
+	return replies[0].Err
+}
+
 // apply gives batches to the store.
 func (s *shared) apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	if s.readOnly && changes(batches) {
+		return store.ErrReadOnly
+	}
 	err := s.store.Apply(ctx, batches, replies)
 	if err != nil && errors.Is(err, store.ErrUnknown) {
 		s.unknown.Add(1)
 	}
 	return err
+}
+
+// changes reports whether batches may change anything.
+func changes(batches []store.Batch) bool {
+	for i := range batches {
+		for j := range batches[i].Deltas {
+			if batches[i].Deltas[j].Op != store.OpGet {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -17,6 +17,9 @@ func (db *DB) Enlist(ctx context.Context) (store.Writer, error) {
 	if db.err != nil {
 		return 0, db.err
 	}
+	if db.readOnly {
+		return 0, store.ErrReadOnly
+	}
 	w, err := store.Enlist(ctx, db.store)
 	if err != nil {
 		return 0, err

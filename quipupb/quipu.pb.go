@@ -1,4 +1,4 @@
-// quipu.proto sha256:853efe98299d6f375588be27f9b02033feb862e367796e7b8e00597fcfe3f1b3
+// quipu.proto sha256:19723ab33bd2889f68903ecd8f7d61d2156a609d86f27ac9c2d43fc15ce3c22e
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -52,6 +52,7 @@ const (
 	Kind_KIND_LOST        Kind = 16 // acknowledged data is missing
 	Kind_KIND_UNMET       Kind = 17 // a condition on the counter's existence or deadline was not met
 	Kind_KIND_BOUND       Kind = 18 // the counter would leave its bound
+	Kind_KIND_READ_ONLY   Kind = 19 // this server does not take writes
 )
 
 // Enum value maps for Kind.
@@ -76,6 +77,7 @@ var (
 		16: "KIND_LOST",
 		17: "KIND_UNMET",
 		18: "KIND_BOUND",
+		19: "KIND_READ_ONLY",
 	}
 	Kind_value = map[string]int32{
 		"KIND_OTHER":       0,
@@ -97,6 +99,7 @@ var (
 		"KIND_LOST":        16,
 		"KIND_UNMET":       17,
 		"KIND_BOUND":       18,
+		"KIND_READ_ONLY":   19,
 	}
 )
 
@@ -2263,7 +2266,7 @@ const file_quipu_proto_rawDesc = "" +
 	"\arefused\x18\b \x03(\v2\x1c.quipu.v1.WriteReply.RefusalR\arefused\x1aF\n" +
 	"\aRefusal\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12%\n" +
-	"\x05error\x18\x02 \x01(\v2\x0f.quipu.v1.ErrorR\x05error*\xd5\x02\n" +
+	"\x05error\x18\x02 \x01(\v2\x0f.quipu.v1.ErrorR\x05error*\xe9\x02\n" +
 	"\x04Kind\x12\x0e\n" +
 	"\n" +
 	"KIND_OTHER\x10\x00\x12\x10\n" +
@@ -2288,7 +2291,8 @@ const file_quipu_proto_rawDesc = "" +
 	"\n" +
 	"KIND_UNMET\x10\x11\x12\x0e\n" +
 	"\n" +
-	"KIND_BOUND\x10\x12*n\n" +
+	"KIND_BOUND\x10\x12\x12\x12\n" +
+	"\x0eKIND_READ_ONLY\x10\x13*n\n" +
 	"\n" +
 	"Durability\x12\x1a\n" +
 	"\x16DURABILITY_UNSPECIFIED\x10\x00\x12\x15\n" +

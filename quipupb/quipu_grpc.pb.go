@@ -1,4 +1,4 @@
-// quipu.proto sha256:853efe98299d6f375588be27f9b02033feb862e367796e7b8e00597fcfe3f1b3
+// quipu.proto sha256:19723ab33bd2889f68903ecd8f7d61d2156a609d86f27ac9c2d43fc15ce3c22e
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.

@@ -30,6 +30,7 @@ const (
 	KindLost             // acknowledged data is missing
 	KindUnmet            // a condition on the cell's existence or deadline was not met
 	KindBound            // the cell would leave its bound
+	KindReadOnly         // writes are not taken here
 )
 
 // The errors, one for each kind. A returned error carries more detail and
@@ -53,6 +54,7 @@ var (
 	ErrLost        = &Error{Kind: KindLost, Detail: "acknowledged data is missing"}
 	ErrUnmet       = &Error{Kind: KindUnmet, Detail: "a condition on the counter's existence or deadline was not met"}
 	ErrBound       = &Error{Kind: KindBound, Detail: "the counter would leave its bound"}
+	ErrReadOnly    = &Error{Kind: KindReadOnly, Detail: "read-only: writes are not taken here"}
 )
 
 // An Error is an error with a kind.

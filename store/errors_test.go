@@ -72,4 +72,5 @@ func TestKindsAreFixed(t *testing.T) {
 	f(store.ErrLost, store.KindLost, 16)
 	f(store.ErrUnmet, store.KindUnmet, 17)
 	f(store.ErrBound, store.KindBound, 18)
+	f(store.ErrReadOnly, store.KindReadOnly, 19)
 }

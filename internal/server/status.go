@@ -49,6 +49,8 @@ func StatusOf(k store.Kind) Status {
 		return Status{Word: "unmet", Title: "Condition not met", HTTP: http.StatusPreconditionFailed, RPC: codes.FailedPrecondition}
 	case store.KindBound:
 		return Status{Word: "bound", Title: "Out of bounds", HTTP: http.StatusConflict, RPC: codes.OutOfRange}
+	case store.KindReadOnly:
+		return Status{Word: "read_only", Title: "Read-only", HTTP: http.StatusForbidden, RPC: codes.FailedPrecondition}
 	case store.KindMark:
 		return Status{Word: "mark", Title: "Batch out of order", HTTP: http.StatusConflict, RPC: codes.FailedPrecondition}
 	case store.KindRetired:
@@ -79,6 +81,8 @@ func RESPWord(k store.Kind) string {
 		return "OOM"
 	case store.KindUnsupported:
 		return "CROSSSLOT"
+	case store.KindReadOnly:
+		return "READONLY"
 	case store.KindUnavailable, store.KindClosed:
 		return "UNAVAILABLE"
 	case store.KindUnknown, store.KindToken, store.KindExpired, store.KindSettled, store.KindCorrupt, store.KindLost:

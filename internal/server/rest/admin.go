@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/quipudb/quipu"
-	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -19,8 +17,6 @@ const (
 	stallMax = 30 * time.Second
 	// verifyMax is how long a verify may take.
 	verifyMax = 30 * time.Minute
-	// probeKey is the counter that readiness probes delete if it does not exist.
-	probeKey = "quipu.ready"
 )
 
 func healthz(c *call) error {
@@ -29,11 +25,8 @@ func healthz(c *call) error {
 	return c.reply()
 }
 
-// readyz deletes a counter that does not exist: that goes all the way that a
-// write goes, is no refusal, and changes nothing.
 func readyz(c *call) error {
-	_, err := c.db.Delete(c.ctx, probeKey, quipu.IfVersion(0))
-	if err != nil && server.KindOf(err) != store.KindChanged { // someone counts under that key
+	if err := c.db.Ready(c.ctx); err != nil {
 		p := problemOf(err)
 		p.status = http.StatusServiceUnavailable
 		return p
