@@ -162,12 +162,14 @@ func (c *deltaCall) scatter(results []store.Result) error {
 }
 
 // Values fills values[i] with the durable value of keys[i], for up to KeysMax
-// keys.
+// keys; or if the store can't be reached, with what it was, where the policies
+// allow that.
 func (db *DB) Values(ctx context.Context, keys []string, values []store.Value) error {
 	if db.err != nil {
 		return db.err
 	}
-	return db.store.Read(ctx, db.cells(keys), values)
+	_, _, err := db.read(ctx, db.cells(keys), values, 0)
+	return err
 }
 
 // Peek is Values for a caller that can't wait. It reports false if it would have

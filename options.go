@@ -48,6 +48,11 @@ type Options struct {
 	// is 256 MiB.
 	Memory int64
 
+	// Recall is how many counters are remembered as they were last read, for
+	// when the store can't be reached: see Policy.Stale and MaxStaleness. The
+	// default is none; the embedded engine has no use for it.
+	Recall int
+
 	// ReadOnly refuses writes with ErrReadOnly. It is for servers that share a
 	// store with others, so that readers and writers scale and fail apart.
 	ReadOnly bool
@@ -66,6 +71,9 @@ func (o Options) Validate() error {
 	l := o.Limits
 	if l.KeysMax < 0 || l.TokensMax < 0 || l.TokenWindow < 0 || l.NamespacesMax < 0 || l.WritersMax < 0 {
 		return store.Errorf(store.KindInvalid, "negative limit")
+	}
+	if o.Recall < 0 {
+		return store.Errorf(store.KindInvalid, "recall of %d counters", o.Recall)
 	}
 	if o.Memory < 0 {
 		return store.Errorf(store.KindInvalid, "memory limit of %d bytes", o.Memory)

@@ -2,6 +2,7 @@ package quipu
 
 import (
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/quipudb/quipu/store"
@@ -20,6 +21,10 @@ type Policy struct {
 	// Durability is what a nil error from a write means. The default is
 	// Synced.
 	Durability Durability
+
+	// Stale is how old a value may be that is served when the store can't be
+	// reached. The default is none: then reads fail. It needs Options.Recall.
+	Stale time.Duration
 }
 
 // check returns an error if p names no keys or asks for an unknown durability.
@@ -41,6 +46,8 @@ func (p Policy) check() error {
 		return store.Errorf(store.KindInvalid, "pattern is not UTF-8")
 	case p.Durability > store.Synced:
 		return store.Errorf(store.KindInvalid, "pattern %q: unknown durability %d", p.Pattern, p.Durability)
+	case p.Stale < 0:
+		return store.Errorf(store.KindInvalid, "pattern %q: stale values of %s", p.Pattern, p.Stale)
 	}
 	return nil
 }
@@ -50,6 +57,7 @@ type rule struct {
 	text       string // the key or the prefix
 	prefix     bool
 	durability Durability
+	stale      time.Duration
 }
 
 // rulesFor returns the rules that hold in a namespace, in order.
@@ -64,18 +72,34 @@ func rulesFor(policies []Policy, namespace string) []rule {
 		if durability == store.DurabilityDefault {
 			durability = store.Synced
 		}
-		rules = append(rules, rule{text: text, prefix: prefix, durability: durability})
+		rules = append(rules, rule{text: text, prefix: prefix, durability: durability, stale: p.Stale})
 	}
 	return rules
 }
 
 // durabilityOf returns what a write to key must be before it is acknowledged.
 func (db *DB) durabilityOf(key string) Durability {
+	if r := db.ruleOf(key); r != nil {
+		return r.durability
+	}
+	return store.Synced
+}
+
+// staleOf returns how old a value of key may be if the store can't be reached.
+func (db *DB) staleOf(key string) time.Duration {
+	if r := db.ruleOf(key); r != nil {
+		return r.stale
+	}
+	return 0
+}
+
+// ruleOf returns the rule that holds for key, or nil.
+func (db *DB) ruleOf(key string) *rule {
 	for i := range db.rules {
 		r := &db.rules[i]
 		if r.prefix && strings.HasPrefix(key, r.text) || r.text == key {
-			return r.durability
+			return r
 		}
 	}
-	return store.Synced
+	return nil
 }

@@ -27,7 +27,8 @@ type shared struct {
 	traits   store.Traits
 	policies []Policy
 	readOnly bool
-	err      error // what is wrong with the options, or nil
+	recall   *recall // nil if nothing is
+	err      error   // what is wrong with the options, or nil
 
 	writes  sync.Pool // of *writeCall
 	batches sync.Pool // of *batchCall
@@ -38,6 +39,7 @@ type shared struct {
 	refused  atomic.Uint64
 	replayed atomic.Uint64
 	unknown  atomic.Uint64
+	recalls  atomic.Uint64
 }
 
 // New returns a DB over a store, in the namespace "default". Closing the DB
@@ -49,6 +51,7 @@ func New(s store.Store, o Options) *DB {
 		traits:   s.Traits(),
 		policies: append([]Policy(nil), o.Policies...),
 		readOnly: o.ReadOnly,
+		recall:   newRecall(o.Recall),
 		err:      o.Validate(),
 	}
 	sh.writes.New = newWriteCall
@@ -107,6 +110,7 @@ func (db *DB) Meters(f func(name, help string, value float64)) {
 	f("quipu_writes_refused_total", "Writes refused: overflow, token, version, limits.", float64(db.refused.Load()))
 	f("quipu_writes_replayed_total", "Writes that were repeats and returned the first result.", float64(db.replayed.Load()))
 	f("quipu_writes_unknown_total", "Calls that ended before the outcome was known.", float64(db.unknown.Load()))
+	f("quipu_reads_recalled_total", "Counters that were served as last read, because the store could not be reached.", float64(db.recalls.Load()))
 	if m, ok := db.store.(store.Meter); ok {
 		m.Meters(f)
 	}

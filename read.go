@@ -23,7 +23,7 @@ type Count struct {
 
 	AsOf      time.Time     // every write acknowledged before it is counted
 	Staleness time.Duration // how long before the read AsOf may have been; 0 if exact
-	Source    string        // where the value came from: "store"
+	Source    string        // where the value came from: "store", or "recalled" if the store could not be reached
 	Shards    int           // how many parts were read
 	Version   uint64        // for IfVersion; 0 if the counter does not exist
 }
@@ -33,7 +33,8 @@ const sourceStore = "store"
 
 // Read returns the count of a key. A counter that does not exist reads as zero.
 func (db *DB) Read(ctx context.Context, key string, opts ...ReadOption) (Count, error) {
-	if err := db.checkRead(opts); err != nil {
+	staleness, err := db.checkRead(opts)
+	if err != nil {
 		return Count{}, err
 	}
 	if err := checkKey(key); err != nil {
@@ -41,12 +42,14 @@ func (db *DB) Read(ctx context.Context, key string, opts ...ReadOption) (Count, 
 	}
 	c := db.reads.Get().(*readCall)
 	c.cells[0] = store.Cell{Namespace: db.namespace, Key: key}
-	asOf := time.Now()
-	err := db.store.Read(ctx, c.cells[:], c.values[:])
+	asOf, times, err := db.read(ctx, c.cells[:], c.values[:], staleness)
 	v := c.values[0]
 	db.reads.Put(c)
-	if err != nil {
+	switch {
+	case err != nil:
 		return Count{}, err
+	case times != nil:
+		return recalledCount(key, v, times[0]), nil
 	}
 	return exactCount(key, v, asOf), nil
 }
@@ -59,7 +62,8 @@ type readCall struct {
 
 // ReadBatch returns the counts of up to KeysMax keys, in their order.
 func (db *DB) ReadBatch(ctx context.Context, keys []string, opts ...ReadOption) ([]Count, error) {
-	if err := db.checkRead(opts); err != nil {
+	staleness, err := db.checkRead(opts)
+	if err != nil {
 		return nil, err
 	}
 	if len(keys) > KeysMax {
@@ -73,12 +77,16 @@ func (db *DB) ReadBatch(ctx context.Context, keys []string, opts ...ReadOption) 
 		cells[i] = store.Cell{Namespace: db.namespace, Key: key}
 	}
 	values := make([]store.Value, len(keys))
-	asOf := time.Now()
-	if err := db.store.Read(ctx, cells, values); err != nil {
+	asOf, times, err := db.read(ctx, cells, values, staleness)
+	if err != nil {
 		return nil, err
 	}
 	counts := make([]Count, len(keys))
 	for i, key := range keys {
+		if times != nil {
+			counts[i] = recalledCount(key, values[i], times[i])
+			continue
+		}
 		counts[i] = exactCount(key, values[i], asOf)
 	}
 	return counts, nil
@@ -93,26 +101,33 @@ func exactCount(key string, v store.Value, asOf time.Time) Count {
 	}
 }
 
-// checkRead returns an error if the view or an option can't be used. Every
-// read is exact, and so meets any need that is a valid one.
-func (db *DB) checkRead(opts []ReadOption) error {
+// checkRead returns an error if the view or an option can't be used, and how
+// stale the caller says that a count may be; below 0 if he needs more than that.
+// Whatever the store can be asked for is exact, and so meets any need that is a
+// valid one.
+func (db *DB) checkRead(opts []ReadOption) (staleness time.Duration, err error) {
 	if db.err != nil {
-		return db.err
+		return 0, db.err
 	}
 	for _, o := range opts {
 		switch o.kind {
-		case readExact:
+		case readExact, readError:
+			staleness = -1
 		case readSession:
 			if err := checkSession(o.text); err != nil {
-				return err
+				return 0, err
 			}
-		case readStaleness, readError:
-			if o.n < 0 {
-				return store.Errorf(store.KindInvalid, "negative staleness or error")
+			staleness = -1
+		case readStaleness:
+			if staleness >= 0 {
+				staleness = time.Duration(o.n)
 			}
 		default:
-			return store.Errorf(store.KindInvalid, "unknown read option")
+			return 0, store.Errorf(store.KindInvalid, "unknown read option")
+		}
+		if o.n < 0 {
+			return 0, store.Errorf(store.KindInvalid, "negative staleness or error")
 		}
 	}
-	return nil
+	return staleness, nil
 }
