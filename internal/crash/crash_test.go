@@ -51,6 +51,8 @@ func TestCrash(t *testing.T) {
 	f("create", func(t *testing.T, rng *rand.Rand) { creation(t, binary, rng) })
 	f("synced", func(t *testing.T, rng *rand.Rand) { newWorld(t, binary, rng, false).live() })
 	f("policies", func(t *testing.T, rng *rand.Rand) { newWorld(t, binary, rng, true).live() })
+	f("resp", func(t *testing.T, rng *rand.Rand) { overLoop(t, binary, rng) })
+	f("resp-tls", func(t *testing.T, rng *rand.Rand) { overGoroutines(t, binary, rng) })
 	f("writer", func(t *testing.T, rng *rand.Rand) { writers(t, binary, rng) })
 	f("client", func(t *testing.T, rng *rand.Rand) { killedClients(t, binary, rng) })
 }

@@ -7,8 +7,9 @@
 // drains), starts it again on the same directory and compares what it serves
 // with what was acknowledged: nothing is missing, nothing counts twice, each
 // unknown outcome is one of the two it can be, and becomes definite when it is
-// sent again or settled. The same is done to the combining writer of package
-// client, over the RPC door, and clients are killed too.
+// sent again or settled. The same is done to pipelines of clients of Redis, over
+// the RESP door, and to the combining writer of package client, over the RPC
+// door, and clients are killed too.
 //
 // A killed process leaves the page cache behind, so what `written` promises is
 // tested here too. What only `synced` promises, a power loss, needs a file

@@ -21,22 +21,26 @@ import (
 )
 
 // A host is a data directory and the servers that live on it, one after the
-// other, with nothing open but the RPC door, always at one address.
+// other, with nothing open but one door, always at one address.
 type host struct {
 	t       *testing.T
 	binary  string
 	dir     string
 	addr    string
+	args    []string // of the server
 	process *process
 }
 
-func newHost(t *testing.T, binary string) *host {
+// newHost starts a server with a door, which the name of its flag says, and with
+// more arguments.
+func newHost(t *testing.T, binary, door string, more ...string) *host {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") // a port that is free
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := &host{t: t, binary: binary, dir: filepath.Join(t.TempDir(), "data"), addr: l.Addr().String()}
+	h.args = append([]string{"--data", h.dir, "--http", "off", door, h.addr, "--memory", "16MiB"}, more...)
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +50,7 @@ func newHost(t *testing.T, binary string) *host {
 
 func (h *host) start() {
 	h.t.Helper()
-	h.process = launch(h.t, h.binary, "--data", h.dir, "--http", "off", "--rpc", h.addr, "--memory", "16MiB")
+	h.process = launch(h.t, h.binary, h.args...)
 	if _, err := h.process.ready(); err != nil {
 		h.t.Fatal(err)
 	}
@@ -70,7 +74,7 @@ func (h *host) dial() *quipuclient.DB {
 // writers kills the server under combining writers. What they added counts
 // exactly: a writer sends until it knows.
 func writers(t *testing.T, binary string, rng *rand.Rand) {
-	h := newHost(t, binary)
+	h := newHost(t, binary, "--rpc")
 	db := h.dial()
 	const keys, callers = 20, 4
 	type side struct {
@@ -155,7 +159,7 @@ const (
 // killedClients kills clients. Each says what it is about to add, and what it was
 // told is durable: what counts lies between the two.
 func killedClients(t *testing.T, binary string, rng *rand.Rand) {
-	h := newHost(t, binary)
+	h := newHost(t, binary, "--rpc")
 	said := make([]tale, *cycles)
 	for i := range said {
 		said[i] = runChild(t, h.addr, fmt.Sprint("child", i), rng)

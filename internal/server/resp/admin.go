@@ -72,7 +72,18 @@ func parameters() []parameter {
 	}
 }
 
+// configPatternsMax bounds what one CONFIG GET asks for.
+const configPatternsMax = 64
+
 func configGet(s *session, args [][]byte) error {
+	if len(args) > 2+configPatternsMax {
+		return wireError("ERR too many patterns: at most 64")
+	}
+	for _, a := range args[2:] {
+		if len(a) > patternBytesMax {
+			return errPattern
+		}
+	}
 	var found []parameter
 	for _, p := range parameters() {
 		if slices.ContainsFunc(args[2:], func(a []byte) bool { return match(strings.ToLower(string(a)), p.name) }) {
@@ -123,6 +134,8 @@ func info(ctx context.Context, s *session, args [][]byte) error {
 			return is(a, strings.ToUpper(section)) || is(a, "ALL") || is(a, "DEFAULT") || is(a, "EVERYTHING")
 		})
 	}
+	ctx, cancel := s.d.deadline(ctx)
+	defer cancel()
 	var b strings.Builder
 	for _, section := range s.d.info(ctx, s) {
 		if !wanted(section.name) {
@@ -214,6 +227,9 @@ func commandList(s *session, args [][]byte) error {
 	switch {
 	case len(args) == 2:
 	case len(args) == 5 && is(args[2], "FILTERBY") && is(args[3], "PATTERN"):
+		if len(args[4]) > patternBytesMax {
+			return errPattern
+		}
 		pattern := strings.ToLower(string(args[4]))
 		filter = func(c *command) bool { return match(pattern, c.lower) }
 	case len(args) == 5 && is(args[2], "FILTERBY") && is(args[3], "ACLCAT"):

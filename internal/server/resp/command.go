@@ -50,6 +50,7 @@ const (
 	flagEntries  // its plan makes its own entries
 	flagLone     // never part of a transaction
 	flagRepeat   // see repeat
+	flagSweep    // it goes through all keys
 	flagToken    // with an argument ID it is not planned but gathered apart
 )
 
@@ -58,6 +59,7 @@ const (
 	errSyntax     = wireError("ERR syntax error")
 	errNotInteger = wireError("ERR value is not an integer or out of range")
 	errNoAuth     = wireError("NOAUTH Authentication required.")
+	errPattern    = wireError("ERR pattern is too long: at most 1024 bytes")
 	errTooLarge   = wireError("ERR too many keys in one command or transaction: at most 10000 counters and 2 MiB of keys")
 )
 

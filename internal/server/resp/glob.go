@@ -6,6 +6,9 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
+// patternBytesMax bounds a pattern: matching may cost its length at every byte.
+const patternBytesMax = 2 * store.KeyBytesMax
+
 // match reports whether s matches a pattern of Redis: * ? [a-z] [^a] and \ to
 // take one of them as it is.
 func match(pattern, s string) bool {

@@ -210,8 +210,9 @@ func (s *session) rename(ctx context.Context, from, to string, absent bool) (mov
 
 // keys replies all keys that match a pattern, unless they are too many.
 func keys(ctx context.Context, s *session, args [][]byte) error {
-	s.d.sweeps <- struct{}{}
-	defer func() { <-s.d.sweeps }()
+	if len(args[1]) > patternBytesMax {
+		return errPattern
+	}
 	pattern := string(args[1])
 	var found encoder
 	n := 0
@@ -258,6 +259,8 @@ func scan(ctx context.Context, s *session, args [][]byte) error {
 			return wireError("ERR invalid cursor")
 		}
 	}
+	ctx, cancel := s.d.deadline(ctx)
+	defer cancel()
 	var page quipu.Page
 	if only == "" || only == "string" {
 		o := quipu.ListOptions{Limit: count, Cursor: base64.RawURLEncoding.EncodeToString([]byte(after))}
@@ -294,6 +297,9 @@ func parseScan(args [][]byte) (pattern string, count int, only string, err error
 		value := args[i+1]
 		switch {
 		case is(args[i], "MATCH"):
+			if len(value) > patternBytesMax {
+				return "", 0, "", errPattern
+			}
 			pattern = string(value)
 		case is(args[i], "TYPE"):
 			if only = string(value); is(value, "STRING") {
@@ -382,8 +388,6 @@ func flush(ctx context.Context, s *session, args [][]byte) error {
 	if len(args) > 2 || len(args) == 2 && !is(args[1], "SYNC") && !is(args[1], "ASYNC") {
 		return errSyntax
 	}
-	s.d.sweeps <- struct{}{}
-	defer func() { <-s.d.sweeps }()
 	err := s.db.Clear(ctx)
 	if err == nil {
 		s.ok()

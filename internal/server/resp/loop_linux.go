@@ -3,12 +3,14 @@ package resp
 import (
 	"fmt"
 	"net"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/quipudb/quipu/internal/server"
+	"github.com/quipudb/quipu/store"
 )
 
 const (
@@ -274,7 +276,7 @@ func (l *loop) serve(c *conn, events uint32) {
 	}
 	n, err := syscall.Read(c.fd, l.scratch)
 	l.reads++
-	l.readBytes += n
+	l.readBytes += max(n, 0)
 	switch {
 	case err == syscall.EAGAIN || err == syscall.EINTR:
 	case err != nil:
@@ -322,12 +324,22 @@ func (l *loop) work(c *conn) {
 	job := c.s.job
 	c.s.job = nil
 	c.busy = true
+	slots := l.jobs
+	if c.s.sweep {
+		slots = l.d.sweeps
+	}
 	go func() {
-		l.jobs <- struct{}{}
+		slots <- struct{}{}
+		defer func() {
+			if p := recover(); p != nil {
+				l.d.panicked(c.s, p, debug.Stack())
+				c.hung.Store(true)
+			}
+			<-slots
+			c.idle.Store(true)
+			l.post(c)
+		}()
 		job(l.d.ctx)
-		<-l.jobs
-		c.idle.Store(true)
-		l.post(c)
 	}()
 }
 
@@ -423,9 +435,15 @@ func (l *loop) hold(c *cycle) {
 func (l *loop) aside(c *cycle, f func() error) {
 	go func() {
 		l.detours <- struct{}{}
-		err := f()
-		<-l.detours
-		c.done(err)
+		var err error
+		defer func() {
+			if p := recover(); p != nil {
+				err = store.Errorf(store.KindOther, "panic: %v\n%s", p, debug.Stack())
+			}
+			<-l.detours
+			c.done(err)
+		}()
+		err = f()
 	}()
 }
 
@@ -622,7 +640,7 @@ func (l *loop) lookOver() {
 	for _, c := range l.conns {
 		switch {
 		case c.busy:
-		case c.events&syscall.EPOLLOUT != 0 && l.now.Sub(c.took) > stallMax:
+		case c.events&syscall.EPOLLOUT != 0 && l.now.Sub(c.took) > l.d.options.Stall:
 			l.d.meters.stalled.Add(1)
 			l.drop(c)
 		case idle > 0 && c.s.pending == 0 && l.now.Sub(time.UnixMilli(c.s.active.Load())) > idle:

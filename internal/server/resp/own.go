@@ -93,6 +93,7 @@ func (s *session) guard(args [][]byte) error {
 func (s *session) addGuarded() {
 	events, drop := s.guarded, s.muted || s.skip
 	s.guarded, s.skip = nil, false
+	s.sweep = false
 	s.job = func(ctx context.Context) {
 		ctx, cancel := s.d.deadline(ctx)
 		defer cancel()
@@ -102,15 +103,15 @@ func (s *session) addGuarded() {
 		}
 		start := len(s.out)
 		for i := range events {
-			if err == nil && receipts[i].Err == nil {
+			switch {
+			case err != nil:
+				s.fail(errorText(err))
+			case receipts[i].Err != nil:
+				s.fail(errorText(receipts[i].Err))
+				s.d.report(receipts[i].Err)
+			default:
 				s.receipt(&receipts[i])
-				continue
 			}
-			cause := err
-			if cause == nil {
-				cause = receipts[i].Err
-			}
-			s.fail(errorText(cause))
 		}
 		if drop {
 			s.out = s.out[:start]

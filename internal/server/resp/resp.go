@@ -38,10 +38,8 @@ const (
 	TimeoutDefault        = 5 * time.Second
 	ConnectionsMaxDefault = 10_000
 	MemoryDefault         = 256 << 20
+	StallDefault          = time.Minute
 )
-
-// stallMax is how long replies may wait for a client that takes none of them.
-const stallMax = time.Minute
 
 // sweepsMax is how many commands may go through all keys at a time.
 const sweepsMax = 4
@@ -62,6 +60,10 @@ type Options struct {
 	// Memory bounds what all connections hold together of commands not executed
 	// and replies not sent. Over it, the connection that holds most is closed.
 	Memory int64
+
+	// Stall is how long replies may wait for a client that takes none of them; 0
+	// for StallDefault.
+	Stall time.Duration
 
 	// Goroutines has a goroutine serve each connection, also where a loop could
 	// serve them all.
@@ -116,6 +118,9 @@ func New(db *quipu.DB, o Options) *Door {
 	}
 	if o.Memory == 0 {
 		o.Memory = MemoryDefault
+	}
+	if o.Stall == 0 {
+		o.Stall = StallDefault
 	}
 	var id [20]byte
 	_, _ = rand.Read(id[:]) // never fails

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"runtime/debug"
 	"time"
 )
 
@@ -20,6 +21,9 @@ func (d *Door) serve(c net.Conn) {
 	d.conns[s] = c
 	d.mu.Unlock()
 	defer func() {
+		if p := recover(); p != nil {
+			d.panicked(s, p, debug.Stack())
+		}
 		_ = c.Close()
 		d.mu.Lock()
 		delete(d.conns, s)
@@ -58,7 +62,7 @@ func (s *session) work(ctx context.Context, w *worker, c net.Conn) bool {
 		job := s.job
 		if job != nil {
 			s.job = nil
-			job(ctx)
+			s.run(ctx, job)
 		}
 		more := used > 0 || job != nil
 		if !more && len(s.in) > inBytesMax {
@@ -77,10 +81,19 @@ func (s *session) work(ctx context.Context, w *worker, c net.Conn) bool {
 	}
 }
 
+// run runs the session's job.
+func (s *session) run(ctx context.Context, job func(context.Context)) {
+	if s.sweep {
+		s.d.sweeps <- struct{}{}
+		defer func() { <-s.d.sweeps }()
+	}
+	job(ctx)
+}
+
 // send writes the replies.
 func (s *session) send(c net.Conn) bool {
 	s.settle()
-	if c.SetWriteDeadline(time.Now().Add(stallMax)) != nil {
+	if c.SetWriteDeadline(time.Now().Add(s.d.options.Stall)) != nil {
 		return false
 	}
 	n, err := c.Write(s.out)
@@ -132,4 +145,10 @@ func (s *session) settleAt(now time.Time) {
 	if s.d.buffered.Load() > s.d.options.Memory {
 		s.d.evict()
 	}
+}
+
+// panicked logs what a command has met, which costs its connection and nobody
+// else's.
+func (d *Door) panicked(s *session, p any, stack []byte) {
+	d.options.Logger.Error("panic: connection closed", "client", s.addr, "error", p, "stack", string(stack))
 }

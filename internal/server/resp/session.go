@@ -33,6 +33,7 @@ type session struct {
 
 	pending int                   // runs of the session in cycles that are not finished
 	job     func(context.Context) // what must be waited for before anything else
+	sweep   bool                  // it goes through all keys
 	refused bool                  // the next command waits for those before
 	held    int                   // cycles that the session must wait for before it executes more
 	conn    *conn                 // in a loop

@@ -302,6 +302,8 @@ func msetnx(ctx context.Context, s *session, args [][]byte) error {
 		}
 		conditions = append(conditions, store.Condition{Cell: d.Cell})
 	}
+	ctx, cancel := s.d.deadline(ctx)
+	defer cancel()
 	c.apply(ctx, conditions)
 	switch {
 	case errors.Is(c.err, store.ErrChanged):

@@ -64,8 +64,11 @@ func planExec(c *cycle, s *session, _ [][]byte) (encode, error) {
 	if err := s.checkExec(); err != nil {
 		return nil, err
 	}
-	if err := c.transaction(s, s.queue); err != nil {
-		return nil, err
+	if err := c.transaction(s, s.queue); err != nil && !c.empty() {
+		return nil, err // it may fit into a cycle of its own
+	} else if err != nil {
+		s.discard()
+		return nil, errTooLarge
 	}
 	s.discard()
 	return nil, nil

@@ -204,6 +204,7 @@ func (w *worker) dispatch(s *session, c *command, args [][]byte) verdict {
 		s.mute(func() { s.call(c.local, args) })
 	default:
 		kept := copyArgs(args)
+		s.sweep = c.flags&flagSweep != 0
 		s.job = func(ctx context.Context) {
 			s.mute(func() {
 				s.call(func(s *session, args [][]byte) error { return c.slow(ctx, s, args) }, kept)
@@ -386,7 +387,10 @@ func (w *worker) answer(s *session) bool {
 		return true
 	}
 	w.reads = nil
+	s.sweep = false
 	s.job = func(ctx context.Context) {
+		ctx, cancel := s.d.deadline(ctx)
+		defer cancel()
 		c.read(ctx)
 		c.finish()
 	}
