@@ -2,6 +2,7 @@ package client
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -78,10 +79,12 @@ func load(s string) uint64 {
 	return binary.LittleEndian.Uint64(unsafe.Slice(unsafe.StringData(s), 8))
 }
 
-// place returns the first place of a cell.
+// place returns the first place of a cell. Every bit of the key counts for it,
+// also the highest: keys that are numbered differ there alone.
 func (e ends) place() uint {
-	const mix = 0xff51afd7ed558ccd
-	return uint((e.first*3 ^ e.last + uint64(e.n)) * mix >> 40)
+	const one, two, three = 0xa0761d6478bd642f, 0xe7037ed1a0b428db, 0x9e3779b97f4a7c15
+	high, low := bits.Mul64(e.first^one, e.last^two+uint64(e.n))
+	return uint((high ^ low) * three >> 40)
 }
 
 // find returns the cell of a key, or nil.

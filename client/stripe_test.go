@@ -141,3 +141,23 @@ func TestAddAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// TestPlaces counts the places of keys as people number them: as many as chance
+// would give, or nearly.
+func TestPlaces(t *testing.T) {
+	for _, format := range []string{
+		"key:%012d", "page:%d:views", "counter:video:%08d", "%d", "u%d", "%08x", "views/2026-11-15/%04d", "a:%d:aaaaaaaaaaaaaaaa",
+	} {
+		for _, n := range []int{8, 64, 256} {
+			seen := map[uint]bool{}
+			for i := range n {
+				seen[endsOf(fmt.Sprintf(format, i)).place()%cellsMax] = true
+			}
+			// Of n balls thrown into m bins about m(1-exp(-n/m)) bins have one.
+			want := cellsMax * (1 - math.Exp(-float64(n)/cellsMax))
+			if float64(len(seen)) < 0.7*want {
+				t.Errorf("%d keys like %s have %d places, want about %.0f", n, format, len(seen), want)
+			}
+		}
+	}
+}
