@@ -7,15 +7,18 @@ TOOL      = go tool -modfile=tools/go.mod
 GOVERSION = go$(shell sed -n 's/^go //p' go.mod)
 VERSION   = $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-# The tests with clients of Redis, a module of its own, and the packages of
-# Debian that they and the other tests of the RESP door need.
+# The tests with clients of Redis, a module of its own.
 CLIENTS = internal/server/resp/clienttest
-DEBIAN  = redis-server redis-tools python3-redis libhiredis-dev gcc nodejs npm
+
+# What the tests start besides our own programs, and the packages of Debian that
+# have it.
+PROGRAMS = redis-server redis-cli pgbouncer gcc node npm
+DEBIAN   = redis-server redis-tools postgresql pgbouncer python3-redis libhiredis-dev gcc nodejs npm
 
 FUZZTIME ?= 30s
 CYCLES   ?= 50
 
-.PHONY: help setup run build test race lint fuzz crash bench bench-peers generate
+.PHONY: help setup servers run build test race lint fuzz crash bench bench-peers generate
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,12 +28,19 @@ setup: ## check for Go, download the modules, build the linter
 	@printf '%s\n' $(GOVERSION) "$$(go env GOVERSION)" | sort -VC || \
 		{ echo "$$(go env GOVERSION) is too old, $(GOVERSION) is needed: see https://go.dev/dl"; exit 1; }
 	@command -v cc >/dev/null || echo "no C compiler: only 'make race' and the tests with hiredis need one"
-	@command -v redis-server redis-cli node npm >/dev/null || \
-		echo "no Redis or Node: the tests of the RESP door need them; on Debian, apt-get install $(DEBIAN)"
+	@$(MAKE) --no-print-directory servers || true
 	go mod download
 	go -C $(CLIENTS) mod download
 	go mod download -modfile=tools/go.mod
 	$(TOOL) golangci-lint version
+
+servers: ## install what the tests start, as root on Debian or with CI=true; elsewhere say what is missing
+	@missing=; for p in $(PROGRAMS); do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
+	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || missing="$$missing initdb"; \
+	test -n "$$missing" || exit 0; \
+	if test -e /etc/debian_version && { test "$$(id -u)" = 0 || test "$$CI" = true; }; \
+	then apt-get update -qq && apt-get install -y -qq $(DEBIAN); \
+	else echo "the tests need$$missing: on Debian, apt-get install $(DEBIAN)"; exit 1; fi
 
 run: ## serve from ./quipu-data
 	go run ./cmd/quipu serve
@@ -38,7 +48,7 @@ run: ## serve from ./quipu-data
 build: ## build bin/quipu, stamped with the version
 	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/quipu ./cmd/quipu
 
-test: $(CLIENTS)/testdata/node/node_modules ## run the tests
+test: servers $(CLIENTS)/testdata/node/node_modules ## run the tests
 	go test -timeout 10m ./...
 	go -C $(CLIENTS) test -timeout 10m ./...
 

@@ -43,6 +43,10 @@ func figures() []figure {
 		{"recover", recoverAbout, recovery},
 		{"rest", restAbout, rest},
 		{"peers", peersAbout, measurePeers},
+		{"client", clientAbout, clientFigure},
+		{"postgres-hot", postgresHotAbout, postgresHot},
+		{"postgres-batch", postgresBatchAbout, postgresBatch},
+		{"redis-hot", redisHotAbout, redisHot},
 	}
 }
 

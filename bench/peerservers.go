@@ -103,7 +103,7 @@ func (p *peers) start(names []string) error {
 			err = p.startQuipu(name, command)
 		case postgreSQL:
 			if p.pg, err = startPostgres(p.ctx, p.dir); err == nil {
-				p.note("`%s`: %s, default settings, over a Unix socket.", postgreSQL, p.pg.version)
+				p.note("`%s`: %s, default settings, over a Unix socket.", postgreSQL, p.pg.Version)
 			}
 		}
 		if err != nil {
@@ -162,7 +162,7 @@ func (p *peers) stop() (err error) {
 		err = errors.Join(err, syscall.Kill(to.pid, syscall.SIGCONT), to.end())
 	}
 	if p.pg != nil {
-		err = errors.Join(err, p.pg.stop())
+		err = errors.Join(err, p.pg.Stop())
 	}
 	return err
 }

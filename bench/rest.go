@@ -36,12 +36,12 @@ func rest(s *session) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, pg.stop()) }()
+	defer func() { err = errors.Join(err, pg.Stop()) }()
 	updates := pgLoad{rows: restCounters, connections: restConnections}
 	if _, err := pg.bench(s.ctx, updates, time.Second); err != nil { // not counted
 		return err
 	}
-	s.note("%s, default settings, over a Unix socket; Quipu over TCP on the loopback, default settings.", pg.version)
+	s.note("%s, default settings, over a Unix socket; Quipu over TCP on the loopback, default settings.", pg.Version)
 	err = s.alternate(
 		func() error {
 			r, err := generate(s.ctx, load.Config{

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"math"
 	"time"
 	"unicode/utf8"
 )
@@ -43,6 +44,24 @@ func (l Limits) WithDefaults() Limits {
 	if l.WritersMax == 0 {
 		l.WritersMax = 10_000
 	}
+	return l
+}
+
+// Share returns the limits of one of a store's partitions, for stores whose
+// partitions know nothing of each other. A single one has the limits as they are.
+// One of several may hold its part of the keys and tokens of a namespace, and as
+// much more as chance may bring it, four standard deviations: so a namespace
+// surely has room for about its limit, and never holds more than the sum of the
+// shares. The limits on namespaces and writers are of one partition already.
+func (l Limits) Share(partitions int) Limits {
+	if partitions <= 1 {
+		return l
+	}
+	share := func(all int64) int64 {
+		part := float64(all) / float64(partitions)
+		return min(all, int64(math.Ceil(part+4*math.Sqrt(part)+1)))
+	}
+	l.KeysMax, l.TokensMax = share(l.KeysMax), share(l.TokensMax)
 	return l
 }
 

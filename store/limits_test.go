@@ -180,3 +180,21 @@ func TestCheckBatchConditions(t *testing.T) {
 }
 
 func many[T any](v T, n int) []T { return slices.Repeat([]T{v}, n) }
+
+func TestShare(t *testing.T) {
+	f := func(all int64, partitions int, want int64) {
+		t.Helper()
+		l := store.Limits{KeysMax: all, TokensMax: all, NamespacesMax: 7, WritersMax: 8, TokenWindow: 9}
+		shared := store.Limits{KeysMax: want, TokensMax: want, NamespacesMax: 7, WritersMax: 8, TokenWindow: 9}
+		if got := l.Share(partitions); got != shared {
+			t.Errorf("share of %d among %d is %+v, want %+v", all, partitions, got, shared)
+		}
+	}
+	f(4, 1, 4)
+	f(1_000_000_000, 1, 1_000_000_000)
+	f(6400, 64, 100+40+1)
+	f(10_000_000, 64, 157833) // 156250 + 1581.1 + 1, rounded up
+	f(1, 64, 1)
+	f(4, 64, 3)
+	f(0, 64, 0)
+}

@@ -67,3 +67,12 @@ type Sizer interface {
 	// were not removed yet.
 	Size(ctx context.Context, namespace string) (int64, error)
 }
+
+// A Namespacer is a Store that knows which namespaces it has.
+type Namespacer interface {
+	// Namespaces returns up to n of the namespaces that have a cell and are
+	// greater than after, in byte order, without the store's own. A result shorter
+	// than n is the end. One whose cells have all expired may be among them until
+	// they are removed.
+	Namespaces(ctx context.Context, after string, n int) ([]string, error)
+}

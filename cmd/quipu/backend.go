@@ -1,44 +1,109 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/engine"
+	"github.com/quipudb/quipu/internal/node"
+	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/pgstore"
+	"github.com/quipudb/quipu/store/redisstore"
 )
 
-// checkStore returns an error if this binary has no store of that URL's
-// scheme.
-func checkStore(url string) error {
-	switch scheme(url) {
-	case "embedded", "memory":
-		return nil
-	case "postgres", "postgresql", "redis", "rediss":
-		return fmt.Errorf("store %s: not built into this version", scheme(url))
-	}
-	return fmt.Errorf("store %q: want embedded: or memory: here", url)
+// connectMax is how long it may take to reach a store at the start.
+const connectMax = 30 * time.Second
+
+// recallMax is how many counters a server remembers for when its store can't be
+// reached: some 20 MiB.
+const recallMax = 100_000
+
+// The schemes of store URLs.
+const (
+	schemeEmbedded = "embedded"
+	schemeMemory   = "memory"
+	schemePostgres = "postgres"
+	schemeRedis    = "redis"
+)
+
+// A storeOptions is how a store is opened, whichever it is.
+type storeOptions struct {
+	quipu.Options
+
+	Dir            string // of the embedded store, if its URL names none
+	Name           string // the schema in PostgreSQL, what keys in Redis begin with
+	Conns          int    // to PostgreSQL, at most
+	Replicas       int    // of Redis that must have a write
+	AcceptEviction bool   // by Redis
 }
 
-// openStore opens a DB over the store that url names. It is the one place that
-// names them all.
-func openStore(url, dir string, o quipu.Options) (*quipu.DB, error) {
-	if err := checkStore(url); err != nil {
-		return nil, err
+// storeScheme returns which store a URL means.
+func storeScheme(url string) (string, error) {
+	switch scheme, _, _ := strings.Cut(url, ":"); scheme {
+	case schemeEmbedded, schemeMemory, schemePostgres, schemeRedis:
+		if strings.Contains(url, ":") {
+			return scheme, nil
+		}
+	case "postgresql":
+		return schemePostgres, nil
+	case "rediss":
+		return schemeRedis, nil
 	}
-	if scheme(url) == "embedded" {
-		return quipu.Open(dir, o)
-	}
+	return "", fmt.Errorf("store %q: want embedded:, memory:, postgres://… or redis://…", url)
+}
+
+// openStore opens a DB over the store that a URL names. One that others may use
+// as well is used by way of a node.
+func openStore(ctx context.Context, url string, o storeOptions) (*quipu.DB, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	return quipu.New(memstore.New(memstore.Options{Limits: o.Limits}), o), nil
+	ctx, cancel := context.WithTimeout(ctx, connectMax)
+	defer cancel()
+	s, err := openPlain(ctx, url, o)
+	if err != nil {
+		return nil, err
+	}
+	if scheme, _ := storeScheme(url); scheme == schemeEmbedded || scheme == schemeMemory {
+		return quipu.New(s, o.Options), nil
+	}
+	n, err := node.New(ctx, s, node.Options{})
+	if err != nil {
+		_ = s.Close() // what counts is why there is no node
+		return nil, err
+	}
+	o.Recall = recallMax
+	return quipu.New(n, o.Options), nil
 }
 
-func scheme(url string) string {
-	s, _, ok := strings.Cut(url, ":")
-	if !ok {
-		return ""
+// openPlain opens the store that a URL names, and is the one place that names
+// them all.
+func openPlain(ctx context.Context, url string, o storeOptions) (store.Store, error) {
+	scheme, err := storeScheme(url)
+	if err != nil {
+		return nil, err
 	}
-	return s
+	switch scheme {
+	case schemePostgres:
+		return pgstore.Open(ctx, url, pgstore.Options{Limits: o.Limits, Schema: o.Name, MaxConns: o.Conns})
+	case schemeRedis:
+		return redisstore.Open(ctx, url, redisstore.Options{
+			Limits: o.Limits, Prefix: o.Name, Replicas: o.Replicas, AcceptEviction: o.AcceptEviction,
+		})
+	case schemeMemory:
+		return memstore.New(memstore.Options{Limits: o.Limits}), nil
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	dir := strings.TrimPrefix(url, schemeEmbedded+":")
+	if dir == "" {
+		dir = o.Dir
+	}
+	return engine.Open(dir, engine.Options{Limits: o.Limits, Memory: o.Memory, Logger: o.Logger})
 }

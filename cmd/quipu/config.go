@@ -8,6 +8,7 @@ import (
 	"os"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 	"go.yaml.in/yaml/v3"
@@ -154,8 +155,12 @@ func (c *config) loadPolicies(n *yaml.Node) error {
 				p.Pattern = value.Value
 			case name == "durability":
 				p.Durability, err = store.ParseDurability(value.Value)
+			case name == "stale":
+				if p.Stale, err = time.ParseDuration(value.Value); err != nil {
+					err = fmt.Errorf("stale: %q: want a duration such as 10m", value.Value)
+				}
 			default:
-				err = fmt.Errorf("unknown setting %q of a policy: want namespace, pattern, durability", name)
+				err = fmt.Errorf("unknown setting %q of a policy: want namespace, pattern, durability, stale", name)
 			}
 			return err
 		})

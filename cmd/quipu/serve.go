@@ -26,10 +26,16 @@ type serveCmd struct {
 	Config configFile `help:"Read settings from a YAML file: the names of these flags, and policies." placeholder:"FILE"`
 
 	Data  string `help:"Directory of the embedded store." default:"./quipu-data"`
-	Store string `help:"Where counts are kept: embedded: or memory:." default:"embedded:"`
+	Store string `help:"Where counts are kept: embedded:, memory:, postgres://…, or redis://HOST:PORT[,HOST:PORT…]." default:"embedded:" placeholder:"URL"`
 	HTTP  string `name:"http" help:"Address of the REST door; off closes it, port 0 picks a free one." default:"127.0.0.1:8080"`
 	RESP  string `name:"resp" help:"Address of the RESP door, for clients of Redis; off closes it, port 0 picks a free one." default:"127.0.0.1:6380"`
 	RPC   string `name:"rpc" help:"Address of the RPC door; off closes it, port 0 picks a free one." default:"127.0.0.1:9090"`
+
+	StoreName          string `help:"The schema in PostgreSQL, or what keys in Redis begin with." default:"quipu" placeholder:"NAME"`
+	StoreConnections   int    `help:"Connections to PostgreSQL, at most." default:"16"`
+	RedisReplicas      int    `help:"Replicas of Redis that must have a write before it is acknowledged as synced." default:"0" placeholder:"N"`
+	RedisAllowEviction bool   `help:"Accept a Redis that may drop counters when its memory is full."`
+	ReadOnly           bool   `help:"Take no writes: for servers that share a store with others."`
 
 	APIKey    apiKeys  `name:"api-key" help:"A key that callers must send as a bearer token. May be given more than once." placeholder:"KEY"`
 	Insecure  bool     `help:"Serve other machines without an API key, and under any name."`
@@ -67,6 +73,8 @@ Examples:
   quipu serve --data /var/lib/quipu
   quipu serve --http 0.0.0.0:8080 --api-key "$KEY" --tls-cert cert.pem --tls-key key.pem
   quipu serve --store memory: --http 127.0.0.1:0
+  quipu serve --store "postgres://quipu@db/app" --read-only
+  quipu serve --store redis://10.0.0.1:6379,10.0.0.2:6379 --redis-replicas 1
   quipu serve --config quipu.yaml
 
 A configuration file has the names of the flags, and policies, of which the first that names a key holds:
@@ -96,8 +104,14 @@ func (c *serveCmd) Validate() error {
 			return fmt.Errorf("--allow-host %q: want a name, without a port", name)
 		}
 	}
-	if err := checkStore(c.Store); err != nil {
+	scheme, err := storeScheme(c.Store)
+	switch {
+	case err != nil:
 		return err
+	case c.StoreName == "", c.StoreConnections < 2, c.RedisReplicas < 0:
+		return errors.New("--store-name, --store-connections, --redis-replicas: want a name, at least 2, at least 0")
+	case scheme == schemeEmbedded && c.Store != schemeEmbedded+":":
+		return errors.New("--store embedded: takes its directory from --data")
 	}
 	for _, d := range []struct{ flag, addr string }{{"--http", c.HTTP}, {"--resp", c.RESP}, {"--rpc", c.RPC}} {
 		if d.addr == doorOff {
@@ -135,22 +149,30 @@ func (c *serveCmd) listen(addr, refusal string) (server.Listen, error) {
 	return l, err
 }
 
-// options returns what the DB is told.
-func (c *serveCmd) options(conf *config, logger *slog.Logger) quipu.Options {
-	return quipu.Options{
-		Limits: quipu.Limits{
-			KeysMax: c.KeyQuota, TokensMax: c.TokenQuota, NamespacesMax: c.NamespaceQuota, TokenWindow: c.TokenWindow,
+// options returns what the store and the DB are told.
+func (c *serveCmd) options(conf *config, logger *slog.Logger) storeOptions {
+	return storeOptions{
+		Options: quipu.Options{
+			Limits: quipu.Limits{
+				KeysMax: c.KeyQuota, TokensMax: c.TokenQuota, NamespacesMax: c.NamespaceQuota, TokenWindow: c.TokenWindow,
+			},
+			Policies: conf.policies,
+			Memory:   int64(c.Memory),
+			ReadOnly: c.ReadOnly,
+			Logger:   logger,
 		},
-		Policies: conf.policies,
-		Memory:   int64(c.Memory),
-		Logger:   logger,
+		Dir:            c.Data,
+		Name:           c.StoreName,
+		Conns:          c.StoreConnections,
+		Replicas:       c.RedisReplicas,
+		AcceptEviction: c.RedisAllowEviction,
 	}
 }
 
 // Run serves until ctx ends.
 func (c *serveCmd) Run(ctx context.Context, out *output, conf *config) (err error) {
 	logger := c.logger(out)
-	db, err := openStore(c.Store, c.Data, c.options(conf, logger))
+	db, err := openStore(ctx, c.Store, c.options(conf, logger))
 	if err != nil {
 		return fmt.Errorf("open store: %w", err)
 	}

@@ -167,6 +167,7 @@ var (
 	_ store.Meter       = (*Engine)(nil)
 	_ store.Starter     = (*Engine)(nil)
 	_ store.Sizer       = (*Engine)(nil)
+	_ store.Namespacer  = (*Engine)(nil)
 )
 
 // storeID is the identity of a store: random, made with it.

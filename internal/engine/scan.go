@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -148,4 +149,54 @@ func (e *Engine) diskKeys(low, high []byte, n int) ([][]byte, error) {
 		return nil, diskError(err)
 	}
 	return keys, nil
+}
+
+// Namespaces makes a checkpoint and looks for the first cell of each namespace
+// on disk: in memory cells have no order.
+func (e *Engine) Namespaces(ctx context.Context, after string, n int) ([]string, error) {
+	if n < 1 || n > store.ScanMax {
+		return nil, store.Errorf(store.KindInvalid, "list of %d namespaces: want 1 to %d", n, store.ScanMax)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := e.use(); err != nil {
+		return nil, err
+	}
+	defer e.users.Done()
+	found, err := guard(e, func() ([]string, error) {
+		snap, err := e.snapshot(ctx)
+		if err != nil {
+			return nil, err
+		}
+		found, err := diskNamespaces(ctx, snap)
+		return found, errors.Join(err, diskErrorOrNil(snap.Close()))
+	})
+	if err != nil {
+		return nil, err
+	}
+	found = slices.DeleteFunc(found, func(ns string) bool { return ns <= after }) // the store's own is ""
+	slices.Sort(found)
+	return slices.Clip(found[:min(n, len(found))]), nil
+}
+
+// diskNamespaces returns the namespaces that have a row of a cell.
+func diskNamespaces(ctx context.Context, snap *pebble.Snapshot) ([]string, error) {
+	it, err := snap.NewIter(&pebble.IterOptions{LowerBound: []byte{rowCell}, UpperBound: []byte{rowCell + 1}})
+	if err != nil {
+		return nil, diskError(err)
+	}
+	var found []string
+	for ok := it.First(); ok && err == nil; {
+		cell := it.Key()[1:]
+		size := namespaceLen(cell)
+		if size == 0 {
+			err = store.Errorf(store.KindCorrupt, "row %x is no cell's", it.Key())
+			break
+		}
+		found = append(found, decodeCell(cell).Namespace)
+		err = ctx.Err()
+		ok = it.SeekGE(append([]byte{rowCell}, successor(bytes.Clone(cell[:size]))...))
+	}
+	return found, errors.Join(err, diskErrorOrNil(it.Close()))
 }

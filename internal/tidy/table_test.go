@@ -26,10 +26,27 @@ var table = map[string]row{
 	// A store imports the contract and its own client library, and the engine
 	// also its log. No store knows of another.
 	"store/memstore": {code: []string{"./store", "./internal/decide"}},
+	"store/pgstore": {
+		code:  []string{"./store", "./internal/decide", "github.com/jackc/pgx/v5/..."},
+		tests: []string{".", "./internal/pgtest"},
+	},
+	"store/redisstore": {
+		code:  []string{"./store", "./internal/decide", "github.com/redis/rueidis"},
+		tests: []string{"./internal/load/redisproc"},
+	},
 	"internal/engine": {code: []string{
 		"./store", "./internal/wal",
 		"github.com/cockroachdb/pebble/v2/...", "github.com/zeebo/xxh3",
 	}},
+	// A node is a store around whichever store it is given.
+	"internal/node": {code: []string{"./store"}},
+	// What makes one store hold what another holds.
+	"internal/transfer": {code: []string{"./store"}},
+	// What writes totals into tables of PostgreSQL.
+	"internal/mirror": {
+		code:  []string{"./store", "github.com/jackc/pgx/v5/..."},
+		tests: []string{"./internal/pgtest"},
+	},
 	// The log takes from Pebble only the seam to the file system.
 	"internal/wal": {code: []string{"./store", "github.com/cockroachdb/pebble/v2/vfs"}},
 
@@ -61,6 +78,9 @@ var table = map[string]row{
 		tests: []string{"./internal/server/...", "./store/memstore"},
 	},
 
+	// PostgreSQL servers for tests and benchmarks.
+	"internal/pgtest": {},
+
 	// The laws of the product, and the tests that kill it.
 	"internal/dbtest": {code: []string{".", "./store", "pgregory.net/rapid"}},
 	"internal/crash":  {tests: []string{".", "./client"}},
@@ -77,15 +97,20 @@ var table = map[string]row{
 	// engine's files; only backend.go names every store.
 	"cmd/quipu": {
 		code: []string{
-			".", "./store", "./internal/engine", "./internal/load/...", "./internal/server/...", "./internal/wal",
+			".", "./store", "./internal/engine", "./internal/load/...", "./internal/mirror", "./internal/server/...",
+			"./internal/transfer", "./internal/wal",
 			"github.com/alecthomas/kong", "go.yaml.in/yaml/v3",
 		},
-		tests: []string{"./client", "google.golang.org/grpc/..."},
+		tests: []string{"./client", "./internal/pgtest", "github.com/jackc/pgx/v5", "google.golang.org/grpc/..."},
 	},
-	"cmd/quipu/backend.go": {code: []string{"./store/memstore"}},
+	"cmd/quipu/backend.go": {code: []string{
+		"./internal/node", "./store/memstore", "./store/pgstore", "./store/redisstore",
+	}},
 
 	// Benchmarks measure any part of ours, and what it stands on.
-	"bench": {code: []string{"./...", "github.com/cockroachdb/pebble/v2/..."}},
+	"bench": {code: []string{
+		"./...", "github.com/cockroachdb/pebble/v2/...", "github.com/jackc/pgx/v5/...", "google.golang.org/grpc/...",
+	}},
 }
 
 // testImports are what every test may import.

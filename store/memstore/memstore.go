@@ -44,11 +44,12 @@ type Store struct {
 }
 
 var (
-	_ store.Store   = (*Store)(nil)
-	_ store.Auditor = (*Store)(nil)
-	_ store.Meter   = (*Store)(nil)
-	_ store.Starter = (*Store)(nil)
-	_ store.Sizer   = (*Store)(nil)
+	_ store.Store      = (*Store)(nil)
+	_ store.Auditor    = (*Store)(nil)
+	_ store.Meter      = (*Store)(nil)
+	_ store.Starter    = (*Store)(nil)
+	_ store.Sizer      = (*Store)(nil)
+	_ store.Namespacer = (*Store)(nil)
 )
 
 // New returns an empty store.
@@ -132,6 +133,25 @@ func (s *Store) Size(ctx context.Context, namespace string) (int64, error) {
 	}
 	defer s.mu.Unlock()
 	return s.keys[namespace], nil
+}
+
+// Namespaces returns up to n namespaces that have a cell, in order.
+func (s *Store) Namespaces(ctx context.Context, after string, n int) ([]string, error) {
+	if n < 1 || n > store.ScanMax {
+		return nil, store.Errorf(store.KindInvalid, "list of %d namespaces: want 1 to %d", n, store.ScanMax)
+	}
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	var found []string
+	for ns, keys := range s.keys {
+		if keys > 0 && ns > after { // the store's own is ""
+			found = append(found, ns)
+		}
+	}
+	slices.Sort(found)
+	return slices.Clip(found[:min(n, len(found))]), nil
 }
 
 // Peek is Read: it never waits. It reports false if Read would return an error.

@@ -99,6 +99,9 @@ func (k *kit) callAll(ctx context.Context, c store.Cell) map[string]error {
 	if z, ok := k.store.(store.Sizer); ok {
 		_, errs["Size"] = z.Size(ctx, namespace)
 	}
+	if n, ok := k.store.(store.Namespacer); ok {
+		_, errs["Namespaces"] = n.Namespaces(ctx, "", 1)
+	}
 	return errs
 }
 

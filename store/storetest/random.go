@@ -44,6 +44,7 @@ func sequential(t *testing.T, r *rapid.T, open Opener) {
 		"enlist":     m.doEnlist,
 		"read":       m.doRead,
 		"size":       m.doSize,
+		"namespaces": m.doNamespaces,
 		"scan":       m.doScan,
 		"lookup":     m.doLookup,
 		"time":       m.doTime,
@@ -317,6 +318,24 @@ func (m *machine) doSize(r *rapid.T) {
 	}
 	if live, counted := m.model.keys(ns); n < live || n > counted {
 		m.Fatalf("size of %q is %d: it has %d keys, and with those that have expired %d", ns, n, live, counted)
+	}
+}
+
+func (m *machine) doNamespaces(*rapid.T) {
+	s, ok := m.store.(store.Namespacer)
+	if !ok {
+		return
+	}
+	m.tick()
+	got, err := s.Namespaces(m.ctx, "", store.ScanMax)
+	if err != nil {
+		m.Fatalf("Namespaces: %v", err)
+	}
+	for _, ns := range someSpaces() {
+		live, counted := m.model.keys(ns)
+		if has := slices.Contains(got, ns); has && counted == 0 || !has && live > 0 {
+			m.Fatalf("the namespaces are %q: %q has %d keys, and with those that have expired %d", got, ns, live, counted)
+		}
 	}
 }
 

@@ -121,6 +121,10 @@ func requests(s *suite) {
 		for _, n := range []int{0, -1, store.ScanMax + 1} {
 			_, err := k.store.Scan(k.ctx, store.Range{Namespace: namespace}, n)
 			k.kind(err, store.KindInvalid)
+			if s, ok := k.store.(store.Namespacer); ok {
+				_, err = s.Namespaces(k.ctx, "", n)
+				k.kind(err, store.KindInvalid)
+			}
 		}
 	})
 

@@ -104,6 +104,66 @@ func scans(s *suite) {
 	})
 
 	s.law("pages hold while writes go on", pagesUnderWrites)
+
+	s.lawAt("namespaces that have a key are listed in byte order", store.Limits{}, func(k *kit, cl *clock) {
+		k.namespaces()
+		k.enlist() // writes to the store's own
+		k.one(settle(store.Cell{Namespace: "tokens only", Key: "a"}, "t"))
+		k.one(get(store.Cell{Namespace: "asked for", Key: "a"}))
+		k.namespaces()
+		want := []string{
+			"\x00", " ", "A", "a", "a\x00", "a/b", "b", "default", "default2", "é", "日本", "\U0010ffff",
+			strings.Repeat("n", store.NamespaceBytesMax),
+		}
+		for _, ns := range want {
+			for _, key := range []string{"\x00", "a", "\U0010ffff"} {
+				k.outcome(k.one(add(store.Cell{Namespace: ns, Key: key}, 0)), store.Applied)
+			}
+		}
+		slices.Sort(want)
+		k.namespaces(want...)
+		for _, key := range []string{"\x00", "a", "\U0010ffff"} {
+			k.namespaces(want...)
+			k.one(del(store.Cell{Namespace: "default", Key: key}))
+		}
+		want = slices.DeleteFunc(want, func(ns string) bool { return ns == "default" })
+		k.namespaces(want...)
+		k.one(until(add(store.Cell{Namespace: "soon", Key: "a"}, 1), cl.ms()+1))
+		cl.move(1e6)
+		k.one(add(store.Cell{Namespace: "soon", Key: "b"}, 1))
+		want = append(want, "soon")
+		slices.Sort(want)
+		k.namespaces(want...)
+		if k.inst.Reopen != nil {
+			k.replace(k.inst.Reopen(k.t))
+			k.namespaces(want...)
+		}
+	})
+}
+
+// namespaces checks which there are, if the store knows, whatever the size of a
+// page.
+func (k *kit) namespaces(want ...string) {
+	k.Helper()
+	s, ok := k.store.(store.Namespacer)
+	if !ok {
+		return
+	}
+	for _, n := range []int{1, 3, max(len(want), 1), store.ScanMax} {
+		var got []string
+		for after := ""; ; after = got[len(got)-1] {
+			some, err := s.Namespaces(k.ctx, after, n)
+			if err != nil || len(some) > n {
+				k.Fatalf("Namespaces: %d of %d, %v", len(some), n, err)
+			}
+			if got = append(got, some...); len(some) < n {
+				break
+			}
+		}
+		if !slices.Equal(got, want) {
+			k.Fatalf("the namespaces are\n  %q, want\n  %q", got, want)
+		}
+	}
 }
 
 // awkwardKeys are keys that a careless encoding, collation or pattern gets

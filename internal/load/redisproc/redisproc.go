@@ -20,6 +20,8 @@ type Server struct {
 	Addr    string // HOST:PORT
 	Port    string
 	Version string
+	path    string
+	args    []string
 	cmd     *exec.Cmd
 	read    chan struct{} // closed when its output has ended
 }
@@ -28,6 +30,15 @@ type Server struct {
 // serves. It saves no snapshots; more settings are given as on its command
 // line. It must be stopped.
 func Start(ctx context.Context, dir string, settings ...string) (*Server, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	return start(ctx, dir, port, settings...)
+}
+
+// start starts a server on a port.
+func start(ctx context.Context, dir, port string, settings ...string) (*Server, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		return nil, fmt.Errorf("find redis-server: %w: install it, on Debian the package redis-server", err)
@@ -36,39 +47,41 @@ func Start(ctx context.Context, dir string, settings ...string) (*Server, error)
 	if err != nil {
 		return nil, fmt.Errorf("run redis-server: %w", err)
 	}
-	port, err := freePort()
-	if err != nil {
-		return nil, err
+	s := &Server{
+		Addr: net.JoinHostPort("127.0.0.1", port), Port: port, Version: strings.TrimSpace(string(version)), path: path,
+		args: append([]string{
+			"--bind", "127.0.0.1", "--port", port, "--dir", dir, "--save", "", "--daemonize", "no", "--logfile", "",
+		}, settings...),
 	}
-	args := append([]string{
-		"--bind", "127.0.0.1", "--port", port, "--dir", dir, "--save", "", "--daemonize", "no", "--logfile", "",
-	}, settings...)
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), path, args...)
+	return s, s.Restart(ctx)
+}
+
+// Restart starts a server that was stopped or killed again, where it was, and
+// returns when it serves.
+func (s *Server) Restart(ctx context.Context) error {
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), s.path, s.args...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start redis-server: %w", err)
+		return fmt.Errorf("start redis-server: %w", err)
 	}
-	s := &Server{
-		Addr: net.JoinHostPort("127.0.0.1", port), Port: port, Version: strings.TrimSpace(string(version)),
-		cmd: cmd, read: make(chan struct{}),
-	}
+	s.cmd, s.read = cmd, make(chan struct{})
 	in := bufio.NewReader(out)
 	var log strings.Builder
 	for !strings.Contains(log.String(), "Ready to accept connections") {
 		line, err := in.ReadString('\n')
 		log.WriteString(line)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("start redis-server: it said:\n%s", log.String()), cmd.Wait())
+			return errors.Join(fmt.Errorf("start redis-server: it said:\n%s", log.String()), cmd.Wait())
 		}
 	}
 	go func() {
 		defer close(s.read)
 		_, _ = io.Copy(io.Discard, in)
 	}()
-	return s, nil
+	return nil
 }
 
 // freePort returns a port that was free a moment ago.
@@ -89,4 +102,21 @@ func (s *Server) Stop() error {
 	err := s.cmd.Process.Signal(syscall.SIGTERM)
 	<-s.read
 	return errors.Join(err, s.cmd.Wait())
+}
+
+// Kill ends the server at once: it can write nothing more.
+func (s *Server) Kill() error {
+	err := s.cmd.Process.Kill()
+	<-s.read
+	_ = s.cmd.Wait() // it tells that it was killed
+	return err
+}
+
+// Command sends a command by redis-cli, and returns what it prints.
+func (s *Server) Command(ctx context.Context, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, "redis-cli", append([]string{"-e", "-p", s.Port}, args...)...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("redis-cli %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out)), nil
 }

@@ -1,0 +1,155 @@
+package node
+
+import (
+	"sync/atomic"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// A flight is a combined batch, from when it is frozen until the last of its
+// callers has its results.
+type flight struct {
+	batches [1]store.Batch
+	replies [1]store.Reply
+	members []int // for each delta, how many adds are in it
+	bytes   int
+	entries []*entry
+	refs    atomic.Int32
+
+	sent  bool // it was given to the store at least once
+	doubt bool // and perhaps it was applied
+}
+
+// A runKey names a run: adds in a flight to one cell that have the same sign, so
+// that their sum overflows if and only if one of them does.
+type runKey struct {
+	cell     store.Cell
+	negative bool
+}
+
+// isPlain reports whether a batch is one add that only adds.
+func isPlain(b *store.Batch) bool {
+	if len(b.Deltas) != 1 {
+		return false
+	}
+	d := &b.Deltas[0]
+	return d.Op == store.OpAdd && d.Expiry == store.ExpiryKeep && d.Guard == (store.Guard{Digest: d.Guard.Digest})
+}
+
+// board puts an entry into the flight, and reports false if there is no room.
+func (f *flight) board(e *entry, runs map[runKey]int) bool {
+	b := &f.batches[0]
+	var key runKey
+	if e.run {
+		d := &e.batch.Deltas[0]
+		key = runKey{d.Cell, d.N < 0}
+		if at, ok := runs[key]; ok && f.join(e, at) {
+			return true
+		}
+	}
+	if len(b.Deltas)+e.deltas > store.BatchDeltasMax || f.bytes+e.bytes > store.BatchBytesMax {
+		return false
+	}
+	e.at, e.nth, e.before = len(b.Deltas), 0, 0
+	for i := range e.batch.Deltas {
+		d := e.batch.Deltas[i]
+		if d.Guard.Match {
+			d.Guard.Version = coarse(d.Guard.Version)
+		}
+		if d.Guard.Bound != nil {
+			bound := *d.Guard.Bound // the caller may change it when it has left
+			d.Guard.Bound = &bound
+		}
+		b.Deltas = append(b.Deltas, d)
+		f.members = append(f.members, 1)
+	}
+	if e.run {
+		runs[key] = e.at
+	}
+	f.bytes += e.bytes
+	b.Durability = max(b.Durability, strength(e.batch.Durability))
+	return true
+}
+
+// join adds an entry to a run, and reports false if that is too long, or its sum
+// too large.
+func (f *flight) join(e *entry, at int) bool {
+	b := &f.batches[0]
+	run, d := &b.Deltas[at], &e.batch.Deltas[0]
+	sum := run.N + d.N
+	if f.members[at] == runMax || (d.N < 0) != (sum < run.N) {
+		return false
+	}
+	e.at, e.nth, e.before = at, f.members[at], run.N
+	run.N = sum
+	run.Want = run.Want || d.Want
+	f.members[at]++
+	b.Durability = max(b.Durability, strength(e.batch.Durability))
+	return true
+}
+
+// strength makes durabilities comparable.
+func strength(d store.Durability) store.Durability {
+	if d == store.DurabilityDefault {
+		return store.Synced
+	}
+	return d
+}
+
+// refusedRun reports whether an entry is one of several in a run that the store
+// refused. That changed nothing.
+func (f *flight) refusedRun(e *entry) bool {
+	return f.members[e.at] > 1 && f.replies[0].Results[e.at].Outcome != store.Applied
+}
+
+// take fills the reply of an entry that has landed, or returns why there is none.
+func (e *entry) take() error {
+	n, err := e.lane.node, e.err
+	if err == nil {
+		e.fill()
+	} else if refusal(err) {
+		e.reply.Err, err = err, nil
+	}
+	e.flight.release(n)
+	e.free()
+	return err
+}
+
+// fill fills the reply with what the store said, as if the batch had been
+// applied alone.
+func (e *entry) fill() {
+	f, to := e.flight, e.reply
+	from := &f.replies[0]
+	to.Durability = from.Durability
+	for i := range e.batch.Deltas {
+		r, d := from.Results[e.at+i], &e.batch.Deltas[i]
+		if d.Guard.Token == "" {
+			r.Replayed = false // Only the flight was repeated, not the caller's write.
+		}
+		r.Version = fine(r.Version)
+		if members := f.members[e.at]; members > 1 {
+			r.Version -= uint64(members - 1 - e.nth)
+			r.Existed = r.Existed || e.nth > 0
+			r.Before += e.before
+			r.After = r.Before + d.N
+			if !d.Want {
+				r = store.Result{Outcome: r.Outcome, Version: r.Version}
+			}
+		}
+		to.Results = append(to.Results, r)
+	}
+}
+
+// release lets the flight be used again when the last one needs it no more.
+func (f *flight) release(n *Node) {
+	if f.refs.Add(-1) > 0 {
+		return
+	}
+	clear(f.entries)
+	clear(f.batches[0].Deltas)
+	f.batches[0] = store.Batch{Deltas: f.batches[0].Deltas[:0]}
+	f.replies[0].Results = f.replies[0].Results[:0]
+	f.entries, f.members = f.entries[:0], f.members[:0]
+	f.bytes, f.sent, f.doubt = 0, false, false
+	n.freeFlights.Put(f)
+}

@@ -1,0 +1,69 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// A failure is that the store does not answer.
+type failure struct {
+	since time.Time
+	err   error // the last one
+}
+
+func (f *failure) unavailable() error {
+	return store.Errorf(store.KindUnavailable, "the store is unreachable since %s: %w", f.since.UTC().Format(time.RFC3339), f.err)
+}
+
+// Healthy asks the store for a value, and returns an error that says since when
+// it is unreachable, if it is.
+func (n *Node) Healthy(ctx context.Context) error {
+	_, err := store.Issued(ctx, n.under)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = store.Errorf(store.KindUnavailable, "no answer in time: %w", err)
+	}
+	n.note(err)
+	if f := n.failing.Load(); err != nil && f != nil {
+		return f.unavailable()
+	}
+	return err
+}
+
+// note takes notice of whether a call reached the store. One that its caller cut
+// short says nothing.
+func (n *Node) note(err error) {
+	switch {
+	case err == nil:
+		if n.failing.Load() != nil {
+			n.failing.Store(nil)
+		}
+	case store.KindOf(err) == store.KindUnavailable:
+		n.failing.Store(n.failing.Load().again(err))
+	}
+}
+
+// again returns the failure that goes on with err. A nil one begins.
+func (f *failure) again(err error) *failure {
+	next := &failure{since: time.Now(), err: err}
+	if f != nil {
+		next.since = f.since
+	}
+	return next
+}
+
+// unanswered takes notice that a flight was not answered.
+func (l *lane) unanswered(err error) {
+	l.failing.Store(l.failing.Load().again(err))
+	l.node.failing.Store(l.node.failing.Load().again(err))
+}
+
+// answered takes notice that one was.
+func (l *lane) answered() {
+	if l.failing.Load() != nil {
+		l.failing.Store(nil)
+	}
+	l.node.note(nil)
+}

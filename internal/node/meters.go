@@ -1,0 +1,44 @@
+package node
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// meters count what a node does.
+type meters struct {
+	flights, deltas, callers atomic.Uint64
+	nanos                    atomic.Int64
+	resends, retired, lost   atomic.Uint64
+}
+
+// count counts a flight that has landed.
+func (m *meters) count(f *flight, took time.Duration) {
+	m.flights.Add(1)
+	m.deltas.Add(uint64(len(f.batches[0].Deltas)))
+	m.callers.Add(uint64(len(f.entries)))
+	m.nanos.Add(int64(took))
+}
+
+// Meters calls f for each meter of the node, then for those of the store under
+// it.
+func (n *Node) Meters(f func(name, help string, value float64)) {
+	reachable := 1.0
+	if n.failing.Load() != nil {
+		reachable = 0
+	}
+	f("quipu_node_flights_total", "Combined batches that were sent, each until it had an answer.", float64(n.flights.Load()))
+	f("quipu_node_flight_deltas_total", "Changes in them.", float64(n.deltas.Load()))
+	f("quipu_node_flight_seconds_total", "Time that took, pauses included.", time.Duration(n.nanos.Load()).Seconds())
+	f("quipu_node_callers_total", "Batches of callers in them.", float64(n.callers.Load()))
+	f("quipu_node_resends_total", "Combined batches sent again.", float64(n.resends.Load()))
+	f("quipu_node_queue_deltas", "Changes that wait or are on their way.", float64(n.room.taken()))
+	f("quipu_node_retired_total", "Writers of the node that were retired under way.", float64(n.retired.Load()))
+	f("quipu_node_lost_total", "Times the store had forgotten what it had acknowledged.", float64(n.lost.Load()))
+	f("quipu_node_store_reachable", "1 if the last call reached the store, 0 if not.", reachable)
+	if m, ok := n.under.(store.Meter); ok {
+		m.Meters(f)
+	}
+}

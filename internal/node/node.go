@@ -1,0 +1,367 @@
+// Package node lets many servers share one store.
+//
+// A Node is a store.Store around a store.Store that others use too, in this
+// process or another. It keeps no state of its own that matters: whatever it
+// has acknowledged, the store under it has. It adds two things.
+//
+// It combines. While a batch is on its way to the store, the writes of other
+// callers gather, and go as one batch when it has landed. So the store sees as
+// many batches as it can take, however many callers there are.
+//
+// It insists. A combined batch is numbered by a writer of the node's own, and is
+// sent again, unchanged, until there is a definite answer. So a caller learns
+// what became of its write even if a connection broke, as long as it waits.
+//
+// Why it is sound is in DESIGN.md.
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// Options are the settings of a node. The zero value of a field means its
+// default.
+type Options struct {
+	// Lanes is how many combined batches may be on their way at once to a store
+	// of one partition; default 4. A store of more has a lane for each.
+	Lanes int
+
+	// Calls is how many calls may be at the store at once with what is not
+	// combined: batches that are numbered already or have conditions; default 64.
+	Calls int
+
+	// QueueDeltas and QueueBytes bound what waits in the node or is on its way;
+	// default 100,000 and 64 MiB. When the queue is full, callers wait for room
+	// as long as their contexts last.
+	QueueDeltas int
+	QueueBytes  int
+
+	// AttemptTimeout is when a batch that was not answered is sent again;
+	// default 5 s.
+	AttemptTimeout time.Duration
+
+	// Patience is for how long a store may fail to answer before new callers are
+	// refused as unavailable, without waiting; default 1 s.
+	Patience time.Duration
+
+	// CloseTimeout is how long Close tries to send what is queued; default 5 s.
+	CloseTimeout time.Duration
+}
+
+func (o Options) withDefaults() Options {
+	o.Lanes = cmp.Or(o.Lanes, 4)
+	o.Calls = cmp.Or(o.Calls, 64)
+	o.QueueDeltas = cmp.Or(o.QueueDeltas, 100_000)
+	o.QueueBytes = cmp.Or(o.QueueBytes, 64<<20)
+	o.AttemptTimeout = cmp.Or(o.AttemptTimeout, 5*time.Second)
+	o.Patience = cmp.Or(o.Patience, time.Second)
+	o.CloseTimeout = cmp.Or(o.CloseTimeout, 5*time.Second)
+	return o
+}
+
+// A Node is a store around a store that others share. It is safe for concurrent
+// use.
+type Node struct {
+	under   store.Store
+	traits  store.Traits
+	options Options
+	lanes   []lane // by partition; of one partition, as many as the options say
+	calls   chan struct{}
+	room    room
+
+	ctx     context.Context // ends when the node gives up
+	cancel  context.CancelFunc
+	running sync.WaitGroup // calls, and lanes with work
+
+	life   sync.Mutex // guards closed
+	closed bool
+
+	enlisting chan struct{} // has one element while a lane uses writer
+	writer    store.Writer  // the last that was enlisted
+
+	freeEntries sync.Pool // of *entry
+	freeFlights sync.Pool // of *flight
+	failing     atomic.Pointer[failure]
+	meters
+}
+
+var (
+	_ store.Store       = (*Node)(nil)
+	_ store.Auditor     = (*Node)(nil)
+	_ store.Meter       = (*Node)(nil)
+	_ store.Namespacer  = (*Node)(nil)
+	_ store.Sizer       = (*Node)(nil)
+	_ store.Snapshotter = (*Node)(nil)
+)
+
+// New returns a node over a store, which it closes when it is closed. What it does
+// by itself has the values of ctx. It writes nothing before a caller does.
+func New(ctx context.Context, s store.Store, o Options) (*Node, error) {
+	o = o.withDefaults()
+	if min(o.Lanes, o.Calls, o.QueueDeltas, o.QueueBytes) < 0 || min(o.AttemptTimeout, o.Patience, o.CloseTimeout) < 0 {
+		return nil, store.Errorf(store.KindInvalid, "a negative option of a node: %+v", o)
+	}
+	n := &Node{
+		under:     s,
+		traits:    s.Traits(),
+		options:   o,
+		calls:     make(chan struct{}, o.Calls),
+		enlisting: make(chan struct{}, 1),
+		room:      room{deltasMax: o.QueueDeltas, bytesMax: o.QueueBytes},
+	}
+	n.ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	n.freeEntries.New = func() any { return &entry{done: make(chan struct{}, 1)} }
+	n.freeFlights.New = func() any { return new(flight) }
+	n.lanes = make([]lane, n.traits.Partitions)
+	if n.traits.Partitions == 1 {
+		n.lanes = make([]lane, o.Lanes)
+	}
+	for i := range n.lanes {
+		l := &n.lanes[i]
+		l.node, l.runs = n, make(map[runKey]int)
+		if n.traits.Partitions > 1 {
+			l.partition = i
+		}
+	}
+	return n, nil
+}
+
+// Apply applies each batch. Those that are not numbered and have no conditions
+// are combined with those of other callers.
+func (n *Node) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	if len(batches) != len(replies) {
+		return store.Errorf(store.KindInvalid, "apply %d batches into %d replies", len(batches), len(replies))
+	}
+	if err := n.begin(ctx); err != nil {
+		return err
+	}
+	defer n.running.Done()
+	// The batches of a call are applied in their order, so what goes one way waits
+	// for what goes the other.
+	for from := 0; from < len(batches); {
+		through, to := passes(&batches[from]), from+1
+		for to < len(batches) && passes(&batches[to]) == through {
+			to++
+		}
+		send := n.combine
+		if through {
+			send = n.pass
+		}
+		if err := send(ctx, batches[from:to], replies[from:to]); err != nil {
+			return partly(err, from > 0)
+		}
+		from = to
+	}
+	return nil
+}
+
+// begin enters a call, or says why it can't be served.
+func (n *Node) begin(ctx context.Context) error {
+	n.life.Lock()
+	defer n.life.Unlock()
+	if n.closed {
+		return store.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	n.running.Add(1)
+	return nil
+}
+
+// passes reports whether a batch goes to the store as it is. One that retires
+// writers does, because it may retire those of the node.
+func passes(b *store.Batch) bool {
+	if b.Writer != 0 || len(b.If) > 0 || len(b.Deltas) == 0 {
+		return true
+	}
+	for i := range b.Deltas {
+		if b.Deltas[i].Op == store.OpRetire {
+			return true
+		}
+	}
+	return false
+}
+
+// partly returns what to say of a call that ended by err: if others of its
+// batches may have been applied, that the outcome is unknown.
+func partly(err error, others bool) error {
+	if !others || store.KindOf(err) == store.KindUnknown {
+		return err
+	}
+	return store.Errorf(store.KindUnknown, "only a part of the call may have been applied: %w", err)
+}
+
+// pass gives batches to the store as they are.
+func (n *Node) pass(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	select {
+	case n.calls <- struct{}{}:
+	case <-ctx.Done():
+		return store.Errorf(store.KindUnavailable, "too many calls are under way: %w", ctx.Err())
+	case <-n.ctx.Done():
+		return store.ErrClosed
+	}
+	defer func() { <-n.calls }()
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(n.ctx, cancel)()
+	err := n.under.Apply(within, coarseBatches(batches), replies)
+	n.note(err)
+	if errors.Is(err, context.Canceled) && ctx.Err() == nil && store.KindOf(err) == store.KindOther {
+		err = store.ErrClosed // the node gave up, not the caller
+	}
+	if err != nil {
+		return err
+	}
+	for i := range replies {
+		fineResults(replies[i].Results)
+	}
+	return nil
+}
+
+// combine queues batches in the lanes they belong to and waits for the answers.
+func (n *Node) combine(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	var few [1]*entry
+	entered := few[:0]
+	var l *lane
+	for i := range batches {
+		b, r := &batches[i], &replies[i]
+		*r = store.Reply{Results: r.Results[:0]}
+		bytes, err := n.check(b)
+		if r.Err = err; err != nil {
+			continue
+		}
+		switch {
+		case n.traits.Partitions > 1:
+			l = &n.lanes[b.Partition]
+		case l == nil: // All of a call take one lane, so they stay in their order.
+			l = &n.lanes[store.PartitionOf(b.Deltas[0].Cell, len(n.lanes))]
+		}
+		e, err := l.enter(ctx, b, r, bytes, len(batches) == 1 && isPlain(b))
+		if err != nil {
+			return partly(err, leaveAll(entered))
+		}
+		entered = append(entered, e)
+	}
+	for i, e := range entered {
+		if err := e.wait(ctx); err != nil {
+			others := leaveAll(entered[i+1:])
+			return partly(err, others || i > 0)
+		}
+	}
+	return nil
+}
+
+// check returns the bytes of a batch, or an error if the store would refuse it:
+// then it must not be combined with others.
+func (n *Node) check(b *store.Batch) (bytes int, err error) {
+	if err := store.CheckBatch(b, n.traits.Partitions); err != nil {
+		return 0, err
+	}
+	for i := range b.Deltas {
+		d := &b.Deltas[i]
+		if home := store.PartitionOf(d.Cell, n.traits.Partitions); home != b.Partition {
+			return 0, store.Errorf(store.KindInvalid, "delta %d: its cell is in partition %d, the batch in %d", i, home, b.Partition)
+		}
+		bytes += len(d.Cell.Namespace) + len(d.Cell.Key) + len(d.Guard.Token)
+	}
+	return bytes, nil
+}
+
+// Read fills values[i] with the durable value of cells[i].
+func (n *Node) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
+	err := n.under.Read(ctx, cells, values)
+	n.note(err)
+	if err != nil {
+		return err
+	}
+	for i := range values {
+		values[i].Version = fine(values[i].Version)
+	}
+	return nil
+}
+
+// Scan returns up to count cells of a namespace in key order.
+func (n *Node) Scan(ctx context.Context, r store.Range, count int) ([]store.Entry, error) {
+	found, err := n.under.Scan(ctx, r, count)
+	n.note(err)
+	for i := range found {
+		found[i].Value.Version = fine(found[i].Value.Version)
+	}
+	return found, err
+}
+
+// Lookup reports what is known of a token now.
+func (n *Node) Lookup(ctx context.Context, c store.Cell, token string) (store.Fate, error) {
+	f, err := n.under.Lookup(ctx, c, token)
+	n.note(err)
+	f.Result.Version = fine(f.Result.Version)
+	return f, err
+}
+
+// Traits are those of the store under the node.
+func (n *Node) Traits() store.Traits { return n.traits }
+
+// Audit checks the store under the node.
+func (n *Node) Audit(ctx context.Context) (store.Audit, error) {
+	if a, ok := n.under.(store.Auditor); ok {
+		return a.Audit(ctx)
+	}
+	return store.Audit{}, n.unsupported("keeps no record to check against")
+}
+
+// Size returns the number of cells of a namespace.
+func (n *Node) Size(ctx context.Context, namespace string) (int64, error) {
+	if s, ok := n.under.(store.Sizer); ok {
+		return s.Size(ctx, namespace)
+	}
+	return 0, n.unsupported("can't count its keys")
+}
+
+// Namespaces returns up to count namespaces that have a cell, in order.
+func (n *Node) Namespaces(ctx context.Context, after string, count int) ([]string, error) {
+	if s, ok := n.under.(store.Namespacer); ok {
+		return s.Namespaces(ctx, after, count)
+	}
+	return nil, n.unsupported("can't list its namespaces")
+}
+
+// Snapshot writes a consistent copy of the store under the node.
+func (n *Node) Snapshot(ctx context.Context, w io.Writer) error {
+	if s, ok := n.under.(store.Snapshotter); ok {
+		return s.Snapshot(ctx, w)
+	}
+	return n.unsupported("can't copy itself")
+}
+
+func (n *Node) unsupported(why string) error {
+	return store.Errorf(store.KindUnsupported, "the %s store %s", n.traits.Name, why)
+}
+
+// Close refuses new calls, sends what is queued as long as Options.CloseTimeout
+// lets it, and closes the store. What could not be sent by then is told
+// ErrClosed if it certainly changed nothing, and ErrUnknown otherwise. A second
+// Close returns nil.
+func (n *Node) Close() error {
+	n.life.Lock()
+	was := n.closed
+	n.closed = true
+	n.life.Unlock()
+	if was {
+		n.running.Wait()
+		return nil
+	}
+	enough := time.AfterFunc(n.options.CloseTimeout, n.cancel)
+	n.running.Wait()
+	enough.Stop()
+	n.cancel()
+	return n.under.Close()
+}

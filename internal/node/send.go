@@ -1,0 +1,181 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// How long to wait before a flight is sent again: twice as long each time, less a
+// random part, so that nodes do not come together.
+const (
+	pauseFirst   = 50 * time.Millisecond
+	pauseLongest = 2 * time.Second
+)
+
+// send sends a flight until there is a definite answer, and returns nil if it was
+// applied.
+func (l *lane) send(f *flight) error {
+	for tries := 0; ; tries++ {
+		err := l.attempt(f)
+		if err == nil {
+			l.mark = f.batches[0].Seq
+			l.answered()
+			return nil
+		}
+		reached, end := l.judge(f, err)
+		if end != nil {
+			return end
+		}
+		if !reached || tries > 0 { // else there is nothing to wait for
+			l.node.pause(tries)
+		}
+	}
+}
+
+// attempt sends a flight once.
+func (l *lane) attempt(f *flight) error {
+	n := l.node
+	if n.ctx.Err() != nil {
+		return store.ErrClosed
+	}
+	ctx, cancel := context.WithTimeout(n.ctx, n.options.AttemptTimeout)
+	defer cancel()
+	if err := l.number(ctx, f); err != nil {
+		return err
+	}
+	if f.sent {
+		n.resends.Add(1)
+	}
+	f.sent = true
+	if err := n.under.Apply(ctx, f.batches[:], f.replies[:]); err != nil {
+		return err
+	}
+	return f.replies[0].Err
+}
+
+// number makes a flight the next of the lane's writer. As long as the writer is not
+// stale, that is always the same number.
+func (l *lane) number(ctx context.Context, f *flight) error {
+	if l.writer == 0 || l.stale {
+		w, err := l.node.enlist(ctx, l.writer)
+		switch {
+		case store.KindOf(err) == store.KindClosed:
+			return err
+		case err != nil: // whatever became of that, the flight was not sent
+			return store.Errorf(store.KindUnavailable, "no writer: %w", err)
+		}
+		l.writer, l.mark, l.stale = w, 0, false
+	}
+	b := &f.batches[0]
+	b.Writer, b.Prev, b.Seq = l.writer, l.mark, l.mark+1
+	return nil
+}
+
+// judge decides what the error of an attempt means: the end of the flight, or,
+// if that is nil, that it has to be sent again. Reached says that the store
+// answered.
+//
+// A flight may get a new number only if no attempt can have been applied, nor can
+// be later: a number that was sent, and not answered, stays.
+func (l *lane) judge(f *flight, err error) (reached bool, end error) {
+	n, b := l.node, &f.batches[0]
+	kind := store.KindOf(err)
+	switch kind {
+	case store.KindRetired:
+		n.retired.Add(1)
+		end = f.inDoubt(err)
+	case store.KindMark:
+		if mark := f.replies[0].Mark; mark < b.Prev {
+			n.lost.Add(1)
+			end = store.Errorf(store.KindLost, "batches %d to %d of writer %d were acknowledged, and are gone: %w", mark+1, b.Prev, b.Writer, err)
+		} else {
+			end = f.inDoubt(err)
+		}
+	case store.KindLost:
+		n.lost.Add(1)
+		end = err
+	case store.KindInvalid, store.KindTooLarge, store.KindUnsupported, store.KindClosed:
+		end = cmp.Or(f.inDoubt(err), err)
+	case store.KindFull: // of marks
+		l.answered()
+		l.makeRoom()
+		return true, nil // the same again: if it was retired, the store says so
+	default:
+		f.doubt = f.doubt || kind != store.KindUnavailable
+		l.unanswered(err)
+		return false, nil
+	}
+	l.answered()
+	l.stale = true // If there is no end, nothing was applied, and it goes on under another writer.
+	return true, end
+}
+
+// inDoubt returns an error if the flight may have been applied by an earlier
+// attempt, and err is all there is to be had.
+func (f *flight) inDoubt(err error) error {
+	if !f.doubt {
+		return nil
+	}
+	return store.Errorf(store.KindUnknown, "sent, and not answered: %w", err)
+}
+
+// refusal reports whether an error of a flight says that its batches were
+// refused and changed nothing, rather than that nothing can be said.
+func refusal(err error) bool {
+	switch store.KindOf(err) {
+	case store.KindInvalid, store.KindTooLarge, store.KindUnsupported:
+		return true
+	default:
+		return false
+	}
+}
+
+// pause waits before another attempt, unless the node gives up.
+func (n *Node) pause(tries int) {
+	d := min(pauseFirst<<min(tries, 10), pauseLongest)
+	t := time.NewTimer(d/2 + rand.N(d/2))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-n.ctx.Done():
+	}
+}
+
+// enlist returns a writer for a lane, later than the one it had. Lanes of
+// different partitions share theirs: the marks of a writer are apart.
+func (n *Node) enlist(ctx context.Context, old store.Writer) (store.Writer, error) {
+	select {
+	case n.enlisting <- struct{}{}:
+		defer func() { <-n.enlisting }()
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	if n.writer > old && n.traits.Partitions > 1 {
+		return n.writer, nil
+	}
+	w, err := store.Enlist(ctx, n.under)
+	if err == nil {
+		n.writer = w
+	}
+	return w, err
+}
+
+// makeRoom lets the lane's partition forget the marks of the writers that were
+// issued longest ago, as many as leave room for half of what it may hold.
+func (l *lane) makeRoom() {
+	n := l.node
+	ctx, cancel := context.WithTimeout(n.ctx, n.options.AttemptTimeout)
+	defer cancel()
+	last, err := store.Issued(ctx, n.under)
+	keep := store.Writer(max(n.traits.Limits.WithDefaults().WritersMax/2, 1))
+	if err != nil || last <= keep {
+		return
+	}
+	b := store.Batch{Partition: l.partition, Deltas: []store.Delta{{Op: store.OpRetire, N: int64(last - keep)}}}
+	// If it fails, the flight that had no room is refused again, and so is this done again.
+	_ = n.under.Apply(ctx, []store.Batch{b}, make([]store.Reply, 1))
+}

@@ -1,0 +1,89 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// Apply applies the batches in one transaction, in their order.
+func (s *Store) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	if len(batches) != len(replies) {
+		return store.Errorf(store.KindInvalid, "apply %d batches into %d replies", len(batches), len(replies))
+	}
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.leave()
+	s.meters.calls.Add(1)
+	w := &work{lazy: true}
+	for i := range batches {
+		b, r := &batches[i], &replies[i]
+		*r = store.Reply{Results: r.Results[:0]}
+		if r.Err = check(b); r.Err == nil {
+			w.batches, w.replies = append(w.batches, b), append(w.replies, r)
+			w.lazy = w.lazy && b.Durability == store.Memory
+		}
+	}
+	if len(w.batches) == 0 {
+		return nil
+	}
+	if err := s.apply(ctx, w); err != nil {
+		return err
+	}
+	for _, r := range w.replies {
+		r.Durability = s.durability
+		if w.lazy {
+			r.Durability = store.Memory
+		}
+	}
+	return nil
+}
+
+// apply tries the short way first.
+func (s *Store) apply(ctx context.Context, w *work) error {
+	if len(w.batches) == 1 {
+		if p, ok := plainOf(w.batches[0]); ok {
+			if done, err := s.applyPlain(ctx, p, w); done || err != nil {
+				return err
+			}
+		}
+	}
+	return s.transact(ctx, w)
+}
+
+// check returns an error if b is no batch for this store.
+func check(b *store.Batch) error {
+	if b.Writer > math.MaxInt64 {
+		return store.Errorf(store.KindInvalid, "writer %d was never issued", b.Writer)
+	}
+	return store.CheckBatch(b, 1)
+}
+
+// compareCells is the order in which cells are locked.
+func compareCells(a, b store.Cell) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Key, b.Key))
+}
+
+// sortCells sorts cells and removes those that are there twice.
+func sortCells(cells []store.Cell) []store.Cell {
+	slices.SortFunc(cells, compareCells)
+	return slices.Compact(cells)
+}
+
+// columns returns cells as the arrays that statements take.
+func columns(cells []store.Cell) (namespaces, keys [][]byte) {
+	namespaces, keys = make([][]byte, len(cells)), make([][]byte, len(cells))
+	for i := range cells {
+		if i > 0 && cells[i].Namespace == cells[i-1].Namespace {
+			namespaces[i] = namespaces[i-1]
+		} else {
+			namespaces[i] = []byte(cells[i].Namespace)
+		}
+		keys[i] = []byte(cells[i].Key)
+	}
+	return namespaces, keys
+}

@@ -1,0 +1,258 @@
+// Package pgstore keeps counts in PostgreSQL, version 14 or newer.
+//
+// Any number of stores, in any number of processes, may be open on one schema:
+// they share everything and trust nobody but the server. One transaction
+// carries the deltas of a batch, its tokens and its mark. Plain adds, the common
+// case, are one call of a function in the server, in one round trip; everything
+// else locks what it names, loads it, decides it in this process by package
+// decide, and writes it back, in two.
+//
+// # Locks
+//
+// Every transaction takes its locks in one order, so none can wait for another
+// that waits for it: the generations of tokens (shared), the number of
+// namespaces and the namespaces themselves (shared, or alone near a limit), the
+// admission of writers, marks, cells, the counts of namespaces, the tallies. Rows
+// of one kind are locked in their sort order. A cell that does not exist is locked
+// by a row that is removed again before the transaction ends. The tokens of a cell
+// are guarded by the lock on the cell.
+//
+// # Time
+//
+// Time is the server's clock. A cell is told to be expired only when it has been
+// removed, under its lock: so what has expired for one caller has expired for
+// all, whatever their clocks.
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// Options are the settings of a store. The zero value is useful.
+type Options struct {
+	Limits   store.Limits     // zero fields mean their defaults
+	Now      func() time.Time // the clock; default that of the server
+	Schema   string           // default "quipu"
+	MaxConns int              // connections at most; default 16
+}
+
+const (
+	schemaDefault   = "quipu"
+	maxConnsDefault = 16
+)
+
+// A Store keeps everything in a schema of a database. It is safe for concurrent
+// use.
+type Store struct {
+	limits     store.Limits
+	now        func() time.Time // nil is the server's clock
+	durability store.Durability // of a transaction that waits for its commit
+	margin     int64            // what may be created beside a transaction that does not lock a namespace alone
+	sql        statements
+	locks      locks
+	pool       *pgxpool.Pool
+	seenMS     atomic.Int64 // the latest time seen
+	meters     meters
+	unusual    recent
+
+	mu     sync.RWMutex // held shared by calls, so that Close waits for them; guards closed
+	closed bool
+	stop   context.CancelFunc // ends the upkeep
+	upkeep sync.WaitGroup
+}
+
+var (
+	_ store.Store   = (*Store)(nil)
+	_ store.Auditor = (*Store)(nil)
+	_ store.Meter   = (*Store)(nil)
+	_ store.Sizer   = (*Store)(nil)
+)
+
+// Open returns the store in a schema of the database that a URL names. It makes
+// the schema if there is none, and brings an older one up to date.
+func Open(ctx context.Context, url string, o Options) (*Store, error) {
+	if o.Schema == "" {
+		o.Schema = schemaDefault
+	}
+	if o.MaxConns == 0 {
+		o.MaxConns = maxConnsDefault
+	}
+	config, err := parse(url)
+	if err != nil {
+		return nil, err
+	}
+	if err := prepare(ctx, config.ConnConfig, o.Schema); err != nil {
+		return nil, err
+	}
+	config.MaxConns = int32(min(max(o.MaxConns, 2), 10_000))
+	s := &Store{
+		limits: o.Limits.WithDefaults(),
+		now:    o.Now,
+		sql:    newStatements(o.Schema),
+		locks:  newLocks(o.Schema),
+	}
+	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return nil, failure(ctx, err)
+	}
+	if err := s.look(ctx); err != nil {
+		s.pool.Close()
+		return nil, err
+	}
+	background, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	s.upkeep.Go(func() { s.keepUp(background) })
+	return s, nil
+}
+
+// parse returns the settings of connections. What the driver says of a URL that
+// it can't read may have the password in it, so it is not passed on.
+func parse(url string) (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, store.Errorf(store.KindInvalid, "the URL of the PostgreSQL server can't be read")
+	}
+	return config, nil
+}
+
+// prepare migrates the schema, and finds out whether something stands between
+// this process and the server: a pooler such as pgbouncer hands out process ids
+// of its own. Statements that are prepared may then be prepared on another
+// connection than the one they are used on, so none are.
+func prepare(ctx context.Context, config *pgx.ConnConfig, schema string) error {
+	plain := config.Copy()
+	plain.DefaultQueryExecMode = pgx.QueryExecModeExec
+	conn, err := pgx.ConnectConfig(ctx, plain)
+	if err != nil {
+		return failure(ctx, err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if err := migrate(ctx, conn, schema); err != nil {
+		return err
+	}
+	var pid uint32
+	if err := conn.QueryRow(ctx, `select pg_backend_pid()`).Scan(&pid); err != nil {
+		return failure(ctx, err)
+	}
+	if pid != conn.PgConn().PID() {
+		config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	}
+	return nil
+}
+
+// look reads what the server promises, and the time of the latest write.
+func (s *Store) look(ctx context.Context) error {
+	var fsync, commit bool
+	var connections, atMS int64
+	err := s.pool.QueryRow(ctx, s.sql.look).Scan(&fsync, &commit, &connections, &atMS)
+	if err != nil {
+		return failure(ctx, err)
+	}
+	s.durability = store.Synced
+	if !fsync {
+		s.durability = store.Written
+	}
+	if !commit {
+		s.durability = store.Memory
+	}
+	s.margin = connections * store.BatchDeltasMax
+	s.seenMS.Store(atMS)
+	return nil
+}
+
+// Traits says what kind of store this is.
+func (s *Store) Traits() store.Traits {
+	return store.Traits{Name: "postgres", Partitions: 1, Durability: s.durability, Limits: s.limits}
+}
+
+// Close releases the store after the calls under way.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	s.stop()
+	s.upkeep.Wait()
+	s.pool.Close()
+	return nil
+}
+
+// enter begins a call, which ends with leave, or says why it can't be served.
+func (s *Store) enter(ctx context.Context) error {
+	s.mu.RLock()
+	err := ctx.Err()
+	if s.closed {
+		err = store.ErrClosed
+	}
+	if err != nil {
+		s.mu.RUnlock()
+	}
+	return err
+}
+
+func (s *Store) leave() { s.mu.RUnlock() }
+
+// clock returns the time to give to the server: nil if it has its own.
+func (s *Store) clock() *int64 {
+	if s.now == nil {
+		return nil
+	}
+	ms := s.time(s.now().UnixMilli())
+	return &ms
+}
+
+// time returns the store's time when a clock shows ms: it never goes back.
+func (s *Store) time(ms int64) int64 {
+	for {
+		seen := s.seenMS.Load()
+		if ms <= seen {
+			return seen
+		}
+		if s.seenMS.CompareAndSwap(seen, ms) {
+			return ms
+		}
+	}
+}
+
+// locks are the numbers of the advisory locks of a schema.
+type locks struct {
+	schema  string
+	migrate int64 // the schema itself
+	tokens  int64 // the generations of tokens
+	spaces  int64 // the number of namespaces
+	writers int64 // which writers have a mark
+}
+
+func newLocks(schema string) locks {
+	return locks{
+		schema:  schema,
+		migrate: lockOf(schema, "migrate"),
+		tokens:  lockOf(schema, "tokens"),
+		spaces:  lockOf(schema, "spaces"),
+		writers: lockOf(schema, "writers"),
+	}
+}
+
+// namespace returns the number of the lock of a namespace.
+func (l *locks) namespace(name string) int64 { return lockOf(l.schema, "namespace\x00"+name) }
+
+func lockOf(schema, what string) int64 {
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "quipu\x00%s\x00%s", schema, what)
+	return int64(h.Sum64())
+}
+
+// errRepeat is that a transaction has to be made again.
+var errRepeat = errors.New("again")

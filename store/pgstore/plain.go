@@ -1,0 +1,193 @@
+package pgstore
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/quipudb/quipu/internal/decide"
+	"github.com/quipudb/quipu/store"
+)
+
+// A plain batch has nothing but adds without conditions: the server can apply it
+// by itself. Each cell is in it once, with the sum of its deltas.
+type plain struct {
+	batch      *store.Batch
+	order      []int32 // of the deltas, by their cells; those of one cell as they are in the batch
+	cells      []store.Cell
+	sums       []int64
+	counts     []int64 // deltas of each cell
+	namespaces []string
+	record     decide.Record
+	want       bool
+}
+
+// plainOf returns b as a plain batch; ok is false if it is none. The adds to one
+// cell must have one sign: then its sum leaves int64 if and only if one of them
+// would have.
+func plainOf(b *store.Batch) (p *plain, ok bool) {
+	if len(b.If) > 0 || len(b.Deltas) == 0 {
+		return nil, false
+	}
+	p = &plain{batch: b, order: make([]int32, len(b.Deltas))}
+	for i := range b.Deltas {
+		d := &b.Deltas[i]
+		if d.Op != store.OpAdd || d.Expiry != store.ExpiryKeep || d.Guard != (store.Guard{}) {
+			return nil, false
+		}
+		p.order[i] = int32(i)
+		p.want = p.want || d.Want
+		p.record.Merge(decide.Change(d.Cell, uint64(d.N)))
+	}
+	p.record.Deltas = uint64(len(b.Deltas))
+	slices.SortStableFunc(p.order, func(i, j int32) int { return compareCells(b.Deltas[i].Cell, b.Deltas[j].Cell) })
+	return p, p.sum()
+}
+
+// sum adds up the deltas of each cell, and reports whether that can be done.
+func (p *plain) sum() bool {
+	n := len(p.order)
+	p.cells, p.sums, p.counts = make([]store.Cell, 0, n), make([]int64, 0, n), make([]int64, 0, n)
+	for _, i := range p.order {
+		d, last := &p.batch.Deltas[i], len(p.cells)-1
+		if last < 0 || d.Cell != p.cells[last] {
+			if last < 0 || d.Cell.Namespace != p.cells[last].Namespace {
+				p.namespaces = append(p.namespaces, d.Cell.Namespace)
+			}
+			p.cells, p.sums, p.counts = append(p.cells, d.Cell), append(p.sums, d.N), append(p.counts, 1)
+			continue
+		}
+		before := p.sums[last]
+		sum := before + d.N
+		if before < 0 && (d.N > 0 || sum >= 0) || before > 0 && (d.N < 0 || sum <= 0) {
+			return false
+		}
+		p.sums[last] = sum
+		p.counts[last]++
+	}
+	return true
+}
+
+// A made is what a plain batch made of its cells, in their order. All but the
+// versions is told only if the batch wants values, and which are fresh only if
+// some are.
+type made struct {
+	versions, afters []int64
+	deadlines        []*int64
+	fresh            []bool
+}
+
+// fits reports whether m can be of p.
+func (m *made) fits(p *plain) bool {
+	n := len(p.cells)
+	return len(m.versions) == n && (!p.want || len(m.afters) == n && len(m.deadlines) == n) &&
+		(len(m.fresh) == 0 || len(m.fresh) == n)
+}
+
+// answer appends the results to r.
+func (p *plain) answer(r *store.Reply, m *made) {
+	start, next := len(r.Results), 0
+	r.Results = slices.Grow(r.Results, len(p.order))[:start+len(p.order)]
+	for i := range p.cells {
+		before := int64(0)
+		if p.want {
+			before = m.afters[i] - p.sums[i]
+		}
+		for left := p.counts[i] - 1; left >= 0; left-- {
+			at := p.order[next]
+			d, res := &p.batch.Deltas[at], &r.Results[start+int(at)]
+			*res = store.Result{Outcome: store.Applied, Version: uint64(m.versions[i] - left)}
+			if d.Want {
+				res.Before, res.After = before, before+d.N
+				res.Existed = left < p.counts[i]-1 || len(m.fresh) == 0 || !m.fresh[i]
+				if m.deadlines[i] != nil {
+					res.DeadlineMS = *m.deadlines[i]
+				}
+			}
+			before += d.N
+			next++
+		}
+	}
+}
+
+// applyPlain applies the only batch of w in one round trip. It reports false if
+// the batch has to be decided here.
+func (s *Store) applyPlain(ctx context.Context, p *plain, w *work) (done bool, err error) {
+	b, r := w.batches[0], w.replies[0]
+	digest := uint64(0)
+	if b.Writer != 0 {
+		digest = b.Digest()
+	}
+	namespaces, keys := columns(p.cells)
+	spaces, locks := make([][]byte, len(p.namespaces)), make([]int64, len(p.namespaces))
+	for i, ns := range p.namespaces {
+		spaces[i], locks[i] = []byte(ns), s.locks.namespace(ns)
+	}
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return false, failure(ctx, err)
+	}
+	defer conn.Release()
+	t := tallyOf(p.record)
+	var m made
+	sql := s.sql.plain
+	if s.unusual.any(p.namespaces) {
+		sql = s.sql.quietly
+	}
+	s.meters.trips.Add(1)
+	err = conn.QueryRow(ctx, sql,
+		int64(b.Writer), int64(b.Prev), int64(b.Seq), int64(digest), namespaces, keys, p.sums, p.counts,
+		t.deltas, t.total, t.proof, p.want, w.lazy, s.clock(), spaces, locks, s.limits.KeysMax-s.margin,
+	).Scan(&m.versions, &m.afters, &m.deadlines, &m.fresh)
+	switch code(err) {
+	case codeSerialization, codeDeadlock:
+		s.meters.retries.Add(1)
+		return false, nil
+	case codeUnusual, codeOverflow:
+		s.meters.unusual.Add(1)
+		s.unusual.add(p.namespaces)
+		return false, nil
+	}
+	if err != nil {
+		return false, unsure(ctx, err)
+	}
+	if m.versions == nil {
+		s.meters.unusual.Add(1)
+		return false, nil
+	}
+	s.meters.plain.Add(1)
+	p.answer(r, &m)
+	if b.Writer != 0 {
+		r.Mark = b.Seq
+	}
+	return true, nil
+}
+
+// recent are the namespaces that had an unusual batch in the last minute.
+type recent struct {
+	mu sync.Mutex // guards at
+	at map[string]time.Time
+}
+
+const recentMax = 1000
+
+func (r *recent) any(namespaces []string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(namespaces, func(ns string) bool {
+		at, ok := r.at[ns]
+		return ok && time.Since(at) < time.Minute
+	})
+}
+
+func (r *recent) add(namespaces []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.at == nil || len(r.at) >= recentMax {
+		r.at = make(map[string]time.Time)
+	}
+	for _, ns := range namespaces {
+		r.at[ns] = time.Now()
+	}
+}

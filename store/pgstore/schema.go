@@ -1,0 +1,90 @@
+package pgstore
+
+import (
+	"context"
+	_ "embed" // the schema
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/quipudb/quipu/store"
+)
+
+//go:embed schema.sql
+var schemaSQL string
+
+// format is the version of the schema.
+const format = 1
+
+var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,47}$`)
+
+// Migrate makes the schema of a store in the database that a URL names, or
+// brings it up to date. An empty schema is the default. Open does the same.
+func Migrate(ctx context.Context, url, schema string) error {
+	if schema == "" {
+		schema = schemaDefault
+	}
+	config, err := parse(url)
+	if err != nil {
+		return err
+	}
+	return prepare(ctx, config.ConnConfig, schema)
+}
+
+// migrate does its work in one transaction, alone. A schema that is up to date
+// is only looked at.
+func migrate(ctx context.Context, conn *pgx.Conn, schema string) error {
+	if !schemaName.MatchString(schema) {
+		return store.Errorf(store.KindInvalid, "schema %q: want up to 48 of a-z, 0-9 and _, not beginning with a digit", schema)
+	}
+	if found, err := formatOf(ctx, conn, schema); err != nil || found == format {
+		return err
+	}
+	l := newLocks(schema)
+	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock($1)`, l.migrate); err != nil {
+			return err
+		}
+		if found, err := formatOf(ctx, conn, schema); err != nil || found == format {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `create schema if not exists `+pgx.Identifier{schema}.Sanitize()); err != nil {
+			return err
+		}
+		_, err := tx.Conn().PgConn().Exec(ctx, inSchema(schema, strings.NewReplacer(
+			"{{tokens}}", fmt.Sprint(l.tokens), "{{spaces}}", fmt.Sprint(l.spaces)).Replace(schemaSQL))).ReadAll()
+		return err
+	})
+	return failure(ctx, err)
+}
+
+// formatOf returns the format of a schema, 0 if there is none.
+func formatOf(ctx context.Context, conn *pgx.Conn, schema string) (int, error) {
+	var exists bool
+	found := 0
+	// The catalogue is asked, not its cache, which may not know yet what another
+	// has just made.
+	err := conn.QueryRow(ctx,
+		`select exists (select from pg_catalog.pg_tables where schemaname = $1 and tablename = 'meta')`, schema).Scan(&exists)
+	if err == nil && exists {
+		err = conn.QueryRow(ctx, inSchema(schema, `select format from quipu.meta`)).Scan(&found)
+	}
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return 0, store.Errorf(store.KindCorrupt, "schema %q has no format", schema)
+	case err != nil:
+		return 0, failure(ctx, err)
+	case found > format:
+		return 0, store.Errorf(store.KindUnsupported,
+			"schema %q has format %d, this program knows formats up to %d: use a newer one", schema, found, format)
+	}
+	return found, nil
+}
+
+// inSchema puts the name of a schema into SQL.
+func inSchema(schema, sql string) string {
+	return strings.ReplaceAll(sql, "quipu.", pgx.Identifier{schema}.Sanitize()+".")
+}

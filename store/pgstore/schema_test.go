@@ -1,0 +1,132 @@
+package pgstore_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/quipudb/quipu/store"
+	"github.com/quipudb/quipu/store/pgstore"
+)
+
+func TestMigrate(t *testing.T) {
+	schema := newSchema()
+	var wg sync.WaitGroup
+	for range 4 { // at once
+		wg.Go(func() {
+			if err := pgstore.Migrate(t.Context(), server.URL(), schema); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	s := open(t, server.URL(), pgstore.Options{Schema: schema})
+	do(t, s, add("a", 1))
+	if err := pgstore.Migrate(t.Context(), server.URL(), schema); err != nil { // again
+		t.Error(err)
+	}
+	holds(t, open(t, server.URL(), pgstore.Options{Schema: schema}), "a", 1)
+}
+
+func TestMigrateRefuses(t *testing.T) {
+	f := func(schema string, kind store.Kind, words ...string) {
+		t.Helper()
+		err := pgstore.Migrate(t.Context(), server.URL(), schema)
+		if store.KindOf(err) != kind {
+			t.Errorf("%q: %v, want kind %d", schema, err, kind)
+		}
+		for _, word := range words {
+			if !strings.Contains(fmt.Sprint(err), word) {
+				t.Errorf("%q: %v does not say %s", schema, err, word)
+			}
+		}
+	}
+	f("A", store.KindInvalid)
+	f("1a", store.KindInvalid)
+	f("a'b", store.KindInvalid)
+	f(strings.Repeat("a", 49), store.KindInvalid)
+
+	schema := newSchema()
+	f(schema, store.KindOther) // that is: none
+	execute(t, fmt.Sprintf(`update %s.meta set format = 7`, schema))
+	f(schema, store.KindUnsupported, schema, "7", "1")
+	execute(t, fmt.Sprintf(`delete from %s.meta`, schema))
+	f(schema, store.KindCorrupt, schema)
+}
+
+func TestOpenFails(t *testing.T) {
+	f := func(url string, kind store.Kind) {
+		t.Helper()
+		_, err := pgstore.Open(t.Context(), url, pgstore.Options{})
+		if store.KindOf(err) != kind {
+			t.Errorf("%s: %v, want kind %d", url, err, kind)
+		}
+		if strings.Contains(fmt.Sprint(err), "secret") {
+			t.Errorf("the password is in %v", err)
+		}
+	}
+	f("postgres://u:secret@127.0.0.1:1/db?connect_timeout=5", store.KindUnavailable)
+	f("postgres://u:secret@127.0.0.1:x/db", store.KindInvalid)
+	f("postgres://u:secret@%zz/db", store.KindInvalid)
+	f("host=127.0.0.1 port=1 password=secret sslmode=maybe", store.KindInvalid)
+	f("postgres:///none?user=u&password=secret&host="+server.Dir(), store.KindUnavailable)
+}
+
+// Replies say what the server really does.
+func TestDurability(t *testing.T) {
+	schema := newSchema()
+	f := func(url string, asked, given store.Durability) {
+		t.Helper()
+		s := open(t, url, pgstore.Options{Schema: schema})
+		r, err := try(t.Context(), s, store.Batch{Durability: asked, Deltas: []store.Delta{add("a", 1)}})
+		if err != nil || r.Durability != given {
+			t.Errorf("asked for %v: given %v, %v", asked, r.Durability, err)
+		}
+		r, err = try(t.Context(), s, store.Batch{Durability: asked, Deltas: []store.Delta{{Cell: at("b"), Op: store.OpSet}}})
+		if err != nil || r.Durability != given {
+			t.Errorf("asked for %v of a set: given %v, %v", asked, r.Durability, err)
+		}
+	}
+	f(server.URL(), store.Synced, store.Written) // it has fsync=off
+	f(server.URL(), store.Written, store.Written)
+	f(server.URL(), store.Memory, store.Memory)
+	f(server.URL()+"&synchronous_commit=off", store.Synced, store.Memory)
+}
+
+func TestUnavailable(t *testing.T) {
+	own := start(t, "fsync=off")
+	s := open(t, own.URL(), pgstore.Options{})
+	do(t, s, add("a", 1))
+	if err := own.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	for name, call := range map[string]func() error{
+		"plain": func() error {
+			_, err := try(t.Context(), s, store.Batch{Deltas: []store.Delta{add("a", 1)}})
+			return err
+		},
+		"decided": func() error {
+			_, err := try(t.Context(), s, store.Batch{Deltas: []store.Delta{once(add("a", 1), "t")}})
+			return err
+		},
+		"read":   func() error { return s.Read(t.Context(), []store.Cell{at("a")}, make([]store.Value, 1)) },
+		"scan":   func() error { _, err := s.Scan(t.Context(), store.Range{Namespace: "default"}, 1); return err },
+		"lookup": func() error { _, err := s.Lookup(t.Context(), at("a"), "t"); return err },
+		"size":   func() error { _, err := s.Size(t.Context(), "default"); return err },
+		"audit":  func() error { _, err := s.Audit(t.Context()); return err },
+	} {
+		// A connection that was open may be lost with what was sent.
+		if err := call(); !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrUnknown) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := call(); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("%s again: %v", name, err)
+		}
+	}
+	if err := own.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, s, "a", 1)
+}

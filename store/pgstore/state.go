@@ -1,0 +1,295 @@
+package pgstore
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/quipudb/quipu/internal/decide"
+	"github.com/quipudb/quipu/store"
+)
+
+// A state is what a transaction has locked and loaded, and what it makes of it.
+type state struct {
+	limits store.Limits
+	margin int64
+	work   *work
+	clock  decide.Clock
+
+	order      []store.Cell // sorted
+	cells      map[store.Cell]*cell
+	tokens     map[tokenID]*token
+	remembered []tokenID
+	marks      map[store.Writer]*mark
+	floor      store.Writer
+	retired    store.Writer // those up to it lose their marks; 0 if none is retired
+	markCount  int
+	gen        int32
+	spaces     map[string]*space
+	spaceCount int
+	unnumbered decide.Record
+	versions   []int64 // not yet used
+	pending    []pending
+	refused    map[int64]store.Outcome // of pending adds, by id
+
+	full    bool // something was refused for want of room
+	recount bool // it must be decided again, with other locks
+}
+
+type cell struct {
+	row, now store.Value
+}
+
+type tokenID struct {
+	cell store.Cell
+	name string
+}
+
+// A token is what is remembered, and the generations that have a row of it.
+type token struct {
+	decide.Token
+	known bool
+	gens  []int32
+}
+
+type mark struct {
+	decide.Mark
+	was     bool // it has a row
+	changed bool
+
+	made // of a plain batch, instead of results
+}
+
+// A space is how much a namespace has.
+type space struct {
+	keys, tokens         int64 // as counted by others
+	madeKeys, madeTokens int64
+}
+
+func (s *space) exists() bool  { return s.keys+s.madeKeys > 0 || s.tokens+s.madeTokens > 0 }
+func (s *space) existed() bool { return s.keys > 0 || s.tokens > 0 }
+
+type pending struct {
+	id    int64
+	cell  int // in order
+	delta int64
+	gen   int32 // of its token; 0 if it has none
+}
+
+// Cell returns a cell as it is now.
+func (st *state) Cell(c store.Cell) store.Value { return st.cells[c].now }
+
+// Put makes a cell v.
+func (st *state) Put(c store.Cell, v store.Value) uint64 {
+	at, sp := st.cells[c], st.space(c.Namespace)
+	if at.now.Exists {
+		sp.madeKeys--
+	}
+	if !v.Exists {
+		at.now = store.Value{}
+		return 0
+	}
+	sp.madeKeys++
+	v.Version = uint64(st.versions[0])
+	st.versions = st.versions[1:]
+	at.now = v
+	return v.Version
+}
+
+// Token returns what is remembered of a token.
+func (st *state) Token(c store.Cell, name string) (decide.Token, bool) {
+	t := st.tokens[tokenID{c, name}]
+	return t.Token, t.known
+}
+
+// Remember keeps the decision on a token.
+func (st *state) Remember(c store.Cell, name string, t decide.Token) {
+	id := tokenID{c, name}
+	st.tokens[id].Token, st.tokens[id].known = t, true
+	st.remembered = append(st.remembered, id)
+	st.space(c.Namespace).madeTokens++
+}
+
+// Full reports whether a namespace has no room for one more. Close to a limit
+// only a transaction that has the namespace alone can say no to that; one that
+// says yes needs no lock, since it is so in what others have committed.
+func (st *state) Full(namespace string, what decide.Room) bool {
+	if namespace == "" {
+		return false
+	}
+	if !st.work.create {
+		st.work.create, st.recount = true, true
+		return true
+	}
+	sp := st.space(namespace)
+	if !sp.exists() {
+		if !st.work.found {
+			st.work.found, st.recount = true, true
+			return true
+		}
+		if st.namespaces() >= st.limits.NamespacesMax {
+			st.full = true
+			return true
+		}
+	}
+	have, limit := sp.keys+sp.madeKeys, st.limits.KeysMax
+	if what == decide.Tokens {
+		have, limit = sp.tokens+sp.madeTokens, st.limits.TokensMax
+	}
+	if have >= limit {
+		st.full = true
+		return true
+	}
+	if have+st.margin > limit && !st.work.alone[namespace] {
+		st.work.alone[namespace], st.recount = true, true
+		return true
+	}
+	return false
+}
+
+// namespaces returns how many there are now.
+func (st *state) namespaces() int {
+	n := st.spaceCount
+	for ns, sp := range st.spaces {
+		if ns == "" || sp.exists() == sp.existed() {
+			continue
+		}
+		if sp.exists() {
+			n++
+		} else {
+			n--
+		}
+	}
+	return n
+}
+
+func (st *state) space(namespace string) *space {
+	sp := st.spaces[namespace]
+	if sp == nil {
+		sp = &space{}
+		st.spaces[namespace] = sp
+	}
+	return sp
+}
+
+// expire removes the cells whose deadline has come. No batch did it, so what
+// they held is taken from the record of batches without a writer.
+func (st *state) expire() {
+	for c, at := range st.cells {
+		if at.now.Exists && at.now.DeadlineMS != 0 && at.now.DeadlineMS <= st.clock.NowMS {
+			st.unnumbered.Merge(decide.Change(c, -uint64(at.now.N)))
+			st.Put(c, store.Value{})
+		}
+	}
+}
+
+// fold adds what is pending to its cells.
+func (st *state) fold() {
+	if len(st.pending) == 0 {
+		return
+	}
+	var b store.Batch
+	var r store.Reply
+	for _, p := range st.pending {
+		b.Deltas = append(b.Deltas, store.Delta{Cell: st.order[p.cell], Op: store.OpAdd, N: p.delta})
+	}
+	decide.Deltas(st, st.clock, &b, &r, &st.unnumbered, nil)
+	for i, res := range r.Results {
+		if res.Outcome != store.Applied {
+			st.refused[st.pending[i].id] = res.Outcome
+		}
+	}
+}
+
+// apply decides a batch if its mark and its conditions let it.
+func (st *state) apply(b *store.Batch, r *store.Reply) error {
+	if b.Writer == 0 {
+		if r.Err = decide.Conditions(st, b); r.Err == nil {
+			decide.Deltas(st, st.clock, b, r, &st.unnumbered, st.retire)
+		}
+		return nil
+	}
+	m := st.marks[b.Writer]
+	if m == nil {
+		if !st.work.admit {
+			st.work.admit, st.recount = true, true
+			return nil
+		}
+		r.Err = decide.Admit(b.Writer, st.floor, st.markCount, st.limits.WritersMax)
+		m = &mark{}
+	}
+	digest := b.Digest()
+	if m.versions != nil && m.Seq == b.Seq && m.Digest == digest {
+		p, ok := plainOf(b)
+		if !ok || !m.fits(p) {
+			return store.Errorf(store.KindCorrupt, "the mark of writer %d is not that of its batch", b.Writer)
+		}
+		first := store.Reply{}
+		p.answer(&first, &m.made)
+		m.Results = first.Results
+	}
+	if r.Err == nil && m.Judge(b, digest, r) {
+		r.Err = decide.Conditions(st, b)
+	}
+	if r.Err == nil && !r.Replayed {
+		if st.marks[b.Writer] == nil {
+			st.marks[b.Writer] = m
+			st.markCount++
+		}
+		decide.Deltas(st, st.clock, b, r, &m.Record, st.retire)
+		m.Set(b, digest, r)
+		m.changed, m.versions = true, nil
+	}
+	return nil
+}
+
+// retire forgets the marks of writers up to last and refuses those writers from
+// now on.
+func (st *state) retire(last store.Writer) {
+	st.floor = max(st.floor, last)
+	st.retired = max(st.retired, last)
+	for w, m := range st.marks {
+		if w <= last {
+			st.unnumbered.Merge(m.Record)
+			delete(st.marks, w)
+			st.markCount--
+		}
+	}
+}
+
+// A counted is what there is more of, or less, in a namespace: keys, or tokens
+// of a generation.
+type counted struct {
+	namespace string
+	gen       int32
+}
+
+// counts returns what has to be added to the counts of namespaces, sorted.
+func (st *state) counts() (order []counted, n map[counted]int64) {
+	n = make(map[counted]int64)
+	for c, at := range st.cells {
+		if at.now.Exists != at.row.Exists {
+			if at.now.Exists {
+				n[counted{c.Namespace, 0}]++
+			} else {
+				n[counted{c.Namespace, 0}]--
+			}
+		}
+	}
+	for _, id := range st.remembered {
+		for _, gen := range st.tokens[id].gens {
+			n[counted{id.cell.Namespace, gen}]--
+		}
+		n[counted{id.cell.Namespace, st.gen}]++
+	}
+	for _, p := range st.pending {
+		if p.gen > 0 {
+			n[counted{st.order[p.cell].Namespace, p.gen}]++
+		}
+	}
+	maps.DeleteFunc(n, func(_ counted, n int64) bool { return n == 0 })
+	order = slices.SortedFunc(maps.Keys(n), func(a, b counted) int {
+		return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.gen, b.gen))
+	})
+	return order, n
+}

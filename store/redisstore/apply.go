@@ -1,0 +1,281 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"strconv"
+	"sync"
+
+	"github.com/quipudb/quipu/internal/decide"
+	"github.com/quipudb/quipu/store"
+)
+
+// Apply applies the batches of different partitions side by side, and those of
+// one partition in their order.
+func (s *Store) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	if len(batches) != len(replies) {
+		return store.Errorf(store.KindInvalid, "apply %d batches into %d replies", len(batches), len(replies))
+	}
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.mu.RUnlock()
+	if len(batches) == 1 {
+		return s.apply(ctx, &batches[0], &replies[0])
+	}
+	rows := make(map[int][]int)
+	for i := range batches {
+		rows[batches[i].Partition] = append(rows[batches[i].Partition], i)
+	}
+	errs := make([]error, len(batches))
+	var wg sync.WaitGroup
+	for _, row := range rows {
+		wg.Go(func() {
+			var err error
+			for _, i := range row {
+				if err == nil {
+					err = s.apply(ctx, &batches[i], &replies[i])
+				}
+				errs[i] = err // after it nothing of the partition was sent
+			}
+		})
+	}
+	wg.Wait()
+	return together(errs, replies)
+}
+
+// together returns the error of a call whose batches have these. What is unknown
+// of one is unknown of the call. If some batches were answered, the others were
+// refused, each by itself.
+func together(errs []error, replies []store.Reply) error {
+	answered := false
+	for _, err := range errs {
+		if store.KindOf(err) == store.KindUnknown {
+			return err
+		}
+		answered = answered || err == nil
+	}
+	if !answered {
+		return errors.Join(errs...)
+	}
+	for i, err := range errs {
+		if err != nil {
+			replies[i] = store.Reply{Err: err, Results: replies[i].Results[:0]}
+		}
+	}
+	return nil
+}
+
+// apply applies one batch, if it is one for this store.
+func (s *Store) apply(ctx context.Context, b *store.Batch, r *store.Reply) error {
+	*r = store.Reply{Results: r.Results[:0]}
+	if r.Err = cmp.Or(store.CheckBatch(b, len(s.parts)), decide.Homes(b, len(s.parts))); r.Err == nil {
+		return s.insist(ctx, b, r)
+	}
+	return nil
+}
+
+// insist applies a batch, however often it has to be sent for that.
+func (s *Store) insist(ctx context.Context, b *store.Batch, r *store.Reply) error {
+	w := &writing{batch: b, part: &s.parts[b.Partition]}
+	if b.Writer != 0 {
+		w.digest, w.acked = b.Digest(), s.acked[b.Partition].get(b.Writer)
+	}
+	p := patient{most: delayMax}
+	var doubt error // the first after which it is unknown whether the batch was applied
+	for {
+		err := s.try(ctx, w, r)
+		if err == nil {
+			s.finish(ctx, w, r)
+			return nil
+		}
+		if doubt == nil && store.KindOf(err) == store.KindUnknown {
+			doubt = err
+		}
+		switch {
+		case !passes(err):
+		case doubt != nil && !resendable(b):
+		case !p.again(ctx):
+		default:
+			s.meters.resends.Add(1)
+			continue
+		}
+		if doubt != nil {
+			return doubt
+		}
+		return err
+	}
+}
+
+// resendable reports whether a batch counts once, and gets its answer, however
+// often it is sent. Without a writer its conditions come before its tokens: after
+// it was applied they may not hold any more.
+func resendable(b *store.Batch) bool {
+	if b.Writer != 0 || len(b.If) > 0 {
+		return b.Writer != 0
+	}
+	for i := range b.Deltas {
+		if d := &b.Deltas[i]; d.Guard.Token == "" && d.Op != store.OpGet {
+			return false
+		}
+	}
+	return true
+}
+
+// A writing is a batch on its way.
+type writing struct {
+	batch  *store.Batch
+	part   *part
+	digest uint64
+	acked  uint64 // the mark that this store knows of
+	decide bool   // add.lua can't apply it
+}
+
+// try sends a batch once.
+func (s *Store) try(ctx context.Context, w *writing, r *store.Reply) error {
+	if !w.decide {
+		if adds, ok := plan(w.batch); ok {
+			if done, err := s.add(ctx, w, adds, r); done || err != nil {
+				return err
+			}
+		}
+		w.decide = true
+	}
+	return s.decide(ctx, w, r)
+}
+
+// finish completes the reply to a batch that was answered, and takes note of
+// marks.
+func (s *Store) finish(ctx context.Context, w *writing, r *store.Reply) {
+	b, acked := w.batch, &s.acked[w.batch.Partition]
+	switch {
+	case b.Writer == 0:
+	case store.KindOf(r.Err) == store.KindRetired:
+		acked.drop(b.Writer)
+	case r.Mark < w.acked:
+		s.meters.lost.Add(1)
+		r.Err = store.Errorf(store.KindLost, "writer %d in partition %d: %d was acknowledged, and the server is at %d",
+			b.Writer, b.Partition, w.acked, r.Mark)
+		r.Results, r.Replayed = r.Results[:0], false
+	default:
+		acked.raise(b.Writer, r.Mark)
+	}
+	if r.Err != nil {
+		return
+	}
+	r.Durability = s.durability(ctx, b.Durability)
+	for i := range b.Deltas {
+		if d := &b.Deltas[i]; d.Op == store.OpRetire {
+			acked.drop(store.Writer(d.N))
+		}
+	}
+}
+
+// add lets the server apply a batch of plain adds. It reports false if the batch
+// has to be decided.
+func (s *Store) add(ctx context.Context, w *writing, p *planned, r *store.Reply) (done bool, err error) {
+	b := w.batch
+	args := make([]string, 0, 32+3*len(p.flat))
+	args = append(args, s.now(), strconv.FormatInt(s.limits.TokenWindow.Milliseconds(), 10))
+	if b.Writer != 0 {
+		args = append(args, strconv.FormatUint(uint64(b.Writer), 10), strconv.FormatUint(b.Prev, 10), strconv.FormatUint(b.Seq, 10),
+			strconv.FormatUint(w.digest, 10), strconv.FormatUint(w.acked, 10))
+	} else {
+		args = append(args, "", "", "", "", "")
+	}
+	args = appendRecord(args, p.record)
+	args = s.appendLimits(args)
+	if p.timed {
+		args = append(args, strconv.FormatInt(p.oldest, 10), strconv.FormatInt(p.newest, 10))
+	} else {
+		args = append(args, "", "")
+	}
+	args = p.appendArgs(args)
+	keys := []string{w.part.meta, w.part.marks, w.part.names}
+	for i := range p.spaces {
+		keys = w.part.appendSpace(keys, p.spaces[i].name)
+	}
+	m, err := s.run(ctx, call{addScript, keys, args}, s.waits(b.Durability))
+	if err != nil {
+		return false, err
+	}
+	reply, err := texts(m)
+	if err != nil {
+		return false, err
+	}
+	switch reply[0] {
+	case "applied":
+		if r.Results, err = p.results(reply[1:], r.Results[:0]); err != nil {
+			return false, err
+		}
+		if b.Writer != 0 {
+			r.Mark = b.Seq
+		}
+		return true, nil
+	case "mark":
+		apply, err := s.judge(w, reply[1], reply[2], reply[3], r)
+		return !apply, err
+	default:
+		return false, nil
+	}
+}
+
+// judge reports whether a batch follows the mark that the server has of its
+// writer. If not, it has filled the reply.
+func (s *Store) judge(w *writing, text, floor, marks string, r *store.Reply) (apply bool, err error) {
+	b := w.batch
+	d := decoder{}
+	retired, count := store.Writer(d.uint(floor)), int(d.int(marks))
+	m, err := parseMark(text, b, w.digest)
+	if err = errors.Join(d.err, err); err != nil {
+		return false, err
+	}
+	if text == "" {
+		r.Err = decide.Admit(b.Writer, retired, count, s.limits.WritersMax)
+	}
+	// A mark behind what was acknowledged is not to be built on: finish says so.
+	return r.Err == nil && m.Judge(b, w.digest, r) && m.Seq >= w.acked, nil
+}
+
+// appendRecord appends what a batch changes, as the scripts take it.
+func appendRecord(args []string, rec decide.Record) []string {
+	sumHigh, sumLow := halves(rec.Sum)
+	checkHigh, checkLow := halves(rec.Check)
+	return append(args, strconv.FormatUint(rec.Deltas, 10), sumHigh, sumLow, checkHigh, checkLow)
+}
+
+// appendLimits appends the limits of a partition, as the scripts take them.
+func (s *Store) appendLimits(args []string) []string {
+	return append(args, strconv.FormatInt(s.share.KeysMax, 10), strconv.FormatInt(s.share.TokensMax, 10),
+		strconv.Itoa(s.share.NamespacesMax), strconv.Itoa(s.share.WritersMax))
+}
+
+// marks are the highest that this store has seen of the writers of a partition.
+type marks struct {
+	mu   sync.Mutex // guards seen
+	seen map[store.Writer]uint64
+}
+
+func (m *marks) get(w store.Writer) uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.seen[w]
+}
+
+func (m *marks) raise(w store.Writer, seq uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.seen == nil {
+		m.seen = make(map[store.Writer]uint64)
+	}
+	m.seen[w] = max(m.seen[w], seq)
+}
+
+// drop forgets the writers up to last, which are retired.
+func (m *marks) drop(last store.Writer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.seen, func(w store.Writer, _ uint64) bool { return w <= last })
+}

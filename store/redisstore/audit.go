@@ -1,0 +1,89 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/quipudb/quipu/internal/decide"
+	"github.com/quipudb/quipu/store"
+)
+
+// Audit reads every partition, each as a whole at one moment, adds up its cells
+// and compares the sums with the record that batches keep apart from them. The
+// server answers nothing else while it hands out a partition.
+func (s *Store) Audit(ctx context.Context) (store.Audit, error) {
+	var a store.Audit
+	if err := s.enter(ctx); err != nil {
+		return a, err
+	}
+	defer s.mu.RUnlock()
+	for i := range s.parts {
+		if err := s.auditPart(ctx, &s.parts[i], &a); err != nil {
+			return a, err
+		}
+	}
+	return a, nil
+}
+
+func (s *Store) auditPart(ctx context.Context, p *part, a *store.Audit) error {
+	for pause := (patient{most: conflictMax}); ; {
+		names, err := s.namespaces(ctx, p)
+		if err != nil {
+			return err
+		}
+		names = append(names, "")
+		keys := []string{p.meta, p.names}
+		for _, name := range names {
+			keys = p.appendSpace(keys, name)
+		}
+		m, err := s.look(ctx, call{auditScript, keys, names})
+		if err != nil {
+			return err
+		}
+		all, err := m.ToArray()
+		if err == nil && len(all) == 5+5*len(names) {
+			return auditReply(p, names, parser{all: all}, a)
+		}
+		if err != nil || len(all) != 0 {
+			return store.Errorf(store.KindCorrupt, "audit of %d parts: %w", len(all), err)
+		}
+		if !pause.again(ctx) { // there is a namespace more
+			return looked(ctx, store.Errorf(store.KindUnavailable, "namespaces come all the time"))
+		}
+	}
+}
+
+// auditReply takes the reply of audit.lua.
+func auditReply(p *part, names []string, r parser, a *store.Audit) error {
+	half := func() uint64 { return uint64(r.number()) }
+	want := decide.Record{Deltas: half(), Sum: half()<<32 + half(), Check: half()<<32 + half()}
+	compare := func(have, want uint64, format string, args ...any) {
+		if have != want {
+			a.Drift = append(a.Drift, store.Drift{
+				What: fmt.Sprintf(format, args...), Have: fmt.Sprint(have), Want: fmt.Sprint(want),
+			})
+		}
+	}
+	var have decide.Record
+	d := decoder{}
+	for _, name := range names {
+		cells := r.list()
+		stamps, index, tokens, queue := r.number(), r.number(), r.number(), r.number()
+		for i := 0; i+1 < len(cells); i += 2 {
+			have.Merge(decide.Change(store.Cell{Namespace: name, Key: cells[i]}, uint64(d.int(cells[i+1]))))
+		}
+		n := uint64(len(cells) / 2)
+		compare(n, uint64(stamps), "stamps of namespace %q in partition %d", name, p.number)
+		compare(n, uint64(index), "keys of namespace %q in partition %d", name, p.number)
+		compare(uint64(tokens), uint64(queue), "tokens of namespace %q in partition %d", name, p.number)
+		a.Cells += int64(n)
+		a.Tokens += tokens
+	}
+	a.Deltas += want.Deltas
+	compare(have.Sum, want.Sum, "sum of cells in partition %d", p.number)
+	compare(have.Check, want.Check, "check sum of cells in partition %d", p.number)
+	if r.err != nil {
+		return r.err
+	}
+	return d.err
+}

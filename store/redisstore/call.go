@@ -1,0 +1,238 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/sha1" // the name that Redis has for a script
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// How long is waited for what. A call also ends with its context.
+const (
+	patience     = 15 * time.Second // with a server that can't serve: a failover takes some seconds
+	waitPatience = 5 * time.Second  // for replicas
+	dialPatience = 3 * time.Second
+	connPatience = 10 * time.Second       // for any answer on a connection
+	delayMax     = 200 * time.Millisecond // between two tries, if the server can't serve
+	conflictMax  = 10 * time.Millisecond  // if somebody else was faster
+)
+
+var (
+	//go:embed lua/common.lua
+	commonLua string
+	//go:embed lua/add.lua
+	addLua string
+	//go:embed lua/load.lua
+	loadLua string
+	//go:embed lua/commit.lua
+	commitLua string
+	//go:embed lua/read.lua
+	readLua string
+	//go:embed lua/scan.lua
+	scanLua string
+	//go:embed lua/lookup.lua
+	lookupLua string
+	//go:embed lua/due.lua
+	dueLua string
+	//go:embed lua/size.lua
+	sizeLua string
+	//go:embed lua/audit.lua
+	auditLua string
+
+	addScript    = newScript(addLua)
+	loadScript   = newScript(loadLua)
+	commitScript = newScript(commitLua)
+	readScript   = newScript(readLua)
+	scanScript   = newScript(scanLua)
+	lookupScript = newScript(lookupLua)
+	dueScript    = newScript(dueLua)
+	sizeScript   = newScript(sizeLua)
+	auditScript  = newScript(auditLua)
+)
+
+// A script is called by the hash of its source.
+type script struct{ source, sha string }
+
+func newScript(lua string) script {
+	source := commonLua + lua
+	sum := sha1.Sum([]byte(source))
+	return script{source, hex.EncodeToString(sum[:])}
+}
+
+// A call is a script with its keys, all of one partition, and its arguments.
+type call struct {
+	script     script
+	keys, args []string
+}
+
+// run makes a call once; with wait, it returns only when the replicas have what
+// was written before. An error is of a kind of package store: KindUnavailable if
+// surely nothing was done.
+func (s *Store) run(ctx context.Context, c call, wait bool) (rueidis.RedisMessage, error) {
+	m, err := s.send(ctx, c, wait, false)
+	if rerr, ok := rueidis.IsRedisErr(err); ok && rerr.IsNoScript() {
+		m, err = s.send(ctx, c, wait, true)
+	}
+	if err != nil {
+		return m, s.failed(ctx, err)
+	}
+	return m, nil
+}
+
+// send sends a call as it is: the script by its hash, or whole.
+func (s *Store) send(ctx context.Context, c call, wait, whole bool) (rueidis.RedisMessage, error) {
+	s.meters.calls.Add(1)
+	if !wait {
+		return s.client.Do(ctx, c.build(s.client.B(), whole)).ToMessage()
+	}
+	// A connection of our own: WAIT is about what was written on it, and nobody
+	// else's commands wait behind ours.
+	s.meters.waits.Add(1)
+	var m rueidis.RedisMessage
+	err := s.client.Dedicated(func(d rueidis.DedicatedClient) error {
+		b := d.B()
+		rs := d.DoMulti(ctx, c.build(b, whole),
+			b.Wait().Numreplicas(int64(s.options.Replicas)).Timeout(waiting(ctx).Milliseconds()).Build())
+		var err error
+		if m, err = rs[0].ToMessage(); err != nil {
+			return err
+		}
+		have, err := rs[1].AsInt64()
+		if err == nil && have < int64(s.options.Replicas) {
+			err = errors.New("too few replicas have it")
+		}
+		if err != nil {
+			s.meters.unmet.Add(1)
+			return store.Errorf(store.KindUnknown, "written, but wait for %d replicas: %w", s.options.Replicas, err)
+		}
+		return nil
+	})
+	return m, err
+}
+
+// waiting is how long replicas are waited for: half of the time there is, so that
+// the answer comes before the context ends. The connection is busy until then.
+func waiting(ctx context.Context) time.Duration {
+	wait := waitPatience
+	if end, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(end)/2)
+	}
+	return max(wait, time.Millisecond)
+}
+
+func (c call) build(b rueidis.Builder, whole bool) rueidis.Completed {
+	n := int64(len(c.keys))
+	if whole {
+		return b.Eval().Script(c.script.source).Numkeys(n).Key(c.keys...).Arg(c.args...).Build()
+	}
+	return b.Evalsha().Sha1(c.script.sha).Numkeys(n).Key(c.keys...).Arg(c.args...).Build()
+}
+
+// failed returns what an error of the client means: it is unknown whether a
+// call was made, unless the error tells that it was not.
+func (s *Store) failed(ctx context.Context, err error) error {
+	if store.KindOf(err) != store.KindOther {
+		return err
+	}
+	if rerr, ok := rueidis.IsRedisErr(err); ok {
+		switch word, _, _ := strings.Cut(rerr.Error(), " "); word {
+		case "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "READONLY", "MASTERDOWN", "BUSY", "NOREPLICAS":
+			s.doubts.Add(1)
+			return store.Errorf(store.KindUnavailable, "redis: %w", err)
+		case "OOM", "MISCONF": // a script is refused at its first write
+			return store.Errorf(store.KindUnavailable, "redis: %w", permanent{err})
+		}
+		if strings.Contains(rerr.Error(), "user_script") {
+			return store.Errorf(store.KindCorrupt, "redis: %w", err)
+		}
+		return store.Errorf(store.KindUnavailable, "redis: %w", permanent{err})
+	}
+	if ctx.Err() != nil {
+		return store.Errorf(store.KindUnknown, "redis: %w", ctx.Err())
+	}
+	s.doubts.Add(1)
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return store.Errorf(store.KindUnavailable, "redis: %w", err)
+	}
+	return store.Errorf(store.KindUnknown, "redis: %w", err)
+}
+
+// permanent is the error of a server that won't serve soon.
+type permanent struct{ error }
+
+// A patient one tries again for a while, with pauses that grow and are not the
+// same for all.
+type patient struct {
+	most  time.Duration // one pause
+	since time.Time
+	tries int
+}
+
+// again waits before another try. It reports false if there is none.
+func (p *patient) again(ctx context.Context) bool {
+	if p.since.IsZero() {
+		p.since = time.Now()
+	}
+	if time.Since(p.since) > patience {
+		return false
+	}
+	most := min(time.Millisecond<<min(p.tries, 20), p.most)
+	p.tries++
+	t := time.NewTimer(most/4 + rand.N(most))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// look makes a call that changes nothing that matters, until it is answered.
+func (s *Store) look(ctx context.Context, c call) (rueidis.RedisMessage, error) {
+	p := patient{most: delayMax}
+	for {
+		m, err := s.run(ctx, c, s.options.Replicas > 0)
+		if err == nil || !passes(err) || !p.again(ctx) {
+			return m, looked(ctx, err)
+		}
+	}
+}
+
+// looked turns the error of a call that changes nothing into one that says so.
+func looked(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case store.KindOf(err) == store.KindUnknown:
+		return store.Errorf(store.KindUnavailable, "%w", err)
+	}
+	return err
+}
+
+// passes reports whether an error may be gone when the same is sent again.
+func passes(err error) bool {
+	kind := store.KindOf(err)
+	_, ok := errors.AsType[permanent](err)
+	return (kind == store.KindUnavailable || kind == store.KindUnknown) && !ok
+}
+
+// texts returns the strings of a reply that has nothing else.
+func texts(m rueidis.RedisMessage) ([]string, error) {
+	ss, err := m.AsStrSlice()
+	if err != nil {
+		return nil, store.Errorf(store.KindCorrupt, "reply of a script: %w", err)
+	}
+	return ss, nil
+}

@@ -1,0 +1,32 @@
+package redisstore
+
+import (
+	"context"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// Slots returns the slots of the partitions of a store of n.
+func Slots(n int) []int {
+	var all []int
+	for _, tag := range tags(n) {
+		all = append(all, int(slot(tag)))
+	}
+	return all
+}
+
+// DecideOnce decides a batch, with something happening between its reading and
+// its writing, and reports whether it was written.
+func (s *Store) DecideOnce(ctx context.Context, b store.Batch, between func()) (bool, error) {
+	w := &writing{batch: &b, part: &s.parts[b.Partition], digest: b.Digest()}
+	st := newState(w.part, s.share)
+	st.batch(&b)
+	if err := s.load(ctx, st, b.Writer, len(b.Deltas)); err != nil {
+		return false, err
+	}
+	if err := s.decideOn(st, w, &store.Reply{}); err != nil {
+		return false, err
+	}
+	between()
+	return s.commit(ctx, st, b.Writer, false)
+}

@@ -1,0 +1,78 @@
+-- What all scripts share. Integers that may pass 2^53 stay strings: only Redis's
+-- own commands add them. Times, counts and versions are below that.
+
+-- chunk is how many arguments are unpacked at once: Lua's stack has room for 8000.
+local chunk = 4000
+
+local function int(n) return string.format('%.0f', n) end
+
+-- order compares two decimal numbers without signs or leading zeros.
+local function order(a, b)
+  if a == b then return 0 end
+  if #a ~= #b then return #a < #b and -1 or 1 end
+  return a < b and -1 or 1
+end
+
+-- clock is the partition's time: the caller's or the server's, and never less
+-- than what the partition has seen.
+local function clock(given, seen)
+  local now = tonumber(given)
+  if not now then
+    local t = redis.call('TIME')
+    now = t[1] * 1000 + math.floor(t[2] / 1000)
+  end
+  return math.max(now, tonumber(seen or '0'))
+end
+
+-- columns reads n fields of a hash, named by the arguments from i on.
+local function columns(key, i, n)
+  if n <= chunk then
+    return n == 0 and {} or redis.call('HMGET', key, unpack(ARGV, i, i + n - 1))
+  end
+  local all = {}
+  for from = 0, n - 1, chunk do
+    for _, x in ipairs(redis.call('HMGET', key, unpack(ARGV, i + from, i + math.min(from + chunk, n) - 1))) do
+      all[#all + 1] = x
+    end
+  end
+  return all
+end
+
+-- many gives a command a list of any length.
+local function many(command, key, list)
+  for from = 1, #list, chunk do
+    redis.call(command, key, unpack(list, from, math.min(from + chunk - 1, #list)))
+  end
+end
+
+-- deadline is that of a stamp, "version" or "version deadline".
+local function deadline(stamp)
+  local space = string.find(stamp, ' ', 1, true)
+  return space and string.sub(stamp, space + 1)
+end
+
+-- over reports whether a cell with this stamp has expired.
+local function over(stamp, now)
+  local ms = deadline(stamp)
+  return ms and tonumber(ms) <= now
+end
+
+-- sum adds 64-bit numbers in halves; it wraps around.
+local function sum(high, low, more_high, more_low)
+  low = tonumber(low or '0') + tonumber(more_low)
+  local carry = low >= 4294967296 and 1 or 0
+  high = (tonumber(high or '0') + tonumber(more_high) + carry) % 4294967296
+  return int(high), int(low - carry * 4294967296)
+end
+
+-- forget drops up to n tokens that have been kept long enough, the oldest first.
+local function forget(tokens, queue, before, n)
+  for _ = 1, n do
+    local field = redis.call('LINDEX', queue, 0)
+    if not field then return end
+    local t = redis.call('HGET', tokens, field)
+    if t and tonumber(string.match(t, '^%d+')) > before then return end
+    redis.call('LPOP', queue)
+    redis.call('HDEL', tokens, field)
+  end
+end

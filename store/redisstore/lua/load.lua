@@ -1,0 +1,45 @@
+-- Reads what a batch names, at one moment, for a decision that commit.lua makes
+-- so if nothing has changed by then. It takes versions for the batch and drops
+-- old tokens, so it always writes.
+--
+-- KEYS: meta, marks, names, and for each namespace values, stamps, index,
+-- tokens, queue.
+-- ARGV: now, window, writer, deltas, namespaces; for each: name, cells, tokens,
+-- keys, fields.
+--
+-- Replies {now, base, mark, floor, marks, names, and for each namespace known,
+-- cells, tokens, {stamps}, {values}, {tokens}}.
+
+local meta, marks, names, writer = KEYS[1], KEYS[2], KEYS[3], ARGV[3]
+local window = tonumber(ARGV[2])
+local m = redis.call('HMGET', meta, 'now', 'floor', 'version')
+local now = clock(ARGV[1], m[1])
+local base = m[3] or '0'
+redis.call('HSET', meta, 'now', int(now), 'version', int(tonumber(base) + tonumber(ARGV[4])))
+local reply = {
+  int(now), base, writer ~= '' and redis.call('HGET', marks, writer) or '', m[2] or '0',
+  redis.call('HLEN', marks), redis.call('SCARD', names),
+}
+local i, key = 6, 4
+for _ = 1, tonumber(ARGV[5]) do
+  local name, cells, tokens = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
+  i = i + 3
+  local before, queue = now - 2 * window, KEYS[key + 4]
+  forget(KEYS[key + 3], queue, before, tokens + 64)
+  local decided = columns(KEYS[key + 3], i + cells, tokens)
+  for t = 1, tokens do
+    if decided[t] and tonumber(string.match(decided[t], '^%d+')) <= before then -- its turn had not come
+      redis.call('HDEL', KEYS[key + 3], ARGV[i + cells + t - 1])
+      redis.call('LREM', queue, 1, ARGV[i + cells + t - 1])
+      decided[t] = false
+    end
+  end
+  for _, x in ipairs({
+    redis.call('SISMEMBER', names, name), redis.call('ZCARD', KEYS[key + 2]), redis.call('LLEN', queue),
+    columns(KEYS[key + 1], i, cells), columns(KEYS[key], i, cells), decided,
+  }) do
+    reply[#reply + 1] = x
+  end
+  i, key = i + cells + tokens, key + 5
+end
+return reply

@@ -1,0 +1,278 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/redis/rueidis"
+
+	"github.com/quipudb/quipu/internal/decide"
+	"github.com/quipudb/quipu/store"
+)
+
+// Read fills values[i] with the value of cells[i]. Cells of one partition are
+// read at one moment; partitions are read side by side, from their masters.
+func (s *Store) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
+	if len(cells) != len(values) {
+		return store.Errorf(store.KindInvalid, "read %d cells into %d values", len(cells), len(values))
+	}
+	if len(cells) > store.ReadCellsMax {
+		return store.Errorf(store.KindTooLarge, "read of %d cells: at most %d", len(cells), store.ReadCellsMax)
+	}
+	for _, c := range cells {
+		if err := store.CheckCell(c); err != nil {
+			return err
+		}
+	}
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.mu.RUnlock()
+	groups := make(map[int][]int)
+	for i, c := range cells {
+		home := store.PartitionOf(c, len(s.parts))
+		groups[home] = append(groups[home], i)
+	}
+	var wanted []int
+	var calls []call
+	for home, group := range groups {
+		// Namespaces together, as the script takes them.
+		slices.SortStableFunc(group, func(a, b int) int { return cmp.Compare(cells[a].Namespace, cells[b].Namespace) })
+		wanted = append(wanted, group...)
+		calls = append(calls, s.reading(&s.parts[home], cells, group))
+	}
+	replies, err := s.lookAll(ctx, calls)
+	if err != nil {
+		return err
+	}
+	at := 0
+	for _, texts := range replies {
+		for ; len(texts) >= 2; texts = texts[2:] {
+			i := wanted[at]
+			if values[i], err = cellValue(texts[0], texts[1]); err != nil {
+				return err
+			}
+			at++
+		}
+	}
+	if at != len(cells) {
+		return store.Errorf(store.KindCorrupt, "%d values of %d cells", at, len(cells))
+	}
+	return nil
+}
+
+// reading returns the call that reads some cells of a partition.
+func (s *Store) reading(p *part, cells []store.Cell, group []int) call {
+	keys := []string{p.meta}
+	args := []string{s.now(), flag(s.options.Replicas > 0), ""}
+	spaces := 0
+	for len(group) > 0 {
+		name, n := cells[group[0]].Namespace, 1
+		for n < len(group) && cells[group[n]].Namespace == name {
+			n++
+		}
+		spaces++
+		keys = append(keys, p.values(name), p.stamps(name))
+		args = append(args, strconv.Itoa(n))
+		for _, i := range group[:n] {
+			args = append(args, cells[i].Key)
+		}
+		group = group[n:]
+	}
+	args[2] = strconv.Itoa(spaces)
+	return call{readScript, keys, args}
+}
+
+// lookAll makes calls to several partitions at once: those to one server share a
+// round trip, unless each has to wait for replicas.
+func (s *Store) lookAll(ctx context.Context, calls []call) ([][]string, error) {
+	replies := make([][]string, len(calls))
+	if s.options.Replicas == 0 && len(calls) > 1 {
+		s.meters.calls.Add(uint64(len(calls)))
+		all := make([]rueidis.Completed, len(calls))
+		for i := range calls {
+			all[i] = calls[i].build(s.client.B(), false)
+		}
+		for i, r := range s.client.DoMulti(ctx, all...) {
+			replies[i], _ = r.AsStrSlice() // what was not answered is asked for again
+		}
+	}
+	errs := make([]error, len(calls))
+	var wg sync.WaitGroup
+	for i := range calls {
+		if replies[i] != nil {
+			continue
+		}
+		wg.Go(func() {
+			m, err := s.look(ctx, calls[i])
+			if err == nil {
+				replies[i], err = texts(m)
+			}
+			errs[i] = err
+		})
+	}
+	wg.Wait()
+	return replies, cmp.Or(errs...)
+}
+
+// Scan returns up to n cells of a namespace in key order: a page of every
+// partition, merged.
+func (s *Store) Scan(ctx context.Context, r store.Range, n int) ([]store.Entry, error) {
+	if n < 1 || n > store.ScanMax {
+		return nil, store.Errorf(store.KindInvalid, "scan of %d cells: want 1 to %d", n, store.ScanMax)
+	}
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.RUnlock()
+	// Keys are spread evenly: twice its part is mostly enough of a partition.
+	page := min(n, 2*n/len(s.parts)+8)
+	from, to := "["+r.Prefix, "("+r.Prefix+"\xff" // no key has this byte
+	if r.After >= r.Prefix && r.After != "" {
+		from = "(" + r.After
+	}
+	if r.Prefix == "" {
+		to = "+"
+	}
+	if from == "[" {
+		from = "-"
+	}
+	rows := make([]row, len(s.parts))
+	for i := range rows {
+		rows[i] = row{part: &s.parts[i], from: from}
+	}
+	var found []store.Entry
+	for len(found) < n {
+		if err := s.fill(ctx, rows, r.Namespace, to, page); err != nil {
+			return nil, err
+		}
+		least := -1
+		for i := range rows {
+			if len(rows[i].entries) > 0 && (least < 0 || rows[i].entries[0].Key < rows[least].entries[0].Key) {
+				least = i
+			}
+		}
+		if least < 0 {
+			break
+		}
+		found = append(found, rows[least].entries[0])
+		rows[least].entries = rows[least].entries[1:]
+	}
+	return found, nil
+}
+
+// A row is what a scan has of a partition and not yet taken.
+type row struct {
+	part    *part
+	entries []store.Entry
+	from    string // where the next page begins
+	end     bool   // there is no next page
+}
+
+// fill makes sure that every row has an entry or is at its end.
+func (s *Store) fill(ctx context.Context, rows []row, namespace, to string, page int) error {
+	for {
+		var short []*row
+		var calls []call
+		for i := range rows {
+			r := &rows[i]
+			if len(r.entries) > 0 || r.end {
+				continue
+			}
+			short = append(short, r)
+			calls = append(calls, call{
+				scanScript,
+				[]string{r.part.meta, r.part.values(namespace), r.part.stamps(namespace), r.part.index(namespace)},
+				[]string{s.now(), flag(s.options.Replicas > 0), r.from, to, strconv.Itoa(page)},
+			})
+		}
+		if len(calls) == 0 {
+			return nil
+		}
+		replies, err := s.lookAll(ctx, calls)
+		if err != nil {
+			return err
+		}
+		for i, texts := range replies {
+			if err := short[i].take(texts); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// take takes the reply of scan.lua.
+func (r *row) take(texts []string) error {
+	if len(texts)%3 != 1 {
+		return store.Errorf(store.KindCorrupt, "page of %d parts", len(texts))
+	}
+	r.end, r.from = texts[0] == "", "("+texts[0]
+	for texts = texts[1:]; len(texts) > 0; texts = texts[3:] {
+		v, err := cellValue(texts[1], texts[2])
+		if err != nil {
+			return err
+		}
+		r.entries = append(r.entries, store.Entry{Key: texts[0], Value: v})
+	}
+	return nil
+}
+
+// Lookup reports what is known of a token now.
+func (s *Store) Lookup(ctx context.Context, c store.Cell, name string) (store.Fate, error) {
+	if err := store.CheckCell(c); err != nil {
+		return store.Fate{}, err
+	}
+	if err := store.CheckToken(name); err != nil {
+		return store.Fate{}, err
+	}
+	if err := s.enter(ctx); err != nil {
+		return store.Fate{}, err
+	}
+	defer s.mu.RUnlock()
+	p := &s.parts[store.PartitionOf(c, len(s.parts))]
+	st := newState(p, s.share)
+	t := st.token(c, name)
+	replies, err := s.lookAll(ctx, []call{{lookupScript, []string{p.meta, p.tokens(c.Namespace)}, []string{s.now(), t.field}}})
+	if err != nil {
+		return store.Fate{}, err
+	}
+	if len(replies[0]) != 2 {
+		return store.Fate{}, store.Errorf(store.KindCorrupt, "token of %d parts", len(replies[0]))
+	}
+	d := decoder{}
+	at := decide.Clock{NowMS: d.int(replies[0][0]), Window: s.limits.TokenWindow}
+	if t.had = replies[0][1] != ""; t.had {
+		if t.is, err = parseToken(replies[0][1]); err != nil {
+			return store.Fate{}, err
+		}
+	}
+	return decide.Fate(st, at, c, name), d.err
+}
+
+// Size returns the number of cells of a namespace, those included that have
+// expired and were not removed yet.
+func (s *Store) Size(ctx context.Context, namespace string) (int64, error) {
+	if err := s.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer s.mu.RUnlock()
+	calls := make([]call, len(s.parts))
+	for i := range calls {
+		p := &s.parts[i]
+		calls[i] = call{script: sizeScript, keys: []string{p.meta, p.index(namespace)}}
+	}
+	replies, err := s.lookAll(ctx, calls)
+	if err != nil {
+		return 0, err
+	}
+	d, n := decoder{}, int64(0)
+	for _, texts := range replies {
+		for _, t := range texts {
+			n += d.int(t)
+		}
+	}
+	return n, d.err
+}

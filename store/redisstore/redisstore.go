@@ -1,0 +1,282 @@
+// Package redisstore keeps counts in Redis, Valkey or a Redis Cluster that
+// others run. Any number of stores, in any number of processes, share one.
+//
+// A partition is a hash tag: all its keys are in one slot, and one script call
+// carries the deltas, the tokens and the mark of a batch. Plain adds are applied
+// by one call of one script. Whatever depends on more of the state is read by one
+// call, decided here by the code that all stores share, and written by another
+// call if nothing that was read has changed; if it has, it is decided again.
+//
+// What an acknowledgement survives is the server's business, and every reply
+// says it. Written means that the server has it: it may be lost if the server is,
+// or by a failover to a replica that did not have it yet. Synced means that as
+// many replicas as Options.Replicas have it too, or, without any, that the server
+// syncs its log before it answers (appendonly yes, appendfsync always). A writer's
+// mark that is behind what this store has seen acknowledged is reported as
+// store.ErrLost.
+package redisstore
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// Options are the settings of a store. The zero value is useful.
+type Options struct {
+	Limits store.Limits     // zero fields mean their defaults; see store.Limits.Share
+	Now    func() time.Time // the clock; default the server's
+
+	// Partitions is how many a new store is made of, default 64. It is kept in the
+	// server: for one that is there, 0 takes what it has, and any other number than
+	// that is refused.
+	Partitions int
+
+	// Prefix begins every key, default "quipu". Stores with different prefixes do
+	// not know of each other.
+	Prefix string
+
+	// Replicas is how many replicas must have a write before it is acknowledged as
+	// synced. If fewer do in time, the outcome is store.ErrUnknown.
+	Replicas int
+
+	// AcceptEviction takes a server that may drop keys when its memory is full.
+	AcceptEviction bool
+}
+
+// A Store keeps counts in Redis. It is safe for concurrent use.
+type Store struct {
+	client  rueidis.Client
+	options Options
+	limits  store.Limits // as they are told
+	share   store.Limits // of one partition
+	parts   []part
+	offers  store.Durability // the strongest, when it was opened
+	doubts  atomic.Uint64    // how often the servers may have become others
+	verdict atomic.Pointer[verdict]
+	asking  sync.Mutex // held by who asks for the settings because of a doubt
+	stop    context.CancelFunc
+	work    sync.WaitGroup     // what is done in the background
+	acked   []marks            // of each partition
+	turns   [256]chan struct{} // see turn
+	meters  meters
+
+	mu     sync.RWMutex // held for reading by calls under way; guards closed
+	closed bool
+}
+
+var (
+	_ store.Store   = (*Store)(nil)
+	_ store.Auditor = (*Store)(nil)
+	_ store.Meter   = (*Store)(nil)
+	_ store.Sizer   = (*Store)(nil)
+)
+
+// Open connects to the server or cluster at url,
+// redis://[user:password@]host:port[,host:port…][/db], or rediss:// for TLS, and
+// makes the store there if there is none.
+func Open(ctx context.Context, url string, o Options) (*Store, error) {
+	if o.Prefix == "" {
+		o.Prefix = "quipu"
+	}
+	switch {
+	case strings.ContainsAny(o.Prefix, "{}"):
+		return nil, store.Errorf(store.KindInvalid, "prefix %q has a brace: they are for hash tags", o.Prefix)
+	case o.Partitions < 0 || o.Partitions > partitionsMax:
+		return nil, store.Errorf(store.KindInvalid, "%d partitions: want 1 to %d", o.Partitions, partitionsMax)
+	case o.Replicas < 0:
+		return nil, store.Errorf(store.KindInvalid, "%d replicas", o.Replicas)
+	}
+	option, err := parseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s := &Store{options: o, limits: o.Limits.WithDefaults()}
+	for i := range s.turns {
+		s.turns[i] = make(chan struct{}, 1)
+	}
+	option.DialCtxFn = s.dial
+	client, err := rueidis.NewClient(option)
+	if err != nil {
+		return nil, store.Errorf(store.KindUnavailable, "connect to redis at %s: %w", strings.Join(option.InitAddress, ","), err)
+	}
+	s.client = client
+	if err := s.open(ctx); err != nil {
+		client.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// open finds or makes the store in the server.
+func (s *Store) open(ctx context.Context) error {
+	set, err := s.check(ctx)
+	if err != nil {
+		return err
+	}
+	if set.evicts != "" && !s.options.AcceptEviction {
+		return store.Errorf(store.KindInvalid,
+			"the server's maxmemory-policy is %s, so it may drop counters: set it to noeviction, or accept it", set.evicts)
+	}
+	n, err := s.partitions(ctx)
+	if err != nil {
+		return err
+	}
+	s.parts = parts(s.options.Prefix, n)
+	s.acked = make([]marks, n)
+	s.share = s.limits.Share(n)
+	s.offers = store.Written
+	if s.options.Replicas > 0 || set.syncs {
+		s.offers = store.Synced
+	}
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	s.work.Go(func() { s.watch(background) })
+	s.work.Go(func() { s.sweepAlways(background) })
+	return nil
+}
+
+// partitions returns how many the store has, after making it if need be.
+func (s *Store) partitions(ctx context.Context) (int, error) {
+	key := s.options.Prefix + ":store"
+	b := s.client.B()
+	n := s.options.Partitions
+	if n == 0 {
+		n = 64
+	}
+	rs := s.client.DoMulti(ctx,
+		b.Hsetnx().Key(key).Field("layout").Value(layoutVersion).Build(),
+		b.Hsetnx().Key(key).Field("partitions").Value(strconv.Itoa(n)).Build(),
+		b.Hmget().Key(key).Field("layout", "partitions").Build(),
+	)
+	for _, r := range rs {
+		if err := r.Error(); err != nil {
+			return 0, s.failed(ctx, err)
+		}
+	}
+	has, err := rs[2].AsStrSlice()
+	if err != nil {
+		return 0, store.Errorf(store.KindCorrupt, "%s: %w", key, err)
+	}
+	if has[0] != layoutVersion {
+		return 0, store.Errorf(store.KindUnsupported, "%s has layout %q, this is for %s", key, has[0], layoutVersion)
+	}
+	n, err = strconv.Atoi(has[1])
+	if err != nil || n < 1 || n > partitionsMax {
+		return 0, store.Errorf(store.KindCorrupt, "%s has %q partitions", key, has[1])
+	}
+	if s.options.Partitions != 0 && s.options.Partitions != n {
+		return 0, store.Errorf(store.KindInvalid, "the store has %d partitions, asked for %d: their number is fixed when it is made",
+			n, s.options.Partitions)
+	}
+	return n, nil
+}
+
+// dial connects to a server. Whoever is there now may have other settings.
+func (s *Store) dial(ctx context.Context, addr string, d *net.Dialer, secure *tls.Config) (net.Conn, error) {
+	s.doubts.Add(1)
+	if secure != nil {
+		return (&tls.Dialer{NetDialer: d, Config: secure}).DialContext(ctx, "tcp", addr)
+	}
+	return d.DialContext(ctx, "tcp", addr)
+}
+
+// Traits says what kind of store this is.
+func (s *Store) Traits() store.Traits {
+	return store.Traits{Name: "redis", Partitions: len(s.parts), Durability: s.offers, Limits: s.limits}
+}
+
+// Close ends the store after the calls under way. What it holds stays in the
+// server.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.closed = true
+		s.stop()
+		s.work.Wait()
+		s.client.Close()
+	}
+	return nil
+}
+
+// enter begins a call, which ends with s.mu.RUnlock. Or it says why it can't be
+// served.
+func (s *Store) enter(ctx context.Context) error {
+	s.mu.RLock()
+	err := ctx.Err()
+	if s.closed {
+		err = store.ErrClosed
+	}
+	if err != nil {
+		s.mu.RUnlock()
+	}
+	return err
+}
+
+// now is the time that scripts are given: none, so that they take the server's,
+// unless the store has a clock of its own.
+func (s *Store) now() string {
+	if s.options.Now == nil {
+		return ""
+	}
+	return strconv.FormatInt(s.options.Now().UnixMilli(), 10)
+}
+
+// parseURL returns how to reach the servers that a URL names. Its errors do not
+// quote it: it may have a password.
+func parseURL(s string) (rueidis.ClientOption, error) {
+	bad := func(why string) (rueidis.ClientOption, error) {
+		return rueidis.ClientOption{}, store.Errorf(store.KindInvalid,
+			"redis URL: %s: want redis://[user:password@]host:port[,host:port…][/db]", why)
+	}
+	scheme, rest, ok := strings.Cut(s, "://")
+	if !ok || (scheme != "redis" && scheme != "rediss") {
+		return bad("unknown scheme")
+	}
+	user, hosts := "", rest
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		user, hosts = rest[:at+1], rest[at+1:]
+	}
+	if strings.ContainsAny(hosts, "?#") {
+		return bad("no options are taken")
+	}
+	hosts, path, slash := strings.Cut(hosts, "/")
+	if slash && path != "" {
+		path = "/" + path
+	}
+	var o rueidis.ClientOption
+	for i, host := range strings.Split(hosts, ",") {
+		if host == "" {
+			return bad("no host")
+		}
+		one, err := rueidis.ParseURL(scheme + "://" + user + host + path)
+		if err != nil {
+			return bad("host, user or database")
+		}
+		if i == 0 {
+			o = one
+			continue
+		}
+		o.InitAddress = append(o.InitAddress, one.InitAddress...)
+	}
+	o.ClientName = "quipu"
+	o.DisableCache = true
+	o.DisableRetry = true // only we know what may be sent twice
+	o.Dialer.Timeout = dialPatience
+	o.ConnWriteTimeout = connPatience
+	o.ClusterOption.MaxMovedRedirections = 8
+	return o, nil
+}

@@ -1,0 +1,404 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/quipudb/quipu/internal/load/redisproc"
+	"github.com/quipudb/quipu/store"
+	"github.com/quipudb/quipu/store/redisstore"
+)
+
+// server starts a server of the test's own.
+func server(t *testing.T, settings ...string) *redisproc.Server {
+	t.Helper()
+	s, err := redisproc.Start(t.Context(), t.TempDir(), settings...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Stop() })
+	return s
+}
+
+func command(t *testing.T, s *redisproc.Server, args ...string) string {
+	t.Helper()
+	out, err := s.Command(t.Context(), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestScriptsAreForgotten(t *testing.T) {
+	s := server(t)
+	k := kit{t, open(t, "redis://"+s.Addr, redisstore.Options{Partitions: 4})}
+	for i := range int64(3) {
+		command(t, s, "script", "flush")
+		k.one(add("a", 1), store.Applied, 2*i, 2*i+1)
+		d := add("a", 1)
+		d.Guard.Exists = store.ExistsMust
+		command(t, s, "script", "flush")
+		k.one(d, store.Applied, 2*i+1, 2*i+2)
+		command(t, s, "script", "flush")
+		k.holds("a", 2*i+2)
+		command(t, s, "script", "flush")
+		es, err := k.Scan(t.Context(), store.Range{Namespace: "n"}, 5)
+		if err != nil || len(es) != 1 {
+			t.Fatalf("scan lists %+v, %v", es, err)
+		}
+	}
+	k.clean()
+}
+
+// A server that syncs before it answers loses nothing when it is killed, and what
+// was on its way is exact when it is sent again.
+func TestKilledServerKeepsWhatItSynced(t *testing.T) {
+	s := server(t, "--appendonly", "yes", "--appendfsync", "always")
+	k := kit{t, open(t, "redis://"+s.Addr, redisstore.Options{Partitions: 4})}
+	if d := k.Traits().Durability; d != store.Synced {
+		t.Fatalf("the store offers %v", d)
+	}
+	l := newLoad(k, 3)
+	for range 3 {
+		l.until(20)
+		if err := s.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l.until(20)
+	}
+	l.stop()
+	l.exact()
+	if k.meter("quipu_redis_resends_total") == 0 {
+		t.Error("the server was killed, and nothing was sent again")
+	}
+}
+
+// What a server that is gone was asked is unavailable if it was not sent, and
+// unknown if it was; a call ends with its context.
+func TestServerGone(t *testing.T) {
+	s := server(t)
+	k := kit{t, open(t, "redis://"+s.Addr, redisstore.Options{Partitions: 4})}
+	k.one(add("a", 1), store.Applied, 0, 1)
+	if err := s.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	for range 3 { // the first may find a broken connection, the others find none
+		_, err := k.try(ctx, k.batch(add("a", 1)))
+		if !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrUnknown) && !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("Apply: %v", err)
+		}
+	}
+	err := k.Read(ctx, []store.Cell{cell("a")}, make([]store.Value, 1))
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("Read: %v", err)
+	}
+	if _, err := k.try(t.Context(), store.Batch{Partition: -1}); !errors.Is(err, store.ErrInvalid) {
+		t.Fatalf("an invalid batch: %v", err)
+	}
+	if err := s.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// It kept nothing: the unnumbered can't be told from the new.
+	k.one(add("a", 1), store.Applied, 0, 1)
+}
+
+// A server that takes no writes is unavailable at once, and keys that are not what
+// they should be are corrupt. Nothing is half done.
+func TestServerRefuses(t *testing.T) {
+	s := server(t)
+	k := kit{t, open(t, "redis://"+s.Addr, redisstore.Options{Partitions: 1})}
+	decided := add("a", 1)
+	decided.Guard.Exists = store.ExistsMust
+	batches := []store.Batch{k.batch(add("a", 1)), k.batch(once(add("a", 1), "t"), add("b", 1)), k.batch(decided), k.numbered(1, 0, 1, add("a", 1))}
+	k.one(add("a", 1), store.Applied, 0, 1)
+	command(t, s, "config", "set", "maxmemory", "1")
+	for _, b := range batches {
+		k.refused(b, store.KindUnavailable)
+	}
+	command(t, s, "config", "set", "maxmemory", "0")
+	k.holds("a", 1)
+	k.clean()
+	command(t, s, "rename", "quipu:{0}:v:n", "kept")
+	command(t, s, "set", "quipu:{0}:v:n", "x")
+	for _, b := range batches {
+		k.refused(b, store.KindCorrupt)
+	}
+	command(t, s, "rename", "kept", "quipu:{0}:v:n")
+	k.holds("a", 1)
+	k.clean()
+}
+
+// Marks that go back are data that is missing: said, metered, and not built on.
+func TestLost(t *testing.T) {
+	s := server(t)
+	k := kit{t, open(t, "redis://"+s.Addr, redisstore.Options{Partitions: 1})}
+	w, other := k.enlist(), k.enlist()
+	third := k.numbered(w, 2, 3, add("a", 1))
+	k.reply(k.numbered(w, 0, 1, add("a", 1)))
+	k.reply(k.numbered(other, 0, 1, add("b", 1)))
+	for key := range strings.FieldsSeq(command(t, s, "keys", "quipu:{*")) {
+		command(t, s, "copy", key, "older:"+key[len("quipu:"):])
+	}
+	k.reply(k.numbered(w, 1, 2, add("a", 1)))
+	k.reply(third)
+	for key := range strings.FieldsSeq(command(t, s, "keys", "older:*")) {
+		command(t, s, "copy", key, "quipu:"+key[len("older:"):], "replace")
+	}
+	lost := 0.0
+	f := func(b store.Batch) {
+		t.Helper()
+		k.refused(b, store.KindLost)
+		lost++
+		if n := k.meter("quipu_redis_lost_total"); n != lost {
+			t.Fatalf("%v were metered as lost, want %v", n, lost)
+		}
+		k.holds("a", 1)
+	}
+	f(k.numbered(w, 3, 4, add("a", 1)))
+	f(third)
+	f(k.numbered(w, 1, 2, add("a", 1))) // follows the mark there is
+	bounded := add("a", 1)
+	bounded.Guard.Bound = &store.Bound{High: 100}
+	f(k.numbered(w, 1, 2, bounded))
+	f(k.numbered(w, 0, 1, add("a", 1)))
+	k.reply(k.numbered(other, 1, 2, add("b", 1))) // lost nothing
+	command(t, s, "flushall")
+	k.refused(k.numbered(w, 0, 1, add("a", 1)), store.KindLost)
+	k.refused(k.numbered(other, 0, 1, add("a", 1)), store.KindLost)
+	k.reply(k.numbered(other+1, 0, 1, add("a", 1)))
+	k.holds("a", 1)
+}
+
+func TestEvictionIsRefused(t *testing.T) {
+	f := func(refused bool, accept bool, settings ...string) {
+		t.Helper()
+		s := server(t, settings...)
+		st, err := redisstore.Open(t.Context(), "redis://"+s.Addr, redisstore.Options{AcceptEviction: accept})
+		if refused {
+			if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "allkeys-lru") || !strings.Contains(err.Error(), "noeviction") {
+				t.Fatalf("%q: %v", settings, err)
+			}
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := st.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f(false, false, "--maxmemory-policy", "noeviction")
+	f(true, false, "--maxmemory-policy", "allkeys-lru")
+	f(false, true, "--maxmemory-policy", "allkeys-lru")
+	f(true, false, "--maxmemory-policy", "allkeys-lru", "--rename-command", "CONFIG", "") // INFO tells it too
+	f(false, false, "--rename-command", "CONFIG", "")
+}
+
+// What a reply says is what the server's settings mean, also when they change.
+func TestDurabilityIsSaid(t *testing.T) {
+	f := func(want store.Durability, settings ...string) (*redisproc.Server, kit) {
+		t.Helper()
+		s := server(t, settings...)
+		k := kit{t, open(t, "redis://"+s.Addr, redisstore.Options{Partitions: 2})}
+		if d := k.Traits().Durability; d != want {
+			t.Fatalf("%q: offers %v, want %v", settings, d, want)
+		}
+		decided := add("a", 1)
+		decided.Guard.Exists = store.ExistsMust
+		for _, d := range []store.Delta{add("a", 1), decided, once(add("a", 1), "t"), once(add("a", 1), "t")} {
+			if r := k.reply(k.batch(d)); r.Durability != want {
+				t.Fatalf("%q: acknowledged as %v, want %v", settings, r.Durability, want)
+			}
+		}
+		return s, k
+	}
+	f(store.Written)
+	f(store.Written, "--appendonly", "yes", "--appendfsync", "everysec")
+	f(store.Written, "--appendonly", "yes", "--appendfsync", "always", "--rename-command", "CONFIG", "")
+	s, k := f(store.Synced, "--appendonly", "yes", "--appendfsync", "always")
+	w, seq := k.enlist(), uint64(0)
+	reconnected := func(want store.Durability, appendfsync string) {
+		t.Helper()
+		command(t, s, "config", "set", "appendfsync", appendfsync)
+		command(t, s, "client", "kill", "type", "normal") // as a restart does
+		for range 10 {
+			seq++
+			if d := k.reply(k.numbered(w, seq-1, seq, add("a", 1))).Durability; d != want {
+				t.Fatalf("after appendfsync %s: acknowledged as %v", appendfsync, d)
+			}
+		}
+	}
+	reconnected(store.Written, "everysec")
+	reconnected(store.Synced, "always")
+	reconnected(store.Written, "no")
+}
+
+// Without the replicas that were asked for nothing is acknowledged, and what may
+// be acknowledged with less does not wait.
+func TestReplicasMissing(t *testing.T) {
+	s := server(t)
+	k := kit{t, open(t, "redis://"+s.Addr, redisstore.Options{Partitions: 2, Replicas: 1})}
+	if d := k.Traits().Durability; d != store.Synced {
+		t.Fatalf("the store offers %v", d)
+	}
+	w := store.Writer(1)
+	b := k.numbered(w, 0, 1, add("a", 1))
+	b.Durability = store.Written
+	if r := k.reply(b); r.Durability != store.Written || r.Results[0].After != 1 {
+		t.Fatalf("reply %+v", r)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if _, err := k.try(ctx, k.numbered(w, 1, 2, add("a", 1))); !errors.Is(err, store.ErrUnknown) {
+		t.Fatalf("Apply: %v", err)
+	}
+	if k.meter("quipu_redis_waits_unmet_total") == 0 {
+		t.Fatal("no missing replica was metered")
+	}
+	// A read would tell of it: it waits too.
+	ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := k.Read(ctx, []store.Cell{cell("a")}, make([]store.Value, 1)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("Read: %v", err)
+	}
+	b = k.numbered(w, 2, 3, add("a", 1))
+	b.Durability = store.Written
+	if r := k.reply(b); r.Durability != store.Written || r.Results[0].After != 3 {
+		t.Fatalf("reply %+v", r)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	const secret = "hunter2"
+	f := func(url string, kind store.Kind, o redisstore.Options) {
+		t.Helper()
+		s, err := redisstore.Open(t.Context(), url, o)
+		if err == nil {
+			_ = s.Close()
+		}
+		if store.KindOf(err) != kind {
+			t.Fatalf("%v, want an error of kind %d", err, kind)
+		}
+		if strings.Contains(err.Error(), secret) {
+			t.Fatalf("the password is in the error: %v", err)
+		}
+	}
+	for _, url := range []string{
+		"", "redis", "http://:" + secret + "@localhost", "redis://", "redis://:" + secret + "@", "redis://u:" + secret + "@host:port", "redis://a:1,,b:2",
+		"redis://u:" + secret + "@127.0.0.1:1/x", "redis://u:" + secret + "@127.0.0.1:1/0/1", "redis://u:" + secret + "@127.0.0.1:1?db=1",
+		"redis://u:" + secret + "%zz@127.0.0.1:1",
+	} {
+		f(url, store.KindInvalid, redisstore.Options{})
+	}
+	f("redis://u:"+secret+"@127.0.0.1:1", store.KindUnavailable, redisstore.Options{})
+	f("redis://u:"+secret+"@"+single.Addr, store.KindUnavailable, redisstore.Options{})
+	url := "redis://" + single.Addr
+	f(url, store.KindInvalid, redisstore.Options{Prefix: "a{b"})
+	f(url, store.KindInvalid, redisstore.Options{Partitions: -1})
+	f(url, store.KindInvalid, redisstore.Options{Partitions: 1 << 20})
+	f(url, store.KindInvalid, redisstore.Options{Replicas: -1})
+	p := prefix()
+	if n := open(t, url, redisstore.Options{Prefix: p, Partitions: 3}).Traits().Partitions; n != 3 {
+		t.Fatalf("%d partitions", n)
+	}
+	f(url, store.KindInvalid, redisstore.Options{Prefix: p, Partitions: 4})
+	if n := open(t, url, redisstore.Options{Prefix: p}).Traits().Partitions; n != 3 {
+		t.Fatalf("%d partitions", n)
+	}
+	if n := open(t, url, redisstore.Options{Prefix: prefix()}).Traits().Partitions; n != 64 {
+		t.Fatalf("%d partitions", n)
+	}
+	command(t, single, "hset", p+":store", "layout", "2")
+	f(url, store.KindUnsupported, redisstore.Options{Prefix: p})
+}
+
+func TestPasswordAndDatabase(t *testing.T) {
+	s := server(t, "--requirepass", "p@ss/word")
+	k := kit{t, open(t, "redis://:p%40ss%2Fword@"+s.Addr+"/3", redisstore.Options{Partitions: 2})}
+	k.one(add("a", 1), store.Applied, 0, 1)
+	if out := command(t, s, "-a", "p@ss/word", "--no-auth-warning", "-n", "3", "exists", "quipu:store"); out != "1" {
+		t.Fatalf("the store is not in its database: %s", out)
+	}
+}
+
+// Stores that were closed leave no goroutine behind, whatever they did.
+func TestNoLeaks(t *testing.T) {
+	_, url := clusterURL(t)
+	// A client closes connections to nodes that it needs no more after a while.
+	const late = "github.com/redis/rueidis.(*clusterClient)._refresh.func2"
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent(), goleak.IgnoreAnyFunction(late))
+	for _, url := range []string{"redis://" + single.Addr, url} {
+		for _, replicas := range []int{0, 1} {
+			s, err := redisstore.Open(t.Context(), url, redisstore.Options{Prefix: prefix(), Partitions: 4, Replicas: replicas})
+			if err != nil {
+				t.Fatal(err)
+			}
+			k := kit{t, s}
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			for i := range 8 {
+				_, _ = k.try(ctx, k.batch(add(fmt.Sprint(i), 1)))
+			}
+			cancel()
+			_, _ = k.try(ctx, k.batch(add("a", 1)))
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// The audit finds what was changed behind the store's back.
+func TestAuditFindsDrift(t *testing.T) {
+	f := func(what string, spoil ...string) {
+		t.Helper()
+		p := prefix()
+		k := kit{t, open(t, "redis://"+single.Addr, redisstore.Options{Prefix: p, Partitions: 1})}
+		k.reply(k.batch(once(add("a", 5), "t"), add("b", 7)))
+		k.clean()
+		for i := range spoil {
+			spoil[i] = strings.ReplaceAll(spoil[i], "$", p+":{0}:")
+		}
+		command(t, single, spoil...)
+		a, err := k.Store.(store.Auditor).Audit(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range a.Drift {
+			if strings.HasPrefix(d.What, what) && d.Have != d.Want {
+				return
+			}
+		}
+		t.Fatalf("after %q the audit finds %+v, want %s", spoil, a.Drift, what)
+	}
+	f("sum of cells", "hincrby", "$v:n", "a", "1")
+	f("check sum of cells", "hset", "$v:n", "a", "7", "b", "5")
+	f("stamps of", "hdel", "$s:n", "a")
+	f("keys of", "zrem", "$i:n", "a")
+	f("tokens of", "lpop", "$q:n")
+}
+
+func TestMeters(t *testing.T) {
+	k := kit{t, open(t, "redis://"+single.Addr, redisstore.Options{Prefix: prefix(), Partitions: 2})}
+	k.one(add("a", 1), store.Applied, 0, 1)
+	seen := make(map[string]bool)
+	k.Store.(store.Meter).Meters(func(name, help string, _ float64) {
+		if help == "" || seen[name] || !strings.HasPrefix(name, "quipu_redis_") || !strings.HasSuffix(name, "_total") {
+			t.Errorf("meter %q: %q", name, help)
+		}
+		seen[name] = true
+	})
+	if k.meter("quipu_redis_calls_total") == 0 {
+		t.Error("no calls were counted")
+	}
+}

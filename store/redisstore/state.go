@@ -1,0 +1,454 @@
+package redisstore
+
+import (
+	"context"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/quipudb/quipu/internal/decide"
+	"github.com/quipudb/quipu/store"
+)
+
+// A state is what a batch names of a partition: as it was when it was loaded,
+// and as the batch leaves it. It is a decide.State.
+type state struct {
+	part   *part
+	limits store.Limits // of the partition
+	spaces []*space
+	find   map[string]*space
+
+	// As loaded.
+	nowMS       int64
+	base        uint64 // the versions above it are for this batch
+	mark, floor string
+	marks       string // how many
+	names       int64  // namespaces that may have keys or tokens
+
+	// As decided.
+	version  uint64 // the last one given
+	record   decide.Record
+	full     bool // it was told that there is no room
+	crowded  bool // for one more namespace
+	newMark  string
+	newFloor store.Writer
+}
+
+// A space is what a batch names of a namespace.
+type space struct {
+	name   string
+	cells  []*cell
+	tokens []*token
+	byKey  map[string]*cell
+	field  map[string]*token
+
+	known         bool  // it is among the names
+	had, held     int64 // keys and tokens there were
+	keys, decided int64 // keys and tokens there are now
+}
+
+type cell struct {
+	key   string
+	stamp string      // as loaded, "" if it was not there
+	was   store.Value // as loaded
+	is    store.Value
+	gone  bool // it had expired when it was loaded
+	put   bool // it was changed
+}
+
+type token struct {
+	name, field string
+	had         bool // it was there
+	is          decide.Token
+	put         bool
+}
+
+// newState returns a state that names nothing yet.
+func newState(p *part, limits store.Limits) *state {
+	return &state{part: p, limits: limits, find: make(map[string]*space)}
+}
+
+// space names a namespace.
+func (st *state) space(name string) *space {
+	s := st.find[name]
+	if s == nil {
+		s = &space{name: name, byKey: make(map[string]*cell), field: make(map[string]*token)}
+		st.find[name] = s
+		st.spaces = append(st.spaces, s)
+	}
+	return s
+}
+
+// cell names a cell.
+func (st *state) cell(c store.Cell) *cell {
+	s := st.space(c.Namespace)
+	x := s.byKey[c.Key]
+	if x == nil {
+		x = &cell{key: c.Key}
+		s.byKey[c.Key] = x
+		s.cells = append(s.cells, x)
+	}
+	return x
+}
+
+// token names a token.
+func (st *state) token(c store.Cell, name string) *token {
+	s := st.space(c.Namespace)
+	field := tokenField(c.Key, name)
+	x := s.field[field]
+	if x == nil {
+		x = &token{name: name, field: field}
+		s.field[field] = x
+		s.tokens = append(s.tokens, x)
+	}
+	return x
+}
+
+// batch names everything that a batch does.
+func (st *state) batch(b *store.Batch) {
+	for i := range b.If {
+		st.cell(b.If[i].Cell)
+	}
+	for i := range b.Deltas {
+		d := &b.Deltas[i]
+		if d.Op == store.OpRetire {
+			continue
+		}
+		st.cell(d.Cell)
+		if d.Guard.Token != "" {
+			st.token(d.Cell, d.Guard.Token)
+		}
+	}
+}
+
+// Cell returns a cell as it is now.
+func (st *state) Cell(c store.Cell) store.Value { return st.cell(c).is }
+
+// Put makes a cell v.
+func (st *state) Put(c store.Cell, v store.Value) uint64 {
+	x, s := st.cell(c), st.space(c.Namespace)
+	if x.is.Exists {
+		s.keys--
+	}
+	if v.Exists {
+		s.keys++
+		st.version++
+		v.Version = st.version
+	}
+	x.is, x.put = v, true
+	return v.Version
+}
+
+// Token returns what is remembered of a token.
+func (st *state) Token(c store.Cell, name string) (decide.Token, bool) {
+	x := st.token(c, name)
+	return x.is, x.had || x.put
+}
+
+// Remember keeps the decision on a token.
+func (st *state) Remember(c store.Cell, name string, t decide.Token) {
+	x := st.token(c, name)
+	x.is, x.put = t, true
+	st.space(c.Namespace).decided++
+}
+
+// Full reports whether a namespace has no room for one more.
+func (st *state) Full(namespace string, what decide.Room) bool {
+	s := st.space(namespace)
+	full := what == decide.Keys && s.keys >= st.limits.KeysMax || what == decide.Tokens && s.decided >= st.limits.TokensMax
+	if !full && s.keys == 0 && s.decided == 0 {
+		others := st.names // one without keys and tokens is none
+		for _, o := range st.spaces {
+			if o.known {
+				others--
+			}
+			if o != s && o.name != "" && (o.keys > 0 || o.decided > 0) {
+				others++
+			}
+		}
+		full = others >= int64(st.limits.NamespacesMax)
+		st.crowded = st.crowded || full && namespace != ""
+	}
+	full = full && namespace != ""
+	st.full = st.full || full
+	return full
+}
+
+// load reads everything that is named, and takes as many versions as a batch of
+// so many deltas needs.
+func (s *Store) load(ctx context.Context, st *state, writer store.Writer, deltas int) error {
+	keys := []string{st.part.meta, st.part.marks, st.part.names}
+	args := []string{s.now(), strconv.FormatInt(s.limits.TokenWindow.Milliseconds(), 10), writerName(writer), strconv.Itoa(deltas), strconv.Itoa(len(st.spaces))}
+	for _, sp := range st.spaces {
+		keys = st.part.appendSpace(keys, sp.name)
+		args = append(args, sp.name, strconv.Itoa(len(sp.cells)), strconv.Itoa(len(sp.tokens)))
+		for _, c := range sp.cells {
+			args = append(args, c.key)
+		}
+		for _, t := range sp.tokens {
+			args = append(args, t.field)
+		}
+	}
+	m, err := s.look(ctx, call{loadScript, keys, args})
+	if err != nil {
+		return err
+	}
+	return st.loaded(m)
+}
+
+func writerName(w store.Writer) string {
+	if w == 0 {
+		return ""
+	}
+	return strconv.FormatUint(uint64(w), 10)
+}
+
+// loaded takes the reply of load.lua.
+func (st *state) loaded(m rueidis.RedisMessage) error {
+	all, err := m.ToArray()
+	if err != nil || len(all) != 6+6*len(st.spaces) {
+		return store.Errorf(store.KindCorrupt, "reply of %d parts: %w", len(all), err)
+	}
+	p := parser{all: all}
+	st.nowMS, st.base = p.number(), uint64(p.number())
+	st.mark, st.floor = p.text(), p.text()
+	st.marks = strconv.FormatInt(p.number(), 10)
+	st.names = p.number()
+	st.version = st.base
+	for _, sp := range st.spaces {
+		sp.known = p.number() == 1
+		sp.had, sp.held = p.number(), p.number()
+		sp.keys, sp.decided = sp.had, sp.held
+		stamps, values, tokens := p.list(), p.list(), p.list()
+		if p.err == nil && (len(stamps) != len(sp.cells) || len(values) != len(sp.cells) || len(tokens) != len(sp.tokens)) {
+			return store.Errorf(store.KindCorrupt, "reply of another length")
+		}
+		if p.err != nil {
+			break
+		}
+		for i, c := range sp.cells {
+			c.stamp = stamps[i]
+			if c.was, err = cellValue(stamps[i], values[i]); err != nil {
+				return err
+			}
+			c.is = c.was
+			if c.was.DeadlineMS != 0 && c.was.DeadlineMS <= st.nowMS {
+				c.is, c.gone = store.Value{}, true
+				sp.keys--
+				// No delta does it, so it is entered here.
+				st.record.Merge(decide.Change(store.Cell{Namespace: sp.name, Key: c.key}, -uint64(c.was.N)))
+			}
+		}
+		for i, t := range sp.tokens {
+			if t.had = tokens[i] != ""; t.had {
+				if t.is, err = parseToken(tokens[i]); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return p.err
+}
+
+// A parser takes the parts of a reply one after the other and keeps the first
+// error.
+type parser struct {
+	all []rueidis.RedisMessage
+	err error
+}
+
+func (p *parser) next() rueidis.RedisMessage {
+	m := p.all[0]
+	p.all = p.all[1:]
+	return m
+}
+
+func (p *parser) failed(err error) {
+	if err != nil && p.err == nil {
+		p.err = store.Errorf(store.KindCorrupt, "reply of a script: %w", err)
+	}
+}
+
+func (p *parser) number() int64 {
+	m := p.next()
+	n, err := m.AsInt64()
+	p.failed(err)
+	return n
+}
+
+func (p *parser) text() string {
+	m := p.next()
+	s, err := m.ToString()
+	p.failed(err)
+	return s
+}
+
+// list returns strings; those that are not there are "".
+func (p *parser) list() []string {
+	m := p.next()
+	all, err := m.AsStrSlice()
+	p.failed(err)
+	return all
+}
+
+// changes reports whether there is anything to write.
+func (st *state) changes() bool {
+	if st.newMark != "" || st.newFloor != 0 {
+		return true
+	}
+	for _, sp := range st.spaces {
+		for _, c := range sp.cells {
+			if c.put || c.gone {
+				return true
+			}
+		}
+		for _, t := range sp.tokens {
+			if t.put {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// horizon returns from when on the same batch might be decided otherwise: a cell
+// or a token it met expires, or a cell it made.
+func (st *state) horizon(window time.Duration) int64 {
+	horizon := int64(math.MaxInt64)
+	at := func(ms int64) {
+		if ms > st.nowMS {
+			horizon = min(horizon, ms)
+		}
+	}
+	w := window.Milliseconds()
+	for _, sp := range st.spaces {
+		for _, c := range sp.cells {
+			at(c.was.DeadlineMS)
+			at(c.is.DeadlineMS)
+		}
+		for _, t := range sp.tokens {
+			if t.had {
+				at(t.is.AtMS + w)
+				at(t.is.AtMS + store.TokenKeptMS(window))
+			}
+			if ms, ok := store.TokenTime(t.name); ok {
+				at(ms + w + 1)
+				at(ms - w + 1)
+			}
+		}
+	}
+	return horizon
+}
+
+// commit writes what was decided, if everything that was loaded is still so, and
+// reports whether it did.
+func (s *Store) commit(ctx context.Context, st *state, writer store.Writer, wait bool) (bool, error) {
+	keys := []string{st.part.meta, st.part.marks, st.part.names, st.part.dues}
+	var columns []string
+	creates, removes := false, false
+	for _, sp := range st.spaces {
+		keys = st.part.appendSpace(keys, sp.name)
+		var created, removed bool
+		columns, created, removed = sp.appendArgs(columns)
+		creates, removes = creates || created, removes || removed
+	}
+	newFloor := ""
+	if st.newFloor != 0 {
+		newFloor = strconv.FormatUint(uint64(st.newFloor), 10)
+	}
+	args := []string{
+		s.now(), strconv.FormatInt(st.horizon(s.limits.TokenWindow), 10), strconv.FormatUint(st.base, 10), flag(creates), flag(removes),
+		writerName(writer), st.mark, st.newMark, st.floor, newFloor, flag(st.full), strconv.FormatInt(st.names, 10),
+	}
+	args = s.appendLimits(args)
+	args = appendRecord(args, st.record)
+	args = append(args, strconv.Itoa(len(st.spaces)))
+	m, err := s.run(ctx, call{commitScript, keys, append(args, columns...)}, wait)
+	if err != nil {
+		return false, err
+	}
+	n, err := m.AsInt64()
+	if err != nil {
+		return false, store.Errorf(store.KindCorrupt, "reply of a script: %w", err)
+	}
+	return n == 1, nil
+}
+
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+// appendArgs appends what commit.lua takes of a namespace, and reports whether
+// cells were made where none was, and removed.
+func (sp *space) appendArgs(args []string) (_ []string, creates, removes bool) {
+	var unknown, remembered []*token
+	for _, t := range sp.tokens {
+		if !t.had {
+			unknown = append(unknown, t)
+		}
+		if t.put {
+			remembered = append(remembered, t)
+		}
+	}
+	var puts, gone []*cell
+	fresh := 0
+	for _, c := range sp.cells {
+		switch {
+		case c.put && c.is.Exists:
+			puts = append(puts, c)
+			if !c.was.Exists {
+				fresh++
+			}
+		case (c.put || c.gone) && c.was.Exists:
+			gone = append(gone, c)
+			fresh--
+		}
+		creates = creates || c.put && !c.was.Exists
+		removes = removes || (c.put || c.gone) && !c.is.Exists
+	}
+	args = append(args, sp.name, strconv.FormatInt(sp.had, 10), strconv.Itoa(fresh), strconv.FormatInt(sp.held, 10),
+		strconv.Itoa(len(sp.cells)), strconv.Itoa(len(unknown)), strconv.Itoa(len(puts)), strconv.Itoa(len(gone)), strconv.Itoa(len(remembered)))
+	for _, c := range sp.cells {
+		args = append(args, c.key)
+	}
+	for _, c := range sp.cells {
+		args = append(args, c.stamp)
+	}
+	for _, t := range unknown {
+		args = append(args, t.field)
+	}
+	for _, c := range puts {
+		args = append(args, c.key)
+	}
+	for _, c := range puts {
+		args = append(args, strconv.FormatInt(c.is.N, 10))
+	}
+	for _, c := range puts {
+		args = append(args, stamp(c.is))
+	}
+	for _, c := range puts {
+		switch {
+		case c.is.DeadlineMS != 0:
+			args = append(args, score(c.is.DeadlineMS))
+		case c.was.DeadlineMS != 0:
+			args = append(args, "-")
+		default:
+			args = append(args, "")
+		}
+	}
+	for _, c := range gone {
+		args = append(args, c.key)
+	}
+	for _, t := range remembered {
+		args = append(args, t.field)
+	}
+	for _, t := range remembered {
+		args = append(args, tokenText(t.is))
+	}
+	return args, creates, removes
+}

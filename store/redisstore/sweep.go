@@ -1,0 +1,127 @@
+package redisstore
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// What has expired is removed when a batch comes across it, when a namespace has
+// no room, and by every store in the background, in small steps. Several that do
+// it disturb nobody: what one has removed the others do not find.
+const (
+	sweepEvery  = time.Second // how often partitions are looked at, and one of them is tidied
+	sweepCells  = 200         // removed in one step
+	sweepSpaces = 50          // tidied in one step
+	roomSteps   = 10          // made for a batch that finds no room
+)
+
+// sweepAlways removes what has expired until the store is closed.
+func (s *Store) sweepAlways(ctx context.Context) {
+	t := time.NewTicker(sweepEvery)
+	defer t.Stop()
+	for turn := 0; ; turn++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		// An error is as good as nothing found: there is a next time.
+		for i := range s.parts {
+			for more := true; more; {
+				n, err := s.sweep(ctx, &s.parts[i])
+				more = err == nil && n == sweepCells
+			}
+		}
+		_ = s.tidy(ctx, &s.parts[turn%len(s.parts)])
+	}
+}
+
+// makeRoom removes what has expired in a partition, for a batch that was told
+// that there is no room.
+func (s *Store) makeRoom(ctx context.Context, p *part, crowded bool) error {
+	for range roomSteps {
+		if n, err := s.sweep(ctx, p); err != nil {
+			return err
+		} else if n < sweepCells {
+			break
+		}
+	}
+	if crowded {
+		return s.tidy(ctx, p)
+	}
+	return nil
+}
+
+// sweep removes some cells of a partition that have expired, and returns how
+// many.
+func (s *Store) sweep(ctx context.Context, p *part) (int, error) {
+	m, err := s.run(ctx, call{dueScript, []string{p.meta, p.dues}, []string{s.now(), strconv.Itoa(sweepCells)}}, false)
+	if err != nil {
+		return 0, looked(ctx, err)
+	}
+	found, err := texts(m)
+	if len(found) == 0 || err != nil {
+		return 0, err
+	}
+	st := newState(p, s.share)
+	for _, member := range found {
+		c, err := dueCell(member)
+		if err != nil {
+			return 0, err
+		}
+		st.cell(c)
+	}
+	return s.clean(ctx, st)
+}
+
+// tidy forgets old tokens of a partition, and namespaces that have nothing left.
+func (s *Store) tidy(ctx context.Context, p *part) error {
+	names, err := s.namespaces(ctx, p)
+	if err != nil {
+		return err
+	}
+	for some := range slices.Chunk(names, sweepSpaces) {
+		st := newState(p, s.share)
+		for _, name := range some {
+			st.space(name)
+		}
+		if _, err := s.clean(ctx, st); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// namespaces returns those of a partition that may have keys or tokens, except
+// for the store's own.
+func (s *Store) namespaces(ctx context.Context, p *part) ([]string, error) {
+	names, err := s.client.Do(ctx, s.client.B().Smembers().Key(p.names).Build()).AsStrSlice()
+	if err != nil {
+		return nil, looked(ctx, s.failed(ctx, err))
+	}
+	return names, nil
+}
+
+// clean removes what has expired of what a state names, and returns how many
+// cells that were. If something changed meanwhile, it leaves it for the next time.
+func (s *Store) clean(ctx context.Context, st *state) (int, error) {
+	if err := s.load(ctx, st, 0, 0); err != nil {
+		return 0, err
+	}
+	done, err := s.commit(ctx, st, 0, false)
+	if !done || err != nil {
+		return 0, looked(ctx, err)
+	}
+	n := 0
+	for _, sp := range st.spaces {
+		for _, c := range sp.cells {
+			if c.gone {
+				n++
+			}
+		}
+	}
+	s.meters.expired.Add(uint64(n))
+	return n, nil
+}
