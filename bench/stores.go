@@ -30,7 +30,7 @@ const (
 		"Quipu's store, each batch once and for all under its writer's number, against the plain upsert: `INSERT … SELECT unnest … ON CONFLICT DO UPDATE`, " +
 		"sorted, through the same client library. CPU time is PostgreSQL's."
 	redisHotAbout = "One hot counter in a Redis Cluster of three masters, each with a replica, appendfsync always: a Quipu node, `INCR` over RESP " +
-		"at depth 16 on 50 connections, against `INCR` at the master that has the key, likewise. CPU time is that of all six Redis servers."
+		"at depth 16 on 200 connections, against `INCR` at the master that has the key, likewise. CPU time is that of all six Redis servers."
 )
 
 // Sides and metrics of the figures of stores.
@@ -103,9 +103,9 @@ func redisHot(s *session) (err error) {
 		return total, err
 	}
 	err = s.alternate(
-		func() error { return s.driveNodes(nodes, 50, d, cpu) },
+		func() error { return s.driveNodes(nodes, 200, d, cpu) },
 		func() error {
-			_, err := s.driveHot("redis", []loadTarget{{"redis://" + master.Addr, master.PID()}}, 50, d, cpu)
+			_, err := s.driveHot("redis", []loadTarget{{"redis://" + master.Addr, master.PID()}}, 200, d, cpu)
 			return err
 		},
 	)

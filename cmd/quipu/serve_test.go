@@ -318,6 +318,8 @@ func TestConfigCheck(t *testing.T) {
 	bad("1", "memory: lots\n", "want a size")
 	bad("1", "key-quota: x\n", "key-quota")
 	bad("2", "store: 'memory:'\ntoken-window: 5\n", "token-window")
+	bad("1", "policies: [{pattern: a, stale: long}]\n", "want a duration such as 10m")
+	bad("1", "policies: [{pattern: a, stale: -1s}]\n", "stale values of -1s")
 	bad("1", "http:\n", "want a plain value")
 	bad("1", "http: [a]\n", "want a plain value")
 	bad("1", "api-key: [[a]]\n", "want a list of plain values")
@@ -338,7 +340,7 @@ func TestConfigCheck(t *testing.T) {
 		refused(t, 1, want, "config", "check", file)
 		refused(t, 2, want, "serve", "--config", file)
 	}
-	both("store: redis://x\n", "not built into this version")
+	both("store: mysql://x\n", "want embedded:, memory:, postgres://")
 	both("http: 0.0.0.0:0\n", "--api-key")
 	both("http: nonsense\n", "listen on")
 	both("http: 127.0.0.1:99999\n", "listen on")

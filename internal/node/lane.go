@@ -185,10 +185,39 @@ func (l *lane) fly() {
 		}
 		begun := time.Now()
 		err := l.send(f)
-		l.node.count(f, time.Since(begun))
+		took := time.Since(begun)
+		l.node.count(f, took)
 		l.land(f, err)
+		l.linger(took)
 	}
 }
+
+// linger waits a little for the callers who have just been answered, if others
+// are queued: most come back at once with their next write. Without it they would
+// be a second half that takes turns with the first, each waiting for the other's
+// flight. A lane that nobody waits in does not linger, and its next caller is sent
+// at once.
+func (l *lane) linger(took time.Duration) {
+	l.mu.Lock()
+	waiting := l.first != nil
+	l.mu.Unlock()
+	if !waiting {
+		return
+	}
+	t := time.NewTimer(min(took/lingerShare, lingerMax))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-l.node.ctx.Done():
+	}
+}
+
+// How long a lane lingers: a part of what its last flight took, and no longer
+// than this.
+const (
+	lingerShare = 4
+	lingerMax   = time.Millisecond
+)
 
 // freeze makes a flight of as much of the queue as fits into a batch, nil if the
 // queue is empty. From here on the flight has its own copy of everything.

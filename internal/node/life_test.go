@@ -357,6 +357,7 @@ func TestMeters(t *testing.T) {
 		}
 		pass(time.Second)
 		release()
+		pass(time.Second) // while the lane lingers
 		got := map[string]float64{}
 		k.node.Meters(func(name, help string, value float64) {
 			if help == "" {
