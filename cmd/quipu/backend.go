@@ -44,17 +44,20 @@ type storeOptions struct {
 
 // storeScheme returns which store a URL means.
 func storeScheme(url string) (string, error) {
-	switch scheme, _, _ := strings.Cut(url, ":"); scheme {
+	scheme, _, ok := strings.Cut(url, ":")
+	if !ok {
+		scheme = ""
+	}
+	switch scheme {
 	case schemeEmbedded, schemeMemory, schemePostgres, schemeRedis:
-		if strings.Contains(url, ":") {
-			return scheme, nil
-		}
+		return scheme, nil
 	case "postgresql":
 		return schemePostgres, nil
 	case "rediss":
 		return schemeRedis, nil
 	}
-	return "", fmt.Errorf("store %q: want embedded:, memory:, postgres://… or redis://…", url)
+	// The rest of the URL may have a password.
+	return "", fmt.Errorf("store of scheme %q: want embedded:, memory:, postgres://… or redis://…", scheme)
 }
 
 // openStore opens a DB over the store that a URL names. One that others may use

@@ -31,6 +31,9 @@ type cli struct {
 	Verify  verifyCmd  `cmd:"" help:"Check what is served against the record of what was applied."`
 	Backup  backupCmd  `cmd:"" help:"Copy everything into one file."`
 	Restore restoreCmd `cmd:"" help:"Make a data directory from a backup."`
+	Migrate migrateCmd `cmd:"" help:"Bring the schema of a PostgreSQL store up to date."`
+	Copy    copyCmd    `cmd:"" help:"Copy every counter from one store into another."`
+	Mirror  mirrorCmd  `cmd:"" help:"Write the totals of a server into a table of PostgreSQL, again and again."`
 	Bench   benchCmd   `cmd:"" help:"Load a server, ours or a Redis, and print how it took it."`
 	WAL     walCmd     `cmd:"" name:"wal" help:"Look into the log of a data directory."`
 	Conf    confCmd    `cmd:"" name:"config" help:"Check a configuration file."`

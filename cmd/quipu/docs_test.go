@@ -55,6 +55,7 @@ func (e example) matches(got string) bool {
 
 // Every command that the documentation shows does what is shown.
 func TestDocs(t *testing.T) {
+	pg := startPostgres(t)
 	f := func(page string, least int) {
 		t.Helper()
 		p := start(t, nil, "--http", "127.0.0.1:0")
@@ -67,6 +68,7 @@ func TestDocs(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			command := strings.ReplaceAll(e.command, "http://127.0.0.1:8080", p.url)
 			command = strings.ReplaceAll(command, "redis-cli -p 6380", "redis-cli -p "+p.respPort)
+			command = strings.ReplaceAll(command, "postgres://app@db/app", pg.URL())
 			c := exec.CommandContext(ctx, "sh", "-c", command)
 			c.Env = environment("QUIPU_ADDR="+p.url, "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))
 			c.Dir = dir

@@ -185,7 +185,7 @@ func TestVersion(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	commands := []string{"serve", "add", "get", "set", "list", "reset", "delete", "lookup", "settle", "verify", "backup", "restore", "bench", "wal dump", "config check", "version"}
+	commands := []string{"serve", "add", "get", "set", "list", "reset", "delete", "lookup", "settle", "verify", "backup", "restore", "migrate", "copy", "mirror", "bench", "wal dump", "config check", "version"}
 	all := command(t, "--help")
 	if all.code != 0 || !strings.Contains(all.stdout, "Exit codes:") {
 		t.Errorf("help: %+v", all)
@@ -237,9 +237,9 @@ func TestUsage(t *testing.T) {
 	f("without spaces", "serve", "--store", "memory:", "--api-key", "a b")
 	f("QUIPU_API_KEY", "QUIPU_API_KEY=", "serve", "--store", "memory:")
 	f("nothing to serve", "serve", "--store", "memory:", "--http", "off", "--resp", "off", "--rpc", "off")
-	f("not built into this version", "serve", "--store", "postgres://localhost/x")
-	f("not built into this version", "serve", "--store", "redis://localhost:6379")
-	f("want embedded: or memory:", "serve", "--store", "mysql://localhost")
-	f("want embedded: or memory:", "serve", "--store", "memory")
+	f("want embedded:, memory:, postgres://", "serve", "--store", "mysql://localhost")
+	f("want embedded:, memory:, postgres://", "serve", "--store", "memory")
+	f("its directory from --data", "serve", "--store", "embedded:dir")
+	f("--store-connections", "serve", "--store", "memory:", "--store-connections", "1")
 	f("QUIPU_MEMORY", "QUIPU_MEMORY=lots", "serve")
 }

@@ -2,6 +2,7 @@ package pgstore_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/quipudb/quipu/store"
@@ -32,6 +33,9 @@ func TestBouncer(t *testing.T) {
 		if f, err := s.Lookup(t.Context(), at("sql"), fmt.Sprint(i)); err != nil || f.State != store.TokenApplied {
 			t.Errorf("lookup finds %+v, %v", f, err)
 		}
+	}
+	if names, err := stores[0].Namespaces(t.Context(), "", 10); err != nil || !slices.Contains(names, "default") {
+		t.Errorf("the namespaces are %q, %v", names, err)
 	}
 	audited(t, stores[1])
 }

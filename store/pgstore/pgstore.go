@@ -73,10 +73,11 @@ type Store struct {
 }
 
 var (
-	_ store.Store   = (*Store)(nil)
-	_ store.Auditor = (*Store)(nil)
-	_ store.Meter   = (*Store)(nil)
-	_ store.Sizer   = (*Store)(nil)
+	_ store.Store      = (*Store)(nil)
+	_ store.Auditor    = (*Store)(nil)
+	_ store.Meter      = (*Store)(nil)
+	_ store.Sizer      = (*Store)(nil)
+	_ store.Namespacer = (*Store)(nil)
 )
 
 // Open returns the store in a schema of the database that a URL names. It makes
@@ -92,7 +93,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := prepare(ctx, config.ConnConfig, o.Schema); err != nil {
+	if _, err := prepare(ctx, config.ConnConfig, o.Schema); err != nil {
 		return nil, err
 	}
 	config.MaxConns = int32(min(max(o.MaxConns, 2), 10_000))
@@ -129,25 +130,25 @@ func parse(url string) (*pgxpool.Config, error) {
 // this process and the server: a pooler such as pgbouncer hands out process ids
 // of its own. Statements that are prepared may then be prepared on another
 // connection than the one they are used on, so none are.
-func prepare(ctx context.Context, config *pgx.ConnConfig, schema string) error {
+func prepare(ctx context.Context, config *pgx.ConnConfig, schema string) (found int, err error) {
 	plain := config.Copy()
 	plain.DefaultQueryExecMode = pgx.QueryExecModeExec
 	conn, err := pgx.ConnectConfig(ctx, plain)
 	if err != nil {
-		return failure(ctx, err)
+		return 0, failure(ctx, err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if err := migrate(ctx, conn, schema); err != nil {
-		return err
+	if found, err = migrate(ctx, conn, schema); err != nil {
+		return 0, err
 	}
 	var pid uint32
 	if err := conn.QueryRow(ctx, `select pg_backend_pid()`).Scan(&pid); err != nil {
-		return failure(ctx, err)
+		return 0, failure(ctx, err)
 	}
 	if pid != conn.PgConn().PID() {
 		config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	}
-	return nil
+	return found, nil
 }
 
 // look reads what the server promises, and the time of the latest write.

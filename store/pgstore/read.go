@@ -174,6 +174,29 @@ func (s *Store) Size(ctx context.Context, namespace string) (n int64, err error)
 	return n, failure(ctx, err)
 }
 
+// Namespaces returns up to n namespaces that have a cell, in order.
+func (s *Store) Namespaces(ctx context.Context, after string, n int) ([]string, error) {
+	if n < 1 || n > store.ScanMax {
+		return nil, store.Errorf(store.KindInvalid, "list of %d namespaces: want 1 to %d", n, store.ScanMax)
+	}
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	s.meters.trips.Add(1)
+	rows, err := s.pool.Query(ctx, s.sql.namespaces, []byte(after), n) // the store's own is ""
+	if err != nil {
+		return nil, failure(ctx, err)
+	}
+	var found []string
+	var ns []byte
+	_, err = pgx.ForEachRow(rows, []any{&ns}, func() error {
+		found = append(found, string(ns))
+		return nil
+	})
+	return found, failure(ctx, err)
+}
+
 // Lookup reports what is known of a token now.
 func (s *Store) Lookup(ctx context.Context, c store.Cell, name string) (store.Fate, error) {
 	if err := store.CheckCell(c); err != nil {

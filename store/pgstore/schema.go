@@ -22,33 +22,35 @@ const format = 1
 var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,47}$`)
 
 // Migrate makes the schema of a store in the database that a URL names, or
-// brings it up to date. An empty schema is the default. Open does the same.
-func Migrate(ctx context.Context, url, schema string) error {
+// brings it up to date, and returns the version it had, 0 if there was none, and
+// the one it has. An empty schema is the default. Open does the same.
+func Migrate(ctx context.Context, url, schema string) (from, to int, err error) {
 	if schema == "" {
 		schema = schemaDefault
 	}
 	config, err := parse(url)
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
-	return prepare(ctx, config.ConnConfig, schema)
+	from, err = prepare(ctx, config.ConnConfig, schema)
+	return from, format, err
 }
 
-// migrate does its work in one transaction, alone. A schema that is up to date
-// is only looked at.
-func migrate(ctx context.Context, conn *pgx.Conn, schema string) error {
+// migrate does its work in one transaction, alone, and returns the format it
+// found. A schema that is up to date is only looked at.
+func migrate(ctx context.Context, conn *pgx.Conn, schema string) (found int, err error) {
 	if !schemaName.MatchString(schema) {
-		return store.Errorf(store.KindInvalid, "schema %q: want up to 48 of a-z, 0-9 and _, not beginning with a digit", schema)
+		return 0, store.Errorf(store.KindInvalid, "schema %q: want up to 48 of a-z, 0-9 and _, not beginning with a digit", schema)
 	}
-	if found, err := formatOf(ctx, conn, schema); err != nil || found == format {
-		return err
+	if found, err = formatOf(ctx, conn, schema); err != nil || found == format {
+		return found, err
 	}
 	l := newLocks(schema)
-	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock($1)`, l.migrate); err != nil {
 			return err
 		}
-		if found, err := formatOf(ctx, conn, schema); err != nil || found == format {
+		if found, err = formatOf(ctx, conn, schema); err != nil || found == format {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `create schema if not exists `+pgx.Identifier{schema}.Sanitize()); err != nil {
@@ -58,7 +60,7 @@ func migrate(ctx context.Context, conn *pgx.Conn, schema string) error {
 			"{{tokens}}", fmt.Sprint(l.tokens), "{{spaces}}", fmt.Sprint(l.spaces)).Replace(schemaSQL))).ReadAll()
 		return err
 	})
-	return failure(ctx, err)
+	return found, failure(ctx, err)
 }
 
 // formatOf returns the format of a schema, 0 if there is none.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/quipudb/quipu/store"
@@ -14,18 +15,26 @@ import (
 func TestMigrate(t *testing.T) {
 	schema := newSchema()
 	var wg sync.WaitGroup
+	var made atomic.Int64
 	for range 4 { // at once
 		wg.Go(func() {
-			if err := pgstore.Migrate(t.Context(), server.URL(), schema); err != nil {
-				t.Error(err)
+			from, to, err := pgstore.Migrate(t.Context(), server.URL(), schema)
+			if err != nil || from != 0 && from != to || to < 1 {
+				t.Errorf("migrated from %d to %d, %v", from, to, err)
+			}
+			if from == 0 {
+				made.Add(1)
 			}
 		})
 	}
 	wg.Wait()
+	if made.Load() != 1 {
+		t.Errorf("%d made the schema", made.Load())
+	}
 	s := open(t, server.URL(), pgstore.Options{Schema: schema})
 	do(t, s, add("a", 1))
-	if err := pgstore.Migrate(t.Context(), server.URL(), schema); err != nil { // again
-		t.Error(err)
+	if from, to, err := pgstore.Migrate(t.Context(), server.URL(), schema); err != nil || from != to { // again
+		t.Errorf("migrated from %d to %d, %v", from, to, err)
 	}
 	holds(t, open(t, server.URL(), pgstore.Options{Schema: schema}), "a", 1)
 }
@@ -33,7 +42,7 @@ func TestMigrate(t *testing.T) {
 func TestMigrateRefuses(t *testing.T) {
 	f := func(schema string, kind store.Kind, words ...string) {
 		t.Helper()
-		err := pgstore.Migrate(t.Context(), server.URL(), schema)
+		_, _, err := pgstore.Migrate(t.Context(), server.URL(), schema)
 		if store.KindOf(err) != kind {
 			t.Errorf("%q: %v, want kind %d", schema, err, kind)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 
@@ -104,6 +105,25 @@ func TestPendingIsFolded(t *testing.T) {
 	if n, err := s.Size(t.Context(), "default"); err != nil || n != 6 {
 		t.Errorf("%d keys, %v; want 6", n, err)
 	}
+}
+
+// A namespace that has nothing but what is pending is one, in its place.
+func TestPendingNamespaces(t *testing.T) {
+	schema := newSchema()
+	s := open(t, server.URL(), pgstore.Options{Schema: schema})
+	do(t, s, add("a", 1))
+	execute(t, fmt.Sprintf(`select %[1]s.add('a', 1, null, 'b'), %[1]s.add('b', 1, null, 'b'), %[1]s.add('a', 1, null, 'é'), %[1]s.add('a', 1)`, schema))
+	f := func(after string, n int, want ...string) {
+		t.Helper()
+		if got, err := s.Namespaces(t.Context(), after, n); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%d namespaces after %q are %q, %v; want %q", n, after, got, err, want)
+		}
+	}
+	f("", 10, "b", "default", "é")
+	f("", 2, "b", "default")
+	f("b", 1, "default")
+	f("default", 10, "é")
+	f("é", 10)
 }
 
 func TestPendingRefused(t *testing.T) {

@@ -10,7 +10,7 @@ type statements struct {
 	putCells, dropCells, putTokens, dropTokens string
 	putMark, dropMarks, raiseFloor             string
 	count, tally, dropPending, refuse          string
-	read, scan, size, lookup                   string
+	read, scan, size, lookup, namespaces       string
 	dueCells, dueTokens, pendingCells          string
 	generations, addGeneration, dropGeneration string
 	auditCells, auditMarks, auditSpaces        string
@@ -133,6 +133,16 @@ func newStatements(schema string) statements {
 			select key, coalesce(c.value, 0), coalesce(c.version, 0), coalesce(c.deadline_ms, 0), quipu.now_ms(), p.key is not null
 			from c full join p using (key) order by key limit $5`),
 		size: in(`select coalesce(sum(n), 0)::bigint from quipu.space where ns = $1 and gen = 0`),
+		// A step from the first cell of a namespace to that of the next, so that it
+		// does not matter how many cells there are.
+		namespaces: in(`
+			with recursive s(ns) as (
+				(select c.ns from quipu.cell c where c.ns > $1 order by c.ns limit 1)
+				union all
+				select (select c.ns from quipu.cell c where c.ns > s.ns order by c.ns limit 1) from s where s.ns is not null)
+			(select s.ns from s where s.ns is not null limit $2)
+			union (select distinct p.ns from quipu.pending p where p.ns > $1 order by p.ns limit $2)
+			order by ns limit $2`),
 		lookup: in(`
 			select quipu.now_ms(), t.op, t.n, t.want, t.digest, t.at_ms, t.before, t.after, t.version
 			from (values (1)) as one left join quipu.token t on t.ns = $1 and t.key = $2 and t.token = $3

@@ -45,6 +45,8 @@ var (
 	dueLua string
 	//go:embed lua/size.lua
 	sizeLua string
+	//go:embed lua/names.lua
+	namesLua string
 	//go:embed lua/audit.lua
 	auditLua string
 
@@ -56,6 +58,7 @@ var (
 	lookupScript = newScript(lookupLua)
 	dueScript    = newScript(dueLua)
 	sizeScript   = newScript(sizeLua)
+	namesScript  = newScript(namesLua)
 	auditScript  = newScript(auditLua)
 )
 

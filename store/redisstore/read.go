@@ -3,6 +3,7 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -275,4 +276,85 @@ func (s *Store) Size(ctx context.Context, namespace string) (int64, error) {
 		}
 	}
 	return n, d.err
+}
+
+// Namespaces returns up to n namespaces that have a cell, in order. Partitions
+// name those that may have one, and are then asked how many.
+func (s *Store) Namespaces(ctx context.Context, after string, n int) ([]string, error) {
+	if n < 1 || n > store.ScanMax {
+		return nil, store.Errorf(store.KindInvalid, "list of %d namespaces: want 1 to %d", n, store.ScanMax)
+	}
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.RUnlock()
+	calls := make([]call, len(s.parts))
+	for i := range calls {
+		calls[i] = call{script: namesScript, keys: []string{s.parts[i].meta, s.parts[i].names}}
+	}
+	replies, err := s.lookAll(ctx, calls)
+	if err != nil {
+		return nil, err
+	}
+	homes := make(map[string][]int) // partitions, by namespace
+	for i, names := range replies {
+		for _, name := range names {
+			if name > after { // the store's own is ""
+				homes[name] = append(homes[name], i)
+			}
+		}
+	}
+	var found []string
+	for some := range slices.Chunk(slices.Sorted(maps.Keys(homes)), namesMax) {
+		held, err := s.holding(ctx, some, homes)
+		if err != nil {
+			return nil, err
+		}
+		if found = append(found, held...); len(found) >= n {
+			return slices.Clip(found[:n]), nil
+		}
+	}
+	return found, nil
+}
+
+// namesMax is how many namespaces a partition is asked for at once.
+const namesMax = 1000
+
+// holding returns those of some namespaces that have a cell in one of their
+// partitions.
+func (s *Store) holding(ctx context.Context, names []string, homes map[string][]int) ([]string, error) {
+	asked := make([][]string, len(s.parts))
+	for _, name := range names {
+		for _, home := range homes[name] {
+			asked[home] = append(asked[home], name)
+		}
+	}
+	var calls []call
+	var order []string
+	for home, names := range asked {
+		if len(names) == 0 {
+			continue
+		}
+		keys := []string{s.parts[home].meta}
+		for _, name := range names {
+			keys = append(keys, s.parts[home].index(name))
+		}
+		calls = append(calls, call{script: sizeScript, keys: keys})
+		order = append(order, names...)
+	}
+	replies, err := s.lookAll(ctx, calls)
+	if err != nil {
+		return nil, err
+	}
+	sizes := slices.Concat(replies...)
+	if len(sizes) != len(order) {
+		return nil, store.Errorf(store.KindCorrupt, "%d sizes of %d namespaces", len(sizes), len(order))
+	}
+	held := make(map[string]bool)
+	for i, size := range sizes {
+		if size != "0" {
+			held[order[i]] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !held[name] }), nil
 }

@@ -75,10 +75,11 @@ type Store struct {
 }
 
 var (
-	_ store.Store   = (*Store)(nil)
-	_ store.Auditor = (*Store)(nil)
-	_ store.Meter   = (*Store)(nil)
-	_ store.Sizer   = (*Store)(nil)
+	_ store.Store      = (*Store)(nil)
+	_ store.Auditor    = (*Store)(nil)
+	_ store.Meter      = (*Store)(nil)
+	_ store.Sizer      = (*Store)(nil)
+	_ store.Namespacer = (*Store)(nil)
 )
 
 // Open connects to the server or cluster at url,

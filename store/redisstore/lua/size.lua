@@ -1,7 +1,11 @@
--- Counts the cells of a namespace.
+-- Counts the cells of some namespaces.
 --
--- KEYS: meta, index.
+-- KEYS: meta, indexes.
 --
--- Replies {cells}.
+-- Replies {cells of each}.
 
-return {int(redis.call('ZCARD', KEYS[2]))}
+local sizes = {}
+for i = 2, #KEYS do
+  sizes[i - 1] = int(redis.call('ZCARD', KEYS[i]))
+end
+return sizes

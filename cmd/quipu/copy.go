@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/transfer"
+	"github.com/quipudb/quipu/store"
+)
+
+type copyCmd struct {
+	From string `help:"The source: embedded:DIR, postgres://…, or redis://HOST:PORT[,HOST:PORT…]." required:"" placeholder:"URL"`
+	To   string `help:"The target, likewise. It is made if there is none." required:"" placeholder:"URL"`
+
+	FromName string `help:"The schema of the source in PostgreSQL, or what its keys in Redis begin with." default:"quipu" placeholder:"NAME"`
+	ToName   string `help:"The same of the target." default:"quipu" placeholder:"NAME"`
+
+	Namespace []word `help:"Copy this namespace only. May be given more than once; the environment does not count." env:"-" sep:"none" placeholder:"NAME"`
+	Overwrite bool   `help:"Delete counters that are in the target and not in the source."`
+	DryRun    bool   `help:"Compare, say what would be done, and copy nothing."`
+	JSON      bool   `name:"json" help:"Print the summary as JSON."`
+
+	RedisReplicas      int  `help:"Replicas of Redis that must have a write before it is acknowledged." default:"0" placeholder:"N"`
+	RedisAllowEviction bool `help:"Accept a Redis that may drop counters when its memory is full."`
+}
+
+// Help is shown by --help.
+func (*copyCmd) Help() string {
+	return `Copies every counter, with its value and its deadline, from one store into another. It opens the stores itself: no
+server may be using an embedded one, and nothing should write to either meanwhile.
+
+Only what differs is written, so a copy that was cut off goes on where it was when it is run again. If the target has
+counters that the source has not, nothing is written, unless --overwrite is given. At the end both are compared: exit
+code 0 says that the target has exactly what the source had at one moment. If counters changed meanwhile, it says so,
+and the exit code is 1: stop the writers and run it again, which then takes the time of a comparison.
+
+Tokens and marks are not copied: a write made before the copy counts again if it is sent again after it.
+
+Examples:
+
+  quipu copy --from embedded:/var/lib/quipu --to postgres://quipu@db/app --dry-run
+  quipu copy --from embedded:/var/lib/quipu --to postgres://quipu@db/app
+  quipu copy --from redis://10.0.0.1:6379 --to embedded:/var/lib/quipu --namespace shop`
+}
+
+// Validate is called after the flags are parsed.
+func (c *copyCmd) Validate() error {
+	for _, end := range []struct{ flag, url string }{{"--from", c.From}, {"--to", c.To}} {
+		scheme, err := storeScheme(end.url)
+		if err != nil {
+			return fmt.Errorf("%s: %w", end.flag, err)
+		}
+		if end.url == schemeEmbedded+":" {
+			return fmt.Errorf("%s: want embedded:DIR", end.flag)
+		}
+		if scheme == schemeMemory {
+			return fmt.Errorf("%s: a memory store begins empty and ends with the command", end.flag)
+		}
+	}
+	if c.From == c.To && c.FromName == c.ToName {
+		return errors.New("--from and --to are the same")
+	}
+	if c.RedisReplicas < 0 {
+		return errors.New("--redis-replicas: want at least 0")
+	}
+	if slices.Contains(c.Namespace, "") {
+		return errors.New("--namespace is empty")
+	}
+	return nil
+}
+
+// Run copies.
+func (c *copyCmd) Run(ctx context.Context, out *output) (err error) {
+	if dir, embedded := strings.CutPrefix(c.From, schemeEmbedded+":"); embedded {
+		if err := holdsStore(dir); err != nil {
+			return fmt.Errorf("open the source: %w", err)
+		}
+	}
+	from, err := c.open(ctx, out, c.From, c.FromName)
+	if err != nil {
+		return fmt.Errorf("open the source: %w", err)
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	to, err := c.open(ctx, out, c.To, c.ToName)
+	if err != nil {
+		return fmt.Errorf("open the target: %w", err)
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	o := transfer.Options{Overwrite: c.Overwrite, DryRun: c.DryRun, Progress: out.copied()}
+	for _, ns := range c.Namespace {
+		o.Namespaces = append(o.Namespaces, string(ns))
+	}
+	r, err := transfer.Run(ctx, from, to, o)
+	if out.live {
+		_, _ = io.WriteString(out.stderr, eraseLine)
+	}
+	return errors.Join(c.print(out, r, err), explain(r, err))
+}
+
+// holdsStore returns an error if a directory has no store in it: opening would
+// make one.
+func holdsStore(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err == nil && len(entries) == 0 {
+		err = fmt.Errorf("%s is empty", dir)
+	}
+	return err
+}
+
+// open opens a store. What the source was allowed to hold the target must take,
+// so there are no quotas to speak of.
+func (c *copyCmd) open(ctx context.Context, out *output, url, name string) (store.Store, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectMax)
+	defer cancel()
+	const plenty = 1e9
+	s, err := openPlain(ctx, url, storeOptions{
+		Options: quipu.Options{
+			Limits: quipu.Limits{KeysMax: plenty * 1e6, NamespacesMax: plenty},
+			Logger: slog.New(slog.NewTextHandler(out.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		},
+		Name: name, Replicas: c.RedisReplicas, AcceptEviction: c.RedisAllowEviction,
+	})
+	if scheme, _ := storeScheme(url); scheme == schemeEmbedded && store.KindOf(err) == store.KindUnavailable {
+		err = fmt.Errorf("%w: if a server uses it, stop the server first", err)
+	}
+	return s, err
+}
+
+// copied shows how far a copy has come, while someone watches.
+func (o *output) copied() func(transfer.Report) {
+	if !o.live {
+		return nil
+	}
+	const every = 200 * time.Millisecond
+	start, last := time.Now(), time.Time{}
+	return func(r transfer.Report) {
+		if time.Since(last) < every {
+			return
+		}
+		last = time.Now()
+		_, _ = fmt.Fprintf(o.stderr, eraseLine+"%s: %s counters, %s copied, %s",
+			r.Walk, thousands(r.Walked), thousands(r.Copied), time.Since(start).Round(time.Second))
+	}
+}
+
+// print writes the summary. One that failed is for scripts only: people read
+// the error.
+func (c *copyCmd) print(out *output, r transfer.Report, err error) error {
+	if c.JSON {
+		raw, err := json.Marshal(struct {
+			OK           bool  `json:"ok"`
+			DryRun       bool  `json:"dry_run"`
+			Namespaces   int   `json:"namespaces"`
+			Counters     int64 `json:"counters"`
+			Differ       int64 `json:"differ"`
+			Extra        int64 `json:"extra"`
+			Copied       int64 `json:"copied"`
+			Deleted      int64 `json:"deleted"`
+			TokensCopied bool  `json:"tokens_copied"`
+		}{err == nil, c.DryRun, r.Namespaces, r.Counters, r.Differ, r.Extra, r.Copied, r.Deleted, false})
+		if err != nil {
+			return fmt.Errorf("encode the summary: %w", err)
+		}
+		return out.print("%s", raw)
+	}
+	if err != nil {
+		return nil //nolint:nilerr // the caller says it
+	}
+	if c.DryRun {
+		return out.print("would copy %s of %s counters in %s namespaces, and delete %s",
+			thousands(r.Differ), thousands(r.Counters), thousands(int64(r.Namespaces)), thousands(r.Extra))
+	}
+	return out.print("copied %s, deleted %s: both stores have the same %s counters in %s namespaces\n"+
+		"tokens and marks were not copied: a write made before counts again if it is sent again",
+		thousands(r.Copied), thousands(r.Deleted), thousands(r.Counters), thousands(int64(r.Namespaces)))
+}
+
+// explain adds to an error what to do about it.
+func explain(r transfer.Report, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*transfer.ExtraError](err); ok {
+		return fmt.Errorf("%w: nothing was copied; --overwrite would delete them", err)
+	}
+	if _, ok := errors.AsType[*transfer.ChangedError](err); ok {
+		return fmt.Errorf("%w (%s copied, %s deleted): stop what writes to these stores, and run it again",
+			err, thousands(r.Copied), thousands(r.Deleted))
+	}
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
+	}
+	if r.Walk == transfer.Compare {
+		return fmt.Errorf("%w: nothing was copied", err)
+	}
+	return &exitError{exitFailed, fmt.Errorf("%w: %s copied, %s deleted; run it again to go on", err, thousands(r.Copied), thousands(r.Deleted))}
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/mirror"
+	"github.com/quipudb/quipu/internal/server"
+)
+
+type mirrorCmd struct {
+	To    string `help:"The database: postgres://…" required:"" placeholder:"URL"`
+	Table string `help:"The table, or SCHEMA.TABLE. Capitals count." required:"" placeholder:"NAME"`
+
+	KeyColumn   string `help:"Column of the keys: text, varchar or bytea, and unique." default:"key" placeholder:"NAME"`
+	ValueColumn string `help:"Column of the totals: bigint or numeric." default:"value" placeholder:"NAME"`
+
+	Addr      string `help:"URL of the server whose counters are read." default:"http://127.0.0.1:8080"`
+	APIKey    string `name:"api-key" help:"API key of the server; of several, the first." placeholder:"KEY"`
+	Namespace word   `help:"Namespace of the keys." default:"default"`
+	Prefix    word   `help:"Only keys that start with it."`
+
+	Every    time.Duration `help:"Time from the beginning of a pass to that of the next." default:"30s"`
+	Rows     int           `help:"Rows in a batch, at most." default:"2000"`
+	Grows    bool          `help:"These counters only grow: never replace a higher value by a lower one, and say so."`
+	Once     bool          `help:"Make one pass and exit."`
+	JSON     bool          `name:"json" help:"With --once: print the summary as JSON."`
+	Metrics  string        `help:"Serve metrics for Prometheus under /metrics; port 0 picks a free one." placeholder:"ADDR"`
+	Insecure bool          `help:"Let other machines reach the metrics."`
+
+	LogLevel  string `help:"Least level that is logged: debug, info, warn, error." enum:"debug,info,warn,error" default:"info"`
+	LogFormat string `help:"Format of the log: text, json, or auto: text on a terminal." enum:"auto,text,json" default:"auto"`
+}
+
+// Help is shown by --help.
+func (*mirrorCmd) Help() string {
+	return `Reads the totals of a running server and writes them into a table of yours, again and again. A pass writes only rows that
+changed, in batches; one that fails goes on where it stopped. Rows of counters that were deleted stay.
+
+The table is for reading: where it lags or is lost, the server has the counts. With --grows, a value lower than the one
+in the table is refused, counted and logged: it means that the store has lost data.
+
+SIGTERM and SIGINT end it after the batch under way, with exit code 0. With --once the exit code is 1 if lower values
+were refused.
+
+Examples:
+
+  quipu mirror --to postgres://app@db/app --table totals
+  quipu mirror --to postgres://app@db/app --table shop.likes --prefix likes: --grows --every 10s --metrics 127.0.0.1:9464
+  quipu mirror --to postgres://app@db/app --table totals --once
+
+A table to begin with:
+
+  create table totals (key text primary key, value bigint not null)`
+}
+
+// Validate is called after the flags are parsed.
+func (c *mirrorCmd) Validate() error {
+	scheme, err := storeScheme(c.To)
+	switch {
+	case err != nil || scheme != schemePostgres:
+		return errors.New("--to: want postgres://…")
+	case c.Rows < 1 || c.Rows > quipu.PageMax:
+		return fmt.Errorf("--rows: want 1 to %d", quipu.PageMax)
+	case c.Every <= 0:
+		return errors.New("--every: want more than 0")
+	}
+	if c.Metrics != "" {
+		_, err := c.listen().Resolve()
+		if _, ok := errors.AsType[*server.ExposedError](err); ok {
+			return fmt.Errorf("--metrics: %w: give --insecure if the network is trusted", err)
+		}
+		if err != nil {
+			return fmt.Errorf("--metrics: %w", err)
+		}
+	}
+	if err := c.table().Validate(); err != nil {
+		return fmt.Errorf("--table: %w", err)
+	}
+	return nil
+}
+
+func (c *mirrorCmd) table() mirror.Table {
+	return mirror.Table{Name: c.Table, Key: c.KeyColumn, Value: c.ValueColumn}
+}
+
+func (c *mirrorCmd) listen() server.Listen {
+	const connections = 100
+	return server.Listen{Addr: c.Metrics, Exposed: c.Insecure, ConnectionsMax: connections, Refusal: server.HTTPRefusal()}
+}
+
+// Run mirrors until ctx ends.
+func (c *mirrorCmd) Run(ctx context.Context, out *output) error {
+	logger := (&serveCmd{LogLevel: c.LogLevel, LogFormat: c.LogFormat}).logger(out)
+	r := &remote{Addr: c.Addr, APIKey: c.APIKey, Namespace: c.Namespace}
+	if _, err := r.request(ctx, request{}); err != nil {
+		return err
+	}
+	m, err := c.open(ctx, r, logger)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	stop, err := c.serveMetrics(out, m, logger)
+	if err != nil {
+		return err
+	}
+	if !c.Once {
+		m.Run(ctx)
+		return stop()
+	}
+	sums, err := m.Pass(ctx)
+	return errors.Join(c.print(out, sums, err), stop())
+}
+
+// open connects to the database.
+func (c *mirrorCmd) open(ctx context.Context, r *remote, logger *slog.Logger) (*mirror.Mirror, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectMax)
+	defer cancel()
+	return mirror.Open(ctx, mirror.Options{
+		Source: c.source(r), URL: c.To, Table: c.table(),
+		Rows: c.Rows, Every: c.Every, Grows: c.Grows, Logger: logger,
+	})
+}
+
+// source reads counters from a server.
+func (c *mirrorCmd) source(r *remote) mirror.Source {
+	return func(ctx context.Context, cursor string, n int) ([]mirror.Row, string, error) {
+		q := url.Values{"prefix": {string(c.Prefix)}, "limit": {strconv.Itoa(n)}}
+		if cursor != "" {
+			q.Set("cursor", cursor)
+		}
+		var p struct {
+			Counters []mirror.Row
+			Next     string
+		}
+		_, err := r.call(ctx, request{method: http.MethodGet, path: "counters", query: q}, &p)
+		return p.Counters, p.Next, err
+	}
+}
+
+// serveMetrics serves metrics if it is to, until what it returns is called.
+func (c *mirrorCmd) serveMetrics(out *output, m *mirror.Mirror, logger *slog.Logger) (stop func() error, err error) {
+	if c.Metrics == "" {
+		return func() error { return nil }, nil
+	}
+	l, _, err := c.listen().Open()
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", server.NewMetrics(m).Handler())
+	const callTimeout = 5 * time.Second
+	s := server.New(logger)
+	s.Add("metrics", l, server.HTTP(mux, callTimeout, logger))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, callTimeout) }()
+	stop = func() error { cancel(); return <-ended }
+	if err := out.print("%s", s.Ready()); err != nil {
+		return nil, errors.Join(fmt.Errorf("print the ready line: %w", err), stop())
+	}
+	return stop, nil
+}
+
+// print writes what one pass did.
+func (c *mirrorCmd) print(out *output, s mirror.Sums, err error) error {
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
+	}
+	if err == nil && s.Lower > 0 {
+		err = fmt.Errorf("%s lower values were refused: the store has lost data, or counters were reset", thousands(s.Lower))
+	}
+	if c.JSON {
+		raw, e := json.Marshal(s)
+		if e != nil {
+			return errors.Join(err, e)
+		}
+		return errors.Join(err, out.print("%s", raw))
+	}
+	return errors.Join(err, out.print("%s rows written, %s unchanged", thousands(s.Written), thousands(s.Unchanged)))
+}

@@ -1,0 +1,392 @@
+package transfer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quipudb/quipu/internal/transfer"
+	"github.com/quipudb/quipu/store"
+	"github.com/quipudb/quipu/store/memstore"
+)
+
+// A hooked store calls what it is told to before a scan and in place of Apply.
+type hooked struct {
+	*memstore.Store
+	scans, applies int
+	scan           func(n int) error // before the n-th
+	apply          func(n int, do func() error) error
+}
+
+func newStore(partitions int) *hooked {
+	return &hooked{Store: memstore.New(memstore.Options{Partitions: partitions})}
+}
+
+func (h *hooked) Scan(ctx context.Context, r store.Range, n int) ([]store.Entry, error) {
+	h.scans++
+	if h.scan != nil {
+		if err := h.scan(h.scans); err != nil {
+			return nil, err
+		}
+	}
+	return h.Store.Scan(ctx, r, n)
+}
+
+func (h *hooked) Apply(ctx context.Context, bs []store.Batch, rs []store.Reply) error {
+	h.applies++
+	do := func() error { return h.Store.Apply(ctx, bs, rs) }
+	if h.apply != nil {
+		return h.apply(h.applies, do)
+	}
+	return do()
+}
+
+// put makes a counter what it is told, past the hooks.
+func (h *hooked) put(t *testing.T, ns, key string, d store.Delta) {
+	t.Helper()
+	d.Cell = store.Cell{Namespace: ns, Key: key}
+	r := make([]store.Reply, 1)
+	b := store.Batch{Partition: store.PartitionOf(d.Cell, h.Traits().Partitions), Deltas: []store.Delta{d}}
+	if err := h.Store.Apply(t.Context(), []store.Batch{b}, r); err != nil || r[0].Err != nil || r[0].Results[0].Outcome != store.Applied {
+		t.Fatalf("put %q: %v, %+v", key, err, r[0])
+	}
+}
+
+func set(n int64) store.Delta { return store.Delta{Op: store.OpSet, N: n} }
+
+func until(n, ms int64) store.Delta {
+	return store.Delta{Op: store.OpSet, N: n, Expiry: store.ExpirySet, DeadlineMS: ms}
+}
+
+// everything returns what a store holds, but for the versions.
+func (h *hooked) everything(t *testing.T) []string {
+	t.Helper()
+	spaces, err := h.Namespaces(t.Context(), "", store.ScanMax)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, ns := range spaces {
+		r := store.Range{Namespace: ns}
+		for {
+			es, err := h.Store.Scan(t.Context(), r, store.ScanMax)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range es {
+				all = append(all, fmt.Sprintf("%q %q %d %d", ns, e.Key, e.Value.N, e.Value.DeadlineMS))
+			}
+			if len(es) < store.ScanMax {
+				break
+			}
+			r.After = es[len(es)-1].Key
+		}
+	}
+	return all
+}
+
+func same(t *testing.T, a, b *hooked) {
+	t.Helper()
+	if x, y := a.everything(t), b.everything(t); !slices.Equal(x, y) {
+		t.Fatalf("the source has\n%s\nthe target has\n%s", strings.Join(x, "\n"), strings.Join(y, "\n"))
+	}
+}
+
+// filled returns a source with counters of all kinds in three namespaces.
+func filled(t *testing.T) *hooked {
+	t.Helper()
+	s := newStore(1)
+	later := time.Now().Add(time.Hour).UnixMilli()
+	s.put(t, "default", "a", set(5))
+	s.put(t, "default", "low", set(math.MinInt64))
+	s.put(t, "default", "high", set(math.MaxInt64))
+	s.put(t, "default", "zero", set(0))
+	s.put(t, "default", "soon", until(7, later))
+	s.put(t, "b", "a\x00", set(-1))
+	s.put(t, "日", "\U0010ffff", set(2))
+	return s
+}
+
+func run(t *testing.T, from, to *hooked, o transfer.Options) transfer.Report {
+	t.Helper()
+	r, err := transfer.Run(t.Context(), from, to, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestRun(t *testing.T) {
+	from, to := filled(t), newStore(8)
+	to.put(t, "default", "a", set(4))
+	to.put(t, "default", "zero", until(0, math.MaxInt64)) // loses its deadline
+	to.put(t, "b", "a\x00", set(-1))
+	want := transfer.Report{Walk: transfer.Check, Walked: 7, Counters: 7, Equal: 7, Namespaces: 3, Copied: 6}
+	if r := run(t, from, to, transfer.Options{}); r != want {
+		t.Errorf("reported %+v, want %+v", r, want)
+	}
+	same(t, from, to)
+
+	// Again: there is nothing to write, and only what changed.
+	to.applies = 0
+	want.Copied = 0
+	if r := run(t, from, to, transfer.Options{}); r != want || to.applies != 0 {
+		t.Errorf("again: reported %+v and wrote %d times, want %+v", r, to.applies, want)
+	}
+	from.put(t, "日", "\U0010ffff", set(3))
+	want.Copied = 1
+	if r := run(t, from, to, transfer.Options{}); r != want {
+		t.Errorf("after a change: reported %+v, want %+v", r, want)
+	}
+	same(t, from, to)
+}
+
+func TestRunPages(t *testing.T) {
+	from, to := newStore(1), newStore(4)
+	const n = 12_001
+	for i := range n {
+		from.put(t, "default", fmt.Sprintf("k%05d", i), set(int64(i)))
+		if i%3 == 0 {
+			to.put(t, "default", fmt.Sprintf("k%05d", i), set(int64(i)))
+		}
+		if i%1000 == 0 {
+			to.put(t, "default", fmt.Sprintf("k%05d+", i), set(1))
+		}
+	}
+	var told []transfer.Report
+	r := run(t, from, to, transfer.Options{Overwrite: true, Progress: func(r transfer.Report) { told = append(told, r) }})
+	if r.Copied != n-n/3-1 || r.Deleted != 13 || r.Counters != n {
+		t.Errorf("reported %+v", r)
+	}
+	if len(told) != 6 || told[0].Walk != transfer.Compare || told[0].Walked != 5000 || told[5].Walk != transfer.Check || told[5].Walked != 10_000 {
+		t.Errorf("told of progress: %+v", told)
+	}
+	same(t, from, to)
+}
+
+func TestRunNamespaces(t *testing.T) {
+	from, to := filled(t), newStore(1)
+	to.put(t, "mine", "a", set(1)) // is not looked at
+	if r := run(t, from, to, transfer.Options{Namespaces: []string{"日", "b", "none", "b"}}); r.Copied != 2 || r.Namespaces != 2 {
+		t.Errorf("reported %+v", r)
+	}
+	if got := to.everything(t); len(got) != 3 {
+		t.Errorf("the target has %q", got)
+	}
+}
+
+// What is in the target and not in the source is refused before anything is
+// written, or deleted if that is asked for.
+func TestRunExtra(t *testing.T) {
+	from, to := filled(t), newStore(1)
+	to.put(t, "default", "b", set(1))
+	to.put(t, "default", "c", set(1))
+	to.put(t, "other", "a", set(1))
+	before := to.everything(t)
+	_, err := transfer.Run(t.Context(), from, to, transfer.Options{})
+	extra, ok := errors.AsType[*transfer.ExtraError](err)
+	if !ok || extra.Extra != 3 || extra.First.Key != "b" {
+		t.Errorf("with other counters in the target: %v", err)
+	}
+	if to.applies != 0 || !slices.Equal(to.everything(t), before) {
+		t.Errorf("a refused copy wrote: %q", to.everything(t))
+	}
+	r := run(t, from, to, transfer.Options{Overwrite: true, DryRun: true})
+	if want := (transfer.Report{Walk: transfer.Compare, Walked: 10, Counters: 7, Differ: 7, Extra: 3, Namespaces: 4}); r != want || to.applies != 0 {
+		t.Errorf("a dry run reported %+v, want %+v, and wrote %d times", r, want, to.applies)
+	}
+	if r := run(t, from, to, transfer.Options{Overwrite: true}); r.Copied != 7 || r.Deleted != 3 || r.Namespaces != 3 {
+		t.Errorf("reported %+v", r)
+	}
+	same(t, from, to)
+}
+
+// A source that is written to meanwhile is noticed, wherever the walks are.
+func TestRunChanged(t *testing.T) {
+	f := func(at int, change func(s *hooked), want int64) {
+		t.Helper()
+		from, to := filled(t), newStore(2)
+		from.scan = func(n int) error {
+			if n == at {
+				change(from)
+			}
+			return nil
+		}
+		_, err := transfer.Run(t.Context(), from, to, transfer.Options{})
+		changed, ok := errors.AsType[*transfer.ChangedError](err)
+		if ok != (want > 0) || ok && changed.AtLeast != want {
+			t.Errorf("a change before scan %d: %v, want %d", at, err, want)
+		}
+		from.scan = nil
+		run(t, from, to, transfer.Options{Overwrite: true})
+		same(t, from, to)
+	}
+	add := func(s *hooked) { s.put(t, "b", "a\x00", store.Delta{Op: store.OpAdd, N: 1}) }
+	back := func(s *hooked) { // it changes, and changes back
+		add(s)
+		s.put(t, "b", "a\x00", store.Delta{Op: store.OpAdd, N: -1})
+	}
+	// Each walk scans the namespaces b, default and 日 once.
+	f(1, add, 0)
+	f(4, add, 0)
+	f(5, add, 1)
+	f(6, back, 1)
+	f(7, back, 1)
+	f(8, back, 0) // after its last visit: there was a moment before
+	f(7, func(s *hooked) { s.put(t, "b", "new", set(1)) }, 1)
+	f(6, func(s *hooked) { s.put(t, "new", "a", set(1)) }, 1)
+	f(7, func(s *hooked) { s.put(t, "b", "a\x00", store.Delta{Op: store.OpDelete}) }, 1)
+	f(8, func(s *hooked) { add(s); s.put(t, "default", "a", set(1)); s.put(t, "default", "zero", set(1)) }, 2)
+	later := time.Now().Add(2 * time.Hour).UnixMilli()
+	f(8, func(s *hooked) { s.put(t, "default", "soon", until(7, later)) }, 2) // the minute it had, and that it has
+}
+
+// What comes into the target meanwhile is noticed, and not deleted.
+func TestRunTargetChanged(t *testing.T) {
+	from, to := filled(t), newStore(2)
+	to.scan = func(n int) error {
+		if n == 4 { // the first of the second walk
+			to.put(t, "b", "mine", set(1))
+		}
+		return nil
+	}
+	r, err := transfer.Run(t.Context(), from, to, transfer.Options{})
+	if _, ok := errors.AsType[*transfer.ChangedError](err); !ok || r.Extra != 1 || r.Deleted != 0 {
+		t.Errorf("a target that changed: %+v, %v", r, err)
+	}
+}
+
+// A counter that expires meanwhile is no change.
+func TestRunExpiring(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for at := 1; at <= 3; at++ { // before the walk
+			from, to := newStore(1), newStore(1)
+			from.put(t, "n", "a", set(1))
+			from.put(t, "n", "b", until(2, time.Now().Add(30*time.Second).UnixMilli()))
+			from.put(t, "n", "c", until(3, time.Now().Add(time.Hour).UnixMilli()))
+			from.scan = func(n int) error {
+				if n == at {
+					<-time.After(40 * time.Second)
+				}
+				return nil
+			}
+			if r := run(t, from, to, transfer.Options{}); r.Counters != 2 {
+				t.Errorf("expired before walk %d: reported %+v", at, r)
+			}
+			same(t, from, to)
+		}
+	})
+}
+
+// What has little time left is copied all the same.
+func TestRunShortLived(t *testing.T) {
+	from, to := newStore(1), newStore(1)
+	from.put(t, "n", "a", until(1, time.Now().Add(30*time.Second).UnixMilli()))
+	run(t, from, to, transfer.Options{})
+	same(t, from, to)
+}
+
+// The clock of the target may be ahead, or behind.
+func TestRunSkewed(t *testing.T) {
+	f := func(ahead, left time.Duration) {
+		t.Helper()
+		from := newStore(1)
+		to := &hooked{Store: memstore.New(memstore.Options{Now: func() time.Time { return time.Now().Add(ahead) }})}
+		deadline := time.Now().Add(left).UnixMilli()
+		from.put(t, "n", "a", until(1, deadline))
+		from.put(t, "n", "b", set(1))
+		to.put(t, "n", "a", until(1, deadline))
+		if r := run(t, from, to, transfer.Options{}); r.Deleted != 0 {
+			t.Errorf("reported %+v", r)
+		}
+	}
+	f(40*time.Second, 30*time.Second)
+	f(-40*time.Second, -30*time.Second)
+}
+
+// What a store could not answer is asked again, and a batch that may have been
+// written is written again.
+func TestRunInsists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		from, to := filled(t), newStore(3)
+		from.scan = func(n int) error {
+			if n%3 != 0 {
+				return store.ErrUnavailable
+			}
+			return nil
+		}
+		to.apply = func(n int, do func() error) error {
+			if n == 1 {
+				return store.ErrUnavailable
+			}
+			if err := do(); err != nil || n == 3 {
+				return err
+			}
+			return store.ErrUnknown
+		}
+		if r := run(t, from, to, transfer.Options{}); r.Copied != 7 || to.applies != 3 {
+			t.Errorf("reported %+v after %d writes", r, to.applies)
+		}
+		same(t, from, to)
+
+		to.scan = func(int) error { return store.ErrUnavailable }
+		if _, err := transfer.Run(t.Context(), from, to, transfer.Options{}); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("a store that is gone: %v", err)
+		}
+		to.scan = func(int) error { return store.ErrCorrupt }
+		to.scans = 0
+		if _, err := transfer.Run(t.Context(), from, to, transfer.Options{}); !errors.Is(err, store.ErrCorrupt) || to.scans != 1 {
+			t.Errorf("a store that is corrupt was asked %d times: %v", to.scans, err)
+		}
+	})
+}
+
+func TestRunFull(t *testing.T) {
+	from := filled(t)
+	to := &hooked{Store: memstore.New(memstore.Options{Limits: store.Limits{KeysMax: 2}})}
+	if _, err := transfer.Run(t.Context(), from, to, transfer.Options{}); !errors.Is(err, store.ErrFull) {
+		t.Errorf("a target without room: %v", err)
+	}
+}
+
+// One that is cut off has written what it says, and the next goes on.
+func TestRunCutOff(t *testing.T) {
+	from, to := newStore(1), newStore(1)
+	for i := range 12_000 {
+		from.put(t, "n", fmt.Sprintf("k%05d", i), set(1))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	to.apply = func(n int, do func() error) error {
+		if n == 2 {
+			cancel()
+		}
+		return do()
+	}
+	r, err := transfer.Run(ctx, from, to, transfer.Options{})
+	if !errors.Is(err, context.Canceled) || r.Copied != 5000 {
+		t.Errorf("cut off: %+v, %v", r, err)
+	}
+	if r := run(t, from, to, transfer.Options{}); r.Copied != 7000 {
+		t.Errorf("went on: %+v", r)
+	}
+	same(t, from, to)
+}
+
+// A store that does not know its namespaces has to be told.
+func TestRunUnsupported(t *testing.T) {
+	from := struct{ store.Store }{filled(t)}
+	to := newStore(1)
+	if _, err := transfer.Run(t.Context(), from, to, transfer.Options{}); !errors.Is(err, store.ErrUnsupported) {
+		t.Errorf("without namespaces: %v", err)
+	}
+	r, err := transfer.Run(t.Context(), from, to, transfer.Options{Namespaces: []string{"b"}})
+	if err != nil || r.Copied != 1 {
+		t.Errorf("with a namespace: %+v, %v", r, err)
+	}
+}
