@@ -168,7 +168,7 @@ func (db *DB) Values(ctx context.Context, keys []string, values []store.Value) e
 	if db.err != nil {
 		return db.err
 	}
-	_, _, err := db.read(ctx, db.cells(keys), values, 0)
+	_, _, err := db.read(ctx, db.cells(keys), values, byPolicy)
 	return err
 }
 

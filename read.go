@@ -101,25 +101,28 @@ func exactCount(key string, v store.Value, asOf time.Time) Count {
 	}
 }
 
+// byPolicy is the staleness of a caller who leaves it to the policy.
+const byPolicy time.Duration = -1
+
 // checkRead returns an error if the view or an option can't be used, and how
-// stale the caller says that a count may be; below 0 if he needs more than that.
-// Whatever the store can be asked for is exact, and so meets any need that is a
-// valid one.
+// stale the caller says that a count may be. Whatever the store can be asked for
+// is exact, and so meets any need that is a valid one.
 func (db *DB) checkRead(opts []ReadOption) (staleness time.Duration, err error) {
 	if db.err != nil {
 		return 0, db.err
 	}
+	staleness = byPolicy
 	for _, o := range opts {
 		switch o.kind {
 		case readExact, readError:
-			staleness = -1
+			staleness = 0
 		case readSession:
 			if err := checkSession(o.text); err != nil {
 				return 0, err
 			}
-			staleness = -1
+			staleness = 0
 		case readStaleness:
-			if staleness >= 0 {
+			if staleness == byPolicy {
 				staleness = time.Duration(o.n)
 			}
 		default:

@@ -84,7 +84,7 @@ func (r *recall) get(c store.Cell, now time.Time, age time.Duration) (recalled, 
 	if d := v.value.DeadlineMS; d != 0 && d <= now.UnixMilli() {
 		v.value = store.Value{} // it would be gone by now
 	}
-	return v, ok && now.Sub(v.asOf) <= age
+	return v, ok && age > 0 && now.Sub(v.asOf) <= age
 }
 
 // unreachable reports whether an error of a read means that the store could not
@@ -94,8 +94,8 @@ func unreachable(err error) bool {
 }
 
 // read reads cells of the view, and returns as of when they are what they are.
-// If the store can't be reached, that may be earlier: as much as each counter's
-// policy allows, or a caller with his staleness. Then every asOf is in times.
+// If the store can't be reached, that may be earlier: as much as the caller's
+// staleness allows, or each counter's policy. Then every asOf is in times.
 func (db *DB) read(ctx context.Context, cells []store.Cell, values []store.Value, staleness time.Duration) (asOf time.Time, times []time.Time, err error) {
 	asOf = time.Now()
 	if db.recall == nil {
@@ -124,11 +124,12 @@ func (db *DB) read(ctx context.Context, cells []store.Cell, values []store.Value
 // allRecalled fills values, and times if it is not nil, with what is recalled,
 // if all may be.
 func (db *DB) allRecalled(cells []store.Cell, now time.Time, staleness time.Duration, values []store.Value, times []time.Time) bool {
-	if staleness < 0 {
-		return false
-	}
 	for i := range cells {
-		v, ok := db.recall.get(cells[i], now, max(staleness, db.staleOf(cells[i].Key)))
+		age := staleness
+		if age == byPolicy {
+			age = db.staleOf(cells[i].Key)
+		}
+		v, ok := db.recall.get(cells[i], now, age)
 		if !ok {
 			return false
 		}

@@ -85,6 +85,10 @@ func TestRecall(t *testing.T) {
 		fails("other")
 		f("other", 7, time.Second, quipu.MaxStaleness(2*time.Second))
 		fails("other", quipu.MaxStaleness(time.Second/2))
+		f("page.a", 5, time.Second, quipu.MaxStaleness(2*time.Second))
+		fails("page.a", quipu.MaxStaleness(time.Second/2)) // the caller knows better than the policy
+		fails("page.a", quipu.MaxStaleness(0))
+		fails("page.a", quipu.MaxStaleness(time.Hour), quipu.Exact())
 		counts, err := db.ReadBatch(ctx, []string{"page.a", "page.none"})
 		if err != nil || counts[0].Value != 5 || counts[0].Exact || counts[1].Exists {
 			t.Errorf("%+v, %v", counts, err)

@@ -65,6 +65,16 @@ func (l Limits) Share(partitions int) Limits {
 	return l
 }
 
+// CheckWindow returns an error if a store that others share has another token
+// window than the one asked for, if any is: a token that is new to one of them
+// would be old to another, and count twice.
+func CheckWindow(has, asked time.Duration) error {
+	if asked == 0 || has == asked.Truncate(time.Millisecond) {
+		return nil
+	}
+	return Errorf(KindInvalid, "the store was made with a token window of %s, and this asks for %s: all who share it must ask for the same", has, asked)
+}
+
 // CheckCell returns an error if c is no address of a counter.
 func CheckCell(c Cell) error {
 	if len(c.Namespace) > NamespaceBytesMax {

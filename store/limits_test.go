@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -197,4 +198,18 @@ func TestShare(t *testing.T) {
 	f(1, 64, 1)
 	f(4, 64, 3)
 	f(0, 64, 0)
+}
+
+func TestCheckWindow(t *testing.T) {
+	f := func(has, asked time.Duration, ok bool) {
+		t.Helper()
+		if err := store.CheckWindow(has, asked); (err == nil) != ok || err != nil && !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("%s for %s: %v", has, asked, err)
+		}
+	}
+	f(time.Hour, time.Hour, true)
+	f(time.Hour, time.Hour+time.Microsecond, true)
+	f(time.Hour, 0, true)
+	f(time.Hour, time.Hour+time.Millisecond, false)
+	f(time.Hour, time.Minute, false)
 }

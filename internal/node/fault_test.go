@@ -97,7 +97,7 @@ func TestBackOff(t *testing.T) {
 			k.remote.on = func(_ context.Context, i int, apply func() error) error {
 				at = append(at, time.Since(begun))
 				if i < 12 {
-					return store.ErrUnavailable
+					return store.ErrUnknown
 				}
 				return apply()
 			}
@@ -109,6 +109,42 @@ func TestBackOff(t *testing.T) {
 				t.Errorf("pause %d is %v, want %v to %v", i, pause, most/2, most)
 			}
 		}
+	})
+}
+
+// What certainly did not reach the store is given up after a while, with nothing
+// changed; then callers are refused at once, but for one now and then, who finds
+// the store again when it is back.
+func TestGivesUp(t *testing.T) {
+	run(t, node.Options{}, func(k *kit) {
+		k.do(add("a", 1)).results()
+		k.remote.set(func() {
+			k.remote.on = func(context.Context, int, func() error) error { return store.ErrUnavailable }
+		})
+		begun := time.Now()
+		k.do(add("a", 1)).fails(store.KindUnavailable)
+		if took := time.Since(begun); took < time.Second || took > 3*time.Second {
+			t.Errorf("given up after %v", took)
+		}
+		attempts := len(k.flights())
+		for range 10 {
+			k.do(add("a", 1)).fails(store.KindUnavailable)
+		}
+		if n := len(k.flights()); n != attempts {
+			t.Errorf("%d attempts for callers who were to be refused at once", n-attempts)
+		}
+		pass(time.Second)
+		begun = time.Now()
+		k.do(add("a", 1)).fails(store.KindUnavailable)
+		if took := time.Since(begun); took != 0 || len(k.flights()) != attempts+1 {
+			t.Errorf("one who tries had %d attempts in %v", len(k.flights())-attempts, took)
+		}
+		k.remote.set(func() { k.remote.on = nil })
+		pass(time.Second)
+		if r := k.do(want(add("a", 1))).results()[0]; r.After != 2 {
+			t.Errorf("result %+v, want 2: what was given up was applied", r)
+		}
+		k.do(add("a", 1)).results()
 	})
 }
 
@@ -331,7 +367,7 @@ func TestHealthyInTime(t *testing.T) {
 
 // A lane can't begin without a writer, and waits for one.
 func TestNoWriter(t *testing.T) {
-	run(t, node.Options{Lanes: 2}, func(k *kit) {
+	run(t, node.Options{Lanes: 2, Patience: time.Hour}, func(k *kit) {
 		k.do(add("a", 1)).results()
 		other := 0
 		for i := 0; store.PartitionOf(cell(fmt.Sprint(i)), 2) == store.PartitionOf(cell("a"), 2); i++ {

@@ -10,9 +10,12 @@ import (
 
 // A failure is that the store does not answer.
 type failure struct {
-	since time.Time
-	err   error // the last one
+	since, last time.Time
+	err         error // the last one
 }
+
+// probeEvery is how often a caller is let through to a store that is unreachable.
+const probeEvery = 250 * time.Millisecond
 
 func (f *failure) unavailable() error {
 	return store.Errorf(store.KindUnavailable, "the store is unreachable since %s: %w", f.since.UTC().Format(time.RFC3339), f.err)
@@ -47,7 +50,8 @@ func (n *Node) note(err error) {
 
 // again returns the failure that goes on with err. A nil one begins.
 func (f *failure) again(err error) *failure {
-	next := &failure{since: time.Now(), err: err}
+	now := time.Now()
+	next := &failure{since: now, last: now, err: err}
 	if f != nil {
 		next.since = f.since
 	}
@@ -55,9 +59,11 @@ func (f *failure) again(err error) *failure {
 }
 
 // unanswered takes notice that a flight was not answered.
-func (l *lane) unanswered(err error) {
-	l.failing.Store(l.failing.Load().again(err))
+func (l *lane) unanswered(err error) *failure {
+	f := l.failing.Load().again(err)
+	l.failing.Store(f)
 	l.node.failing.Store(l.node.failing.Load().again(err))
+	return f
 }
 
 // answered takes notice that one was.

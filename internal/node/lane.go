@@ -61,7 +61,7 @@ const (
 // enter queues a batch, and sends it at once if the lane is idle.
 func (l *lane) enter(ctx context.Context, b *store.Batch, r *store.Reply, bytes int, run bool) (*entry, error) {
 	n := l.node
-	if f := l.failing.Load(); f != nil && time.Since(f.since) > n.options.Patience {
+	if f := l.failing.Load(); f != nil && time.Since(f.since) > n.options.Patience && !l.probes(f) {
 		return nil, f.unavailable()
 	}
 	if err := n.room.take(ctx, len(b.Deltas), bytes); err != nil {
@@ -79,6 +79,14 @@ func (l *lane) enter(ctx context.Context, b *store.Batch, r *store.Reply, bytes 
 	}
 	l.mu.Unlock()
 	return e, nil
+}
+
+// probes reports whether a caller may try a store that is unreachable: nobody else
+// does, or did a moment ago.
+func (l *lane) probes(f *failure) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.flying && time.Since(f.last) >= probeEvery
 }
 
 // insert puts e behind another entry of the queue; nil is the front.

@@ -299,7 +299,7 @@ func TestCloseSends(t *testing.T) {
 func TestCloseGivesUp(t *testing.T) {
 	f := func(name string, kind store.Kind, on func(ctx context.Context) error) {
 		t.Run(name, func(t *testing.T) {
-			o := node.Options{QueueDeltas: 2, Calls: 1, AttemptTimeout: time.Minute}
+			o := node.Options{QueueDeltas: 2, Calls: 1, AttemptTimeout: time.Minute, Patience: time.Hour}
 			run(t, o, func(k *kit) {
 				k.do(add("writer", 1)).results() // the lane has one from here on
 				k.remote.set(func() {

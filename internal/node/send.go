@@ -106,7 +106,9 @@ func (l *lane) judge(f *flight, err error) (reached bool, end error) {
 		return true, nil // the same again: if it was retired, the store says so
 	default:
 		f.doubt = f.doubt || kind != store.KindUnavailable
-		l.unanswered(err)
+		if failing := l.unanswered(err); !f.doubt && time.Since(failing.since) > n.options.Patience {
+			return false, failing.unavailable() // Nothing was applied, so the next flight has its number.
+		}
 		return false, nil
 	}
 	l.answered()

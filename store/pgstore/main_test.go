@@ -114,7 +114,7 @@ func (f *factory) schema(t testing.TB) *used {
 		u.ending.Wait()
 		execute(t, fmt.Sprintf(`delete from %[1]s.cell; delete from %[1]s.mark; delete from %[1]s.space; delete from %[1]s.token;
 			update %[1]s.tally set at_ms = 0, deltas = 0, total = 0, proof = 0;
-			update %[1]s.meta set floor = 0`, u.schema))
+			update %[1]s.meta set floor = 0, window_ms = null`, u.schema))
 		return u
 	}
 	u := &used{schema: newSchema()}

@@ -106,7 +106,10 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, failure(ctx, err)
 	}
-	if err := s.look(ctx); err != nil {
+	if err = s.look(ctx); err == nil {
+		err = s.agree(ctx, o.Limits.TokenWindow)
+	}
+	if err != nil {
 		s.pool.Close()
 		return nil, err
 	}
@@ -169,6 +172,23 @@ func (s *Store) look(ctx context.Context) error {
 	s.margin = connections * store.BatchDeltasMax
 	s.seenMS.Store(atMS)
 	return nil
+}
+
+// agree checks that the window of tokens is that of the others who share the
+// schema. The first sets it.
+func (s *Store) agree(ctx context.Context, asked time.Duration) error {
+	var ms *int64
+	err := s.pool.QueryRow(ctx, s.sql.window).Scan(&ms)
+	if err == nil && ms == nil {
+		if _, err = s.pool.Exec(ctx, s.sql.setWindow, s.limits.TokenWindow.Milliseconds()); err == nil {
+			err = s.pool.QueryRow(ctx, s.sql.window).Scan(&ms)
+		}
+	}
+	if err != nil {
+		return failure(ctx, err)
+	}
+	s.limits.TokenWindow = time.Duration(*ms) * time.Millisecond
+	return store.CheckWindow(s.limits.TokenWindow, asked)
 }
 
 // Traits says what kind of store this is.

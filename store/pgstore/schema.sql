@@ -2,11 +2,13 @@
 -- {{tokens}} for the number of the lock on the generations of tokens, and
 -- {{spaces}} for that on the number of namespaces.
 
--- What there is one of. Writers up to floor that have no mark are retired.
+-- What there is one of. Writers up to floor that have no mark are retired. The
+-- window of tokens is that of the first store that was opened.
 create table quipu.meta (
     format int not null,
     id uuid not null default gen_random_uuid(),
-    floor bigint not null default 0
+    floor bigint not null default 0,
+    window_ms bigint
 );
 insert into quipu.meta (format) values (1);
 

@@ -2,7 +2,7 @@ package pgstore
 
 // statements are the SQL of a store, with the name of its schema.
 type statements struct {
-	look, plain, quietly                       string
+	look, window, setWindow, plain, quietly    string
 	lockMarks, lockCells                       string
 	loadCells, loadTokens, loadPending         string
 	loadMarks, loadSpaces, countSpaces         string
@@ -24,6 +24,8 @@ func newStatements(schema string) statements {
 			select current_setting('fsync')::bool, current_setting('synchronous_commit') <> 'off',
 				current_setting('max_connections')::bigint,
 				greatest((select max(at_ms) from quipu.tally), (select max(at_ms) from quipu.mark), 0)`),
+		window:    in(`select window_ms from quipu.meta`),
+		setWindow: in(`update quipu.meta set window_ms = $1 where window_ms is null`),
 		plain: in(`
 			select _versions, _afters, _deadlines, _fresh from quipu.plain(
 				$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`),

@@ -149,7 +149,8 @@ func (s *Store) open(ctx context.Context) error {
 	return nil
 }
 
-// partitions returns how many the store has, after making it if need be.
+// partitions returns how many the store has, after making it if need be, and
+// takes the window of tokens that it has.
 func (s *Store) partitions(ctx context.Context) (int, error) {
 	key := s.options.Prefix + ":store"
 	b := s.client.B()
@@ -160,14 +161,15 @@ func (s *Store) partitions(ctx context.Context) (int, error) {
 	rs := s.client.DoMulti(ctx,
 		b.Hsetnx().Key(key).Field("layout").Value(layoutVersion).Build(),
 		b.Hsetnx().Key(key).Field("partitions").Value(strconv.Itoa(n)).Build(),
-		b.Hmget().Key(key).Field("layout", "partitions").Build(),
+		b.Hsetnx().Key(key).Field("window").Value(strconv.FormatInt(s.limits.TokenWindow.Milliseconds(), 10)).Build(),
+		b.Hmget().Key(key).Field("layout", "partitions", "window").Build(),
 	)
 	for _, r := range rs {
 		if err := r.Error(); err != nil {
 			return 0, s.failed(ctx, err)
 		}
 	}
-	has, err := rs[2].AsStrSlice()
+	has, err := rs[len(rs)-1].AsStrSlice()
 	if err != nil {
 		return 0, store.Errorf(store.KindCorrupt, "%s: %w", key, err)
 	}
@@ -182,7 +184,12 @@ func (s *Store) partitions(ctx context.Context) (int, error) {
 		return 0, store.Errorf(store.KindInvalid, "the store has %d partitions, asked for %d: their number is fixed when it is made",
 			n, s.options.Partitions)
 	}
-	return n, nil
+	ms, err := strconv.ParseInt(has[2], 10, 64)
+	if err != nil || ms < 1 {
+		return 0, store.Errorf(store.KindCorrupt, "%s has a window of %q ms", key, has[2])
+	}
+	s.limits.TokenWindow = time.Duration(ms) * time.Millisecond
+	return n, store.CheckWindow(s.limits.TokenWindow, s.options.Limits.TokenWindow)
 }
 
 // dial connects to a server. Whoever is there now may have other settings.

@@ -402,3 +402,29 @@ func TestMeters(t *testing.T) {
 		t.Error("no calls were counted")
 	}
 }
+
+// A store that asks for another window than there is is refused; one that asks
+// for none has that.
+func TestWindow(t *testing.T) {
+	p := prefix()
+	f := func(window time.Duration, kind store.Kind) {
+		t.Helper()
+		s, err := redisstore.Open(t.Context(), "redis://"+single.Addr, redisstore.Options{Prefix: p, Limits: store.Limits{TokenWindow: window}})
+		if store.KindOf(err) != kind {
+			t.Fatalf("window %s: %v", window, err)
+		}
+		if err != nil {
+			return
+		}
+		if got := s.Traits().Limits.TokenWindow; got != time.Hour {
+			t.Errorf("window %s became %s", window, got)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	f(time.Hour, store.KindOther)
+	f(time.Hour, store.KindOther)
+	f(0, store.KindOther)
+	f(time.Minute, store.KindInvalid)
+}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -29,6 +30,9 @@ func readyz(c *call) error {
 	if err := c.db.Ready(c.ctx); err != nil {
 		p := problemOf(err)
 		p.status = http.StatusServiceUnavailable
+		if server.KindOf(err) == store.KindUnknown { // there is nothing to send again
+			p.detail = "the store did not answer in time"
+		}
 		return p
 	}
 	c.out = append(c.out, `{"status":"ready"}`+"\n"...)
