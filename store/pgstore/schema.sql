@@ -279,8 +279,8 @@ declare
 begin
     if key is null or delta is null or namespace is null
         or length(_key) not between 1 and 512 or length(_ns) not between 1 and 64
-        or length(_token) not between 1 and 255 then
-        raise exception 'quipu: a key has 1 to 512 bytes, a namespace 1 to 64, a token 1 to 255'
+        or length(_token) not between 1 and 255 or namespace ~ '[/[:cntrl:]]' then
+        raise exception 'quipu: a key has 1 to 512 bytes, a namespace 1 to 64 without / and control characters, a token 1 to 255'
             using errcode = 'invalid_parameter_value';
     end if;
     if token is not null then
