@@ -10,6 +10,9 @@ VERSION   = $(shell git describe --tags --always --dirty 2>/dev/null || echo unk
 # The tests with clients of Redis, a module of its own.
 CLIENTS = internal/server/resp/clienttest
 
+# The tests that break what many nodes stand on, another.
+FAULTS = internal/faults
+
 # What the tests start besides our own programs, and the packages of Debian that
 # have it.
 PROGRAMS = redis-server redis-cli pgbouncer gcc node npm
@@ -17,8 +20,9 @@ DEBIAN   = redis-server redis-tools postgresql pgbouncer python3-redis libhiredi
 
 FUZZTIME ?= 30s
 CYCLES   ?= 50
+ROUNDS   ?= 5
 
-.PHONY: help setup servers run build test race lint fuzz crash bench bench-peers generate
+.PHONY: help setup servers run build test race lint fuzz crash faults bench bench-peers generate
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +35,7 @@ setup: ## check for Go, download the modules, build the linter
 	@$(MAKE) --no-print-directory servers || true
 	go mod download
 	go -C $(CLIENTS) mod download
+	go -C $(FAULTS) mod download
 	go mod download -modfile=tools/go.mod
 	$(TOOL) golangci-lint version
 
@@ -51,6 +56,7 @@ build: ## build bin/quipu, stamped with the version
 test: servers $(CLIENTS)/testdata/node/node_modules ## run the tests
 	go test -timeout 10m ./...
 	go -C $(CLIENTS) test -timeout 10m ./...
+	go -C $(FAULTS) test -timeout 10m ./...
 
 $(CLIENTS)/testdata/node/node_modules: $(CLIENTS)/testdata/node/package-lock.json
 	npm ci --silent --no-audit --no-fund --prefix $(@D)
@@ -76,6 +82,9 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 
 crash: ## kill a serving process CYCLES times (50) and recount
 	go test ./internal/crash -run TestCrash -count=1 -v -timeout 60m -args -cycles=$(CYCLES)
+
+faults: servers ## make each fault of a network, a store and a node ROUNDS times (5) and recount, 30 minutes
+	go -C $(FAULTS) test -count=1 -v -timeout 120m . -args -rounds=$(ROUNDS)
 
 bench: ## measure beside the peers, into bench/results (BENCHFLAGS='-run add-hot')
 	go run ./bench $(BENCHFLAGS)

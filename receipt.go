@@ -87,8 +87,11 @@ func (s *shared) receipt(ctx context.Context, out *Receipt, d *store.Delta, r *s
 	if r.Replayed {
 		// The first has a value only if it asked for one too.
 		f, err := s.store.Lookup(ctx, d.Cell, d.Guard.Token)
-		if err != nil || !f.Want {
-			return err
+		if err != nil { // whatever its kind says of the look-up, the write counted
+			return store.Errorf(store.KindUnknown, "a repeat, whose first result can't be read: %w", err)
+		}
+		if !f.Want {
+			return nil
 		}
 	}
 	out.withValue(r)

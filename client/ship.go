@@ -217,7 +217,7 @@ func (s *shipper) decide(ctx context.Context, b *batch, f *frame, reply *pb.Writ
 	}
 	err := errorOf(reply.Error)
 	switch store.KindOf(err) {
-	case store.KindMark, store.KindRetired:
+	case store.KindMark, store.KindRetired, store.KindLost:
 		return s.displaced(ctx, b, f, reply.Mark, err)
 	case store.KindInvalid, store.KindTooLarge, store.KindUnsupported:
 		s.refuse(b, f.entries, err)

@@ -399,9 +399,9 @@ func TestWriterRetired(t *testing.T) {
 
 // A server that lost what it acknowledged is told on, and the rest counts.
 func TestWriterTellsOfLostData(t *testing.T) {
-	f := func(enlisted int) {
+	f := func(enlisted int, after *quipu.DB) {
 		t.Helper()
-		before, after := memory(quipu.Limits{}, 1), memory(quipu.Limits{}, 1)
+		before := memory(quipu.Limits{}, 1)
 		link := newLink(t, serve(t, before).addr)
 		var lost atomic.Int64
 		w := newWriter(t, link.dial(client.Options{}), client.WriterOptions{OnFailure: func(f client.Failure) {
@@ -436,8 +436,23 @@ func TestWriterTellsOfLostData(t *testing.T) {
 			t.Errorf("Close: %v", err)
 		}
 	}
-	f(0)
-	f(5)
+	f(0, memory(quipu.Limits{}, 1))
+	f(5, memory(quipu.Limits{}, 1))
+	f(0, quipu.New(frank{memstore.New(memstore.Options{})}, quipu.Options{}))
+}
+
+// A frank store says by itself that it has lost something.
+type frank struct{ store.Store }
+
+// Apply applies.
+func (s frank) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	err := s.Store.Apply(ctx, batches, replies)
+	for i := range replies {
+		if r := &replies[i]; errors.Is(r.Err, store.ErrMark) && r.Mark < batches[i].Prev {
+			r.Err = store.ErrLost
+		}
+	}
+	return err
 }
 
 // An id that someone else uses too is given up. What was not in doubt counts.
