@@ -1,8 +1,6 @@
 package node
 
 import (
-	"context"
-	"errors"
 	"time"
 
 	"github.com/quipudb/quipu/store"
@@ -19,20 +17,6 @@ const probeEvery = 250 * time.Millisecond
 
 func (f *failure) unavailable() error {
 	return store.Errorf(store.KindUnavailable, "the store is unreachable since %s: %w", f.since.UTC().Format(time.RFC3339), f.err)
-}
-
-// Healthy asks the store for a value, and returns an error that says since when
-// it is unreachable, if it is.
-func (n *Node) Healthy(ctx context.Context) error {
-	_, err := store.Issued(ctx, n.under)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = store.Errorf(store.KindUnavailable, "no answer in time: %w", err)
-	}
-	n.note(err)
-	if f := n.failing.Load(); err != nil && f != nil {
-		return f.unavailable()
-	}
-	return err
 }
 
 // note takes notice of whether a call reached the store. One that its caller cut

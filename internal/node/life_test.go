@@ -288,9 +288,6 @@ func TestCloseSends(t *testing.T) {
 		queued.results()
 		through.results()
 		k.do(add("a", 1)).fails(store.KindClosed)
-		if err := k.node.Healthy(k.ctx); store.KindOf(err) != store.KindClosed {
-			t.Errorf("healthy: %v", err)
-		}
 		k.shut(k.node)
 	})
 }
