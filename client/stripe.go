@@ -2,7 +2,6 @@ package client
 
 import (
 	"encoding/binary"
-	"math/bits"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -82,9 +81,8 @@ func load(s string) uint64 {
 // place returns the first place of a cell. Every bit of the key counts for it,
 // also the highest: keys that are numbered differ there alone.
 func (e ends) place() uint {
-	const one, two, three = 0xa0761d6478bd642f, 0xe7037ed1a0b428db, 0x9e3779b97f4a7c15
-	high, low := bits.Mul64(e.first^one, e.last^two+uint64(e.n))
-	return uint((high ^ low) * three >> 40)
+	const one, two = 0x9e3779b97f4a7c15, 0xa0761d6478bd642f
+	return uint((e.first*one + e.last*two + uint64(e.n)) >> 56)
 }
 
 // find returns the cell of a key, or nil.
