@@ -63,7 +63,7 @@ func firstRow(db *pebble.DB, prefix string) (key, value []byte, err error) {
 
 // TestAuditFinds changes rows behind the store's back: an audit says what.
 func TestAuditFinds(t *testing.T) {
-	mem := vfs.NewCrashableMem()
+	mem := newMemDisk()
 	e := open(t, mem, engine.Options{})
 	w, err := store.Enlist(bg, e)
 	if err != nil {
@@ -133,7 +133,7 @@ func TestAuditFinds(t *testing.T) {
 
 // TestAuditUndecodable puts nonsense into rows.
 func TestAuditUndecodable(t *testing.T) {
-	mem := vfs.NewCrashableMem()
+	mem := newMemDisk()
 	e := open(t, mem, engine.Options{})
 	w, err := store.Enlist(bg, e)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // synced. Options given are kept, so that one suite runs under many.
 func opener(o engine.Options, evict bool) storetest.Opener {
 	return func(t testing.TB, c storetest.Config) *storetest.Instance {
-		fs := vfs.NewCrashableMem()
+		fs := newMemDisk()
 		rng := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
 		o := o
 		o.Limits, o.Now = c.Limits, c.Now

@@ -195,7 +195,7 @@ func TestFaultsInCreate(t *testing.T) {
 			stride = 1
 		}
 		for n := 0; ; n += stride {
-			mem := vfs.NewCrashableMem()
+			mem := newMemDisk()
 			fs := &faultFS{faultHow: how, n: n}
 			within(t, fmt.Sprintf("%+v, operation %d", how, n), func() {
 				e, err := engine.Open(dir, engine.Options{FS: fs.wrap(mem)})
@@ -258,7 +258,7 @@ func TestManifestFails(t *testing.T) {
 		writesTo("/disk/MANIFEST"),
 		func(op errorfs.Op) bool { return op.Kind == errorfs.OpFileSync && op.Path == dir+"/disk" },
 	} {
-		mem := vfs.NewCrashableMem()
+		mem := newMemDisk()
 		fs, on := failing(mem, match)
 		mustClose(t, open(t, fs, engine.Options{}))
 		on.Store(true)
@@ -310,7 +310,7 @@ func TestManifestFails(t *testing.T) {
 // write, that it comes to nothing, and that the next one does it all when the
 // disk is well again.
 func TestFlushFails(t *testing.T) {
-	mem := vfs.NewCrashableMem()
+	mem := newMemDisk()
 	fs, on := failing(mem, writesTo(".sst"))
 	e := open(t, fs, engine.Options{Memory: 64 << 20, SegmentBytes: 1 << 20})
 	// More than Pebble wants to hold.
@@ -350,7 +350,7 @@ func TestFlushFails(t *testing.T) {
 // told that the outcome is unknown, nobody sees their changes, nothing is
 // acknowledged any more, and what was durable can be read.
 func TestSyncFails(t *testing.T) {
-	mem := vfs.NewCrashableMem()
+	mem := newMemDisk()
 	entered := make(chan struct{}, 1)
 	gate, release := newGate()
 	defer release()

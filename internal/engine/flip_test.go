@@ -15,7 +15,7 @@ import (
 
 // A shop is a small store with a little of everything, and what it must hold.
 type shop struct {
-	fs     *vfs.MemFS
+	fs     *memDisk
 	values map[store.Cell]store.Value
 	token  store.Result
 	writer store.Writer
@@ -27,7 +27,7 @@ type shop struct {
 // tables on disk and several log segments, closed or killed.
 func newShop(t testing.TB, closed bool) *shop {
 	t.Helper()
-	s := &shop{fs: vfs.NewCrashableMem(), values: map[store.Cell]store.Value{}}
+	s := &shop{fs: newMemDisk(), values: map[store.Cell]store.Value{}}
 	var e *engine.Engine
 	for round := range 3 {
 		e = open(t, s.fs, engine.Options{SegmentBytes: 700})
@@ -80,7 +80,7 @@ func newShop(t testing.TB, closed bool) *shop {
 
 // check opens a copy of the store in which something is not as it was. It must
 // be refused, or hold exactly what it held. It returns the refusal.
-func (s *shop) check(t testing.TB, fs *vfs.MemFS) error {
+func (s *shop) check(t testing.TB, fs *memDisk) error {
 	e, err := engine.Open(dir, engine.Options{FS: fs, SegmentBytes: 700})
 	if err != nil {
 		return err
@@ -249,9 +249,9 @@ func TestMissingFiles(t *testing.T) {
 // TestIdentityLost checks that a store without its identity file is not taken
 // for one that was never made, however little its log has in it.
 func TestIdentityLost(t *testing.T) {
-	f := func(name string, prepare func(e *engine.Engine, fs *vfs.MemFS)) {
+	f := func(name string, prepare func(e *engine.Engine, fs *memDisk)) {
 		t.Helper()
-		mem := vfs.NewCrashableMem()
+		mem := newMemDisk()
 		e := open(t, mem, engine.Options{SegmentBytes: 512})
 		for i := range 20 {
 			do(t, e, add(cell(fmt.Sprint(i)), 1))
@@ -273,13 +273,13 @@ func TestIdentityLost(t *testing.T) {
 			t.Errorf("%s: it was removed", name)
 		}
 	}
-	f("killed after a checkpoint", func(*engine.Engine, *vfs.MemFS) {})
-	f("without its log too", func(_ *engine.Engine, fs *vfs.MemFS) {
+	f("killed after a checkpoint", func(*engine.Engine, *memDisk) {})
+	f("without its log too", func(_ *engine.Engine, fs *memDisk) {
 		if err := fs.RemoveAll(dir + "/log"); err != nil {
 			t.Fatal(err)
 		}
 	})
-	f("without its disk too", func(_ *engine.Engine, fs *vfs.MemFS) {
+	f("without its disk too", func(_ *engine.Engine, fs *memDisk) {
 		if err := fs.RemoveAll(dir + "/disk"); err != nil {
 			t.Fatal(err)
 		}
@@ -324,7 +324,7 @@ func TestOlderFiles(t *testing.T) {
 	mustClose(t, e)
 	newer := cut(s.fs)
 
-	mix := func(parts map[string]*vfs.MemFS) *vfs.MemFS {
+	mix := func(parts map[string]*memDisk) *memDisk {
 		fs := cut(newer)
 		for path, from := range parts {
 			if err := fs.RemoveAll(path); err != nil {
@@ -336,7 +336,7 @@ func TestOlderFiles(t *testing.T) {
 		}
 		return fs
 	}
-	f := func(name string, parts map[string]*vfs.MemFS, kinds ...store.Kind) {
+	f := func(name string, parts map[string]*memDisk, kinds ...store.Kind) {
 		t.Helper()
 		var err error
 		within(t, name, func() { err = s.check(t, mix(parts)) })
@@ -347,14 +347,14 @@ func TestOlderFiles(t *testing.T) {
 	other := newShop(t, true).fs
 	disk, log := dir+"/disk", dir+"/log"
 	f("nothing", nil, store.KindOther)
-	f("an older disk", map[string]*vfs.MemFS{disk: older}, store.KindLost)
-	f("an older log", map[string]*vfs.MemFS{log: older}, store.KindLost, store.KindCorrupt)
-	f("another store's disk", map[string]*vfs.MemFS{disk: other}, store.KindCorrupt)
-	f("another store's log", map[string]*vfs.MemFS{log: other}, store.KindCorrupt)
-	f("another store's identity", map[string]*vfs.MemFS{dir + "/QUIPU": other}, store.KindCorrupt)
+	f("an older disk", map[string]*memDisk{disk: older}, store.KindLost)
+	f("an older log", map[string]*memDisk{log: older}, store.KindLost, store.KindCorrupt)
+	f("another store's disk", map[string]*memDisk{disk: other}, store.KindCorrupt)
+	f("another store's log", map[string]*memDisk{log: other}, store.KindCorrupt)
+	f("another store's identity", map[string]*memDisk{dir + "/QUIPU": other}, store.KindCorrupt)
 
 	// An older manifest under the newer one's name, or beside it.
-	manifest := func(fs *vfs.MemFS) string {
+	manifest := func(fs *memDisk) string {
 		i := slices.IndexFunc(files(t, fs, disk), func(p string) bool { return strings.Contains(p, "/marker.manifest") })
 		marker := files(t, fs, disk)[i]
 		return disk + "/" + marker[strings.LastIndex(marker, ".")+1:]
@@ -372,7 +372,7 @@ func TestOlderFiles(t *testing.T) {
 // more goes on with what it can read, and hangs nowhere: not when compactions
 // fail, and not when it is closed.
 func TestDamagedTable(t *testing.T) {
-	mem := vfs.NewCrashableMem()
+	mem := newMemDisk()
 	e := open(t, mem, engine.Options{})
 	for i := range 1000 {
 		do(t, e, set(cell(fmt.Sprintf("old %04d", i)), int64(i)))

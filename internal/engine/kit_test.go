@@ -184,12 +184,12 @@ func newGate() (gate <-chan struct{}, release func()) {
 
 // cut returns what a power loss at this moment would leave, in the worst case:
 // nothing that was not synced.
-func cut(fs *vfs.MemFS) *vfs.MemFS { return fs.CrashClone(vfs.CrashCloneCfg{}) }
+func cut(fs *memDisk) *memDisk { return fs.CrashClone(vfs.CrashCloneCfg{}) }
 
 // copyOf returns a copy of everything on a file system.
-func copyOf(t testing.TB, fs vfs.FS) *vfs.MemFS {
+func copyOf(t testing.TB, fs vfs.FS) *memDisk {
 	t.Helper()
-	to := vfs.NewCrashableMem()
+	to := newMemDisk()
 	if _, err := vfs.Clone(fs, to, "/", "/"); err != nil {
 		t.Fatal(err)
 	}

@@ -50,13 +50,13 @@ func TestPowerLoss(t *testing.T) {
 // A world is a disk and what is known of the store on it.
 type world struct {
 	rng *rand.Rand
-	fs  *vfs.MemFS
+	fs  *memDisk
 	e   *engine.Engine
 
 	mu      sync.Mutex // guards the fields below
 	life    int        // counts those who lived on the disk
 	ops     int        // file operations until the plug is pulled
-	crashed *vfs.MemFS
+	crashed *memDisk
 	kill    bool // the process ends, and not the computer
 	closed  bool // nothing was lost, and nothing was written since
 	next    int  // makes keys and tokens unique
@@ -104,7 +104,7 @@ type row struct {
 
 func newWorld(seed uint64) *world {
 	return &world{
-		rng: rand.New(rand.NewPCG(seed, 0)), fs: vfs.NewCrashableMem(),
+		rng: rand.New(rand.NewPCG(seed, 0)), fs: newMemDisk(),
 		grows: map[store.Cell]*growing{}, owned: map[store.Cell]*owned{}, ids: map[int64]bool{},
 	}
 }

@@ -25,7 +25,7 @@ func TestCrashPoints(t *testing.T) {
 	const cells = 4200
 	name := strings.Repeat("long name ", 50)
 	key := func(i int) store.Cell { return cell(fmt.Sprintf("%04d %s", i, name)) }
-	mem := vfs.NewCrashableMem()
+	mem := newMemDisk()
 	var on atomic.Bool
 	var mu sync.Mutex // one crash at a time; guards the fields below
 	var rounds int64  // acknowledged
@@ -98,7 +98,7 @@ func TestCrashPoints(t *testing.T) {
 // has begun: it must save what was, and the log the rest.
 func TestWritesDuringCheckpoint(t *testing.T) {
 	for _, sweep := range []bool{false, true} {
-		mem := vfs.NewCrashableMem()
+		mem := newMemDisk()
 		e := open(t, mem, engine.Options{})
 		w, err := store.Enlist(bg, e)
 		if err != nil {
@@ -159,7 +159,7 @@ func TestWritesDuringCheckpoint(t *testing.T) {
 // TestNothingSavedBeforeSync checks that no checkpoint, and so no audit and no
 // snapshot, goes beyond the synced log.
 func TestNothingSavedBeforeSync(t *testing.T) {
-	mem := vfs.NewCrashableMem()
+	mem := newMemDisk()
 	gate, release := newGate()
 	defer release()
 	fs, on := failing(mem, func(op errorfs.Op) bool {
@@ -266,7 +266,7 @@ func TestStaleRow(t *testing.T) {
 // TestReadUnderSync reads cells whose changes are not durable yet, some of
 // which are deltas over rows that nobody has read.
 func TestReadUnderSync(t *testing.T) {
-	mem := vfs.NewCrashableMem()
+	mem := newMemDisk()
 	e := open(t, mem, engine.Options{})
 	do(t, e, add(cell("a"), 100), add(cell("b"), 100))
 	mustClose(t, e)
@@ -381,7 +381,7 @@ var hourly = store.Limits{TokenWindow: time.Hour}
 // forgets it, and crashes: it is counted once.
 func TestTokenForgottenTwice(t *testing.T) {
 	t.Run("while it is swept", func(t *testing.T) {
-		clock, mem := newClock(), vfs.NewCrashableMem()
+		clock, mem := newClock(), newMemDisk()
 		e := open(t, mem, clock.options())
 		do(t, e, once(add(cell("a"), 1), "token"), once(add(cell("a"), 1), "other"))
 		checkpoint(t, e)
@@ -401,7 +401,7 @@ func TestTokenForgottenTwice(t *testing.T) {
 		}
 	})
 	t.Run("before that is durable", func(t *testing.T) {
-		clock, mem := newClock(), vfs.NewCrashableMem()
+		clock, mem := newClock(), newMemDisk()
 		entered := make(chan struct{}, 100)
 		gate, release := newGate()
 		defer release()
@@ -439,7 +439,7 @@ func TestTokenForgottenTwice(t *testing.T) {
 // TestTokensOverCrashes decides, repeats, forgets and settles tokens over many
 // crashes and restarts.
 func TestTokensOverCrashes(t *testing.T) {
-	clock, fs := newClock(), vfs.NewCrashableMem()
+	clock, fs := newClock(), newMemDisk()
 	rng := rand.New(rand.NewPCG(3, 3))
 	e := open(t, fs, clock.options())
 	type state struct {
@@ -499,7 +499,7 @@ func TestTokensOverCrashes(t *testing.T) {
 // TestClockJumpsAtOpen opens a store under a clock that is far ahead for a
 // moment: no token is forgotten for that.
 func TestClockJumpsAtOpen(t *testing.T) {
-	clock, mem := newClock(), vfs.NewCrashableMem()
+	clock, mem := newClock(), newMemDisk()
 	e := open(t, mem, clock.options())
 	do(t, e, once(add(cell("a"), 1), "token"))
 	ahead := clock.kept() + time.Second
@@ -516,7 +516,7 @@ func TestClockJumpsAtOpen(t *testing.T) {
 // TestNamespaceEmptied checks that a namespace that is left by its last key
 // makes room for another one, and is not counted any more, whatever happens.
 func TestNamespaceEmptied(t *testing.T) {
-	mem := vfs.NewCrashableMem()
+	mem := newMemDisk()
 	o := engine.Options{Limits: store.Limits{NamespacesMax: 2}}
 	in := func(ns string) store.Cell { return store.Cell{Namespace: ns, Key: "key"} }
 	e := open(t, mem, o)
@@ -540,7 +540,7 @@ func TestNamespaceEmptied(t *testing.T) {
 // TestKeyMadeAgain deletes and makes a key in one batch, in a namespace that is
 // full, while it is not known how many of its changed cells are new ones.
 func TestKeyMadeAgain(t *testing.T) {
-	mem := vfs.NewCrashableMem()
+	mem := newMemDisk()
 	o := engine.Options{Limits: store.Limits{KeysMax: 2}}
 	e := open(t, mem, o)
 	both := batch(add(cell("a"), 1), add(cell("b"), 1))
@@ -638,7 +638,7 @@ func TestScanSeesBorn(t *testing.T) {
 // TestOpenAgainAndAgain crashes while the store opens, many times in a row:
 // nothing is counted twice.
 func TestOpenAgainAndAgain(t *testing.T) {
-	mem := vfs.NewCrashableMem()
+	mem := newMemDisk()
 	e := open(t, mem, engine.Options{SegmentBytes: 512})
 	for i := range 50 {
 		do(t, e, add(cell("a"), 1), once(add(cell("b"), 1), fmt.Sprint(i)))
@@ -708,7 +708,7 @@ func TestDumpRuns(t *testing.T) {
 // TestLostVersions checks that the version of a change that was seen, and then
 // lost with the computer's memory, is never that of another change.
 func TestLostVersions(t *testing.T) {
-	mem := vfs.NewCrashableMem()
+	mem := newMemDisk()
 	seen := map[uint64]int{}
 	for life := range 4 {
 		e := open(t, mem, engine.Options{CheckpointEvery: time.Hour})

@@ -148,7 +148,7 @@ func TestSnapshotUnderLoad(t *testing.T) {
 func TestRestoreDurable(t *testing.T) {
 	s := newShop(t, true)
 	b := snapshot(t, open(t, cut(s.fs), engine.Options{}))
-	mem := vfs.NewCrashableMem()
+	mem := newMemDisk()
 	if err := engine.Restore(mem, bytes.NewReader(b), "/some/where/new"); err != nil {
 		t.Fatal(err)
 	}
@@ -393,7 +393,7 @@ func TestFaultsInRestore(t *testing.T) {
 	b := snapshot(t, open(t, cut(s.fs), engine.Options{}))
 	for _, how := range []faultHow{{write: true}, {write: true, short: true}, {}} {
 		for n := 0; ; n++ {
-			mem := vfs.NewCrashableMem()
+			mem := newMemDisk()
 			fs := &faultFS{faultHow: how, n: n}
 			err := engine.Restore(fs.wrap(mem), bytes.NewReader(b), dir)
 			if fs.failed == nil {
