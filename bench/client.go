@@ -168,9 +168,11 @@ func (s *session) adds(side string, calls int, add func(key string) error) error
 			for i := range names {
 				names[i] = fmt.Sprintf("key:%012d", i)
 			}
-			for i := 0; i < calls/writerCallers && errs[c] == nil; i++ {
-				errs[c] = add(names[i%writerKeys])
+			var err error // not in errs, whose memory the others write to
+			for i := 0; i < calls/writerCallers && err == nil; i++ {
+				err = add(names[i%writerKeys])
 			}
+			errs[c] = err
 		})
 	}
 	group.Wait()
