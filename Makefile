@@ -15,8 +15,8 @@ FAULTS = internal/faults
 
 # What the tests start besides our own programs, and the packages of Debian that
 # have it.
-PROGRAMS = redis-server redis-cli pgbouncer gcc node npm
-DEBIAN   = redis-server redis-tools postgresql pgbouncer python3-redis libhiredis-dev gcc nodejs npm
+PROGRAMS = redis-server redis-cli pgbouncer gcc node npm promtool
+DEBIAN   = redis-server redis-tools postgresql pgbouncer python3-redis libhiredis-dev gcc nodejs npm prometheus
 
 FUZZTIME ?= 30s
 CYCLES   ?= 50

@@ -54,7 +54,7 @@ func (db *DB) write(ctx context.Context, op store.Op, key string, n int64, opts 
 	c := db.writes.Get().(*writeCall)
 	d := &c.deltas[0]
 	d.Cell.Namespace, d.Cell.Key = db.namespace, key
-	d.Op, d.N, d.Want, d.Guard = op, n, false, store.Guard{}
+	d.Op, d.N, d.Want, d.Guard, d.Lot = op, n, false, store.Guard{}, 0
 	if len(opts) > 0 {
 		err = applyOptions(d, opts)
 	}
@@ -79,6 +79,3 @@ func (db *DB) send(ctx context.Context, c *writeCall, durability Durability) err
 	}
 	return r.Err
 }
-
-// checkKey returns an error if key can't be one.
-func checkKey(key string) error { return store.CheckCell(store.Cell{Key: key}) }

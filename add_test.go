@@ -198,7 +198,7 @@ func TestAddBatchRefused(t *testing.T) {
 func TestSession(t *testing.T) {
 	f := func(version uint64, want string) {
 		t.Helper()
-		got := quipu.Receipt{Version: version}.Session()
+		got := quipu.Receipt{Key: "a", Version: version}.In("default").Session()
 		if got != want {
 			t.Errorf("the session of version %d is %q, want %q", version, got, want)
 		}
@@ -206,7 +206,7 @@ func TestSession(t *testing.T) {
 			t.Errorf("read with session %q: %v", got, err)
 		}
 	}
-	f(0, "s0")
-	f(35, "sz")
-	f(1<<64-1, "s3w5e11264sgsf")
+	f(0, "s0.1xbrrsx")
+	f(35, "sz.1xbrrsx")
+	f(1<<64-1, "s3w5e11264sgsf.1xbrrsx")
 }

@@ -99,7 +99,7 @@ func (db *DB) route(c *batchCall, events []Event, receipts []Receipt) {
 
 // check returns an error if no store would take e.
 func (e *Event) check() error {
-	if err := checkKey(e.Key); err != nil {
+	if err := store.CheckKey(e.Key); err != nil {
 		return err
 	}
 	if e.Token != "" {
@@ -122,6 +122,7 @@ func (db *DB) pack(c *batchCall, events []Event) {
 		c.batches = append(c.batches, store.Batch{
 			Partition:  c.slots[start].partition(),
 			Durability: c.slots[start].durability(),
+			Apart:      true,
 			Deltas:     c.deltas[start:end],
 		})
 		start = end
@@ -149,7 +150,7 @@ func (c *batchCall) cut(start int) int {
 // fill makes d what e does to its counter.
 func (e *Event) fill(d *store.Delta, namespace string) {
 	d.Cell.Namespace, d.Cell.Key = namespace, e.Key
-	d.Op, d.N, d.Want, d.Guard = store.OpAdd, e.Delta, e.WantValue, store.Guard{}
+	d.Op, d.N, d.Want, d.Guard, d.Lot = store.OpAdd, e.Delta, e.WantValue, store.Guard{}, Lot(e.Who)
 	if e.Token != "" {
 		d.Guard.Token = e.Token
 		d.Guard.Digest = digest(d, e.At.UnixMilli(), e.Who)

@@ -3,6 +3,7 @@ package quipu
 import (
 	"context"
 	"math/rand/v2"
+	"time"
 
 	"github.com/quipudb/quipu/store"
 )
@@ -70,9 +71,14 @@ func (db *DB) Start(deltas []store.Delta, results []store.Result, done func(erro
 		return false
 	}
 	c.replies[0].Results = results[:0]
+	p := db.policies.Load()
+	hybrid := p != nil && p.hybrid
 	return s.Start(c.batches, c.replies, func(err error) {
 		if err == nil {
 			err = c.replies[0].Err
+		}
+		if hybrid {
+			db.totals.wrote(c.batches)
 		}
 		done(err)
 	})
@@ -96,14 +102,15 @@ type deltaCall struct {
 // deltas makes batches of deltas: for each partition as many as their limits
 // ask for.
 func (db *DB) deltas(deltas []store.Delta) *deltaCall {
+	rules := db.rules()
 	durability := store.Memory
 	for i := range deltas {
 		deltas[i].Cell.Namespace = db.namespace
-		if len(db.rules) > 0 {
-			durability = max(durability, db.durabilityOf(deltas[i].Cell.Key))
+		if len(rules) > 0 {
+			durability = max(durability, rules.policy(deltas[i].Cell.Key).Durability)
 		}
 	}
-	if len(db.rules) == 0 {
+	if len(rules) == 0 {
 		durability = store.Synced
 	}
 	c := &deltaCall{}
@@ -135,11 +142,11 @@ func (c *deltaCall) split(partition int, durability Durability, deltas []store.D
 		d := &deltas[i]
 		n := len(d.Cell.Namespace) + len(d.Cell.Key) + len(d.Guard.Token)
 		if bytes += n; i-start == store.BatchDeltasMax || bytes > store.BatchBytesMax {
-			c.batches = append(c.batches, store.Batch{Partition: partition, Durability: durability, Deltas: deltas[start:i]})
+			c.batches = append(c.batches, store.Batch{Partition: partition, Durability: durability, Apart: true, Deltas: deltas[start:i]})
 			bytes, start = n, i
 		}
 	}
-	c.batches = append(c.batches, store.Batch{Partition: partition, Durability: durability, Deltas: deltas[start:]})
+	c.batches = append(c.batches, store.Batch{Partition: partition, Durability: durability, Apart: true, Deltas: deltas[start:]})
 }
 
 // scatter puts what the store replied where it belongs.
@@ -175,8 +182,27 @@ func (db *DB) Values(ctx context.Context, keys []string, values []store.Value) e
 // Peek is Values for a caller that can't wait. It reports false if it would have
 // to wait; then Values does it.
 func (db *DB) Peek(keys []string, values []store.Value) bool {
-	s, ok := db.store.(store.Starter)
-	return ok && db.err == nil && s.Peek(db.cells(keys), values)
+	if db.err != nil {
+		return false
+	}
+	cells := db.cells(keys)
+	if s, ok := db.store.(store.Starter); ok && s.Peek(cells, values) {
+		return true
+	}
+	rules := db.rules()
+	if !rules.keeps() {
+		return false
+	}
+	now := time.Now()
+	for i := range cells {
+		age, own, _ := rules.terms(keys[i], byPolicy)
+		var ok bool
+		if values[i], _, ok = db.totals.get(cells[i], now, age, own); !ok {
+			return false
+		}
+	}
+	db.totals.cached.Add(uint64(len(cells)))
+	return true
 }
 
 func (db *DB) cells(keys []string) []store.Cell {

@@ -54,7 +54,7 @@ func (db *DB) List(ctx context.Context, prefix string, o ListOptions) (Page, err
 	}
 	p := Page{Counts: make([]Count, len(entries))}
 	for i, e := range entries {
-		p.Counts[i] = exactCount(e.Key, e.Value, asOf)
+		p.Counts[i] = count(e.Key, e.Value, seen{asOf: asOf, source: sourceStore})
 	}
 	if len(entries) == limit {
 		p.Next = base64.RawURLEncoding.EncodeToString([]byte(entries[limit-1].Key))

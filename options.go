@@ -63,10 +63,8 @@ type Options struct {
 
 // Validate returns an error if the options contradict themselves.
 func (o Options) Validate() error {
-	for _, p := range o.Policies {
-		if err := p.check(); err != nil {
-			return err
-		}
+	if err := checkPolicies(o.Policies); err != nil {
+		return err
 	}
 	l := o.Limits
 	if l.KeysMax < 0 || l.TokensMax < 0 || l.TokenWindow < 0 || l.NamespacesMax < 0 || l.WritersMax < 0 {

@@ -3,6 +3,7 @@ package quipu
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"hash/fnv"
 	"unicode/utf8"
 
 	"github.com/quipudb/quipu/store"
@@ -24,7 +25,7 @@ func applyOptions(d *store.Delta, opts []WriteOption) error {
 	if err := checkWho(t.Who); err != nil {
 		return err
 	}
-	d.Want = t.WantValue
+	d.Want, d.Lot = t.WantValue, Lot(t.Who)
 	d.Guard.Match, d.Guard.Version = t.HasVersion, t.Version
 	if !t.HasToken {
 		return nil
@@ -67,6 +68,17 @@ func appendBool(b []byte, v bool) []byte {
 		return append(b, 1)
 	}
 	return append(b, 0)
+}
+
+// Lot returns what picks the shard of who, for doors that make deltas
+// themselves; 0 for nobody.
+func Lot(who string) uint32 {
+	if who == "" {
+		return 0
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(who)) // It never fails.
+	return h.Sum32() | 1
 }
 
 // checkWho returns an error if who can't name anyone.

@@ -1,11 +1,31 @@
 package quipu
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/quipudb/quipu/internal/hot"
 	"github.com/quipudb/quipu/store"
+)
+
+// The limits of policies.
+const (
+	PoliciesMax = 1_000         // policies of a DB
+	ShardsMax   = hot.ShardsMax // shards of a counter
+
+	// Between refreshes of a total.
+	IntervalMin = 10 * time.Millisecond //nolint:revive // the least, not minutes
+	IntervalMax = time.Hour
+)
+
+const (
+	coolDownDefault = 10 * time.Second
+	intervalDefault = time.Second
 )
 
 // A Policy says how the keys it names are counted. Of the policies of a DB, the
@@ -22,13 +42,153 @@ type Policy struct {
 	// Synced.
 	Durability Durability
 
+	// Shards is how many shards a counter is laid out over from its first add.
+	// The default is one; a counter that gets hot is split without being told.
+	Shards int
+
+	// MaxShards is how many shards a counter is split into at most. The default
+	// is ShardsMax.
+	MaxShards int
+
+	// Single counters are never split.
+	Single bool
+
+	// Spread says which shard of a split counter an add goes to.
+	Spread Spread
+
+	// CoolDown is how long a split counter must be quiet before it is folded.
+	// The default is 10 s.
+	CoolDown time.Duration
+
+	// Timing says when the shards of a counter are summed for its readers.
+	Timing Timing
+
+	// Interval is how long a total that is kept for readers is served before it
+	// is refreshed. The default is 1 s. FanIn keeps none.
+	Interval time.Duration
+
 	// Stale is how old a value may be that is served when the store can't be
 	// reached. The default is none: then reads fail. It needs Options.Recall.
 	Stale time.Duration
+
+	// Partial lets a read that can't reach some shards have the sum of the
+	// others, which then says that it is not complete. Without it such a read
+	// fails.
+	Partial bool
 }
 
-// check returns an error if p names no keys or asks for an unknown durability.
+// A Spread is a way to choose the shard that an add goes to.
+type Spread uint8
+
+// The ways to spread.
+const (
+	SpreadRandom Spread = iota // any shard
+	SpreadWho                  // one shard for all adds with the same Who
+	SpreadTime                 // one shard for all adds of a span of time
+)
+
+// String returns the word for s.
+func (s Spread) String() string {
+	switch s {
+	case SpreadWho:
+		return "who"
+	case SpreadTime:
+		return "time"
+	default:
+		return "random"
+	}
+}
+
+// A Timing is a time at which the shards of a counter are summed.
+type Timing uint8
+
+// The timings.
+const (
+	FanIn  Timing = iota // at every read, which asks the store
+	Rollup               // every Interval, while the counter is read or written here
+	Hybrid               // like Rollup, and what was written here since is added
+)
+
+// String returns the word for t.
+func (t Timing) String() string {
+	switch t {
+	case Rollup:
+		return "rollup"
+	case Hybrid:
+		return "hybrid"
+	default:
+		return "fan-in"
+	}
+}
+
+// Names reports whether p names a key of a namespace.
+func (p Policy) Names(namespace, key string) bool {
+	if p.Namespace != "" && p.Namespace != namespace {
+		return false
+	}
+	prefix, open := strings.CutSuffix(p.Pattern, "*")
+	return key == prefix || open && strings.HasPrefix(key, prefix)
+}
+
+// Effective returns p with its defaults filled in.
+func (p Policy) Effective() Policy {
+	if p.Durability == store.DurabilityDefault {
+		p.Durability = store.Synced
+	}
+	p.Shards = max(p.Shards, 1)
+	if p.MaxShards == 0 {
+		p.MaxShards = ShardsMax
+		if p.Single {
+			p.MaxShards = 1
+		}
+	}
+	if p.CoolDown == 0 {
+		p.CoolDown = coolDownDefault
+	}
+	if p.Interval == 0 && p.Timing != FanIn {
+		p.Interval = intervalDefault
+	}
+	return p
+}
+
+// check returns an error if p names no keys, or can't be kept.
 func (p Policy) check() error {
+	if err := p.checkNames(); err != nil {
+		return err
+	}
+	refuse := func(format string, args ...any) error {
+		return store.Errorf(store.KindInvalid, "pattern %q: %s", p.Pattern, fmt.Sprintf(format, args...))
+	}
+	e := p.Effective()
+	switch {
+	case p.Durability > store.Synced:
+		return refuse("unknown durability %d", p.Durability)
+	case p.Spread > SpreadTime:
+		return refuse("unknown spread %d", p.Spread)
+	case p.Timing > Hybrid:
+		return refuse("unknown timing %d", p.Timing)
+	case p.Stale < 0:
+		return refuse("stale values of %s", p.Stale)
+	case p.CoolDown < 0:
+		return refuse("cool-down of %s", p.CoolDown)
+	case p.Shards < 0 || p.Shards > ShardsMax:
+		return refuse("%d shards: want 1 to %d", p.Shards, ShardsMax)
+	case p.MaxShards < 0 || p.MaxShards > ShardsMax:
+		return refuse("max-shards of %d: want 1 to %d", p.MaxShards, ShardsMax)
+	case p.Single && (p.Shards > 1 || p.MaxShards > 1):
+		return refuse("single counters are never split: leave out shards and max-shards, or single")
+	case e.Shards > e.MaxShards:
+		return refuse("%d shards are more than the %d of max-shards", e.Shards, e.MaxShards)
+	case p.Interval != 0 && p.Timing == FanIn:
+		return refuse("an interval needs timing rollup or hybrid: fan-in keeps no total")
+	case p.Interval != 0 && (p.Interval < IntervalMin || p.Interval > IntervalMax):
+		return refuse("interval of %s: want %s to %s", p.Interval, span(IntervalMin), span(IntervalMax))
+	}
+	return nil
+}
+
+// checkNames returns an error if p names no keys.
+func (p Policy) checkNames() error {
 	if p.Namespace != "" {
 		if err := checkNamespace(p.Namespace); err != nil {
 			return err
@@ -44,62 +204,184 @@ func (p Policy) check() error {
 		return store.Errorf(store.KindTooLarge, "pattern of %d bytes: at most %d", len(prefix), store.KeyBytesMax)
 	case !utf8.ValidString(prefix):
 		return store.Errorf(store.KindInvalid, "pattern is not UTF-8")
-	case p.Durability > store.Synced:
-		return store.Errorf(store.KindInvalid, "pattern %q: unknown durability %d", p.Pattern, p.Durability)
-	case p.Stale < 0:
-		return store.Errorf(store.KindInvalid, "pattern %q: stale values of %s", p.Pattern, p.Stale)
 	}
 	return nil
 }
 
-// A rule is a policy made ready for one namespace.
-type rule struct {
-	text       string // the key or the prefix
-	prefix     bool
-	durability Durability
-	stale      time.Duration
+// checkPolicies returns an error if one of the policies, or all together, can't
+// be kept.
+func checkPolicies(policies []Policy) error {
+	if len(policies) > PoliciesMax {
+		return store.Errorf(store.KindTooLarge, "%d policies: at most %d", len(policies), PoliciesMax)
+	}
+	for _, p := range policies {
+		if err := p.check(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// rulesFor returns the rules that hold in a namespace, in order.
-func rulesFor(policies []Policy, namespace string) []rule {
-	var rules []rule
-	for _, p := range policies {
-		if p.Namespace != "" && p.Namespace != namespace {
+// A SettingError is the error of one setting of a policy.
+type SettingError struct {
+	Name string // of the setting
+	Err  error
+}
+
+// Error returns what is wrong.
+func (e *SettingError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what is wrong.
+func (e *SettingError) Unwrap() error { return e.Err }
+
+// settingNames are the names of the settings, as files have them.
+const settingNames = "preset, namespace, pattern, durability, shards, max-shards, single, spread, cool-down, timing, interval, stale, partial"
+
+// ParsePolicy returns the policy of which settings are given by their names, as
+// files have them: those of the fields in lower case, with a dash between
+// words. A preset gives what the others leave open. The error is a
+// *SettingError if one setting is wrong.
+func ParsePolicy(settings map[string]string) (p Policy, err error) {
+	if name, ok := settings["preset"]; ok {
+		if p, ok = Preset(name); !ok {
+			return p, &SettingError{"preset", store.Errorf(store.KindInvalid, "preset: %q: want %s", name, presetNames())}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		known, err := p.set(name, settings[name])
+		if !known {
+			return p, &SettingError{name, store.Errorf(store.KindInvalid, "unknown setting %q of a policy: want %s", name, settingNames)}
+		}
+		if err != nil {
+			return p, &SettingError{name, store.Errorf(store.KindInvalid, "%s: %w", name, err)}
+		}
+	}
+	if _, given := settings["interval"]; !given && p.Timing == FanIn {
+		p.Interval = 0 // that of a preset whose timing was not wanted
+	}
+	return p, p.check()
+}
+
+func (p *Policy) set(name, value string) (known bool, err error) {
+	switch name {
+	case "preset":
+	case "namespace":
+		p.Namespace = value
+	case "pattern":
+		p.Pattern = value
+	case "durability":
+		p.Durability, err = parseWord(value, Synced, Written, Memory)
+	case "shards":
+		p.Shards, err = parseCount(value)
+	case "max-shards":
+		p.MaxShards, err = parseCount(value)
+	case "single":
+		p.Single, err = parseTruth(value)
+	case "spread":
+		p.Spread, err = parseWord(value, SpreadRandom, SpreadWho, SpreadTime)
+	case "cool-down":
+		p.CoolDown, err = parseDuration(value)
+	case "timing":
+		p.Timing, err = parseWord(value, FanIn, Rollup, Hybrid)
+	case "interval":
+		p.Interval, err = parseDuration(value)
+	case "stale":
+		p.Stale, err = parseDuration(value)
+	case "partial":
+		p.Partial, err = parseTruth(value)
+	default:
+		return false, nil
+	}
+	return true, err
+}
+
+func parseWord[W fmt.Stringer](value string, words ...W) (none W, err error) {
+	var known []string
+	for _, w := range words {
+		if w.String() == value {
+			return w, nil
+		}
+		known = append(known, w.String())
+	}
+	return none, fmt.Errorf("%q: want %s", value, strings.Join(known, ", "))
+}
+
+func parseCount(value string) (int, error) {
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 1 || n > ShardsMax {
+		return 0, fmt.Errorf("%q: want a number from 1 to %d", value, ShardsMax)
+	}
+	return n, nil
+}
+
+func parseTruth(value string) (bool, error) {
+	if value != "true" && value != "false" {
+		return false, fmt.Errorf("%q: want true or false", value)
+	}
+	return value == "true", nil
+}
+
+func parseDuration(value string) (time.Duration, error) {
+	d, err := time.ParseDuration(value)
+	if err != nil {
+		return 0, fmt.Errorf("%q: want a duration such as 10m", value)
+	}
+	return d, nil
+}
+
+// A Setting is one setting of a policy, as it is written.
+type Setting struct {
+	Name  string // as files have it
+	Value any    // a string, an int, a bool, or a fmt.Stringer for words and durations
+	Given bool   // it is not the default
+}
+
+// Settings returns all settings of p, in the order in which they are written.
+func (p Policy) Settings() []Setting {
+	return []Setting{
+		{"namespace", p.Namespace, p.Namespace != ""},
+		{"pattern", p.Pattern, true},
+		{"durability", p.Durability, p.Durability != store.DurabilityDefault},
+		{"shards", p.Shards, p.Shards != 0},
+		{"max-shards", p.MaxShards, p.MaxShards != 0},
+		{"single", p.Single, p.Single},
+		{"spread", p.Spread, p.Spread != SpreadRandom},
+		{"cool-down", span(p.CoolDown), p.CoolDown != 0},
+		{"timing", p.Timing, p.Timing != FanIn},
+		{"interval", span(p.Interval), p.Interval != 0},
+		{"stale", span(p.Stale), p.Stale != 0},
+		{"partial", p.Partial, p.Partial},
+	}
+}
+
+// String returns p as a file has it, on one line: what is not a default, as a
+// YAML mapping.
+func (p Policy) String() string {
+	var parts []string
+	for _, s := range p.Settings() {
+		if !s.Given {
 			continue
 		}
-		text, prefix := strings.CutSuffix(p.Pattern, "*")
-		durability := p.Durability
-		if durability == store.DurabilityDefault {
-			durability = store.Synced
+		value := fmt.Sprint(s.Value)
+		if text, ok := s.Value.(string); ok {
+			value = strconv.Quote(text)
 		}
-		rules = append(rules, rule{text: text, prefix: prefix, durability: durability, stale: p.Stale})
+		parts = append(parts, s.Name+": "+value)
 	}
-	return rules
+	return "{" + strings.Join(parts, ", ") + "}"
 }
 
-// durabilityOf returns what a write to key must be before it is acknowledged.
-func (db *DB) durabilityOf(key string) Durability {
-	if r := db.ruleOf(key); r != nil {
-		return r.durability
-	}
-	return store.Synced
-}
+// A span is a duration that is written as short as it can be: 10m, not 10m0s.
+type span time.Duration
 
-// staleOf returns how old a value of key may be if the store can't be reached.
-func (db *DB) staleOf(key string) time.Duration {
-	if r := db.ruleOf(key); r != nil {
-		return r.stale
+// String returns the duration.
+func (s span) String() string {
+	text := time.Duration(s).String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
 	}
-	return 0
-}
-
-// ruleOf returns the rule that holds for key, or nil.
-func (db *DB) ruleOf(key string) *rule {
-	for i := range db.rules {
-		r := &db.rules[i]
-		if r.prefix && strings.HasPrefix(key, r.text) || r.text == key {
-			return r
-		}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
 	}
-	return nil
+	return text
 }

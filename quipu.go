@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/quipudb/quipu/internal/hot"
+	"github.com/quipudb/quipu/internal/spread"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -17,18 +19,22 @@ import (
 type DB struct {
 	*shared
 	namespace string
-	rules     []rule // the policies of this namespace
-	err       error  // why this view can't be used, or nil
+	err       error // why this view can't be used, or nil
 }
 
 // shared is what all views of a DB have in common.
 type shared struct {
 	store    store.Store
 	traits   store.Traits
-	policies []Policy
+	policies atomic.Pointer[policySet] // nil if there are none
 	readOnly bool
-	recall   *recall // nil if nothing is
-	err      error   // what is wrong with the options, or nil
+	spread   *spread.Store // the store, if it knows layouts; else nil
+	totals   *totals
+	err      error // what is wrong with the options, or nil
+
+	ctx        context.Context // of what is done in the background
+	cancel     context.CancelFunc
+	background sync.WaitGroup
 
 	writes  sync.Pool // of *writeCall
 	batches sync.Pool // of *batchCall
@@ -39,7 +45,6 @@ type shared struct {
 	refused  atomic.Uint64
 	replayed atomic.Uint64
 	unknown  atomic.Uint64
-	recalls  atomic.Uint64
 }
 
 // New returns a DB over a store, in the namespace "default". Closing the DB
@@ -49,10 +54,17 @@ func New(s store.Store, o Options) *DB {
 	sh := &shared{
 		store:    s,
 		traits:   s.Traits(),
-		policies: append([]Policy(nil), o.Policies...),
 		readOnly: o.ReadOnly,
-		recall:   newRecall(o.Recall),
+		totals:   newTotals(o.Recall),
 		err:      o.Validate(),
+	}
+	sh.ctx, sh.cancel = context.WithCancel(context.Background())
+	if sh.err == nil {
+		sh.policies.Store(newPolicySet(o.Policies))
+	}
+	if sh.traits.Layouts {
+		sh.spread = spread.New(s, spread.Options{Policy: sh.layoutOf, ReadOnly: o.ReadOnly, Logger: o.Logger})
+		sh.store, sh.traits = sh.spread, sh.spread.Traits()
 	}
 	sh.writes.New = newWriteCall
 	sh.batches.New = func() any { return new(batchCall) }
@@ -69,9 +81,6 @@ func (s *shared) in(namespace string) *DB {
 	db := &DB{shared: s, namespace: namespace, err: s.err}
 	if db.err == nil {
 		db.err = checkNamespace(namespace)
-	}
-	if db.err == nil {
-		db.rules = rulesFor(s.policies, namespace)
 	}
 	return db
 }
@@ -110,7 +119,7 @@ func (db *DB) Meters(f func(name, help string, value float64)) {
 	f("quipu_writes_refused_total", "Writes refused: overflow, token, version, limits.", float64(db.refused.Load()))
 	f("quipu_writes_replayed_total", "Writes that were repeats and returned the first result.", float64(db.replayed.Load()))
 	f("quipu_writes_unknown_total", "Calls that ended before the outcome was known.", float64(db.unknown.Load()))
-	f("quipu_reads_recalled_total", "Counters that were served as last read, because the store could not be reached.", float64(db.recalls.Load()))
+	db.totals.meters(f)
 	if m, ok := db.store.(store.Meter); ok {
 		m.Meters(f)
 	}
@@ -118,7 +127,11 @@ func (db *DB) Meters(f func(name, help string, value float64)) {
 
 // Close closes the DB, all its views, and the store after the calls under way.
 // Later calls return ErrClosed; a second Close returns nil.
-func (db *DB) Close() error { return db.store.Close() }
+func (db *DB) Close() error {
+	db.cancel()
+	db.background.Wait()
+	return db.store.Close()
+}
 
 // Ready returns nil if the DB can be written to, or read if it is read-only, and
 // otherwise why not. It goes all the way that a write or a read goes.
@@ -151,7 +164,20 @@ func (s *shared) apply(ctx context.Context, batches []store.Batch, replies []sto
 	if err != nil && errors.Is(err, store.ErrUnknown) {
 		s.unknown.Add(1)
 	}
+	if p := s.policies.Load(); p != nil && p.hybrid {
+		s.totals.wrote(batches)
+	}
 	return err
+}
+
+// layoutOf returns how a counter is laid out.
+func (s *shared) layoutOf(c store.Cell) spread.Policy {
+	p := s.rulesIn(c.Namespace).policy(c.Key)
+	limits := hot.Limits{Shards: p.Shards, Max: p.MaxShards, CoolDown: p.CoolDown}
+	if p.Single {
+		limits.Max = 1
+	}
+	return spread.Policy{Limits: limits, Spread: hot.Spread(p.Spread)}
 }
 
 // changes reports whether batches may change anything.

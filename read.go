@@ -23,35 +23,33 @@ type Count struct {
 
 	AsOf      time.Time     // every write acknowledged before it is counted
 	Staleness time.Duration // how long before the read AsOf may have been; 0 if exact
-	Source    string        // where the value came from: "store", or "recalled" if the store could not be reached
-	Shards    int           // how many parts were read
-	Version   uint64        // for IfVersion; 0 if the counter does not exist
+	Source    string        // "store"; "rollup" for a total that is kept; "recalled" if the store could not be reached
+	Shards    int           // how many parts the counter has
+	Version   uint64        // for IfVersion, if Shards is 1; it changes whenever the counter does; 0 if the counter does not exist
 }
-
-// sourceStore is the Source of what was read from the store itself.
-const sourceStore = "store"
 
 // Read returns the count of a key. A counter that does not exist reads as zero.
 func (db *DB) Read(ctx context.Context, key string, opts ...ReadOption) (Count, error) {
-	staleness, err := db.checkRead(opts)
+	t, err := db.checkRead(opts)
 	if err != nil {
 		return Count{}, err
 	}
-	if err := checkKey(key); err != nil {
+	if err := store.CheckKey(key); err != nil {
 		return Count{}, err
 	}
 	c := db.reads.Get().(*readCall)
 	c.cells[0] = store.Cell{Namespace: db.namespace, Key: key}
-	asOf, times, err := db.read(ctx, c.cells[:], c.values[:], staleness)
+	asOf, from, err := db.read(ctx, c.cells[:], c.values[:], t.staleness)
 	v := c.values[0]
 	db.reads.Put(c)
-	switch {
-	case err != nil:
+	if err != nil {
 		return Count{}, err
-	case times != nil:
-		return recalledCount(key, v, times[0]), nil
 	}
-	return exactCount(key, v, asOf), nil
+	at := seen{asOf: asOf, source: sourceStore}
+	if from != nil {
+		at = from[0]
+	}
+	return count(key, v, at), t.lost(db.namespace, key, v)
 }
 
 // A readCall is what one Read lends to the store.
@@ -62,7 +60,7 @@ type readCall struct {
 
 // ReadBatch returns the counts of up to KeysMax keys, in their order.
 func (db *DB) ReadBatch(ctx context.Context, keys []string, opts ...ReadOption) ([]Count, error) {
-	staleness, err := db.checkRead(opts)
+	t, err := db.checkRead(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -71,66 +69,79 @@ func (db *DB) ReadBatch(ctx context.Context, keys []string, opts ...ReadOption) 
 	}
 	cells := make([]store.Cell, len(keys))
 	for i, key := range keys {
-		if err := checkKey(key); err != nil {
+		if err := store.CheckKey(key); err != nil {
 			return nil, err
 		}
 		cells[i] = store.Cell{Namespace: db.namespace, Key: key}
 	}
 	values := make([]store.Value, len(keys))
-	asOf, times, err := db.read(ctx, cells, values, staleness)
+	asOf, from, err := db.read(ctx, cells, values, t.staleness)
 	if err != nil {
 		return nil, err
 	}
 	counts := make([]Count, len(keys))
 	for i, key := range keys {
-		if times != nil {
-			counts[i] = recalledCount(key, values[i], times[i])
-			continue
+		at := seen{asOf: asOf, source: sourceStore}
+		if from != nil {
+			at = from[i]
 		}
-		counts[i] = exactCount(key, values[i], asOf)
+		if err := t.lost(db.namespace, key, values[i]); err != nil {
+			return nil, err
+		}
+		counts[i] = count(key, values[i], at)
 	}
 	return counts, nil
-}
-
-// exactCount is the count of a value that the store read after asOf.
-func exactCount(key string, v store.Value, asOf time.Time) Count {
-	return Count{
-		Key: key, Value: v.N, Lower: v.N, Upper: v.N, Bounded: true,
-		Exact: true, Complete: true, Exists: v.Exists,
-		AsOf: asOf, Source: sourceStore, Shards: 1, Version: v.Version,
-	}
 }
 
 // byPolicy is the staleness of a caller who leaves it to the policy.
 const byPolicy time.Duration = -1
 
-// checkRead returns an error if the view or an option can't be used, and how
-// stale the caller says that a count may be. Whatever the store can be asked for
-// is exact, and so meets any need that is a valid one.
-func (db *DB) checkRead(opts []ReadOption) (staleness time.Duration, err error) {
+// readTerms are what a reader needs, all options together.
+type readTerms struct {
+	staleness time.Duration
+	sessions  []session
+}
+
+// checkRead returns an error if the view or an option can't be used, and what
+// the reader needs. Whatever the store can be asked for is exact, and so meets
+// any need that is a valid one.
+func (db *DB) checkRead(opts []ReadOption) (t readTerms, err error) {
 	if db.err != nil {
-		return 0, db.err
+		return t, db.err
 	}
-	staleness = byPolicy
+	t.staleness = byPolicy
 	for _, o := range opts {
 		switch o.kind {
 		case readExact, readError:
-			staleness = 0
+			t.staleness = 0
 		case readSession:
-			if err := checkSession(o.text); err != nil {
-				return 0, err
+			s, err := parseSession(o.text)
+			if err != nil {
+				return t, err
 			}
-			staleness = 0
+			t.staleness = 0
+			t.sessions = append(t.sessions, s)
 		case readStaleness:
-			if staleness == byPolicy {
-				staleness = time.Duration(o.n)
+			if d := time.Duration(o.n); t.staleness == byPolicy || d < t.staleness {
+				t.staleness = d
 			}
 		default:
-			return 0, store.Errorf(store.KindInvalid, "unknown read option")
+			return t, store.Errorf(store.KindInvalid, "unknown read option")
 		}
 		if o.n < 0 {
-			return 0, store.Errorf(store.KindInvalid, "negative staleness or error")
+			return t, store.Errorf(store.KindInvalid, "negative staleness or error")
 		}
 	}
-	return staleness, nil
+	return t, nil
+}
+
+// lost returns ErrLost if a counter is at an older version than a session has
+// seen: then its store has lost acknowledged writes.
+func (t readTerms) lost(namespace, key string, v store.Value) error {
+	for _, s := range t.sessions {
+		if s.home == homeOf(namespace, key) && v.Exists && v.Layout == 0 && v.Version < s.version {
+			return store.Errorf(store.KindLost, "the session is lost: %q is at version %d, and was at %d", key, v.Version, s.version)
+		}
+	}
+	return nil
 }

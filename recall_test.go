@@ -38,6 +38,11 @@ func TestRecall(t *testing.T) {
 		ctx := t.Context()
 		s := &faraway{Store: memstore.New(memstore.Options{})}
 		db := quipu.New(s, quipu.Options{Recall: 100, Policies: []quipu.Policy{{Pattern: "page.*", Stale: time.Minute}}})
+		defer func() {
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
 		add := func(key string, n int64) (session string) {
 			t.Helper()
 			r, err := db.Add(ctx, key, n)
@@ -46,11 +51,17 @@ func TestRecall(t *testing.T) {
 			}
 			return r.Session()
 		}
+		source := func(opts []quipu.ReadOption) string {
+			if len(opts) > 0 { // The caller asks for no more: the store is left alone.
+				return "rollup"
+			}
+			return "recalled"
+		}
 		f := func(key string, want int64, age time.Duration, opts ...quipu.ReadOption) {
 			t.Helper()
 			began := time.Now()
 			c, err := db.Read(ctx, key, opts...)
-			if err != nil || c.Value != want || c.Exact || !c.Complete || c.Source != "recalled" {
+			if err != nil || c.Value != want || c.Exact || !c.Complete || c.Source != source(opts) {
 				t.Errorf("%s: %+v, %v", key, c, err)
 			}
 			if got := c.Staleness - time.Since(began); got != age || !c.AsOf.Equal(began.Add(-age)) {

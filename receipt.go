@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/quipudb/quipu/internal/spread"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -36,32 +37,66 @@ type Receipt struct {
 
 	// Err says why an event was refused. Only AddBatch sets it.
 	Err error
+
+	namespace string // of the counter
+}
+
+// In returns r as that of a counter in a namespace: for clients who have it from
+// a wire.
+func (r Receipt) In(namespace string) Receipt {
+	r.namespace = namespace
+	return r
 }
 
 // Session returns the position of the write, for a reader that must see it. It
 // is opaque: hand it to the ReadOption of the same name, in this process or
 // another.
 func (r Receipt) Session() string {
-	return sessionPrefix + strconv.FormatUint(r.Version, sessionBase)
+	return sessionPrefix + strconv.FormatUint(r.Version, sessionBase) + "." + strconv.FormatUint(uint64(homeOf(r.namespace, r.Key)), sessionBase)
 }
 
-// A session is a letter that names its format, and the version of the write.
+// A session is the version that a counter had, and which counter. As text it is a
+// letter that names its format, the version, a dot, and a hash of the address.
+type session struct {
+	version uint64
+	home    uint32
+}
+
 const (
 	sessionPrefix = "s"
 	sessionBase   = 36
 )
 
-// checkSession returns an error if session did not come from a Receipt.
-func checkSession(session string) error {
-	digits, ok := strings.CutPrefix(session, sessionPrefix)
-	if ok {
-		_, err := strconv.ParseUint(digits, sessionBase, 64)
-		ok = err == nil
+// homeOf tells the counters of sessions apart.
+func homeOf(namespace, key string) uint32 {
+	const offset, prime = 2166136261, 16777619 // FNV-1a
+	h := uint32(offset)
+	for _, s := range [...]string{namespace, "\x00", key} {
+		for i := range len(s) {
+			h = (h ^ uint32(s[i])) * prime
+		}
 	}
-	if !ok {
-		return store.Errorf(store.KindInvalid, "session %.40q is not one that a receipt has", session)
+	return h
+}
+
+// parseSession returns an error if session did not come from a Receipt.
+func parseSession(text string) (s session, err error) {
+	digits, ok := strings.CutPrefix(text, sessionPrefix)
+	version, key, dotted := strings.Cut(digits, ".")
+	if ok && dotted {
+		if s.version, err = strconv.ParseUint(version, sessionBase, 64); err == nil {
+			var n uint64
+			n, err = strconv.ParseUint(key, sessionBase, 32)
+			s.home = uint32(n)
+		}
 	}
-	return nil
+	if !ok || !dotted || err != nil {
+		return s, store.Errorf(store.KindInvalid, "session %.40q is not one that a receipt has", text)
+	}
+	if s.version&spread.OfShards != 0 {
+		s.version = 0 // That of a counter that was split says nothing of it now.
+	}
+	return s, nil
 }
 
 // receipt fills out with the store's result for a delta, or returns the error
@@ -75,6 +110,7 @@ func (s *shared) receipt(ctx context.Context, out *Receipt, d *store.Delta, r *s
 		s.replayed.Add(1)
 	}
 	out.Key = d.Cell.Key
+	out.namespace = d.Cell.Namespace
 	out.Replayed = r.Replayed
 	out.Version = r.Version
 	out.Durability = durability

@@ -45,7 +45,7 @@ func (db *DB) Lookup(ctx context.Context, key, token string) (Fate, error) {
 		fate.At = time.UnixMilli(f.AtMS)
 	}
 	if f.State == store.TokenApplied {
-		fate.Receipt = pastReceipt(key, &f, min(db.durabilityOf(key), db.traits.Durability))
+		fate.Receipt = pastReceipt(key, &f, min(db.durabilityOf(key), db.traits.Durability)).In(db.namespace)
 	}
 	return fate, nil
 }
@@ -82,7 +82,7 @@ func (db *DB) checkToken(key, token string) (store.Cell, error) {
 	if db.err != nil {
 		return store.Cell{}, db.err
 	}
-	if err := checkKey(key); err != nil {
+	if err := store.CheckKey(key); err != nil {
 		return store.Cell{}, err
 	}
 	return store.Cell{Namespace: db.namespace, Key: key}, store.CheckToken(token)

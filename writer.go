@@ -59,20 +59,21 @@ func (db *DB) WriteBatches(ctx context.Context, batches []store.Batch, replies [
 	if db.err != nil {
 		return db.err
 	}
+	rules := db.rules()
 	for i := range batches {
 		b := &batches[i]
 		if err := db.CheckWriter(ctx, b.Writer); err != nil {
 			return err
 		}
 		b.Durability = store.Synced
-		if len(db.rules) > 0 && len(b.Deltas) > 0 {
+		if len(rules) > 0 && len(b.Deltas) > 0 {
 			b.Durability = store.Memory
 		}
 		for j := range b.Deltas {
 			cell := &b.Deltas[j].Cell
 			cell.Namespace = db.namespace
-			if len(db.rules) > 0 {
-				b.Durability = max(b.Durability, db.durabilityOf(cell.Key))
+			if len(rules) > 0 {
+				b.Durability = max(b.Durability, rules.policy(cell.Key).Durability)
 			}
 		}
 	}

@@ -47,6 +47,11 @@ func figures() []figure {
 		{"postgres-hot", postgresHotAbout, postgresHot},
 		{"postgres-batch", postgresBatchAbout, postgresBatch},
 		{"redis-hot", redisHotAbout, redisHot},
+		{"hot-read", hotReadAbout, hotRead},
+		{"hot-tokens", hotTokensAbout, hotTokens},
+		{"hot-adaptive", hotAdaptiveAbout, hotAdaptive},
+		{"viral", viralAbout, viral},
+		{"heat-memory", heatAbout, heatMemory},
 	}
 }
 

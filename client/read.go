@@ -43,7 +43,7 @@ func (db *DB) ReadBatch(ctx context.Context, keys []string, opts ...quipu.ReadOp
 		return nil, store.Errorf(store.KindTooLarge, "read of %d keys: at most %d", len(keys), quipu.KeysMax)
 	}
 	for _, key := range keys {
-		if err := checkKey(key); err != nil {
+		if err := store.CheckKey(key); err != nil {
 			return nil, err
 		}
 	}
@@ -120,7 +120,7 @@ func (db *DB) fate(ctx context.Context, c call, key, token string,
 		f.At = time.UnixMilli(reply.AtMs)
 	}
 	if reply.Receipt != nil {
-		f.Receipt = decodeReceipt(key, reply.Receipt)
+		f.Receipt = decodeReceipt(key, reply.Receipt).In(db.namespace)
 	}
 	return f, nil
 }
@@ -148,9 +148,6 @@ func readOptions(opts []quipu.ReadOption) (*pb.ReadOptions, error) {
 	}
 	return o, nil
 }
-
-// checkKey returns an error if key can't be one.
-func checkKey(key string) error { return store.CheckCell(store.Cell{Key: key}) }
 
 func decodeCount(key string, c *pb.Count) quipu.Count {
 	out := quipu.Count{

@@ -83,7 +83,7 @@ func (db *DB) write(ctx context.Context, key string, repeatable bool,
 	if err != nil {
 		return quipu.Receipt{}, err
 	}
-	return decodeReceipt(key, reply), nil
+	return decodeReceipt(key, reply).In(db.namespace), nil
 }
 
 // terms returns what the options of a write say, or why it can't be sent.
@@ -188,7 +188,7 @@ func (db *DB) addChunk(ctx context.Context, events []quipu.Event, receipts []qui
 		return begin, store.Errorf(store.KindOther, "batch of %d events: %d receipts", len(places), len(reply.Receipts))
 	}
 	for i, place := range places {
-		receipts[place] = decodeReceipt(events[place].Key, reply.Receipts[i])
+		receipts[place] = decodeReceipt(events[place].Key, reply.Receipts[i]).In(db.namespace)
 	}
 	return end, nil
 }

@@ -175,7 +175,7 @@ func (w *Writer) note(s *stripe, c *cell) {
 
 // addNew adds to a key that has no cell.
 func (w *Writer) addNew(ctx context.Context, s *stripe, key string, delta int64) error {
-	if err := checkKey(key); err != nil {
+	if err := store.CheckKey(key); err != nil {
 		return err
 	}
 	var room chan struct{} // as it was before the last try
@@ -250,7 +250,7 @@ func (w *Writer) addWaiting(ctx context.Context, key string, delta int64) error 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := checkKey(key); err != nil {
+	if err := store.CheckKey(key); err != nil {
 		return err
 	}
 	for {

@@ -1,5 +1,7 @@
 package store
 
+import "time"
+
 // A Writer is a source of numbered batches. Its id is issued by the store
 // (see Enlist) and is its epoch: a later writer has a higher id.
 type Writer uint64
@@ -29,8 +31,17 @@ type Batch struct {
 	// cells are of the batch's partition.
 	If []Condition
 
+	// Apart says that the deltas need not be applied together. Then one that a
+	// cell refuses as Split is refused alone. Otherwise the batch is refused with
+	// ErrSplit, as if a condition did not hold: see Together.
+	Apart bool
+
 	Deltas []Delta
 }
+
+// Together reports whether the deltas of b must not be refused alone because a
+// counter is split: their neighbours, or the mark, would go on without them.
+func (b *Batch) Together() bool { return !b.Apart && (b.Writer != 0 || len(b.Deltas) > 1) }
 
 // A Condition is that a cell is at a version; 0 is an absent cell.
 type Condition struct {
@@ -50,6 +61,7 @@ const (
 	OpRetire               // forget the marks of writers up to N, and refuse those writers
 	OpExpire               // change nothing but the deadline; Unmet if the cell is absent
 	OpGet                  // change nothing: with Want it tells what the cell is at its place in the batch
+	OpLayout               // make the layout N, 0 or more; it needs Guard.Laid. The cell exists afterwards; Unmet if it has a deadline
 )
 
 // A Delta is one change to one cell.
@@ -69,6 +81,23 @@ type Delta struct {
 	// After is the value that was made, Version and DeadlineMS of the result are
 	// 0, and a new key needs room as always.
 	DeadlineMS int64
+
+	// A store has no use for these two: how many writes of callers are in this
+	// one, 0 is one; and what picks a shard for it, 0 leaves that open.
+	Writes, Lot uint32
+}
+
+// NeedsWhole reports whether d can't be decided by a part of a counter: it asks
+// for its value, or has a condition, or is no add.
+func (d *Delta) NeedsWhole() bool {
+	switch d.Op {
+	case OpSettle, OpRetire:
+		return false
+	case OpAdd:
+		return !d.Guard.Laid && (d.Want || d.Expiry != ExpiryKeep || d.Guard.Match || d.Guard.Exists != ExistsAny || d.Guard.Bound != nil)
+	default:
+		return !d.Guard.Laid
+	}
 }
 
 // Expiry is what a delta does to the deadline of its cell: one of the first
@@ -92,7 +121,7 @@ const (
 )
 
 // A Guard is the condition on a delta. What may refuse one is judged in this
-// order: token, version, existence and deadline, room for a key, sum.
+// order: token, version, layout, existence and deadline, room for a key, sum.
 type Guard struct {
 	// Token, if not empty, names this write among all writes to the cell:
 	// once. Digest stands for the caller's whole payload: the token with
@@ -104,6 +133,11 @@ type Guard struct {
 	// absent cell.
 	Match   bool
 	Version uint64
+
+	// Laid applies the delta only if the cell's layout is Layout; that of an
+	// absent cell is 0. Otherwise it is Unmet. Such a delta has no Expiry.
+	Laid   bool
+	Layout int64
 
 	// Exists applies the delta only if the cell exists, or only if it does not.
 	// Otherwise it is Unmet.
@@ -140,6 +174,10 @@ type Reply struct {
 	Replayed   bool       // the mark had it already: Results are the first ones
 	Durability Durability // what this acknowledgement means
 	Results    []Result   // one for each delta, in order
+
+	// Waited is how much of the call was waiting for others who change the same
+	// cells, as far as the store can tell.
+	Waited time.Duration
 }
 
 // A Result is what became of one delta.
@@ -169,8 +207,9 @@ const (
 	Expired                     // the token is older than the window
 	Changed                     // the version did not match
 	Full                        // the namespace holds as many keys, or tokens, as it may, or it would be one too many
-	Unmet                       // a condition on existence or on the deadline was not met
+	Unmet                       // a condition on existence, layout or deadline was not met
 	Bounded                     // the sum would leave the bound
+	Split                       // the cell is a part of a counter, and can't decide this
 )
 
 // Err returns nil for Applied, and otherwise an error that names the refusal.
@@ -195,6 +234,8 @@ func (o Outcome) Err() error {
 		return ErrUnmet
 	case Bounded:
 		return ErrBound
+	case Split:
+		return ErrSplit
 	default:
 		return Errorf(KindCorrupt, "unknown outcome %d", o)
 	}

@@ -61,8 +61,9 @@ func TestOutcomeErr(t *testing.T) {
 	f(store.Full, store.ErrFull)
 	f(store.Unmet, store.ErrUnmet)
 	f(store.Bounded, store.ErrBound)
+	f(store.Split, store.ErrSplit)
 	f(0, store.ErrCorrupt)
-	f(store.Bounded+1, store.ErrCorrupt)
+	f(store.Split+1, store.ErrCorrupt)
 }
 
 func TestTokenStateString(t *testing.T) {

@@ -28,9 +28,10 @@ const (
 	KindCorrupt          // stored bytes are not what was written
 	KindUnsupported      // this store can't do that
 	KindLost             // acknowledged data is missing
-	KindUnmet            // a condition on the cell's existence or deadline was not met
+	KindUnmet            // a condition on the cell's existence, layout or deadline was not met
 	KindBound            // the cell would leave its bound
 	KindReadOnly         // writes are not taken here
+	KindSplit            // the cell is a part of a counter, which must be put together first
 )
 
 // The errors, one for each kind. A returned error carries more detail and
@@ -55,6 +56,7 @@ var (
 	ErrUnmet       = &Error{Kind: KindUnmet, Detail: "a condition on the counter's existence or deadline was not met"}
 	ErrBound       = &Error{Kind: KindBound, Detail: "the counter would leave its bound"}
 	ErrReadOnly    = &Error{Kind: KindReadOnly, Detail: "read-only: writes are not taken here"}
+	ErrSplit       = &Error{Kind: KindSplit, Detail: "the counter is split, and is being put together: try again"}
 )
 
 // An Error is an error with a kind.

@@ -15,6 +15,10 @@ const (
 	BatchBytesMax     = 4 << 20 // of namespaces, keys and tokens
 	ScanMax           = 10_000
 	ReadCellsMax      = 10_000
+
+	// ownKeyBytesMax is of keys in the store's own namespace, which may hold an
+	// address.
+	ownKeyBytesMax = KeyBytesMax + NamespaceBytesMax + 16
 )
 
 // Limits bound what a store keeps. The zero value of a field means its
@@ -83,12 +87,22 @@ func CheckCell(c Cell) error {
 	if !validUTF8(c.Namespace) {
 		return Errorf(KindInvalid, "namespace is not UTF-8")
 	}
+	if c.Namespace == "" {
+		return checkKey(c.Key, ownKeyBytesMax)
+	}
+	return checkKey(c.Key, KeyBytesMax)
+}
+
+// CheckKey returns an error if key is none of a counter.
+func CheckKey(key string) error { return checkKey(key, KeyBytesMax) }
+
+func checkKey(key string, bytesMax int) error {
 	switch {
-	case c.Key == "":
+	case key == "":
 		return Errorf(KindInvalid, "key is empty")
-	case len(c.Key) > KeyBytesMax:
-		return Errorf(KindTooLarge, "key of %d bytes: at most %d", len(c.Key), KeyBytesMax)
-	case !validUTF8(c.Key):
+	case len(key) > bytesMax:
+		return Errorf(KindTooLarge, "key of %d bytes: at most %d", len(key), bytesMax)
+	case !validUTF8(key):
 		return Errorf(KindInvalid, "key is not UTF-8")
 	}
 	return nil
@@ -151,6 +165,10 @@ func CheckBatch(b *Batch, partitions int) error {
 func checkDelta(d *Delta) error {
 	switch d.Op {
 	case OpAdd, OpSet, OpDelete, OpExpire:
+	case OpLayout:
+		if !d.Guard.Laid || d.N < 0 || d.Guard.Token != "" {
+			return Errorf(KindInvalid, "layout %d: want 0 or more, the layout that it replaces, and no token", d.N)
+		}
 	case OpGet:
 		if d.Guard.Token != "" {
 			return Errorf(KindInvalid, "get with a token: it changes nothing")
@@ -171,6 +189,9 @@ func checkDelta(d *Delta) error {
 		if err := CheckToken(d.Guard.Token); err != nil {
 			return err
 		}
+	}
+	if d.Guard.Laid && (d.Guard.Layout < 0 || d.Expiry != ExpiryKeep) {
+		return Errorf(KindInvalid, "layout %d with expiry %d", d.Guard.Layout, d.Expiry)
 	}
 	if d.Expiry != ExpiryKeep || d.DeadlineMS != 0 || d.Guard.Bound != nil || d.Guard.Exists != ExistsAny || d.Op == OpExpire {
 		if err := checkConditions(d); err != nil {

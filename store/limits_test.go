@@ -122,7 +122,7 @@ func TestCheckBatch(t *testing.T) {
 	delta(0, func(d *store.Delta) { d.Op, d.Guard.Token = store.OpSettle, "t" })
 	delta(0, func(d *store.Delta) { *d = store.Delta{Op: store.OpRetire, N: 1} })
 	delta(store.KindInvalid, func(d *store.Delta) { d.Op = 0 })
-	delta(store.KindInvalid, func(d *store.Delta) { d.Op = store.OpGet + 1 })
+	delta(store.KindInvalid, func(d *store.Delta) { d.Op = store.OpLayout + 1 })
 	delta(store.KindInvalid, func(d *store.Delta) { d.Op = store.OpSettle })
 	delta(store.KindInvalid, func(d *store.Delta) { d.Op, d.N = store.OpRetire, 0 })
 	delta(store.KindInvalid, func(d *store.Delta) { d.Op, d.N = store.OpRetire, -1 })

@@ -28,6 +28,15 @@
 // until then they may count against the namespace's limit, but they do not keep
 // it full: a store makes room. Scan does not return them.
 //
+// # Layout
+//
+// A counter may be laid out over several cells, by whoever uses the store: see
+// OpLayout. The store keeps a word with each cell and knows one thing about it: a
+// cell whose word is not 0 is a part of something, and can't decide alone. It
+// takes adds that ask for nothing back, and what names the word that it has. All
+// else is refused as Split, and whoever laid the counter out puts it together
+// first. A cell has a deadline or a layout, never both.
+//
 // # Exactly once
 //
 // Two guards make a repeat harmless. A token names one write to one cell: the
@@ -91,6 +100,7 @@ type Traits struct {
 	Partitions int        // fixed when the store was created, at least 1
 	Durability Durability // the strongest it offers
 	Limits     Limits     // the limits in force
+	Layouts    bool       // it takes OpLayout
 }
 
 // A Cell is the address of the smallest stored thing. Namespace "" is the
@@ -109,6 +119,9 @@ type Value struct {
 	// DeadlineMS is from when on the cell does not exist, in Unix milliseconds;
 	// 0 is never.
 	DeadlineMS int64
+
+	// Layout is not 0 if the cell is a part of a counter: see OpLayout.
+	Layout int64
 }
 
 // An Entry is a cell found by Scan.

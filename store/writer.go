@@ -35,9 +35,15 @@ func Issued(ctx context.Context, s Store) (Writer, error) {
 }
 
 // PartitionOf returns the home partition of a cell in a store of n partitions.
+// The shards of a counter are in the partitions after its own.
 func PartitionOf(c Cell, n int) int {
 	if n == 1 {
 		return 0
+	}
+	if c.Namespace == "" {
+		if home, i, ok := ShardOf(c); ok {
+			return (PartitionOf(home, n) + i) % n
+		}
 	}
 	const offset, prime = 14695981039346656037, 1099511628211 // FNV-1a
 	h := uint64(offset)
@@ -56,7 +62,7 @@ func PartitionOf(c Cell, n int) int {
 // is in few batches comes last, and only if it is there.
 func (b *Batch) Digest() uint64 {
 	h := sha256.New()
-	buf := make([]byte, 0, 1024)
+	buf := make([]byte, 0, digestPiece+1024)
 	buf = binary.AppendUvarint(buf, b.Prev)
 	buf = binary.AppendUvarint(buf, b.Seq)
 	for i := range b.Deltas {
@@ -70,8 +76,10 @@ func (b *Batch) Digest() uint64 {
 		buf = binary.AppendUvarint(buf, d.Guard.Digest)
 		buf = appendBool(buf, d.Guard.Match)
 		buf = binary.AppendUvarint(buf, d.Guard.Version)
-		h.Write(buf)
-		buf = buf[:0]
+		if len(buf) > digestPiece {
+			h.Write(buf)
+			buf = buf[:0]
+		}
 	}
 	for i := range b.If {
 		c := &b.If[i]
@@ -79,6 +87,12 @@ func (b *Batch) Digest() uint64 {
 		buf = appendString(buf, c.Cell.Namespace)
 		buf = appendString(buf, c.Cell.Key)
 		buf = binary.AppendUvarint(buf, c.Version)
+	}
+	for i := range b.Deltas {
+		if g := &b.Deltas[i].Guard; g.Laid {
+			buf = binary.AppendUvarint(append(buf, digestLayout), uint64(i))
+			buf = binary.AppendVarint(buf, g.Layout)
+		}
 	}
 	for i := range b.Deltas {
 		d := &b.Deltas[i]
@@ -98,11 +112,15 @@ func (b *Batch) Digest() uint64 {
 	return binary.LittleEndian.Uint64(h.Sum(buf[:0]))
 }
 
+// digestPiece is how much is hashed at a time.
+const digestPiece = 4096
+
 // What begins the parts that few batches have. No namespace is as long, so none
 // can be taken for a delta.
 const (
-	digestIf    = 'i'
-	digestGuard = 'g'
+	digestIf     = 'i'
+	digestGuard  = 'g'
+	digestLayout = 'l'
 )
 
 func appendString(b []byte, s string) []byte {

@@ -28,6 +28,7 @@ type cli struct {
 	Lookup lookupCmd `cmd:"" help:"Print what is known of a write by its token."`
 	Settle settleCmd `cmd:"" help:"Decide a token for good: if its write was not applied, it never will be."`
 
+	Hot     hotCmd     `cmd:"" help:"Show the counters that are written to the most, again and again."`
 	Verify  verifyCmd  `cmd:"" help:"Check what is served against the record of what was applied."`
 	Backup  backupCmd  `cmd:"" help:"Copy everything into one file."`
 	Restore restoreCmd `cmd:"" help:"Make a data directory from a backup."`
@@ -37,6 +38,8 @@ type cli struct {
 	Bench   benchCmd   `cmd:"" help:"Load a server, ours or a Redis, and print how it took it."`
 	WAL     walCmd     `cmd:"" name:"wal" help:"Look into the log of a data directory."`
 	Conf    confCmd    `cmd:"" name:"config" help:"Check a configuration file."`
+	Policy  policyCmd  `cmd:"" help:"Look at and change how keys are counted."`
+	Advise  adviseCmd  `cmd:"" help:"Recommend how a counter should be counted, and say why."`
 	About   aboutCmd   `cmd:"" name:"version" help:"Print the version, the commit and the Go version."`
 }
 

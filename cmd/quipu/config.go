@@ -8,18 +8,18 @@ import (
 	"os"
 	"reflect"
 	"strings"
-	"time"
 
 	"github.com/alecthomas/kong"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/quipudb/quipu"
-	"github.com/quipudb/quipu/store"
 )
 
 // A config is what a configuration file says. The zero value says nothing.
 type config struct {
 	file     string
+	stamp    stamp          // of the file before it was read
+	flags    []*kong.Flag   // that it may give
 	settings map[string]any // a string or a slice of them, by the name of the flag
 	policies []quipu.Policy
 }
@@ -48,11 +48,11 @@ func (configFile) BeforeResolve(command *kong.Context, trace *kong.Path, conf *c
 
 // load reads a file whose settings are for the given flags.
 func (c *config) load(file string, flags []*kong.Flag) error {
+	*c = config{file: file, stamp: stampOf(file), flags: flags, settings: map[string]any{}}
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("read configuration: %w", err)
 	}
-	*c = config{file: file, settings: map[string]any{}}
 	var doc, second yaml.Node
 	documents := yaml.NewDecoder(bytes.NewReader(raw))
 	err = documents.Decode(&doc)
@@ -144,33 +144,28 @@ func (c *config) loadPolicies(n *yaml.Node) error {
 		return errors.New("policies: want a list")
 	}
 	for _, element := range n.Content {
-		var p quipu.Policy
-		err := c.members(element, func(name string, value *yaml.Node) (err error) {
-			switch {
-			case value.Kind != yaml.ScalarNode:
-				err = fmt.Errorf("%s: want a plain value", name)
-			case name == "namespace":
-				p.Namespace = value.Value
-			case name == "pattern":
-				p.Pattern = value.Value
-			case name == "durability":
-				p.Durability, err = store.ParseDurability(value.Value)
-			case name == "stale":
-				if p.Stale, err = time.ParseDuration(value.Value); err != nil {
-					err = fmt.Errorf("stale: %q: want a duration such as 10m", value.Value)
-				}
-			default:
-				err = fmt.Errorf("unknown setting %q of a policy: want namespace, pattern, durability, stale", name)
+		settings, lines := map[string]string{}, map[string]int{}
+		err := c.members(element, func(name string, value *yaml.Node) error {
+			if value.Kind != yaml.ScalarNode {
+				return fmt.Errorf("%s: want a plain value", name)
 			}
-			return err
+			settings[name], lines[name] = value.Value, value.Line
+			return nil
 		})
-		if err == nil {
-			err = quipu.Options{Policies: []quipu.Policy{p}}.Validate()
+		if err != nil {
+			return c.at(element.Line, err)
+		}
+		p, err := quipu.ParsePolicy(settings)
+		if e, ok := errors.AsType[*quipu.SettingError](err); ok {
+			return c.at(lines[e.Name], err)
 		}
 		if err != nil {
 			return c.at(element.Line, err)
 		}
 		c.policies = append(c.policies, p)
+	}
+	if err := (quipu.Options{Policies: c.policies}).Validate(); err != nil { // there are too many
+		return c.at(n.Line, err)
 	}
 	return nil
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/hot"
+	"github.com/quipudb/quipu/internal/spread"
 	"github.com/quipudb/quipu/internal/transfer"
 	"github.com/quipudb/quipu/store"
 )
@@ -132,7 +134,13 @@ func (c *copyCmd) open(ctx context.Context, out *output, url, name string) (stor
 	if scheme, _ := storeScheme(url); scheme == schemeEmbedded && store.KindOf(err) == store.KindUnavailable {
 		err = fmt.Errorf("%w: if a server uses it, stop the server first", err)
 	}
-	return s, err
+	if err != nil {
+		return nil, err
+	}
+	// Counters that are split are copied as the ones they are, and stay as they are.
+	return spread.New(s, spread.Options{ReadOnly: url == c.From, Every: time.Hour, Policy: func(store.Cell) spread.Policy {
+		return spread.Policy{Limits: hot.Limits{Max: hot.ShardsMax, CoolDown: 24 * time.Hour}}
+	}}), nil
 }
 
 // copied shows how far a copy has come, while someone watches.

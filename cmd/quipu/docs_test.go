@@ -83,4 +83,6 @@ func TestDocs(t *testing.T) {
 	f("docs/api.md", 30)
 	f("docs/cli.md", 20)
 	f("docs/redis.md", 10)
+	f("docs/hot.md", 3)
+	f("docs/policies.md", 15)
 }

@@ -5,7 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/quipudb/quipu"
@@ -23,7 +28,8 @@ const (
 )
 
 type serveCmd struct {
-	Config configFile `help:"Read settings from a YAML file: the names of these flags, and policies." placeholder:"FILE"`
+	Config     configFile `help:"Read settings from a YAML file: the names of these flags, and policies." placeholder:"FILE"`
+	PolicyFile string     `help:"File that keeps the policies made by API. With the embedded store, policies.yaml in its directory." placeholder:"FILE"`
 
 	Data  string `help:"Directory of the embedded store." default:"./quipu-data"`
 	Store string `help:"Where counts are kept: embedded:, memory:, postgres://…, or redis://HOST:PORT[,HOST:PORT…]." default:"embedded:" placeholder:"URL"`
@@ -63,7 +69,8 @@ func (*serveCmd) Help() string {
 
   ready http=127.0.0.1:8080 resp=127.0.0.1:6380 rpc=127.0.0.1:9090
 
-SIGTERM and SIGINT drain: no new connections, up to 10 s for the calls under way, and exit code 0.
+SIGTERM and SIGINT drain: no new connections, up to 10 s for the calls under way, and exit code 0. Policies are read
+again when their file changes, and at SIGHUP; other settings count from the next start.
 
 An address that other machines can reach needs an API key or --insecure. Without either, callers must know the server
 by an IP address, as localhost or by a name of --allow-host, so that no web page can reach it under a name of its own.
@@ -181,8 +188,13 @@ func (c *serveCmd) Run(ctx context.Context, out *output, conf *config) (err erro
 			err = errors.Join(err, fmt.Errorf("close store: %w", e))
 		}
 	}()
+	book, err := openPolicies(db, c.policyFile(), conf, c.ReadOnly, logger)
+	if err != nil {
+		return err
+	}
+	defer watchPolicies(ctx, book)()
 	s := server.New(logger)
-	closeDoors, err := c.addDoors(s, db, logger)
+	closeDoors, err := c.addDoors(s, db, book, logger)
 	defer closeDoors() // before the store is closed: ends what the drain cut off
 	if err != nil {
 		return err
@@ -198,9 +210,29 @@ func (c *serveCmd) Run(ctx context.Context, out *output, conf *config) (err erro
 	return nil
 }
 
+// policyFile returns the file for policies made by API, "" if there is none.
+func (c *serveCmd) policyFile() string {
+	if c.PolicyFile == "" && c.Store == schemeEmbedded+":" {
+		return filepath.Join(c.Data, policyFileName)
+	}
+	return c.PolicyFile
+}
+
+// watchPolicies keeps policies up to date until ctx ends, or the returned
+// function is called.
+func watchPolicies(ctx context.Context, book *policyBook) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	var watch sync.WaitGroup
+	watch.Go(func() { book.watch(ctx, hangup) })
+	return func() { signal.Stop(hangup); cancel(); watch.Wait() }
+}
+
 // means is what the doors are made of.
 type means struct {
 	db      *quipu.DB
+	book    *policyBook
 	keys    server.Keys
 	metrics *server.Metrics
 	budget  *server.Budget
@@ -209,9 +241,10 @@ type means struct {
 
 // addDoors opens the doors that are not off. What it returns closes them, also
 // after an error.
-func (c *serveCmd) addDoors(s *server.Server, db *quipu.DB, logger *slog.Logger) (closeDoors func(), err error) {
-	m := means{db: db, metrics: server.NewMetrics(db), budget: server.NewBudget(int64(c.RequestMemory)), logger: logger}
+func (c *serveCmd) addDoors(s *server.Server, db *quipu.DB, book *policyBook, logger *slog.Logger) (closeDoors func(), err error) {
+	m := means{db: db, book: book, metrics: server.NewMetrics(db), budget: server.NewBudget(int64(c.RequestMemory)), logger: logger}
 	m.metrics.WatchBudget(m.budget)
+	m.metrics.WatchMeter(book)
 	closeDoors = func() {}
 	if m.keys, err = server.NewKeys(c.APIKey); err != nil {
 		return closeDoors, err
@@ -251,6 +284,7 @@ func (c *serveCmd) addDoors(s *server.Server, db *quipu.DB, logger *slog.Logger)
 func (c *serveCmd) rest(m means) (server.Door, func()) {
 	o := rest.Options{
 		Keys: m.keys, Metrics: m.metrics, Logger: m.logger, Timeout: c.RequestTimeout, Budget: m.budget, Pprof: c.Pprof,
+		Policies: m.book,
 	}
 	if !m.keys.Required() && !c.Insecure {
 		o.Hosts = append(c.AllowHost, "localhost")

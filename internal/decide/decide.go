@@ -46,12 +46,22 @@ type Clock struct {
 }
 
 // Conditions returns an error if a cell is not at the version that a condition
-// of the batch names.
+// of the batch names, or if one that is a part of a counter would have to decide
+// alone.
 func Conditions(s State, b *store.Batch) error {
 	for i := range b.If {
 		c := &b.If[i]
 		if at := s.Cell(c.Cell).Version; at != c.Version {
 			return store.Errorf(store.KindChanged, "condition %d: %q is at version %d, not %d", i, c.Cell.Key, at, c.Version)
+		}
+	}
+	if !b.Together() {
+		return nil
+	}
+	for i := range b.Deltas {
+		d := &b.Deltas[i]
+		if d.NeedsWhole() && s.Cell(d.Cell).Layout != 0 {
+			return store.Errorf(store.KindSplit, "delta %d: %q is split", i, d.Cell.Key)
 		}
 	}
 	return nil
@@ -140,9 +150,15 @@ func decide(s State, at Clock, d *store.Delta, rec *Record) store.Result {
 }
 
 // next returns what d makes of a cell, or the cell as it is and why d is
-// refused: the conditions on existence and on the deadline are judged first,
-// then the room for a new key, then the sum.
+// refused: the layout is judged first, then the conditions on existence and on
+// the deadline, then the room for a new key, then the sum.
 func next(s State, d *store.Delta, old store.Value) (store.Value, store.Outcome) {
+	switch {
+	case d.Guard.Laid && d.Guard.Layout != old.Layout, d.Op == store.OpLayout && old.DeadlineMS != 0:
+		return old, store.Unmet
+	case old.Layout != 0 && d.NeedsWhole():
+		return old, store.Split
+	}
 	if (d.Guard.Exists == store.ExistsMust || d.Op == store.OpExpire) && !old.Exists ||
 		d.Guard.Exists == store.ExistsNot && old.Exists {
 		return old, store.Unmet
@@ -160,9 +176,12 @@ func next(s State, d *store.Delta, old store.Value) (store.Value, store.Outcome)
 	if !old.Exists && s.Full(d.Cell.Namespace, Keys) {
 		return old, store.Full
 	}
-	v := store.Value{N: old.N, Exists: true, DeadlineMS: ms}
+	v := store.Value{N: old.N, Exists: true, DeadlineMS: ms, Layout: old.Layout}
 	if d.Op == store.OpSet {
 		v.N = d.N
+	}
+	if d.Op == store.OpLayout {
+		v.Layout = d.N
 	}
 	if d.Op == store.OpAdd {
 		var outcome store.Outcome

@@ -21,7 +21,7 @@ func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (f *wa
 	}
 	d := &b.Deltas[0]
 	if d.Op != store.OpAdd || d.Guard.Token != "" || d.Guard.Match || d.Guard.Exists != 0 || d.Guard.Bound != nil ||
-		d.Expiry != 0 || len(b.If) > 0 || e.log.Room(ctx) != nil {
+		d.Guard.Laid || d.Expiry != 0 || len(b.If) > 0 || e.log.Room(ctx) != nil {
 		return nil, false
 	}
 	level := b.Durability
@@ -40,7 +40,7 @@ func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (f *wa
 	old, state := s.value, s.meta.state()
 	value := old + d.N
 	switch {
-	case s.meta&timed != 0:
+	case s.meta&hasExtra != 0:
 		e.mu.Unlock()
 		return nil, false
 	case state == present && (value > old) == (d.N > 0):
@@ -69,7 +69,7 @@ func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (f *wa
 		// the value before.
 		s.value, s.meta = value, s.meta.withVersion(version)|recent
 	} else {
-		e.put(id, value, state, version, 0, f.ID, level)
+		e.put(id, value, state, version, f.ID, level)
 	}
 	e.meters.batches++
 	e.meters.deltas++

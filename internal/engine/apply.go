@@ -320,12 +320,15 @@ func (e *Engine) mustRead(d *store.Delta, s *slot, hash uint64, cell []byte, mor
 // be one too many: only a checkpoint tells how many of the unread cells are
 // new, and, unless one was made for this batch, which deadlines have passed.
 func (e *Engine) mustSettleQuota(d *store.Delta, cell []byte, more int, made bool) bool {
-	if d.Op != store.OpAdd && d.Op != store.OpSet {
+	if !makes(d.Op) {
 		return false
 	}
 	ns, _ := e.names.peek(cell)
 	return (ns.unread > 0 || !made && e.expiryDue()) && e.names.full(cell, int64(more), &e.o.Limits)
 }
+
+// makes reports whether an operation makes a cell that is absent.
+func makes(op store.Op) bool { return op == store.OpAdd || op == store.OpSet || op == store.OpLayout }
 
 // batch decides a batch and appends what it changes to the frame. It reports
 // false if the batch was refused or is a repeat.
@@ -355,6 +358,11 @@ func (e *Engine) batch(f *wal.Frame, b *store.Batch, plans []plan, r *store.Repl
 			r.Err = store.ErrChanged
 			return false
 		}
+	}
+	if b.Together() && len(e.extras) > 0 && e.isSplit(b.Deltas, plans) {
+		e.meters.refused++
+		r.Err = store.ErrSplit
+		return false
 	}
 	if len(f.Payload) == 0 {
 		c.time()
@@ -388,7 +396,7 @@ func (e *Engine) batch(f *wal.Frame, b *store.Batch, plans []plan, r *store.Repl
 func (c *change) holds(want *store.Condition, p plan) bool {
 	s := c.e.cells.slot(p.slot)
 	have := s.meta.version()
-	if s.meta.state() == absent || s.meta&timed != 0 && c.e.deadlines[p.slot] <= c.time() {
+	if s.meta.state() == absent || c.over(c.e.extra(p.slot)) {
 		have = 0
 	}
 	return have == want.Version
@@ -488,10 +496,10 @@ func (e *Engine) repeat(d *store.Delta, rec *tokenRec, now int64) store.Result {
 func (c *change) cell(d *store.Delta, p plan) store.Result {
 	e := c.e
 	s := e.cells.slot(p.slot)
-	if s.meta&timed != 0 {
+	if s.meta&hasExtra != 0 {
 		c.settleExpired(p)
 	}
-	state, old, deadline := s.meta.state(), s.value, e.deadline(p.slot)
+	state, old, had := s.meta.state(), s.value, e.extra(p.slot)
 	have := s.meta.version()
 	if state == absent {
 		have = 0
@@ -499,25 +507,29 @@ func (c *change) cell(d *store.Delta, p plan) store.Result {
 	refuse := func(o store.Outcome) store.Result {
 		res := store.Result{Outcome: o}
 		if d.Want && (o == store.Unmet || o == store.Bounded) {
-			res.Before, res.After, res.Existed, res.DeadlineMS = old, old, state != absent, deadline
+			res.Before, res.After, res.Existed, res.DeadlineMS = old, old, state != absent, had.deadline()
 		}
 		return res
 	}
 	switch {
 	case d.Guard.Match && have != d.Guard.Version:
 		return refuse(store.Changed)
+	case d.Guard.Laid && d.Guard.Layout != had.layout(), d.Op == store.OpLayout && had > 0:
+		return refuse(store.Unmet)
+	case had < 0 && d.NeedsWhole():
+		return refuse(store.Split)
 	case d.Guard.Exists == store.ExistsMust && state == absent, d.Guard.Exists == store.ExistsNot && state != absent,
 		d.Op == store.OpExpire && state == absent:
 		return refuse(store.Unmet)
 	}
 	cell := e.cells.keyOf(p.slot)
-	makes := state == absent || state == unread && s.meta&(dirty0|dirty1|saving) == 0
-	if makes && (d.Op == store.OpAdd || d.Op == store.OpSet) && e.names.full(cell, 1, &e.o.Limits) {
+	isNew := state == absent || state == unread && s.meta&(dirty0|dirty1|saving) == 0
+	if isNew && makes(d.Op) && e.names.full(cell, 1, &e.o.Limits) {
 		return refuse(store.Full)
 	}
 
 	// What the cell becomes.
-	value, next, until := old, present, deadline
+	value, next, has := old, present, had
 	switch d.Op {
 	case store.OpAdd:
 		n, outcome := sum(d, old, state)
@@ -530,27 +542,29 @@ func (c *change) cell(d *store.Delta, p plan) store.Result {
 	case store.OpSet:
 		value = d.N
 	case store.OpDelete:
-		value, next, until = 0, absent, 0
+		value, next, has = 0, absent, 0
+	case store.OpLayout:
+		has = extra(-d.N)
 	default: // OpExpire, OpGet
 		next = state
 	}
 	after := value
 	if d.Expiry != store.ExpiryKeep {
-		var met bool
-		if until, met = expiry(d, deadline); !met && d.Op == store.OpExpire {
+		until, met := expiry(d, had.deadline())
+		if !met && d.Op == store.OpExpire {
 			return refuse(store.Unmet)
 		}
-		if until != 0 && until <= c.time() {
-			value, next, until = 0, absent, 0 // it is over already
+		if has = extra(until); c.over(has) {
+			value, next, has = 0, absent, 0 // it is over already
 		}
 	}
-	version := c.log(d, p, cell, value, next, until)
+	version := c.log(d, p, cell, value, next, has)
 	if d.Op == store.OpGet {
 		version = have
 	}
 	res := store.Result{Outcome: store.Applied, Version: version}
 	if d.Want {
-		res.Before, res.After, res.Existed, res.DeadlineMS = old, after, state != absent, until
+		res.Before, res.After, res.Existed, res.DeadlineMS = old, after, state != absent, has.deadline()
 	}
 	return res
 }
@@ -561,14 +575,15 @@ func (c *change) blind(d *store.Delta, p plan) store.Result {
 	s := e.cells.slot(p.slot)
 	state, old := s.meta.state(), s.value
 	value := old + d.N
-	if s.meta&timed != 0 || state == absent || state == unread && s.meta&(dirty0|dirty1|saving) == 0 ||
+	if (s.meta&hasExtra != 0 || d.Guard.Laid) && !e.takes(d, p.slot) ||
+		state == absent || state == unread && s.meta&(dirty0|dirty1|saving) == 0 ||
 		state == present && (value > old) != (d.N > 0) {
 		return c.cell(d, p)
 	}
 	version := e.version(c.f.Pos())
 	e.logAdd(c.f, p.slot, e.cells.keyOf(p.slot), d.N)
 	c.mark.tally.count(p.hash, d.N)
-	e.put(p.slot, value, state, version, 0, c.f.ID, c.level)
+	e.put(p.slot, value, state, version, c.f.ID, c.level)
 	return store.Result{Outcome: store.Applied, Version: version}
 }
 
@@ -602,10 +617,10 @@ func sum(d *store.Delta, old int64, state meta) (int64, store.Outcome) {
 
 // log appends the records of a change, makes it, and returns the version of the
 // cell afterwards: the position of the last of them.
-func (c *change) log(d *store.Delta, p plan, cell []byte, value int64, next meta, until int64) uint64 {
+func (c *change) log(d *store.Delta, p plan, cell []byte, value int64, next meta, has extra) uint64 {
 	e := c.e
 	s := e.cells.slot(p.slot)
-	old, state, deadline := s.value, s.meta.state(), e.deadline(p.slot)
+	old, state, had := s.value, s.meta.state(), e.extra(p.slot)
 	version := uint64(0)
 	switch {
 	case next == absent:
@@ -620,19 +635,26 @@ func (c *change) log(d *store.Delta, p plan, cell []byte, value int64, next meta
 		version = e.version(c.f.Pos())
 		c.f.Payload = appendCellRecord(c.f.Payload, recSet, cell)
 		c.f.Payload = binary.AppendVarint(c.f.Payload, value)
-	case until == deadline && d.Op == store.OpGet:
+	case d.Op == store.OpLayout:
+		version = e.version(c.f.Pos())
+		c.f.Payload = appendCellRecord(c.f.Payload, recLayout, cell)
+		c.f.Payload = binary.AppendUvarint(c.f.Payload, uint64(has.layout()))
+	case d.Op == store.OpGet:
 		return 0
 	}
 	if d.Op != store.OpExpire || next == absent {
 		c.mark.tally.count(p.hash, value-old)
 	}
-	if next != absent && (until != deadline || d.Op == store.OpExpire) {
+	if next != absent && (has != had && d.Op != store.OpLayout || d.Op == store.OpExpire) {
 		version = e.version(c.f.Pos())
 		c.f.Payload = appendCellRecord(c.f.Payload, recDeadline, cell)
-		c.f.Payload = binary.AppendUvarint(c.f.Payload, uint64(until))
+		c.f.Payload = binary.AppendUvarint(c.f.Payload, uint64(has.deadline()))
 		c.mark.tally.count(p.hash, 0)
 	}
-	e.put(p.slot, value, next, version, until, c.f.ID, c.level)
+	e.put(p.slot, value, next, version, c.f.ID, c.level)
+	if has != had {
+		e.setExtra(p.slot, has)
+	}
 	return version
 }
 
@@ -649,15 +671,15 @@ func (e *Engine) logAdd(f *wal.Frame, id uint32, cell []byte, n int64) {
 	e.added.end = f.Pos()
 }
 
-// put changes a cell: the one place that does. Readers see what was there
-// until the frame has its level.
-func (e *Engine) put(id uint32, value int64, state meta, version uint64, deadline int64, frame uint64, level store.Durability) {
+// put changes a cell, all but its extra: the one place that does. Readers see
+// what was there until the frame has its level.
+func (e *Engine) put(id uint32, value int64, state meta, version, frame uint64, level store.Durability) {
 	s := e.cells.slot(id)
 	e.preserve(id, s)
 	if level > store.Memory {
 		if u := e.undo.at(s.undo, id); u == nil || u.frame != frame || u.level != level {
 			s.undo = e.undo.push(undo{
-				frame: frame, value: s.value, deadline: e.deadline(id), meta: s.meta, slot: id, prev: s.undo, level: level,
+				frame: frame, value: s.value, extra: e.extra(id), meta: s.meta, slot: id, prev: s.undo, level: level,
 			}, e.log.Synced())
 		}
 	}
@@ -672,15 +694,6 @@ func (e *Engine) put(id uint32, value int64, state meta, version uint64, deadlin
 	if m&born == 0 && state != absent && m.state() != present {
 		e.born = append(e.born, id)
 		m |= born
-	}
-	if m&timed != 0 || deadline != 0 {
-		if m &^= timed; deadline != 0 {
-			m |= timed
-			e.deadlines[id] = deadline
-			e.soonestSet = min(e.soonestSet, deadline)
-		} else {
-			delete(e.deadlines, id)
-		}
 	}
 	s.value = value
 	s.meta = m.withState(state).withVersion(version) | e.dirtyBit | recent

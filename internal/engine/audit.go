@@ -58,7 +58,7 @@ type auditRow struct {
 	key     []byte
 	value   int64
 	version uint64
-	timed   bool
+	extra   extra
 }
 
 func (a *audit) read(snap *pebble.Snapshot) error {
@@ -126,7 +126,7 @@ func (a *audit) cell(key, b []byte) bool {
 	a.Cells++
 	a.keys[string(key[:n])]++
 	a.cells.cell(xxh3.HashSeed(key, a.e.id.seed()), value)
-	a.rows = append(a.rows, auditRow{append([]byte(nil), key...), value, version, r.deadline != 0})
+	a.rows = append(a.rows, auditRow{append([]byte(nil), key...), value, version, r.extra})
 	if len(a.rows) == lockedCells {
 		a.compareMemory()
 	}
@@ -140,15 +140,19 @@ func (a *audit) compareMemory() {
 	now := a.e.horizon()
 	for _, r := range a.rows {
 		hash, c := xxh3.HashSeed(r.key, a.e.id.seed()), decodeCell(r.key)
-		if (isNear(r.value) || r.timed) && !a.e.near.has(hash) {
+		if (isNear(r.value) || r.extra != 0) && !a.e.near.has(hash) {
 			a.same(fmt.Sprintf("note that counter %q in namespace %q must be read first", c.Key, c.Namespace), 0, 1)
 		}
 		id := a.e.cells.find(uint32(hash), r.key)
 		if id == 0 {
 			continue
 		}
-		if value, m, _ := a.e.visible(id, &now); m.state() == present && m.version() == r.version {
+		if value, m, x := a.e.visible(id, &now); m.state() == present && m.version() == r.version {
 			a.same(fmt.Sprintf("counter %q in namespace %q", c.Key, c.Namespace), value, r.value)
+			if x != r.extra {
+				a.same(fmt.Sprintf("deadline of counter %q in namespace %q", c.Key, c.Namespace), x.deadline(), r.extra.deadline())
+				a.same(fmt.Sprintf("layout of counter %q in namespace %q", c.Key, c.Namespace), x.layout(), r.extra.layout())
+			}
 		}
 	}
 	a.rows = a.rows[:0]

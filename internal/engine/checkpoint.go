@@ -38,7 +38,7 @@ type checkpoint struct {
 	born     []uint32
 	marks    []markRow
 
-	deadlines map[uint32]int64 // of the copies that have one, by slot
+	extras    map[uint32]extra // of the copies that have one, by slot
 	collected [][]byte         // rows of deadlines that go
 	names     namespaces
 	swept     [][]byte // tokens on disk that are forgotten
@@ -58,7 +58,7 @@ type saved struct {
 // mustBeRead reports whether the cell must be read before it is changed, once
 // it is on disk.
 func (s *saved) mustBeRead() bool {
-	return s.meta.state() == present && (isNear(s.value) || s.meta&timed != 0)
+	return s.meta.state() == present && (isNear(s.value) || s.meta&hasExtra != 0)
 }
 
 // A markRow is a mark as it is written, or nil if it goes.
@@ -73,7 +73,7 @@ const (
 )
 
 func newCheckpoint() *checkpoint {
-	return &checkpoint{began: time.Now(), names: namespaces{}, deadlines: map[uint32]int64{}}
+	return &checkpoint{began: time.Now(), names: namespaces{}, extras: map[uint32]extra{}}
 }
 
 // Checkpoint writes everything up to the log's present end to disk.
@@ -168,8 +168,8 @@ func (e *Engine) preserve(id uint32, s *slot) {
 	if frozen := e.dirtyBit ^ (dirty0 | dirty1); s.meta&frozen != 0 {
 		c := e.save
 		c.copies = append(c.copies, saved{value: s.value, meta: s.meta, key: s.key, slot: id})
-		if s.meta&timed != 0 {
-			c.deadlines[id] = e.deadlines[id]
+		if s.meta&hasExtra != 0 {
+			c.extras[id] = e.extras[id]
 		}
 		s.meta = s.meta&^frozen | saving
 	}
@@ -247,7 +247,7 @@ func (e *Engine) writeRows(ctx context.Context, t *rowWriter, c *checkpoint) err
 	keys := e.savedKeys()
 	var until []int
 	for _, n := range near {
-		if c.copies[n].meta&timed != 0 {
+		if s := &c.copies[n]; s.meta&hasExtra != 0 && c.extras[s.slot] > 0 {
 			until = append(until, n)
 		}
 	}
@@ -280,8 +280,8 @@ func (e *Engine) writeRows(ctx context.Context, t *rowWriter, c *checkpoint) err
 	return nil
 }
 
-// writeCells writes the cells, and returns the copies of those that are near a
-// limit, or may have been.
+// writeCells writes the cells, and returns the copies of those that must be read
+// before they are changed, or may have had to be.
 func (e *Engine) writeCells(ctx context.Context, t *rowWriter, c *checkpoint) (near []int, err error) {
 	it, err := e.db.NewIter(&pebble.IterOptions{LowerBound: []byte{rowCell}, UpperBound: []byte{rowCell + 1}})
 	if err != nil {
@@ -310,8 +310,8 @@ func (e *Engine) writeCells(ctx context.Context, t *rowWriter, c *checkpoint) (n
 		for i := range some {
 			if s := &some[i]; s.meta.state() == present {
 				r := row{value: s.value, version: s.meta.version()}
-				if s.meta&timed != 0 {
-					r.deadline = c.deadlines[s.slot]
+				if s.meta&hasExtra != 0 {
+					r.extra = c.extras[s.slot]
 				}
 				t.set(rowCell, keys.at(s.key), r.append(t.value()))
 			} else {
@@ -356,9 +356,9 @@ func (e *Engine) readCopies(it *pebble.Iterator, keys *arena, c *checkpoint, som
 		}
 		e.resolve(s.slot, rows[i])
 		s.value, s.meta = rows[i].value+s.value, s.meta.withState(present)
-		if rows[i].deadline != 0 {
-			s.meta |= timed
-			c.deadlines[s.slot] = rows[i].deadline
+		if rows[i].extra != 0 {
+			s.meta |= hasExtra
+			c.extras[s.slot] = rows[i].extra
 		}
 		if !rows[i].exists {
 			c.names.of(keys.at(s.key)).keys++

@@ -18,7 +18,8 @@ const (
 	defaultNamespace = "default"
 	nsDefault        = 0
 	nsOwn            = 255
-	cellBytesMax     = 1 + store.NamespaceBytesMax + store.KeyBytesMax
+	// In the store's own namespace a key may be a whole address and a number.
+	cellBytesMax = 1 + store.NamespaceBytesMax + store.KeyBytesMax + 16
 )
 
 func appendNamespace(dst []byte, ns string) []byte {
@@ -141,6 +142,7 @@ const (
 	recAgain      = 10 // delta: an add to the cell of the add just before it in the frame
 	recSkip       = 11 // n: versions from here on are higher by n
 	recDeadline   = 12 // cell, deadline in ms, 0 for none
+	recLayout     = 13 // cell, layout, 0 for none
 )
 
 func appendCellRecord(dst []byte, kind byte, cell []byte) []byte {
@@ -217,6 +219,16 @@ func (r *reader) uvarint() uint64 {
 	return v
 }
 
+// positive reads a uvarint that is an int64 above 0.
+func (r *reader) positive() int64 {
+	v := int64(r.uvarint())
+	if v <= 0 {
+		r.fail()
+		return 0
+	}
+	return v
+}
+
 func (r *reader) varint() int64 {
 	v, n := binary.Varint(r.b)
 	if n <= 0 {
@@ -282,7 +294,7 @@ func (r *reader) results() []store.Result {
 
 // The rows on disk, by the first byte of their key.
 const (
-	rowCell      = 'c' // + cell: value, version, deadline if it has one
+	rowCell      = 'c' // + cell: value, version, deadline or layout if it has one
 	rowDeadline  = 'd' // + deadline, big endian, + cell: it may expire then
 	rowNear      = 'n' // + cell: it must be read before it is changed
 	rowToken     = 't' // + token key: record
@@ -293,16 +305,19 @@ const (
 
 // A row is a cell as the disk has it.
 type row struct {
-	exists   bool
-	value    int64
-	version  uint64
-	deadline int64
+	exists  bool
+	value   int64
+	version uint64
+	extra   extra
 }
 
 func (r *row) append(dst []byte) []byte {
 	dst = binary.AppendUvarint(binary.AppendVarint(dst, r.value), r.version)
-	if r.deadline != 0 {
-		dst = binary.AppendUvarint(dst, uint64(r.deadline))
+	switch {
+	case r.extra > 0:
+		dst = binary.AppendUvarint(dst, uint64(r.extra))
+	case r.extra < 0: // no deadline is 0
+		dst = binary.AppendUvarint(append(dst, 0), uint64(-r.extra))
 	}
 	return dst
 }
@@ -311,8 +326,11 @@ func decodeRow(b []byte) (row, bool) {
 	r := reader{b: b}
 	c := row{exists: true, value: r.varint(), version: r.uvarint()}
 	if len(r.b) > 0 {
-		if c.deadline = int64(r.uvarint()); c.deadline <= 0 {
-			r.fail()
+		if r.b[0] != 0 {
+			c.extra = extra(r.positive())
+		} else { // no deadline is 0
+			r.byte()
+			c.extra = -extra(r.positive())
 		}
 	}
 	return c, !r.bad && len(r.b) == 0

@@ -17,11 +17,6 @@ import (
 // is judged again in replay. A reader takes it for absent. Cells that nobody
 // touches are found by rows of their deadlines, which are hints: there may be
 // more than one for a cell, and none is removed before its time.
-//
-// In memory a deadline is in a map beside the table, since few cells have one.
-// On disk it is in the cell's row, and the cell is in the filter of those that
-// must be read before they are changed: so a cell that nobody has looked at has
-// no deadline.
 
 // now returns the store's time, which never falls: what has expired for one
 // reader has expired for the next.
@@ -32,20 +27,12 @@ func (e *Engine) now() int64 {
 	return e.timeMS
 }
 
-// deadline returns the deadline of the cell in a slot, or 0.
-func (e *Engine) deadline(id uint32) int64 {
-	if e.cells.slot(id).meta&timed == 0 {
-		return 0
-	}
-	return e.deadlines[id]
-}
-
 // settleExpired makes a cell whose deadline has passed an absent one, before it
 // is looked at by a change.
 func (c *change) settleExpired(p plan) {
 	e := c.e
 	s := e.cells.slot(p.slot)
-	if s.meta&timed == 0 || e.deadlines[p.slot] > c.time() {
+	if !c.over(e.extra(p.slot)) {
 		return
 	}
 	c.f.Payload = appendCellRecord(c.f.Payload, recDelete, e.cells.keyOf(p.slot))
@@ -54,10 +41,13 @@ func (c *change) settleExpired(p plan) {
 	// makes is one of an absent cell.
 	e.preserve(p.slot, s)
 	e.count(e.cells.keyOf(p.slot), present, absent)
-	s.value, s.meta = 0, s.meta.withState(absent).withVersion(0)&^timed
-	delete(e.deadlines, p.slot)
-	e.put(p.slot, 0, absent, 0, 0, c.f.ID, c.level)
+	s.value, s.meta = 0, s.meta.withState(absent).withVersion(0)
+	e.setExtra(p.slot, 0)
+	e.put(p.slot, 0, absent, 0, c.f.ID, c.level)
 }
+
+// over reports whether x is a deadline that has passed.
+func (c *change) over(x extra) bool { return x > 0 && int64(x) <= c.time() }
 
 // expiry returns the deadline that a delta makes of the present one, and whether
 // its conditions hold.
@@ -103,7 +93,7 @@ func (e *Engine) collect(ctx context.Context) error {
 		if len(rows) == 0 {
 			continue
 		}
-		b := store.Batch{Durability: store.Memory}
+		b := store.Batch{Durability: store.Memory, Apart: true} // one may have a layout by now
 		for _, key := range rows {
 			_, cell, _ := decodeDeadline(key)
 			// To look at it is enough.
@@ -191,8 +181,9 @@ func (e *Engine) writeDeadlines(t *rowWriter, c *checkpoint, keys *arena, copies
 	soonest := int64(math.MaxInt64)
 	for _, n := range copies {
 		s := &c.copies[n]
-		soonest = min(soonest, c.deadlines[s.slot])
-		lines = append(lines, line{appendDeadline(nil, c.deadlines[s.slot], keys.at(s.key)), false})
+		deadline := c.extras[s.slot].deadline()
+		soonest = min(soonest, deadline)
+		lines = append(lines, line{appendDeadline(nil, deadline, keys.at(s.key)), false})
 	}
 	slices.SortStableFunc(lines, func(a, b line) int { return bytes.Compare(a.key, b.key) })
 	for i, l := range lines {

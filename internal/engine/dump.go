@@ -80,6 +80,8 @@ func describe(r *reader) string {
 		return fmt.Sprintf("mark %d, digest %016x, %d results", seq, digest, len(r.results()))
 	case recDeadline:
 		return fmt.Sprintf("deadline %s %s", cell(), time.UnixMilli(int64(r.uvarint())).UTC().Format(time.RFC3339Nano))
+	case recLayout:
+		return fmt.Sprintf("layout %s %d", cell(), r.uvarint())
 	case recSkip:
 		return "skip versions " + strconv.FormatUint(r.uvarint(), 10)
 	case recRetire:

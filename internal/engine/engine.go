@@ -114,7 +114,7 @@ type Engine struct {
 	cellBytes int64 // that a changed cell takes
 	cells     *table
 	undo      undos
-	deadlines map[uint32]int64 // of the cells in memory that have one, by slot
+	extras    map[uint32]extra // of the cells in memory that have one, by slot
 	soonest   int64            // no deadline on disk that was not looked after is before
 	collected [][]byte         // rows of deadlines that are no longer needed
 
@@ -179,7 +179,7 @@ func (id storeID) seed() uint64 { return binary.LittleEndian.Uint64(id[:]) }
 
 // Traits returns what the engine is.
 func (e *Engine) Traits() store.Traits {
-	return store.Traits{Name: "embedded", Partitions: 1, Durability: store.Synced, Limits: e.o.Limits}
+	return store.Traits{Name: "embedded", Partitions: 1, Durability: store.Synced, Limits: e.o.Limits, Layouts: true}
 }
 
 // Close makes a last checkpoint, so that the next Open has nothing to replay,

@@ -19,7 +19,7 @@ const (
 	// savedCellBytes is what a changed cell takes, besides itself, when a
 	// checkpoint saves it: its place in the list, its copy, its bits in a filter.
 	savedCellBytes = 48
-	deadlineBytes  = 40 // what a deadline takes in a map
+	extraBytes     = 40 // what a deadline or a layout takes in a map
 )
 
 // changed returns the memory that n changed cells take: about, since it is the
@@ -85,7 +85,7 @@ func (e *Engine) evict() {
 	steps := 4 * e.inserts
 	e.inserts = 0
 	e.weigh()
-	for ; steps > 0 && e.cells.bytes()+int64(len(e.deadlines))*deadlineBytes > e.cellsMax; steps-- {
+	for ; steps > 0 && e.cells.bytes()+int64(len(e.extras))*extraBytes > e.cellsMax; steps-- {
 		e.hand++
 		if e.hand >= e.cells.slots {
 			e.hand = 1
@@ -96,8 +96,8 @@ func (e *Engine) evict() {
 		case s.meta&recent != 0:
 			s.meta &^= recent
 		default:
-			if s.meta&timed != 0 {
-				delete(e.deadlines, e.hand)
+			if s.meta&hasExtra != 0 {
+				delete(e.extras, e.hand)
 			}
 			e.cells.remove(e.hand)
 			if e.hand == e.hot { // its hash is not that of the slot's next cell

@@ -156,12 +156,12 @@ func (e *Engine) resolve(id uint32, r row) {
 		if u == nil || u.meta.state() != unread {
 			break
 		}
-		u.value, u.meta, u.deadline = over(r, u.value, u.meta)
+		u.value, u.meta, u.extra = over(r, u.value, u.meta)
 		n = u.prev
 	}
-	var deadline int64
-	if s.value, s.meta, deadline = over(r, s.value, s.meta); deadline != 0 {
-		e.deadlines[id] = deadline
+	var x extra
+	if s.value, s.meta, x = over(r, s.value, s.meta); x != 0 {
+		e.extras[id] = x
 	}
 	if changed {
 		ns := e.names.of(e.cells.keyOf(id))
@@ -172,17 +172,17 @@ func (e *Engine) resolve(id uint32, r row) {
 	}
 }
 
-// over returns what an unread delta is over a row. The row has a deadline only if
+// over returns what an unread delta is over a row. The row has an extra only if
 // the delta was replayed: one that is decided reads such a row first.
-func over(r row, delta int64, m meta) (int64, meta, int64) {
-	if r.deadline != 0 {
-		m |= timed
+func over(r row, delta int64, m meta) (int64, meta, extra) {
+	if r.extra != 0 {
+		m |= hasExtra
 	}
 	switch {
 	case m&(dirty0|dirty1|saving) != 0:
-		return r.value + delta, m.withState(present), r.deadline
+		return r.value + delta, m.withState(present), r.extra
 	case r.exists:
-		return r.value, m.withState(present).withVersion(r.version), r.deadline
+		return r.value, m.withState(present).withVersion(r.version), r.extra
 	default:
 		return 0, m.withState(absent).withVersion(0), 0
 	}

@@ -37,12 +37,14 @@ func newShop(t testing.TB, closed bool) *shop {
 		do(t, e, set(store.Cell{Namespace: "default", Key: "large"}, 1<<62+5), add(cell(fmt.Sprint("gone ", round)), 1))
 		do(t, e, del(cell(fmt.Sprint("gone ", round))))
 		if round == 0 {
+			do(t, e, layout(cell("laid"), 0, 1<<62), layout(cell("laid again"), 0, 1))
 			var err error
 			if s.writer, err = store.Enlist(bg, e); err != nil {
 				t.Fatal(err)
 			}
 			s.token = do(t, e, once(add(cell("once"), 7), "token"))[0]
 		}
+		do(t, e, add(cell("laid"), 1), layout(cell("laid again"), int64(round+1), int64(round+2)))
 		s.batch = numbered(s.writer, uint64(round), uint64(round+1), want(add(cell("row"), 3)), add(cell("row 2"), int64(round)))
 		s.reply = slices.Clone(doBatch(t, e, s.batch))
 		if round < 2 {

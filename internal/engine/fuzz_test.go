@@ -38,6 +38,8 @@ func seedRecords() [][]byte {
 		varint(appendCellRecord(nil, recAdd, own), 1),
 		varint(appendCellRecord(nil, recSet, cell), math.MinInt64),
 		appendCellRecord(nil, recDelete, cell),
+		uvarint(appendCellRecord(nil, recDeadline, cell), 1_700_000_000_000),
+		uvarint(appendCellRecord(nil, recLayout, cell), math.MaxInt64),
 		token(recToken),
 		token(recTokenAgain),
 		uvarint([]byte{recBegin}, 3),
@@ -45,7 +47,7 @@ func seedRecords() [][]byte {
 		uvarint([]byte{recRetire}, 2),
 	}
 	return append(all, bytes.Join(all, nil), nil, []byte{0}, bytes.Repeat([]byte{0xff}, 40),
-		varint(appendCellRecord(nil, recAdd, bytes.Repeat([]byte{1}, 2000)), 1))
+		varint(appendCellRecord(nil, recAdd, bytes.Repeat([]byte{1}, 2000)), 1), uvarint(appendCellRecord(nil, recLayout, cell), 1<<63))
 }
 
 // FuzzReplay replays arbitrary bytes, part of which may be in the checkpoint.
@@ -62,7 +64,7 @@ func FuzzReplay(f *testing.F) {
 	f.Fuzz(func(t *testing.T, payload []byte, from uint16) {
 		fresh := &Engine{
 			o: e.o, id: e.id, db: e.db, timer: time.NewTimer(time.Hour),
-			cells: newTable(0), tokens: newTable(tokenBytes), marks: newMarks(), names: namespaces{}, deadlines: map[uint32]int64{},
+			cells: newTable(0), tokens: newTable(tokenBytes), marks: newMarks(), names: namespaces{}, extras: map[uint32]extra{},
 			dirtyBit: dirty0,
 		}
 		err := fresh.replayer(wal.Position(from))(0, payload)
@@ -106,10 +108,34 @@ func FuzzReplay(f *testing.F) {
 	})
 }
 
+// TestRowBytes checks that rows are what they always were.
+func TestRowBytes(t *testing.T) {
+	f := func(r row, want ...byte) {
+		t.Helper()
+		r.exists = true
+		if got := r.append(nil); !bytes.Equal(got, want) {
+			t.Errorf("%+v is %x, want %x", r, got, want)
+		}
+		if got, ok := decodeRow(want); !ok || got != r {
+			t.Errorf("%x is %+v, want %+v", want, got, r)
+		}
+	}
+	f(row{value: -3, version: 300}, 5, 0xac, 2)
+	f(row{value: 3, version: 1, extra: 300}, 6, 1, 0xac, 2)
+	f(row{value: 3, version: 1, extra: -300}, 6, 1, 0, 0xac, 2)
+	f(row{extra: -math.MaxInt64}, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f)
+	for _, bad := range [][]byte{{6, 1, 0}, {6, 1, 0, 0}, {6, 1, 0, 1, 1}, {6, 1, 1, 1}, append([]byte{6, 1, 0}, binary.AppendUvarint(nil, 1<<63)...)} {
+		if r, ok := decodeRow(bad); ok {
+			t.Errorf("%x is %+v", bad, r)
+		}
+	}
+}
+
 // FuzzRow decodes arbitrary bytes as every kind of row. What can be decoded is
 // the same when it is encoded and decoded again.
 func FuzzRow(f *testing.F) {
-	f.Add((&row{value: -5, version: 1 << 50, deadline: 7}).append(nil))
+	f.Add((&row{value: -5, version: 1 << 50, extra: 7}).append(nil))
+	f.Add((&row{value: 5, version: 1 << 50, extra: -7}).append(nil))
 	f.Add(appendCell(nil, store.Cell{Namespace: "n", Key: "key"}))
 	f.Add(appendCell(nil, store.Cell{Namespace: defaultNamespace, Key: "k"}))
 	f.Add(appendCell(nil, store.Cell{Key: "k"}))

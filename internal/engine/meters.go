@@ -36,7 +36,7 @@ func (e *Engine) Meters(f func(name, help string, value float64)) {
 	}
 	m := &e.meters
 	batches, deltas, refused, replayed, reads, evicted := m.batches, m.deltas, m.refused, m.replayed, m.reads, m.evicted
-	expired, deadlines := m.expired, len(e.deadlines)
+	expired, extras := m.expired, len(e.extras)
 	e.mu.Unlock()
 
 	f("quipu_store_batches_total", "Batches decided.", float64(batches))
@@ -47,7 +47,7 @@ func (e *Engine) Meters(f func(name, help string, value float64)) {
 	f("quipu_store_disk_reads_total", "Rows read from disk.", float64(m.diskReads.Load()))
 	f("quipu_store_evicted_total", "Cells evicted from memory.", float64(evicted))
 	f("quipu_store_expired_total", "Deadlines that have passed and were looked after.", float64(expired))
-	f("quipu_memory_deadlines", "Cells in memory that have a deadline.", float64(deadlines))
+	f("quipu_memory_extras", "Cells in memory that have a deadline or a layout.", float64(extras))
 	f("quipu_checkpoints_total", "Checkpoints made.", float64(m.checkpoints.Load()))
 	f("quipu_checkpoint_errors_total", "Checkpoints that failed.", float64(m.checkpointErrors.Load()))
 	f("quipu_checkpoint_cells_total", "Cells written by checkpoints.", float64(m.saved.Load()))

@@ -7,8 +7,8 @@ const nearLimit = 1 << 62
 func isNear(v int64) bool { return v > nearLimit || v < -nearLimit }
 
 // near is a filter of the cells on disk whose value is near a limit of int64, or
-// that have a deadline: such a cell is read before it is changed. A hit may be
-// false, a miss never.
+// that have a deadline or a layout: such a cell is read before it is changed. A
+// hit may be false, a miss never.
 type near struct {
 	bits []uint64 // nil as long as there is no such cell
 }

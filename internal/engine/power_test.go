@@ -77,7 +77,7 @@ type growing struct {
 	seen  int64 // the highest value anyone was told
 }
 
-// owned is a counter that one worker sets and deletes. It has one of the
+// owned is a counter that one worker sets, lays out and deletes. It has one of the
 // states since the last one that is known to be durable.
 type owned struct {
 	states []store.Value // the durable one, then those that may be
@@ -383,7 +383,7 @@ func (g *growing) became(v store.Value, closed bool) error {
 
 func (o *owned) became(v store.Value) error {
 	i := slices.IndexFunc(o.states, func(s store.Value) bool {
-		return s.Exists == v.Exists && s.N == v.N && (s.Version == v.Version || s.Version == 0)
+		return s.Exists == v.Exists && s.N == v.N && s.Layout == v.Layout && (s.Version == v.Version || s.Version == 0)
 	})
 	if i < 0 {
 		return fmt.Errorf("%+v, want one of %+v", v, o.states)
@@ -400,7 +400,7 @@ func (o *owned) saw(v store.Value) error {
 		return err
 	}
 	for i, s := range later {
-		if s.Exists == v.Exists && s.N == v.N {
+		if s.Exists == v.Exists && s.N == v.N && s.Layout == v.Layout {
 			o.states = append(o.states, later[i+1:]...)
 			break
 		}
@@ -619,7 +619,7 @@ func (w *world) probe(rng *rand.Rand) error {
 	return nil
 }
 
-// own sets, deletes and lists keys that nobody else writes.
+// own sets, lays out, deletes and lists keys that nobody else writes.
 func (w *world) own(rng *rand.Rand, i int) error {
 	prefix := fmt.Sprintf("own/%d/", i)
 	c := cell(fmt.Sprint(prefix, rng.IntN(8)))
@@ -631,18 +631,24 @@ func (w *world) own(rng *rand.Rand, i int) error {
 			w.owned[c] = o
 		}
 		w.next++
-		next = store.Value{N: int64(w.next), Exists: true}
+		next = store.Value{N: int64(w.next), Exists: true, Layout: o.states[0].Layout}
 	}) {
 		return nil
 	}
-	d := set(c, next.N)
-	switch rng.IntN(5) {
+	d, now := set(c, next.N), o.states[0]
+	switch rng.IntN(6) {
 	case 0:
 		d, next = del(c), store.Value{}
 	case 1: // blind
-		d.Op, d.N = store.OpAdd, next.N-o.states[0].N
+		d.Op, d.N = store.OpAdd, next.N-now.N
 	case 2:
-		d.Guard.Match, d.Guard.Version = true, o.states[0].Version
+		d.Guard.Match, d.Guard.Version = true, now.Version
+	case 3:
+		next.N, next.Layout = now.N, rng.Int64N(3)
+		d.Op, d.N = store.OpLayout, next.Layout
+	}
+	if d.NeedsWhole() || rng.IntN(2) == 0 {
+		d = laid(d, now.Layout)
 	}
 	if !w.note(func() { o.states = append(o.states, next) }) {
 		return nil

@@ -14,33 +14,38 @@ import (
 // A cell whose deadline has passed is absent. That is judged only of its newest
 // state: when a change is pending that was made in time, the cell did not expire,
 // and when the change found it expired, its undo entry says that it was absent.
-func (e *Engine) visible(id uint32, h *horizon) (value int64, m meta, deadline int64) {
+func (e *Engine) visible(id uint32, h *horizon) (value int64, m meta, x extra) {
 	s := e.cells.slot(id)
 	value, m = s.value, s.meta
 	u := e.undo.at(s.undo, id)
 	if u == nil || !h.pending(u.frame, u.level) {
-		if m&timed != 0 {
-			if h.nowMS == 0 {
+		if m&hasExtra != 0 {
+			x = e.extras[id]
+			if x > 0 && h.nowMS == 0 {
 				h.nowMS = e.now()
 			}
-			if deadline = e.deadlines[id]; deadline <= h.nowMS {
-				return 0, m.withState(absent).withVersion(0) &^ timed, 0
+			if x > 0 && int64(x) <= h.nowMS {
+				return 0, m.withState(absent).withVersion(0) &^ hasExtra, 0
 			}
 		}
-		return value, m, deadline
+		return value, m, x
 	}
 	for u != nil && h.pending(u.frame, u.level) {
-		value, m, deadline = u.value, u.meta, u.deadline
+		value, m, x = u.value, u.meta, u.extra
 		u = e.undo.at(u.prev, id)
 	}
-	return value, m, deadline
+	return value, m, x
 }
 
-func valueOf(value int64, m meta, deadline int64) store.Value {
+func valueOf(value int64, m meta, x extra) store.Value {
 	if m.state() != present {
 		return store.Value{}
 	}
-	return store.Value{N: value, Version: m.version(), Exists: true, DeadlineMS: deadline}
+	v := store.Value{N: value, Version: m.version(), Exists: true}
+	if x != 0 {
+		v.DeadlineMS, v.Layout = x.deadline(), x.layout()
+	}
+	return v
 }
 
 // Read returns the durable values of cells at one moment.
@@ -93,11 +98,11 @@ func (e *Engine) readOne(c store.Cell, h *horizon, n *needs) store.Value {
 		return store.Value{}
 	}
 	e.cells.slot(id).meta |= recent
-	value, m, deadline := e.visible(id, h)
+	value, m, x := e.visible(id, h)
 	if m.state() == unread {
 		n.cell(cell)
 	}
-	return valueOf(value, m, deadline)
+	return valueOf(value, m, x)
 }
 
 // Peek is Read for one who can't wait for the disk.
@@ -132,11 +137,11 @@ func (e *Engine) Peek(cells []store.Cell, values []store.Value) bool {
 			}
 		}
 		e.cells.slot(p.slot).meta |= recent
-		value, m, deadline := e.visible(p.slot, &h)
+		value, m, x := e.visible(p.slot, &h)
 		if m.state() == unread {
 			return false
 		}
-		values[i] = valueOf(value, m, deadline)
+		values[i] = valueOf(value, m, x)
 	}
 	e.meters.reads += uint64(len(cells))
 	return true

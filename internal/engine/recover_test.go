@@ -685,7 +685,7 @@ func TestDumpRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	do(t, e, add(cell("a"), 5), set(cell("b"), 6), once(add(cell("a"), 7), "token"))
-	do(t, e, del(cell("b")))
+	do(t, e, del(cell("b")), layout(cell("d"), 0, 9))
 	doBatch(t, e, numbered(w, 0, 4, want(add(cell("c"), 8))))
 	do(t, e, store.Delta{Op: store.OpRetire, N: int64(w)})
 	var out bytes.Buffer
@@ -693,7 +693,7 @@ func TestDumpRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`add "a" in "test" +5`, `set "b" in "test" 6`, `delete "b" in "test"`, `token "token" of "a" in "test"`,
+		`add "a" in "test" +5`, `set "b" in "test" 6`, `delete "b" in "test"`, `layout "d" in "test" 9`, `token "token" of "a" in "test"`,
 		"writer 1", "mark 4, ", "retire writers up to 1", "time ",
 	} {
 		if !strings.Contains(out.String(), want) {

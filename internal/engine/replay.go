@@ -94,20 +94,23 @@ func (p *replay) record(r *reader) error {
 	case recSet:
 		cell, value := r.cell(), r.varint()
 		if !done && !r.bad {
-			return p.put(cell, func(id uint32) (int64, meta, int64) { return value, present, e.deadline(id) })
+			return p.put(cell, func(id uint32) (int64, meta, extra) { return value, present, e.extra(id) })
 		}
 	case recDelete:
 		cell := r.cell()
 		if !done && !r.bad {
-			return p.put(cell, func(uint32) (int64, meta, int64) { return 0, absent, 0 })
+			return p.put(cell, func(uint32) (int64, meta, extra) { return 0, absent, 0 })
 		}
-	case recDeadline:
-		cell, deadline := r.cell(), int64(r.uvarint())
-		if deadline < 0 {
+	case recDeadline, recLayout:
+		cell, x := r.cell(), extra(r.uvarint())
+		if x < 0 {
 			r.fail()
 		}
+		if kind == recLayout {
+			x = -x
+		}
 		if !done && !r.bad {
-			return p.put(cell, func(id uint32) (int64, meta, int64) { return e.cells.slot(id).value, present, deadline })
+			return p.put(cell, func(id uint32) (int64, meta, extra) { return e.cells.slot(id).value, present, x })
 		}
 	case recToken, recTokenAgain:
 		key := r.bytes(r.uvarint())
@@ -159,7 +162,7 @@ func (p *replay) add(delta int64) {
 		state = present
 	}
 	e.marks.get(p.writer).tally.count(hash, delta)
-	e.put(id, s.value+delta, state, e.version(p.at), e.deadline(id), 0, store.Memory)
+	e.put(id, s.value+delta, state, e.version(p.at), 0, store.Memory)
 }
 
 // token replays that a token was decided. Whether it was counted before, as one
@@ -182,7 +185,7 @@ func (p *replay) token(cell, key []byte, rec *tokenRec) error {
 
 // put replays a change for which the cell must be read: what it changes the sums
 // by depends on what was there.
-func (p *replay) put(cell []byte, change func(id uint32) (value int64, state meta, deadline int64)) error {
+func (p *replay) put(cell []byte, change func(id uint32) (int64, meta, extra)) error {
 	e := p.e
 	hash := xxh3.HashSeed(cell, e.id.seed())
 	id := e.locate(hash, cell)
@@ -194,12 +197,13 @@ func (p *replay) put(cell []byte, change func(id uint32) (value int64, state met
 		}
 		e.resolve(id, r)
 	}
-	value, state, deadline := change(id)
+	value, state, x := change(id)
 	version := e.version(p.at)
 	if state == absent {
 		version = 0
 	}
 	e.marks.get(p.writer).tally.count(hash, value-s.value)
-	e.put(id, value, state, version, deadline, 0, store.Memory)
+	e.put(id, value, state, version, 0, store.Memory)
+	e.setExtra(id, x)
 	return nil
 }

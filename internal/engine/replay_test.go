@@ -30,7 +30,7 @@ func TestReplayOfOneHotCell(t *testing.T) {
 		}
 		e := &Engine{
 			timer: time.NewTimer(time.Hour), cells: newTable(0), tokens: newTable(tokenBytes), marks: newMarks(),
-			names: namespaces{}, deadlines: map[uint32]int64{}, dirtyBit: dirty0,
+			names: namespaces{}, extras: map[uint32]extra{}, dirtyBit: dirty0,
 		}
 		if err := e.replayer(wal.Position(0))(0, frame); err != nil {
 			t.Fatal(err)

@@ -29,7 +29,8 @@ const (
 	saving meta = 1 << 4 // copied by the checkpoint under way: not on disk yet
 	born   meta = 1 << 5 // perhaps not on disk: in the list that Scan looks through
 	recent meta = 1 << 6 // touched since the clock's hand came by
-	timed  meta = 1 << 7 // has a deadline, in Engine.deadlines
+
+	hasExtra meta = 1 << 7 // has a deadline or a layout, in Engine.extras
 
 	bitsMask meta = 0xff
 )

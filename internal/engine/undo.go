@@ -4,13 +4,13 @@ import "github.com/quipudb/quipu/store"
 
 // An undo entry is what a cell was before a frame changed it.
 type undo struct {
-	frame    uint64
-	value    int64
-	deadline int64
-	meta     meta
-	slot     uint32
-	prev     uint32 // the slot's undo entry before this one
-	level    store.Durability
+	frame uint64
+	value int64
+	extra extra
+	meta  meta
+	slot  uint32
+	prev  uint32 // the slot's undo entry before this one
+	level store.Durability
 }
 
 // undos is a ring of undo entries, numbered in order, oldest frames first.

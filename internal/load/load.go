@@ -38,9 +38,11 @@ const drainMax = 10 * time.Second
 // An Op is what is done to a counter.
 type Op string
 
-// The operations. Mixed is Get or Incr, by the share of reads.
+// The operations. Mixed is Get or Incr, by the share of reads; Add is an increment
+// that asks for nothing back, which Redis does not have.
 const (
 	Incr  Op = "incr"
+	Add   Op = "add"
 	Get   Op = "get"
 	Set   Op = "set"
 	Mixed Op = "mixed"
@@ -66,7 +68,8 @@ type Config struct {
 	Op        Op      `json:"op"`
 	ReadShare float64 `json:"read_share,omitempty"` // of Mixed
 	Dist      Dist    `json:"dist"`
-	Keys      int64   `json:"keys,omitempty"` // unless Hot
+	Keys      int64   `json:"keys,omitempty"`  // unless Hot
+	First     int64   `json:"first,omitempty"` // the number of the first key, which is that of Hot
 
 	Connections int `json:"connections"`
 	Depth       int `json:"depth"` // requests that a connection sends at once, at most
@@ -80,10 +83,22 @@ type Config struct {
 	// connections. 0 is a closed loop.
 	Rate float64 `json:"rate,omitempty"`
 
+	// Steps make the loop open with a rate that changes, and stand in for Rate,
+	// Duration and Requests.
+	Steps []Step `json:"steps,omitempty"`
+
 	// ServerPID is the server's process if it runs here. 0 is unknown: a RESP
 	// server on the loopback is then asked.
 	ServerPID int `json:"-"`
 }
+
+// A Step is a rate for some time.
+type Step struct {
+	Rate     float64       `json:"rate"`
+	Duration time.Duration `json:"duration_ns"`
+}
+
+const rateMax = 1e9
 
 // Validate returns what is wrong with a Config.
 func (c Config) Validate() error {
@@ -91,35 +106,53 @@ func (c Config) Validate() error {
 	switch {
 	case err != nil:
 		return err
-	case c.Op != Incr && c.Op != Get && c.Op != Set && c.Op != Mixed:
-		return fmt.Errorf("operation %q: want incr, get, set or mixed", c.Op)
+	case c.Op != Incr && c.Op != Add && c.Op != Get && c.Op != Set && c.Op != Mixed:
+		return fmt.Errorf("operation %q: want incr, add, get, set or mixed", c.Op)
 	case c.Dist != Hot && c.Dist != Uniform && c.Dist != Zipf:
 		return fmt.Errorf("distribution %q: want hot, uniform or zipf", c.Dist)
 	case c.Op == Mixed && !(c.ReadShare >= 0 && c.ReadShare <= 1):
 		return fmt.Errorf("share of reads %v: want a number from 0 to 1", c.ReadShare)
 	case c.Dist != Hot && (c.Keys < 1 || c.Keys > KeysMax):
 		return fmt.Errorf("%d keys: want 1 to %d", c.Keys, int64(KeysMax))
+	case c.First < 0 || c.First > KeysMax-max(c.Keys, 1):
+		return fmt.Errorf("first key %d: want keys from 0 to %d", c.First, int64(KeysMax)-1)
 	case c.Connections < 1 || c.Connections > ConnectionsMax:
 		return fmt.Errorf("%d connections: want 1 to %d", c.Connections, ConnectionsMax)
 	case c.Depth < 1 || c.Depth > DepthMax:
 		return fmt.Errorf("depth %d: want 1 to %d", c.Depth, DepthMax)
+	case !(c.Rate >= 0 && c.Rate <= rateMax):
+		return fmt.Errorf("rate %v: want 0, which is a closed loop, to %v", c.Rate, rateMax)
+	case len(c.Steps) > 0:
+		return c.validateSteps()
 	case c.Duration < 0 || c.Requests < 0 || c.Warmup < 0 || c.Duration == 0 && c.Requests == 0:
 		return errors.New("want a duration or a number of requests")
-	case !(c.Rate >= 0 && c.Rate <= 1e9):
-		return fmt.Errorf("rate %v: want 0, which is a closed loop, to 1e9", c.Rate)
+	}
+	return nil
+}
+
+func (c Config) validateSteps() error {
+	if c.Rate != 0 || c.Duration != 0 || c.Requests != 0 || c.Warmup != 0 {
+		return errors.New("with steps, want neither a rate nor a duration, a number of requests or a warm-up")
+	}
+	for i, s := range c.Steps {
+		if !(s.Rate > 0 && s.Rate <= rateMax) || s.Duration <= 0 {
+			return fmt.Errorf("step %d: %v a second for %v: want a rate above 0 to %v, and a duration", i, s.Rate, s.Duration, rateMax)
+		}
 	}
 	return nil
 }
 
 // keys returns a source of numbers of keys.
 func (c Config) keys(r *rand.Rand) func() uint64 {
+	first := uint64(c.First)
 	switch c.Dist {
 	case Uniform:
-		return func() uint64 { return r.Uint64N(uint64(c.Keys)) }
+		return func() uint64 { return first + r.Uint64N(uint64(c.Keys)) }
 	case Zipf:
-		return rand.NewZipf(r, zipfExponent, 1, uint64(c.Keys-1)).Uint64
+		zipf := rand.NewZipf(r, zipfExponent, 1, uint64(c.Keys-1))
+		return func() uint64 { return first + zipf.Uint64() }
 	default:
-		return func() uint64 { return 0 }
+		return func() uint64 { return first }
 	}
 }
 
@@ -188,7 +221,11 @@ func (r *runner) measure(ctx context.Context, tick func(Sample)) (*Report, error
 	client, server := proc.NewMeter(proc.Self), proc.NewMeter(r.ServerPID)
 	end := rec.sample(tick)
 	began := time.Now()
-	err := r.phase(ctx, rec, r.Duration, r.Requests)
+	d := r.Duration
+	for _, s := range r.Steps {
+		d += s.Duration
+	}
+	err := r.phase(ctx, rec, d, r.Requests)
 	took := time.Since(began)
 	series := end()
 	report := rec.report()
@@ -222,7 +259,7 @@ func (r *runner) phase(ctx context.Context, rec *recorder, d time.Duration, requ
 		random := rand.New(rand.NewPCG(1, uint64(i)))
 		w := &worker{
 			conn: c, rec: rec, budget: budget, depth: r.Depth, began: began, keys: r.keys(random), ops: r.ops(random),
-			due: schedule{rate: r.Rate, first: i, step: len(r.conns)},
+			due: r.schedule(i, len(r.conns)),
 		}
 		wg.Go(func() {
 			if errs[i] = w.run(run); errs[i] != nil {

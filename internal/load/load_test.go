@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -41,6 +42,11 @@ func TestKeys(t *testing.T) {
 	n := count(Zipf)
 	if ratio := float64(n[0]) / float64(n[9]); slices.Max(n) != n[0] || ratio < 10 || ratio > 16 {
 		t.Errorf("zipf: %v", n)
+	}
+	for _, d := range []Dist{Hot, Uniform, Zipf} {
+		if k := (Config{Dist: d, Keys: 5, First: 1000}).keys(newRand())(); k < 1000 || k >= 1005 {
+			t.Errorf("%s: key %d of five from 1000 on", d, k)
+		}
 	}
 	if one := (Config{Dist: Zipf, Keys: 1}).keys(newRand())(); one != 0 {
 		t.Errorf("zipf of one key: %d", one)
@@ -100,7 +106,7 @@ func TestSchedule(t *testing.T) {
 	for _, rate := range []float64{0.3, 1, 333, 1e6} {
 		var all []time.Duration
 		for first := range connections {
-			s := schedule{rate, first, connections}
+			s := Config{Rate: rate}.schedule(first, connections)
 			for n := range int64(100) {
 				at := s.at(n)
 				if s.until(at) != n+1 || s.until(at-1) != n && at > 0 {
@@ -116,6 +122,49 @@ func TestSchedule(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The rate changes when a step ends, and what is due before and after is due once.
+func TestSteps(t *testing.T) {
+	const connections = 7
+	c := Config{Steps: []Step{{100, time.Second}, {0.5, 3 * time.Second}, {333, 2 * time.Second}, {1e4, time.Second}, {10, 10 * time.Second}}}
+	end := 17 * time.Second
+	due := []int{100, 2, 666, 10_000, 100} // half a request of the second step is due in the third
+	var all []time.Duration
+	for first := range connections {
+		s := c.schedule(first, connections)
+		for n := int64(0); s.at(n) < end; n++ {
+			at := s.at(n)
+			if s.until(at) != n+1 || s.until(at-1) != n && at > 0 {
+				t.Fatalf("%d: request %d is due at %v; %d are due then, and %d before", first, n, at, s.until(at), s.until(at-1))
+			}
+			all = append(all, at)
+		}
+	}
+	slices.Sort(all)
+	from := time.Duration(0)
+	for i, step := range c.Steps {
+		to := from + step.Duration
+		n := 0
+		for _, at := range all {
+			if at >= from && at < to {
+				n++
+			}
+		}
+		if n < due[i]-1 || n > due[i]+1 {
+			t.Errorf("step %d: %d requests are due, want some %d", i, n, due[i])
+		}
+		from = to
+	}
+	if want := 10_868; len(all) < want-1 || len(all) > want+1 {
+		t.Errorf("%d requests are due, want some %d", len(all), want)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r, err := stalling(Config{Depth: 100, Steps: []Step{{10, 2 * time.Second}, {1000, 2 * time.Second}}}).measure(t.Context(), nil)
+		if err != nil || r.Operations < 2018 || r.Operations > 2022 || r.Seconds < 4 || r.Seconds > 4.1 {
+			t.Errorf("%v, %+v", err, r)
+		}
+	})
 }
 
 // A slowConn answers each batch after a time.
@@ -293,6 +342,13 @@ func TestValidate(t *testing.T) {
 	f("duration", func(c *Config) { c.Requests = 0 })
 	f("duration", func(c *Config) { c.Duration = -1 })
 	f("rate", func(c *Config) { c.Rate = -1 })
+	f("first key", func(c *Config) { c.First = -1 })
+	f("first key", func(c *Config) { c.First = KeysMax })
+	f("first key", func(c *Config) { c.First = math.MaxInt64 })
+	f("first key", func(c *Config) { c.Dist, c.Keys, c.First = Uniform, 2, KeysMax-1 })
+	f("with steps", func(c *Config) { c.Steps = []Step{{1, time.Second}} })
+	f("step 1", func(c *Config) { c.Requests, c.Steps = 0, []Step{{1, time.Second}, {0, time.Second}} })
+	f("step 0", func(c *Config) { c.Requests, c.Steps = 0, []Step{{1, 0}} })
 }
 
 // The names in the JSON are what scripts use.

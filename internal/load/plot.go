@@ -23,6 +23,9 @@ func (c Config) Summary() string {
 	if c.Rate > 0 {
 		loop = fmt.Sprintf("open loop, %v/s", c.Rate)
 	}
+	if len(c.Steps) > 0 {
+		loop = fmt.Sprintf("open loop, %d steps", len(c.Steps))
+	}
 	return fmt.Sprintf("%s: %s, %s, %d connections, depth %d, %s", c.Target, what, keys, c.Connections, c.Depth, loop)
 }
 

@@ -10,7 +10,7 @@ const KeyZero = "key:000000000000"
 const setValue = "1"
 
 // requests are ready to be sent, but for the number of the key.
-type requests struct{ incr, get, set template }
+type requests struct{ incr, add, get, set template }
 
 // A template is a request for the first key.
 type template struct {
@@ -26,6 +26,8 @@ func newTemplate(text string) template {
 func (r *requests) request(b []byte, op Op, key uint64) []byte {
 	var t template
 	switch op {
+	case Add:
+		t = r.add
 	case Get:
 		t = r.get
 	case Set:

@@ -98,7 +98,9 @@ type resp struct {
 
 func newRESP() *resp {
 	f := func(words ...string) template { return newTemplate(string(command(words...))) }
-	return &resp{requests: requests{incr: f("INCR", KeyZero), get: f("GET", KeyZero), set: f("SET", KeyZero, setValue)}}
+	return &resp{requests: requests{
+		incr: f("INCR", KeyZero), add: f("Q.ADD", KeyZero, "1", "NOVALUE"), get: f("GET", KeyZero), set: f("SET", KeyZero, setValue),
+	}}
 }
 
 // scan knows the replies of the commands that are sent: integers, strings,

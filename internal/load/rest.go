@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // A restDriver speaks to the REST door. A batch is sent as one pipeline.
@@ -36,15 +37,15 @@ func newREST(host, key string) *rest {
 	if key != "" {
 		head += "Authorization: Bearer " + key + "\r\n"
 	}
-	f := func(method, rest, body string) template {
-		text := method + " /api/v1/counters/" + KeyZero + rest + head
+	f := func(method, rest, body string, more ...string) template {
+		text := method + " /api/v1/counters/" + KeyZero + rest + head + strings.Join(more, "")
 		if method != "GET" {
 			text += fmt.Sprintf("Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
 		}
 		return newTemplate(text + "\r\n" + body)
 	}
 	return &rest{requests: requests{
-		incr: f("POST", "/increment", ""), get: f("GET", "", ""), set: f("PUT", "", `{"value":`+setValue+`}`),
+		incr: f("POST", "/increment", ""), add: f("POST", "/increment", "", "Prefer: return=minimal\r\n"), get: f("GET", "", ""), set: f("PUT", "", `{"value":`+setValue+`}`),
 	}}
 }
 

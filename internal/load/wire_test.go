@@ -214,7 +214,7 @@ func TestAllocations(t *testing.T) {
 		c.Depth = 16
 		w := &worker{
 			conn: newWire(&echo{reply: []byte(strings.Repeat(reply, c.Depth))}, p), rec: newRecorder(), began: time.Now(),
-			depth: c.Depth, budget: &budget{limited: true}, due: schedule{rate: c.Rate, step: 1},
+			depth: c.Depth, budget: &budget{limited: true}, due: c.schedule(0, 1),
 			keys: c.keys(newRand()), ops: c.ops(newRand()),
 		}
 		run := func(batches int) float64 {

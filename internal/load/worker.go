@@ -25,20 +25,53 @@ type worker struct {
 // A schedule says when the requests of a connection are due in an open loop.
 // All connections together make an even rate.
 type schedule struct {
-	rate        float64 // of all connections; 0 is a closed loop
-	first, step int     // this connection's turns
+	spans       []span // none is a closed loop; the last has no end
+	first, step int    // this connection's turns
 }
 
-func (s schedule) open() bool { return s.rate > 0 }
+// A span is a time of one rate.
+type span struct {
+	from   time.Duration
+	before float64 // requests of all connections that are due before it
+	rate   float64 // of all connections
+}
+
+// schedule returns that of one of some connections.
+func (c Config) schedule(connection, connections int) schedule {
+	s := schedule{first: connection, step: connections}
+	if c.Rate > 0 {
+		s.spans = []span{{rate: c.Rate}}
+	}
+	var next span
+	for _, step := range c.Steps {
+		next.rate = step.Rate
+		s.spans = append(s.spans, next)
+		next.from += step.Duration
+		next.before += step.Rate * step.Duration.Seconds()
+	}
+	return s
+}
+
+func (s schedule) open() bool { return len(s.spans) > 0 }
 
 // at returns when request n of the connection is due, since the beginning.
 func (s schedule) at(n int64) time.Duration {
-	return time.Duration(float64(int64(s.first)+n*int64(s.step)) / s.rate * float64(time.Second))
+	k := float64(int64(s.first) + n*int64(s.step))
+	i := len(s.spans) - 1
+	for i > 0 && s.spans[i].before > k {
+		i--
+	}
+	return s.spans[i].from + time.Duration((k-s.spans[i].before)/s.spans[i].rate*float64(time.Second))
 }
 
 // until returns how many requests of the connection are due by a time.
 func (s schedule) until(t time.Duration) int64 {
-	n := max(0, int64((t.Seconds()*s.rate-float64(s.first))/float64(s.step)))
+	i := len(s.spans) - 1
+	for i > 0 && s.spans[i].from > t {
+		i--
+	}
+	due := s.spans[i].before + (t-s.spans[i].from).Seconds()*s.spans[i].rate
+	n := max(0, int64((due-float64(s.first))/float64(s.step)))
 	for s.at(n) <= t { // the quotient is rounded
 		n++
 	}

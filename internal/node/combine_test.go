@@ -247,7 +247,9 @@ func TestLimitsOfAFlight(t *testing.T) {
 				for j := range ds {
 					ds[j] = want(add(key, int64(i)))
 				}
-				begun = append(begun, k.do(ds...))
+				b := k.batch(ds...)
+				b.Apart = true
+				begun = append(begun, k.begin(k.ctx, b))
 			}
 			release()
 			sum := int64(0)

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/quipudb/quipu/store"
@@ -21,19 +22,29 @@ type flight struct {
 }
 
 // A runKey names a run: adds in a flight to one cell that have the same sign, so
-// that their sum overflows if and only if one of them does.
+// that their sum overflows if and only if one of them does, and that ask for the
+// same layout if any.
 type runKey struct {
 	cell     store.Cell
 	negative bool
+	laid     bool
+	layout   int64
 }
 
-// isPlain reports whether a batch is one add that only adds.
+// isPlain reports whether a batch is one add that only adds, perhaps to a shard.
 func isPlain(b *store.Batch) bool {
 	if len(b.Deltas) != 1 {
 		return false
 	}
 	d := &b.Deltas[0]
-	return d.Op == store.OpAdd && d.Expiry == store.ExpiryKeep && d.Guard == (store.Guard{Digest: d.Guard.Digest})
+	return d.Op == store.OpAdd && d.Expiry == store.ExpiryKeep &&
+		d.Guard == (store.Guard{Digest: d.Guard.Digest, Laid: d.Guard.Laid, Layout: d.Guard.Layout})
+}
+
+// isAlone reports whether a batch takes a flight of its own: if a counter is
+// split, it is refused as a whole, and others must not be with it.
+func isAlone(b *store.Batch) bool {
+	return b.Together() && slices.ContainsFunc(b.Deltas, func(d store.Delta) bool { return d.NeedsWhole() })
 }
 
 // board puts an entry into the flight, and reports false if there is no room.
@@ -42,7 +53,7 @@ func (f *flight) board(e *entry, runs map[runKey]int) bool {
 	var key runKey
 	if e.run {
 		d := &e.batch.Deltas[0]
-		key = runKey{d.Cell, d.N < 0}
+		key = runKey{d.Cell, d.N < 0, d.Guard.Laid, d.Guard.Layout}
 		if at, ok := runs[key]; ok && f.join(e, at) {
 			return true
 		}
@@ -120,7 +131,7 @@ func (e *entry) take() error {
 func (e *entry) fill() {
 	f, to := e.flight, e.reply
 	from := &f.replies[0]
-	to.Durability = from.Durability
+	to.Durability, to.Waited = from.Durability, from.Waited
 	for i := range e.batch.Deltas {
 		r, d := from.Results[e.at+i], &e.batch.Deltas[i]
 		if d.Guard.Token == "" {

@@ -42,6 +42,7 @@ type entry struct {
 	state      entryState
 	prev, next *entry // in the queue
 	run        bool   // it is one add that may join a run
+	alone      bool   // it takes a flight of its own
 	gone       bool   // nobody waits for it any more
 	flight     *flight
 	at         int   // its first delta in the flight
@@ -70,7 +71,7 @@ func (l *lane) enter(ctx context.Context, b *store.Batch, r *store.Reply, bytes 
 	e := n.freeEntries.Get().(*entry)
 	e.lane, e.batch, e.reply, e.deltas, e.bytes = l, b, r, len(b.Deltas), bytes
 	l.mu.Lock()
-	e.state, e.run, e.gone, e.err = queued, run, false, nil
+	e.state, e.run, e.alone, e.gone, e.err = queued, run, isAlone(b), false, nil
 	l.insert(e, l.last)
 	if !l.flying {
 		l.flying = true
@@ -237,11 +238,14 @@ func (l *lane) freeze() *flight {
 		return nil
 	}
 	f := l.node.freeFlights.Get().(*flight)
-	f.batches[0].Partition = l.partition
-	for e := l.first; e != nil && f.board(e, l.runs); e = l.first {
+	f.batches[0].Partition, f.batches[0].Apart = l.partition, !l.first.alone
+	for e := l.first; e != nil && (len(f.entries) == 0 || !e.alone) && f.board(e, l.runs); e = l.first {
 		l.remove(e)
 		e.state, e.flight = frozen, f
 		f.entries = append(f.entries, e)
+		if e.alone {
+			break
+		}
 	}
 	if len(l.runs) > runsKept {
 		l.runs = make(map[runKey]int)

@@ -365,7 +365,8 @@ func TestMeters(t *testing.T) {
 		want := map[string]float64{
 			"quipu_node_flights_total": 2, "quipu_node_flight_deltas_total": 2, "quipu_node_flight_seconds_total": 1,
 			"quipu_node_callers_total": 10, "quipu_node_resends_total": 0, "quipu_node_queue_deltas": 0,
-			"quipu_node_retired_total": 0, "quipu_node_lost_total": 0, "quipu_node_store_reachable": 1,
+			"quipu_node_queue_deltas_max": 100_000,
+			"quipu_node_retired_total":    0, "quipu_node_lost_total": 0, "quipu_node_store_reachable": 1,
 			"quipu_store_cells": 3, "quipu_store_tokens": 0, "quipu_store_marks": 1, "quipu_store_deltas_total": 3,
 		}
 		if !maps.Equal(got, want) {

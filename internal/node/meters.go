@@ -35,6 +35,7 @@ func (n *Node) Meters(f func(name, help string, value float64)) {
 	f("quipu_node_callers_total", "Batches of callers in them.", float64(n.callers.Load()))
 	f("quipu_node_resends_total", "Combined batches sent again.", float64(n.resends.Load()))
 	f("quipu_node_queue_deltas", "Changes that wait or are on their way.", float64(n.room.taken()))
+	f("quipu_node_queue_deltas_max", "How many may be.", float64(n.room.deltasMax))
 	f("quipu_node_retired_total", "Writers of the node that were retired under way.", float64(n.retired.Load()))
 	f("quipu_node_lost_total", "Times the store had forgotten what it had acknowledged.", float64(n.lost.Load()))
 	f("quipu_node_store_reachable", "1 if the last call reached the store, 0 if not.", reachable)

@@ -98,7 +98,7 @@ func (l *lane) judge(f *flight, err error) (reached bool, end error) {
 	case store.KindLost:
 		n.lost.Add(1)
 		end = err
-	case store.KindInvalid, store.KindTooLarge, store.KindUnsupported, store.KindClosed:
+	case store.KindInvalid, store.KindTooLarge, store.KindUnsupported, store.KindSplit, store.KindClosed:
 		end = cmp.Or(f.inDoubt(err), err)
 	case store.KindFull: // of marks
 		l.answered()
@@ -129,7 +129,7 @@ func (f *flight) inDoubt(err error) error {
 // refused and changed nothing, rather than that nothing can be said.
 func refusal(err error) bool {
 	switch store.KindOf(err) {
-	case store.KindInvalid, store.KindTooLarge, store.KindUnsupported:
+	case store.KindInvalid, store.KindTooLarge, store.KindUnsupported, store.KindSplit:
 		return true
 	default:
 		return false

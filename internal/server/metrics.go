@@ -10,7 +10,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc/codes"
+
+	"github.com/quipudb/quipu"
 )
+
+// hotMax is of how many counters there are metrics of their own. Each is a few
+// series of Prometheus, which keeps them long after the counter is cold.
+const hotMax = 10
 
 // A Meter reports meters by name, such as *quipu.DB does. Names that end in
 // _total are counters, the rest are gauges.
@@ -30,7 +36,7 @@ type Metrics struct {
 }
 
 // NewMetrics returns metrics of the Go runtime, the process, the doors, and
-// whatever the meter counts.
+// whatever the meter counts; also of the hottest counters, if it knows them.
 func NewMetrics(m Meter) *Metrics {
 	buckets := []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 	ms := &Metrics{
@@ -59,6 +65,9 @@ func NewMetrics(m Meter) *Metrics {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		ms.requests, ms.seconds, ms.calls, ms.callSeconds, collector{m},
 	)
+	if h, ok := m.(hotMeter); ok {
+		ms.registry.MustRegister(hotCollector{h})
+	}
 	return ms
 }
 
@@ -166,4 +175,53 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		}
 		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, nil, nil), kind, value)
 	})
+}
+
+// A hotMeter knows which counters are the hottest, such as *quipu.DB does.
+type hotMeter interface {
+	Hottest(n int) []quipu.HotCounter
+}
+
+// hotCollector makes metrics of the hottest counters, as they are when it is
+// asked.
+type hotCollector struct{ meter hotMeter }
+
+var (
+	hotLabels = []string{"namespace", "key"}
+	hotRate   = prometheus.NewDesc("quipu_hot_rate",
+		"Writes a second through this server, of the ten hottest counters.", hotLabels, nil)
+	hotShards = prometheus.NewDesc("quipu_hot_shards",
+		"Cells that each of them is laid out over.", hotLabels, nil)
+	hotGrowth = prometheus.NewDesc("quipu_hot_growth_rate",
+		"By how much a second each of them that is split changes, whoever writes to it.", hotLabels, nil)
+	hotRollup = prometheus.NewDesc("quipu_hot_rollup_age_ratio",
+		"Age of the total that is kept of each of them, over its interval, if one is.", hotLabels, nil)
+	hotWaiting = prometheus.NewDesc("quipu_hot_waiting_ratio",
+		"Which part of the time of writes to each of them was waiting for others who change it.", hotLabels, nil)
+	hotSlowest = prometheus.NewDesc("quipu_hot_shard_seconds_max",
+		"Time that a write to the slowest shard of each of them that is split takes of late.", hotLabels, nil)
+)
+
+func (c hotCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{hotRate, hotShards, hotGrowth, hotRollup, hotWaiting, hotSlowest} {
+		ch <- d
+	}
+}
+
+func (c hotCollector) Collect(ch chan<- prometheus.Metric) {
+	for _, h := range c.meter.Hottest(hotMax) {
+		gauge := func(d *prometheus.Desc, v float64) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, h.Namespace, h.Key)
+		}
+		gauge(hotRate, h.Rate)
+		gauge(hotShards, float64(h.Shards))
+		gauge(hotWaiting, h.Waiting)
+		if h.Shards > 1 {
+			gauge(hotGrowth, h.GrowthRate)
+			gauge(hotSlowest, h.SlowestShard.Seconds())
+		}
+		if h.HasRollup {
+			gauge(hotRollup, float64(h.RollupAge)/float64(h.RollupEvery))
+		}
+	}
 }

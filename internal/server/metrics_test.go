@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/server"
 )
 
@@ -18,6 +19,17 @@ type twoMeters struct{}
 func (twoMeters) Meters(f func(name, help string, value float64)) {
 	f("quipu_things_total", "Things.", 7)
 	f("quipu_room_bytes", "Room.", 1.5)
+}
+
+// Hottest returns two counters, of which one is split and has a total.
+func (twoMeters) Hottest(n int) []quipu.HotCounter {
+	return []quipu.HotCounter{
+		{
+			Namespace: "n", Key: "a\nb", Rate: 1000.5, Shards: 4, GrowthRate: 2000, Waiting: 0.25, SlowestShard: 20 * time.Millisecond,
+			RollupAge: 3 * time.Second, RollupEvery: 2 * time.Second, HasRollup: true,
+		},
+		{Namespace: "n", Key: "c", Rate: float64(n), Shards: 1},
+	}
 }
 
 func TestMetrics(t *testing.T) {
@@ -58,9 +70,24 @@ func TestMetrics(t *testing.T) {
 		"quipu_request_memory_bytes 7",
 		"quipu_requests_waiting 0",
 		"quipu_requests_refused_total 1",
+		`quipu_hot_rate{key="a\nb",namespace="n"} 1000.5`,
+		`quipu_hot_rate{key="c",namespace="n"} 10`, // so many are asked for
+		`quipu_hot_shards{key="a\nb",namespace="n"} 4`,
+		`quipu_hot_shards{key="c",namespace="n"} 1`,
+		`quipu_hot_growth_rate{key="a\nb",namespace="n"} 2000`,
+		`quipu_hot_rollup_age_ratio{key="a\nb",namespace="n"} 1.5`,
+		`quipu_hot_waiting_ratio{key="a\nb",namespace="n"} 0.25`,
+		`quipu_hot_waiting_ratio{key="c",namespace="n"} 0`,
+		`quipu_hot_shard_seconds_max{key="a\nb",namespace="n"} 0.02`,
 	} {
 		if !strings.Contains(w.Body.String(), "\n"+line) {
 			t.Errorf("no line %q in\n%s", line, w.Body)
+		}
+	}
+	// What has no meaning is left out.
+	for _, name := range []string{"quipu_hot_growth_rate{", "quipu_hot_rollup_age_ratio{", "quipu_hot_shard_seconds_max{"} {
+		if n := strings.Count(w.Body.String(), name); n != 1 {
+			t.Errorf("%d times %s", n, name)
 		}
 	}
 }

@@ -119,6 +119,8 @@ func Detail(err error) string {
 		return condition(err) + "; it may have counted: send the same again under the same token, or settle it"
 	case store.KindClosed:
 		return "the server is closing; nothing changed"
+	case store.KindLost:
+		return condition(err)
 	default:
 		return SeeLog
 	}

@@ -14,7 +14,7 @@ type row struct {
 // A row for a single file adds to the row of its package.
 var table = map[string]row{
 	// The library. It makes the default store, and knows of no other.
-	".": {code: []string{"./store", "./internal/engine"}},
+	".": {code: []string{"./store", "./internal/engine", "./internal/hot", "./internal/spread"}},
 
 	// The contract imports nobody: everybody imports it.
 	"store": {pure: true},
@@ -28,7 +28,7 @@ var table = map[string]row{
 	"store/memstore": {code: []string{"./store", "./internal/decide"}},
 	"store/pgstore": {
 		code:  []string{"./store", "./internal/decide", "github.com/jackc/pgx/v5/..."},
-		tests: []string{".", "./internal/pgtest"},
+		tests: []string{".", "./internal/hot", "./internal/pgtest"},
 	},
 	"store/redisstore": {
 		code:  []string{"./store", "./internal/decide", "github.com/redis/rueidis"},
@@ -38,6 +38,8 @@ var table = map[string]row{
 		"./store", "./internal/wal",
 		"github.com/cockroachdb/pebble/v2/...", "github.com/zeebo/xxh3",
 	}},
+	// What lays counters out over the cells of whichever store it is given.
+	"internal/spread": {code: []string{"./store", "./internal/hot"}, tests: []string{"./store/memstore", "./store/storetest", "go.uber.org/goleak"}},
 	// A node is a store around whichever store it is given.
 	"internal/node": {code: []string{"./store"}},
 	// What makes one store hold what another holds.
@@ -56,6 +58,8 @@ var table = map[string]row{
 	"internal/replica": {code: []string{"./store"}, pure: true},
 	"internal/rollup":  {code: []string{"./store"}, pure: true},
 	"internal/sketch":  {pure: true},
+	// What a counter needs, into a policy and its reasons.
+	"internal/advise": {code: []string{".", "./store"}, pure: true},
 
 	// Doors decode, call the DB and encode. They share package server, which is
 	// handed the doors it serves and imports none; they import no store, and
@@ -84,6 +88,11 @@ var table = map[string]row{
 	// The laws of the product, and the tests that kill it.
 	"internal/dbtest": {code: []string{".", "./store", "pgregory.net/rapid"}},
 	"internal/crash":  {tests: []string{".", "./client"}},
+	// One history under every layout, over every store.
+	"internal/metamorph": {tests: []string{
+		".", "./internal/engine", "./internal/hot", "./internal/load/redisproc", "./internal/node", "./internal/pgtest",
+		"./internal/spread", "./store/pgstore", "./store/redisstore",
+	}},
 
 	// The load generator speaks to servers from outside, and draws what it saw.
 	"internal/load":           {code: []string{"./internal/load/...", "github.com/HdrHistogram/hdrhistogram-go"}},
@@ -97,8 +106,8 @@ var table = map[string]row{
 	// engine's files; only backend.go names every store.
 	"cmd/quipu": {
 		code: []string{
-			".", "./store", "./internal/engine", "./internal/load/...", "./internal/mirror", "./internal/server/...",
-			"./internal/transfer", "./internal/wal",
+			".", "./store", "./internal/advise", "./internal/engine", "./internal/load/...", "./internal/mirror", "./internal/server/...",
+			"./internal/hot", "./internal/spread", "./internal/transfer", "./internal/wal",
 			"github.com/alecthomas/kong", "go.yaml.in/yaml/v3",
 		},
 		tests: []string{"./client", "./internal/pgtest", "github.com/jackc/pgx/v5", "google.golang.org/grpc/..."},

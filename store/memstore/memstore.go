@@ -80,6 +80,7 @@ func (s *Store) Traits() store.Traits {
 		Partitions: len(s.parts),
 		Durability: store.Memory,
 		Limits:     s.limits,
+		Layouts:    true,
 	}
 }
 

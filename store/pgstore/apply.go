@@ -1,10 +1,10 @@
 package pgstore
 
 import (
-	"cmp"
 	"context"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/quipudb/quipu/store"
 )
@@ -65,7 +65,10 @@ func check(b *store.Batch) error {
 
 // compareCells is the order in which cells are locked.
 func compareCells(a, b store.Cell) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Key, b.Key))
+	if a.Namespace != b.Namespace {
+		return strings.Compare(a.Namespace, b.Namespace)
+	}
+	return strings.Compare(a.Key, b.Key)
 }
 
 // sortCells sorts cells and removes those that are there twice.
@@ -77,13 +80,20 @@ func sortCells(cells []store.Cell) []store.Cell {
 // columns returns cells as the arrays that statements take.
 func columns(cells []store.Cell) (namespaces, keys [][]byte) {
 	namespaces, keys = make([][]byte, len(cells)), make([][]byte, len(cells))
+	n := 0
+	for i := range cells {
+		n += len(cells[i].Key)
+	}
+	all := make([]byte, 0, n)
 	for i := range cells {
 		if i > 0 && cells[i].Namespace == cells[i-1].Namespace {
 			namespaces[i] = namespaces[i-1]
 		} else {
 			namespaces[i] = []byte(cells[i].Namespace)
 		}
-		keys[i] = []byte(cells[i].Key)
+		from := len(all)
+		all = append(all, cells[i].Key...)
+		keys[i] = all[from:]
 	}
 	return namespaces, keys
 }

@@ -193,7 +193,7 @@ func (s *Store) agree(ctx context.Context, asked time.Duration) error {
 
 // Traits says what kind of store this is.
 func (s *Store) Traits() store.Traits {
-	return store.Traits{Name: "postgres", Partitions: 1, Durability: s.durability, Limits: s.limits}
+	return store.Traits{Name: "postgres", Partitions: 1, Durability: s.durability, Limits: s.limits, Layouts: true}
 }
 
 // Close releases the store after the calls under way.

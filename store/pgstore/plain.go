@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -10,18 +11,24 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// A plain batch has nothing but adds without conditions: the server can apply it
-// by itself. Each cell is in it once, with the sum of its deltas.
+// A plain batch has nothing but adds without conditions, but for those on the
+// layout: the server can apply it by itself. Each cell is in it once, with the sum
+// of its deltas.
 type plain struct {
 	batch      *store.Batch
 	order      []int32 // of the deltas, by their cells; those of one cell as they are in the batch
 	cells      []store.Cell
 	sums       []int64
 	counts     []int64 // deltas of each cell
+	most       int64   // of the counts
+	laid       []int64 // what the layout of each cell must be, or anyhow; nil if that is so of all
 	namespaces []string
 	record     decide.Record
 	want       bool
 }
+
+// anyhow is that a layout does not matter.
+const anyhow = -1
 
 // plainOf returns b as a plain batch; ok is false if it is none. The adds to one
 // cell must have one sign: then its sum leaves int64 if and only if one of them
@@ -30,10 +37,10 @@ func plainOf(b *store.Batch) (p *plain, ok bool) {
 	if len(b.If) > 0 || len(b.Deltas) == 0 {
 		return nil, false
 	}
-	p = &plain{batch: b, order: make([]int32, len(b.Deltas))}
+	p = &plain{batch: b, order: make([]int32, len(b.Deltas)), most: 1}
 	for i := range b.Deltas {
 		d := &b.Deltas[i]
-		if d.Op != store.OpAdd || d.Expiry != store.ExpiryKeep || d.Guard != (store.Guard{}) {
+		if d.Op != store.OpAdd || d.Expiry != store.ExpiryKeep || d.Guard != (store.Guard{Laid: d.Guard.Laid, Layout: d.Guard.Layout}) {
 			return nil, false
 		}
 		p.order[i] = int32(i)
@@ -41,7 +48,9 @@ func plainOf(b *store.Batch) (p *plain, ok bool) {
 		p.record.Merge(decide.Change(d.Cell, uint64(d.N)))
 	}
 	p.record.Deltas = uint64(len(b.Deltas))
-	slices.SortStableFunc(p.order, func(i, j int32) int { return compareCells(b.Deltas[i].Cell, b.Deltas[j].Cell) })
+	slices.SortFunc(p.order, func(i, j int32) int {
+		return cmp.Or(compareCells(b.Deltas[i].Cell, b.Deltas[j].Cell), cmp.Compare(i, j))
+	})
 	return p, p.sum()
 }
 
@@ -56,7 +65,11 @@ func (p *plain) sum() bool {
 				p.namespaces = append(p.namespaces, d.Cell.Namespace)
 			}
 			p.cells, p.sums, p.counts = append(p.cells, d.Cell), append(p.sums, d.N), append(p.counts, 1)
+			p.lay(d, last+1)
 			continue
+		}
+		if !p.lay(d, last) {
+			return false
 		}
 		before := p.sums[last]
 		sum := before + d.N
@@ -65,23 +78,66 @@ func (p *plain) sum() bool {
 		}
 		p.sums[last] = sum
 		p.counts[last]++
+		p.most = max(p.most, p.counts[last])
 	}
 	return true
 }
 
+// lay enters what d needs the layout of a cell to be, and reports false if another
+// needs it to be different.
+func (p *plain) lay(d *store.Delta, cell int) bool {
+	word := int64(anyhow)
+	switch {
+	case d.Guard.Laid:
+		word = d.Guard.Layout
+	case d.NeedsWhole():
+		word = 0
+	}
+	if word == anyhow && p.laid == nil {
+		return true
+	}
+	for len(p.laid) <= cell {
+		p.laid = append(p.laid, anyhow)
+	}
+	if p.laid[cell] == anyhow {
+		p.laid[cell] = word
+	}
+	return word == anyhow || p.laid[cell] == word
+}
+
 // A made is what a plain batch made of its cells, in their order. All but the
 // versions is told only if the batch wants values, and which are fresh only if
-// some are.
+// some are. Most cells have one version: the others are at odd.
 type made struct {
+	version          *int64
+	odd              []int32
 	versions, afters []int64
-	deadlines        []*int64
+	terms            []*int64
 	fresh            []bool
 }
 
-// fits reports whether m can be of p.
+// plain reports whether a mark is of a plain batch.
+func (m *made) plain() bool { return m.version != nil || m.versions != nil }
+
+// expand makes versions those of all n cells. Marks of format 1 have them so.
+func (m *made) expand(n int) {
+	if m.version == nil || len(m.odd) != len(m.versions) {
+		return
+	}
+	all := slices.Repeat([]int64{*m.version}, n)
+	for i, at := range m.odd {
+		if at >= 0 && int(at) < n {
+			all[at] = m.versions[i]
+		}
+	}
+	m.versions = all
+}
+
+// fits reports whether m can be of p, which is what it takes to answer.
 func (m *made) fits(p *plain) bool {
 	n := len(p.cells)
-	return len(m.versions) == n && (!p.want || len(m.afters) == n && len(m.deadlines) == n) &&
+	m.expand(n)
+	return len(m.versions) == n && (!p.want || len(m.afters) == n && len(m.terms) == n) &&
 		(len(m.fresh) == 0 || len(m.fresh) == n)
 }
 
@@ -101,8 +157,8 @@ func (p *plain) answer(r *store.Reply, m *made) {
 			if d.Want {
 				res.Before, res.After = before, before+d.N
 				res.Existed = left < p.counts[i]-1 || len(m.fresh) == 0 || !m.fresh[i]
-				if m.deadlines[i] != nil {
-					res.DeadlineMS = *m.deadlines[i]
+				if term := m.terms[i]; term != nil {
+					res.DeadlineMS = max(*term, 0)
 				}
 			}
 			before += d.N
@@ -110,6 +166,13 @@ func (p *plain) answer(r *store.Reply, m *made) {
 		}
 	}
 }
+
+// What it takes to change rows that nobody else is changing, or a little more. A
+// plain batch that took longer is said to have waited.
+const (
+	callTime = 200 * time.Microsecond
+	rowTime  = 20 * time.Microsecond
+)
 
 // applyPlain applies the only batch of w in one round trip. It reports false if
 // the batch has to be decided here.
@@ -131,15 +194,16 @@ func (s *Store) applyPlain(ctx context.Context, p *plain, w *work) (done bool, e
 	defer conn.Release()
 	t := tallyOf(p.record)
 	var m made
+	var took int64
 	sql := s.sql.plain
 	if s.unusual.any(p.namespaces) {
 		sql = s.sql.quietly
 	}
 	s.meters.trips.Add(1)
 	err = conn.QueryRow(ctx, sql,
-		int64(b.Writer), int64(b.Prev), int64(b.Seq), int64(digest), namespaces, keys, p.sums, p.counts,
+		int64(b.Writer), int64(b.Prev), int64(b.Seq), int64(digest), namespaces, keys, p.sums, p.most, p.laid,
 		t.deltas, t.total, t.proof, p.want, w.lazy, s.clock(), spaces, locks, s.limits.KeysMax-s.margin,
-	).Scan(&m.versions, &m.afters, &m.deadlines, &m.fresh)
+	).Scan(&took, &m.version, &m.odd, &m.versions, &m.afters, &m.terms, &m.fresh)
 	switch code(err) {
 	case codeSerialization, codeDeadlock:
 		s.meters.retries.Add(1)
@@ -152,12 +216,14 @@ func (s *Store) applyPlain(ctx context.Context, p *plain, w *work) (done bool, e
 	if err != nil {
 		return false, unsure(ctx, err)
 	}
-	if m.versions == nil {
+	if m.version == nil {
 		s.meters.unusual.Add(1)
 		return false, nil
 	}
 	s.meters.plain.Add(1)
+	m.expand(len(p.cells))
 	p.answer(r, &m)
+	r.Waited = max(0, time.Duration(took)*time.Microsecond-callTime-time.Duration(len(p.cells))*rowTime)
 	if b.Writer != 0 {
 		r.Mark = b.Seq
 	}

@@ -37,10 +37,11 @@ func (s *Store) Read(ctx context.Context, cells []store.Cell, values []store.Val
 	}
 	var i int
 	var v store.Value
-	var nowMS int64
+	var term, nowMS int64
 	var pending bool
-	_, err = pgx.ForEachRow(rows, []any{&i, &v.N, &v.Version, &v.DeadlineMS, &nowMS, &pending}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&i, &v.N, &v.Version, &term, &nowMS, &pending}, func() error {
 		v.Exists = v.Version != 0
+		setTerm(&v, term)
 		values[i] = v
 		stale = stale || pending || s.past(v.DeadlineMS, nowMS)
 		return nil
@@ -137,10 +138,11 @@ func (s *Store) page(ctx context.Context, r store.Range, n int) (found []store.E
 	}
 	var key []byte
 	var v store.Value
-	var nowMS int64
+	var term, nowMS int64
 	var pending bool
-	_, err = pgx.ForEachRow(rows, []any{&key, &v.N, &v.Version, &v.DeadlineMS, &nowMS, &pending}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&key, &v.N, &v.Version, &term, &nowMS, &pending}, func() error {
 		v.Exists = v.Version != 0
+		setTerm(&v, term)
 		found = append(found, store.Entry{Key: string(key), Value: v})
 		if pending || s.past(v.DeadlineMS, nowMS) {
 			stale = append(stale, store.Cell{Namespace: r.Namespace, Key: string(key)})

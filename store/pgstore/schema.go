@@ -2,7 +2,7 @@ package pgstore
 
 import (
 	"context"
-	_ "embed" // the schema
+	_ "embed" // the SQL
 	"errors"
 	"fmt"
 	"regexp"
@@ -14,10 +14,16 @@ import (
 )
 
 //go:embed schema.sql
-var schemaSQL string
+var tablesSQL string
+
+//go:embed from1.sql
+var from1SQL string
+
+//go:embed functions.sql
+var functionsSQL string
 
 // format is the version of the schema.
-const format = 1
+const format = 2
 
 var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,47}$`)
 
@@ -56,8 +62,12 @@ func migrate(ctx context.Context, conn *pgx.Conn, schema string) (found int, err
 		if _, err := tx.Exec(ctx, `create schema if not exists `+pgx.Identifier{schema}.Sanitize()); err != nil {
 			return err
 		}
-		_, err := tx.Conn().PgConn().Exec(ctx, inSchema(schema, strings.NewReplacer(
-			"{{tokens}}", fmt.Sprint(l.tokens), "{{spaces}}", fmt.Sprint(l.spaces)).Replace(schemaSQL))).ReadAll()
+		sql := tablesSQL
+		if found == 1 {
+			sql = from1SQL
+		}
+		sql += strings.NewReplacer("{{tokens}}", fmt.Sprint(l.tokens), "{{spaces}}", fmt.Sprint(l.spaces)).Replace(functionsSQL)
+		_, err := tx.Conn().PgConn().Exec(ctx, inSchema(schema, sql)).ReadAll()
 		return err
 	})
 	return found, failure(ctx, err)

@@ -3,11 +3,14 @@ package pgstore_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/quipudb/quipu/internal/decide"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/pgstore"
 )
@@ -39,6 +42,87 @@ func TestMigrate(t *testing.T) {
 	holds(t, open(t, server.URL(), pgstore.Options{Schema: schema}), "a", 1)
 }
 
+// What a store of format 1 left is all there, and no program of its time can
+// change it any more.
+func TestMigrateFrom1(t *testing.T) {
+	schema := newSchema()
+	old, err := os.ReadFile("testdata/format1.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := func(sql string) string {
+		return strings.NewReplacer("quipu.", schema+".", "{{tokens}}", "1", "{{spaces}}", "2").Replace(sql)
+	}
+	execute(t, fmt.Sprintf(`create schema %s; %s`, schema, in(string(old))))
+	b := store.Batch{Writer: 7, Seq: 1, Deltas: []store.Delta{want(add("a", 5)), add("b", 6)}}
+	record := func(cells map[string]int64) string {
+		var r decide.Record
+		for key, n := range cells {
+			r.Merge(decide.Change(at(key), uint64(n)))
+		}
+		return fmt.Sprintf("%d, %d, %d", len(cells), int64(r.Sum), int64(r.Check))
+	}
+	execute(t, in(fmt.Sprintf(`
+		insert into quipu.cell values
+			('default', 'a', 5, 1, 1125899906842624), ('default', 'b', 6, 2, null), ('default', 'over', 7, 3, 1);
+		insert into quipu.space values ('default', 0, 0, 3);
+		insert into quipu.mark values (7, 1, %d, 1, %s, null, '{1,2}', '{5,6}', '{1125899906842624,null}', '{true,true}');
+		insert into quipu.tally values (40, 1, %s);
+		select setval('quipu.version', 100);
+		select quipu.add('b', 10, 't')`,
+		int64(b.Digest()), record(map[string]int64{"a": 5, "b": 6}), record(map[string]int64{"over": 7}))))
+
+	var wg sync.WaitGroup
+	var migrated atomic.Int64
+	for range 4 { // at once
+		wg.Go(func() {
+			from, to, err := pgstore.Migrate(t.Context(), server.URL(), schema)
+			if err != nil || from != 1 && from != to {
+				t.Errorf("migrated from %d to %d, %v", from, to, err)
+			}
+			if from == 1 {
+				migrated.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if migrated.Load() != 1 {
+		t.Errorf("%d migrated", migrated.Load())
+	}
+	s, conn := open(t, server.URL(), pgstore.Options{Schema: schema}), connect(t)
+	r, err := try(t.Context(), s, b)
+	first := []store.Result{
+		{Outcome: store.Applied, Replayed: true, After: 5, Version: 1, DeadlineMS: 1 << 50},
+		{Outcome: store.Applied, Replayed: true, Version: 2},
+	}
+	if err != nil || !r.Replayed || !slices.Equal(r.Results, first) {
+		t.Errorf("a batch of format 1, again: %+v, %v", r, err)
+	}
+	values := make([]store.Value, 3)
+	if err := s.Read(t.Context(), []store.Cell{at("a"), at("b"), at("over")}, values); err != nil {
+		t.Fatal(err)
+	}
+	if a, b, over := values[0], values[1], values[2]; a != (store.Value{N: 5, Version: 1, Exists: true, DeadlineMS: 1 << 50}) ||
+		b.N != 16 || b.Version <= 100 || over.Exists {
+		t.Errorf("it reads %+v", values)
+	}
+	if f, err := s.Lookup(t.Context(), at("b"), "t"); err != nil || f.State != store.TokenApplied {
+		t.Errorf("the token is %+v, %v", f, err)
+	}
+	do(t, s, lay(at("b"), 0, 7))
+	do(t, s, add("b", 1))
+	holds(t, s, "b", 17)
+	audited(t, s)
+	for _, sql := range []string{
+		`select deadline_ms from quipu.cell`,
+		`select quipu.plain(1, 0, 1, 0, '{}', '{}', '{}', '{}', 0, 0, 0, false, false, null, '{}', '{}', 0)`,
+	} {
+		if _, err := conn.Exec(t.Context(), in(sql)); err == nil {
+			t.Errorf("%s is answered", sql)
+		}
+	}
+}
+
 func TestMigrateRefuses(t *testing.T) {
 	f := func(schema string, kind store.Kind, words ...string) {
 		t.Helper()
@@ -60,7 +144,7 @@ func TestMigrateRefuses(t *testing.T) {
 	schema := newSchema()
 	f(schema, store.KindOther) // that is: none
 	execute(t, fmt.Sprintf(`update %s.meta set format = 7`, schema))
-	f(schema, store.KindUnsupported, schema, "7", "1")
+	f(schema, store.KindUnsupported, schema, "7", "2")
 	execute(t, fmt.Sprintf(`delete from %s.meta`, schema))
 	f(schema, store.KindCorrupt, schema)
 }

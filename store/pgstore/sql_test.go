@@ -130,19 +130,33 @@ func TestPendingRefused(t *testing.T) {
 	schema := newSchema()
 	s := open(t, server.URL(), pgstore.Options{Schema: schema, Limits: store.Limits{KeysMax: 1}})
 	do(t, s, store.Delta{Cell: at("a"), Op: store.OpSet, N: math.MaxInt64 - 1})
-	execute(t, fmt.Sprintf(`select %[1]s.add('a', 1), %[1]s.add('a', 1), %[1]s.add('b', 1)`, schema))
+	execute(t, fmt.Sprintf(`select %[1]s.add('a', 1, 't'), %[1]s.add('a', 1, 'u'), %[1]s.add('b', 1)`, schema))
+	// A write with the token of an add that can't be counted is a new one.
+	u := once(add("a", -1), "u")
+	if r := do(t, s, u)[0]; r.Outcome != store.Applied || r.Replayed || r.Before != math.MaxInt64 {
+		t.Errorf("a write with a token that was refused: %+v", r)
+	}
+	do(t, s, add("a", 1))
+	execute(t, fmt.Sprintf(`select %[1]s.add('a', 1, 'v')`, schema))
 	holds(t, s, "a", math.MaxInt64)
 	holds(t, s, "b", 0)
-	audited(t, s)
+	for token, state := range map[string]store.TokenState{"t": store.TokenApplied, "u": store.TokenApplied, "v": store.TokenUnknown} {
+		if f, err := s.Lookup(t.Context(), at("a"), token); err != nil || f.State != state {
+			t.Errorf("token %s is %+v, %v", token, f, err)
+		}
+	}
+	if a := audited(t, s); a.Tokens != 2 {
+		t.Errorf("%d tokens, want 2", a.Tokens)
+	}
 	var got []int16
 	rows, err := connect(t).Query(t.Context(), fmt.Sprintf(`select outcome from %s.pending_refused order by id`, schema))
 	if err == nil {
 		got, err = pgx.CollectRows(rows, pgx.RowTo[int16])
 	}
-	if err != nil || len(got) != 2 || got[0] != int16(store.Overflow) || got[1] != int16(store.Full) {
+	if err != nil || !slices.Equal(got, []int16{int16(store.Overflow), int16(store.Full), int16(store.Overflow)}) {
 		t.Errorf("refused with %v, %v", got, err)
 	}
-	if n := meter(t, s, "quipu_postgres_pending_refused_total"); n != 2 {
+	if n := meter(t, s, "quipu_postgres_pending_refused_total"); n != 3 {
 		t.Errorf("%v refused are metered", n)
 	}
 }

@@ -31,6 +31,7 @@ type state struct {
 	versions   []int64 // not yet used
 	pending    []pending
 	refused    map[int64]store.Outcome // of pending adds, by id
+	forgotten  []pending               // refused adds, whose tokens go
 
 	full    bool // something was refused for want of room
 	recount bool // it must be decided again, with other locks
@@ -38,7 +39,19 @@ type state struct {
 
 type cell struct {
 	row, now store.Value
+	last     uint64 // the highest version it had
 }
+
+// termOf returns what the row of a cell holds besides its value.
+func termOf(v store.Value) int64 {
+	if v.Layout != 0 {
+		return -v.Layout
+	}
+	return v.DeadlineMS
+}
+
+// setTerm is the reverse of termOf.
+func setTerm(v *store.Value, term int64) { v.DeadlineMS, v.Layout = max(term, 0), max(-term, 0) }
 
 type tokenID struct {
 	cell store.Cell
@@ -74,6 +87,7 @@ type pending struct {
 	cell  int // in order
 	delta int64
 	gen   int32 // of its token; 0 if it has none
+	token []byte
 }
 
 // Cell returns a cell as it is now.
@@ -90,9 +104,9 @@ func (st *state) Put(c store.Cell, v store.Value) uint64 {
 		return 0
 	}
 	sp.madeKeys++
-	v.Version = uint64(st.versions[0])
+	v.Version = max(uint64(st.versions[0]), at.last+1)
 	st.versions = st.versions[1:]
-	at.now = v
+	at.now, at.last = v, v.Version
 	return v.Version
 }
 
@@ -196,9 +210,23 @@ func (st *state) fold() {
 	decide.Deltas(st, st.clock, &b, &r, &st.unnumbered, nil)
 	for i, res := range r.Results {
 		if res.Outcome != store.Applied {
-			st.refused[st.pending[i].id] = res.Outcome
+			st.refuse(&st.pending[i], res.Outcome)
 		}
 	}
+}
+
+// refuse keeps a pending add from being counted. Its token is forgotten, as that
+// of any write that is refused.
+func (st *state) refuse(p *pending, why store.Outcome) {
+	st.refused[p.id] = why
+	if len(p.token) == 0 {
+		return
+	}
+	st.forgotten = append(st.forgotten, *p)
+	if t := st.tokens[tokenID{st.order[p.cell], string(p.token)}]; t != nil {
+		*t = token{}
+	}
+	p.gen = 0 // it was not counted yet
 }
 
 // apply decides a batch if its mark and its conditions let it.
@@ -219,7 +247,7 @@ func (st *state) apply(b *store.Batch, r *store.Reply) error {
 		m = &mark{}
 	}
 	digest := b.Digest()
-	if m.versions != nil && m.Seq == b.Seq && m.Digest == digest {
+	if m.plain() && m.Seq == b.Seq && m.Digest == digest {
 		p, ok := plainOf(b)
 		if !ok || !m.fits(p) {
 			return store.Errorf(store.KindCorrupt, "the mark of writer %d is not that of its batch", b.Writer)
@@ -238,7 +266,7 @@ func (st *state) apply(b *store.Batch, r *store.Reply) error {
 		}
 		decide.Deltas(st, st.clock, b, r, &m.Record, st.retire)
 		m.Set(b, digest, r)
-		m.changed, m.versions = true, nil
+		m.changed, m.made = true, made{}
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ type statements struct {
 	lockMarks, lockCells                       string
 	loadCells, loadTokens, loadPending         string
 	loadMarks, loadSpaces, countSpaces         string
-	draw, due                                  string
+	draw, raise, due                           string
 	putCells, dropCells, putTokens, dropTokens string
 	putMark, dropMarks, raiseFloor             string
 	count, tally, dropPending, refuse          string
@@ -27,15 +27,15 @@ func newStatements(schema string) statements {
 		window:    in(`select window_ms from quipu.meta`),
 		setWindow: in(`update quipu.meta set window_ms = $1 where window_ms is null`),
 		plain: in(`
-			select _versions, _afters, _deadlines, _fresh from quipu.plain(
-				$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`),
+			select coalesce(_took, 0), _version, _odd, _versions, _afters, _terms, _fresh from quipu.plain(
+				$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`),
 		quietly: in(`
-			select _versions, _afters, _deadlines, _fresh from quipu.quietly(
-				$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`),
+			select coalesce(_took, 0), _version, _odd, _versions, _afters, _terms, _fresh from quipu.quietly(
+				$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`),
 
 		// Marks of the writers named, and of all that are retired.
 		lockMarks: in(`
-			select writer, seq, digest, deltas, total, proof, results, versions, afters, deadlines, fresh from quipu.mark
+			select writer, seq, digest, deltas, total, proof, results, version, odd, versions, afters, terms, fresh from quipu.mark
 			where writer = any($1::bigint[]) or writer <= $2 order by writer for update`),
 		// The rows of cells that do not exist have version 0 until they do. What
 		// exists is locked, although no row is changed.
@@ -44,7 +44,7 @@ func newStatements(schema string) statements {
 			select u.ns, u.key, 0, 0 from unnest($1::bytea[], $2::bytea[]) as u(ns, key)
 			on conflict (ns, key) do update set value = c.value where false`),
 		loadCells: in(`
-			select u.i - 1, c.value, c.version, coalesce(c.deadline_ms, 0)
+			select u.i - 1, c.value, c.version, coalesce(c.term, 0)
 			from unnest($1::bytea[], $2::bytea[]) with ordinality as u(ns, key, i)
 			join quipu.cell c on c.ns = u.ns and c.key = u.key`),
 		loadTokens: in(`
@@ -52,7 +52,7 @@ func newStatements(schema string) statements {
 			from unnest($1::bytea[], $2::bytea[], $3::bytea[]) with ordinality as u(ns, key, token, i)
 			join quipu.token t on t.ns = u.ns and t.key = u.key and t.token = u.token`),
 		loadPending: in(`
-			select p.id, u.i - 1, p.delta, coalesce(p.token_gen, 0)
+			select p.id, u.i - 1, p.delta, coalesce(p.token_gen, 0), coalesce(p.token, '')
 			from unnest($1::bytea[], $2::bytea[]) with ordinality as u(ns, key, i)
 			join quipu.pending p on p.ns = u.ns and p.key = u.key
 			where (select exists (select from quipu.pending)) order by p.id limit 10000`),
@@ -64,6 +64,11 @@ func newStatements(schema string) statements {
 					select from unnest($1::bytea[], $2::bytea[]) as u(ns, key)
 					join quipu.pending p on p.ns = u.ns and p.key = u.key
 					where (select exists (select from quipu.pending)) limit 10000) as p))`),
+		// What is drawn from now on is above the versions of cells that go, and who
+		// has drawn before is told.
+		raise: in(`
+			select count(nextval('quipu.version')), nextval('quipu.removal')
+			from generate_series((select last_value from quipu.version) + 1, $1)`),
 		loadMarks: in(`
 			select quipu.now_ms(), m.floor, case when $1 then (select count(*) from quipu.mark) else 0 end,
 				(select max(gen) from quipu.generation)
@@ -75,12 +80,12 @@ func newStatements(schema string) statements {
 			select count(*) from (
 				select from quipu.space s where $1 and s.ns <> '' group by s.ns having sum(s.n) > 0) as s`),
 		due: in(`
-			select exists (select from quipu.cell c where c.deadline_ms <= $1)
+			select exists (select from quipu.cell c where c.term > 0 and c.term <= $1)
 				or exists (select from quipu.token t where t.at_ms <= $2)`),
 
 		putCells: in(`
-			update quipu.cell c set value = u.value, version = u.version, deadline_ms = nullif(u.deadline_ms, 0)
-			from unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[]) as u(ns, key, value, version, deadline_ms)
+			update quipu.cell c set value = u.value, version = u.version, term = nullif(u.term, 0)
+			from unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[]) as u(ns, key, value, version, term)
 			where c.ns = u.ns and c.key = u.key`),
 		dropCells: in(`
 			delete from quipu.cell c using unnest($1::bytea[], $2::bytea[]) as u(ns, key)
@@ -98,7 +103,7 @@ func newStatements(schema string) statements {
 			on conflict (writer) do update set
 				seq = excluded.seq, digest = excluded.digest, at_ms = greatest(m.at_ms, excluded.at_ms),
 				deltas = excluded.deltas, total = excluded.total, proof = excluded.proof,
-				results = excluded.results, versions = null, afters = null, deadlines = null, fresh = null`),
+				results = excluded.results, version = null, odd = null, versions = null, afters = null, terms = null, fresh = null`),
 		dropMarks:  in(`delete from quipu.mark where writer <= $1`),
 		raiseFloor: in(`update quipu.meta set floor = greatest(floor, $1)`),
 		count: in(`
@@ -117,14 +122,14 @@ func newStatements(schema string) statements {
 
 		// What is pending is looked for only if anything is.
 		read: in(`
-			select u.i - 1, coalesce(c.value, 0), coalesce(c.version, 0), coalesce(c.deadline_ms, 0), quipu.now_ms(),
+			select u.i - 1, coalesce(c.value, 0), coalesce(c.version, 0), coalesce(c.term, 0), quipu.now_ms(),
 				(select exists (select from quipu.pending))
 					and exists (select from quipu.pending p where p.ns = u.ns and p.key = u.key)
 			from unnest($1::bytea[], $2::bytea[]) with ordinality as u(ns, key, i)
 			left join quipu.cell c on c.ns = u.ns and c.key = u.key`),
 		scan: in(`
 			with c as (
-				select c.key, c.value, c.version, c.deadline_ms from quipu.cell c
+				select c.key, c.value, c.version, c.term from quipu.cell c
 				where c.ns = $1 and c.key > $2 and c.key >= $3 and ($4::bytea is null or c.key < $4)
 				order by c.key limit $5),
 			p as (
@@ -132,7 +137,7 @@ func newStatements(schema string) statements {
 				where (select exists (select from quipu.pending))
 					and p.ns = $1 and p.key > $2 and p.key >= $3 and ($4::bytea is null or p.key < $4)
 				order by p.key limit $5)
-			select key, coalesce(c.value, 0), coalesce(c.version, 0), coalesce(c.deadline_ms, 0), quipu.now_ms(), p.key is not null
+			select key, coalesce(c.value, 0), coalesce(c.version, 0), coalesce(c.term, 0), quipu.now_ms(), p.key is not null
 			from c full join p using (key) order by key limit $5`),
 		size: in(`select coalesce(sum(n), 0)::bigint from quipu.space where ns = $1 and gen = 0`),
 		// A step from the first cell of a namespace to that of the next, so that it
@@ -151,8 +156,8 @@ func newStatements(schema string) statements {
 			order by t.at_ms desc nulls last limit 1`),
 
 		dueCells: in(`
-			select c.ns, c.key from quipu.cell c where c.deadline_ms <= coalesce($1, quipu.now_ms())
-			order by c.deadline_ms limit $2`),
+			select c.ns, c.key from quipu.cell c where c.term > 0 and c.term <= coalesce($1, quipu.now_ms())
+			order by c.term limit $2`),
 		dueTokens: in(`
 			with due as (
 				select t.gen, t.ns, t.key, t.token from quipu.token t

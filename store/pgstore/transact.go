@@ -84,7 +84,7 @@ func (w *work) begin(s *Store) {
 			switch {
 			case d.Op == store.OpRetire:
 				w.admit = true
-			case d.Op == store.OpAdd, d.Op == store.OpSet, d.Guard.Token != "":
+			case d.Op == store.OpAdd, d.Op == store.OpSet, d.Op == store.OpLayout, d.Guard.Token != "":
 				w.create = true
 			}
 			if s.limits.KeysMax <= s.margin || d.Guard.Token != "" && s.limits.TokensMax <= s.margin {
@@ -214,7 +214,7 @@ func (st *state) name(w *work) (ids []tokenID, changes, retired int64) {
 				continue
 			}
 			st.order = append(st.order, d.Cell)
-			if d.Op == store.OpAdd || d.Op == store.OpSet || d.Op == store.OpExpire {
+			if d.Op == store.OpAdd || d.Op == store.OpSet || d.Op == store.OpExpire || d.Op == store.OpLayout {
 				changes++
 			}
 			if d.Guard.Token == "" {
@@ -297,7 +297,7 @@ func (st *state) readMarks(rows pgx.Rows) error {
 		var t tally
 		var results []byte
 		m := &mark{was: true}
-		err := rows.Scan(&writer, &seq, &digest, &t.deltas, &t.total, &t.proof, &results, &m.versions, &m.afters, &m.deadlines, &m.fresh)
+		err := rows.Scan(&writer, &seq, &digest, &t.deltas, &t.total, &t.proof, &results, &m.version, &m.odd, &m.versions, &m.afters, &m.terms, &m.fresh)
 		if err != nil {
 			return err
 		}
@@ -313,13 +313,15 @@ func (st *state) readMarks(rows pgx.Rows) error {
 func (st *state) readCells(rows pgx.Rows) error {
 	for rows.Next() {
 		var i int
+		var term int64
 		var v store.Value
-		if err := rows.Scan(&i, &v.N, &v.Version, &v.DeadlineMS); err != nil {
+		if err := rows.Scan(&i, &v.N, &v.Version, &term); err != nil {
 			return err
 		}
 		if v.Exists = v.Version != 0; v.Exists {
+			setTerm(&v, term)
 			at := st.cells[st.order[i]]
-			at.row, at.now = v, v
+			at.row, at.now, at.last = v, v, v.Version
 		}
 	}
 	return rows.Err()
@@ -328,7 +330,7 @@ func (st *state) readCells(rows pgx.Rows) error {
 func (st *state) readPending(rows pgx.Rows) error {
 	for rows.Next() {
 		var p pending
-		if err := rows.Scan(&p.id, &p.cell, &p.delta, &p.gen); err != nil {
+		if err := rows.Scan(&p.id, &p.cell, &p.delta, &p.gen, &p.token); err != nil {
 			return err
 		}
 		st.pending = append(st.pending, p)
@@ -415,22 +417,26 @@ func (s *Store) save(ctx context.Context, conn *pgxpool.Conn, st *state) error {
 
 func (s *Store) saveCells(q *pgx.Batch, st *state) {
 	var put, drop []store.Cell
-	var values, versions, deadlines []int64
+	var gone uint64 // the highest version of those that go
+	var values, versions, terms []int64
 	for _, c := range st.order {
 		at := st.cells[c]
 		switch {
 		case !at.now.Exists:
-			drop = append(drop, c)
+			drop, gone = append(drop, c), max(gone, at.last)
 		case at.now != at.row:
 			put = append(put, c)
 			values = append(values, at.now.N)
 			versions = append(versions, int64(at.now.Version))
-			deadlines = append(deadlines, at.now.DeadlineMS)
+			terms = append(terms, termOf(at.now))
 		}
 	}
 	if len(put) > 0 {
 		namespaces, keys := columns(put)
-		q.Queue(s.sql.putCells, namespaces, keys, values, versions, deadlines)
+		q.Queue(s.sql.putCells, namespaces, keys, values, versions, terms)
+	}
+	if gone > 0 {
+		q.Queue(s.sql.raise, int64(gone))
 	}
 	if len(drop) > 0 {
 		namespaces, keys := columns(drop)
@@ -439,7 +445,7 @@ func (s *Store) saveCells(q *pgx.Batch, st *state) {
 }
 
 func (s *Store) saveTokens(q *pgx.Batch, st *state) {
-	if len(st.remembered) == 0 {
+	if len(st.remembered) == 0 && len(st.forgotten) == 0 {
 		return
 	}
 	slices.SortFunc(st.remembered, func(a, b tokenID) int {
@@ -462,9 +468,15 @@ func (s *Store) saveTokens(q *pgx.Batch, st *state) {
 			oldGens, oldCells, oldNames = append(oldGens, gen), append(oldCells, id.cell), append(oldNames, names[i])
 		}
 	}
+	for _, p := range st.forgotten {
+		oldGens, oldCells, oldNames = append(oldGens, p.gen), append(oldCells, st.order[p.cell]), append(oldNames, p.token)
+	}
 	if len(oldGens) > 0 {
 		namespaces, keys := columns(oldCells)
 		q.Queue(s.sql.dropTokens, oldGens, namespaces, keys, oldNames)
+	}
+	if n == 0 {
+		return
 	}
 	namespaces, keys := columns(cells)
 	q.Queue(s.sql.putTokens, st.gen, namespaces, keys, names, ops, ns, wants, digests, ats, befores, afters, versions)

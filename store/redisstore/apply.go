@@ -7,6 +7,7 @@ import (
 	"maps"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/quipudb/quipu/internal/decide"
 	"github.com/quipudb/quipu/store"
@@ -83,7 +84,7 @@ func (s *Store) insist(ctx context.Context, b *store.Batch, r *store.Reply) erro
 	if b.Writer != 0 {
 		w.digest, w.acked = b.Digest(), s.acked[b.Partition].get(b.Writer)
 	}
-	p := patient{most: delayMax}
+	p := patient{most: delayMax, all: servePatience}
 	var doubt error // the first after which it is unknown whether the batch was applied
 	for {
 		err := s.try(ctx, w, r)
@@ -149,13 +150,14 @@ func (s *Store) try(ctx context.Context, w *writing, r *store.Reply) error {
 // finish completes the reply to a batch that was answered, and takes note of
 // marks.
 func (s *Store) finish(ctx context.Context, w *writing, r *store.Reply) {
-	b, acked := w.batch, &s.acked[w.batch.Partition]
+	b, acked, told := w.batch, &s.acked[w.batch.Partition], &s.told[w.batch.Partition]
 	switch {
 	case b.Writer == 0:
 	case store.KindOf(r.Err) == store.KindRetired:
 		acked.drop(b.Writer)
 	case r.Mark < w.acked:
 		s.meters.lost.Add(1)
+		told.Store(0) // this tells it
 		r.Err = store.Errorf(store.KindLost, "writer %d in partition %d: %d was acknowledged, and the server is at %d",
 			b.Writer, b.Partition, w.acked, r.Mark)
 		r.Results, r.Replayed = r.Results[:0], false
@@ -170,6 +172,9 @@ func (s *Store) finish(ctx context.Context, w *writing, r *store.Reply) {
 		if d := &b.Deltas[i]; d.Op == store.OpRetire {
 			acked.drop(store.Writer(d.N))
 		}
+	}
+	for i := range r.Results {
+		told.raise(r.Results[i].Version)
 	}
 }
 
@@ -278,4 +283,15 @@ func (m *marks) drop(last store.Writer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.seen, func(w store.Writer, _ uint64) bool { return w <= last })
+}
+
+// A version is the highest of a cell in a partition that callers were told of.
+type version struct{ atomic.Uint64 }
+
+func (v *version) raise(to uint64) {
+	for is := v.Load(); is < to; is = v.Load() {
+		if v.CompareAndSwap(is, to) {
+			return
+		}
+	}
 }

@@ -26,7 +26,7 @@ func (s *Store) Audit(ctx context.Context) (store.Audit, error) {
 }
 
 func (s *Store) auditPart(ctx context.Context, p *part, a *store.Audit) error {
-	for pause := (patient{most: conflictMax}); ; {
+	for pause := (patient{most: conflictMax, all: conflictPatience}); ; {
 		names, err := s.namespaces(ctx, p)
 		if err != nil {
 			return err
@@ -36,7 +36,7 @@ func (s *Store) auditPart(ctx context.Context, p *part, a *store.Audit) error {
 		for _, name := range names {
 			keys = p.appendSpace(keys, name)
 		}
-		m, err := s.look(ctx, call{auditScript, keys, names})
+		m, err := s.look(ctx, call{auditScript, keys, names}, s.shown())
 		if err != nil {
 			return err
 		}

@@ -18,12 +18,13 @@ import (
 
 // How long is waited for what. A call also ends with its context.
 const (
-	patience     = 15 * time.Second // with a server that can't serve: a failover takes some seconds
-	waitPatience = 5 * time.Second  // for replicas
-	dialPatience = 3 * time.Second
-	connPatience = 10 * time.Second       // for any answer on a connection
-	delayMax     = 200 * time.Millisecond // between two tries, if the server can't serve
-	conflictMax  = 10 * time.Millisecond  // if somebody else was faster
+	servePatience    = time.Second      // with a server that can't serve, or does not answer: callers know better what to do
+	conflictPatience = 15 * time.Second // with others who are faster
+	waitPatience     = 5 * time.Second  // for replicas
+	dialPatience     = 3 * time.Second
+	connPatience     = 10 * time.Second       // for any answer on a connection
+	delayMax         = 200 * time.Millisecond // between two tries, if the server can't serve
+	conflictMax      = 10 * time.Millisecond  // if somebody else was faster
 )
 
 var (
@@ -77,13 +78,21 @@ type call struct {
 	keys, args []string
 }
 
-// run makes a call once; with wait, it returns only when the replicas have what
-// was written before. An error is of a kind of package store: KindUnavailable if
-// surely nothing was done.
-func (s *Store) run(ctx context.Context, c call, wait bool) (rueidis.RedisMessage, error) {
-	m, err := s.send(ctx, c, wait, false)
+// A wait is what a call waits for after it was made.
+type wait uint8
+
+const (
+	noWait      wait = iota
+	forReplicas      // they have what was written before
+	forLogs          // likewise, and it is in their logs and the server's own, synced, if the servers tell that
+)
+
+// run makes a call once, and waits. An error is of a kind of package store:
+// KindUnavailable if surely nothing was done.
+func (s *Store) run(ctx context.Context, c call, w wait) (rueidis.RedisMessage, error) {
+	m, err := s.send(ctx, c, w, false)
 	if rerr, ok := rueidis.IsRedisErr(err); ok && rerr.IsNoScript() {
-		m, err = s.send(ctx, c, wait, true)
+		m, err = s.send(ctx, c, w, true)
 	}
 	if err != nil {
 		return m, s.failed(ctx, err)
@@ -92,34 +101,59 @@ func (s *Store) run(ctx context.Context, c call, wait bool) (rueidis.RedisMessag
 }
 
 // send sends a call as it is: the script by its hash, or whole.
-func (s *Store) send(ctx context.Context, c call, wait, whole bool) (rueidis.RedisMessage, error) {
+func (s *Store) send(ctx context.Context, c call, w wait, whole bool) (rueidis.RedisMessage, error) {
 	s.meters.calls.Add(1)
-	if !wait {
+	if w == noWait {
 		return s.client.Do(ctx, c.build(s.client.B(), whole)).ToMessage()
 	}
 	// A connection of our own: WAIT is about what was written on it, and nobody
 	// else's commands wait behind ours.
 	s.meters.waits.Add(1)
+	logs := w == forLogs && s.verdict.Load().logs
 	var m rueidis.RedisMessage
 	err := s.client.Dedicated(func(d rueidis.DedicatedClient) error {
-		b := d.B()
-		rs := d.DoMulti(ctx, c.build(b, whole),
-			b.Wait().Numreplicas(int64(s.options.Replicas)).Timeout(waiting(ctx).Milliseconds()).Build())
+		rs := d.DoMulti(ctx, c.build(d.B(), whole), s.waitFor(ctx, d.B(), logs))
 		var err error
 		if m, err = rs[0].ToMessage(); err != nil {
 			return err
 		}
-		have, err := rs[1].AsInt64()
-		if err == nil && have < int64(s.options.Replicas) {
-			err = errors.New("too few replicas have it")
-		}
-		if err != nil {
+		if err := s.waited(rs[1], logs); err != nil {
 			s.meters.unmet.Add(1)
+			if _, refused := rueidis.IsRedisErr(err); refused && logs {
+				_, _ = s.check(ctx) // it keeps no log any more
+			}
 			return store.Errorf(store.KindUnknown, "written, but wait for %d replicas: %w", s.options.Replicas, err)
 		}
 		return nil
 	})
 	return m, err
+}
+
+// waitFor returns the command that waits for replicas, or for logs.
+func (s *Store) waitFor(ctx context.Context, b rueidis.Builder, logs bool) rueidis.Completed {
+	n, ms := int64(s.options.Replicas), waiting(ctx).Milliseconds()
+	if logs {
+		return b.Waitaof().Numlocal(1).Numreplicas(n).Timeout(ms).Build()
+	}
+	return b.Wait().Numreplicas(n).Timeout(ms).Build()
+}
+
+// waited returns an error if what was waited for did not come in time.
+func (s *Store) waited(r rueidis.RedisResult, logs bool) error {
+	local, have := int64(1), int64(0)
+	var err error
+	if logs {
+		var both []int64
+		if both, err = r.AsIntSlice(); len(both) == 2 {
+			local, have = both[0], both[1]
+		}
+	} else {
+		have, err = r.AsInt64()
+	}
+	if err == nil && (local < 1 || have < int64(s.options.Replicas)) {
+		err = errors.New("too few have it")
+	}
+	return err
 }
 
 // waiting is how long replicas are waited for: half of the time there is, so that
@@ -163,19 +197,23 @@ func (s *Store) failed(ctx context.Context, err error) error {
 		return store.Errorf(store.KindUnknown, "redis: %w", ctx.Err())
 	}
 	s.doubts.Add(1)
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" || errors.Is(err, rueidis.ErrNoSlot) {
 		return store.Errorf(store.KindUnavailable, "redis: %w", err)
 	}
 	return store.Errorf(store.KindUnknown, "redis: %w", err)
 }
 
-// permanent is the error of a server that won't serve soon.
+// permanent is the error of a server that won't serve soon: to send the same again
+// is no use.
 type permanent struct{ error }
+
+func (p permanent) Unwrap() error { return p.error }
 
 // A patient one tries again for a while, with pauses that grow and are not the
 // same for all.
 type patient struct {
 	most  time.Duration // one pause
+	all   time.Duration // and all of them
 	since time.Time
 	tries int
 }
@@ -185,7 +223,7 @@ func (p *patient) again(ctx context.Context) bool {
 	if p.since.IsZero() {
 		p.since = time.Now()
 	}
-	if time.Since(p.since) > patience {
+	if time.Since(p.since) > p.all {
 		return false
 	}
 	most := min(time.Millisecond<<min(p.tries, 20), p.most)
@@ -201,10 +239,10 @@ func (p *patient) again(ctx context.Context) bool {
 }
 
 // look makes a call that changes nothing that matters, until it is answered.
-func (s *Store) look(ctx context.Context, c call) (rueidis.RedisMessage, error) {
-	p := patient{most: delayMax}
+func (s *Store) look(ctx context.Context, c call, w wait) (rueidis.RedisMessage, error) {
+	p := patient{most: delayMax, all: servePatience}
 	for {
-		m, err := s.run(ctx, c, s.options.Replicas > 0)
+		m, err := s.run(ctx, c, w)
 		if err == nil || !passes(err) || !p.again(ctx) {
 			return m, looked(ctx, err)
 		}

@@ -125,6 +125,10 @@ func TestClusterSlots(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		// Its servers keep no log, so it is the replica that is waited for.
+		if stats := command(t, master, "info", "commandstats"); !strings.Contains(stats, "cmdstat_wait:") || strings.Contains(stats, "cmdstat_waitaof:") {
+			t.Fatalf("waited by %q", stats)
+		}
 		keys := command(t, master, "cluster", "getkeysinslot", strconv.Itoa(slot), "1000")
 		if !strings.Contains(keys, o.Prefix+":{") {
 			t.Fatalf("slot %d of partition %d has %q", slot, p, keys)

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"net"
 
 	"github.com/quipudb/quipu/store"
 )
@@ -15,18 +16,24 @@ func Slots(n int) []int {
 	return all
 }
 
+// Wrapped returns o with something around each connection.
+func (o Options) Wrapped(wrap func(net.Conn) net.Conn) Options {
+	o.wrap = wrap
+	return o
+}
+
 // DecideOnce decides a batch, with something happening between its reading and
 // its writing, and reports whether it was written.
 func (s *Store) DecideOnce(ctx context.Context, b store.Batch, between func()) (bool, error) {
 	w := &writing{batch: &b, part: &s.parts[b.Partition], digest: b.Digest()}
 	st := newState(w.part, s.share)
 	st.batch(&b)
-	if err := s.load(ctx, st, b.Writer, len(b.Deltas)); err != nil {
+	if err := s.load(ctx, st, b.Writer, len(b.Deltas), noWait); err != nil {
 		return false, err
 	}
 	if err := s.decideOn(st, w, &store.Reply{}); err != nil {
 		return false, err
 	}
 	between()
-	return s.commit(ctx, st, b.Writer, false)
+	return s.commit(ctx, st, b.Writer, noWait)
 }

@@ -80,14 +80,26 @@ func (p *part) appendSpace(keys []string, namespace string) []string {
 	return append(keys, p.values(namespace), p.stamps(namespace), p.index(namespace), p.tokens(namespace), p.queue(namespace))
 }
 
-// A stamp is the version of a cell, and its deadline if it has one. It changes
-// with every change of the cell.
+// A stamp is the version of a cell, and its deadline or its layout if it has one.
+// It changes with every change of the cell.
 func stamp(v store.Value) string {
 	s := strconv.FormatUint(v.Version, 10)
-	if v.DeadlineMS != 0 {
+	switch {
+	case v.DeadlineMS != 0:
 		s += " " + strconv.FormatInt(v.DeadlineMS, 10)
+	case v.Layout != 0:
+		s += " " + word(v.Layout)
 	}
 	return s
+}
+
+// word is a layout as stamps have it; "" is none. It is no number, so that whoever
+// takes it for a deadline finds an error, and not a cell that has expired.
+func word(layout int64) string {
+	if layout == 0 {
+		return ""
+	}
+	return "l" + strconv.FormatInt(layout, 10)
 }
 
 // cellValue returns what a stamp and a value say; without a stamp there is no
@@ -96,11 +108,13 @@ func cellValue(stamp, value string) (store.Value, error) {
 	if stamp == "" {
 		return store.Value{}, nil
 	}
-	version, deadline, limited := strings.Cut(stamp, " ")
+	version, extra, more := strings.Cut(stamp, " ")
 	d := decoder{}
 	v := store.Value{Exists: true, N: d.int(value), Version: d.uint(version)}
-	if limited {
-		v.DeadlineMS = d.int(deadline)
+	if layout, laid := strings.CutPrefix(extra, "l"); laid {
+		v.Layout = d.int(layout)
+	} else if more {
+		v.DeadlineMS = d.int(extra)
 	}
 	return v, d.err
 }

@@ -64,6 +64,17 @@ func TestMarkText(t *testing.T) {
 	}
 }
 
+func TestStamp(t *testing.T) {
+	for _, want := range []store.Value{
+		{Version: 1}, {Version: 1 << 53, DeadlineMS: math.MaxInt64}, {Version: 9, Layout: 1}, {Version: 9, Layout: math.MaxInt64},
+	} {
+		want.N, want.Exists = -7, true
+		if got, err := cellValue(stamp(want), "-7"); err != nil || got != want {
+			t.Errorf("%+v is read as %+v, %v", want, got, err)
+		}
+	}
+}
+
 func TestDueCell(t *testing.T) {
 	for member, want := range map[string]store.Cell{
 		"1:nk": {Namespace: "n", Key: "k"}, "0:k": {Key: "k"}, "2:1:2:": {Namespace: "1:", Key: "2:"},
@@ -77,7 +88,7 @@ func TestDueCell(t *testing.T) {
 // Whatever is in the server, reading it ends with a value or an error.
 func FuzzStored(f *testing.F) {
 	for _, s := range []string{
-		"", "5", "5 1700000000000", "1 a 2 3 1 4 1 5 6 7", "1 s", "9 8 f7 1  5 6", "9 8 r\x04\x00\x00\x01\x00", "1:nk", "9 8 r\xff", "9 8 ", "-1:", "a 8 f",
+		"", "5", "5 1700000000000", "5 l9", "1 a 2 3 1 4 1 5 6 7", "1 s", "9 8 f7 1  5 6", "9 8 r\x04\x00\x00\x01\x00", "1:nk", "9 8 r\xff", "9 8 ", "-1:", "a 8 f",
 	} {
 		f.Add(s)
 	}

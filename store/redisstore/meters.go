@@ -19,7 +19,7 @@ func (s *Store) Meters(f func(name, help string, value float64)) {
 		{"quipu_redis_resends_total", "Batches sent again because the server could not serve, or its answer was lost.", &m.resends},
 		{"quipu_redis_waits_total", "Calls that waited for replicas.", &m.waits},
 		{"quipu_redis_waits_unmet_total", "Calls for which too few replicas answered in time.", &m.unmet},
-		{"quipu_redis_lost_total", "Batches refused because acknowledged ones before them are missing in the server.", &m.lost},
+		{"quipu_redis_lost_total", "Calls refused because what was acknowledged before is missing in the server.", &m.lost},
 		{"quipu_redis_expired_total", "Expired cells removed in the background or to make room.", &m.expired},
 	} {
 		f(x.name, x.help, float64(x.n.Load()))

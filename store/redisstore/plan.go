@@ -27,8 +27,9 @@ type planned struct {
 
 type plannedSpace struct {
 	name   string
-	cells  []*plannedCell // wanted ones first
+	cells  []*plannedCell // wanted ones first, then the others that are named
 	wanted int
+	named  int // the wanted ones too
 	tokens []plannedToken
 }
 
@@ -39,6 +40,8 @@ type plannedCell struct {
 	sum    int64
 	last   int // its last delta
 	wanted bool
+	named  bool // it must have the layout
+	layout int64
 }
 
 type plannedToken struct {
@@ -49,7 +52,8 @@ type plannedToken struct {
 }
 
 // plan returns how add.lua applies a batch; ok is false if it can't: the batch
-// has something else than adds, or conditions, or sums that may overflow.
+// has something else than adds, or conditions, or sums that may overflow, or it
+// names two layouts for a cell.
 func plan(b *store.Batch) (p *planned, ok bool) {
 	if len(b.If) > 0 {
 		return nil, false
@@ -83,6 +87,16 @@ func plan(b *store.Batch) (p *planned, ok bool) {
 		c.sum += d.N // two quarters do not overflow
 		if c.sum >= quarter || c.sum <= -quarter {
 			return nil, false
+		}
+		if d.NeedsWhole() || g.Laid {
+			layout := int64(0) // of a counter that is whole
+			if g.Laid {
+				layout = g.Layout
+			}
+			if c.named && c.layout != layout {
+				return nil, false
+			}
+			c.named, c.layout = true, layout
 		}
 		c.last, c.wanted = i, c.wanted || d.Want
 		p.cells[i] = at
@@ -124,19 +138,26 @@ func (p *planned) carries(token string) {
 	p.oldest, p.newest = min(p.oldest, ms), max(p.newest, ms)
 }
 
-// order puts the wanted cells first, otherwise as they came.
+// order puts the wanted cells first, then those that are named, otherwise as they
+// came.
 func (s *plannedSpace) order() {
 	rank := func(c *plannedCell) int {
-		if c.wanted {
+		switch {
+		case c.wanted:
 			return 0
+		case c.named:
+			return 1
 		}
-		return 1
+		return 2
 	}
 	slices.SortStableFunc(s.cells, func(a, b *plannedCell) int { return cmp.Compare(rank(a), rank(b)) })
 	for i, c := range s.cells {
 		c.place = i + 1
 		if c.wanted {
 			s.wanted++
+		}
+		if c.named {
+			s.named++
 		}
 	}
 }
@@ -146,7 +167,7 @@ func (p *planned) appendArgs(args []string) []string {
 	args = append(args, strconv.Itoa(len(p.spaces)))
 	for i := range p.spaces {
 		s := &p.spaces[i]
-		args = append(args, s.name, strconv.Itoa(len(s.cells)), strconv.Itoa(s.wanted), strconv.Itoa(len(s.tokens)))
+		args = append(args, s.name, strconv.Itoa(len(s.cells)), strconv.Itoa(s.wanted), strconv.Itoa(s.named), strconv.Itoa(len(s.tokens)))
 		for _, c := range s.cells {
 			args = append(args, c.cell.Key)
 		}
@@ -155,6 +176,9 @@ func (p *planned) appendArgs(args []string) []string {
 		}
 		for _, c := range s.cells {
 			args = append(args, strconv.Itoa(c.last+1))
+		}
+		for _, c := range s.cells[:s.named] {
+			args = append(args, word(c.layout))
 		}
 		for _, t := range s.tokens {
 			args = append(args, t.field)

@@ -38,24 +38,25 @@ func (s *Store) Read(ctx context.Context, cells []store.Cell, values []store.Val
 		groups[home] = append(groups[home], i)
 	}
 	var wanted []int
-	var calls []call
+	var asked []question
 	for home, group := range groups {
 		// Namespaces together, as the script takes them.
 		slices.SortStableFunc(group, func(a, b int) int { return cmp.Compare(cells[a].Namespace, cells[b].Namespace) })
 		wanted = append(wanted, group...)
-		calls = append(calls, s.reading(&s.parts[home], cells, group))
+		asked = append(asked, s.reading(&s.parts[home], cells, group))
 	}
-	replies, err := s.lookAll(ctx, calls)
+	replies, err := s.ask(ctx, asked)
 	if err != nil {
 		return err
 	}
 	at := 0
-	for _, texts := range replies {
+	for q, texts := range replies {
 		for ; len(texts) >= 2; texts = texts[2:] {
 			i := wanted[at]
 			if values[i], err = cellValue(texts[0], texts[1]); err != nil {
 				return err
 			}
+			s.told[asked[q].part.number].raise(values[i].Version)
 			at++
 		}
 	}
@@ -65,8 +66,8 @@ func (s *Store) Read(ctx context.Context, cells []store.Cell, values []store.Val
 	return nil
 }
 
-// reading returns the call that reads some cells of a partition.
-func (s *Store) reading(p *part, cells []store.Cell, group []int) call {
+// reading returns the question for some cells of a partition.
+func (s *Store) reading(p *part, cells []store.Cell, group []int) question {
 	keys := []string{p.meta}
 	args := []string{s.now(), flag(s.options.Replicas > 0), ""}
 	spaces := 0
@@ -84,31 +85,42 @@ func (s *Store) reading(p *part, cells []store.Cell, group []int) call {
 		group = group[n:]
 	}
 	args[2] = strconv.Itoa(spaces)
-	return call{readScript, keys, args}
+	return question{p, call{readScript, keys, args}}
 }
 
-// lookAll makes calls to several partitions at once: those to one server share a
-// round trip, unless each has to wait for replicas.
-func (s *Store) lookAll(ctx context.Context, calls []call) ([][]string, error) {
-	replies := make([][]string, len(calls))
-	if s.options.Replicas == 0 && len(calls) > 1 {
-		s.meters.calls.Add(uint64(len(calls)))
-		all := make([]rueidis.Completed, len(calls))
-		for i := range calls {
-			all[i] = calls[i].build(s.client.B(), false)
+// A question is a call that reads a partition. Its reply is the partition's
+// version, and what was asked.
+type question struct {
+	part *part
+	call call
+}
+
+// ask asks several partitions at once, and returns what was asked: questions to
+// one server share a round trip, unless each has to wait for replicas.
+func (s *Store) ask(ctx context.Context, qs []question) ([][]string, error) {
+	told := make([]uint64, len(qs)) // before they are asked: what is told meanwhile may be newer
+	for i := range qs {
+		told[i] = s.told[qs[i].part.number].Load()
+	}
+	replies := make([][]string, len(qs))
+	if s.options.Replicas == 0 && len(qs) > 1 {
+		s.meters.calls.Add(uint64(len(qs)))
+		all := make([]rueidis.Completed, len(qs))
+		for i := range qs {
+			all[i] = qs[i].call.build(s.client.B(), false)
 		}
 		for i, r := range s.client.DoMulti(ctx, all...) {
 			replies[i], _ = r.AsStrSlice() // what was not answered is asked for again
 		}
 	}
-	errs := make([]error, len(calls))
+	errs := make([]error, len(qs))
 	var wg sync.WaitGroup
-	for i := range calls {
+	for i := range qs {
 		if replies[i] != nil {
 			continue
 		}
 		wg.Go(func() {
-			m, err := s.look(ctx, calls[i])
+			m, err := s.look(ctx, qs[i].call, s.shown())
 			if err == nil {
 				replies[i], err = texts(m)
 			}
@@ -116,7 +128,27 @@ func (s *Store) lookAll(ctx context.Context, calls []call) ([][]string, error) {
 		})
 	}
 	wg.Wait()
+	if err := cmp.Or(errs...); err != nil {
+		return nil, err
+	}
+	for i := range replies {
+		errs[i] = s.missing(qs[i].part, replies[i][0], told[i])
+		replies[i] = replies[i][1:]
+	}
 	return replies, cmp.Or(errs...)
+}
+
+// missing returns an error if a partition is at a lower version than callers were
+// told of before. It is said once: from then on they are told what there is.
+func (s *Store) missing(p *part, version string, told uint64) error {
+	d := decoder{}
+	is := d.uint(version)
+	if d.err != nil || is >= told {
+		return d.err
+	}
+	s.told[p.number].CompareAndSwap(told, is)
+	s.meters.lost.Add(1)
+	return store.Errorf(store.KindLost, "partition %d: callers were told of version %d, and the server is at %d", p.number, told, is)
 }
 
 // Scan returns up to n cells of a namespace in key order: a page of every
@@ -177,29 +209,32 @@ type row struct {
 func (s *Store) fill(ctx context.Context, rows []row, namespace, to string, page int) error {
 	for {
 		var short []*row
-		var calls []call
+		var asked []question
 		for i := range rows {
 			r := &rows[i]
 			if len(r.entries) > 0 || r.end {
 				continue
 			}
 			short = append(short, r)
-			calls = append(calls, call{
+			asked = append(asked, question{r.part, call{
 				scanScript,
 				[]string{r.part.meta, r.part.values(namespace), r.part.stamps(namespace), r.part.index(namespace)},
 				[]string{s.now(), flag(s.options.Replicas > 0), r.from, to, strconv.Itoa(page)},
-			})
+			}})
 		}
-		if len(calls) == 0 {
+		if len(asked) == 0 {
 			return nil
 		}
-		replies, err := s.lookAll(ctx, calls)
+		replies, err := s.ask(ctx, asked)
 		if err != nil {
 			return err
 		}
 		for i, texts := range replies {
 			if err := short[i].take(texts); err != nil {
 				return err
+			}
+			for _, e := range short[i].entries {
+				s.told[short[i].part.number].raise(e.Value.Version)
 			}
 		}
 	}
@@ -236,7 +271,7 @@ func (s *Store) Lookup(ctx context.Context, c store.Cell, name string) (store.Fa
 	p := &s.parts[store.PartitionOf(c, len(s.parts))]
 	st := newState(p, s.share)
 	t := st.token(c, name)
-	replies, err := s.lookAll(ctx, []call{{lookupScript, []string{p.meta, p.tokens(c.Namespace)}, []string{s.now(), t.field}}})
+	replies, err := s.ask(ctx, []question{{p, call{lookupScript, []string{p.meta, p.tokens(c.Namespace)}, []string{s.now(), t.field}}}})
 	if err != nil {
 		return store.Fate{}, err
 	}
@@ -260,12 +295,12 @@ func (s *Store) Size(ctx context.Context, namespace string) (int64, error) {
 		return 0, err
 	}
 	defer s.mu.RUnlock()
-	calls := make([]call, len(s.parts))
-	for i := range calls {
+	asked := make([]question, len(s.parts))
+	for i := range asked {
 		p := &s.parts[i]
-		calls[i] = call{script: sizeScript, keys: []string{p.meta, p.index(namespace)}}
+		asked[i] = question{p, call{script: sizeScript, keys: []string{p.meta, p.index(namespace)}}}
 	}
-	replies, err := s.lookAll(ctx, calls)
+	replies, err := s.ask(ctx, asked)
 	if err != nil {
 		return 0, err
 	}
@@ -288,18 +323,19 @@ func (s *Store) Namespaces(ctx context.Context, after string, n int) ([]string, 
 		return nil, err
 	}
 	defer s.mu.RUnlock()
-	calls := make([]call, len(s.parts))
-	for i := range calls {
-		calls[i] = call{script: namesScript, keys: []string{s.parts[i].meta, s.parts[i].names}}
+	asked := make([]question, len(s.parts))
+	for i := range asked {
+		p := &s.parts[i]
+		asked[i] = question{p, call{script: namesScript, keys: []string{p.meta, p.names}}}
 	}
-	replies, err := s.lookAll(ctx, calls)
+	replies, err := s.ask(ctx, asked)
 	if err != nil {
 		return nil, err
 	}
 	homes := make(map[string][]int) // partitions, by namespace
 	for i, names := range replies {
 		for _, name := range names {
-			if name > after { // the store's own is ""
+			if name > after {
 				homes[name] = append(homes[name], i)
 			}
 		}
@@ -323,26 +359,27 @@ const namesMax = 1000
 // holding returns those of some namespaces that have a cell in one of their
 // partitions.
 func (s *Store) holding(ctx context.Context, names []string, homes map[string][]int) ([]string, error) {
-	asked := make([][]string, len(s.parts))
+	byHome := make([][]string, len(s.parts))
 	for _, name := range names {
 		for _, home := range homes[name] {
-			asked[home] = append(asked[home], name)
+			byHome[home] = append(byHome[home], name)
 		}
 	}
-	var calls []call
+	var asked []question
 	var order []string
-	for home, names := range asked {
+	for home, names := range byHome {
 		if len(names) == 0 {
 			continue
 		}
-		keys := []string{s.parts[home].meta}
+		p := &s.parts[home]
+		keys := []string{p.meta}
 		for _, name := range names {
-			keys = append(keys, s.parts[home].index(name))
+			keys = append(keys, p.index(name))
 		}
-		calls = append(calls, call{script: sizeScript, keys: keys})
+		asked = append(asked, question{p, call{script: sizeScript, keys: keys}})
 		order = append(order, names...)
 	}
-	replies, err := s.lookAll(ctx, calls)
+	replies, err := s.ask(ctx, asked)
 	if err != nil {
 		return nil, err
 	}

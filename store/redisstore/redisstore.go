@@ -10,10 +10,11 @@
 // What an acknowledgement survives is the server's business, and every reply
 // says it. Written means that the server has it: it may be lost if the server is,
 // or by a failover to a replica that did not have it yet. Synced means that as
-// many replicas as Options.Replicas have it too, or, without any, that the server
-// syncs its log before it answers (appendonly yes, appendfsync always). A writer's
-// mark that is behind what this store has seen acknowledged is reported as
-// store.ErrLost.
+// many replicas as Options.Replicas have it too, in their logs and the server's
+// own if the servers can tell that, or, without any, that the server syncs its log
+// before it answers (appendonly yes, appendfsync always). A writer's mark that is
+// behind what this store has seen acknowledged, or a partition that is behind what
+// this store has told its callers, is reported as store.ErrLost.
 package redisstore
 
 import (
@@ -51,6 +52,8 @@ type Options struct {
 
 	// AcceptEviction takes a server that may drop keys when its memory is full.
 	AcceptEviction bool
+
+	wrap func(net.Conn) net.Conn // around each connection, if not nil
 }
 
 // A Store keeps counts in Redis. It is safe for concurrent use.
@@ -67,6 +70,7 @@ type Store struct {
 	stop    context.CancelFunc
 	work    sync.WaitGroup     // what is done in the background
 	acked   []marks            // of each partition
+	told    []version          // of each partition
 	turns   [256]chan struct{} // see turn
 	meters  meters
 
@@ -136,7 +140,7 @@ func (s *Store) open(ctx context.Context) error {
 		return err
 	}
 	s.parts = parts(s.options.Prefix, n)
-	s.acked = make([]marks, n)
+	s.acked, s.told = make([]marks, n), make([]version, n)
 	s.share = s.limits.Share(n)
 	s.offers = store.Written
 	if s.options.Replicas > 0 || set.syncs {
@@ -192,18 +196,27 @@ func (s *Store) partitions(ctx context.Context) (int, error) {
 	return n, store.CheckWindow(s.limits.TokenWindow, s.options.Limits.TokenWindow)
 }
 
-// dial connects to a server. Whoever is there now may have other settings.
-func (s *Store) dial(ctx context.Context, addr string, d *net.Dialer, secure *tls.Config) (net.Conn, error) {
+// dial connects to a server. Whoever is there now may have other settings. If
+// nobody is, nothing can be sent, and to try again at once is no use.
+func (s *Store) dial(ctx context.Context, addr string, d *net.Dialer, secure *tls.Config) (conn net.Conn, err error) {
 	s.doubts.Add(1)
 	if secure != nil {
-		return (&tls.Dialer{NetDialer: d, Config: secure}).DialContext(ctx, "tcp", addr)
+		conn, err = (&tls.Dialer{NetDialer: d, Config: secure}).DialContext(ctx, "tcp", addr)
+	} else {
+		conn, err = d.DialContext(ctx, "tcp", addr)
 	}
-	return d.DialContext(ctx, "tcp", addr)
+	if err != nil && ctx.Err() == nil {
+		err = permanent{err}
+	}
+	if err == nil && s.options.wrap != nil {
+		conn = s.options.wrap(conn)
+	}
+	return conn, err
 }
 
 // Traits says what kind of store this is.
 func (s *Store) Traits() store.Traits {
-	return store.Traits{Name: "redis", Partitions: len(s.parts), Durability: s.offers, Limits: s.limits}
+	return store.Traits{Name: "redis", Partitions: len(s.parts), Durability: s.offers, Limits: s.limits, Layouts: true}
 }
 
 // Close ends the store after the calls under way. What it holds stays in the

@@ -83,7 +83,7 @@ func TestKilledServerKeepsWhatItSynced(t *testing.T) {
 }
 
 // What a server that is gone was asked is unavailable if it was not sent, and
-// unknown if it was; a call ends with its context.
+// unknown if it was. That nobody is there is said at once, and not tried again.
 func TestServerGone(t *testing.T) {
 	s := server(t)
 	k := kit{t, open(t, "redis://"+s.Addr, redisstore.Options{Partitions: 4})}
@@ -91,17 +91,21 @@ func TestServerGone(t *testing.T) {
 	if err := s.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	for range 3 { // the first may find a broken connection, the others find none
-		_, err := k.try(ctx, k.batch(add("a", 1)))
-		if !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrUnknown) && !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("Apply: %v", err)
-		}
+	// The first may find a broken connection, the others find none.
+	if _, err := k.try(t.Context(), k.batch(add("a", 1))); !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrUnknown) {
+		t.Fatalf("Apply: %v", err)
 	}
-	err := k.Read(ctx, []store.Cell{cell("a")}, make([]store.Value, 1))
-	if !errors.Is(err, context.DeadlineExceeded) {
+	decided := add("a", 1)
+	decided.Guard.Exists = store.ExistsMust
+	resends := k.meter("quipu_redis_resends_total")
+	for _, b := range []store.Batch{k.batch(add("a", 1)), k.batch(once(add("a", 1), "t")), k.numbered(1, 0, 1, add("a", 1)), k.batch(decided)} {
+		k.refused(b, store.KindUnavailable)
+	}
+	if err := k.Read(t.Context(), []store.Cell{cell("a")}, make([]store.Value, 1)); !errors.Is(err, store.ErrUnavailable) {
 		t.Fatalf("Read: %v", err)
+	}
+	if n := k.meter("quipu_redis_resends_total") - resends; n != 0 {
+		t.Errorf("%v batches were sent again, and nobody was there", n)
 	}
 	if _, err := k.try(t.Context(), store.Batch{Partition: -1}); !errors.Is(err, store.ErrInvalid) {
 		t.Fatalf("an invalid batch: %v", err)
@@ -178,6 +182,60 @@ func TestLost(t *testing.T) {
 	k.refused(k.numbered(other, 0, 1, add("a", 1)), store.KindLost)
 	k.reply(k.numbered(other+1, 0, 1, add("a", 1)))
 	k.holds("a", 1)
+}
+
+// Who reads after a loss is told of it once, by whatever reads, and who has not
+// seen what is missing is not.
+func TestReadersFindLoss(t *testing.T) {
+	s := server(t)
+	o := redisstore.Options{Partitions: 2}
+	k, other := kit{t, open(t, "redis://"+s.Addr, o)}, kit{t, open(t, "redis://"+s.Addr, o)}
+	f := func(see func(k kit), read func(k kit) error) {
+		t.Helper()
+		other.reply(k.batch(add("a", 5)))
+		see(k)
+		command(t, s, "flushall")
+		lost := k.meter("quipu_redis_lost_total")
+		if err := read(k); !errors.Is(err, store.ErrLost) {
+			t.Fatalf("after a loss: %v", err)
+		}
+		if n := k.meter("quipu_redis_lost_total"); n != lost+1 {
+			t.Fatalf("%v losses were metered, want %v", n, lost+1)
+		}
+		if err := read(k); err != nil {
+			t.Fatalf("a loss is told again: %v", err)
+		}
+	}
+	one := func(k kit) error { return k.Read(t.Context(), []store.Cell{cell("a")}, make([]store.Value, 1)) }
+	all := func(k kit) error {
+		_, err := k.Scan(t.Context(), store.Range{Namespace: "n"}, 9)
+		return err
+	}
+	sees := func(read func(k kit) error) func(k kit) {
+		return func(k kit) {
+			if err := read(k); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	writes := func(k kit) { k.reply(k.batch(add("a", 1))) }
+	f(writes, one)
+	f(writes, all)
+	f(writes, func(k kit) error {
+		_, err := k.Lookup(t.Context(), cell("a"), "t")
+		return err
+	})
+	f(writes, func(k kit) error {
+		_, err := k.Store.(store.Sizer).Size(t.Context(), "n")
+		return err
+	})
+	f(writes, func(k kit) error {
+		_, err := k.Store.(store.Namespacer).Namespaces(t.Context(), "", 9)
+		return err
+	})
+	f(sees(one), one)
+	f(sees(all), one)
+	sees(one)(kit{t, open(t, "redis://"+s.Addr, o)})
 }
 
 func TestEvictionIsRefused(t *testing.T) {
@@ -276,6 +334,22 @@ func TestReplicasMissing(t *testing.T) {
 	b.Durability = store.Written
 	if r := k.reply(b); r.Durability != store.Written || r.Results[0].After != 3 {
 		t.Fatalf("reply %+v", r)
+	}
+}
+
+// The logs of servers that sync them are waited for, if the servers know how.
+func TestWaitsForLogs(t *testing.T) {
+	s := server(t, "--appendonly", "yes", "--appendfsync", "always")
+	k := kit{t, open(t, "redis://"+s.Addr, redisstore.Options{Partitions: 1, Replicas: 1})}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := k.try(ctx, k.batch(add("a", 1))); !errors.Is(err, store.ErrUnknown) { // there is no replica
+		t.Fatalf("Apply: %v", err)
+	}
+	knows := command(t, s, "command", "info", "waitaof") != ""
+	stats := command(t, s, "info", "commandstats")
+	if strings.Contains(stats, "cmdstat_waitaof:") != knows || strings.Contains(stats, "cmdstat_wait:") == knows {
+		t.Fatalf("the server knows WAITAOF: %v, and was called by %s", knows, stats)
 	}
 }
 

@@ -21,13 +21,24 @@ const (
 // settings is what matters of how the servers are set up.
 type settings struct {
 	syncs  bool   // all of them sync before they answer
+	logs   bool   // all of them sync soon, and tell when they have
 	evicts string // the policy of one that may drop keys
+}
+
+// hear takes what a server tells of itself.
+func (set *settings) hear(got map[string]string) {
+	keeps := got["appendonly"] == "yes"
+	set.syncs = set.syncs && keeps && got["appendfsync"] == "always"
+	set.logs = set.logs && keeps && (got["appendfsync"] == "always" || got["appendfsync"] == "everysec") && got["waitaof"] == "yes"
+	if policy := got["maxmemory-policy"]; policy != "" && policy != "noeviction" {
+		set.evicts = policy
+	}
 }
 
 // settings asks every server that can be reached, replicas too: they take over.
 // What a server does not tell counts as not syncing, and as not evicting.
 func (s *Store) settings(ctx context.Context) (settings, error) {
-	set := settings{syncs: true}
+	set := settings{syncs: true, logs: true}
 	var unreached error
 	answered := false
 	for _, node := range s.client.Nodes() {
@@ -37,10 +48,7 @@ func (s *Store) settings(ctx context.Context) (settings, error) {
 			continue
 		}
 		answered = true
-		set.syncs = set.syncs && got["appendonly"] == "yes" && got["appendfsync"] == "always"
-		if policy := got["maxmemory-policy"]; policy != "" && policy != "noeviction" {
-			set.evicts = policy
-		}
+		set.hear(got)
 	}
 	if !answered {
 		if ctx.Err() != nil {
@@ -51,7 +59,7 @@ func (s *Store) settings(ctx context.Context) (settings, error) {
 	return set, nil
 }
 
-// configOf returns the settings that a server tells.
+// configOf returns the settings that a server tells, and whether it knows WAITAOF.
 func configOf(ctx context.Context, node rueidis.Client) (map[string]string, error) {
 	all := make(map[string]string)
 	for _, name := range []string{"appendonly", "appendfsync", "maxmemory-policy"} { // one by one: before 7.0 there is no other way
@@ -60,6 +68,13 @@ func configOf(ctx context.Context, node rueidis.Client) (map[string]string, erro
 			return nil, err
 		}
 		maps.Copy(all, got)
+	}
+	known, err := node.Do(ctx, node.B().CommandInfo().CommandName("waitaof").Build()).ToArray()
+	if _, refused := rueidis.IsRedisErr(err); err != nil && !refused {
+		return nil, err
+	}
+	if len(known) == 1 && !known[0].IsNil() {
+		all["waitaof"] = "yes"
 	}
 	if all["maxmemory-policy"] == "" {
 		info, err := node.Do(ctx, node.B().Info().Section("memory").Build()).ToString()
@@ -78,14 +93,14 @@ func configOf(ctx context.Context, node rueidis.Client) (map[string]string, erro
 // A verdict is what the servers' settings were found to mean, and how often the
 // servers may have become others before that.
 type verdict struct {
-	doubts uint64
-	syncs  bool
+	doubts      uint64
+	syncs, logs bool
 }
 
 // durability is what an acknowledgement means that was just given to a batch that
 // asked for one. If the servers may have become others, they are asked first.
 func (s *Store) durability(ctx context.Context, asked store.Durability) store.Durability {
-	if s.waits(asked) {
+	if s.waits(asked) != noWait {
 		return store.Synced
 	}
 	v := s.verdict.Load()
@@ -98,9 +113,21 @@ func (s *Store) durability(ctx context.Context, asked store.Durability) store.Du
 	return store.Written
 }
 
-// waits reports whether a batch that asks for a durability waits for replicas.
-func (s *Store) waits(asked store.Durability) bool {
-	return s.options.Replicas > 0 && (asked == store.Synced || asked == store.DurabilityDefault)
+// waits returns what a batch that asks for a durability waits for.
+func (s *Store) waits(asked store.Durability) wait {
+	if s.options.Replicas > 0 && (asked == store.Synced || asked == store.DurabilityDefault) {
+		return forLogs
+	}
+	return noWait
+}
+
+// shown returns what a read waits for, so that what it shows is not taken back by
+// a failover. Logs that are synced every second would take it as long.
+func (s *Store) shown() wait {
+	if s.options.Replicas > 0 {
+		return forReplicas
+	}
+	return noWait
 }
 
 // doubted asks the servers, unless somebody else just did. If they do not answer,
@@ -127,7 +154,7 @@ func (s *Store) doubted(ctx context.Context) *verdict {
 func (s *Store) check(ctx context.Context) (settings, error) {
 	doubts := s.doubts.Load()
 	set, err := s.settings(ctx)
-	s.verdict.Store(&verdict{doubts, err == nil && set.syncs})
+	s.verdict.Store(&verdict{doubts, err == nil && set.syncs, err == nil && set.logs})
 	return set, err
 }
 

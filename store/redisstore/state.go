@@ -178,7 +178,7 @@ func (st *state) Full(namespace string, what decide.Room) bool {
 
 // load reads everything that is named, and takes as many versions as a batch of
 // so many deltas needs.
-func (s *Store) load(ctx context.Context, st *state, writer store.Writer, deltas int) error {
+func (s *Store) load(ctx context.Context, st *state, writer store.Writer, deltas int, w wait) error {
 	keys := []string{st.part.meta, st.part.marks, st.part.names}
 	args := []string{s.now(), strconv.FormatInt(s.limits.TokenWindow.Milliseconds(), 10), writerName(writer), strconv.Itoa(deltas), strconv.Itoa(len(st.spaces))}
 	for _, sp := range st.spaces {
@@ -191,7 +191,7 @@ func (s *Store) load(ctx context.Context, st *state, writer store.Writer, deltas
 			args = append(args, t.field)
 		}
 	}
-	m, err := s.look(ctx, call{loadScript, keys, args})
+	m, err := s.look(ctx, call{loadScript, keys, args}, w)
 	if err != nil {
 		return err
 	}
@@ -344,7 +344,7 @@ func (st *state) horizon(window time.Duration) int64 {
 
 // commit writes what was decided, if everything that was loaded is still so, and
 // reports whether it did.
-func (s *Store) commit(ctx context.Context, st *state, writer store.Writer, wait bool) (bool, error) {
+func (s *Store) commit(ctx context.Context, st *state, writer store.Writer, w wait) (bool, error) {
 	keys := []string{st.part.meta, st.part.marks, st.part.names, st.part.dues}
 	var columns []string
 	creates, removes := false, false
@@ -365,7 +365,7 @@ func (s *Store) commit(ctx context.Context, st *state, writer store.Writer, wait
 	args = s.appendLimits(args)
 	args = appendRecord(args, st.record)
 	args = append(args, strconv.Itoa(len(st.spaces)))
-	m, err := s.run(ctx, call{commitScript, keys, append(args, columns...)}, wait)
+	m, err := s.run(ctx, call{commitScript, keys, append(args, columns...)}, w)
 	if err != nil {
 		return false, err
 	}

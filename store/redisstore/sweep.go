@@ -57,7 +57,7 @@ func (s *Store) makeRoom(ctx context.Context, p *part, crowded bool) error {
 // sweep removes some cells of a partition that have expired, and returns how
 // many.
 func (s *Store) sweep(ctx context.Context, p *part) (int, error) {
-	m, err := s.run(ctx, call{dueScript, []string{p.meta, p.dues}, []string{s.now(), strconv.Itoa(sweepCells)}}, false)
+	m, err := s.run(ctx, call{dueScript, []string{p.meta, p.dues}, []string{s.now(), strconv.Itoa(sweepCells)}}, noWait)
 	if err != nil {
 		return 0, looked(ctx, err)
 	}
@@ -107,10 +107,10 @@ func (s *Store) namespaces(ctx context.Context, p *part) ([]string, error) {
 // clean removes what has expired of what a state names, and returns how many
 // cells that were. If something changed meanwhile, it leaves it for the next time.
 func (s *Store) clean(ctx context.Context, st *state) (int, error) {
-	if err := s.load(ctx, st, 0, 0); err != nil {
+	if err := s.load(ctx, st, 0, 0, s.shown()); err != nil {
 		return 0, err
 	}
-	done, err := s.commit(ctx, st, 0, false)
+	done, err := s.commit(ctx, st, 0, noWait)
 	if !done || err != nil {
 		return 0, looked(ctx, err)
 	}

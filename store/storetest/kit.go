@@ -85,6 +85,23 @@ func only(d store.Delta, e store.Existence) store.Delta {
 	return d
 }
 
+// layout makes the layout of a cell one, if it is another now.
+func layout(c store.Cell, now, then int64) store.Delta {
+	return laid(store.Delta{Cell: c, Op: store.OpLayout, N: then}, now)
+}
+
+// laid makes a delta depend on the layout of its cell.
+func laid(d store.Delta, word int64) store.Delta {
+	d.Guard.Laid, d.Guard.Layout = true, word
+	return d
+}
+
+// apartly lets the deltas of a batch be refused alone.
+func apartly(b store.Batch) store.Batch {
+	b.Apart = true
+	return b
+}
+
 // within puts a bound on a delta.
 func within(d store.Delta, b store.Bound) store.Delta {
 	d.Guard.Bound = &b
@@ -236,7 +253,7 @@ func (k *kit) readAll(cs ...store.Cell) []store.Value {
 	k.Helper()
 	vs := make([]store.Value, len(cs))
 	for i := range vs {
-		vs[i] = store.Value{N: -77, Version: 77, Exists: true, DeadlineMS: 7} // to be overwritten
+		vs[i] = store.Value{N: -77, Version: 77, Exists: true, DeadlineMS: 7, Layout: 7} // to be overwritten
 	}
 	if err := k.store.Read(k.ctx, cs, vs); err != nil {
 		k.Fatalf("Read: %v", err)

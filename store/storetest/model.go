@@ -26,7 +26,8 @@ type modelCell struct {
 	n          *big.Int // nil if absent, unless that is by its deadline
 	version    uint64   // 0 if absent
 	deadlineMS int64    // 0 is never
-	highest    uint64   // version of the cell's whole life
+	layout     int64
+	highest    uint64 // version of the cell's whole life
 }
 
 type modelTokenID struct {
@@ -73,6 +74,8 @@ func (m *model) replied(b store.Batch, r store.Reply) error {
 			return fmt.Errorf("reply %+v to a batch without a writer", r)
 		case m.isChanged(b.If):
 			return wantErr(r, store.KindChanged)
+		case m.isSplit(b):
+			return wantErr(r, store.KindSplit)
 		case r.Err != nil:
 			return fmt.Errorf("refused with %w", r.Err)
 		}
@@ -98,6 +101,11 @@ func (m *model) replied(b store.Batch, r store.Reply) error {
 			return fmt.Errorf("reply with mark %d, want %d", r.Mark, mark)
 		}
 		return wantErr(r, store.KindChanged)
+	case m.isSplit(b):
+		if r.Mark != mark {
+			return fmt.Errorf("reply with mark %d, want %d", r.Mark, mark)
+		}
+		return wantErr(r, store.KindSplit)
 	}
 	if r.Err != nil || r.Replayed || r.Mark != b.Seq {
 		return fmt.Errorf("reply %+v to a batch that follows the mark", r)
@@ -122,6 +130,22 @@ func sameBatch(a, b store.Batch) bool {
 
 func (m *model) isChanged(conditions []store.Condition) bool {
 	return slices.ContainsFunc(conditions, func(c store.Condition) bool { return m.value(c.Cell).Version != c.Version })
+}
+
+// isSplit reports whether a part of a counter would have to decide alone what the
+// batch does not let it refuse alone.
+func (m *model) isSplit(b store.Batch) bool {
+	together := !b.Apart && (b.Writer != 0 || len(b.Deltas) > 1)
+	return together && slices.ContainsFunc(b.Deltas, func(d store.Delta) bool { return m.value(d.Cell).Layout != 0 && needsWhole(d) })
+}
+
+// needsWhole reports whether a part of a counter can't decide d.
+func needsWhole(d store.Delta) bool {
+	if d.Guard.Laid || d.Op == store.OpSettle || d.Op == store.OpRetire {
+		return false
+	}
+	d.Guard.Token, d.Guard.Digest = "", 0
+	return d.Op != store.OpAdd || d.Want || d.Expiry != store.ExpiryKeep || d.Guard != (store.Guard{})
 }
 
 func sameReply(r store.Reply, last modelMark) error {
@@ -323,6 +347,10 @@ func (m *model) next(d store.Delta, old store.Value, said store.Outcome) (*big.I
 	switch {
 	case d.Guard.Match && d.Guard.Version != old.Version:
 		return nil, 0, store.Changed
+	case d.Guard.Laid && d.Guard.Layout != old.Layout, d.Op == store.OpLayout && old.DeadlineMS != 0:
+		return nil, 0, store.Unmet
+	case old.Layout != 0 && needsWhole(d):
+		return nil, 0, store.Split
 	case d.Guard.Exists == store.ExistsMust && !old.Exists,
 		d.Guard.Exists == store.ExistsNot && old.Exists,
 		d.Op == store.OpExpire && (!old.Exists || !set):
@@ -335,6 +363,8 @@ func (m *model) next(d store.Delta, old store.Value, said store.Outcome) (*big.I
 		return nil, 0, store.Full
 	case d.Op == store.OpSet:
 		after = big.NewInt(d.N)
+	case d.Op == store.OpLayout:
+		after = big.NewInt(old.N)
 	case d.Op == store.OpAdd:
 		var why store.Outcome
 		if after, why = boundedSum(old.N, d); why != store.Applied {
@@ -430,6 +460,12 @@ func (m *model) take(c *modelCell, id modelTokenID, d store.Delta, got store.Res
 	if d.Op == store.OpGet {
 		return nil
 	}
+	switch {
+	case d.Op == store.OpLayout:
+		c.layout = d.N
+	case after == nil:
+		c.layout = 0
+	}
 	c.n, c.version, c.deadlineMS, c.highest = after, got.Version, ms, max(c.highest, got.Version)
 	if id.name != "" {
 		m.tokens[id] = modelToken{digest: d.Guard.Digest, atMS: m.nowMS, result: kept(got)}
@@ -443,7 +479,7 @@ func (m *model) value(c store.Cell) store.Value {
 	if v == nil || v.n == nil || (v.deadlineMS != 0 && v.deadlineMS <= m.nowMS) {
 		return store.Value{}
 	}
-	return store.Value{N: v.n.Int64(), Version: v.version, Exists: true, DeadlineMS: v.deadlineMS}
+	return store.Value{N: v.n.Int64(), Version: v.version, Exists: true, DeadlineMS: v.deadlineMS, Layout: v.layout}
 }
 
 // scan returns what a range lists.

@@ -36,6 +36,10 @@ func sequential(t *testing.T, r *rapid.T, open Opener) {
 	m.kit = newKit(t, r, open(t, Config{Limits: limits, Now: m.clock.now}))
 	defer m.close()
 	m.model = newModel(m.store.Traits())
+	m.ops = []store.Op{store.OpAdd, store.OpAdd, store.OpAdd, store.OpSet, store.OpDelete, store.OpSettle, store.OpExpire, store.OpGet}
+	if m.store.Traits().Layouts {
+		m.ops = append(m.ops, store.OpLayout)
+	}
 	actions := map[string]func(*rapid.T){
 		"apply":      m.doApply,
 		"call":       m.doCall,
@@ -70,6 +74,7 @@ type machine struct {
 	model   *model
 	writers []store.Writer
 	frozen  []store.Batch // numbered batches that were sent
+	ops     []store.Op    // that deltas have, the likelier ones more than once
 }
 
 // tick brings the model's time up to date.
@@ -129,14 +134,15 @@ func (m *machine) drawToken(r *rapid.T) string {
 func (m *machine) drawDelta(r *rapid.T, c store.Cell) store.Delta {
 	d := store.Delta{
 		Cell: c,
-		Op: rapid.SampledFrom([]store.Op{
-			store.OpAdd, store.OpAdd, store.OpAdd, store.OpSet, store.OpDelete, store.OpSettle, store.OpExpire, store.OpGet,
-		}).Draw(r, "op"),
+		Op:   rapid.SampledFrom(m.ops).Draw(r, "op"),
 		N:    rapid.SampledFrom(someNumbers()).Draw(r, "n"),
 		Want: rapid.Bool().Draw(r, "want"),
 	}
 	if d.Op != store.OpAdd && d.Op != store.OpSet {
 		d.N = 0
+	}
+	if d.Op == store.OpLayout {
+		return layout(c, m.drawLayout(r, c), rapid.SampledFrom([]int64{0, 1, math.MaxInt64}).Draw(r, "layout"))
 	}
 	if d.Op == store.OpExpire || ((d.Op == store.OpAdd || d.Op == store.OpSet) && rapid.IntRange(0, 2).Draw(r, "expiring") == 0) {
 		m.drawExpiry(r, &d)
@@ -157,7 +163,18 @@ func (m *machine) drawDelta(r *rapid.T, c store.Cell) store.Delta {
 	if d.Op != store.OpSettle && rapid.IntRange(0, 4).Draw(r, "existence") == 0 {
 		d.Guard.Exists = rapid.SampledFrom([]store.Existence{store.ExistsMust, store.ExistsNot}).Draw(r, "exists")
 	}
+	if m.store.Traits().Layouts && d.Op != store.OpSettle && d.Expiry == store.ExpiryKeep && rapid.IntRange(0, 4).Draw(r, "laid") == 0 {
+		d = laid(d, m.drawLayout(r, c))
+	}
 	return d
+}
+
+// drawLayout returns the layout of a cell, or another.
+func (m *machine) drawLayout(r *rapid.T, c store.Cell) int64 {
+	if rapid.IntRange(0, 2).Draw(r, "as laid") > 0 {
+		return m.model.value(c).Layout
+	}
+	return rapid.SampledFrom([]int64{0, 1}).Draw(r, "was laid")
 }
 
 // drawVersion returns the version of a cell, or another.
@@ -200,7 +217,7 @@ func drawBound(r *rapid.T) store.Bound {
 // that mostly fits.
 func (m *machine) drawBatch(r *rapid.T) store.Batch {
 	first := m.drawCell(r)
-	b := store.Batch{Partition: m.home(first)}
+	b := store.Batch{Partition: m.home(first), Apart: rapid.Bool().Draw(r, "apart")}
 	for range rapid.IntRange(0, 4).Draw(r, "deltas") {
 		c := m.drawCell(r)
 		if m.home(c) != b.Partition {

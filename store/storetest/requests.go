@@ -56,7 +56,7 @@ func requests(s *suite) {
 		}
 		delta(store.KindInvalid, settle(c, ""))
 		delta(store.KindInvalid, store.Delta{Cell: c})
-		delta(store.KindInvalid, store.Delta{Cell: c, Op: store.OpGet + 1})
+		delta(store.KindInvalid, store.Delta{Cell: c, Op: store.OpLayout + 1})
 		delta(store.KindInvalid, store.Delta{Op: store.OpRetire})
 		delta(store.KindInvalid, store.Delta{Op: store.OpRetire, N: -1})
 		for _, d := range badDeltas(c) {

@@ -61,6 +61,8 @@ func Run(t *testing.T, open Opener) {
 		{"deadline", deadlines},
 		{"bound", bounds},
 		{"condition", conditions},
+		{"layout", layouts},
+		{"layout kept", layoutsKept},
 		{"start", starts},
 		{"request", requests},
 		{"life", lives},

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -113,8 +114,8 @@ func (c *Cluster) join(ctx context.Context) error {
 	return c.AwaitHealthy(ctx)
 }
 
-// AwaitHealthy returns when all nodes serve, and every replica follows its
-// master.
+// AwaitHealthy returns when all nodes serve and agree on who has which slots, and
+// every replica follows its master.
 func (c *Cluster) AwaitHealthy(ctx context.Context) error {
 	for _, s := range c.Nodes {
 		if err := s.await(ctx, "cluster_state:ok", "cluster", "info"); err != nil {
@@ -142,7 +143,35 @@ func (c *Cluster) AwaitHealthy(ctx context.Context) error {
 			}
 		}
 	}
-	return nil
+	for {
+		views := make(map[string]bool)
+		for _, s := range c.Nodes {
+			nodes, err := s.Command(ctx, "cluster", "nodes")
+			if err != nil {
+				return err
+			}
+			views[owners(nodes)] = true
+		}
+		if len(views) == 1 {
+			return nil
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// owners returns who has which slots, as CLUSTER NODES has it.
+func owners(nodes string) string {
+	var all []string
+	for line := range strings.Lines(nodes) {
+		if f := strings.Fields(line); strings.Contains(f[2], "master") {
+			ranges := slices.DeleteFunc(f[8:], func(r string) bool { return strings.HasPrefix(r, "[") }) // slots on their way
+			all = append(all, f[0]+" "+strings.Join(ranges, " "))
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
 }
 
 // await asks the same until the answer has some text in it.

@@ -66,13 +66,14 @@ func (c *cycle) done(err error) {
 
 // An entry is the reply to one command, or a part of it: what encode makes of
 // the n results from at on, or if n is 0, the value after a plain addition by an
-// amount; or, if textual, the n bytes of text from at on.
+// amount, OK if that is blind; or, if textual, the n bytes of text from at on.
 type entry struct {
 	encode  encode
 	by      int64
 	at      int32
 	n       int32
 	textual bool
+	blind   bool
 }
 
 // encode appends the reply that results make.
@@ -140,7 +141,7 @@ func (c *cycle) name(key []byte) (string, error) {
 	start := len(c.keys)
 	c.keys = append(c.keys, key...)
 	name := unsafe.String(unsafe.SliceData(c.keys[start:]), len(key))
-	if err := store.CheckCell(store.Cell{Key: name}); err != nil {
+	if err := store.CheckKey(name); err != nil {
 		c.keys = c.keys[:start]
 		return "", err
 	}
@@ -182,23 +183,24 @@ func (c *cycle) count() int { return len(c.deltas) + len(c.names) }
 
 // add appends a plain addition and its reply. If the delta before it is one to
 // the same key, with the same sign, it becomes a part of that: the store gives
-// the value before, and each caller gets that and the sum up to its own.
+// the value before, and each caller gets that and the sum up to its own. One that
+// is blind asks for no value.
 //
 // The sum may overflow where the first of the additions would not. Then they are
 // redone one by one, after the cycle (see redo), and so no later delta of the
 // cycle may be for the same key: name refuses it as one too many.
-func (c *cycle) add(key []byte, by int64) error {
-	if c.plain >= 0 && !c.whole && string(key) == c.deltas[c.plain].Cell.Key && c.merge(by) {
-		c.entries = append(c.entries, entry{at: int32(c.plain), by: by})
+func (c *cycle) add(key []byte, by int64, blind bool) error {
+	if c.plain >= 0 && !c.whole && string(key) == c.deltas[c.plain].Cell.Key && c.deltas[c.plain].Want != blind && c.merge(by) {
+		c.entries = append(c.entries, entry{at: int32(c.plain), by: by, blind: blind})
 		return nil
 	}
 	d, err := c.delta(store.OpAdd, key)
 	if err != nil {
 		return err
 	}
-	d.N = by
+	d.N, d.Want = by, !blind
 	c.plain, c.parts = len(c.deltas)-1, false
-	c.entries = append(c.entries, entry{at: int32(c.plain), by: by})
+	c.entries = append(c.entries, entry{at: int32(c.plain), by: by, blind: blind})
 	return nil
 }
 
@@ -222,7 +224,7 @@ func (c *cycle) merge(by int64) bool {
 	d := &c.deltas[c.plain]
 	sum := d.N + by
 	if d.N >= 0 && by >= 0 && sum >= d.N || d.N <= 0 && by <= 0 && sum <= d.N {
-		d.N = sum
+		d.N, d.Writes = sum, max(d.Writes, 1)+1
 		if !c.parts {
 			c.parts = true
 			c.merged.add(d.Cell.Key)
@@ -351,6 +353,10 @@ func (c *cycle) finish() {
 				result := &c.results[e.at]
 				if result.Outcome != store.Applied {
 					r.s.fail(errorText(result.Outcome.Err()))
+					continue
+				}
+				if e.blind {
+					r.s.ok()
 					continue
 				}
 				if e.at != at {

@@ -186,7 +186,7 @@ func TestStoreFails(t *testing.T) {
 	overFaulty(t, func(t *testing.T, s *faulty, j *journal, d *door, c *client) {
 		f := func(err error, want string) {
 			t.Helper()
-			logged := strings.Contains(want, seeLog) || strings.HasPrefix(want, "-UN")
+			logged := strings.Contains(want, seeLog) || strings.HasPrefix(want, "-UN") || strings.HasPrefix(want, "-LOST")
 			for _, how := range hows {
 				s.fault.Store(&fault{err: err, how: how})
 				for _, words := range everything {
@@ -220,7 +220,7 @@ func TestStoreFails(t *testing.T) {
 		f(store.ErrClosed, "-UNAVAILABLE the server is closing; nothing changed\r\n")
 		f(context.DeadlineExceeded, "-UNAVAILABLE the deadline of the call passed; nothing changed\r\n")
 		f(store.Errorf(store.KindCorrupt, "/var/lib/quipu/1.wal: a bit flipped"), "-CORRUPT"+seeLog)
-		f(store.Errorf(store.KindLost, "/var/lib/quipu/1.wal: gone"), "-LOST"+seeLog)
+		f(store.Errorf(store.KindLost, "/var/lib/quipu/1.wal: gone"), "-LOST acknowledged data is missing\r\n")
 		f(errors.New("/var/lib/quipu: broken"), "-ERR"+seeLog)
 		f(store.Errorf(store.KindTooLarge, "9 of something: at most 8"), "-ERR 9 of something: at most 8\r\n")
 		f(store.Errorf(store.KindInvalid, "something is wrong"), "-ERR something is wrong\r\n")

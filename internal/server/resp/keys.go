@@ -167,7 +167,7 @@ func renameNX(ctx context.Context, s *session, args [][]byte) error {
 
 func (s *session) rename(ctx context.Context, from, to string, absent bool) (moved bool, err error) {
 	for _, key := range []string{from, to} {
-		if err := store.CheckCell(store.Cell{Key: key}); err != nil {
+		if err := store.CheckKey(key); err != nil {
 			return false, err
 		}
 	}

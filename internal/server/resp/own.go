@@ -17,15 +17,15 @@ func planQAdd(c *cycle, _ *session, args [][]byte) (encode, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.WantValue {
-		return nil, c.add(args[1], e.Delta)
+	if e.Who == "" {
+		return nil, c.add(args[1], e.Delta, !e.WantValue)
 	}
-	d, err := c.delta(store.OpAdd, args[1])
-	if err != nil {
+	c.plain = -1 // It goes by itself, to who's shard.
+	if err := c.add(args[1], e.Delta, !e.WantValue); err != nil {
 		return nil, err
 	}
-	d.N, d.Want = e.Delta, false
-	c.entries = append(c.entries, entry{encode: encodeOK, at: int32(len(c.deltas) - 1), n: 1})
+	c.deltas[c.plain].Lot = quipu.Lot(e.Who)
+	c.plain = -1
 	return nil, nil
 }
 
@@ -81,7 +81,7 @@ func (c *command) token(args [][]byte) bool {
 func (s *session) guard(args [][]byte) error {
 	e, err := parseQAdd(args)
 	if err == nil {
-		err = store.CheckCell(store.Cell{Key: e.Key})
+		err = store.CheckKey(e.Key)
 	}
 	if err == nil {
 		s.guarded = append(s.guarded, e)

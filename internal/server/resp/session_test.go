@@ -313,7 +313,7 @@ func TestOwnCommands(t *testing.T) {
 		if !want.MatchString(got) {
 			t.Errorf("Q.GET: %q", got)
 		}
-		for _, option := range []string{"EXACT", "STALE 100", "SESSION s1"} {
+		for _, option := range []string{"EXACT", "STALE 100", "SESSION s1.1"} {
 			if got := c.line("Q.GET a " + option); !strings.HasPrefix(got, "*24\r\n") {
 				t.Errorf("Q.GET %s: %q", option, got)
 			}

@@ -60,7 +60,7 @@ func encodeDone(e *encoder, results []store.Result) {
 }
 
 func planAdd(by int64) func(*cycle, *session, [][]byte) (encode, error) {
-	return func(c *cycle, _ *session, args [][]byte) (encode, error) { return nil, c.add(args[1], by) }
+	return func(c *cycle, _ *session, args [][]byte) (encode, error) { return nil, c.add(args[1], by, false) }
 }
 
 func planAddBy(sign int64) func(*cycle, *session, [][]byte) (encode, error) {
@@ -72,7 +72,7 @@ func planAddBy(sign int64) func(*cycle, *session, [][]byte) (encode, error) {
 		if sign < 0 && by == math.MinInt64 {
 			return nil, wireError("ERR decrement would overflow")
 		}
-		return nil, c.add(args[1], sign*by)
+		return nil, c.add(args[1], sign*by, false)
 	}
 }
 

@@ -162,7 +162,7 @@ func watch(ctx context.Context, s *session, args [][]byte) error {
 	var names []string
 	for _, key := range args[1:] {
 		name := string(key)
-		if err := store.CheckCell(store.Cell{Key: name}); err != nil {
+		if err := store.CheckKey(name); err != nil {
 			return err
 		}
 		known := func(c store.Condition) bool { return c.Cell.Key == name }

@@ -207,7 +207,7 @@ func TestPrivateDetails(t *testing.T) {
 		}
 	}
 	check(store.KindCorrupt, 500, "corrupt", "req-1", "the server's log says more")
-	check(store.KindLost, 500, "lost", "req-2", "the server's log says more")
+	check(store.KindLost, 500, "lost", "req-2", "log stopped")
 	check(store.KindUnavailable, 503, "unavailable", "req-3", "log stopped; nothing changed")
 	check(store.KindUnknown, 504, "unknown", "req-4", "log stopped; it may have counted")
 

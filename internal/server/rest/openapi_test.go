@@ -174,6 +174,8 @@ func (c contract) validateType(schema map[string]any, v any, where string) []str
 		}
 	case "boolean":
 		_, ok = v.(bool)
+	case "number":
+		_, ok = v.(float64)
 	case "integer":
 		var n float64
 		n, ok = v.(float64)
@@ -207,7 +209,7 @@ func TestEveryRouteIsDocumented(t *testing.T) {
 // the latter for every reply of every test.
 func TestEveryOperationAnswersAsDocumented(t *testing.T) {
 	c := loadContract(t)
-	f := openOver(t, &archive{Store: newMemory()}, rest.Options{})
+	f := openOver(t, &archive{Store: newMemory()}, rest.Options{Policies: &book{}})
 	left := map[string]bool{}
 	for _, o := range c.operations() {
 		left[o] = true
@@ -232,7 +234,11 @@ func TestEveryOperationAnswersAsDocumented(t *testing.T) {
 		call("GET", prefix+"/counters?limit=1", "")
 		call("GET", prefix+"/tokens/t?key=a", "")
 		call("POST", prefix+"/tokens/t/settle?key=a", "")
+		call("GET", prefix+"/policies/explain?key=a", "")
 	}
+	call("PUT", "/api/v1/policies", `{"policies":[{"pattern":"a","preset":"likes"}]}`, "If-Match: *")
+	call("GET", "/api/v1/policies", "")
+	call("GET", "/api/v1/hot?limit=3", "")
 	call("GET", "/api/v1/backup", "")
 	call("POST", "/api/v1/verify", "")
 	call("GET", "/healthz", "")

@@ -32,6 +32,9 @@ func (c *call) read(n need) error {
 	tag := etag(count.Version)
 	header["Etag"] = []string{tag}
 	header["Age"] = []string{strconv.FormatInt(int64(count.Staleness/time.Second), 10)}
+	if p, _ := c.db.PolicyOf(c.args.key); len(n.options) == 0 && p.Timing != quipu.FanIn {
+		n.age = p.Interval // A cache may keep it for as long as this server would.
+	}
 	header["Cache-Control"] = n.cacheControl()
 	if vs := c.r.Header["If-None-Match"]; vs != nil && count.Exists && listed(vs, tag) {
 		c.send(http.StatusNotModified)
@@ -102,8 +105,8 @@ func decodeNeed(q url.Values) (need, error) {
 	return n, nil
 }
 
-// cacheControl lets caches keep an answer for as long as the caller said it
-// may be stale; otherwise they must ask again, which the ETag makes cheap.
+// cacheControl lets caches keep an answer for as long as the caller, or the
+// counter's policy, said it may be stale; otherwise they must ask again, which the ETag makes cheap.
 func (n need) cacheControl() []string {
 	if s := int64(n.age / time.Second); s > 0 {
 		return []string{"max-age=" + strconv.FormatInt(s, 10)}

@@ -38,6 +38,9 @@ type Options struct {
 	Budget  *server.Budget  // memory of large requests; nil for one of RequestMemoryDefault
 	Pprof   bool            // serve /debug/pprof/, behind the keys
 
+	// Policies keeps the policies that callers make; nil if they can't make any.
+	Policies Policies
+
 	// Hosts are the names by which callers may know this server, besides IP
 	// addresses; nil is any. A web page can have its own name point here, and
 	// then is of the same origin: only the name gives it away.
@@ -50,6 +53,7 @@ type Handler struct {
 	keys      server.Keys
 	metrics   *server.Metrics
 	logger    *slog.Logger
+	policies  Policies
 	origins   *http.CrossOriginProtection
 	deadlines deadlines
 	budget    *server.Budget
@@ -76,15 +80,19 @@ func New(db *quipu.DB, o Options) *Handler {
 	if o.Budget == nil {
 		o.Budget = server.NewBudget(server.RequestMemoryDefault)
 	}
+	if o.Policies == nil {
+		o.Policies = fixed{db}
+	}
 	h := &Handler{
-		db:      db,
-		keys:    o.Keys,
-		metrics: o.Metrics,
-		logger:  o.Logger,
-		origins: http.NewCrossOriginProtection(),
-		long:    make(chan struct{}, 1),
-		budget:  o.Budget,
-		hosts:   o.Hosts,
+		db:       db,
+		keys:     o.Keys,
+		metrics:  o.Metrics,
+		logger:   o.Logger,
+		policies: o.Policies,
+		origins:  http.NewCrossOriginProtection(),
+		long:     make(chan struct{}, 1),
+		budget:   o.Budget,
+		hosts:    o.Hosts,
 	}
 	h.deadlines.start(o.Timeout)
 	h.ids.start()

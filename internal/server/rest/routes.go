@@ -43,6 +43,7 @@ func counterRoutes() []route {
 		{method: "GET", path: "/counters", serve: list, known: []string{"prefix", "limit", "cursor"}},
 		{method: "GET", path: "/tokens/{id}", serve: lookup, known: []string{"key"}},
 		{method: "POST", path: "/tokens/{id}/settle", serve: settle, known: []string{"key"}},
+		{method: "GET", path: "/policies/explain", serve: explainPolicy, known: []string{"key"}},
 	}
 }
 
@@ -51,6 +52,9 @@ func routes() []route {
 	rs := []route{
 		{method: "GET", path: apiPath + "/backup", serve: backup},
 		{method: "POST", path: apiPath + "/verify", serve: verify},
+		{method: "GET", path: apiPath + "/hot", serve: hot, known: []string{"limit"}},
+		{method: "GET", path: apiPath + "/policies", serve: listPolicies},
+		{method: "PUT", path: apiPath + "/policies", serve: replacePolicies},
 		{method: "GET", path: "/healthz", open: true, anyQuery: true, serve: healthz},
 		{method: "GET", path: "/readyz", open: true, anyQuery: true, serve: readyz},
 		{method: "GET", path: "/metrics", anyQuery: true, serve: metrics},

@@ -325,7 +325,7 @@ func TestStoreErrors(t *testing.T) {
 	check(store.ErrUnavailable, 503, "unavailable", "unavailable")
 	check(store.ErrUnknown, 504, "unknown", "unknown")
 	check(store.ErrClosed, 503, "closed", "closing")
-	check(store.ErrLost, 500, "lost", "log")
+	check(store.ErrLost, 500, "lost", "acknowledged data is missing")
 	check(context.DeadlineExceeded, 503, "unavailable", "deadline")
 	check(store.Errorf(store.KindCorrupt, "/var/lib/x: flipped"), 500, "corrupt", "log")
 	check(fmt.Errorf("open /var/lib/x"), 500, "internal", "log")

@@ -10,6 +10,9 @@
 -- if the writer's mark is not the one before; or {'decide'} if somebody has to
 -- look closer.
 
+-- layout is the one in what a stamp has after its version, '' if that is none.
+local function layout(text) return text and string.byte(text) == 108 and text or '' end
+
 local meta, marks, names = KEYS[1], KEYS[2], KEYS[3]
 local window, writer, prev, seq, digest, acked = tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local deltas = tonumber(ARGV[8])
@@ -38,15 +41,20 @@ end
 local spaces = {}
 local i, key = first, 4
 for _ = 1, tonumber(ARGV[19]) do
-  local s = {name = ARGV[i], cells = tonumber(ARGV[i + 1]), wanted = tonumber(ARGV[i + 2]), tokens = tonumber(ARGV[i + 3])}
-  s.at, s.key, s.fresh = i + 4, key, {}
+  local s = {name = ARGV[i], cells = tonumber(ARGV[i + 1]), wanted = tonumber(ARGV[i + 2]), tokens = tonumber(ARGV[i + 4])}
+  local named = tonumber(ARGV[i + 3])
+  s.at, s.key, s.fresh, s.extras = i + 5, key, {}, {}
   s.values, s.stamps = columns(KEYS[key], s.at, s.cells), columns(KEYS[key + 1], s.at, s.cells)
   for c = 1, s.cells do
     local stamp = s.stamps[c]
+    local text = stamp and extra(stamp)
+    -- The first ones must have the layout that is named; to the others any will do.
+    if c <= named and layout(text) ~= ARGV[s.at + 3 * s.cells + c - 1] then return {'decide'} end
     if stamp then
       local n = tonumber(s.values[c])
       -- A quarter of the range away from its ends no add of a quarter can leave it.
-      if n > 4.6e18 or n < -4.6e18 or over(stamp, now) then return {'decide'} end
+      if n > 4.6e18 or n < -4.6e18 or (text and late(text, now)) then return {'decide'} end
+      s.extras[c] = text
     else
       s.fresh[#s.fresh + 1] = '0'
       s.fresh[#s.fresh + 1] = ARGV[s.at + c - 1]
@@ -59,7 +67,7 @@ for _ = 1, tonumber(ARGV[19]) do
     -- Two new ones in one batch may be one too many.
     if s.new and redis.call('SCARD', names) + tonumber(ARGV[19]) > names_max then return {'decide'} end
   end
-  s.token = s.at + 3 * s.cells
+  s.token = s.at + 3 * s.cells + named
   for _, t in ipairs(columns(KEYS[key + 3], s.token, s.tokens)) do
     if t then return {'decide'} end
   end
@@ -73,14 +81,13 @@ local reply = {'applied', int(base)}
 for _, s in ipairs(spaces) do
   local values, stamps, queue = KEYS[s.key], {}, KEYS[s.key + 4]
   for c = 1, s.cells do
-    local field, stamp = ARGV[s.at + c - 1], s.stamps[c]
-    local ms = stamp and deadline(stamp)
+    local field, text = ARGV[s.at + c - 1], s.extras[c]
     redis.call('HINCRBY', values, field, ARGV[s.at + s.cells + c - 1])
     stamps[2 * c - 1] = field
-    stamps[2 * c] = int(base + tonumber(ARGV[s.at + 2 * s.cells + c - 1])) .. (ms and ' ' .. ms or '')
+    stamps[2 * c] = int(base + tonumber(ARGV[s.at + 2 * s.cells + c - 1])) .. (text and ' ' .. text or '')
     if c <= s.wanted then
-      reply[#reply + 1] = stamp and s.values[c] or ''
-      reply[#reply + 1] = ms or ''
+      reply[#reply + 1] = s.stamps[c] and s.values[c] or ''
+      reply[#reply + 1] = layout(text) == '' and text or ''
     end
   end
   many('HSET', KEYS[s.key + 1], stamps)

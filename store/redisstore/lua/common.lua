@@ -45,16 +45,23 @@ local function many(command, key, list)
   end
 end
 
--- deadline is that of a stamp, "version" or "version deadline".
-local function deadline(stamp)
+-- extra is what a stamp has after its version, if anything: a deadline, or an l
+-- and a layout.
+local function extra(stamp)
   local space = string.find(stamp, ' ', 1, true)
   return space and string.sub(stamp, space + 1)
 end
 
+-- late reports whether an extra is a deadline that has come.
+local function late(text, now)
+  local ms = tonumber(text) -- nil of a layout
+  return ms and ms <= now
+end
+
 -- over reports whether a cell with this stamp has expired.
 local function over(stamp, now)
-  local ms = deadline(stamp)
-  return ms and tonumber(ms) <= now
+  local text = extra(stamp)
+  return text and late(text, now)
 end
 
 -- sum adds 64-bit numbers in halves; it wraps around.

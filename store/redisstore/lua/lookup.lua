@@ -3,8 +3,9 @@
 -- KEYS: meta, tokens.
 -- ARGV: now, field.
 --
--- Replies {now, token or ''}.
+-- Replies {version, now, token or ''}.
 
-local now = clock(ARGV[1], redis.call('HGET', KEYS[1], 'now'))
+local m = redis.call('HMGET', KEYS[1], 'now', 'version')
+local now = clock(ARGV[1], m[1])
 redis.call('HSET', KEYS[1], 'now', int(now))
-return {int(now), redis.call('HGET', KEYS[2], ARGV[2]) or ''}
+return {m[2] or '0', int(now), redis.call('HGET', KEYS[2], ARGV[2]) or ''}

@@ -2,8 +2,8 @@
 --
 -- KEYS: meta, names.
 --
--- Replies {name of each, ''}: never nothing.
+-- Replies {version, name of each}.
 
-local names = redis.call('SMEMBERS', KEYS[2])
-names[#names + 1] = ''
-return names
+local reply = redis.call('SMEMBERS', KEYS[2])
+table.insert(reply, 1, redis.call('HGET', KEYS[1], 'version') or '0')
+return reply

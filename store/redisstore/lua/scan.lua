@@ -4,13 +4,15 @@
 -- KEYS: meta, values, stamps, index.
 -- ARGV: now, whether to write in any case, from, to, limit.
 --
--- Replies {the last key of the page or '' if it is the end, key, stamp, value, …}.
+-- Replies {version, the last key of the page or '' if it is the end, key, stamp,
+-- value, …}.
 
-local now = clock(ARGV[1], redis.call('HGET', KEYS[1], 'now'))
+local m = redis.call('HMGET', KEYS[1], 'now', 'version')
+local now = clock(ARGV[1], m[1])
 local keep = ARGV[2] == '1'
 local limit = tonumber(ARGV[5])
 local found = redis.call('ZRANGEBYLEX', KEYS[4], ARGV[3], ARGV[4], 'LIMIT', 0, limit)
-local reply = {#found == limit and found[#found] or ''}
+local reply = {m[2] or '0', #found == limit and found[#found] or ''}
 for from = 1, #found, chunk do
   local to = math.min(from + chunk - 1, #found)
   local values = redis.call('HMGET', KEYS[2], unpack(found, from, to))

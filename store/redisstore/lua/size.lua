@@ -2,10 +2,10 @@
 --
 -- KEYS: meta, indexes.
 --
--- Replies {cells of each}.
+-- Replies {version, cells of each}.
 
-local sizes = {}
+local reply = {redis.call('HGET', KEYS[1], 'version') or '0'}
 for i = 2, #KEYS do
-  sizes[i - 1] = int(redis.call('ZCARD', KEYS[i]))
+  reply[i] = int(redis.call('ZCARD', KEYS[i]))
 end
-return sizes
+return reply

@@ -1,0 +1,334 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/quipudb/quipu/internal/advise"
+)
+
+type adviseCmd struct {
+	Writes    *float64       `name:"writes-per-second" help:"Writes a second to the hottest counter." placeholder:"N"`
+	Reads     *float64       `name:"reads-per-second" help:"Reads a second of it." placeholder:"N"`
+	Accuracy  string         `help:"What a reader needs: exact; bounded, which may be old but lacks nothing that was acknowledged before; or approximate, which may lack some after a crash." placeholder:"WORD"`
+	Freshness *time.Duration `help:"How old a read may be." placeholder:"TIME"`
+	Bounded   bool           `help:"It must never cross a floor or a ceiling."`
+	Unique    bool           `help:"It counts different things, each once."`
+	Regions   int            `help:"Regions that write." default:"1"`
+	Nodes     int            `help:"Servers." default:"1"`
+	Store     string         `help:"Where counts are kept: embedded, postgres, redis, or the URL of a store." placeholder:"STORE"`
+	Pattern   word           `help:"The keys that the policy is for." default:"*"`
+
+	Addr   string        `help:"Look at a running server for the store and the rates that are not given." placeholder:"URL" env:"-"`
+	For    time.Duration `help:"How long to look at it." default:"10s"`
+	APIKey string        `name:"api-key" help:"API key of the server; of several, the first." placeholder:"KEY"`
+	JSON   bool          `name:"json" help:"Print the advice as JSON."`
+}
+
+// Help is shown by --help.
+func (*adviseCmd) Help() string {
+	return `Prints a policy as YAML, for a configuration file, with the reasons, the expected cost, and what was considered and
+rejected, as comments. What is not given is asked for on a terminal. Figures are those of bench/results: of one machine
+with 2 cores, so take them as proportions, and measure yours with quipu bench.
+
+With --addr, the rates of all counters of a server are taken as if they were of one.
+
+Examples:
+
+  quipu advise
+  quipu advise --writes-per-second 20000 --reads-per-second 50000 --accuracy bounded --freshness 1s --store postgres
+  quipu advise --writes-per-second 500 --reads-per-second 500 --accuracy exact --bounded
+  quipu advise --addr http://127.0.0.1:8080 --accuracy exact`
+}
+
+// Run advises.
+func (c *adviseCmd) Run(ctx context.Context, out *output, command *kong.Context) error {
+	needs, err := c.needs()
+	if err != nil {
+		return err
+	}
+	if c.Addr != "" {
+		if err := c.look(ctx, out, &needs); err != nil {
+			return err
+		}
+	}
+	if terminal(os.Stdin) && out.live {
+		q := questions{in: bufio.NewScanner(os.Stdin), out: out.stderr}
+		c.ask(&q, func(name string) bool { return given(command, name) }, &needs)
+		if q.err != nil {
+			return q.err
+		}
+	}
+	if err := c.missing(&needs); err != nil {
+		return err
+	}
+	advice, err := advise.For(needs)
+	if err != nil {
+		return usage("%w", err)
+	}
+	if !c.JSON {
+		return out.print("%s", strings.TrimSuffix(advice.YAML(), "\n"))
+	}
+	raw, err := json.Marshal(struct {
+		Policy policyJSON `json:"policy"`
+		*advise.Advice
+	}{policyJSON{Policy: advice.Policy}, advice})
+	return printRaw(out, raw, err)
+}
+
+// unknown is a rate that nobody has told yet.
+const unknown = -1
+
+// needs returns what the flags say.
+func (c *adviseCmd) needs() (advise.Needs, error) {
+	n := advise.Needs{
+		Pattern: string(c.Pattern), Writes: unknown, Reads: unknown, Accuracy: advise.Accuracy(c.Accuracy), Freshness: unknown,
+		Bounded: c.Bounded, Unique: c.Unique, Regions: c.Regions, Nodes: c.Nodes, Store: advise.Engine(c.Store),
+	}
+	if strings.Contains(c.Store, ":") {
+		scheme, err := storeScheme(c.Store)
+		if err != nil {
+			return n, usage("--store: %w", err)
+		}
+		n.Store = advise.Engine(scheme)
+	}
+	for _, rate := range []struct {
+		flag string
+		from *float64
+		to   *float64
+	}{{"writes", c.Writes, &n.Writes}, {"reads", c.Reads, &n.Reads}} {
+		if rate.from == nil {
+			continue
+		}
+		if *rate.to = *rate.from; *rate.from < 0 {
+			return n, usage("--%s-per-second %v: want a number from 0", rate.flag, *rate.from)
+		}
+	}
+	if c.Freshness != nil {
+		if n.Freshness = *c.Freshness; n.Freshness < 0 {
+			return n, usage("--freshness %s: want a duration such as 5s", n.Freshness)
+		}
+	}
+	return n, nil
+}
+
+// missing returns an error if something is not known that must be.
+func (c *adviseCmd) missing(n *advise.Needs) error {
+	var flags []string
+	need := func(missing bool, flag string) {
+		if missing {
+			flags = append(flags, flag)
+		}
+	}
+	if n.Bounded && n.Accuracy == "" {
+		n.Accuracy = advise.Exact
+	}
+	if n.Accuracy == advise.Exact && n.Freshness == unknown {
+		n.Freshness = 0
+	}
+	need(n.Writes == unknown, "--writes-per-second")
+	need(n.Reads == unknown, "--reads-per-second")
+	need(n.Accuracy == "", "--accuracy")
+	need(n.Freshness == unknown && n.Accuracy != "", "--freshness")
+	if flags != nil {
+		return usage("give %s", strings.Join(flags, ", "))
+	}
+	return nil
+}
+
+// questions are asked on a terminal.
+type questions struct {
+	in  *bufio.Scanner
+	out io.Writer
+	err error // the first
+}
+
+// ask asks until take takes the answer; no answer is the one in brackets.
+func (q *questions) ask(text, usual string, take func(answer string) error) {
+	for q.err == nil {
+		_, _ = fmt.Fprintf(q.out, "%s [%s] ", text, usual)
+		if !q.in.Scan() {
+			_, _ = fmt.Fprintln(q.out)
+			if q.err = q.in.Err(); q.err == nil {
+				q.err = usage("the answers end here: give the rest as flags")
+			}
+			return
+		}
+		answer := strings.TrimSpace(q.in.Text())
+		if answer == "" {
+			answer = usual
+		}
+		err := take(answer)
+		if err == nil {
+			return
+		}
+		_, _ = fmt.Fprintln(q.out, err)
+	}
+}
+
+func (q *questions) rate(text, usual string, to *float64) {
+	q.ask(text, usual, func(answer string) (err error) {
+		if *to, err = strconv.ParseFloat(strings.ReplaceAll(answer, ",", ""), 64); err != nil || *to < 0 {
+			*to = unknown
+			return fmt.Errorf("%q: want a number from 0", answer)
+		}
+		return nil
+	})
+}
+
+func (q *questions) yes(text string, to *bool) {
+	q.ask(text, "no", func(answer string) error {
+		switch strings.ToLower(answer) {
+		case "y", "yes":
+			*to = true
+		case "n", "no":
+		default:
+			return errors.New("want yes or no")
+		}
+		return nil
+	})
+}
+
+// ask asks for what is not known. A flag that is given is not asked for.
+func (*adviseCmd) ask(q *questions, given func(flag string) bool, n *advise.Needs) {
+	if n.Writes == unknown {
+		q.rate("Writes a second to the hottest counter?", "100", &n.Writes)
+	}
+	if n.Reads == unknown {
+		q.rate("Reads a second of it?", "1000", &n.Reads)
+	}
+	if !given("bounded") && !given("unique") && n.Accuracy == "" {
+		q.yes("Must it never cross a floor or a ceiling, such as stock?", &n.Bounded)
+		if !n.Bounded {
+			q.yes("Does it count different things, each once, such as visitors?", &n.Unique)
+		}
+	}
+	if n.Accuracy == "" && !n.Bounded {
+		q.ask("What does a reader need: exact, bounded (may be old), approximate (may lack some after a crash)?", "exact", func(answer string) error {
+			switch a := advise.Accuracy(answer); a {
+			case advise.Exact, advise.Bounded, advise.Approximate:
+				n.Accuracy = a
+				return nil
+			}
+			return fmt.Errorf("%q: want exact, bounded or approximate", answer)
+		})
+	}
+	if n.Freshness == unknown && !n.Bounded && n.Accuracy != advise.Exact {
+		q.ask("How old may a read be?", "1s", func(answer string) (err error) {
+			if n.Freshness, err = time.ParseDuration(answer); err != nil || n.Freshness < 0 {
+				n.Freshness = unknown
+				return fmt.Errorf("%q: want a duration such as 5s", answer)
+			}
+			return nil
+		})
+	}
+}
+
+// look fills in what a server shows of its store and its rates.
+func (c *adviseCmd) look(ctx context.Context, out *output, n *advise.Needs) error {
+	if c.For <= 0 {
+		return usage("--for %s: want a duration such as 10s", c.For)
+	}
+	before, err := c.sample(ctx)
+	if err != nil {
+		return err
+	}
+	out.hint(fmt.Sprintf("looking at %s for %s", c.Addr, c.For))
+	begin := time.Now()
+	select {
+	case <-time.After(c.For):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	after, err := c.sample(ctx)
+	if err != nil {
+		return err
+	}
+	seen := after.since(before, time.Since(begin))
+	if n.Store == "" {
+		n.Store = after.store()
+	}
+	out.hint(fmt.Sprintf("seen on %s: %s writes and %s reads a second, and %s RESP commands, which may be either", n.Store,
+		advise.Number(seen.writes), advise.Number(seen.reads), advise.Number(seen.resp)))
+	if n.Writes == unknown {
+		n.Writes = seen.writes + seen.resp
+	}
+	if n.Reads == unknown {
+		n.Reads = seen.reads + seen.resp
+	}
+	return nil
+}
+
+// A sample is the metrics of a server, by name and labels as they are written.
+type sample map[string]float64
+
+func (c *adviseCmd) sample(ctx context.Context) (sample, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	r := remote{Addr: c.Addr, APIKey: c.APIKey}
+	raw, err := r.once(ctx, request{method: http.MethodGet, path: "/metrics"})
+	if err != nil {
+		return nil, err
+	}
+	s := sample{}
+	for line := range bytes.Lines(raw) {
+		line = bytes.TrimSpace(line)
+		at := bytes.LastIndexByte(line, ' ')
+		if at < 0 || line[0] == '#' {
+			continue
+		}
+		if v, err := strconv.ParseFloat(string(line[at+1:]), 64); err == nil {
+			s[string(line[:at])] = v
+		}
+	}
+	if _, ok := s["quipu_writes_refused_total"]; !ok {
+		return nil, fmt.Errorf("%s has no metrics of quipu", c.Addr)
+	}
+	return s, nil
+}
+
+// store returns which store has such metrics.
+func (s sample) store() advise.Engine {
+	if _, ok := s["quipu_postgres_connections"]; ok {
+		return advise.Postgres
+	}
+	if _, ok := s["quipu_redis_calls_total"]; ok {
+		return advise.Redis
+	}
+	return advise.Embedded
+}
+
+// rates are what a server does in a second, for all counters.
+type rates struct{ writes, reads, resp float64 }
+
+// httpReads are the requests that read counters.
+var httpReads = regexp.MustCompile(`^quipu_http_requests_total\{.*(method="GET".*route="[^"]*/counters|route="[^"]*/read")`)
+
+// since returns the rates from an earlier sample to this one.
+func (s sample) since(before sample, took time.Duration) (r rates) {
+	for name, v := range s {
+		rate := (v - before[name]) / took.Seconds()
+		switch {
+		case name == "quipu_store_deltas_total", name == "quipu_node_callers_total":
+			r.writes += rate
+		case name == "quipu_store_reads_total", s.store() != advise.Embedded && httpReads.MatchString(name):
+			r.reads += rate
+		case name == "quipu_resp_commands_total":
+			r.resp += rate
+		}
+	}
+	return r
+}

@@ -1,0 +1,248 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/quipudb/quipu"
+)
+
+// How many characters of a namespace and of a key are shown.
+const (
+	hotNamespaceMax = 24
+	hotKeyMax       = 60
+)
+
+// The escapes of terminals that redraw in place: another screen without cursor
+// and without wrapped lines, and back; the place of a line; the rest of a line.
+const (
+	screenOn  = "\x1b[?1049h\x1b[?25l\x1b[?7l"
+	screenOff = "\x1b[?7h\x1b[?25h\x1b[?1049l"
+	lineAt    = "\x1b[%d;1H"
+	lineEnd   = "\x1b[K"
+	screenEnd = "\x1b[J"
+)
+
+type hotCmd struct {
+	Addr   string        `help:"URL of the server." default:"http://127.0.0.1:8080"`
+	APIKey string        `name:"api-key" help:"API key of the server; of several, the first." placeholder:"KEY"`
+	Limit  int           `help:"Counters to show." default:"20"`
+	Every  time.Duration `help:"Time from one look to the next." default:"1s"`
+	Once   bool          `help:"Print one table and exit."`
+	JSON   bool          `name:"json" help:"Print once what the server replied, one counter a line."`
+}
+
+// Help is shown by --help.
+func (*hotCmd) Help() string {
+	return `Counters of all namespaces that are written to the most, the hottest first, and after them those that are split. It is
+redrawn in place until Ctrl-C; if standard output is no terminal, it is printed once.
+
+  RATE       writes a second through this server, those of the last second above all
+  PER SHARD  the same, for each of its shards
+  SHARDS     how many cells it is laid out over; the server decides it
+  GROWTH     by how much a second a split counter changes, whoever writes to it
+  ROLLUP     the age of the total that is kept for readers, and how often it is refreshed
+
+A server sees what is written through it: of several that share a store, each has a list of its own.
+
+Examples:
+
+  quipu hot
+  quipu hot --limit 5 --every 250ms
+  quipu hot --once --addr https://counters.example
+  quipu hot --json | jq .key`
+}
+
+// Validate is called after the flags are parsed.
+func (c *hotCmd) Validate() error {
+	switch {
+	case c.Limit < 1 || c.Limit > quipu.HottestMax:
+		return fmt.Errorf("--limit: want 1 to %d", quipu.HottestMax)
+	case c.Every <= 0:
+		return errors.New("--every: want more than 0")
+	}
+	return nil
+}
+
+// Run shows hot counters, on a terminal until ctx ends.
+func (c *hotCmd) Run(ctx context.Context, out *output) error {
+	counters, err := c.ask(ctx)
+	if err != nil {
+		return err
+	}
+	var lines []string
+	if c.JSON {
+		for _, raw := range counters {
+			lines = append(lines, string(raw))
+		}
+	} else if lines, err = hotTable(counters); err != nil {
+		return err
+	}
+	if !c.JSON && !c.Once && out.stdoutTerminal {
+		lines, err = c.watch(ctx, out, lines)
+	}
+	for _, line := range lines {
+		err = cmp.Or(err, out.print("%s", line))
+	}
+	return err
+}
+
+// ask returns the hottest counters of the server, each as it wrote it.
+func (c *hotCmd) ask(ctx context.Context) ([]json.RawMessage, error) {
+	var reply struct{ Counters []json.RawMessage }
+	_, err := (&remote{Addr: c.Addr, APIKey: c.APIKey}).call(ctx, request{
+		method: http.MethodGet, path: "/api/v1/hot", query: url.Values{"limit": {strconv.Itoa(c.Limit)}},
+	}, &reply)
+	return reply.Counters, err
+}
+
+// watch redraws a table until ctx ends, and returns the last one. While the
+// server can't be asked, that stays and is marked as old.
+func (c *hotCmd) watch(ctx context.Context, out *output, table []string) (last []string, err error) {
+	if _, err := io.WriteString(out.stdout, screenOn); err != nil {
+		return table, err
+	}
+	defer func() {
+		_, e := io.WriteString(out.stdout, screenOff)
+		err = errors.Join(err, e)
+	}()
+	tick := time.NewTicker(c.Every)
+	defer tick.Stop()
+	head := c.title("")
+	for ctx.Err() == nil {
+		if err := drawScreen(out.stdout, head, table); err != nil {
+			return table, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+		counters, err := c.ask(ctx)
+		if err == nil {
+			var next []string
+			if next, err = hotTable(counters); err == nil {
+				table = next
+			}
+		}
+		if head = c.title(""); err != nil {
+			head = c.title(err.Error())
+		}
+	}
+	return table, nil
+}
+
+// title is the line above a table that is redrawn.
+func (c *hotCmd) title(wrong string) string {
+	line := fmt.Sprintf("%s  %s  every %s, Ctrl-C ends", time.Now().Format(time.TimeOnly), c.Addr, c.Every)
+	if wrong != "" {
+		line += "  OLD: " + wrong
+	}
+	return printable(line)
+}
+
+// drawScreen draws lines from the top of a terminal, the last first: those that
+// it has no room for all go to its last line, and what belongs there goes there
+// after them.
+func drawScreen(w io.Writer, head string, table []string) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, lineAt+screenEnd, len(table)+2)
+	for i, line := range slices.Backward(table) {
+		fmt.Fprintf(&b, lineAt+"%s"+lineEnd, i+2, line)
+	}
+	fmt.Fprintf(&b, lineAt+"%s"+lineEnd, 1, head)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// hotCounter is a hot counter, as the REST API writes it.
+type hotCounter struct {
+	Namespace, Key   string
+	Rate             float64
+	Shards           int
+	GrowthRate       *float64 `json:"growth_rate"`
+	RollupAgeMS      *int64   `json:"rollup_age_ms"`
+	RollupIntervalMS int64    `json:"rollup_interval_ms"`
+}
+
+// row returns what is shown of it.
+func (h *hotCounter) row() []string {
+	growth, rollup := "-", "-"
+	if h.GrowthRate != nil {
+		growth = formatRate(*h.GrowthRate)
+	}
+	if h.RollupAgeMS != nil {
+		rollup = fmt.Sprintf("%v of %v", milliseconds(*h.RollupAgeMS), milliseconds(h.RollupIntervalMS))
+	}
+	return []string{
+		formatRate(h.Rate), formatRate(h.Rate / float64(max(1, h.Shards))), strconv.Itoa(h.Shards), growth, rollup,
+		shorten(printable(h.Namespace), hotNamespaceMax), shorten(printable(h.Key), hotKeyMax),
+	}
+}
+
+func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// formatRate writes a rate for people: below 10 a digit more tells something.
+func formatRate(rate float64) string {
+	if rate < 9.95 {
+		return strconv.FormatFloat(rate, 'f', 1, 64)
+	}
+	return thousands(int64(math.Round(rate)))
+}
+
+// shorten cuts text to so many characters.
+func shorten(text string, most int) string {
+	if utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	return string([]rune(text)[:most-1]) + "…"
+}
+
+// hotTexts is from which column on a table has text, which begins in line; the
+// numbers before end in line.
+const hotTexts = 5
+
+// hotTable returns the lines of a table with aligned columns.
+func hotTable(counters []json.RawMessage) ([]string, error) {
+	// The heads are as wide as what is common below them, so that columns stay where
+	// they are when the table is redrawn.
+	rows := [][]string{{"     RATE", "PER SHARD", "SHARDS", "   GROWTH", "       ROLLUP", "NAMESPACE", "KEY"}}
+	for _, raw := range counters {
+		var h hotCounter
+		if err := json.Unmarshal(raw, &h); err != nil {
+			return nil, fmt.Errorf("decode the reply: %w", err)
+		}
+		rows = append(rows, h.row())
+	}
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, text := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(text))
+		}
+	}
+	lines := make([]string, len(rows))
+	for n, row := range rows {
+		for i, text := range row {
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text))
+			switch {
+			case i < hotTexts:
+				row[i] = pad + text
+			case i < len(row)-1:
+				row[i] = text + pad
+			}
+		}
+		lines[n] = strings.Join(row, "  ")
+	}
+	return lines, nil
+}

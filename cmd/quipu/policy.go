@@ -1,0 +1,467 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/quipudb/quipu"
+)
+
+type policyCmd struct {
+	List    policyListCmd    `cmd:"" help:"Print the policies of a server."`
+	Show    policyShowCmd    `cmd:"" help:"Print how a key is counted."`
+	Explain policyExplainCmd `cmd:"" help:"Say which policy a key has, and which others name it."`
+	Set     policySetCmd     `cmd:"" help:"Make a policy, or replace the one of the same pattern."`
+	Rm      policyRmCmd      `cmd:"" help:"Remove a policy that was made by set."`
+	Presets policyPresetsCmd `cmd:"" help:"Print the presets, and what each promises."`
+	Check   policyCheckCmd   `cmd:"" help:"Say whether a file has valid policies, and which of them never hold."`
+}
+
+// policyServer is a server whose policies are meant, of all namespaces.
+type policyServer struct {
+	Addr   string `help:"URL of the server." default:"http://127.0.0.1:8080"`
+	APIKey string `name:"api-key" help:"API key of the server; of several, the first." placeholder:"KEY"`
+	JSON   bool   `name:"json" help:"Print what the server replied, one JSON object a line."`
+}
+
+const (
+	policiesPath = "/api/v1/policies"
+	sourceAPI    = "api" // of a policy that was made by API
+)
+
+// A placed is a policy of a server, as the REST API writes it.
+type placed struct {
+	Index  int
+	Source string
+	Policy policyJSON
+}
+
+// place says where the policy comes from.
+func (p *placed) place() string {
+	if p.Source == sourceAPI {
+		return fmt.Sprintf("policy %d, made by API", p.Index)
+	}
+	return fmt.Sprintf("policy %d, of the configuration file", p.Index)
+}
+
+// policyJSON is a policy, also as the server wrote it.
+type policyJSON struct {
+	quipu.Policy
+	raw json.RawMessage
+}
+
+// UnmarshalJSON reads what the REST API writes of a policy.
+func (p *policyJSON) UnmarshalJSON(raw []byte) (err error) {
+	var members map[string]any
+	if err := json.Unmarshal(raw, &members); err != nil {
+		return err
+	}
+	settings := map[string]string{}
+	for name, value := range members {
+		settings[strings.ReplaceAll(name, "_", "-")] = fmt.Sprint(value)
+	}
+	p.raw = slices.Clone(raw)
+	p.Policy, err = quipu.ParsePolicy(settings)
+	return err
+}
+
+// MarshalJSON writes what the REST API reads.
+func (p policyJSON) MarshalJSON() ([]byte, error) {
+	if p.raw != nil {
+		return p.raw, nil
+	}
+	members := map[string]any{}
+	for _, s := range p.Settings() {
+		if !s.Given {
+			continue
+		}
+		if word, ok := s.Value.(fmt.Stringer); ok {
+			s.Value = word.String()
+		}
+		members[strings.ReplaceAll(s.Name, "-", "_")] = s.Value
+	}
+	return json.Marshal(members)
+}
+
+func (s *policyServer) remote() *remote { return &remote{Addr: s.Addr, APIKey: s.APIKey, JSON: s.JSON} }
+
+// get returns the policies of the server, as it wrote them too, and the tag of
+// those made by API.
+func (s *policyServer) get(ctx context.Context) (all []placed, raw []json.RawMessage, tag string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	res, err := s.remote().open(ctx, request{method: http.MethodGet, path: policiesPath})
+	if err != nil {
+		return nil, nil, "", err
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(res.Body, replyBytesMax))
+	if err != nil {
+		return nil, nil, "", fmt.Errorf("read the reply of %s: %w", s.Addr, err)
+	}
+	var reply struct{ Policies []json.RawMessage }
+	if err = json.Unmarshal(body, &reply); err == nil {
+		all, err = placedOf(reply.Policies)
+	}
+	if err != nil {
+		return nil, nil, "", fmt.Errorf("decode the reply of %s: %w", s.Addr, err)
+	}
+	return all, reply.Policies, res.Header.Get("ETag"), nil
+}
+
+func placedOf(raw []json.RawMessage) ([]placed, error) {
+	all := make([]placed, len(raw))
+	for i := range raw {
+		if err := json.Unmarshal(raw[i], &all[i]); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// change replaces the policies made by API by what f makes of all policies. If
+// someone else was faster, it tries again.
+func (s *policyServer) change(ctx context.Context, f func(all []placed) (made []policyJSON, err error)) (reply []byte, err error) {
+	for attempt := 1; ; attempt++ {
+		all, _, tag, err := s.get(ctx)
+		if err != nil {
+			return nil, err
+		}
+		made, err := f(all)
+		if err != nil {
+			return nil, err
+		}
+		var nothing struct{}
+		reply, err = s.remote().call(ctx, request{
+			method: http.MethodPut, path: policiesPath, header: map[string]string{"If-Match": tag},
+			body: map[string][]policyJSON{"policies": made},
+		}, &nothing)
+		if err == nil || attempt == attemptsMax || !strings.HasSuffix(err.Error(), "(changed)") {
+			return reply, err
+		}
+	}
+}
+
+type policyListCmd struct {
+	policyServer `embed:""`
+}
+
+// Help is shown by --help.
+func (*policyListCmd) Help() string {
+	return `Each line has where a policy comes from, api or file, a tab, and the policy. The first that names a key holds.
+
+Examples:
+
+  quipu policy list
+  quipu policy list --json`
+}
+
+// Run lists.
+func (c *policyListCmd) Run(ctx context.Context, out *output) error {
+	all, raw, _, err := c.get(ctx)
+	if err != nil {
+		return err
+	}
+	for i, p := range all {
+		line := p.Source + "\t" + p.Policy.String()
+		if c.JSON {
+			line = string(raw[i])
+		}
+		if err := out.print("%s", line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// policyKey is a key whose policy is asked for.
+type policyKey struct {
+	remote `embed:""`
+
+	Key word `arg:"" help:"The key."`
+}
+
+// An explanation is what the server says of a key.
+type explanation struct {
+	Namespace, Key string
+	Holds          *placed
+	Effective      policyJSON
+	Others         []placed
+}
+
+func (k *policyKey) ask(ctx context.Context) (e explanation, raw []byte, err error) {
+	raw, err = k.call(ctx, request{
+		method: http.MethodGet, path: "policies/explain", query: url.Values{"key": {string(k.Key)}},
+	}, &e)
+	return e, raw, err
+}
+
+type policyShowCmd struct {
+	policyKey `embed:""`
+}
+
+// Help is shown by --help.
+func (*policyShowCmd) Help() string {
+	return `Every setting is printed, also those that have their defaults. explain says where they come from.
+
+Examples:
+
+  quipu policy show likes:42
+  quipu policy show likes:42 --namespace shop`
+}
+
+// Run shows.
+func (c *policyShowCmd) Run(ctx context.Context, out *output) error {
+	e, raw, err := c.ask(ctx)
+	if err != nil || c.JSON {
+		return printRaw(out, raw, err)
+	}
+	for _, s := range e.Effective.Settings() {
+		value := fmt.Sprint(s.Value)
+		switch s.Name {
+		case "namespace":
+			if !s.Given {
+				value = "any"
+			}
+		case "pattern":
+			value = printable(value)
+		case "interval":
+			if !s.Given {
+				continue // there is no total to refresh
+			}
+		}
+		if err := out.print("%s: %s", s.Name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printRaw(out *output, raw []byte, err error) error {
+	if err != nil {
+		return err
+	}
+	return out.print("%s", raw)
+}
+
+type policyExplainCmd struct {
+	policyKey `embed:""`
+}
+
+// Help is shown by --help.
+func (*policyExplainCmd) Help() string {
+	return `Policies made by set come before those of the server's configuration file; of all that name a key, the first holds.
+
+Example:
+
+  quipu policy explain likes:42`
+}
+
+// Run explains.
+func (c *policyExplainCmd) Run(ctx context.Context, out *output) error {
+	e, raw, err := c.ask(ctx)
+	if err != nil || c.JSON {
+		return printRaw(out, raw, err)
+	}
+	if e.Holds == nil {
+		return out.print("%s has the defaults: no policy names it", printable(e.Key))
+	}
+	err = out.print("%s has %s: %s", printable(e.Key), e.Holds.place(), e.Holds.Policy)
+	for _, p := range e.Others {
+		if err == nil {
+			err = out.print("%s, names it too, and comes later: %s", p.place(), p.Policy)
+		}
+	}
+	return err
+}
+
+// policyNamed is a policy that is addressed by what it names.
+type policyNamed struct {
+	policyServer `embed:""`
+
+	Pattern   word `arg:"" help:"A key, or a prefix followed by *."`
+	Namespace word `help:"The namespace whose keys are meant; any if not given." placeholder:"NAME"`
+}
+
+// same reports whether p is addressed.
+func (c *policyNamed) same(p quipu.Policy) bool {
+	return p.Namespace == string(c.Namespace) && p.Pattern == string(c.Pattern)
+}
+
+type policySetCmd struct {
+	policyNamed `embed:""`
+
+	Settings []string `arg:"" optional:"" name:"setting" help:"NAME=VALUE, with the names that files have."`
+}
+
+// Help is shown by --help.
+func (*policySetCmd) Help() string {
+	return `The server keeps it over a restart. A policy of the same pattern and namespace is replaced; a new one is put before the
+first that names all of its keys, so that it holds. Policies that are made so come before those of the configuration
+file.
+
+Settings: preset, durability, shards, max-shards, single, spread, cool-down, timing, interval, stale, partial. A preset
+gives what the others leave open.
+
+Examples:
+
+  quipu policy set 'likes:*' preset=likes
+  quipu policy set 'views:*' preset=views interval=10s
+  quipu policy set 'stock:*' single=true durability=synced --namespace shop`
+}
+
+// Run sets.
+func (c *policySetCmd) Run(ctx context.Context, out *output) error {
+	settings := map[string]string{"pattern": string(c.Pattern)}
+	if c.Namespace != "" {
+		settings["namespace"] = string(c.Namespace)
+	}
+	for _, s := range c.Settings {
+		name, value, ok := strings.Cut(s, "=")
+		if !ok {
+			return usage("%q: want NAME=VALUE, such as preset=likes", s)
+		}
+		if _, twice := settings[name]; twice || name == "namespace" {
+			return usage("%s is given twice, or is no setting here", name)
+		}
+		settings[name] = value
+	}
+	p, err := quipu.ParsePolicy(settings)
+	if err != nil {
+		return usage("%w", err)
+	}
+	raw, err := c.change(ctx, func(all []placed) ([]policyJSON, error) {
+		var made []policyJSON
+		for _, other := range all {
+			if other.Source == sourceAPI {
+				made = append(made, other.Policy)
+			}
+		}
+		at := slices.IndexFunc(made, func(other policyJSON) bool { return c.same(other.Policy) })
+		if at >= 0 {
+			made[at] = policyJSON{Policy: p}
+			return made, nil
+		}
+		at = slices.IndexFunc(made, func(other policyJSON) bool { return covers(other.Policy, p) })
+		if at < 0 {
+			at = len(made)
+		}
+		return slices.Insert(made, at, policyJSON{Policy: p}), nil
+	})
+	if err != nil || c.JSON {
+		return printRaw(out, raw, err)
+	}
+	return out.print("%s", p)
+}
+
+// covers reports whether a names every key that b names.
+func covers(a, b quipu.Policy) bool {
+	prefix, open := strings.CutSuffix(b.Pattern, "*")
+	return a.Names(b.Namespace, prefix) && (!open || strings.HasSuffix(a.Pattern, "*"))
+}
+
+type policyRmCmd struct {
+	policyNamed `embed:""`
+}
+
+// Help is shown by --help.
+func (*policyRmCmd) Help() string {
+	return `Policies of the configuration file are removed there.
+
+Example:
+
+  quipu policy rm 'likes:*'`
+}
+
+// Run removes.
+func (c *policyRmCmd) Run(ctx context.Context, out *output) error {
+	raw, err := c.change(ctx, func(all []placed) ([]policyJSON, error) {
+		made := []policyJSON{}
+		found, inFile := false, false
+		for _, p := range all {
+			switch {
+			case p.Source != sourceAPI:
+				inFile = inFile || c.same(p.Policy.Policy)
+			case c.same(p.Policy.Policy):
+				found = true
+			default:
+				made = append(made, p.Policy)
+			}
+		}
+		switch {
+		case found:
+			return made, nil
+		case inFile:
+			return nil, fmt.Errorf("the policy of %s is in the configuration file of the server: remove it there", printable(string(c.Pattern)))
+		}
+		return nil, fmt.Errorf("no policy was made for %s in this namespace", printable(string(c.Pattern)))
+	})
+	if err != nil || c.JSON {
+		return printRaw(out, raw, err)
+	}
+	return nil
+}
+
+type policyPresetsCmd struct{}
+
+// Help is shown by --help.
+func (*policyPresetsCmd) Help() string {
+	return `Example:
+
+  quipu policy presets`
+}
+
+// Run prints presets.
+func (*policyPresetsCmd) Run(out *output) error {
+	for _, p := range quipu.Presets() {
+		settings := strings.NewReplacer(`pattern: "", `, "", `pattern: ""`, "").Replace(p.Policy.String())
+		if err := out.print("%s: %s\n  %s", p.Name, p.Promise, settings); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type policyCheckCmd struct {
+	File string `arg:"" help:"The file: one for --config or for --policy-file."`
+}
+
+// Help is shown by --help.
+func (*policyCheckCmd) Help() string {
+	return `A policy after one that names all of its keys never holds: that is said, and is no error. Of a configuration file,
+config check checks the rest too.
+
+Example:
+
+  quipu policy check quipu.yaml`
+}
+
+// Run checks.
+func (c *policyCheckCmd) Run(out *output) error {
+	parser, err := newParser(out, &config{})
+	if err != nil {
+		return err
+	}
+	var conf config
+	for _, n := range parser.Model.Children {
+		if n.Name == "serve" {
+			err = conf.load(c.File, n.Flags)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for i, p := range conf.policies {
+		first := slices.IndexFunc(conf.policies, func(other quipu.Policy) bool { return covers(other, p) })
+		if first < i {
+			out.hint(fmt.Sprintf("policy %d never holds: policy %d names all of its keys: %s, %s", i, first, p, conf.policies[first]))
+		}
+	}
+	return out.print("%s: ok, %d policies", c.File, len(conf.policies))
+}

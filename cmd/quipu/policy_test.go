@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quipudb/quipu"
+)
+
+// An operator's session.
+func TestPolicy(t *testing.T) {
+	file := writeFile(t, "policies:\n  - {pattern: 'old:*', durability: written}\n  - {pattern: '*', preset: eventual}\n")
+	dir := filepath.Join(t.TempDir(), "data")
+	p := start(t, nil, "--data", dir, "--http", "127.0.0.1:0", "--config", file)
+	client := p.client()
+	f := func(want string, args ...string) {
+		t.Helper()
+		if got := client(append([]string{"policy"}, args...)...); got != want {
+			t.Errorf("quipu policy %q:\n%s\nwant\n%s", args, got, want)
+		}
+	}
+	const old = "file\t{pattern: \"old:*\", durability: written}\nfile\t{pattern: \"*\", timing: rollup, stale: 10m}"
+	f(old, "list")
+	f(`{pattern: "likes:*", timing: hybrid, interval: 2s, stale: 10m}`, "set", "likes:*", "preset=likes", "interval=2s")
+	f(`{pattern: "*", single: true}`, "set", "*", "single=true")
+	f(`{namespace: "shop", pattern: "likes:*"}`, "set", "likes:*", "--namespace", "shop")
+	f(`{pattern: "likes:42", shards: 4}`, "set", "likes:42", "shards=4")
+	f(`{pattern: "-5", partial: true}`, "set", "-5", "partial=true")
+	// What is narrower stands before what is wider, and what was there keeps its place.
+	f(`{pattern: "likes:*", timing: hybrid, stale: 10m}`, "set", "likes:*", "preset=likes")
+	made := strings.Join([]string{
+		`api	{namespace: "shop", pattern: "likes:*"}`,
+		`api	{pattern: "likes:42", shards: 4}`,
+		`api	{pattern: "likes:*", timing: hybrid, stale: 10m}`,
+		`api	{pattern: "-5", partial: true}`,
+		`api	{pattern: "*", single: true}`,
+	}, "\n")
+	f(made+"\n"+old, "list")
+
+	f("likes:42 has policy 1, made by API: {pattern: \"likes:42\", shards: 4}\n"+
+		"policy 2, made by API, names it too, and comes later: {pattern: \"likes:*\", timing: hybrid, stale: 10m}\n"+
+		"policy 4, made by API, names it too, and comes later: {pattern: \"*\", single: true}\n"+
+		"policy 6, of the configuration file, names it too, and comes later: {pattern: \"*\", timing: rollup, stale: 10m}", "explain", "likes:42")
+	f("namespace: any\npattern: likes:*\ndurability: synced\nshards: 1\nmax-shards: 64\nsingle: false\nspread: random\ncool-down: 10s\n"+
+		"timing: hybrid\ninterval: 1s\nstale: 10m\npartial: false", "show", "likes:7")
+	f("namespace: shop\npattern: likes:*\ndurability: synced\nshards: 1\nmax-shards: 64\nsingle: false\nspread: random\ncool-down: 10s\n"+
+		"timing: fan-in\nstale: 0s\npartial: false", "show", "likes:7", "--namespace", "shop")
+
+	// They hold over a restart, and so does the order.
+	if code, _ := p.signal(syscall.SIGTERM); code != 0 {
+		t.Fatalf("exit %d: %s", code, p.stderr)
+	}
+	p = start(t, nil, "--data", dir, "--http", "127.0.0.1:0", "--config", file)
+	client = p.client()
+	f(made+"\n"+old, "list")
+
+	f("", "rm", "*")
+	f("", "rm", "likes:42")
+	f("", "rm", "likes:*")
+	f("", "rm", "-5")
+	refused(t, 1, "no policy was made for likes:*", "policy", "rm", "likes:*", "--addr", p.url)
+	refused(t, 1, "is in the configuration file of the server", "policy", "rm", "old:*", "--addr", p.url)
+	f("", "rm", "likes:*", "--namespace", "shop")
+	f(old, "list")
+	f("x has policy 1, of the configuration file: {pattern: \"*\", timing: rollup, stale: 10m}", "explain", "x")
+
+	if got := client("policy", "list", "--json"); got !=
+		`{"index":0,"source":"file","policy":{"pattern":"old:*","durability":"written"}}`+"\n"+
+			`{"index":1,"source":"file","policy":{"pattern":"*","timing":"rollup","stale":"10m"}}` {
+		t.Errorf("list --json: %s", got)
+	}
+	for _, args := range [][]string{{"set", "a"}, {"explain", "a"}, {"show", "a"}, {"rm", "a"}} {
+		if got := client(append(append([]string{"policy"}, args...), "--json")...); !strings.HasPrefix(got, "{") || strings.Contains(got, "\n") {
+			t.Errorf("policy --json %q: %s", args, got)
+		}
+	}
+}
+
+func TestPolicyRefused(t *testing.T) {
+	p := serve(t) // a memory store, without a file for policies
+	f := func(code int, text string, args ...string) {
+		t.Helper()
+		refused(t, code, text, append(append([]string{"policy"}, args...), "--addr", p.url)...)
+	}
+	f(1, "--policy-file (unsupported)", "set", "a", "preset=likes")
+	f(2, "want NAME=VALUE", "set", "a", "likes")
+	f(2, "pattern is given twice", "set", "a", "pattern=b")
+	f(2, "no setting here", "set", "a", "namespace=b")
+	f(2, "shards is given twice", "set", "a", "shards=1", "shards=2")
+	f(2, `unknown setting "shard"`, "set", "a", "shard=1")
+	f(2, "want a number from 1 to 64", "set", "a", "shards=65")
+	f(2, "may stand only at the end", "set", "a*b")
+	f(2, "are not allowed", "set", "a", "--namespace", "a/b")
+	f(1, "(invalid)", "explain", "a", "--namespace", "a/b")
+	if got := p.client()("policy", "explain", "a\tb"); got != `"a\tb" has the defaults: no policy names it` {
+		t.Errorf("explain: %s", got)
+	}
+	refused(t, 1, "(read_only)", "policy", "set", "a", "--addr", serve(t, "--read-only").url)
+	refused(t, 3, "connection refused", "policy", "list", "--addr", "http://127.0.0.1:1")
+	refused(t, 1, "decode", "policy", "list", "--addr", reply(t, http.StatusOK, "not JSON"))
+	refused(t, 1, `unknown setting "more"`, "policy", "list", "--addr", reply(t, http.StatusOK, `{"policies":[{"policy":{"pattern":"a","more":1}}]}`))
+	refused(t, 1, "(changed)", "policy", "set", "a", "--addr", changing(t))
+}
+
+// serveHTTP serves with f.
+func serveHTTP(t *testing.T, f http.HandlerFunc) (url string) {
+	t.Helper()
+	s := httptest.NewServer(f)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// changing serves policies that are never those of If-Match.
+func changing(t *testing.T) (url string) {
+	t.Helper()
+	return serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			_, _ = w.Write([]byte(`{"policies":[]}`))
+			return
+		}
+		w.WriteHeader(http.StatusPreconditionFailed)
+		_, _ = w.Write([]byte(`{"detail":"read them again","kind":"changed"}`))
+	})
+}
+
+func TestPolicyCheck(t *testing.T) {
+	f := func(text, stdout, stderr string) {
+		t.Helper()
+		file := writeFile(t, text)
+		r := command(t, "policy", "check", file)
+		if want := strings.ReplaceAll(stdout, "FILE", file); r.code != 0 || r.stdout != want || !strings.Contains(r.stderr, stderr) || stderr == "" && r.stderr != "" {
+			t.Errorf("%q: %+v; want %q and %q", text, r, want, stderr)
+		}
+	}
+	f("", "FILE: ok, 0 policies\n", "")
+	f("http: 127.0.0.1:0\npolicies:\n  - {pattern: 'a*', preset: likes}\n  - pattern: '*'\n", "FILE: ok, 2 policies\n", "")
+	f("policies: [{pattern: 'a*'}, {pattern: abc}]\n", "FILE: ok, 2 policies\n", "policy 1 never holds: policy 0 names all of its keys")
+	file := writeFile(t, "policies:\n  - pattern: a\n    preset: like\n")
+	refused(t, 1, file+":3: preset: \"like\": want accurate,", "policy", "check", file)
+}
+
+func TestCovers(t *testing.T) {
+	f := func(a, b string, want bool) {
+		t.Helper()
+		parse := func(s string) quipu.Policy {
+			namespace, pattern, _ := strings.Cut(s, "/")
+			return quipu.Policy{Namespace: namespace, Pattern: pattern}
+		}
+		if got := covers(parse(a), parse(b)); got != want {
+			t.Errorf("%s covers %s: %t", a, b, got)
+		}
+	}
+	f("/*", "/*", true)
+	f("/*", "/a*", true)
+	f("/*", "n/a", true)
+	f("/a*", "/a", true)
+	f("/a*", "/a*", true)
+	f("/a*", "/ab*", true)
+	f("/a", "/a", true)
+	f("n/*", "n/a*", true)
+	f("/a", "/a*", false)
+	f("/ab*", "/a*", false)
+	f("/ab", "/a", false)
+	f("n/*", "/a", false)
+	f("n/*", "m/a", false)
+}
+
+// Policies are reloaded at a hangup, and what is wrong is said with its line and
+// counted.
+func TestHangup(t *testing.T) {
+	file := writeFile(t, "policies: [{pattern: a}]\n")
+	p := serve(t, "--config", file)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	metric := func(name string) string {
+		_, body := httpGet(ctx, t, p.url+"/metrics")
+		_, after, _ := strings.Cut(body, "\n"+name+" ")
+		value, _, _ := strings.Cut(after, "\n")
+		return value
+	}
+	hangup := func(text, meter, want string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.c.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		for got := ""; got != want; { // or ctx ends
+			got = metric(meter)
+		}
+	}
+	hangup("policies: [{pattern: b}, {pattern: c}]\n", "quipu_policy_reloads_total", "1")
+	const two = "file\t{pattern: \"b\"}\nfile\t{pattern: \"c\"}"
+	if got := p.client()("policy", "list"); got != two {
+		t.Errorf("policies: %s", got)
+	}
+	hangup("policies: [{pattern: b}]\nhttp: off\nhttp: off\n", "quipu_policy_reload_failures_total", "1")
+	if got := p.client()("policy", "list"); got != two || metric("quipu_policies") != "2" {
+		t.Errorf("policies: %s, %s of them", got, metric("quipu_policies"))
+	}
+	if code, _ := p.signal(syscall.SIGTERM); code != 0 || !strings.Contains(p.stderr.String(), file+":3: http is given twice") {
+		t.Errorf("exit %d: %s", code, p.stderr)
+	}
+}
+
+// A server does not start with a file of policies that it can't read.
+func TestPolicyFileAtStart(t *testing.T) {
+	file := writeFile(t, "policies: [{pattern: a, shards: many}]\n")
+	refused(t, 1, file+":1: shards:", "serve", "--store", "memory:", "--http", "127.0.0.1:0", "--policy-file", file)
+	p := serve(t, "--policy-file", filepath.Join(filepath.Dir(file), "new.yaml"))
+	p.client()("policy", "set", "a")
+	if raw, err := os.ReadFile(filepath.Join(filepath.Dir(file), "new.yaml")); err != nil || !slices.Contains(strings.Split(string(raw), "\n"), `  - {pattern: "a"}`) {
+		t.Errorf("file %q, %v", raw, err)
+	}
+}

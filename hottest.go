@@ -1,0 +1,70 @@
+package quipu
+
+import (
+	"time"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// HottestMax is how many counters Hottest returns at most.
+const HottestMax = 500
+
+// A HotCounter is one of those that are written to the most, as this DB sees it.
+type HotCounter struct {
+	Namespace string
+	Key       string
+	Rate      float64 // writes a second through this DB, those of the last second above all
+	Shards    int     // how many cells it is laid out over
+
+	// GrowthRate is by how much a second a counter that is split changes, whoever
+	// writes to it; 0 if it is not split.
+	GrowthRate float64
+
+	// Waiting is which part of its writes' time was waiting for others who change
+	// it, where the store can tell.
+	Waiting float64
+
+	// SlowestShard is how long a write through this DB to its slowest shard takes of
+	// late; 0 if it is not split.
+	SlowestShard time.Duration
+
+	// RollupAge is how old the total is that is kept for readers, if HasRollup is
+	// set, and RollupEvery how often it is refreshed.
+	RollupAge, RollupEvery time.Duration
+	HasRollup              bool
+}
+
+// Hottest returns up to n of the counters that are written to the most, of all
+// namespaces, the hottest first, and after them those that are split. Rates are
+// found out by looking at some of the writes, and may be a little off.
+func (db *DB) Hottest(n int) []HotCounter {
+	if db.spread == nil || n <= 0 {
+		return nil
+	}
+	now := time.Now()
+	var found []HotCounter
+	for _, c := range db.spread.Hottest(min(n, HottestMax)) {
+		h := HotCounter{Namespace: c.Cell.Namespace, Key: c.Cell.Key, Rate: c.Rate, Shards: c.Shards, GrowthRate: c.All, Waiting: c.Waiting, SlowestShard: c.Slowest}
+		h.RollupAge, h.RollupEvery, h.HasRollup = db.totals.rollup(c.Cell, now)
+		found = append(found, h)
+	}
+	return found
+}
+
+// rollup returns how old a total is that is refreshed, and how often it is.
+func (t *totals) rollup(c store.Cell, now time.Time) (age, every time.Duration, ok bool) {
+	t.rollups.mu.Lock()
+	every, ok = t.rollups.every[c]
+	t.rollups.mu.Unlock()
+	if !ok {
+		return 0, 0, false
+	}
+	s := t.stripe(c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.cells[c]
+	if e == nil || e.asOf.IsZero() {
+		return 0, 0, false
+	}
+	return now.Sub(e.asOf), every, true
+}

@@ -1,0 +1,193 @@
+package advise_test
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/advise"
+)
+
+// The table has what the benchmarks recorded: when they are run again, it
+// changes with them.
+func TestFigures(t *testing.T) {
+	for _, f := range advise.Figures() {
+		raw, err := os.ReadFile(filepath.Join("..", "..", "bench", "results", f.Result+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var result struct {
+			Series []struct {
+				Side, Metric string
+				Values       []float64
+			}
+		}
+		if err := json.Unmarshal(raw, &result); err != nil {
+			t.Fatalf("%s: %v", f.Result, err)
+		}
+		found := false
+		for _, s := range result.Series {
+			if s.Side != f.Side || s.Metric != f.Metric {
+				continue
+			}
+			found = true
+			slices.Sort(s.Values)
+			median := s.Values[len(s.Values)/2]
+			if len(s.Values)%2 == 0 || advise.Number(median) != advise.Number(f.Value) {
+				t.Errorf("%s, %s, %s: the table has %s, and the file %s", f.Result, f.Side, f.Metric, advise.Number(f.Value), advise.Number(median))
+			}
+		}
+		if !found {
+			t.Errorf("%s has no %s of %s", f.Result, f.Metric, f.Side)
+		}
+		if _, err := os.Stat(filepath.Join("..", "..", "bench", "results", f.Result+".md")); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestNumber(t *testing.T) {
+	for v, want := range map[float64]string{
+		0: "0", 2.2411: "2.24", 0.66329: "0.663", 79.60576: "79.6", 99.99: "100", 100: "100", 999.6: "1,000", 1234567: "1,234,567", -12345: "-12,345",
+	} {
+		if got := advise.Number(v); got != want {
+			t.Errorf("%v: %s, want %s", v, got, want)
+		}
+	}
+}
+
+func TestFor(t *testing.T) {
+	f := func(want quipu.Policy, n advise.Needs, texts ...string) {
+		t.Helper()
+		n.Pattern, n.Nodes, n.Regions = "k*", max(n.Nodes, 1), max(n.Regions, 1)
+		want.Pattern = "k*"
+		a, err := advise.For(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Policy != want {
+			t.Errorf("%+v: %s, want %s", n, a.Policy, want)
+		}
+		text := strings.Join(strings.Fields(strings.ReplaceAll(a.YAML(), "#", "")), " ")
+		for _, s := range texts {
+			if !strings.Contains(text, s) {
+				t.Errorf("%+v: no %q in\n%s", n, s, a.YAML())
+			}
+		}
+	}
+	const (
+		s = time.Second
+		m = time.Minute
+	)
+	// An embedded store needs nothing, whatever the rates; it alone reads from memory.
+	f(quipu.Policy{}, advise.Needs{Writes: 100, Reads: 100, Accuracy: advise.Exact},
+		"embedded: one server will do", "shards: one log takes all writes", "79.6 bytes a counter (bench/results/memory-per-counter.md)", "weaker durability: a crash would lose")
+	f(quipu.Policy{}, advise.Needs{Writes: 1e5, Reads: 1e6, Accuracy: advise.Bounded, Freshness: 5 * s}, "a total beside it saves nothing", "5 over REST at 22,083")
+	f(quipu.Policy{Durability: quipu.Written}, advise.Needs{Writes: 1e5, Reads: 1e6, Accuracy: advise.Approximate, Freshness: 5 * s}, "1,028,813 (bench/results/peers.md) writes a second against 505,541")
+	f(quipu.Policy{}, advise.Needs{Writes: 1e7, Accuracy: advise.Exact}, "are more than one embedded server took", "docs/client.md: 2,115,475")
+
+	// One cell until it is too hot; then as many as the ceiling asks for.
+	pg := advise.Needs{Store: advise.Postgres, Nodes: 2, Accuracy: advise.Exact}
+	needs := func(change func(n *advise.Needs)) advise.Needs { n := pg; change(&n); return n }
+	f(quipu.Policy{}, needs(func(n *advise.Needs) { n.Writes, n.Reads = 348_363, 10 }),
+		"are within the 348,363 (bench/results/postgres-hot.md) that one cell took", "gives 3,484 rows; 100 of them took 9,142",
+		"from 780 a second", "to 348,363 if no two come together", "store calls for reads: 10 a second", "bytes in the store: not measured")
+	f(quipu.Policy{Shards: 2}, needs(func(n *advise.Needs) { n.Writes = 348_364 }), "3 cells: home and 2 shards", "ask for no value")
+	f(quipu.Policy{Shards: 64}, needs(func(n *advise.Needs) { n.Writes = 1e9 }), "are more than 64 cells")
+	f(quipu.Policy{}, advise.Needs{Nodes: 3, Writes: 10, Accuracy: advise.Exact}, "store postgres, servers: 3", "3 servers share a store")
+
+	// A bound is decided by one cell.
+	f(quipu.Policy{Single: true}, needs(func(n *advise.Needs) { n.Bounded, n.Writes = true, 1e6 }), "would oversell", "INCREX", "keep several counters")
+
+	// Totals, where reads may be old and are more than refreshes.
+	f(quipu.Policy{Timing: quipu.Hybrid, Interval: s, Stale: 2 * s}, needs(func(n *advise.Needs) {
+		n.Accuracy, n.Freshness, n.Reads = advise.Bounded, 2*s, 1000
+	}), "for 2 calls of the store", "fan-in: every read would ask the store: 1,000 calls", "store calls for reads: 2 a second", "rollup: a caller would not see its own write")
+	f(quipu.Policy{Stale: 2 * s}, needs(func(n *advise.Needs) { n.Accuracy, n.Freshness, n.Reads = advise.Bounded, 2*s, 2 }), "would take 2 calls of the store a second, for 2 reads")
+	f(quipu.Policy{Stale: s / 100}, needs(func(n *advise.Needs) { n.Accuracy, n.Freshness, n.Reads = advise.Bounded, s/100, 1e6 }), "reads that may be 10ms old ask the store")
+	f(quipu.Policy{}, needs(func(n *advise.Needs) { n.Accuracy, n.Reads = advise.Bounded, 1e6 }), "a total that is kept is older than the last write")
+	f(quipu.Policy{}, needs(func(n *advise.Needs) { n.Freshness, n.Reads = s, 1e6 }), "to let reads be 1s old, ask for bounded")
+	f(quipu.Policy{Durability: quipu.Memory, Timing: quipu.Rollup, Interval: time.Hour, Stale: 24 * time.Hour, Partial: true}, needs(func(n *advise.Needs) {
+		n.Accuracy, n.Freshness, n.Reads = advise.Approximate, 24*time.Hour, 1e6
+	}), "synchronous_commit = off", "not complete")
+	f(quipu.Policy{Timing: quipu.Rollup, Interval: 30 * s, Stale: 10 * m, Partial: true}, needs(func(n *advise.Needs) {
+		n.Store, n.Accuracy, n.Freshness, n.Reads, n.Writes = advise.Redis, advise.Approximate, m, 1e6, 1000
+	}), "appendfsync everysec", "gives 1 keys", "a plain INCR of one took 160,293", "0.663 (bench/results/redis-hot.md)")
+
+	// What is not built is said.
+	f(quipu.Policy{}, advise.Needs{Unique: true, Accuracy: advise.Exact}, "this counts visits, not visitors", "Not built yet: - unique counts", "12 KB")
+	f(quipu.Policy{}, needs(func(n *advise.Needs) { n.Regions = 3 }), "Not built yet: - replication between regions", "regions: 3")
+
+	bad := func(text string, n advise.Needs) {
+		t.Helper()
+		n.Nodes, n.Regions = max(n.Nodes, 1), max(n.Regions, 1)
+		if _, err := advise.For(n); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%+v: %v, want %q", n, err, text)
+		}
+	}
+	bad("want numbers from 0", advise.Needs{Writes: -1, Accuracy: advise.Exact})
+	bad("want numbers from 0", advise.Needs{Reads: math.Inf(1), Accuracy: advise.Exact})
+	bad("want numbers from 0", advise.Needs{Reads: math.NaN(), Accuracy: advise.Exact})
+	bad("want exact, bounded or approximate", advise.Needs{Accuracy: "good"})
+	bad("freshness -1s", advise.Needs{Accuracy: advise.Exact, Freshness: -s})
+	bad("want embedded, postgres or redis", advise.Needs{Accuracy: advise.Exact, Store: "mysql"})
+	bad("an embedded store has one server", advise.Needs{Accuracy: advise.Exact, Store: advise.Embedded, Nodes: 2})
+	bad("ask for one of them", advise.Needs{Accuracy: advise.Exact, Bounded: true, Unique: true})
+	bad("is exact", advise.Needs{Accuracy: advise.Bounded, Bounded: true})
+	if _, err := advise.For(advise.Needs{Accuracy: advise.Exact}); err == nil {
+		t.Error("no servers are enough")
+	}
+}
+
+// Whatever is needed, the policy is valid, every setting has its reason, and no
+// line is too long.
+func TestForAnything(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rate := rapid.SampledFrom([]float64{0, 0.1, 1, 100, 20_000, 1e6, 1e9, 1e300})
+		n := advise.Needs{
+			Pattern: "k*", Writes: rate.Draw(t, "writes"), Reads: rate.Draw(t, "reads"),
+			Accuracy:  rapid.SampledFrom([]advise.Accuracy{advise.Exact, advise.Bounded, advise.Approximate}).Draw(t, "accuracy"),
+			Freshness: time.Duration(rapid.SampledFrom([]int64{0, 1, 1e6, 3e7, 1e9, 1e13, math.MaxInt64}).Draw(t, "freshness")),
+			Bounded:   rapid.Bool().Draw(t, "bounded"), Unique: rapid.Bool().Draw(t, "unique"),
+			Regions: rapid.IntRange(1, 3).Draw(t, "regions"), Nodes: rapid.IntRange(1, 3).Draw(t, "nodes"),
+			Store: rapid.SampledFrom([]advise.Engine{"", advise.Embedded, advise.Postgres, advise.Redis}).Draw(t, "store"),
+		}
+		a, err := advise.For(n)
+		if err != nil {
+			return // a contradiction
+		}
+		if err := (quipu.Options{Policies: []quipu.Policy{a.Policy}}).Validate(); err != nil {
+			t.Fatal(err)
+		}
+		given := 0
+		for _, s := range a.Policy.Settings() {
+			if !s.Given {
+				continue
+			}
+			given++
+			if a.Reasons[s.Name] == "" && s.Name != "pattern" {
+				t.Errorf("%s has no reason", s.Name)
+			}
+		}
+		if given == 1 && a.Reasons["pattern"] == "" {
+			t.Error("the defaults have no reason")
+		}
+		for line := range strings.Lines(a.YAML()) {
+			if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 100 && len(strings.Fields(line)) > 3 {
+				t.Errorf("a line is too long: %s", line)
+			}
+		}
+		if n.Unique != strings.Contains(a.YAML(), "unique counts") {
+			t.Error("unique counts are not said to be missing")
+		}
+	})
+}

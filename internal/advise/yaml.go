@@ -1,0 +1,143 @@
+package advise
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+const columns = 100
+
+// YAML returns the policy as a configuration file has it, with the rest of the
+// advice as comments.
+func (a *Advice) YAML() string {
+	var w writer
+	w.comment("", "%s", a.Needs.sentence(a.Store))
+	w.line("policies:")
+	for _, s := range a.Policy.Settings() {
+		if !s.Given {
+			continue
+		}
+		indent, dash := "    ", "    "
+		if s.Name == "pattern" {
+			indent, dash = "  ", "  - "
+		}
+		if why := a.Reasons[s.Name]; why != "" {
+			w.comment(indent, "%s", why)
+		}
+		value := fmt.Sprint(s.Value)
+		if text, ok := s.Value.(string); ok {
+			value = strconv.Quote(text)
+		}
+		w.line(dash + s.Name + ": " + value)
+	}
+	w.heading("Expected cost")
+	for _, line := range a.Cost.lines(a) {
+		w.item("%s", line)
+	}
+	w.list("Besides", a.Notes)
+	if len(a.Rejected) > 0 {
+		w.heading("Considered and rejected")
+		for _, r := range a.Rejected {
+			w.item("%s: %s", r.What, r.Why)
+		}
+	}
+	w.list("Not built yet", a.NotBuilt)
+	w.heading("")
+	w.comment("", "Figures are medians of one machine with 2 cores, which also ran the clients and the stores.")
+	return w.String()
+}
+
+// sentence says what was asked for.
+func (n *Needs) sentence(store Engine) string {
+	s := fmt.Sprintf("For a counter with %s writes and %s reads a second, %s", Number(n.Writes), Number(n.Reads), n.Accuracy)
+	if n.Accuracy != Exact {
+		s += fmt.Sprintf(" and up to %s old", n.Freshness)
+	}
+	if n.Bounded {
+		s += ", with a floor or a ceiling"
+	}
+	if n.Unique {
+		s += ", of different things"
+	}
+	s += fmt.Sprintf("; store %s, servers: %d", store, n.Nodes)
+	if n.Regions > 1 {
+		s += fmt.Sprintf(", regions: %d", n.Regions)
+	}
+	return s
+}
+
+// lines says the cost.
+func (c *Cost) lines(a *Advice) []string {
+	cells := "one cell"
+	if c.Cells > 1 {
+		cells = fmt.Sprintf("%d cells: home and %d shards", c.Cells, c.Cells-1)
+	}
+	lines := []string{cells}
+	if a.Store == Embedded {
+		lines = append(lines,
+			"store calls: none that leave the process",
+			fmt.Sprintf("memory: %s bytes a counter (bench/results/%s.md)", Number(c.Bytes), embeddedBytes.Result))
+	} else {
+		calls := postgresCalls
+		if a.Store == Redis {
+			calls = redisCalls
+		}
+		lines = append(lines,
+			fmt.Sprintf("store calls for writes: from %s a second, combined as where it was measured, %s for 1,000, to %s if no two come together",
+				Number(c.WriteCallsLeast), calls, Number(c.WriteCallsMost)),
+			fmt.Sprintf("store calls for reads: %s a second", Number(c.ReadCalls)),
+			"bytes in the store: not measured")
+	}
+	return append(lines,
+		fmt.Sprintf("servers for these writes: %d over REST at %s a second each, %d over RESP in pipelines of 16 at %s, as measured embedded",
+			c.ServersREST, embeddedREST, c.ServersRESP, embeddedRESP))
+}
+
+// A writer writes YAML with comments.
+type writer struct{ strings.Builder }
+
+func (w *writer) line(s string) { w.WriteString(s + "\n") }
+
+// comment writes a comment, in as many lines as it takes.
+func (w *writer) comment(indent, format string, args ...any) {
+	w.wrap(indent+"# ", indent+"# ", fmt.Sprintf(format, args...))
+}
+
+func (w *writer) heading(text string) {
+	w.line("#")
+	if text != "" {
+		w.line("# " + text + ":")
+	}
+}
+
+func (w *writer) item(format string, args ...any) {
+	w.wrap("#   - ", "#     ", fmt.Sprintf(format, args...))
+}
+
+func (w *writer) list(heading string, items []string) {
+	if len(items) == 0 {
+		return
+	}
+	w.heading(heading)
+	for _, s := range items {
+		w.item("%s", s)
+	}
+}
+
+// wrap writes words, in lines that begin as given.
+func (w *writer) wrap(first, rest, text string) {
+	line := first
+	empty := true
+	for word := range strings.FieldsSeq(text) {
+		if !empty && len(line)+1+len(word) > columns {
+			w.line(line)
+			line, empty = rest, true
+		}
+		if !empty {
+			line += " "
+		}
+		line, empty = line+word, false
+	}
+	w.line(line)
+}

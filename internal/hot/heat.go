@@ -1,0 +1,137 @@
+package hot
+
+import (
+	"math"
+	"time"
+
+	"github.com/quipudb/quipu/store"
+)
+
+const (
+	// halfLife is how long a burst takes to count half.
+	halfLife = 500 * time.Millisecond
+	// probes is how many entries are looked at for the coldest, which makes room
+	// for another.
+	probes = 16
+)
+
+// A Heat knows the hottest of the counters that are written to, whatever their
+// number: about as many as it was made for. A counter that is hotter than the
+// coldest of those gets in, and is at first taken to be as hot as the one whose
+// place it took: so nothing hot is missed, and what is lukewarm may look a little
+// warmer.
+type Heat struct {
+	entries []Entry // in no order
+	index   map[store.Cell]int
+	max     int
+	hand    int
+}
+
+// An Entry is what is known of a counter.
+type Entry struct {
+	Cell store.Cell
+
+	warmth float64 // writes, each counting less the longer ago it was
+	asking float64 // those of them that asked for something
+	at     int64   // as of when, in nanoseconds
+	waited time.Duration
+	took   time.Duration
+	share  float64 // what Waiting returned last
+}
+
+// NewHeat returns a Heat that knows up to max counters.
+func NewHeat(maxEntries int) *Heat {
+	return &Heat{index: make(map[store.Cell]int), max: maxEntries}
+}
+
+// Note counts writes to a counter, which one cell has to decide if they ask for
+// something. Of the time that their calls took, some was waiting for others who
+// changed the same cell.
+func (h *Heat) Note(c store.Cell, writes float64, asking bool, now time.Time, waited, took time.Duration) {
+	at, known := h.index[c]
+	if !known {
+		at = h.enter(c, now.UnixNano())
+	}
+	e := &h.entries[at]
+	e.cool(now.UnixNano())
+	e.warmth += writes
+	if asking {
+		e.asking += writes
+	}
+	e.waited += waited
+	e.took += took
+}
+
+// enter returns the place of a new entry.
+func (h *Heat) enter(c store.Cell, now int64) int {
+	if len(h.entries) < h.max {
+		h.entries = append(h.entries, Entry{Cell: c, at: now})
+		h.index[c] = len(h.entries) - 1
+		return len(h.entries) - 1
+	}
+	coldest, least := 0, math.Inf(1)
+	for range min(probes, len(h.entries)) {
+		h.hand = (h.hand + 1) % len(h.entries)
+		if w := h.entries[h.hand].warmthAt(now); w < least {
+			coldest, least = h.hand, w
+		}
+	}
+	delete(h.index, h.entries[coldest].Cell)
+	h.entries[coldest] = Entry{Cell: c, warmth: least, at: now}
+	h.index[c] = coldest
+	return coldest
+}
+
+func (e *Entry) warmthAt(now int64) float64 {
+	return e.warmth * math.Exp2(-float64(max(0, now-e.at))/float64(halfLife))
+}
+
+// cool brings an entry up to date.
+func (e *Entry) cool(now int64) {
+	if now > e.at {
+		was := e.warmth
+		e.warmth = e.warmthAt(now)
+		e.at = now
+		if was > 0 {
+			e.asking *= e.warmth / was
+		}
+	}
+}
+
+// Asking reports whether most writes have to be decided by one cell: then shards
+// would be folded as soon as they are there.
+func (e *Entry) Asking() bool { return e.asking > e.warmth/2 }
+
+// Rate returns writes a second, those of the last second above all.
+func (e *Entry) Rate(now time.Time) float64 {
+	return e.warmthAt(now.UnixNano()) * math.Ln2 / halfLife.Seconds()
+}
+
+// Waiting returns which part of the calls' time was waiting since it was asked
+// last, and whether there were any.
+func (e *Entry) Waiting() (share float64, ok bool) {
+	if e.took == 0 {
+		return 0, false
+	}
+	e.share = float64(e.waited) / float64(e.took)
+	e.waited, e.took = 0, 0
+	return e.share, true
+}
+
+// Waited returns what Waiting returned last.
+func (e *Entry) Waited() float64 { return e.share }
+
+// Each calls f for every entry, in no order.
+func (h *Heat) Each(f func(e *Entry)) {
+	for i := range h.entries {
+		f(&h.entries[i])
+	}
+}
+
+// Get returns the entry of a counter, or nil.
+func (h *Heat) Get(c store.Cell) *Entry {
+	if at, ok := h.index[c]; ok {
+		return &h.entries[at]
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+package hot_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/quipudb/quipu/internal/hot"
+	"github.com/quipudb/quipu/store"
+)
+
+var start = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+
+func TestWord(t *testing.T) {
+	if w := hot.Word(0); w.Shards() != 1 || w.Folding() || w.Gen() != 0 {
+		t.Errorf("the zero word has %d shards", w.Shards())
+	}
+	seen := map[hot.Word]string{}
+	for _, gen := range []int64{1, 2, hot.Generation(start.UnixMilli(), math.MaxUint64), hot.Generation(math.MaxInt64>>8, 0)} {
+		for shards := 2; shards <= hot.ShardsMax; shards++ {
+			w := hot.Home(gen, shards)
+			for name, w := range map[string]hot.Word{"home": w, "folding": w.Fold(), "open": hot.Open(gen), "closed": hot.Open(gen).Fold()} {
+				name = fmt.Sprint(name, " ", w.Gen(), " ", w.Shards())
+				if w <= 0 || w.Gen() != gen || seen[w] != "" && seen[w] != name {
+					t.Fatalf("%s of generation %d is %d, as is %q", name, gen, w, seen[w])
+				}
+				seen[w] = name
+			}
+			if w.Folding() || !w.Fold().Folding() || w.Shards() != shards || !w.Same(w.Fold()) || w.Same(hot.Home(gen, shards-1)) || w.Same(hot.Home(gen+1, shards)) {
+				t.Fatalf("%d: %d shards, folding %v", w, w.Shards(), w.Folding())
+			}
+		}
+	}
+	a, b := hot.Generation(start.UnixMilli(), 1), hot.Generation(start.UnixMilli(), 2)
+	if later := hot.Generation(start.Add(time.Millisecond).UnixMilli(), 0); a == b || later <= a || later <= b {
+		t.Errorf("generations %d, %d and later %d", a, b, later)
+	}
+}
+
+func cell(i int) store.Cell { return store.Cell{Namespace: "n", Key: fmt.Sprint(i)} }
+
+// TestHeat writes to many counters, of which a few are hot.
+func TestHeat(t *testing.T) {
+	h := hot.NewHeat(64)
+	now := start
+	for i := range 500_000 { // 100,000 a second, for 5 seconds
+		now = now.Add(10 * time.Microsecond)
+		c := cell(1000 + i)
+		if i%10 < 4 {
+			c = cell(i % 10)
+		}
+		h.Note(c, 1, i%10 == 3, now, 2, 10)
+	}
+	for i := range 4 {
+		e := h.Get(cell(i))
+		if e == nil {
+			t.Fatalf("hot counter %d is not known", i)
+		}
+		if r := e.Rate(now); r < 9_000 || r > 11_500 {
+			t.Errorf("rate %.0f of counter %d, want some 10,000", r, i)
+		}
+		if e.Asking() != (i == 3) {
+			t.Errorf("counter %d asks: %v", i, e.Asking())
+		}
+		if share, ok := e.Waiting(); !ok || share != 0.2 {
+			t.Errorf("waits %v of the time, %v", share, ok)
+		}
+		if _, ok := e.Waiting(); ok {
+			t.Error("it has not waited since")
+		}
+		if r := e.Rate(now.Add(5 * time.Second)); r > 15 {
+			t.Errorf("rate %.0f after 5 s of rest", r)
+		}
+	}
+	n := 0
+	h.Each(func(*hot.Entry) { n++ })
+	if n != 64 || h.Get(cell(1000)) != nil {
+		t.Errorf("%d counters are known", n)
+	}
+}
+
+// BenchmarkHeatMemory is what the heat of 10 million counters takes.
+func BenchmarkHeatMemory(b *testing.B) {
+	for b.Loop() {
+		h := hot.NewHeat(512)
+		for i := range 10_000_000 {
+			h.Note(cell(i), 1, false, start, 0, 0)
+		}
+	}
+}
+
+func TestGrow(t *testing.T) {
+	rules := hot.Rules{Waiting: 0.25, Least: 100, Rate: 10_000}
+	limits := hot.Limits{Max: 16, CoolDown: time.Second}
+	f := func(what string, l hot.Limits, shards, looks int, rate, waiting float64, want int) {
+		t.Helper()
+		var j hot.Judge
+		for range looks {
+			shards = j.Grow(rules, l, shards, rate, waiting)
+		}
+		if shards != want {
+			t.Errorf("%s: %d shards, want %d", what, shards, want)
+		}
+	}
+	f("cold", limits, 1, 100, 50, 1, 1)
+	f("warm, and nobody waits", limits, 1, 100, 5_000, 0.2, 1)
+	f("waits", limits, 1, 2, 5_000, 0.3, 2)
+	f("one look may be chance", limits, 1, 1, 5_000, 0.3, 1)
+	f("waits and waits", limits, 1, 100, 5_000, 0.3, 16)
+	f("as many as the rate needs", limits, 1, 100, 35_000, 0, 4)
+	f("from the start", hot.Limits{Shards: 8, Max: 64}, 1, 1, 0, 0, 8)
+	f("no more than allowed", hot.Limits{Shards: 8, Max: 4}, 1, 1, 0, 0, 4)
+	f("single", hot.Limits{Max: 1}, 1, 100, 1e6, 1, 1)
+}
+
+// A load that sits at the threshold does not make a counter flap.
+func TestHysteresis(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		rules := hot.Rules{Waiting: 0.25, Least: 100, Rate: 10_000}
+		limits := hot.Limits{Max: 64, CoolDown: 10 * time.Second}
+		var j hot.Judge
+		shards, changes, now := 1, 0, start
+		for range 600 { // a minute
+			now = now.Add(100 * time.Millisecond)
+			rate := 100 * (1 + rapid.Float64Range(-0.1, 0.1).Draw(r, "rate"))
+			waiting := 0.25 + rapid.Float64Range(-0.05, 0.05).Draw(r, "waiting")
+			if n := j.Grow(rules, limits, shards, rate, waiting); n != shards {
+				shards, changes = n, changes+1
+			}
+			if shards > 1 && j.Fold(rules, limits, shards, rate, now) {
+				shards, changes = 1, changes+1
+			}
+		}
+		if changes > 6 { // it only ever grows
+			r.Fatalf("%d changes in a minute", changes)
+		}
+	})
+}
+
+func TestFold(t *testing.T) {
+	rules := hot.Rules{Least: 100}
+	limits := hot.Limits{Max: 64, CoolDown: 10 * time.Second}
+	var j hot.Judge
+	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
+	for _, step := range []struct {
+		at, rate float64
+		fold     bool
+	}{{0, 20, false}, {5, 20, false}, {6, 30, false}, {7, 20, false}, {16, 20, false}, {17, 20, true}} {
+		if got := j.Fold(rules, limits, 4, step.rate, at(step.at)); got != step.fold {
+			t.Errorf("at %v s with %v/s: fold %v", step.at, step.rate, got)
+		}
+	}
+	if j.Fold(rules, hot.Limits{Shards: 4, Max: 64}, 4, 0, at(99)) {
+		t.Error("its policy wants 4 shards")
+	}
+	if !j.Fold(rules, hot.Limits{Max: 1}, 4, 1e6, at(99)) {
+		t.Error("its policy wants none")
+	}
+}
+
+func TestPick(t *testing.T) {
+	const shards = 8
+	// A server stays a moment, and comes to all of them.
+	seen := map[int]int{}
+	for ms := range 8000 {
+		now := start.Add(time.Duration(ms) * time.Millisecond)
+		seen[hot.Pick(hot.Random, shards, 7, 0, now)]++
+	}
+	for i := range shards {
+		if seen[i] < 500 {
+			t.Errorf("shard %d was taken %d times of 8,000", i, seen[i])
+		}
+	}
+	if hot.Pick(hot.Random, shards, 7, 1, start) != hot.Pick(hot.Random, shards, 7, 2, start) {
+		t.Error("two adds at one moment went to different shards")
+	}
+	// Two servers are seldom in one shard.
+	same := 0
+	for i := range 8000 {
+		now := start.Add(time.Duration(i) * 8 * time.Millisecond)
+		if hot.Pick(hot.Random, shards, 7, 0, now) == hot.Pick(hot.Random, shards, 8, 0, now) {
+			same++
+		}
+	}
+	if same < 500 || same > 1500 {
+		t.Errorf("two servers were in one shard %d times of 8,000", same)
+	}
+	// Who stays, always and everywhere.
+	for who := range uint32(100) {
+		a := hot.Pick(hot.Who, shards, 7, who+1, start)
+		if b := hot.Pick(hot.Who, shards, 9, who+1, start.Add(time.Hour)); a != b {
+			t.Errorf("client %d went to shard %d and to %d", who, a, b)
+		}
+	}
+	if a, b := hot.Pick(hot.Time, shards, 7, 5, start), hot.Pick(hot.Time, shards, 9, 6, start.Add(time.Second/2)); a != b {
+		t.Errorf("shards %d and %d in one second", a, b)
+	}
+	if a, b := hot.Pick(hot.Time, shards, 7, 5, start), hot.Pick(hot.Time, shards, 7, 5, start.Add(time.Second)); a == b {
+		t.Errorf("shard %d in the next second too", a)
+	}
+}

@@ -1,0 +1,47 @@
+package hot
+
+// A Word is the layout of a cell that is a part of a counter. That of the
+// counter's own cell, its home, names the generation of the split and how many
+// shards there are, home among them, and says whether they are being folded. That of
+// a shard names the generation, counts one, and says whether it is closed. The
+// zero Word is that of a counter that is one cell.
+type Word int64
+
+const (
+	shardBits  = 15
+	foldingBit = 1 << shardBits
+	genShift   = shardBits + 1
+	genBits    = 63 - genShift
+
+	// ShardsMax is how many shards a counter may have.
+	ShardsMax = 64
+)
+
+// Generation makes a number for a split that no other has: of the time in
+// milliseconds, and of chance.
+func Generation(ms int64, chance uint64) int64 {
+	const chanceBits = 8
+	return (ms<<chanceBits | int64(chance&(1<<chanceBits-1))) & (1<<genBits - 1)
+}
+
+// Home returns the word of a counter's home.
+func Home(gen int64, shards int) Word { return Word(gen<<genShift | int64(shards)) }
+
+// Open returns the word of a shard that takes adds.
+func Open(gen int64) Word { return Home(gen, 1) }
+
+// Gen returns the generation of the split.
+func (w Word) Gen() int64 { return int64(w >> genShift) }
+
+// Shards returns how many shards there are, 1 if the counter is not split.
+func (w Word) Shards() int { return max(1, int(w&(foldingBit-1))) }
+
+// Folding reports whether the shards are being folded, or the shard is closed.
+func (w Word) Folding() bool { return w&foldingBit != 0 }
+
+// Fold returns the word of the same counter or shard while it is folded.
+func (w Word) Fold() Word { return w | foldingBit }
+
+// Same reports whether two words of homes are of one split, of as many shards,
+// folding or not.
+func (w Word) Same(o Word) bool { return w|foldingBit == o|foldingBit }

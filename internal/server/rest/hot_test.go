@@ -1,0 +1,106 @@
+package rest_test
+
+import (
+	"encoding/json"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/server"
+	"github.com/quipudb/quipu/internal/server/rest"
+	"github.com/quipudb/quipu/store/memstore"
+)
+
+func TestHot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := quipu.New(memstore.New(memstore.Options{}), quipu.Options{
+			Policies: []quipu.Policy{{Namespace: "n", Pattern: `"hot"`, Shards: 3, Timing: quipu.Rollup, Interval: time.Second}},
+		})
+		h := rest.New(db, rest.Options{})
+		defer func() {
+			h.Close()
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		do := func(method, path string) reply {
+			t.Helper()
+			req := httptest.NewRequestWithContext(t.Context(), method, path, nil)
+			req.Header.Set("Prefer", "return=minimal")
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, req)
+			r := reply{w.Code, w.Header(), w.Body.String()}
+			loadContract(t).check(t, method, path, r)
+			if r.status != 200 {
+				t.Fatalf("%s %s: %d %s", method, path, r.status, r.body)
+			}
+			return r
+		}
+		// One of eight writes is looked at, by chance: these are enough for both to
+		// be seen and told apart.
+		write := func(path string, n int) {
+			t.Helper()
+			for range n {
+				do("POST", path+"/increment")
+			}
+		}
+		r := do("GET", "/api/v1/hot")
+		if r.body != `{"counters":[]}`+"\n" || r.header.Get("Cache-Control") != "no-store" {
+			t.Errorf("nothing is hot: %+v", r)
+		}
+
+		const hottest = "/api/v1/namespaces/n/counters/%22hot%22"
+		write(hottest, 300)
+		time.Sleep(2 * time.Second) //nolint:forbidigo // the clock of synctest: it is split
+		write(hottest, 2000)
+		write("/api/v1/counters/warm", 300)
+		do("GET", hottest)
+		time.Sleep(300 * time.Millisecond) //nolint:forbidigo // the clock of synctest: the total is older
+		type counter struct {
+			Namespace, Key   string
+			Rate             float64
+			Shards           int
+			GrowthRate       *float64 `json:"growth_rate"`
+			RollupAgeMS      *int     `json:"rollup_age_ms"`
+			RollupIntervalMS int      `json:"rollup_interval_ms"`
+		}
+		var got struct{ Counters []counter }
+		r = do("GET", "/api/v1/hot")
+		if err := json.Unmarshal([]byte(r.body), &got); err != nil || len(got.Counters) != 2 {
+			t.Fatalf("%s: %v", r.body, err)
+		}
+		hot, warm := got.Counters[0], got.Counters[1]
+		if hot.Namespace != "n" || hot.Key != `"hot"` || hot.Rate < 500 || hot.Shards != 3 || hot.GrowthRate == nil ||
+			hot.RollupAgeMS == nil || *hot.RollupAgeMS != 300 || hot.RollupIntervalMS != 1000 {
+			t.Errorf("%s: the hottest is wrong", r.body)
+		}
+		// What has no meaning is left out.
+		if warm.Namespace != "default" || warm.Key != "warm" || warm.Rate < 10 || warm.Rate > hot.Rate || warm.Shards != 1 ||
+			warm.GrowthRate != nil || strings.Count(r.body, "growth_rate") != 1 || strings.Count(r.body, "rollup") != 2 {
+			t.Errorf("%s: the other is wrong", r.body)
+		}
+		if r = do("GET", "/api/v1/hot?limit=1"); strings.Count(r.body, `"key"`) != 1 {
+			t.Errorf("limit of 1: %s", r.body)
+		}
+	})
+}
+
+func TestHotRefused(t *testing.T) {
+	f := open(t, rest.Options{})
+	for _, bad := range []string{"0", "-1", "501", "x", "1.5"} {
+		f.do("GET", "/api/v1/hot?limit="+bad, "").problem(t, 400, "invalid", "limit: want an integer between 1 and 500")
+	}
+	f.do("GET", "/api/v1/hot?limit=500", "").want(t, 200)
+	f.do("GET", "/api/v1/hot?key=a", "").problem(t, 400, "invalid", "no such parameter")
+	f.do("POST", "/api/v1/hot", "").problem(t, 405, "method", "POST")
+	keys, err := server.NewKeys([]string{"k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f = open(t, rest.Options{Keys: keys})
+	f.do("GET", "/api/v1/hot", "").problem(t, 401, "unauthorized", "API key")
+	f.do("GET", "/api/v1/hot", "", "Authorization: Bearer k").want(t, 200)
+}

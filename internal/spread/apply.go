@@ -1,0 +1,458 @@
+package spread
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/quipudb/quipu/internal/hot"
+	"github.com/quipudb/quipu/store"
+)
+
+const (
+	// sharded is up to what an add may go to a shard. Larger ones go to home, so
+	// that whatever comes near the ends of int64 does so there, where it is refused.
+	sharded = 1 << 40
+
+	// roundsMax is how often a call is made again because a counter was split
+	// meanwhile.
+	roundsMax = 16
+)
+
+// Apply applies each batch, as if every counter were one cell.
+func (s *Store) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	if len(batches) != len(replies) {
+		return store.Errorf(store.KindInvalid, "apply %d batches into %d replies", len(batches), len(replies))
+	}
+	if lays(batches) {
+		return s.refuse(ctx, batches, replies)
+	}
+	if !chosen() {
+		return s.apply(ctx, batches, replies)
+	}
+	began := s.options.Now()
+	err := s.apply(ctx, batches, replies)
+	if err == nil {
+		s.note(batches, replies, began, s.options.Now().Sub(began))
+	}
+	return err
+}
+
+func (s *Store) apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	if err := s.settle(ctx, batches); err != nil {
+		return err
+	}
+	batches = inOrder(batches)
+	r := s.route(batches)
+	if r == nil {
+		if err := s.under.Apply(ctx, batches, replies); err != nil {
+			return err
+		}
+		if !anySplit(replies) {
+			return nil
+		}
+		r = identity(batches, replies)
+	} else {
+		began := s.options.Now()
+		if err := s.under.Apply(ctx, r.batches, r.replies); err != nil {
+			return err
+		}
+		r.timed(s.options.Now().Sub(began))
+		r.gather(batches, replies)
+	}
+	return s.repair(ctx, batches, replies, r)
+}
+
+// lays reports whether a caller would change a layout, or names one: that is for
+// this package alone.
+func lays(batches []store.Batch) bool {
+	for i := range batches {
+		for j := range batches[i].Deltas {
+			if d := &batches[i].Deltas[j]; d.Op == store.OpLayout || d.Guard.Laid {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// refuse applies a call without the batches that name layouts.
+func (s *Store) refuse(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	for i := range batches {
+		if lays(batches[i : i+1]) {
+			replies[i] = store.Reply{Err: store.Errorf(store.KindUnsupported, "layouts are not for callers"), Results: replies[i].Results[:0]}
+		} else if err := s.Apply(ctx, batches[i:i+1], replies[i:i+1]); err != nil {
+			return partly(err, i > 0)
+		}
+	}
+	return nil
+}
+
+// anySplit reports whether a reply says that a counter is split.
+func anySplit(replies []store.Reply) bool {
+	for i := range replies {
+		r := &replies[i]
+		if r.Err != nil && store.KindOf(r.Err) == store.KindSplit {
+			return true
+		}
+		for j := range r.Results {
+			if r.Results[j].Outcome == store.Split {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// settle folds the counters that are known to be split and that a batch needs
+// whole. It is the order of a batch that asks for it: what comes after must not be
+// applied before.
+func (s *Store) settle(ctx context.Context, batches []store.Batch) error {
+	if s.known.Load() == 0 {
+		return nil
+	}
+	for i := range batches {
+		for j := range batches[i].Deltas {
+			d := &batches[i].Deltas[j]
+			if !d.NeedsWhole() || s.get(d.Cell) == nil {
+				continue
+			}
+			if err := s.ask(ctx, d.Cell); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ask folds a counter because one cell has to decide.
+func (s *Store) ask(ctx context.Context, c store.Cell) error {
+	s.asked(c)
+	return s.Fold(ctx, c)
+}
+
+// inOrder returns the batches, of which some must stay together: if a counter
+// turned out to be split, what asks of it would be refused and applied later,
+// after adds that come after it in the batch.
+func inOrder(batches []store.Batch) []store.Batch {
+	copied := false
+	for i := range batches {
+		if !batches[i].Apart || !overtakes(batches[i].Deltas) {
+			continue
+		}
+		if !copied {
+			batches, copied = slices.Clone(batches), true
+		}
+		batches[i].Apart = false
+	}
+	return batches
+}
+
+// overtakes reports whether an add that any cell takes comes after something that
+// asks of the same counter.
+func overtakes(deltas []store.Delta) bool {
+	var asked map[store.Cell]bool
+	for i := range deltas {
+		d := &deltas[i]
+		switch {
+		case d.NeedsWhole() && i+1 < len(deltas):
+			if asked == nil {
+				if !slices.ContainsFunc(deltas[i+1:], func(d store.Delta) bool { return !d.NeedsWhole() }) {
+					return false
+				}
+				asked = make(map[store.Cell]bool)
+			}
+			asked[d.Cell] = true
+		case asked[d.Cell]:
+			return true
+		}
+	}
+	return false
+}
+
+// A routed is a call as it goes to the store.
+type routed struct {
+	batches []store.Batch
+	replies []store.Reply
+	from    [][]place // of each delta
+}
+
+// A place is where a delta comes from: its batch, its number in it, and whether
+// it went to a shard.
+type place struct {
+	batch, delta int
+	moved        bool
+	pace         *pace // of its shard, or nil
+}
+
+// route sends adds to the shards of counters that have some. It returns nil if
+// none goes anywhere.
+func (s *Store) route(batches []store.Batch) *routed {
+	if s.known.Load() == 0 {
+		return nil
+	}
+	if !slices.ContainsFunc(batches, func(b store.Batch) bool { return s.moves(&b) }) {
+		return nil
+	}
+	r := &routed{}
+	now := s.options.Now()
+	for i := range batches {
+		b := &batches[i]
+		if !s.moves(b) {
+			r.append(*b, i)
+			continue
+		}
+		stay := *b
+		stay.Deltas = nil
+		var kept []place
+		apart := map[int]int{} // batches of what moves, by partition
+		for j := range b.Deltas {
+			d := b.Deltas[j]
+			c := s.target(&d)
+			to := place{batch: i, delta: j}
+			if c != nil {
+				shard := s.move(&d, c, now)
+				to.moved, to.pace = shard > 0, &c.paces[shard]
+			}
+			if !to.moved {
+				stay.Deltas, kept = append(stay.Deltas, d), append(kept, to)
+				continue
+			}
+			p := store.PartitionOf(d.Cell, s.traits.Partitions)
+			at, ok := apart[p]
+			if !ok {
+				at = len(r.batches)
+				apart[p] = at
+				r.batches = append(r.batches, store.Batch{Partition: p, Durability: b.Durability, Apart: true})
+				r.from = append(r.from, nil)
+			}
+			r.batches[at].Deltas = append(r.batches[at].Deltas, d)
+			r.from[at] = append(r.from[at], to)
+		}
+		if len(kept) > 0 {
+			r.batches, r.from = append(r.batches, stay), append(r.from, kept)
+		}
+	}
+	r.replies = make([]store.Reply, len(r.batches))
+	return r
+}
+
+// append adds a batch that stays as it is.
+func (r *routed) append(b store.Batch, i int) {
+	from := make([]place, len(b.Deltas))
+	for j := range from {
+		from[j] = place{batch: i, delta: j}
+	}
+	r.batches, r.from = append(r.batches, b), append(r.from, from)
+}
+
+// moves reports whether a delta of a batch may go to a shard: those of numbered
+// batches stay where their writer wants them, and those that belong together stay
+// together.
+func (s *Store) moves(b *store.Batch) bool {
+	if b.Writer != 0 || len(b.If) > 0 || b.Together() {
+		return false
+	}
+	for i := range b.Deltas {
+		if s.target(&b.Deltas[i]) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// target returns the counter whose shards may take d, or nil.
+func (s *Store) target(d *store.Delta) *counter {
+	if d.Op != store.OpAdd || d.N < 0 || d.N > sharded || d.Guard.Token != "" || d.Guard.Laid || d.NeedsWhole() {
+		return nil
+	}
+	c := s.get(d.Cell)
+	if c == nil || c.word.Folding() {
+		return nil
+	}
+	return c
+}
+
+// move sends an add to a shard, and returns which: 0 is home, where it stays.
+func (s *Store) move(d *store.Delta, c *counter, now time.Time) int {
+	// Where cells are read at different moments, home is left to what may take away:
+	// shards only grow, so a sum is sound if home was the same before and after.
+	rest := 0
+	if s.traits.Partitions > 1 {
+		rest = 1
+	}
+	i := rest + hot.Pick(s.options.Policy(d.Cell).Spread, len(c.cells)-rest, s.server, d.Lot, now)
+	if i > 0 {
+		d.Cell = c.cells[i]
+		d.Guard.Laid, d.Guard.Layout = true, int64(hot.Open(c.word.Gen()))
+	}
+	return i
+}
+
+// timed notes how long the call took, for each shard that it wrote to.
+func (r *routed) timed(took time.Duration) {
+	for i := range r.from {
+		for _, p := range r.from[i] {
+			if p.pace != nil {
+				p.pace.note(took)
+			}
+		}
+	}
+}
+
+// identity is a call that went to the store as it was.
+func identity(batches []store.Batch, replies []store.Reply) *routed {
+	r := &routed{replies: replies}
+	for i := range batches {
+		r.append(batches[i], i)
+	}
+	return r
+}
+
+// gather puts the replies together again. A batch whose parts were acknowledged
+// differently is told the weakest.
+func (r *routed) gather(batches []store.Batch, replies []store.Reply) {
+	for i := range replies {
+		results := slices.Grow(replies[i].Results[:0], len(batches[i].Deltas))[:len(batches[i].Deltas)]
+		replies[i] = store.Reply{Durability: store.Synced, Results: results}
+	}
+	for i := range r.replies {
+		from := &r.replies[i]
+		if len(r.from[i]) == 0 { // a batch without deltas: it is the only one of its caller's
+			continue
+		}
+		to := &replies[r.from[i][0].batch]
+		to.Mark, to.Replayed, to.Err = from.Mark, from.Replayed, errors.Join(to.Err, from.Err)
+		to.Durability = min(to.Durability, from.Durability)
+		to.Waited = max(to.Waited, from.Waited)
+		for j := range from.Results {
+			p := r.from[i][j]
+			to.Results[p.delta] = from.Results[j]
+			if p.moved {
+				to.Results[p.delta].Version |= OfShards // a shard's says nothing of the counter
+			}
+		}
+	}
+}
+
+// repair does again what was refused because of a layout: adds whose shard was
+// closed, and what found its counter split. Nothing of that was applied.
+func (s *Store) repair(ctx context.Context, batches []store.Batch, replies []store.Reply, r *routed) error {
+	for i := range r.replies {
+		for j, p := range r.from[i] {
+			if !p.moved || len(r.replies[i].Results) == 0 || r.replies[i].Results[j].Outcome == store.Applied {
+				continue
+			}
+			// Home takes it, whatever became of the shard.
+			d := batches[p.batch].Deltas[p.delta]
+			s.forget(d.Cell)
+			s.meters.rerouted.Add(1)
+			if err := s.again(ctx, &batches[p.batch], d, &replies[p.batch], p.delta); err != nil {
+				return partly(err, len(batches) > 1)
+			}
+		}
+	}
+	for i := range replies {
+		b, to := &batches[i], &replies[i]
+		if to.Err != nil && store.KindOf(to.Err) == store.KindSplit {
+			if err := s.whole(ctx, b, to); err != nil {
+				return partly(err, len(batches) > 1)
+			}
+			continue
+		}
+		for j := range to.Results {
+			if to.Results[j].Outcome != store.Split {
+				continue
+			}
+			if err := s.again(ctx, b, b.Deltas[j], to, j); err != nil {
+				return partly(err, len(batches) > 1)
+			}
+		}
+	}
+	return nil
+}
+
+// forget drops what is known of a counter, which is not so any more.
+func (s *Store) forget(c store.Cell) { s.learn(c, 0) }
+
+// again applies one delta of a batch to its counter, and puts the result where
+// it belongs.
+func (s *Store) again(ctx context.Context, b *store.Batch, d store.Delta, to *store.Reply, j int) error {
+	one := store.Batch{
+		Partition: store.PartitionOf(d.Cell, s.traits.Partitions), Durability: b.Durability, Apart: true, Deltas: []store.Delta{d},
+	}
+	var reply store.Reply
+	err := s.whole(ctx, &one, &reply)
+	if err = cmp.Or(err, reply.Err); err != nil {
+		return partly(err, len(b.Deltas) > 1)
+	}
+	to.Results[j] = reply.Results[0]
+	to.Durability = min(to.Durability, reply.Durability)
+	return nil
+}
+
+// whole applies a batch, and folds the counters that it needs whole, as often as
+// it takes.
+func (s *Store) whole(ctx context.Context, b *store.Batch, to *store.Reply) error {
+	one, replies := [...]store.Batch{*b}, [...]store.Reply{{Results: to.Results[:0]}}
+	for range roundsMax {
+		if err := s.under.Apply(ctx, one[:], replies[:]); err != nil {
+			return err
+		}
+		if !anySplit(replies[:]) {
+			*to = replies[0]
+			return nil
+		}
+		for i := range b.Deltas {
+			if d := &b.Deltas[i]; d.NeedsWhole() {
+				if err := s.ask(ctx, d.Cell); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return store.Errorf(store.KindUnavailable, "the counter is split again and again while it is asked for its value")
+}
+
+// partly returns what to say of a call that ended by err: if others of its deltas
+// may have been applied, that the outcome is unknown.
+func partly(err error, others bool) error {
+	if !others || store.KindOf(err) == store.KindUnknown {
+		return err
+	}
+	return store.Errorf(store.KindUnknown, "only a part of the call may have been applied: %w", err)
+}
+
+// Start is Apply for callers that can't wait. It is for a store that nobody else
+// uses: what is split is known.
+func (s *Store) Start(batches []store.Batch, replies []store.Reply, done func(error)) bool {
+	if s.starter == nil || lays(batches) || !s.loaded.Load() || !s.splitting.TryRLock() {
+		return false
+	}
+	defer s.splitting.RUnlock()
+	if s.known.Load() > 0 {
+		for i := range batches {
+			for j := range batches[i].Deltas {
+				if s.get(batches[i].Deltas[j].Cell) != nil {
+					return false
+				}
+			}
+		}
+	}
+	if !s.starter.Start(batches, replies, done) {
+		return false
+	}
+	if chosen() {
+		s.note(batches, nil, s.options.Now(), 0)
+	}
+	return true
+}
+
+// Flush makes what was started durable.
+func (s *Store) Flush(here bool) {
+	if s.starter != nil {
+		s.starter.Flush(here)
+	}
+}

@@ -1,0 +1,154 @@
+package spread_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/quipudb/quipu/internal/hot"
+	"github.com/quipudb/quipu/internal/spread"
+	"github.com/quipudb/quipu/store"
+	"github.com/quipudb/quipu/store/memstore"
+)
+
+// lazy is a policy under which nothing happens by itself for as long as a test
+// takes, and never is how often it looks.
+var lazy = spread.Policy{Limits: hot.Limits{Max: hot.ShardsMax, CoolDown: time.Hour}}
+
+const never = time.Hour
+
+// shared is a store that several servers use, and that can fail at a step.
+type shared struct {
+	store.Store
+
+	mu    sync.Mutex
+	fail  func(batches []store.Batch) error // before it is applied
+	after func(batches []store.Batch) error // and after
+	calls int
+	reads int
+}
+
+func newShared(partitions int) *shared {
+	return &shared{Store: memstore.New(memstore.Options{Partitions: partitions})}
+}
+
+// fails sets what fails before a call is applied, and after.
+func (s *shared) fails(before, after func(batches []store.Batch) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail, s.after = before, after
+}
+
+func (s *shared) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	s.mu.Lock()
+	fail, after := s.fail, s.after
+	s.calls++
+	s.mu.Unlock()
+	if fail != nil {
+		if err := fail(batches); err != nil {
+			return err
+		}
+	}
+	if err := s.Store.Apply(ctx, batches, replies); err != nil {
+		return err
+	}
+	if after != nil {
+		return after(batches)
+	}
+	return nil
+}
+
+func (s *shared) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
+	s.mu.Lock()
+	s.reads++
+	s.mu.Unlock()
+	return s.Store.Read(ctx, cells, values)
+}
+
+// Close leaves the store to the others.
+func (s *shared) Close() error { return nil }
+
+// server is one of those that share a store.
+func server(t testing.TB, under store.Store, p spread.Policy) *spread.Store {
+	t.Helper()
+	var now atomic.Int64
+	s := spread.New(under, spread.Options{
+		Policy: func(store.Cell) spread.Policy { return p }, Every: never,
+		// Whenever one looks, some time has passed, so that it moves on to other shards.
+		Now: func() time.Time { return time.UnixMilli(1_790_000_000_000 + now.Add(7)) },
+	})
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil && !errors.Is(err, store.ErrClosed) {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	for !s.Loaded() {
+		runtime.Gosched()
+	}
+	return s
+}
+
+func cell(key string) store.Cell { return store.Cell{Namespace: "n", Key: key} }
+
+func add(c store.Cell, n int64) store.Delta { return store.Delta{Cell: c, Op: store.OpAdd, N: n} }
+
+func want(d store.Delta) store.Delta {
+	d.Want = true
+	return d
+}
+
+// do applies one delta.
+func do(ctx context.Context, s store.Store, d store.Delta) (store.Result, error) {
+	b := store.Batch{Partition: store.PartitionOf(d.Cell, s.Traits().Partitions), Deltas: []store.Delta{d}}
+	replies := make([]store.Reply, 1)
+	if err := s.Apply(ctx, []store.Batch{b}, replies); err != nil {
+		return store.Result{}, err
+	}
+	if err := replies[0].Err; err != nil {
+		return store.Result{}, err
+	}
+	return replies[0].Results[0], replies[0].Results[0].Outcome.Err()
+}
+
+func mustDo(t testing.TB, s store.Store, d store.Delta) store.Result {
+	t.Helper()
+	r, err := do(t.Context(), s, d)
+	if err != nil {
+		t.Fatalf("%+v: %v", d, err)
+	}
+	return r
+}
+
+func read(t testing.TB, s store.Store, c store.Cell) store.Value {
+	t.Helper()
+	var v [1]store.Value
+	if err := s.Read(t.Context(), []store.Cell{c}, v[:]); err != nil {
+		t.Fatalf("Read: %v", err)
+	}
+	return v[0]
+}
+
+// holds checks the sum of a counter, and how many shards it is read from.
+func holds(t testing.TB, s store.Store, c store.Cell, n int64, shards int) {
+	t.Helper()
+	if v := read(t, s, c); v.N != n || !v.Exists || spread.WordOf(v).Shards() != shards {
+		t.Fatalf("%q reads %+v of %d shards, want %d of %d", c.Key, v, spread.WordOf(v).Shards(), n, shards)
+	}
+}
+
+func split(t testing.TB, s *spread.Store, c store.Cell, shards int) {
+	t.Helper()
+	if ok, err := s.Split(t.Context(), c, shards); err != nil || !ok {
+		t.Fatalf("split %q into %d: %v, %v", c.Key, shards, ok, err)
+	}
+}
+
+// each runs a test over a store of one partition and one of several.
+func each(t *testing.T, f func(t *testing.T, under *shared)) {
+	t.Run("1 partition", func(t *testing.T) { f(t, newShared(1)) })
+	t.Run("8 partitions", func(t *testing.T) { f(t, newShared(8)) })
+}

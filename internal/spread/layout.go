@@ -1,0 +1,283 @@
+package spread
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/quipudb/quipu/internal/hot"
+	"github.com/quipudb/quipu/store"
+)
+
+// near is how far a counter that is split may be from zero: far from the ends of
+// int64, however much is added before someone looks again.
+const near = 1 << 61
+
+// one applies deltas to the cells of one partition, synced, and returns the
+// results.
+func (s *Store) one(ctx context.Context, deltas ...store.Delta) ([]store.Result, error) {
+	b := store.Batch{
+		Partition: store.PartitionOf(deltas[0].Cell, s.traits.Partitions), Durability: store.Synced, Deltas: deltas,
+	}
+	replies := make([]store.Reply, 1)
+	if err := s.under.Apply(ctx, []store.Batch{b}, replies); err != nil {
+		return nil, err
+	}
+	return replies[0].Results, replies[0].Err
+}
+
+// layout is the delta that makes one word of another.
+func layout(c store.Cell, now, then hot.Word) store.Delta {
+	return store.Delta{Cell: c, Op: store.OpLayout, N: int64(then), Guard: store.Guard{Laid: true, Layout: int64(now)}}
+}
+
+// laid makes a delta depend on a word.
+func laid(d store.Delta, w hot.Word) store.Delta {
+	d.Guard.Laid, d.Guard.Layout = true, int64(w)
+	return d
+}
+
+// home reads the home of a counter.
+func (s *Store) home(ctx context.Context, c store.Cell) (store.Value, error) {
+	var v [1]store.Value
+	err := s.under.Read(ctx, []store.Cell{c}, v[:])
+	return v[0], err
+}
+
+// split gives a counter as many shards as it says, and reports whether it has
+// them. It does nothing if someone else is changing the layout, or the counter
+// can't have one.
+func (s *Store) split(ctx context.Context, c store.Cell, shards int) (bool, error) {
+	if len(store.ShardCell(c, shards-1).Key) > shardKeyMax {
+		return false, nil
+	}
+	v, err := s.home(ctx, c)
+	if err != nil {
+		return false, err
+	}
+	was := hot.Word(v.Layout)
+	if !v.Exists || v.DeadlineMS != 0 || v.N > near || v.N < -near || was.Folding() || was.Shards() >= shards {
+		s.learn(c, was)
+		return false, nil
+	}
+	gen := was.Gen()
+	if was == 0 {
+		gen = hot.Generation(s.options.Now().UnixMilli(), rand.Uint64())
+	}
+	word := hot.Home(gen, shards)
+	for i := was.Shards(); i < shards; i++ {
+		lost, err := s.open(ctx, store.ShardCell(c, i), gen)
+		if err != nil {
+			return false, err
+		}
+		if lost != 0 { // home has forgotten its shards: they come back as they were
+			s.meters.reasserted.Add(1)
+			word = hot.Home(lost.Gen(), hot.ShardsMax)
+			break
+		}
+	}
+	if s.starter != nil {
+		s.splitting.Lock()
+		defer s.splitting.Unlock()
+	}
+	r, err := s.one(ctx, layout(c, was, word))
+	if err != nil {
+		return false, err
+	}
+	if r[0].Outcome != store.Applied {
+		s.forget(c)
+		return false, nil
+	}
+	s.learn(c, word)
+	s.meters.splits.Add(1)
+	return true, nil
+}
+
+// shardKeyMax is how long the key of a shard may be.
+const shardKeyMax = store.KeyBytesMax + store.NamespaceBytesMax + 16
+
+// open opens a shard, which nobody adds to before home names it. What an earlier
+// split has left is removed: it is in its home's sum, or was never added to. If it
+// is neither, home has lost its layout, and lost is what the shard has.
+func (s *Store) open(ctx context.Context, shard store.Cell, gen int64) (lost hot.Word, err error) {
+	word := hot.Open(gen)
+	for range roundsMax {
+		v, err := s.home(ctx, shard)
+		if err != nil {
+			return 0, err
+		}
+		is := hot.Word(v.Layout)
+		if is == word {
+			return 0, nil
+		}
+		deltas := []store.Delta{layout(shard, 0, word)}
+		if v.Exists {
+			if !is.Folding() && v.N != 0 {
+				return is, nil
+			}
+			gone := laid(store.Delta{Cell: shard, Op: store.OpDelete}, is)
+			gone.Guard.Match, gone.Guard.Version = true, v.Version // nobody has added to it since
+			deltas = []store.Delta{gone, deltas[0]}
+		}
+		r, err := s.one(ctx, deltas...)
+		if err != nil {
+			return 0, err
+		}
+		if r[len(r)-1].Outcome == store.Applied {
+			return 0, nil
+		}
+	}
+	return 0, store.Errorf(store.KindUnavailable, "others change the shard %q all the time", shard.Key)
+}
+
+// A fold is one under way, for all who wait for it.
+type fold struct {
+	done chan struct{}
+	err  error
+}
+
+// Fold makes a counter one cell again. It does what is left to do of a fold that
+// someone has begun. Many who ask at once share one.
+func (s *Store) Fold(ctx context.Context, c store.Cell) error {
+	if s.options.ReadOnly {
+		return store.ErrReadOnly
+	}
+	s.folding.Lock()
+	f := s.folds[c]
+	if f == nil {
+		if s.closed {
+			s.folding.Unlock()
+			return store.ErrClosed
+		}
+		f = &fold{done: make(chan struct{})}
+		s.folds[c] = f
+		s.folders.Go(func() {
+			within, cancel := context.WithTimeout(s.ctx, foldMax)
+			defer cancel()
+			f.err = s.fold(within, c)
+			s.folding.Lock()
+			delete(s.folds, c)
+			s.folding.Unlock()
+			close(f.done)
+		})
+	}
+	s.folding.Unlock()
+	select {
+	case <-f.done:
+		return f.err
+	case <-ctx.Done():
+		return store.Errorf(store.KindUnavailable, "the counter is being put together: %w", ctx.Err())
+	}
+}
+
+// foldMax is how long a fold may take before those who wait are told.
+const foldMax = 10 * time.Second
+
+func (s *Store) fold(ctx context.Context, c store.Cell) error {
+	for range roundsMax {
+		v, err := s.home(ctx, c)
+		if err != nil {
+			return unchanged(err)
+		}
+		word := hot.Word(v.Layout)
+		if word == 0 {
+			s.forget(c)
+			return nil
+		}
+		s.learn(c, word.Fold()) // no more adds to its shards from here
+		if !word.Folding() {
+			r, err := s.one(ctx, layout(c, word, word.Fold()))
+			if err != nil {
+				return unchanged(err)
+			}
+			if r[0].Outcome != store.Applied {
+				continue
+			}
+			word = word.Fold()
+		}
+		sum, err := s.closeShards(ctx, c, word)
+		if err != nil {
+			return unchanged(err)
+		}
+		r, err := s.one(ctx, laid(store.Delta{Cell: c, Op: store.OpAdd, N: sum}, word), layout(c, word, 0))
+		switch {
+		case err != nil:
+			return unchanged(err)
+		case r[0].Outcome == store.Overflow:
+			return store.ErrOverflow
+		case r[1].Outcome != store.Applied:
+			continue // someone else has done it
+		}
+		s.forget(c)
+		s.meters.folds.Add(1)
+		s.removeShards(ctx, c, word)
+		return nil
+	}
+	return store.Errorf(store.KindUnavailable, "others change the layout of %q all the time", c.Key)
+}
+
+// unchanged makes of an error of a fold one that tells the waiting that their own
+// write was not made: whatever became of the fold.
+func unchanged(err error) error {
+	return store.Errorf(store.KindUnavailable, "the counter could not be put together: %w", err)
+}
+
+// shards calls under for the shards of a counter, home excepted, each partition
+// with its deltas.
+func (s *Store) shards(ctx context.Context, c store.Cell, word hot.Word, delta func(shard store.Cell) store.Delta) error {
+	byPartition := map[int]int{}
+	var batches []store.Batch
+	for i := 1; i < word.Shards(); i++ {
+		shard := store.ShardCell(c, i)
+		p := store.PartitionOf(shard, s.traits.Partitions)
+		at, ok := byPartition[p]
+		if !ok {
+			at = len(batches)
+			byPartition[p] = at
+			batches = append(batches, store.Batch{Partition: p, Durability: store.Synced})
+		}
+		batches[at].Deltas = append(batches[at].Deltas, delta(shard))
+	}
+	replies := make([]store.Reply, len(batches))
+	if err := s.under.Apply(ctx, batches, replies); err != nil {
+		return err
+	}
+	for i := range replies {
+		if replies[i].Err != nil {
+			return replies[i].Err
+		}
+	}
+	return nil
+}
+
+// closeShards closes the shards of a counter that is being folded, and returns
+// their sum, which can't change any more.
+func (s *Store) closeShards(ctx context.Context, c store.Cell, word hot.Word) (sum int64, err error) {
+	open := hot.Open(word.Gen())
+	err = s.shards(ctx, c, word, func(shard store.Cell) store.Delta { return layout(shard, open, open.Fold()) })
+	if err != nil {
+		return 0, err
+	}
+	cells := make([]store.Cell, word.Shards()-1)
+	for i := range cells {
+		cells[i] = store.ShardCell(c, i+1)
+	}
+	values := make([]store.Value, len(cells))
+	if err := s.under.Read(ctx, cells, values); err != nil {
+		return 0, err
+	}
+	for i := range values {
+		if hot.Word(values[i].Layout) == open.Fold() { // else it was never opened, or is gone with home's word
+			sum += values[i].N
+		}
+	}
+	return sum, nil
+}
+
+// removeShards deletes closed shards. If it fails, the next split does it.
+func (s *Store) removeShards(ctx context.Context, c store.Cell, word hot.Word) {
+	closed := hot.Open(word.Gen()).Fold()
+	_ = s.shards(ctx, c, word, func(shard store.Cell) store.Delta {
+		return laid(store.Delta{Cell: shard, Op: store.OpDelete}, closed)
+	})
+}

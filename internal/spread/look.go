@@ -1,0 +1,305 @@
+package spread
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/quipudb/quipu/internal/hot"
+	"github.com/quipudb/quipu/store"
+)
+
+const (
+	// sample is of how many calls one is looked at, and noted how many of its
+	// deltas.
+	sample = 8
+	noted  = 16
+
+	// refreshEvery is how often the counters that are split are read, to see
+	// whether they are cold.
+	refreshEvery = time.Second
+
+	// adoptEvery is how often the store is searched for counters that others have
+	// split and perhaps left so.
+	adoptEvery = 30 * time.Second
+
+	// restFirst is for how long a counter is not split again that was folded
+	// because it was asked; twice as long each time, up to restLongest.
+	restFirst   = 5 * time.Second
+	restLongest = time.Minute
+
+	// lookMax is how long one look at the counters may take.
+	lookMax = 5 * time.Second
+)
+
+// judged is what is decided about a counter.
+type judged struct {
+	hot.Judge
+	rest  time.Duration // how long it rests after it was asked
+	until time.Time     // and until when
+
+	// The total when it was last read, and at what rate it grew.
+	total int64
+	at    time.Time
+	rate  float64
+}
+
+// chosen reports whether a call is one of those that are looked at.
+func chosen() bool { return rand.Uint32()%sample == 0 }
+
+// note counts the writes of a call that was chosen: of a large one, some for all.
+func (s *Store) note(batches []store.Batch, replies []store.Reply, began time.Time, took time.Duration) {
+	s.heating.Lock()
+	defer s.heating.Unlock()
+	for i := range batches {
+		deltas := batches[i].Deltas
+		var waited time.Duration
+		if replies != nil {
+			waited = replies[i].Waited
+		}
+		step := max(1, len(deltas)/noted)
+		for j := rand.IntN(step); j < len(deltas); j += step {
+			if d := &deltas[j]; d.Op == store.OpAdd || d.Op == store.OpSet {
+				s.heat.Note(d.Cell, sample*float64(step)*float64(max(1, d.Writes)), d.NeedsWhole(), began, waited, took)
+			}
+		}
+	}
+}
+
+// asked notes that a counter is folded because one cell has to decide.
+func (s *Store) asked(c store.Cell) {
+	s.heating.Lock()
+	defer s.heating.Unlock()
+	now, j := s.options.Now(), s.judge(c)
+	if now.After(j.until) {
+		j.rest = min(max(2*j.rest, restFirst), restLongest)
+	}
+	j.until = now.Add(j.rest)
+}
+
+// judge returns what is decided about a counter. The caller holds heating.
+func (s *Store) judge(c store.Cell) *judged {
+	j := s.judges[c]
+	if j == nil {
+		j = &judged{}
+		s.judges[c] = j
+	}
+	return j
+}
+
+// run looks at the counters until the store is closed.
+func (s *Store) run() {
+	defer close(s.done)
+	if s.options.ReadOnly {
+		<-s.ctx.Done()
+		return
+	}
+	tick := time.NewTicker(s.options.Every)
+	defer tick.Stop()
+	var refreshed, adopted time.Time
+	for {
+		now := s.options.Now()
+		within, cancel := context.WithTimeout(s.ctx, lookMax)
+		var errs []error
+		if now.Sub(adopted) >= adoptEvery {
+			errs, adopted = append(errs, s.adopt(within)), now
+		}
+		if now.Sub(refreshed) >= refreshEvery {
+			errs, refreshed = append(errs, s.refresh(within)), now
+		}
+		errs = append(errs, s.look(within))
+		cancel()
+		if err := errors.Join(errs...); err != nil && s.ctx.Err() == nil && s.options.Logger != nil {
+			s.options.Logger.Warn("looking after hot counters", "error", err)
+		}
+		select {
+		case <-tick.C:
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+// look splits the counters that are too hot for the cells they have.
+func (s *Store) look(ctx context.Context) error {
+	type want struct {
+		cell   store.Cell
+		shards int
+	}
+	var wanted []want
+	now := s.options.Now()
+	s.heating.Lock()
+	s.heat.Each(func(e *hot.Entry) {
+		rate := e.Rate(now)
+		waiting, _ := e.Waiting()
+		l := s.options.Policy(e.Cell).Limits
+		shards := 1
+		if k := s.get(e.Cell); k != nil {
+			if shards = len(k.cells); k.word.Folding() {
+				return
+			}
+		}
+		if l.Shards <= shards && rate < s.options.Rules.Least || l.Max < 2 || e.Asking() {
+			return
+		}
+		j := s.judge(e.Cell)
+		if now.Before(j.until) {
+			return
+		}
+		if n := j.Grow(s.options.Rules, l, shards, rate, waiting); n > shards {
+			wanted = append(wanted, want{e.Cell, n})
+		}
+	})
+	s.prune(now)
+	s.heating.Unlock()
+	var errs []error
+	for _, w := range wanted {
+		_, err := s.split(ctx, w.cell, w.shards)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// prune forgets what was decided about counters that are neither hot nor split
+// nor resting. The caller holds heating.
+func (s *Store) prune(now time.Time) {
+	if len(s.judges) < entriesMax {
+		return
+	}
+	for c, j := range s.judges {
+		if s.heat.Get(c) == nil && s.get(c) == nil && now.After(j.until) {
+			delete(s.judges, c)
+		}
+	}
+}
+
+// refresh reads the counters that are split, and folds those that are cold.
+func (s *Store) refresh(ctx context.Context) error {
+	cells := s.splitCells()
+	if len(cells) == 0 {
+		return nil
+	}
+	values := make([]store.Value, len(cells))
+	if err := s.Read(ctx, cells, values); err != nil {
+		return err
+	}
+	now := s.options.Now()
+	var cold []store.Cell
+	s.heating.Lock()
+	for i, c := range cells {
+		j, word := s.judge(c), hot.Word(values[i].Layout)
+		if !j.at.IsZero() && now.After(j.at) {
+			j.rate = math.Abs(float64(values[i].N)-float64(j.total)) / now.Sub(j.at).Seconds()
+		}
+		first := j.at.IsZero()
+		j.total, j.at = values[i].N, now
+		switch {
+		case word == 0:
+			j.at = time.Time{}
+		case word.Folding(), values[i].N > near, values[i].N < -near:
+			cold = append(cold, c)
+		case !first && j.Fold(s.options.Rules, s.options.Policy(c).Limits, word.Shards(), j.rate, now):
+			cold = append(cold, c)
+		}
+	}
+	s.heating.Unlock()
+	var errs []error
+	for _, c := range cold {
+		errs = append(errs, s.Fold(ctx, c))
+	}
+	return errors.Join(errs...)
+}
+
+// splitCells returns the counters that are known to be split.
+func (s *Store) splitCells() []store.Cell {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	cells := make([]store.Cell, 0, len(s.counters))
+	for c := range s.counters {
+		cells = append(cells, c)
+	}
+	return cells[:min(len(cells), store.ReadCellsMax)]
+}
+
+// adopt finds the counters that are split in the store, whoever did it. All of
+// them have a shard 1.
+func (s *Store) adopt(ctx context.Context) error {
+	r := store.Range{Prefix: store.ShardCell(store.Cell{}, 1).Key[:len("shard/1/")]}
+	for {
+		found, err := s.under.Scan(ctx, r, store.ScanMax)
+		if err != nil {
+			return err
+		}
+		for i := range found {
+			c, _, ok := store.ShardOf(store.Cell{Key: found[i].Key})
+			if !ok || s.get(c) != nil {
+				continue
+			}
+			v, err := s.home(ctx, c)
+			if err != nil {
+				return err
+			}
+			if v.Layout != 0 {
+				s.learn(c, hot.Word(v.Layout))
+			}
+		}
+		if len(found) < store.ScanMax {
+			s.loaded.Store(true)
+			return nil
+		}
+		r.After = found[len(found)-1].Key
+	}
+}
+
+// A Counter is one of the hottest, as this server sees it.
+type Counter struct {
+	Cell   store.Cell
+	Rate   float64 // writes a second, from this server
+	Shards int
+	All    float64 // writes a second from all servers, if it is split
+
+	// Waiting is which part of its writes' time was waiting for others who change
+	// it, and Slowest how long a write to its slowest shard takes, if it is split.
+	Waiting float64
+	Slowest time.Duration
+}
+
+// Hottest returns up to n of the hottest counters, the hottest first, and all
+// that are split.
+func (s *Store) Hottest(n int) []Counter {
+	now := s.options.Now()
+	var found []Counter
+	s.heating.Lock()
+	s.heat.Each(func(e *hot.Entry) {
+		if rate := e.Rate(now); rate >= 1 || s.get(e.Cell) != nil {
+			found = append(found, Counter{Cell: e.Cell, Rate: rate, Shards: 1, Waiting: e.Waited()})
+		}
+	})
+	for _, c := range s.splitCells() {
+		if s.heat.Get(c) == nil {
+			found = append(found, Counter{Cell: c, Shards: 1})
+		}
+	}
+	for i := range found {
+		if k := s.get(found[i].Cell); k != nil {
+			found[i].Shards, found[i].Slowest = len(k.cells), k.slowest()
+		}
+		if j := s.judges[found[i].Cell]; j != nil {
+			found[i].All = j.rate
+		}
+	}
+	s.heating.Unlock()
+	slices.SortFunc(found, func(a, b Counter) int {
+		switch {
+		case a.Rate > b.Rate:
+			return -1
+		case a.Rate < b.Rate:
+			return 1
+		}
+		return 0
+	})
+	return found[:min(n, len(found))]
+}

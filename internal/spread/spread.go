@@ -1,0 +1,250 @@
+// Package spread lays hot counters out over several cells.
+//
+// A Store is a store.Store around one that knows layouts. To its callers a
+// counter is one cell. Inside, one that is hot has shards, which take the adds
+// that ask for nothing back; reads sum them; and whatever must be decided by one
+// cell folds them first. Which counters are hot, it finds out by itself.
+//
+// Why it is sound is in docs/design/0013-layout.md: the steps of a split and a
+// fold are in layout.go in that order.
+package spread
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quipudb/quipu/internal/hot"
+	"github.com/quipudb/quipu/store"
+)
+
+// A Policy is how one counter is laid out.
+type Policy struct {
+	hot.Limits
+	Spread hot.Spread
+}
+
+// Options are the settings of a Store.
+type Options struct {
+	// Policy returns that of a counter. It is called from any goroutine.
+	Policy func(store.Cell) Policy
+
+	// Rules say when a counter is split; the zero value is what suits the store.
+	Rules hot.Rules
+
+	// ReadOnly neither splits nor folds.
+	ReadOnly bool
+
+	// Every is how often the hottest counters are looked at; default 100 ms.
+	Every time.Duration
+
+	// Now is the time; default time.Now.
+	Now func() time.Time
+
+	Logger *slog.Logger
+}
+
+// A Store is a store whose counters may be laid out over several cells. It is
+// safe for concurrent use.
+type Store struct {
+	under   store.Store
+	starter store.Starter // under, or nil
+	traits  store.Traits
+	options Options
+	server  uint64 // tells this one from others, for choosing shards
+
+	known    atomic.Int32 // how many counters are in counters
+	mu       sync.RWMutex
+	counters map[store.Cell]*counter
+
+	// Who starts a call reads it, so that none is under way when a counter's home
+	// is split: see Start.
+	splitting sync.RWMutex
+
+	folding sync.Mutex // guards the two below
+	folds   map[store.Cell]*fold
+	closed  bool           // no more of them
+	folders sync.WaitGroup // those under way
+
+	heating sync.Mutex // guards the two below
+	heat    *hot.Heat
+	judges  map[store.Cell]*judged
+
+	ctx     context.Context // of what is done in the background
+	cancel  context.CancelFunc
+	done    chan struct{} // closed when that has ended
+	loaded  atomic.Bool   // counters has what was split when the store was opened
+	closing sync.Once
+
+	meters meters
+}
+
+// A counter is one that was split when it was looked at last.
+type counter struct {
+	word  hot.Word
+	cells []store.Cell // its shards, home first
+	paces []pace       // of each
+}
+
+// A pace is how long the writes to a cell take of late, in nanoseconds: a mean in
+// which each counts an eighth.
+type pace struct{ atomic.Int64 }
+
+// note takes one more write into account. Of two at once one may be lost.
+func (p *pace) note(took time.Duration) {
+	if old := p.Load(); old != 0 {
+		took = time.Duration(old) + (took-time.Duration(old))/8
+	}
+	p.Store(int64(took))
+}
+
+// slowest returns the pace of the slowest shard: a mean over all would hide it.
+func (c *counter) slowest() time.Duration {
+	most := int64(0)
+	for i := range c.paces {
+		most = max(most, c.paces[i].Load())
+	}
+	return time.Duration(most)
+}
+
+var (
+	_ store.Store       = (*Store)(nil)
+	_ store.Auditor     = (*Store)(nil)
+	_ store.Meter       = (*Store)(nil)
+	_ store.Namespacer  = (*Store)(nil)
+	_ store.Sizer       = (*Store)(nil)
+	_ store.Snapshotter = (*Store)(nil)
+	_ store.Starter     = (*Store)(nil)
+)
+
+// entriesMax is how many counters' heat is known: some 100 KiB, and at most half a
+// MiB if their keys are as long as can be.
+const entriesMax = 512
+
+// New returns a Store around one that knows layouts, which it closes when it is
+// closed.
+func New(under store.Store, o Options) *Store {
+	if o.Every == 0 {
+		o.Every = 100 * time.Millisecond
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	s := &Store{
+		under: under, traits: under.Traits(), options: o, server: rand.Uint64(),
+		counters: make(map[store.Cell]*counter),
+		folds:    make(map[store.Cell]*fold),
+		heat:     hot.NewHeat(entriesMax),
+		judges:   make(map[store.Cell]*judged),
+		done:     make(chan struct{}),
+	}
+	if o.Rules == (hot.Rules{}) {
+		s.options.Rules = rulesFor(s.traits)
+	}
+	s.starter, _ = under.(store.Starter)
+	s.traits.Layouts = false
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	go s.run()
+	return s
+}
+
+// rulesFor returns when a counter is split in a store. One partition decides by
+// itself who waits for whom, and a store that nobody else uses never says that
+// anyone does; several are several machines, over which a counter can be spread.
+func rulesFor(t store.Traits) hot.Rules {
+	r := hot.Rules{Waiting: 0.25, Least: 100}
+	if t.Partitions > 1 {
+		r.Rate = 10_000
+	}
+	return r
+}
+
+// Traits are those of the store under it, but that layouts are its own affair.
+func (s *Store) Traits() store.Traits { return s.traits }
+
+// Lookup reports what is known of a token. Tokens are with the counter's home.
+func (s *Store) Lookup(ctx context.Context, c store.Cell, token string) (store.Fate, error) {
+	return s.under.Lookup(ctx, c, token)
+}
+
+// Audit checks the store under it.
+func (s *Store) Audit(ctx context.Context) (store.Audit, error) {
+	if a, ok := s.under.(store.Auditor); ok {
+		return a.Audit(ctx)
+	}
+	return store.Audit{}, s.unsupported("verify", "keeps no record to check against")
+}
+
+// Size returns the number of cells of a namespace.
+func (s *Store) Size(ctx context.Context, namespace string) (int64, error) {
+	if u, ok := s.under.(store.Sizer); ok {
+		return u.Size(ctx, namespace)
+	}
+	return 0, s.unsupported("size", "can't count its keys")
+}
+
+// Namespaces returns up to n namespaces that have a cell, in order.
+func (s *Store) Namespaces(ctx context.Context, after string, n int) ([]string, error) {
+	if u, ok := s.under.(store.Namespacer); ok {
+		return u.Namespaces(ctx, after, n)
+	}
+	return nil, s.unsupported("namespaces", "can't list them")
+}
+
+// Snapshot writes a consistent copy of the store under it, shards and all.
+func (s *Store) Snapshot(ctx context.Context, w io.Writer) error {
+	if u, ok := s.under.(store.Snapshotter); ok {
+		return u.Snapshot(ctx, w)
+	}
+	return s.unsupported("backup", "can't copy itself")
+}
+
+func (s *Store) unsupported(what, why string) error {
+	return store.Errorf(store.KindUnsupported, "%s: the %s store %s", what, s.traits.Name, why)
+}
+
+// Close ends what is done in the background and closes the store. What is split
+// stays so. A second Close returns nil.
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		s.cancel()
+		<-s.done
+		s.folding.Lock()
+		s.closed = true
+		s.folding.Unlock()
+		s.folders.Wait()
+	})
+	return s.under.Close()
+}
+
+// get returns what is known of a counter that is split, or nil.
+func (s *Store) get(c store.Cell) *counter {
+	if s.known.Load() == 0 {
+		return nil
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.counters[c]
+}
+
+// learn remembers the word of a counter's home, as it was just read.
+func (s *Store) learn(c store.Cell, word hot.Word) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.counters[c]
+	switch {
+	case word == 0:
+		delete(s.counters, c)
+	case old == nil || old.word != word:
+		n := &counter{word: word, cells: make([]store.Cell, word.Shards()), paces: make([]pace, word.Shards())}
+		for i := range n.cells {
+			n.cells[i] = store.ShardCell(c, i)
+		}
+		s.counters[c] = n
+	}
+	s.known.Store(int32(len(s.counters)))
+}

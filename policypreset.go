@@ -1,0 +1,75 @@
+package quipu
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// A NamedPolicy is a policy for a common kind of counter, that lacks a pattern.
+type NamedPolicy struct {
+	Name    string
+	Promise string // what it promises, in a sentence
+	Policy  Policy
+}
+
+// Presets returns the policies that have names.
+func Presets() []NamedPolicy {
+	return []NamedPolicy{
+		{
+			"likes", "Every acknowledged like is durable; a read is a total of up to a second ago and what this server counted since.",
+			Policy{Timing: Hybrid, Stale: 10 * time.Minute},
+		},
+		{
+			"views", "A power loss may take the last views; a read is a total of up to five seconds ago.",
+			Policy{Durability: Written, Timing: Rollup, Interval: 5 * time.Second, Stale: time.Hour},
+		},
+		{
+			"stock", "Exact and durable: one cell decides every write, and a read is exact or fails.",
+			Policy{Single: true},
+		},
+		{
+			"quota", "Exact: one cell decides every write; a power loss may give back what was used last.",
+			Policy{Single: true, Durability: Written},
+		},
+		{
+			"visitors", "Durable; it counts visits, not people, since unique counts are not built yet; a read is a total of up to five seconds ago.",
+			Policy{Spread: SpreadWho, Timing: Rollup, Interval: 5 * time.Second, Stale: time.Hour},
+		},
+		{
+			"metrics", "Cheap: a crash may lose the last moments, and a read is a total of up to ten seconds ago that may lack a part, and then says so.",
+			Policy{Durability: Memory, Spread: SpreadTime, Timing: Rollup, Interval: 10 * time.Second, Stale: time.Hour, Partial: true},
+		},
+		{
+			"best-effort", "Fastest: a crash may lose what was acknowledged, and a read may be a second old or lack a part, and then says so.",
+			Policy{Durability: Memory, Timing: Rollup, Stale: time.Hour, Partial: true},
+		},
+		{
+			"eventual", "Durable; a read is a total of up to a second ago, or of up to ten minutes ago while the store can't be reached.",
+			Policy{Timing: Rollup, Stale: 10 * time.Minute},
+		},
+		{
+			"accurate", "Durable; a read asks every shard, and is exact or fails.",
+			Policy{Timing: FanIn},
+		},
+	}
+}
+
+// Preset returns the policy that has a name.
+func Preset(name string) (Policy, bool) {
+	for _, p := range Presets() {
+		if p.Name == name {
+			return p.Policy, true
+		}
+	}
+	return Policy{}, false
+}
+
+func presetNames() string {
+	var names []string
+	for _, p := range Presets() {
+		names = append(names, p.Name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}

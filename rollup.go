@@ -1,0 +1,184 @@
+package quipu
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quipudb/quipu/store"
+)
+
+const (
+	// rollupsMax is how many totals are refreshed. Those beyond it are read when
+	// they are asked for.
+	rollupsMax = 10_000
+
+	// idleLeast is how long a total is refreshed at least without being asked for,
+	// and idleIntervals how many intervals.
+	idleLeast     = 5 * time.Second
+	idleIntervals = 3
+
+	// rollLeast is how long the refreshing rests at least.
+	rollLeast = 5 * time.Millisecond
+
+	// rollCells is how many totals are read by one call.
+	rollCells = 1_000
+)
+
+// rollups are the totals that are refreshed while they are asked for. One
+// goroutine does it, while there are any.
+type rollups struct {
+	mu      sync.Mutex // guards the two below
+	every   map[store.Cell]time.Duration
+	running bool
+
+	refreshed, refused atomic.Uint64
+	late               atomic.Int64 // the age of the oldest total over its interval, in thousandths
+}
+
+// roll has a total refreshed, as often as its policy says, and reports whether it
+// was already.
+func (db *DB) roll(c store.Cell, every time.Duration, now time.Time) bool {
+	s := db.totals.stripe(c)
+	s.mu.Lock()
+	e := db.totals.entry(s, c)
+	e.used = now
+	rolling := e.rolling
+	e.rolling = true
+	s.mu.Unlock()
+	if rolling {
+		return true
+	}
+	r := &db.totals.rollups
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.every == nil {
+		r.every = make(map[store.Cell]time.Duration)
+	}
+	if len(r.every) >= rollupsMax || db.ctx.Err() != nil {
+		r.refused.Add(1)
+		db.totals.setRolling(c, false)
+		return false
+	}
+	r.every[c] = every
+	if !r.running {
+		r.running = true
+		db.background.Add(1)
+		go db.keepRolling()
+	}
+	return false
+}
+
+func (t *totals) setRolling(c store.Cell, rolling bool) {
+	s := t.stripe(c)
+	s.mu.Lock()
+	if e := s.cells[c]; e != nil {
+		e.rolling = rolling
+	}
+	s.mu.Unlock()
+}
+
+// keepRolling refreshes totals until nobody asks for any.
+func (s *shared) keepRolling() {
+	defer s.background.Done()
+	r := &s.totals.rollups
+	for {
+		due, next := s.due(time.Now())
+		if next == 0 {
+			r.mu.Lock()
+			if len(r.every) == 0 {
+				r.running = false
+				r.mu.Unlock()
+				return
+			}
+			r.mu.Unlock()
+		}
+		for len(due) > 0 && s.ctx.Err() == nil {
+			n := min(len(due), rollCells)
+			s.refresh(due[:n])
+			due = due[n:]
+		}
+		rest := time.NewTimer(max(next, rollLeast))
+		select {
+		case <-rest.C:
+		case <-s.ctx.Done():
+			rest.Stop()
+			r.mu.Lock()
+			r.running = false
+			r.mu.Unlock()
+			return
+		}
+	}
+}
+
+// due returns the totals that must be refreshed, and when to look again. It
+// forgets those that nobody asks for.
+func (s *shared) due(now time.Time) (cells []store.Cell, next time.Duration) {
+	t := s.totals
+	t.rollups.mu.Lock()
+	defer t.rollups.mu.Unlock()
+	late := 0.0
+	for c, every := range t.rollups.every {
+		stripe := t.stripe(c)
+		stripe.mu.Lock()
+		e := stripe.cells[c]
+		if e == nil || now.Sub(e.used) > max(idleLeast, idleIntervals*every) {
+			delete(t.rollups.every, c)
+			if e != nil {
+				e.rolling = false
+			}
+			stripe.mu.Unlock()
+			continue
+		}
+		age := now.Sub(e.asOf)
+		if e.asOf.IsZero() || e.reading != nil {
+			age = 0 // a reader is at it
+		}
+		late = max(late, float64(age)/float64(every))
+		stripe.mu.Unlock()
+		if age >= every {
+			cells = append(cells, c)
+			age = 0
+		}
+		if left := every - age; next == 0 || left < next {
+			next = left
+		}
+	}
+	t.rollups.late.Store(int64(late * 1000))
+	return cells, next
+}
+
+// refresh reads totals. What can't be read stays as it is: its readers ask
+// themselves when it is too old.
+func (s *shared) refresh(cells []store.Cell) {
+	ctx, cancel := context.WithTimeout(s.ctx, recallWait)
+	defer cancel()
+	values := make([]store.Value, len(cells))
+	asOf := time.Now()
+	if err := s.store.Read(ctx, cells, values); err != nil {
+		s.totals.behind.Add(uint64(len(cells)))
+		return
+	}
+	for i := range cells {
+		s.totals.keep(cells[i], values[i], asOf)
+	}
+	s.totals.rollups.refreshed.Add(uint64(len(cells)))
+}
+
+// meters calls f for each meter of the totals.
+func (t *totals) meters(f func(name, help string, value float64)) {
+	t.rollups.mu.Lock()
+	active := len(t.rollups.every)
+	t.rollups.mu.Unlock()
+	f("quipu_reads_recalled_total", "Counters that were served as last read, because the store could not be reached.", float64(t.recalled.Load()))
+	f("quipu_reads_rollup_total", "Counters that were served from totals kept here.", float64(t.cached.Load()))
+	f("quipu_reads_coalesced_total", "Counters whose readers waited for a call that another reader had made.", float64(t.coalesced.Load()))
+	f("quipu_reads_fallback_total", "Counters that were asked of the store although a total is kept for their readers, because it was too old.", float64(t.late.Load()))
+	f("quipu_reads_partial_total", "Counters that were served without some of their shards.", float64(t.partial.Load()))
+	f("quipu_rollups", "Totals that are kept fresh for readers.", float64(active))
+	f("quipu_rollups_refreshed_total", "Totals read again to keep them fresh.", float64(t.rollups.refreshed.Load()))
+	f("quipu_rollups_failed_total", "Totals that could not be read again.", float64(t.behind.Load()))
+	f("quipu_rollups_refused_total", "Totals that were not kept fresh because there are too many.", float64(t.rollups.refused.Load()))
+	f("quipu_rollup_age_ratio", "Age of the oldest total that is kept fresh, over its interval.", float64(t.rollups.late.Load())/1000)
+}
