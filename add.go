@@ -54,7 +54,7 @@ func (db *DB) write(ctx context.Context, op store.Op, key string, n int64, opts 
 	c := db.writes.Get().(*writeCall)
 	d := &c.deltas[0]
 	d.Cell.Namespace, d.Cell.Key = db.namespace, key
-	d.Op, d.N, d.Want, d.Guard, d.Lot = op, n, false, store.Guard{}, 0
+	d.Op, d.N = op, n
 	if len(opts) > 0 {
 		err = applyOptions(d, opts)
 	}
@@ -63,6 +63,9 @@ func (db *DB) write(ctx context.Context, op store.Op, key string, n int64, opts 
 	}
 	if err == nil {
 		err = db.receipt(ctx, &r, d, &c.replies[0].Results[0], c.replies[0].Durability)
+	}
+	if len(opts) > 0 { // In the pool deltas are plain: clearing them all takes longer than finding them.
+		*d = store.Delta{}
 	}
 	db.writes.Put(c)
 	return r, err

@@ -59,7 +59,10 @@ func (db *DB) Settle(ctx context.Context, key, token string) (Fate, error) {
 		return Fate{}, err
 	}
 	c := db.writes.Get().(*writeCall)
-	defer db.writes.Put(c)
+	defer func() {
+		c.deltas[0] = store.Delta{}
+		db.writes.Put(c)
+	}()
 	c.deltas[0] = store.Delta{Cell: cell, Op: store.OpSettle, Guard: store.Guard{Token: token}}
 	if err := db.send(ctx, c, store.Synced); err != nil {
 		return Fate{}, err

@@ -26,6 +26,9 @@ func (s *Store) Apply(ctx context.Context, batches []store.Batch, replies []stor
 	if len(batches) != len(replies) {
 		return store.Errorf(store.KindInvalid, "apply %d batches into %d replies", len(batches), len(replies))
 	}
+	if s.starter != nil && len(batches) == 1 && len(batches[0].Deltas) == 1 && s.known.Load() == 0 {
+		return s.applyOne(ctx, batches, replies)
+	}
 	if lays(batches) {
 		return s.refuse(ctx, batches, replies)
 	}
@@ -38,6 +41,26 @@ func (s *Store) Apply(ctx context.Context, batches []store.Batch, replies []stor
 		s.note(batches, replies, began, s.options.Now().Sub(began))
 	}
 	return err
+}
+
+// applyOne is Apply of one delta, in a store that nobody else uses and where
+// nothing is split: the fast path of a program that counts.
+func (s *Store) applyOne(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	if d := &batches[0].Deltas[0]; d.Guard.Laid || d.Op == store.OpLayout {
+		return s.refuse(ctx, batches, replies)
+	}
+	if err := s.under.Apply(ctx, batches, replies); err != nil {
+		return err
+	}
+	if anySplit(replies) {
+		return s.repair(ctx, batches, replies, identity(batches, replies))
+	}
+	// What tells the writes apart costs less than chance.
+	const golden = 0x9e3779b97f4a7c15
+	if r := &replies[0]; r.Err == nil && r.Results[0].Version*golden>>32%sample == 0 {
+		s.note(batches, replies, s.options.Now(), 0)
+	}
+	return nil
 }
 
 func (s *Store) apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {

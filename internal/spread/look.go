@@ -15,7 +15,7 @@ import (
 const (
 	// sample is of how many calls one is looked at, and noted how many of its
 	// deltas.
-	sample = 8
+	sample = 16
 	noted  = 16
 
 	// refreshEvery is how often the counters that are split are read, to see
