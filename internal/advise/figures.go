@@ -23,12 +23,12 @@ var (
 	embeddedGet    = Figure{1_289_075, "peers", "quipu-synced, get, depth 16", operations}
 	embeddedBytes  = Figure{79.6, "memory-per-counter", "quipu", "bytes/counter, of 1,000,000"}
 	clientStream   = Figure{2_115_475, "client", "stream, 8 keys", operations}
-	postgresHot    = Figure{348_363, "postgres-hot", "quipu", operations}
-	postgresCalls  = Figure{2.24, "postgres-hot", "quipu", storeCalls}
-	postgresByHand = Figure{9_142, "postgres-hot", "100 rows, by hand", operations}
-	redisHot       = Figure{350_206, "redis-hot", "quipu", operations}
-	redisCalls     = Figure{0.663, "redis-hot", "quipu", storeCalls}
-	redisByHand    = Figure{160_293, "redis-hot", "redis", operations}
+	postgresHot    = Figure{449_310, "postgres-hot", "quipu", operations}
+	postgresCalls  = Figure{2.25, "postgres-hot", "quipu", storeCalls}
+	postgresByHand = Figure{13_324, "postgres-hot", "100 rows, by hand", operations}
+	redisHot       = Figure{800_734, "redis-hot", "quipu", operations}
+	redisCalls     = Figure{0.671, "redis-hot", "quipu", storeCalls}
+	redisByHand    = Figure{349_640, "redis-hot", "redis", operations}
 )
 
 const (
