@@ -47,7 +47,7 @@ func hotAdaptive(s *session) (err error) {
 		s.record(better, rate, max(one, s.find(sixteen, rate).Values[i]))
 	}
 	s.atLeast("rate over "+better, s.over(adaptive, better, rate), 0.9)
-	if len(s.find(adaptive, splitAfter).Values) == 0 {
+	if !s.has(adaptive, splitAfter) {
 		s.note("`%s` was never split: too little of the time was waiting for other nodes.", adaptive)
 		return nil
 	}

@@ -149,6 +149,11 @@ func (s *session) find(side, metric string) *series {
 	return made
 }
 
+// has reports whether something was recorded.
+func (s *session) has(side, metric string) bool {
+	return slices.ContainsFunc(s.Series, func(have *series) bool { return have.Side == side && have.Metric == metric })
+}
+
 // over records the ratio of what a side measured to what its peer did, round by
 // round, and returns its median.
 func (s *session) over(side, peer, metric string) float64 {

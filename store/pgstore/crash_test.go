@@ -28,13 +28,12 @@ func TestServerCrashes(t *testing.T) {
 	crash := make(chan struct{}, 2)
 	var wg sync.WaitGroup
 	for g := range writers {
+		s := stores[g%2]
+		w, err := store.Enlist(ctx, s)
+		if err != nil {
+			t.Fatal(err)
+		}
 		wg.Go(func() {
-			s := stores[g%2]
-			w, err := store.Enlist(ctx, s)
-			if err != nil {
-				t.Error(err)
-				return
-			}
 			last := int64(0)
 			for i := range uint64(batches) {
 				b := store.Batch{Writer: w, Prev: i, Seq: i + 1, Deltas: []store.Delta{
