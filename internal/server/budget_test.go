@@ -62,7 +62,7 @@ func TestBudget(t *testing.T) {
 
 		hasty := take(10, time.Second)
 		behind := take(9, time.Hour)
-		time.Sleep(2 * time.Second) //nolint:forbidigo // the clock of synctest
+		<-time.After(2 * time.Second)
 		if err := <-hasty; !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("after its deadline: %v", err)
 		}

@@ -48,9 +48,6 @@ func (s *Store) home(ctx context.Context, c store.Cell) (store.Value, error) {
 // them. It does nothing if someone else is changing the layout, or the counter
 // can't have one.
 func (s *Store) split(ctx context.Context, c store.Cell, shards int) (bool, error) {
-	if len(store.ShardCell(c, shards-1).Key) > shardKeyMax {
-		return false, nil
-	}
 	v, err := s.home(ctx, c)
 	if err != nil {
 		return false, err
@@ -92,9 +89,6 @@ func (s *Store) split(ctx context.Context, c store.Cell, shards int) (bool, erro
 	s.meters.splits.Add(1)
 	return true, nil
 }
-
-// shardKeyMax is how long the key of a shard may be.
-const shardKeyMax = store.KeyBytesMax + store.NamespaceBytesMax + 16
 
 // open opens a shard, which nobody adds to before home names it. What an earlier
 // split has left is removed: it is in its home's sum, or was never added to. If it

