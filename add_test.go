@@ -194,19 +194,3 @@ func TestAddBatchRefused(t *testing.T) {
 		t.Errorf("AddBatch: %v, %v, want only the error", receipts, err)
 	}
 }
-
-func TestSession(t *testing.T) {
-	f := func(version uint64, want string) {
-		t.Helper()
-		got := quipu.Receipt{Key: "a", Version: version}.In("default").Session()
-		if got != want {
-			t.Errorf("the session of version %d is %q, want %q", version, got, want)
-		}
-		if _, err := quipu.New(newStub(), quipu.Options{}).Read(t.Context(), "a", quipu.Session(got)); err != nil {
-			t.Errorf("read with session %q: %v", got, err)
-		}
-	}
-	f(0, "s0.1xbrrsx")
-	f(35, "sz.1xbrrsx")
-	f(1<<64-1, "s3w5e11264sgsf.1xbrrsx")
-}

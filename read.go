@@ -49,7 +49,7 @@ func (db *DB) Read(ctx context.Context, key string, opts ...ReadOption) (Count, 
 	if from != nil {
 		at = from[0]
 	}
-	return count(key, v, at), t.lost(db.namespace, key, v)
+	return count(key, v, at), db.lost(ctx, t.sessions, key, v)
 }
 
 // A readCall is what one Read lends to the store.
@@ -85,7 +85,7 @@ func (db *DB) ReadBatch(ctx context.Context, keys []string, opts ...ReadOption) 
 		if from != nil {
 			at = from[i]
 		}
-		if err := t.lost(db.namespace, key, values[i]); err != nil {
+		if err := db.lost(ctx, t.sessions, key, values[i]); err != nil {
 			return nil, err
 		}
 		counts[i] = count(key, values[i], at)
@@ -133,15 +133,4 @@ func (db *DB) checkRead(opts []ReadOption) (t readTerms, err error) {
 		}
 	}
 	return t, nil
-}
-
-// lost returns ErrLost if a counter is at an older version than a session has
-// seen: then its store has lost acknowledged writes.
-func (t readTerms) lost(namespace, key string, v store.Value) error {
-	for _, s := range t.sessions {
-		if s.home == homeOf(namespace, key) && v.Exists && v.Layout == 0 && v.Version < s.version {
-			return store.Errorf(store.KindLost, "the session is lost: %q is at version %d, and was at %d", key, v.Version, s.version)
-		}
-	}
-	return nil
 }

@@ -3,8 +3,6 @@ package quipu
 import (
 	"context"
 	"math"
-	"strconv"
-	"strings"
 
 	"github.com/quipudb/quipu/internal/spread"
 	"github.com/quipudb/quipu/store"
@@ -48,63 +46,12 @@ func (r Receipt) In(namespace string) Receipt {
 	return r
 }
 
-// Session returns the position of the write, for a reader that must see it. It
-// is opaque: hand it to the ReadOption of the same name, in this process or
-// another.
-func (r Receipt) Session() string {
-	return sessionPrefix + strconv.FormatUint(r.Version, sessionBase) + "." + strconv.FormatUint(uint64(homeOf(r.namespace, r.Key)), sessionBase)
-}
-
-// A session is the version that a counter had, and which counter. As text it is a
-// letter that names its format, the version, a dot, and a hash of the address.
-type session struct {
-	version uint64
-	home    uint32
-}
-
-const (
-	sessionPrefix = "s"
-	sessionBase   = 36
-)
-
-// homeOf tells the counters of sessions apart.
-func homeOf(namespace, key string) uint32 {
-	const offset, prime = 2166136261, 16777619 // FNV-1a
-	h := uint32(offset)
-	for _, s := range [...]string{namespace, "\x00", key} {
-		for i := range len(s) {
-			h = (h ^ uint32(s[i])) * prime
-		}
-	}
-	return h
-}
-
-// parseSession returns an error if session did not come from a Receipt.
-func parseSession(text string) (s session, err error) {
-	digits, ok := strings.CutPrefix(text, sessionPrefix)
-	version, key, dotted := strings.Cut(digits, ".")
-	if ok && dotted {
-		if s.version, err = strconv.ParseUint(version, sessionBase, 64); err == nil {
-			var n uint64
-			n, err = strconv.ParseUint(key, sessionBase, 32)
-			s.home = uint32(n)
-		}
-	}
-	if !ok || !dotted || err != nil {
-		return s, store.Errorf(store.KindInvalid, "session %.40q is not one that a receipt has", text)
-	}
-	if s.version&spread.OfShards != 0 {
-		s.version = 0 // That of a counter that was split says nothing of it now.
-	}
-	return s, nil
-}
-
 // receipt fills out with the store's result for a delta, or returns the error
 // that names the refusal.
 func (s *shared) receipt(ctx context.Context, out *Receipt, d *store.Delta, r *store.Result, durability Durability) error {
 	if r.Outcome != store.Applied {
 		s.refused.Add(1)
-		return r.Outcome.Err()
+		return s.refusal(d, r.Outcome)
 	}
 	if r.Replayed {
 		s.replayed.Add(1)
@@ -112,7 +59,7 @@ func (s *shared) receipt(ctx context.Context, out *Receipt, d *store.Delta, r *s
 	out.Key = d.Cell.Key
 	out.namespace = d.Cell.Namespace
 	out.Replayed = r.Replayed
-	out.Version = r.Version
+	out.Version = spread.Told(r)
 	out.Durability = durability
 	if d.Op == store.OpAdd {
 		out.Applied = d.N

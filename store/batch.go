@@ -184,6 +184,7 @@ type Reply struct {
 type Result struct {
 	Outcome  Outcome
 	Replayed bool   // decided earlier, under the same token or the same mark
+	Shard    uint16 // which part of its counter took it; a store knows nothing of that and leaves it 0
 	Before   int64  // with Want, or a repeat of it; 0 for an absent cell
 	After    int64  // with Want, or a repeat of it
 	Version  uint64 // of the cell after the change; 0 after a delete or if refused, or of an absent cell

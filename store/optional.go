@@ -76,3 +76,25 @@ type Namespacer interface {
 	// they are removed.
 	Namespaces(ctx context.Context, after string, n int) ([]string, error)
 }
+
+// A Witness is a Store that can tell whether it still has what it once had: a
+// crash takes changes that were acknowledged as less than Synced, and a failover
+// or a restored backup may take any.
+type Witness interface {
+	// Lost reports whether the change that gave a cell a version is missing. The
+	// version is one that this store, or what was in its place before, has told; v
+	// is the cell as it was read since, and where that says enough, nothing else
+	// is asked.
+	//
+	// A change that is there, or was there and was followed by others, is never
+	// called lost, whatever became of the cell. One that is missing is called so
+	// as far as the store can tell, which each store says.
+	Lost(ctx context.Context, c Cell, version uint64, v Value) (bool, error)
+}
+
+// Lacks reports whether a cell that was read as v lacks the change that gave it a
+// version, and whether v is enough to know.
+func (v Value) Lacks(version uint64) (lacks, known bool) {
+	whole := v.Exists && v.Layout == 0
+	return whole && v.Version < version, whole
+}

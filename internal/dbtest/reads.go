@@ -1,8 +1,10 @@
 package dbtest
 
 import (
+	"errors"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/quipudb/quipu"
@@ -64,6 +66,40 @@ func reads(s *suite) {
 		}
 		if c := k.read("a", quipu.Session(k.delete("a").Session())); c.Exists {
 			k.Fatalf("a session read after a delete returned %+v", c)
+		}
+	})
+
+	s.law("a session is not lost with what was deleted or written over", func(k *kit) {
+		sessions := []quipu.ReadOption{quipu.Session(k.add("a", 3).Session())}
+		for _, write := range []func() quipu.Receipt{
+			func() quipu.Receipt { return k.add("a", 1, quipu.WantValue()) },
+			func() quipu.Receipt { return k.delete("a") },
+			func() quipu.Receipt { return k.delete("a") },
+			func() quipu.Receipt { return k.set("a", 9) },
+			func() quipu.Receipt { return k.reset("a") },
+			func() quipu.Receipt { return k.delete("a") },
+		} {
+			sessions = append(sessions, quipu.Session(write().Session()))
+			k.read("a", sessions...)
+			if _, err := k.db.ReadBatch(k.ctx, []string{"b", "a"}, sessions...); err != nil {
+				k.Fatalf("ReadBatch with sessions: %v", err)
+			}
+		}
+	})
+
+	s.law("a session of what the store does not have is lost, and says what to do", func(k *kit) {
+		here := quipu.Session(k.add("other", 1).Session())
+		gone := quipu.Session(quipu.Receipt{Key: "a", Version: k.add("a", 1).Version + 1<<40}.In("default").Session())
+		for range 2 {
+			if _, err := k.db.Read(k.ctx, "a", gone); !errors.Is(err, quipu.ErrLost) || !strings.Contains(err.Error(), "read again without it") {
+				k.Fatalf("a read with a session that is lost: %v", err)
+			}
+			if _, err := k.db.ReadBatch(k.ctx, []string{"other", "a"}, here, gone); !errors.Is(err, quipu.ErrLost) {
+				k.Fatalf("a read of several with a session that is lost: %v", err)
+			}
+			k.read("other", here, gone)
+			k.read("a")
+			k.delete("a") // That it is not there is no answer to the session.
 		}
 	})
 

@@ -300,7 +300,7 @@ const (
 	rowToken     = 't' // + token key: record
 	rowMark      = 'w' // + writer, big endian: mark
 	rowNamespace = 's' // + namespace: number of keys and tokens
-	rowMeta      = 'm' // store id, position, time, floor
+	rowMeta      = 'm' // store id, position, time, floor, versions skipped, spans of those that are lost
 )
 
 // A row is a cell as the disk has it.
@@ -347,4 +347,39 @@ func decodeDeadline(key []byte) (deadline int64, cell []byte, ok bool) {
 	}
 	deadline, cell = int64(binary.BigEndian.Uint64(key)), key[8:]
 	return deadline, cell, deadline > 0 && namespaceLen(cell) > 0
+}
+
+// Spans are their number, and for each how far it begins after the one before, and
+// how long it is.
+func appendSpans(dst []byte, spans []span) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(spans)))
+	at := uint64(0)
+	for _, s := range spans {
+		dst = binary.AppendUvarint(dst, s.from-at)
+		dst = binary.AppendUvarint(dst, s.to-s.from)
+		at = s.to
+	}
+	return dst
+}
+
+// spans reads what appendSpans wrote, at the end of a row that had none once.
+func (r *reader) spans() (spans []span) {
+	if len(r.b) == 0 {
+		return nil
+	}
+	n := r.uvarint()
+	if n > lostMax {
+		r.fail()
+	}
+	at := uint64(0)
+	for range n {
+		if r.bad {
+			return nil
+		}
+		s := span{from: at + r.uvarint()}
+		s.to = s.from + r.uvarint()
+		spans = append(spans, s)
+		at = s.to
+	}
+	return spans
 }

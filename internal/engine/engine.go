@@ -126,6 +126,7 @@ type Engine struct {
 	names      namespaces
 	near       near
 	skipped    uint64 // versions that nothing has
+	lost       []span // those of them that something may have had, in order
 	timeMS     int64  // of the last record; never falls
 	timeFrame  uint64 // the frame that has it
 	dirtyBit   meta   // marks the cells in dirty; the other bit, those in saves that are not copied yet
@@ -143,8 +144,7 @@ type Engine struct {
 		frame uint64
 		end   wal.Position
 	}
-	hot       uint32 // the cell of the last plain add
-	hotHash   uint64
+	hot       hot
 	room      chan struct{}
 	timer     *time.Timer // makes a checkpoint some time after a change
 	armed     bool
@@ -168,6 +168,7 @@ var (
 	_ store.Starter     = (*Engine)(nil)
 	_ store.Sizer       = (*Engine)(nil)
 	_ store.Namespacer  = (*Engine)(nil)
+	_ store.Witness     = (*Engine)(nil)
 )
 
 // storeID is the identity of a store: random, made with it.

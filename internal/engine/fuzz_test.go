@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -143,6 +144,7 @@ func FuzzRow(f *testing.F) {
 	f.Add((&mark{seq: 4, digest: 5, tally: tally{deltas: 1, sum: 2, check: 3}}).appendRow(nil))
 	f.Add((&namespace{keys: 5, tokens: -6}).appendRow(nil))
 	f.Add(appendToken(nil, []byte("\x00key"), "token"))
+	f.Add(appendSpans(nil, []span{{0, 1 << 50}, {1<<50 + 100, 1<<50 + 1<<30}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if r, ok := decodeRow(b); ok {
 			again, ok := decodeRow(r.append(nil))
@@ -174,6 +176,13 @@ func FuzzRow(f *testing.F) {
 		if ns, ok := decodeNamespace(b); ok {
 			if again, ok := decodeNamespace(ns.appendRow(nil)); !ok || *again != *ns {
 				t.Errorf("namespace %+v became %+v", ns, again)
+			}
+		}
+		r := reader{b: b}
+		if spans := r.spans(); !r.bad {
+			r = reader{b: appendSpans(nil, spans)}
+			if again := r.spans(); r.bad || !slices.Equal(again, spans) {
+				t.Errorf("spans %v became %v", spans, again)
 			}
 		}
 		if n := namespaceLen(b); n > 0 {
@@ -235,7 +244,7 @@ func FuzzSnapshot(f *testing.F) {
 			}
 			return
 		}
-		if names, err := fs.List("/data"); err != nil || len(names) != 3 {
+		if names, err := fs.List("/data"); err != nil || len(names) != 4 {
 			t.Fatalf("restored: %v, %v", names, err)
 		}
 	})

@@ -28,6 +28,7 @@ const (
 	lockFile     = "LOCK"
 	logDir       = "log"
 	diskDir      = "disk"
+	restoredFile = "RESTORED" // of a store that was not opened since it was restored
 	tempSuffix   = ".tmp"
 )
 
@@ -109,8 +110,8 @@ func (e *Engine) open() error {
 			"file", c.File, "offset", c.Offset, "bytes", c.Bytes, "reason", c.Reason)
 	}
 	e.weigh()
-	if made && !found.Clean {
-		if err := e.skipVersions(); err != nil {
+	if made {
+		if err := e.skipLost(found.Clean); err != nil {
 			return store.Errorf(store.KindUnavailable, "open log: %w", err)
 		}
 	}
@@ -128,22 +129,6 @@ func (e *Engine) open() error {
 // clockAhead is how far the last change may be ahead of the clock before it is
 // worth a warning.
 const clockAhead = time.Minute
-
-// skippedVersions is more than can have been given out and then be lost.
-const skippedVersions = 1 << 30
-
-// skipVersions leaves out some versions when the log was not closed. Changes of
-// level memory or written, which somebody may have seen, may be lost; their
-// versions must not be those of other changes now.
-func (e *Engine) skipVersions() error {
-	e.mu.Lock()
-	e.skipped += skippedVersions
-	f := e.log.Begin()
-	f.Payload = binary.AppendUvarint(append(f.Payload, recSkip), skippedVersions)
-	e.log.End(store.Synced)
-	e.mu.Unlock()
-	return f.Wait(context.Background(), store.Synced)
-}
 
 // version returns the version of a change whose record is at a position.
 func (e *Engine) version(at wal.Position) uint64 { return uint64(at) + e.skipped }
@@ -204,7 +189,7 @@ func (e *Engine) create() error {
 	for _, name := range names {
 		switch name {
 		case lockFile, identityFile + tempSuffix:
-		case logDir, diskDir:
+		case logDir, diskDir, restoredFile:
 			if !begun {
 				return store.Errorf(store.KindLost, "%s is missing, but there is %s", e.path(identityFile), e.path(name))
 			}
@@ -218,6 +203,10 @@ func (e *Engine) create() error {
 	if _, err := io.ReadFull(rand.Reader, e.id[:]); err != nil {
 		return err
 	}
+	// What was in its place before has lower versions, unless it wrote more than a
+	// byte of log for each microsecond that it was there.
+	e.skipped = uint64(max(e.o.Now().UnixMicro(), 0))
+	e.lost = []span{{to: e.skipped}}
 	if err := beginFile(e.o.FS, e.dir, identityFile, []byte(identity(formatVersion, e.id))); err != nil {
 		return err
 	}
@@ -306,7 +295,8 @@ func (e *Engine) appendMeta(dst []byte, position wal.Position) []byte {
 	dst = binary.AppendUvarint(dst, uint64(position))
 	dst = binary.AppendUvarint(dst, uint64(e.timeMS))
 	dst = binary.AppendUvarint(dst, uint64(e.marks.floor))
-	return binary.AppendUvarint(dst, e.skipped)
+	dst = binary.AppendUvarint(dst, e.skipped)
+	return appendSpans(dst, e.lost)
 }
 
 // openDisk opens Pebble and reads everything but cells and tokens. It returns
@@ -332,6 +322,7 @@ func (e *Engine) openDisk() (wal.Position, error) {
 		e.timeMS = int64(r.uvarint())
 		e.marks.floor = store.Writer(r.uvarint())
 		e.skipped = r.uvarint()
+		e.lost = r.spans()
 		found = string(id) == string(e.id[:])
 		return !r.bad
 	})

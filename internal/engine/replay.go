@@ -137,7 +137,7 @@ func (p *replay) record(r *reader) error {
 		p.writer = 0
 	case recSkip:
 		if n := r.uvarint(); !done {
-			e.skipped += n
+			e.skip(p.at, n)
 		}
 	case recRetire:
 		if floor := store.Writer(r.uvarint()); !done {

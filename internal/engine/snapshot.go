@@ -193,7 +193,13 @@ func Restore(fs vfs.FS, r io.Reader, dir string) error {
 	if err == nil {
 		err = unpack(fs, r, tmp)
 	}
-	for _, name := range []string{logDir, diskDir, identityFile} {
+	if err == nil {
+		err = beginFile(fs, tmp, restoredFile, nil)
+	}
+	if err == nil {
+		err = endFile(fs, tmp, restoredFile)
+	}
+	for _, name := range []string{logDir, diskDir, restoredFile, identityFile} {
 		if err == nil {
 			err = fs.Rename(fs.PathJoin(tmp, name), fs.PathJoin(dir, name))
 		}
@@ -203,7 +209,7 @@ func Restore(fs vfs.FS, r io.Reader, dir string) error {
 	}
 	if left := fs.RemoveAll(tmp); err != nil { // else Open does it
 		err = errors.Join(err, left)
-		for _, name := range []string{identityFile, logDir, diskDir} {
+		for _, name := range []string{identityFile, restoredFile, logDir, diskDir} {
 			err = errors.Join(err, fs.RemoveAll(fs.PathJoin(dir, name)))
 		}
 		if !there {

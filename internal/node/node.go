@@ -100,6 +100,7 @@ var (
 	_ store.Namespacer  = (*Node)(nil)
 	_ store.Sizer       = (*Node)(nil)
 	_ store.Snapshotter = (*Node)(nil)
+	_ store.Witness     = (*Node)(nil)
 )
 
 // New returns a node over a store, which it closes when it is closed. What it does
@@ -332,6 +333,20 @@ func (n *Node) Namespaces(ctx context.Context, after string, count int) ([]strin
 		return s.Namespaces(ctx, after, count)
 	}
 	return nil, n.unsupported("can't list its namespaces")
+}
+
+// Lost reports whether the change that gave a cell a version is missing, as far as
+// the store under the node can tell. The adds of a run are one change to it.
+func (n *Node) Lost(ctx context.Context, c store.Cell, version uint64, v store.Value) (bool, error) {
+	w, ok := n.under.(store.Witness)
+	if !ok {
+		lacks, _ := v.Lacks(version)
+		return lacks, nil
+	}
+	v.Version >>= versionBits
+	lost, err := w.Lost(ctx, c, (version-1)>>versionBits+1, v)
+	n.note(err)
+	return lost, err
 }
 
 // Snapshot writes a consistent copy of the store under the node.

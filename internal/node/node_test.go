@@ -22,6 +22,7 @@ type whole interface {
 	store.Meter
 	store.Namespacer
 	store.Sizer
+	store.Witness
 }
 
 func open(partitions int, o node.Options) storetest.Opener {
@@ -137,6 +138,13 @@ func (s *lent) Size(ctx context.Context, namespace string) (int64, error) {
 		return 0, store.ErrClosed
 	}
 	return s.whole.Size(ctx, namespace)
+}
+
+func (s *lent) Lost(ctx context.Context, c store.Cell, version uint64, v store.Value) (bool, error) {
+	if s.closed.Load() {
+		return false, store.ErrClosed
+	}
+	return s.whole.Lost(ctx, c, version, v)
 }
 
 func BenchmarkStore(b *testing.B) { storetest.Bench(b, open(8, node.Options{})) }

@@ -52,12 +52,16 @@ func (s *Store) applyOne(ctx context.Context, batches []store.Batch, replies []s
 	if err := s.under.Apply(ctx, batches, replies); err != nil {
 		return err
 	}
-	if anySplit(replies) {
+	r := &replies[0]
+	if r.Err != nil || r.Results[0].Outcome == store.Split {
+		if !anySplit(replies) {
+			return nil
+		}
 		return s.repair(ctx, batches, replies, identity(batches, replies))
 	}
 	// What tells the writes apart costs less than chance.
 	const golden = 0x9e3779b97f4a7c15
-	if r := &replies[0]; r.Err == nil && r.Results[0].Version*golden>>32%sample == 0 {
+	if r.Results[0].Version*golden>>32%sample == 0 {
 		s.note(batches, replies, s.options.Now(), 0)
 	}
 	return nil
@@ -202,11 +206,11 @@ type routed struct {
 	from    [][]place // of each delta
 }
 
-// A place is where a delta comes from: its batch, its number in it, and whether
-// it went to a shard.
+// A place is where a delta comes from, its batch and its number in it, and to
+// which shard it went; 0 is home.
 type place struct {
 	batch, delta int
-	moved        bool
+	shard        int
 	pace         *pace // of its shard, or nil
 }
 
@@ -236,10 +240,10 @@ func (s *Store) route(batches []store.Batch) *routed {
 			c := s.target(&d)
 			to := place{batch: i, delta: j}
 			if c != nil {
-				shard := s.move(&d, c, now)
-				to.moved, to.pace = shard > 0, &c.paces[shard]
+				to.shard = s.move(&d, c, now)
+				to.pace = &c.paces[to.shard]
 			}
-			if !to.moved {
+			if to.shard == 0 {
 				stay.Deltas, kept = append(stay.Deltas, d), append(kept, to)
 				continue
 			}
@@ -353,7 +357,8 @@ func (r *routed) gather(batches []store.Batch, replies []store.Reply) {
 		for j := range from.Results {
 			p := r.from[i][j]
 			to.Results[p.delta] = from.Results[j]
-			if p.moved {
+			if p.shard > 0 {
+				to.Results[p.delta].Shard = uint16(p.shard)
 				to.Results[p.delta].Version |= OfShards // a shard's says nothing of the counter
 			}
 		}
@@ -365,7 +370,7 @@ func (r *routed) gather(batches []store.Batch, replies []store.Reply) {
 func (s *Store) repair(ctx context.Context, batches []store.Batch, replies []store.Reply, r *routed) error {
 	for i := range r.replies {
 		for j, p := range r.from[i] {
-			if !p.moved || len(r.replies[i].Results) == 0 || r.replies[i].Results[j].Outcome == store.Applied {
+			if p.shard == 0 || len(r.replies[i].Results) == 0 || r.replies[i].Results[j].Outcome == store.Applied {
 				continue
 			}
 			// Home takes it, whatever became of the shard.

@@ -119,6 +119,7 @@ var (
 	_ store.Sizer       = (*Store)(nil)
 	_ store.Snapshotter = (*Store)(nil)
 	_ store.Starter     = (*Store)(nil)
+	_ store.Witness     = (*Store)(nil)
 )
 
 // entriesMax is how many counters' heat is known: some 100 KiB, and at most half a

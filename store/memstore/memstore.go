@@ -34,6 +34,7 @@ type Store struct {
 	mu      sync.Mutex // guards the fields below
 	closed  bool
 	nowMS   int64                      // the store's time: never goes back
+	first   uint64                     // all versions are above it
 	version uint64                     // the last one given to a cell: no cell ever gets it again
 	cells   map[store.Cell]store.Value // none is past its deadline
 	due     dueHeap
@@ -50,6 +51,7 @@ var (
 	_ store.Starter    = (*Store)(nil)
 	_ store.Sizer      = (*Store)(nil)
 	_ store.Namespacer = (*Store)(nil)
+	_ store.Witness    = (*Store)(nil)
 )
 
 // New returns an empty store.
@@ -67,6 +69,10 @@ func New(o Options) *Store {
 	if s.now == nil {
 		s.now = time.Now
 	}
+	// The versions of earlier processes are below it, unless one of them made more
+	// than a change for each microsecond that it lived.
+	s.first = uint64(max(s.now().UnixMicro(), 0))
+	s.version = s.first
 	for i := range s.parts {
 		s.parts[i].marks = make(map[store.Writer]*decide.Mark)
 	}
@@ -153,6 +159,15 @@ func (s *Store) Namespaces(ctx context.Context, after string, n int) ([]string, 
 	}
 	slices.Sort(found)
 	return slices.Clip(found[:min(n, len(found))]), nil
+}
+
+// Lost reports whether a version is one of another process.
+func (s *Store) Lost(ctx context.Context, _ store.Cell, version uint64, _ store.Value) (bool, error) {
+	if err := s.enter(ctx); err != nil {
+		return false, err
+	}
+	defer s.mu.Unlock()
+	return version <= s.first || version > s.version, nil
 }
 
 // Peek is Read: it never waits. It reports false if Read would return an error.

@@ -102,6 +102,9 @@ func (k *kit) callAll(ctx context.Context, c store.Cell) map[string]error {
 	if n, ok := k.store.(store.Namespacer); ok {
 		_, errs["Namespaces"] = n.Namespaces(ctx, "", 1)
 	}
+	if w, ok := k.store.(store.Witness); ok {
+		_, errs["Lost"] = w.Lost(ctx, c, 1, store.Value{})
+	}
 	return errs
 }
 

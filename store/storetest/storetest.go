@@ -68,6 +68,7 @@ func Run(t *testing.T, open Opener) {
 		{"life", lives},
 		{"race", races},
 		{"durable", durables},
+		{"lost", losses},
 		{"audit", audits},
 	} {
 		t.Run(g.name, func(t *testing.T) { g.laws(&suite{t: t, open: open}) })

@@ -17,6 +17,7 @@ import (
 func TestLaws(t *testing.T) {
 	storetest.Run(t, func(_ testing.TB, c storetest.Config) *storetest.Instance {
 		j := &journal{config: c}
+		j.made = j.clock()
 		return &storetest.Instance{
 			Store: j.open(),
 			Crash: func(testing.TB) store.Store { return j.crash() },
@@ -33,6 +34,7 @@ func TestLaws(t *testing.T) {
 // A journal outlives the stores that are opened on it.
 type journal struct {
 	config storetest.Config
+	made   time.Time // a memstore's versions begin there
 
 	mu      sync.Mutex // guards the fields below
 	synced  []call     // what a crash keeps
@@ -61,7 +63,7 @@ func (j *journal) clock() time.Time {
 func (j *journal) open() store.Store {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	now := j.clock
+	now := func() time.Time { return j.made }
 	s := memstore.New(memstore.Options{
 		Limits:     j.config.Limits,
 		Partitions: 3,

@@ -1,0 +1,49 @@
+package node_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/quipudb/quipu/internal/node"
+	"github.com/quipudb/quipu/store"
+	"github.com/quipudb/quipu/store/storetest"
+)
+
+// plainly is a store that goes by the value of a cell alone.
+type plainly struct{ whole }
+
+func (plainly) Lost(_ context.Context, _ store.Cell, version uint64, v store.Value) (bool, error) {
+	lacks, _ := v.Lacks(version)
+	return lacks, nil
+}
+
+// The adds of a run are there, or lost, with the one change that they are in the
+// store.
+func TestLostRun(t *testing.T) {
+	f := func(under store.Store, absent bool) {
+		t.Helper()
+		n := over(t, under, node.Options{})
+		defer func() { _ = n.Close() }()
+		c := store.Cell{Namespace: "n", Key: "a"}
+		replies := make([]store.Reply, 1)
+		if err := n.Apply(t.Context(), []store.Batch{{Deltas: []store.Delta{{Cell: c, Op: store.OpAdd, N: 1}}}}, replies); err != nil {
+			t.Fatal(err)
+		}
+		last := replies[0].Results[0].Version
+		v := make([]store.Value, 1)
+		if err := n.Read(t.Context(), []store.Cell{c}, v); err != nil {
+			t.Fatal(err)
+		}
+		if absent {
+			v[0] = store.Value{}
+		}
+		for version, want := range map[uint64]bool{last: false, last - 1: false, last - 1023: false, last + 1: true} {
+			if lost, err := n.Lost(t.Context(), c, version, v[0]); err != nil || lost != want {
+				t.Errorf("version %d of one that is at %d: lost is %v, want %v; %v", version, last, lost, want, err)
+			}
+		}
+	}
+	f(memory(1, storetest.Config{}), false)
+	f(memory(1, storetest.Config{}), true)
+	f(plainly{memory(1, storetest.Config{})}, false)
+}
