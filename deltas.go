@@ -71,14 +71,12 @@ func (db *DB) Start(deltas []store.Delta, results []store.Result, done func(erro
 		return false
 	}
 	c.replies[0].Results = results[:0]
-	p := db.policies.Load()
-	hybrid := p != nil && p.hybrid
 	return s.Start(c.batches, c.replies, func(err error) {
 		if err == nil {
 			err = c.replies[0].Err
 		}
-		if hybrid {
-			db.totals.wrote(c.batches)
+		if p := db.policies.Load(); p != nil && p.hybrid && err == nil {
+			db.totals.wrote(c.batches, c.replies)
 		}
 		done(err)
 	})

@@ -54,7 +54,7 @@ func (db *DB) Hottest(n int) []HotCounter {
 // rollup returns how old a total is that is refreshed, and how often it is.
 func (t *totals) rollup(c store.Cell, now time.Time) (age, every time.Duration, ok bool) {
 	t.rollups.mu.Lock()
-	every, ok = t.rollups.every[c]
+	how, ok := t.rollups.rolled[c]
 	t.rollups.mu.Unlock()
 	if !ok {
 		return 0, 0, false
@@ -66,5 +66,5 @@ func (t *totals) rollup(c store.Cell, now time.Time) (age, every time.Duration, 
 	if e == nil || e.asOf.IsZero() {
 		return 0, 0, false
 	}
-	return now.Sub(e.asOf), every, true
+	return now.Sub(e.asOf), how.every, true
 }

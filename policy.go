@@ -106,7 +106,7 @@ type Timing uint8
 const (
 	FanIn  Timing = iota // at every read, which asks the store
 	Rollup               // every Interval, while the counter is read or written here
-	Hybrid               // like Rollup, but never older than the last write through this DB
+	Hybrid               // like Rollup, and counts what was written through this DB since
 )
 
 // String returns the word for t.

@@ -15,7 +15,11 @@ func (db *DB) SetPolicies(policies []Policy) error {
 	if err := checkPolicies(policies); err != nil {
 		return err
 	}
-	db.policies.Store(newPolicySet(policies))
+	set := newPolicySet(policies)
+	was := db.policies.Swap(set)
+	if set != nil && set.hybrid && (was == nil || !was.hybrid) {
+		db.totals.disown()
+	}
 	return nil
 }
 

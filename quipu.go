@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -25,6 +27,9 @@ type DB struct {
 // shared is what all views of a DB have in common.
 type shared struct {
 	store    store.Store
+	under    store.Store // the store without its layouts
+	alone    bool        // nobody else uses it
+	server   uint64      // tells this DB from others over the same store
 	traits   store.Traits
 	policies atomic.Pointer[policySet] // nil if there are none
 	readOnly bool
@@ -56,8 +61,11 @@ func New(s store.Store, o Options) *DB {
 		traits:   s.Traits(),
 		readOnly: o.ReadOnly,
 		totals:   newTotals(o.Recall),
+		under:    s,
+		server:   rand.Uint64(),
 		err:      o.Validate(),
 	}
+	_, sh.alone = s.(store.Starter)
 	sh.ctx, sh.cancel = context.WithCancel(context.Background())
 	if sh.err == nil {
 		sh.policies.Store(newPolicySet(o.Policies))
@@ -134,25 +142,48 @@ func (db *DB) Close() error {
 }
 
 // Ready returns nil if the DB can be written to, or read if it is read-only, and
-// otherwise why not. It goes all the way that a write or a read goes.
+// otherwise why not. It goes all the way that a write or a read goes, to every
+// partition of the store: one of them may be out of reach while others serve.
 func (db *DB) Ready(ctx context.Context) error {
 	if db.err != nil {
 		return db.err
 	}
-	c := store.Cell{Namespace: db.namespace, Key: "quipu.ready"}
+	probes := db.probes()
 	if db.readOnly {
-		return db.store.Read(ctx, []store.Cell{c}, make([]store.Value, 1))
+		cells := make([]store.Cell, len(probes))
+		for i := range probes {
+			cells[i] = probes[i].Deltas[0].Cell
+		}
+		return db.store.Read(ctx, cells, make([]store.Value, len(cells)))
 	}
-	// Deleting what does not exist changes nothing, and is no refusal.
-	b := store.Batch{
-		Partition: store.PartitionOf(c, db.traits.Partitions),
-		Deltas:    []store.Delta{{Cell: c, Op: store.OpDelete, Guard: store.Guard{Exists: store.ExistsNot}}},
-	}
-	replies := make([]store.Reply, 1)
-	if err := db.apply(ctx, []store.Batch{b}, replies); err != nil {
+	replies := make([]store.Reply, len(probes))
+	if err := db.apply(ctx, probes, replies); err != nil {
 		return err
 	}
-	return replies[0].Err
+	for i := range replies {
+		if err := replies[i].Err; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// probes returns a batch for each partition that deletes what does not exist:
+// that changes nothing, and is no refusal.
+func (db *DB) probes() []store.Batch {
+	found := make([]store.Batch, db.traits.Partitions)
+	c := store.Cell{Namespace: db.namespace, Key: "quipu.ready"}
+	for i, left := 1, len(found); left > 0; i++ {
+		if p := store.PartitionOf(c, len(found)); found[p].Deltas == nil {
+			found[p] = store.Batch{
+				Partition: p,
+				Deltas:    []store.Delta{{Cell: c, Op: store.OpDelete, Guard: store.Guard{Exists: store.ExistsNot}}},
+			}
+			left--
+		}
+		c.Key = "quipu.ready." + strconv.Itoa(i)
+	}
+	return found
 }
 
 // apply gives batches to the store.
@@ -164,8 +195,8 @@ func (s *shared) apply(ctx context.Context, batches []store.Batch, replies []sto
 	if err != nil && errors.Is(err, store.ErrUnknown) {
 		s.unknown.Add(1)
 	}
-	if p := s.policies.Load(); p != nil && p.hybrid {
-		s.totals.wrote(batches)
+	if p := s.policies.Load(); p != nil && p.hybrid && err == nil {
+		s.totals.wrote(batches, replies)
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quipudb/quipu/internal/rollup"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -30,16 +31,22 @@ const (
 // goroutine does it, while there are any.
 type rollups struct {
 	mu      sync.Mutex // guards the two below
-	every   map[store.Cell]time.Duration
+	rolled  map[store.Cell]rolled
 	running bool
 
-	refreshed, refused atomic.Uint64
-	late               atomic.Int64 // the age of the oldest total over its interval, in thousandths
+	refreshed, refused, claimed, taken atomic.Uint64
+	late                               atomic.Int64 // the age of the oldest total over its interval, in thousandths
 }
 
-// roll has a total refreshed, as often as its policy says, and reports whether it
-// was already.
-func (db *DB) roll(c store.Cell, every time.Duration, now time.Time) bool {
+// A rolled is how a total is refreshed.
+type rolled struct {
+	every time.Duration
+	own   bool // with the versions of its parts, for what is written here
+}
+
+// roll has a total refreshed, as its policy says, and reports whether it was
+// already.
+func (db *DB) roll(c store.Cell, how rolled, now time.Time) bool {
 	s := db.totals.stripe(c)
 	s.mu.Lock()
 	e := db.totals.entry(s, c)
@@ -53,15 +60,15 @@ func (db *DB) roll(c store.Cell, every time.Duration, now time.Time) bool {
 	r := &db.totals.rollups
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.every == nil {
-		r.every = make(map[store.Cell]time.Duration)
+	if r.rolled == nil {
+		r.rolled = make(map[store.Cell]rolled)
 	}
-	if len(r.every) >= rollupsMax || db.ctx.Err() != nil {
+	if len(r.rolled) >= rollupsMax || db.ctx.Err() != nil {
 		r.refused.Add(1)
 		db.totals.setRolling(c, false)
 		return false
 	}
-	r.every[c] = every
+	r.rolled[c] = how
 	if !r.running {
 		r.running = true
 		db.background.Add(1)
@@ -84,21 +91,18 @@ func (s *shared) keepRolling() {
 	defer s.background.Done()
 	r := &s.totals.rollups
 	for {
-		due, next := s.due(time.Now())
+		due, joint, next := s.due(time.Now())
 		if next == 0 {
 			r.mu.Lock()
-			if len(r.every) == 0 {
+			if len(r.rolled) == 0 {
 				r.running = false
 				r.mu.Unlock()
 				return
 			}
 			r.mu.Unlock()
 		}
-		for len(due) > 0 && s.ctx.Err() == nil {
-			n := min(len(due), rollCells)
-			s.refresh(due[:n])
-			due = due[n:]
-		}
+		s.inPieces(joint, s.share)
+		s.inPieces(due, func(ctx context.Context, cells []store.Cell) { s.refresh(ctx, cells) })
 		rest := time.NewTimer(max(next, rollLeast))
 		select {
 		case <-rest.C:
@@ -112,21 +116,33 @@ func (s *shared) keepRolling() {
 	}
 }
 
-// due returns the totals that must be refreshed, and when to look again. It
-// forgets those that nobody asks for.
-func (s *shared) due(now time.Time) (cells []store.Cell, next time.Duration) {
+// inPieces calls f with some cells at a time.
+func (s *shared) inPieces(cells []store.Cell, f func(ctx context.Context, cells []store.Cell)) {
+	for len(cells) > 0 && s.ctx.Err() == nil {
+		n := min(len(cells), rollCells)
+		ctx, cancel := context.WithTimeout(s.ctx, recallWait)
+		f(ctx, cells[:n])
+		cancel()
+		cells = cells[n:]
+	}
+}
+
+// due returns the totals that must be refreshed, those that other servers keep
+// too and that must be looked at, and when to look again. It forgets those that
+// nobody asks for.
+func (s *shared) due(now time.Time) (cells, joint []store.Cell, next time.Duration) {
 	t := s.totals
 	t.rollups.mu.Lock()
 	defer t.rollups.mu.Unlock()
 	late := 0.0
-	for c, every := range t.rollups.every {
+	for c, how := range t.rollups.rolled {
 		stripe := t.stripe(c)
 		stripe.mu.Lock()
 		e := stripe.cells[c]
-		if e == nil || now.Sub(e.used) > max(idleLeast, idleIntervals*every) {
-			delete(t.rollups.every, c)
+		if e == nil || now.Sub(e.used) > max(idleLeast, idleIntervals*how.every) {
+			delete(t.rollups.rolled, c)
 			if e != nil {
-				e.rolling = false
+				e.rolling, e.duty = false, nil
 			}
 			stripe.mu.Unlock()
 			continue
@@ -135,41 +151,51 @@ func (s *shared) due(now time.Time) (cells []store.Cell, next time.Duration) {
 		if e.asOf.IsZero() || e.reading != nil {
 			age = 0 // a reader is at it
 		}
-		late = max(late, float64(age)/float64(every))
+		late = max(late, float64(age)/float64(how.every))
+		to, wait := &cells, how.every
+		if s.isJoint(how, e.value.Layout) {
+			if to, wait = &joint, how.every/rollup.Shares; e.duty == nil {
+				e.duty = &rollup.Duty{}
+			}
+			age = now.Sub(e.duty.Looked())
+		}
 		stripe.mu.Unlock()
-		if age >= every {
-			cells = append(cells, c)
+		if age >= wait {
+			*to = append(*to, c)
 			age = 0
 		}
-		if left := every - age; next == 0 || left < next {
+		if left := wait - age; next == 0 || left < next {
 			next = left
 		}
 	}
 	t.rollups.late.Store(int64(late * 1000))
-	return cells, next
+	return cells, joint, next
 }
 
-// refresh reads totals. What can't be read stays as it is: its readers ask
-// themselves when it is too old.
-func (s *shared) refresh(cells []store.Cell) {
-	ctx, cancel := context.WithTimeout(s.ctx, recallWait)
-	defer cancel()
+// refresh reads totals, and returns them. What can't be read stays as it is: its
+// readers ask themselves when it is too old.
+func (s *shared) refresh(ctx context.Context, cells []store.Cell) []store.Value {
+	if len(cells) == 0 {
+		return nil
+	}
 	values := make([]store.Value, len(cells))
 	asOf := time.Now()
-	if err := s.store.Read(ctx, cells, values); err != nil {
+	parts, err := s.collect(ctx, cells, values)
+	if err != nil {
 		s.totals.behind.Add(uint64(len(cells)))
-		return
+		return nil
 	}
 	for i := range cells {
-		s.totals.keep(cells[i], values[i], asOf)
+		s.totals.keep(cells[i], values[i], parts[i], asOf)
 	}
 	s.totals.rollups.refreshed.Add(uint64(len(cells)))
+	return values
 }
 
 // meters calls f for each meter of the totals.
 func (t *totals) meters(f func(name, help string, value float64)) {
 	t.rollups.mu.Lock()
-	active := len(t.rollups.every)
+	active := len(t.rollups.rolled)
 	t.rollups.mu.Unlock()
 	f("quipu_reads_recalled_total", "Counters that were served as last read, because the store could not be reached.", float64(t.recalled.Load()))
 	f("quipu_reads_rollup_total", "Counters that were served from totals kept here.", float64(t.cached.Load()))
@@ -178,6 +204,8 @@ func (t *totals) meters(f func(name, help string, value float64)) {
 	f("quipu_reads_partial_total", "Counters that were served without some of their shards.", float64(t.partial.Load()))
 	f("quipu_rollups", "Totals that are kept fresh for readers.", float64(active))
 	f("quipu_rollups_refreshed_total", "Totals read again to keep them fresh.", float64(t.rollups.refreshed.Load()))
+	f("quipu_rollups_claimed_total", "Totals that were summed here for all servers.", float64(t.rollups.claimed.Load()))
+	f("quipu_rollups_taken_total", "Totals that were taken from another server.", float64(t.rollups.taken.Load()))
 	f("quipu_rollups_failed_total", "Totals that could not be read again.", float64(t.behind.Load()))
 	f("quipu_rollups_refused_total", "Totals that were not kept fresh because there are too many.", float64(t.rollups.refused.Load()))
 	f("quipu_rollup_age_ratio", "Age of the oldest total that is kept fresh, over its interval.", float64(t.rollups.late.Load())/1000)

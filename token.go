@@ -91,6 +91,18 @@ func (db *DB) checkToken(key, token string) (store.Cell, error) {
 	return store.Cell{Namespace: db.namespace, Key: key}, store.CheckToken(token)
 }
 
+// refusal returns the error that names the outcome of a delta. That a token is
+// older than the window would mislead a caller whose clock is ahead.
+func (s *shared) refusal(d *store.Delta, o store.Outcome) error {
+	ms, ok := store.TokenTime(d.Guard.Token)
+	if at := time.UnixMilli(ms); o == store.Expired && ok && at.After(time.Now()) {
+		return store.Errorf(store.KindExpired,
+			"the token was made at %s, which is in the future: it may be ahead by less than the window, %s; see to the clock of the caller",
+			at.UTC().Format(time.RFC3339), span(s.traits.Limits.TokenWindow))
+	}
+	return o.Err()
+}
+
 // pastReceipt is the receipt of a write that was decided earlier.
 func pastReceipt(key string, f *store.Fate, durability Durability) Receipt {
 	r := Receipt{Key: key, Version: f.Result.Version, Durability: durability}

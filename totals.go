@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu/internal/hot"
+	"github.com/quipudb/quipu/internal/rollup"
+	"github.com/quipudb/quipu/internal/spread"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -53,9 +55,11 @@ type total struct {
 	value   store.Value
 	asOf    time.Time // zero if it was not read yet
 	used    time.Time // by a reader
-	written time.Time // when this DB was last told that it had changed the counter
-	rolling bool      // it is refreshed
-	reading *reading  // under way, or nil
+	tail    rollup.Tail
+	duty    *rollup.Duty // nil if other servers have no part in it
+	written time.Time    // when this DB was last told of a change that may be neither in value nor in tail
+	rolling bool         // it is refreshed
+	reading *reading     // under way, or nil
 }
 
 // A reading is one call of the store that several readers wait for.
@@ -104,54 +108,97 @@ func (t *totals) entry(s *totalStripe, c store.Cell) *total {
 	return e
 }
 
-// keep remembers what a counter was. An older value never replaces a newer one.
-func (t *totals) keep(c store.Cell, v store.Value, asOf time.Time) {
+// keep remembers what a counter was, and, if that is known, of which versions of
+// its parts it is the sum. An older value never replaces a newer one.
+func (t *totals) keep(c store.Cell, v store.Value, parts []uint64, asOf time.Time) {
 	s := t.stripe(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := t.entry(s, c); !e.asOf.After(asOf) {
-		e.value, e.asOf = v, asOf
+	e := t.entry(s, c)
+	if e.asOf.After(asOf) {
+		return
+	}
+	e.value, e.asOf = v, asOf
+	if parts == nil && !e.tail.Based() {
+		return
+	}
+	if parts == nil && v.Layout == 0 {
+		parts = []uint64{v.Version}
+	}
+	if !e.tail.Rebase(parts, asOf) {
+		e.written = time.Now()
 	}
 }
 
-// get returns what a counter was, if that is not older than some age, and, if
-// own is set, not older than the last write of this DB.
-func (t *totals) get(c store.Cell, now time.Time, age time.Duration, own bool) (v store.Value, asOf time.Time, ok bool) {
+// get returns what a counter was, if that is not older than some age, and if own
+// is set with what this DB has written since.
+func (t *totals) get(c store.Cell, now time.Time, age time.Duration, own bool) (v store.Value, from seen, ok bool) {
 	if age <= 0 {
-		return v, asOf, false
+		return v, from, false
 	}
 	s := t.stripe(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.cells[c]
-	if e == nil || e.asOf.IsZero() || now.Sub(e.asOf) > age || own && !e.asOf.After(e.written) {
-		return v, asOf, false
+	if e == nil || e.asOf.IsZero() || now.Sub(e.asOf) > age || own && (!e.tail.Based() || !e.asOf.After(e.written)) {
+		return v, from, false
 	}
 	e.used = now
-	return e.at(now), e.asOf, true
-}
-
-// at returns the value as it would be by now, if nobody had changed it.
-func (e *total) at(now time.Time) store.Value {
-	if d := e.value.DeadlineMS; d != 0 && d <= now.UnixMilli() {
-		return store.Value{}
+	v, from = e.value, seen{asOf: e.asOf, source: sourceRollup}
+	if v.DeadlineMS != 0 && v.DeadlineMS <= now.UnixMilli() { // It would be gone, if nobody had changed it.
+		return store.Value{}, from, true
 	}
-	return e.value
+	if tail, stamp := e.tail.Sum(); own && stamp != 0 {
+		sum := v.N + tail
+		ok = (sum > v.N) == (tail > 0) // else the total lacks what others have taken away
+		from.tail, v.N, v.Exists, v.Version = tail, sum, true, spread.Mixed(v.Version, stamp)
+		return v, from, ok
+	}
+	return v, from, true
 }
 
-// wrote notes that counters were changed.
-func (t *totals) wrote(batches []store.Batch) {
+// wrote notes what was changed, before anyone is told.
+func (t *totals) wrote(batches []store.Batch, replies []store.Reply) {
 	now := time.Now()
 	for i := range batches {
+		if replies[i].Err != nil {
+			continue
+		}
 		for j := range batches[i].Deltas {
-			c := batches[i].Deltas[j].Cell
-			s := t.stripe(c)
+			d, r := &batches[i].Deltas[j], &replies[i].Results[j]
+			if d.Op == store.OpGet || r.Outcome != store.Applied {
+				continue
+			}
+			s := t.stripe(d.Cell)
 			s.mu.Lock()
-			if e := s.cells[c]; e != nil {
+			if e := s.cells[d.Cell]; e != nil && !e.count(d, r, now) {
 				e.written = now
 			}
 			s.mu.Unlock()
 		}
+	}
+}
+
+// count takes a change into the tail, and reports false if it is none that can
+// be added to a total.
+func (e *total) count(d *store.Delta, r *store.Result, now time.Time) bool {
+	if d.Op != store.OpAdd || d.Expiry != store.ExpiryKeep || d.Guard.Bound != nil || r.Replayed || r.Version == 0 || e.value.DeadlineMS != 0 {
+		return false
+	}
+	return e.tail.Note(int(r.Shard), r.Version&^spread.OfShards, d.N, now)
+}
+
+// disown has the totals that are kept not be served any more as if they counted
+// what this DB has written: it did not note that.
+func (t *totals) disown() {
+	now := time.Now()
+	for i := range t.stripes {
+		s := &t.stripes[i]
+		s.mu.Lock()
+		for _, e := range s.cells {
+			e.written = now
+		}
+		s.mu.Unlock()
 	}
 }
 
@@ -171,7 +218,7 @@ func (t *totals) join(c store.Cell, now time.Time, own bool) (r *reading, mine b
 }
 
 // made ends a reading.
-func (t *totals) made(c store.Cell, r *reading, v store.Value, err error) {
+func (t *totals) made(c store.Cell, r *reading, v store.Value, parts []uint64, err error) {
 	s := t.stripe(c)
 	s.mu.Lock()
 	if e := s.cells[c]; e != nil && e.reading == r {
@@ -179,17 +226,18 @@ func (t *totals) made(c store.Cell, r *reading, v store.Value, err error) {
 	}
 	s.mu.Unlock()
 	if err == nil {
-		t.keep(c, v, r.asOf)
+		t.keep(c, v, parts, r.asOf)
 	}
 	r.value, r.err = v, err
 	close(r.done)
 }
 
-// seen is where a value came from, as of when it is what it is, and how many of
-// its shards are missing in it.
+// seen is where a value came from, as of when it is what it is, what was added to
+// it since, and how many of its shards are missing in it.
 type seen struct {
 	asOf    time.Time
 	source  string
+	tail    int64
 	missing int
 }
 
@@ -264,10 +312,28 @@ func (db *DB) readStore(ctx context.Context, cells []store.Cell, values []store.
 	cancel()
 	if err == nil {
 		for i := range cells {
-			db.totals.keep(cells[i], values[i], asOf)
+			db.totals.keep(cells[i], values[i], nil, asOf)
 		}
 	}
 	return err
+}
+
+// collect reads counters from the store, for their totals to be kept: if a policy
+// has them count what is written here, with the versions of their parts.
+func (s *shared) collect(ctx context.Context, cells []store.Cell, values []store.Value) (parts [][]uint64, err error) {
+	parts = make([][]uint64, len(cells))
+	p := s.policies.Load()
+	switch {
+	case p == nil || !p.hybrid:
+		return parts, s.store.Read(ctx, cells, values)
+	case s.spread != nil:
+		return parts, s.spread.Collect(ctx, cells, values, parts)
+	}
+	err = s.store.Read(ctx, cells, values)
+	for i := range values {
+		parts[i] = []uint64{values[i].Version}
+	}
+	return parts, err
 }
 
 // terms returns how old a value of a counter may be, whether it must count what
@@ -290,17 +356,15 @@ func (db *DB) readKept(ctx context.Context, cells []store.Cell, values []store.V
 	var ask []int // of the store
 	var mine []*reading
 	var others []*reading // by others; nil where this call asks itself
-	var ages []time.Duration
 	for i := range cells {
 		age, own, every := rules.terms(cells[i].Key, staleness)
-		rolling := every > 0 && db.roll(cells[i], every, now)
+		rolling := every > 0 && db.roll(cells[i], rolled{every, own}, now)
 		var ok bool
-		if values[i], from[i].asOf, ok = t.get(cells[i], now, age, own); ok {
-			from[i].source = sourceRollup
+		if values[i], from[i], ok = t.get(cells[i], now, age, own); ok {
 			t.cached.Add(1)
 			continue
 		}
-		// Who wants what was written here is not served by a total that is in time.
+		// Who wants what was written here may not be served by a total that is in time.
 		if from[i] = (seen{asOf: now, source: sourceStore}); rolling && !own && staleness == byPolicy {
 			t.late.Add(1)
 		}
@@ -314,31 +378,45 @@ func (db *DB) readKept(ctx context.Context, cells []store.Cell, values []store.V
 			continue
 		}
 		if others == nil {
-			others, ages = make([]*reading, len(cells)), make([]time.Duration, len(cells))
+			others = make([]*reading, len(cells))
 		}
-		others[i], ages[i] = r, age
+		others[i] = r
 		t.coalesced.Add(1)
 	}
 	err := db.readMine(ctx, cells, values, now, ask, mine)
 	for i, r := range others {
-		if r == nil || err != nil {
-			continue
-		}
-		select {
-		case <-r.done:
-			values[i] = r.value
-			if r.asOf.Before(now) { // It may lack what was written before this read.
-				from[i] = seen{asOf: r.asOf, source: sourceRollup}
-			}
-			if r.err != nil || now.Sub(r.asOf) > ages[i] { // an error may be of its caller's
-				from[i] = seen{asOf: time.Now(), source: sourceStore}
-				err = db.store.Read(ctx, cells[i:i+1], values[i:i+1])
-			}
-		case <-ctx.Done():
-			err = store.Errorf(store.KindUnavailable, "waiting for the store: %w", ctx.Err())
+		if r != nil && err == nil {
+			err = db.await(ctx, r, cells[i:i+1], values[i:i+1], &from[i], now, rules, staleness)
 		}
 	}
 	return err
+}
+
+// await waits for what another reader asks of the store. If it will not do, it is
+// asked again: that one may have been given up, or have begun too long ago.
+func (db *DB) await(ctx context.Context, r *reading, cells []store.Cell, values []store.Value, from *seen, now time.Time, rules rules, staleness time.Duration) error {
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		return store.Errorf(store.KindUnavailable, "waiting for the store: %w", ctx.Err())
+	}
+	age, own, _ := rules.terms(cells[0].Key, staleness)
+	switch {
+	case r.err != nil:
+	case own:
+		var ok bool
+		if values[0], *from, ok = db.totals.get(cells[0], now, age, own); ok {
+			return nil
+		}
+	case now.Sub(r.asOf) <= age:
+		values[0] = r.value
+		if r.asOf.Before(now) { // It may lack what was written before this read.
+			*from = seen{asOf: r.asOf, source: sourceRollup}
+		}
+		return nil
+	}
+	*from = seen{asOf: time.Now(), source: sourceStore}
+	return db.store.Read(ctx, cells, values)
 }
 
 // readMine reads the cells that nobody else is reading.
@@ -350,14 +428,14 @@ func (db *DB) readMine(ctx context.Context, cells []store.Cell, values []store.V
 	for n, i := range ask {
 		wanted[n] = cells[i]
 	}
-	err := db.store.Read(ctx, wanted, got)
+	parts, err := db.collect(ctx, wanted, got)
 	for n, i := range ask {
 		values[i] = got[n]
 		switch {
 		case mine[n] != nil:
-			db.totals.made(wanted[n], mine[n], got[n], err)
+			db.totals.made(wanted[n], mine[n], got[n], parts[n], err)
 		case err == nil && db.totals.all:
-			db.totals.keep(wanted[n], got[n], now)
+			db.totals.keep(wanted[n], got[n], parts[n], now)
 		}
 	}
 	return err
@@ -372,12 +450,12 @@ func (db *DB) allRecalled(cells []store.Cell, values []store.Value, from []seen,
 		if age == byPolicy {
 			age = rules.policy(cells[i].Key).Stale
 		}
-		v, asOf, ok := db.totals.get(cells[i], now, age, false)
+		v, was, ok := db.totals.get(cells[i], now, age, false)
 		if !ok {
 			return false
 		}
 		if values != nil {
-			values[i], from[i] = v, seen{asOf: asOf, source: sourceRecalled}
+			values[i], from[i] = v, seen{asOf: was.asOf, source: sourceRecalled}
 		}
 	}
 	return len(cells) > 0
@@ -396,6 +474,7 @@ func count(key string, v store.Value, from seen) Count {
 		c.Exact = true
 	default:
 		c.Staleness = time.Since(from.asOf)
+		c.Lower, c.Upper = v.N-max(0, from.tail), v.N-min(0, from.tail)
 	}
 	return c
 }

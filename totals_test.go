@@ -61,7 +61,7 @@ func mustRead(t *testing.T, db *quipu.DB, key string, opts ...quipu.ReadOption) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !c.Complete || !c.Bounded || c.Lower != c.Value || c.Upper != c.Value || c.Exact != (c.Source == "store") || c.Exact && c.Staleness != 0 {
+	if !c.Complete || !c.Bounded || c.Lower > c.Value || c.Upper < c.Value || c.Exact && (c.Upper != c.Lower || c.Staleness != 0) || c.Exact != (c.Source == "store") {
 		t.Errorf("%+v contradicts itself", c)
 	}
 	return c
@@ -124,24 +124,150 @@ func TestRollup(t *testing.T) {
 	})
 }
 
-// TestHybrid reads a total that is kept, and what this DB has written since.
+// TestHybrid reads a total that is kept, and what this DB has written since: that
+// takes no call of the store.
 func TestHybrid(t *testing.T) {
-	s := &counting{Store: memstore.New(memstore.Options{})}
-	db := over(t, s, quipu.Policy{Pattern: "*", Timing: quipu.Hybrid, Interval: time.Hour})
-	other := over(t, s)
-	for i := range 100 {
+	for _, shards := range []int{1, 8} {
+		t.Run(fmt.Sprint(shards, " shards"), func(t *testing.T) { synctest.Test(t, func(t *testing.T) { hybrid(t, shards) }) })
+	}
+}
+
+func hybrid(t *testing.T, shards int) {
+	s := &counting{Store: memstore.New(memstore.Options{Partitions: shards})}
+	policy := quipu.Policy{Pattern: "*", Timing: quipu.Hybrid, Interval: time.Hour, Shards: shards}
+	db, other := over(t, s, policy), over(t, s, policy)
+	total := int64(0)
+	for mustRead(t, db, "a").Shards < shards {
 		mustAdd(t, db, "a", 1)
-		if c := mustRead(t, db, "a"); c.Value != int64(i+1) {
-			t.Fatalf("after %d adds: %+v", i+1, c)
-		}
-		was := s.reads.Load()
-		if c := mustRead(t, db, "a"); c.Value != int64(i+1) || c.Source != "rollup" || s.reads.Load() != was {
-			t.Fatalf("again: %+v", c)
+		total++
+		<-time.After(100 * time.Millisecond)
+	}
+	known := total
+	read := func(want quipu.Count) {
+		t.Helper()
+		if c := mustRead(t, db, "a"); c.Value != want.Value || c.Lower != want.Lower || c.Upper != want.Upper || c.Source != want.Source {
+			t.Fatalf("%+v, want %+v", c, want)
 		}
 	}
+	was := s.reads.Load()
+	versions := map[uint64]bool{}
+	for i := range 300 {
+		n := int64(i%5 - 1)
+		mustAdd(t, db, "a", n)
+		total += n
+		read(quipu.Count{Value: total, Lower: min(known, total), Upper: max(known, total), Source: "rollup"})
+		versions[mustRead(t, db, "a").Version] = true
+	}
+	if n := s.reads.Load() - was; n > 40 { // the layouts are looked after too
+		t.Errorf("the store was read %d times", n)
+	}
+	if len(versions) != 300 {
+		t.Errorf("300 values had %d versions", len(versions))
+	}
 	mustAdd(t, other, "a", 1)
-	if c := mustRead(t, db, "a"); c.Value != 100 {
-		t.Errorf("what others write is not counted at once: %+v", c)
+	if c := mustRead(t, db, "a"); c.Value != total {
+		t.Errorf("what others write is not counted at once: %+v, want %d", c, total)
+	}
+	if c := mustRead(t, db, "a", quipu.Exact()); c.Value != total+1 {
+		t.Errorf("%+v, want %d", c, total+1)
+	}
+	// What is no add can't be added.
+	for i, change := range []func() (quipu.Receipt, error){
+		func() (quipu.Receipt, error) { return db.Set(t.Context(), "a", 5) },
+		func() (quipu.Receipt, error) { return db.Delete(t.Context(), "a") },
+		func() (quipu.Receipt, error) { return db.Add(t.Context(), "a", 1, quipu.WantValue()) },
+		func() (quipu.Receipt, error) { return db.Add(t.Context(), "a", 1, quipu.Token("t")) },
+		func() (quipu.Receipt, error) { return db.Add(t.Context(), "a", 1, quipu.Token("t")) },
+		func() (quipu.Receipt, error) {
+			if r, err := other.Add(t.Context(), "a", 1, quipu.Token("u")); err != nil {
+				return r, err
+			}
+			return db.Add(t.Context(), "a", 1, quipu.Token("u")) // He is told that it counts.
+		},
+		func() (quipu.Receipt, error) {
+			plain := policy
+			plain.Timing = quipu.Rollup
+			r, err := db.Add(t.Context(), "a", 1)
+			for _, p := range []quipu.Policy{plain, policy} { // What is written between is not noted.
+				if err := errors.Join(err, db.SetPolicies([]quipu.Policy{p})); err != nil {
+					return r, err
+				}
+				if r, err = db.Add(t.Context(), "a", 1); p == policy {
+					return r, err
+				}
+			}
+			return r, err
+		},
+	} {
+		<-time.After(time.Millisecond)
+		mustRead(t, db, "a")
+		<-time.After(time.Millisecond)
+		if _, err := change(); err != nil {
+			t.Fatal(err)
+		}
+		want := []int64{5, 0, 1, 2, 2, 3, 6}[i]
+		if c := mustRead(t, db, "a"); c.Value != want || c.Exists != (i != 1) {
+			t.Errorf("after change %d: %+v", i, c)
+		}
+	}
+}
+
+// between is a store in which something happens just before cells are read, and
+// just after.
+type between struct {
+	store.Store
+	happen atomic.Pointer[func()]
+}
+
+func (b *between) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
+	if len(cells) == 1 {
+		return b.Store.Read(ctx, cells, values)
+	}
+	happen := b.happen.Swap(nil)
+	if happen != nil {
+		(*happen)()
+	}
+	err := b.Store.Read(ctx, cells, values)
+	if happen != nil {
+		(*happen)()
+	}
+	return err
+}
+
+// TestHybridBetween has a DB be told of adds while a total is being collected:
+// each is either in the total or in what is added to it.
+func TestHybridBetween(t *testing.T) {
+	for _, partitions := range []int{1, 8} {
+		t.Run(fmt.Sprint(partitions, " partitions"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &between{Store: memstore.New(memstore.Options{Partitions: partitions})}
+				db := over(t, s, quipu.Policy{Pattern: "*", Timing: quipu.Hybrid, Interval: time.Second, Shards: 8})
+				total := int64(0)
+				for n := int64(1); mustRead(t, db, "a", quipu.Exact()).Shards < 8; total += n {
+					mustAdd(t, db, "a", n)
+					<-time.After(100 * time.Millisecond)
+				}
+				for range 20 {
+					<-time.After(10*time.Second + time.Second/2) // It is too old, and is read anew.
+					happen := func() {
+						for range 20 {
+							<-time.After(10 * time.Millisecond) // So they go to several shards.
+							mustAdd(t, db, "a", 3)
+							total += 3
+						}
+					}
+					s.happen.Store(&happen)
+					if mustRead(t, db, "a"); s.happen.Load() != nil {
+						t.Fatal("nothing happened")
+					}
+					was := mustRead(t, db, "a")
+					if mustAdd(t, db, "a", 1); was.Value != total {
+						t.Fatalf("%+v, want %d", was, total)
+					}
+					total++
+				}
+			})
+		})
 	}
 }
 
@@ -234,6 +360,15 @@ func TestSessionLost(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	if c, err := lost.Read(t.Context(), "a", quipu.Session(session)); !errors.Is(err, quipu.ErrLost) {
+		t.Errorf("%+v, %v", c, err)
+	}
+	reader := quipu.New(older, quipu.Options{ReadOnly: true}) // It can't tell what is lost from what has not come yet.
+	defer func() {
+		if err := reader.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if c, err := reader.Read(t.Context(), "a", quipu.Session(session)); !errors.Is(err, quipu.ErrUnavailable) || errors.Is(err, quipu.ErrLost) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	if _, err := lost.ReadBatch(t.Context(), []string{"b", "a"}, quipu.Session(session)); !errors.Is(err, quipu.ErrLost) {

@@ -7,8 +7,32 @@ import (
 
 // The shards of a counter are cells of the store's own namespace, so that they
 // are in no list and under no limit: shard/1/NAMESPACE/KEY and so on. The counter's
-// own cell is its shard 0.
-const shardPrefix = "shard/"
+// own cell is its shard 0. What servers tell each other of its total is there too:
+// claim/NAMESPACE/KEY and total/NAMESPACE/KEY.
+const (
+	shardPrefix = "shard/"
+	claimPrefix = "claim/"
+	totalPrefix = "total/"
+)
+
+// RollupCells returns the addresses of a counter's claim and total, which are in
+// its own partition.
+func RollupCells(c Cell) (claim, total Cell) {
+	address := c.Namespace + "/" + c.Key
+	return Cell{Key: claimPrefix + address}, Cell{Key: totalPrefix + address}
+}
+
+// beside returns the counter in whose partition a cell of the store's own
+// namespace is, and how many partitions after it.
+func beside(c Cell) (of Cell, after int, ok bool) {
+	for _, prefix := range [...]string{claimPrefix, totalPrefix} {
+		if address, found := strings.CutPrefix(c.Key, prefix); found {
+			of.Namespace, of.Key, ok = strings.Cut(address, "/")
+			return of, 0, ok
+		}
+	}
+	return ShardOf(c)
+}
 
 // ShardCell returns the address of shard i of a counter.
 func ShardCell(c Cell, i int) Cell {

@@ -41,8 +41,8 @@ func PartitionOf(c Cell, n int) int {
 		return 0
 	}
 	if c.Namespace == "" {
-		if home, i, ok := ShardOf(c); ok {
-			return (PartitionOf(home, n) + i) % n
+		if home, after, ok := beside(c); ok {
+			return (PartitionOf(home, n) + after) % n
 		}
 	}
 	const offset, prime = 14695981039346656037, 1099511628211 // FNV-1a

@@ -10,6 +10,8 @@ import (
 const (
 	// halfLife is how long a burst takes to count half.
 	halfLife = 500 * time.Millisecond
+	// instant is within which nothing cools: what is hot is noted many times in one.
+	instant = time.Millisecond
 	// probes is how many entries are looked at for the coldest, which makes room
 	// for another.
 	probes = 16
@@ -25,6 +27,7 @@ type Heat struct {
 	index   map[store.Cell]int
 	max     int
 	hand    int
+	last    int // that was noted
 }
 
 // An Entry is what is known of a counter.
@@ -48,11 +51,14 @@ func NewHeat(maxEntries int) *Heat {
 // something. Of the time that their calls took, some was waiting for others who
 // changed the same cell.
 func (h *Heat) Note(c store.Cell, writes float64, asking bool, now time.Time, waited, took time.Duration) {
-	at, known := h.index[c]
-	if !known {
-		at = h.enter(c, now.UnixNano())
+	if h.last >= len(h.entries) || h.entries[h.last].Cell != c { // What is hot comes again and again.
+		at, known := h.index[c]
+		if !known {
+			at = h.enter(c, now.UnixNano())
+		}
+		h.last = at
 	}
-	e := &h.entries[at]
+	e := &h.entries[h.last]
 	e.cool(now.UnixNano())
 	e.warmth += writes
 	if asking {
@@ -86,9 +92,9 @@ func (e *Entry) warmthAt(now int64) float64 {
 	return e.warmth * math.Exp2(-float64(max(0, now-e.at))/float64(halfLife))
 }
 
-// cool brings an entry up to date.
+// cool brings an entry up to date, if more than an instant has passed.
 func (e *Entry) cool(now int64) {
-	if now > e.at {
+	if now > e.at+int64(instant) {
 		was := e.warmth
 		e.warmth = e.warmthAt(now)
 		e.at = now
@@ -106,6 +112,9 @@ func (e *Entry) Asking() bool { return e.asking > e.warmth/2 }
 func (e *Entry) Rate(now time.Time) float64 {
 	return e.warmthAt(now.UnixNano()) * math.Ln2 / halfLife.Seconds()
 }
+
+// Idle returns how long ago the last write was noted.
+func (e *Entry) Idle(now time.Time) time.Duration { return time.Duration(now.UnixNano() - e.at) }
 
 // Waiting returns which part of the calls' time was waiting since it was asked
 // last, and whether there were any.

@@ -21,16 +21,19 @@ const (
 	changes = "changes"
 )
 
-// A deed is an add that was acknowledged.
+// A deed is an add that was acknowledged by a DB, or by the splitter.
 type deed struct {
 	n            int64
 	began, ended time.Time
+	by           *quipu.DB
 }
 
-// A sight is a read.
+// A sight is a read. A hybrid one counts what its DB was told.
 type sight struct {
 	key          string
 	began, ended time.Time
+	by           *quipu.DB
+	hybrid       bool
 	got          quipu.Count
 }
 
@@ -136,8 +139,10 @@ func (c *crowd) add(ctx context.Context, key string, n int64, opts ...quipu.Writ
 
 func (c *crowd) addBy(ctx context.Context, pick int, key string, n int64, opts ...quipu.WriteOption) (r quipu.Receipt, ok bool) {
 	began := time.Now()
+	var by *quipu.DB
 	err := c.with(ctx, pick, func(db *quipu.DB) (err error) {
 		r, err = db.Add(ctx, key, n, opts...)
+		by = db
 		return err
 	})
 	ended := time.Now()
@@ -148,7 +153,7 @@ func (c *crowd) addBy(ctx context.Context, pick int, key string, n int64, opts .
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !r.Replayed {
-		c.deeds[key] = append(c.deeds[key], deed{n, began, ended})
+		c.deeds[key] = append(c.deeds[key], deed{n, began, ended, by})
 	}
 	if r.HasValue && !r.Replayed && key == grows {
 		c.values = append(c.values, r.Value)
@@ -168,7 +173,7 @@ func (c *crowd) slip(ctx context.Context, key string, n int64) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.deeds[key] = append(c.deeds[key], deed{n, began, time.Now()})
+	c.deeds[key] = append(c.deeds[key], deed{n, began, time.Now(), nil})
 	return true
 }
 
@@ -242,8 +247,11 @@ func (c *crowd) look(ctx context.Context, rng *rand.Rand, key, session string) b
 	}
 	s := sight{key: key}
 	err := c.with(ctx, rng.IntN(2), func(db *quipu.DB) (err error) {
+		before, _ := db.PolicyOf(key)
 		s.began = time.Now()
 		s.got, err = db.Read(ctx, key, opts...)
+		after, _ := db.PolicyOf(key)
+		s.by, s.hybrid = db, before.Timing == quipu.Hybrid && after.Timing == quipu.Hybrid
 		return err
 	})
 	s.ended = time.Now()
@@ -293,7 +301,8 @@ func (c *crowd) judge(ctx context.Context) error {
 }
 
 // placed judges a read: it counts whatever was acknowledged before AsOf, or, if it
-// is exact, before it began; and nothing that began after it ended.
+// is exact or was so by its own DB, before it began; and nothing that began after it
+// ended.
 func (c *crowd) placed(s sight) error {
 	from := s.got.AsOf
 	if s.got.Exact {
@@ -302,13 +311,13 @@ func (c *crowd) placed(s sight) error {
 	low, high := int64(0), int64(0)
 	for _, d := range c.deeds[s.key] {
 		switch {
-		case d.ended.Before(from):
+		case d.ended.Before(from), s.hybrid && d.by == s.by && d.ended.Before(s.began):
 			low, high = low+d.n, high+d.n
 		case d.began.Before(s.ended):
 			low, high = low+min(d.n, 0), high+max(d.n, 0)
 		}
 	}
-	if s.got.Upper < low || s.got.Lower > high {
+	if s.got.Value < low || s.got.Value > high || s.got.Upper < s.got.Value || s.got.Lower > s.got.Value {
 		return fmt.Errorf("a read that took %v says %+v: want %d to %d", s.ended.Sub(s.began), s.got, low, high)
 	}
 	return nil

@@ -268,3 +268,6 @@ func (s step) touched() (keys []string) {
 	}
 	return keys
 }
+
+// adds reports whether all that a step may change is by adding.
+func (s step) adds() bool { return s.verb == add || s.verb == batch || s.verb == outdated }

@@ -194,29 +194,30 @@ func (c *course) kept(ctx context.Context, f *front, i int) error {
 		return err
 	}
 	// It is what the counter was after one of the steps from the last that was
-	// answered before AsOf; if exact, now; in a hybrid, after the last that this DB
-	// was told of. If partitions were read at different moments meanwhile, it lies
-	// between.
+	// answered before AsOf; if exact, now; in a hybrid, with what this DB added
+	// since, and after the last that it was told of and that is no add. If partitions
+	// were read at different moments meanwhile, it lies between.
 	low, high, torn := int64(math.MaxInt64), int64(math.MinInt64), f.Traits().Partitions > 1
+	tail, added := int64(0), false
 	for j := i - 1; ; j-- {
-		is := state{}
-		if j >= 0 {
-			is = c.states[j][s.key]
-		}
+		is := c.after(j, s.key)
 		low, high = min(low, is.value), max(high, is.value)
-		if is == (state{got.Value, got.Exists}) {
+		if is.value+tail == got.Value && (is.exists || added) == got.Exists {
 			return nil
 		}
 		switch {
 		case got.Exact:
 			return fmt.Errorf("%+v is exact, and the counter is %+v", got, is)
 		case j < 0 || c.ended[j].Before(got.AsOf):
-			if torn && low <= got.Value && got.Value <= high {
+			if torn && low+tail <= got.Value && got.Value <= high+tail {
 				return nil
 			}
-			return fmt.Errorf("%+v is nothing that the counter was from then on", got)
+			return fmt.Errorf("%+v is nothing that the counter was from then on, with %d that was added", got, tail)
 		case f.hybrid && c.by[j] == f && slices.Contains(c.history[j].touched(), s.key):
-			return fmt.Errorf("%+v of a hybrid does not count what it was told %v before", got, began.Sub(c.ended[j]))
+			if !c.history[j].adds() {
+				return fmt.Errorf("%+v of a hybrid does not count what it was told %v before", got, began.Sub(c.ended[j]))
+			}
+			tail, added = tail+is.value-c.after(j-1, s.key).value, true
 		}
 		for _, e := range c.history[j].events { // of a batch, each is decided by itself
 			if e.Key == s.key {
@@ -224,6 +225,14 @@ func (c *course) kept(ctx context.Context, f *front, i int) error {
 			}
 		}
 	}
+}
+
+// after returns what a counter was after a step; -1 is the beginning.
+func (c *course) after(step int, key string) state {
+	if step < 0 {
+		return state{}
+	}
+	return c.states[step][key]
 }
 
 // honest judges what a read says of itself.

@@ -19,8 +19,9 @@ const (
 	noted  = 16
 
 	// refreshEvery is how often the counters that are split are read, to see
-	// whether they are cold.
+	// whether they are cold; refreshHot, if this server alone keeps them from it.
 	refreshEvery = time.Second
+	refreshHot   = 5 * time.Second
 
 	// adoptEvery is how often the store is searched for counters that others have
 	// split and perhaps left so.
@@ -178,7 +179,7 @@ func (s *Store) prune(now time.Time) {
 
 // refresh reads the counters that are split, and folds those that are cold.
 func (s *Store) refresh(ctx context.Context) error {
-	cells := s.splitCells()
+	cells := s.maybeCold()
 	if len(cells) == 0 {
 		return nil
 	}
@@ -211,6 +212,19 @@ func (s *Store) refresh(ctx context.Context) error {
 		errs = append(errs, s.Fold(ctx, c))
 	}
 	return errors.Join(errs...)
+}
+
+// maybeCold returns the counters that are split and may be cold, for all that is
+// known here: to read them is to read all their shards.
+func (s *Store) maybeCold() []store.Cell {
+	now, cells := s.options.Now(), s.splitCells()
+	s.heating.Lock()
+	defer s.heating.Unlock()
+	return slices.DeleteFunc(cells, func(c store.Cell) bool {
+		j, e := s.judge(c), s.heat.Get(c)
+		return e != nil && e.Rate(now) >= s.options.Rules.Least && e.Idle(now) < refreshEvery/4 &&
+			now.Sub(j.at) < refreshHot && -sharded < j.total && j.total < sharded
+	})
 }
 
 // splitCells returns the counters that are known to be split.

@@ -15,12 +15,28 @@ import (
 // is split, the sum of its shards, with its Layout, and a version that is no
 // cell's. Of a counter whose shards are known it is one call.
 func (s *Store) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
+	return s.read(ctx, cells, values, nil)
+}
+
+// Collect is Read that also tells of which versions of its cells each value is the
+// sum, home's first: versions[i] for cells[i]. Of a shard that is not there it is 0.
+func (s *Store) Collect(ctx context.Context, cells []store.Cell, values []store.Value, versions [][]uint64) error {
+	return s.read(ctx, cells, values, versions)
+}
+
+func (s *Store) read(ctx context.Context, cells []store.Cell, values []store.Value, versions [][]uint64) error {
 	if len(cells) != len(values) {
 		return store.Errorf(store.KindInvalid, "read %d cells into %d values", len(cells), len(values))
 	}
 	if !s.anyKnown(cells) {
-		if err := s.under.Read(ctx, cells, values); err != nil || !anyLaid(values) {
+		if err := s.under.Read(ctx, cells, values); err != nil {
 			return err
+		}
+		if !anyLaid(values) {
+			for i := range versions {
+				versions[i] = append(versions[i][:0], values[i].Version)
+			}
+			return nil
 		}
 		for i := range values {
 			if values[i].Layout != 0 {
@@ -35,7 +51,7 @@ func (s *Store) Read(ctx context.Context, cells []store.Cell, values []store.Val
 	missing := make([]uint64, len(cells))
 	for round := range roundsMax {
 		var err error
-		if todo, err = s.sum(ctx, cells, values, todo, missing); err != nil || len(todo) == 0 {
+		if todo, err = s.sum(ctx, cells, values, versions, todo, missing); err != nil || len(todo) == 0 {
 			return err
 		}
 		if round < roundsCalm || s.options.ReadOnly {
@@ -80,8 +96,8 @@ func anyLaid(values []store.Value) bool {
 
 // sum reads some of the cells with what is known of their shards, and returns
 // those that turned out to be laid out otherwise, or may have. Missing are the
-// shards that were not there the last time.
-func (s *Store) sum(ctx context.Context, cells []store.Cell, values []store.Value, todo []int, missing []uint64) (left []int, err error) {
+// shards that were not there the last time. Versions is nil if nobody asks.
+func (s *Store) sum(ctx context.Context, cells []store.Cell, values []store.Value, versions [][]uint64, todo []int, missing []uint64) (left []int, err error) {
 	known := make([]*counter, len(todo))
 	parts := make([][]store.Value, len(todo))
 	var all []store.Cell
@@ -124,6 +140,8 @@ func (s *Store) sum(ctx context.Context, cells []store.Cell, values []store.Valu
 		}
 		if again {
 			left = append(left, i)
+		} else if versions != nil {
+			versions[i] = versionsOf(versions[i][:0], parts[n], missing[i])
 		}
 	}
 	return left, nil
@@ -166,6 +184,21 @@ func (s *Store) take(ctx context.Context, c store.Cell, k *counter, parts []stor
 	return home.Version != parts[0].Version, err
 }
 
+// versionsOf appends the versions of the parts that were read of a counter. Some
+// shards are missing, a bit for each. If home is all there is, those that are still
+// there have been taken in by it as they are.
+func versionsOf(to []uint64, parts []store.Value, missing uint64) []uint64 {
+	to = append(to, parts[0].Version)
+	for i := range parts[1:] {
+		v := parts[1+i].Version
+		if missing&(1<<i) != 0 {
+			v = 0
+		}
+		to = append(to, v)
+	}
+	return to
+}
+
 // newest returns the word to remember of a counter that was read with one: this
 // server may be about to fold it, which a reader must not undo.
 func (s *Store) newest(c store.Cell, word hot.Word) hot.Word {
@@ -189,7 +222,7 @@ func total(parts []store.Value, home hot.Word, to *store.Value) (missing uint64)
 		sum = plus(sum, p.N)
 		version = mix(version, p.Version)
 	}
-	*to = store.Value{N: sum, Version: version&(OfShards-1) | OfShards, Exists: true, Layout: int64(home)}
+	*to = store.Value{N: sum, Version: noCells(version), Exists: true, Layout: int64(home)}
 	return missing
 }
 
@@ -197,6 +230,12 @@ func total(parts []store.Value, home hot.Word, to *store.Value) (missing uint64)
 // write that is to be made at such a version is refused. It leaves versions
 // within int64.
 const OfShards = 1 << 62
+
+func noCells(version uint64) uint64 { return version&(OfShards-1) | OfShards }
+
+// Mixed returns a version for a value that is made of others, of which two stand
+// for all: it is another whenever one of them is, and no cell's.
+func Mixed(a, b uint64) uint64 { return noCells(mix(mix(0, a), b)) }
 
 // mix adds a version to those before it, so that the result is another whenever
 // one of them is.

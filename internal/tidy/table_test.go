@@ -14,7 +14,7 @@ type row struct {
 // A row for a single file adds to the row of its package.
 var table = map[string]row{
 	// The library. It makes the default store, and knows of no other.
-	".": {code: []string{"./store", "./internal/engine", "./internal/hot", "./internal/spread"}},
+	".": {code: []string{"./store", "./internal/engine", "./internal/hot", "./internal/rollup", "./internal/spread"}},
 
 	// The contract imports nobody: everybody imports it.
 	"store": {pure: true},
@@ -82,12 +82,13 @@ var table = map[string]row{
 		tests: []string{"./internal/server/...", "./store/memstore"},
 	},
 
-	// PostgreSQL servers for tests and benchmarks.
-	"internal/pgtest": {},
+	// PostgreSQL servers, and our own, for tests and benchmarks.
+	"internal/pgtest":  {},
+	"internal/serving": {},
 
 	// The laws of the product, and the tests that kill it.
 	"internal/dbtest": {code: []string{".", "./store", "pgregory.net/rapid"}},
-	"internal/crash":  {tests: []string{".", "./client"}},
+	"internal/crash":  {tests: []string{".", "./client", "./internal/serving"}},
 	// One history under every layout, over every store.
 	"internal/metamorph": {tests: []string{
 		".", "./internal/engine", "./internal/hot", "./internal/load/redisproc", "./internal/node", "./internal/pgtest",

@@ -189,6 +189,12 @@ func layouts(s *suite) {
 			k.outcome(k.one(laid(add(shard, int64(i)), 7)), store.Applied)
 			k.laidOut(shard, int64(i), 7)
 		}
+		claim, total := store.RollupCells(c)
+		if k.home(claim) != k.home(c) || k.home(total) != k.home(c) {
+			k.Fatalf("a counter in partition %d has its claim in %d and its total in %d", k.home(c), k.home(claim), k.home(total))
+		}
+		k.one(add(claim, 1))
+		k.one(set(total, 9))
 		k.absent(c)
 		if e := k.scan(store.Range{Namespace: namespace}, 9); len(e) > 0 {
 			k.Fatalf("scan lists %+v", e)

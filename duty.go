@@ -1,0 +1,206 @@
+package quipu
+
+import (
+	"context"
+	"time"
+
+	"github.com/quipudb/quipu/internal/hot"
+	"github.com/quipudb/quipu/internal/rollup"
+	"github.com/quipudb/quipu/internal/spread"
+	"github.com/quipudb/quipu/store"
+)
+
+const (
+	// jointShards is how many shards a counter has at least if servers make its
+	// total for each other. Of fewer, a sum costs no more than asking for one.
+	jointShards = 8
+
+	// claimsMax is how many totals are made for others in one go.
+	claimsMax = 64
+)
+
+// isJoint reports whether a total is one that servers make for each other: why
+// and how is in package rollup. What counts the writes of this DB needs to know
+// the versions of all parts, and so can't be taken from another.
+func (s *shared) isJoint(how rolled, layout int64) bool {
+	return !s.alone && !s.readOnly && !how.own && hot.Word(layout).Shards() >= jointShards
+}
+
+// A look is what was seen of a counter whose total is made jointly.
+type look struct {
+	cell               store.Cell
+	home, claim, total store.Value
+	raise              int64 // by how much the claim is raised
+}
+
+// share refreshes totals that are made jointly: it takes those that others have
+// made, and makes those that it is this server's turn to make.
+func (s *shared) share(ctx context.Context, cells []store.Cell) {
+	began := time.Now()
+	looks, err := s.look(ctx, cells)
+	if err != nil {
+		s.totals.behind.Add(uint64(len(cells)))
+		return
+	}
+	var alone, over []store.Cell
+	var mine []look
+	for i := range looks {
+		l := &looks[i]
+		switch shards := hot.Word(l.home.Layout).Shards(); {
+		case l.home.Layout == 0:
+			s.totals.keep(l.cell, l.home, nil, began)
+			if l.claim.Exists {
+				over = append(over, l.cell)
+			}
+		case shards < jointShards:
+			alone = append(alone, l.cell)
+		default:
+			turn, old := s.take(l, began)
+			if turn && len(mine) < claimsMax {
+				mine = append(mine, *l)
+			} else if old {
+				alone = append(alone, l.cell)
+			}
+		}
+	}
+	s.clear(ctx, over)
+	s.refresh(ctx, alone)
+	mine = s.claim(ctx, mine)
+	cells = cells[:0]
+	for i := range mine {
+		cells = append(cells, mine[i].cell)
+	}
+	if values := s.refresh(ctx, cells); values != nil {
+		s.publish(ctx, mine, values)
+	}
+}
+
+// look reads what there is of counters without their shards.
+func (s *shared) look(ctx context.Context, cells []store.Cell) ([]look, error) {
+	all := make([]store.Cell, 0, 3*len(cells))
+	for _, c := range cells {
+		claim, total := store.RollupCells(c)
+		all = append(all, c, claim, total)
+	}
+	values := make([]store.Value, len(all))
+	if err := s.under.Read(ctx, all, values); err != nil {
+		return nil, err
+	}
+	looks := make([]look, len(cells))
+	for i, c := range cells {
+		looks[i] = look{cell: c, home: values[3*i], claim: values[3*i+1], total: values[3*i+2]}
+	}
+	return looks, nil
+}
+
+// take keeps a total that another server has made, if it is a newer one. It
+// reports whether it is this one's turn to make the next, and whether there was
+// none for so long that it must be read at once.
+func (s *shared) take(l *look, began time.Time) (turn, old bool) {
+	t := s.totals
+	t.rollups.mu.Lock()
+	how, rolling := t.rollups.rolled[l.cell]
+	t.rollups.mu.Unlock()
+	stripe := t.stripe(l.cell)
+	stripe.mu.Lock()
+	e := stripe.cells[l.cell]
+	if !rolling || e == nil || e.duty == nil {
+		stripe.mu.Unlock()
+		return false, false
+	}
+	asOf, ok := e.duty.Look(began, l.claim.N)
+	turn = e.duty.Due(began, rollup.Patience(s.server, l.cell.Namespace, l.cell.Key, how.every))
+	l.raise = e.duty.Claim()
+	newer := ok && asOf.After(e.asOf)
+	old = began.Sub(e.asOf) > how.every*7/4
+	stripe.mu.Unlock()
+	if newer {
+		v := store.Value{N: l.total.N, Exists: true, Layout: l.home.Layout, Version: spread.Mixed(l.claim.Version, l.total.Version)}
+		t.keep(l.cell, v, nil, asOf)
+		t.rollups.taken.Add(1)
+		old = began.Sub(asOf) > how.every*7/4
+	}
+	return turn, old
+}
+
+// claim claims counters, and returns those that nobody else has claimed since
+// they were looked at.
+func (s *shared) claim(ctx context.Context, looks []look) (mine []look) {
+	batches := make([]store.Batch, len(looks))
+	for i := range looks {
+		claim, _ := store.RollupCells(looks[i].cell)
+		batches[i] = store.Batch{
+			Partition: store.PartitionOf(claim, s.traits.Partitions),
+			Deltas: []store.Delta{{
+				Cell: claim, Op: store.OpAdd, N: looks[i].raise,
+				Guard: store.Guard{Match: true, Version: looks[i].claim.Version},
+			}},
+		}
+	}
+	replies := s.tell(ctx, batches)
+	now := time.Now()
+	for i, r := range replies {
+		if l := &looks[i]; r.Err == nil && r.Results[0].Outcome == store.Applied {
+			l.claim.N, l.claim.Version = l.claim.N+l.raise, r.Results[0].Version
+			s.totals.claimed(l.cell, l.claim.N, now)
+			mine = append(mine, *l)
+		}
+	}
+	s.totals.rollups.claimed.Add(uint64(len(mine)))
+	return mine
+}
+
+// publish gives the totals of counters that were claimed to all servers, unless
+// another has claimed them since.
+func (s *shared) publish(ctx context.Context, looks []look, values []store.Value) {
+	batches := make([]store.Batch, len(looks))
+	for i := range looks {
+		claim, total := store.RollupCells(looks[i].cell)
+		batches[i] = store.Batch{
+			Partition: store.PartitionOf(claim, s.traits.Partitions),
+			If:        []store.Condition{{Cell: claim, Version: looks[i].claim.Version}},
+			Deltas: []store.Delta{
+				{Cell: claim, Op: store.OpAdd, N: 1},
+				{Cell: total, Op: store.OpSet, N: values[i].N},
+			},
+		}
+	}
+	s.tell(ctx, batches)
+}
+
+// clear removes what servers told each other of counters that are one cell again.
+func (s *shared) clear(ctx context.Context, cells []store.Cell) {
+	batches := make([]store.Batch, len(cells))
+	for i, c := range cells {
+		claim, total := store.RollupCells(c)
+		batches[i] = store.Batch{
+			Partition: store.PartitionOf(claim, s.traits.Partitions),
+			Deltas:    []store.Delta{{Cell: claim, Op: store.OpDelete}, {Cell: total, Op: store.OpDelete}},
+		}
+	}
+	s.tell(ctx, batches)
+}
+
+// tell applies batches of which none matters: if they are lost, totals are made
+// later, or by each server for itself.
+func (s *shared) tell(ctx context.Context, batches []store.Batch) []store.Reply {
+	replies := make([]store.Reply, len(batches))
+	if len(batches) == 0 {
+		return nil
+	}
+	if err := s.under.Apply(ctx, batches, replies); err != nil {
+		s.totals.behind.Add(uint64(len(batches)))
+		return nil
+	}
+	return replies
+}
+
+// claimed notes that this server has made a claim.
+func (t *totals) claimed(c store.Cell, number int64, now time.Time) {
+	s := t.stripe(c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.cells[c]; e != nil && e.duty != nil {
+		e.duty.Look(now, number)
+	}
+}
