@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 
 	"github.com/zeebo/xxh3"
 
@@ -34,9 +35,7 @@ func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (f *wa
 		e.mu.Unlock()
 		return nil, false
 	}
-	id, hash := e.hot, e.hotHash
-	s := e.cells.slot(id)
-	cell := e.cells.at(s.key)
+	id, hash, s, cell := e.hot.id, e.hot.hash, e.hot.slot, e.hot.cell
 	old, state := s.value, s.meta.state()
 	value := old + d.N
 	switch {
@@ -76,33 +75,33 @@ func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (f *wa
 	e.tend(end)
 	e.mu.Unlock()
 
-	res := store.Result{Outcome: store.Applied, Version: version}
+	r.Err, r.Mark, r.Replayed = nil, 0, false
+	r.Durability = level
+	r.Results = slices.Grow(r.Results[:0], 1)[:1]
+	res := &r.Results[0]
+	*res = store.Result{Outcome: store.Applied, Version: version}
 	if d.Want {
 		res.Before, res.After, res.Existed = old, value, true
 	}
-	r.Err, r.Mark, r.Replayed = nil, 0, false
-	r.Durability = level
-	r.Results = append(r.Results[:0], res)
 	return f, true
 }
 
-// isHot reports whether a cell is the one that was last added to: then it is
-// known to be one, and where it is.
+// hot is the cell of the last plain add, and where it is, for the next one to the
+// same: slots and keys stay where they are until they are removed.
+type hot struct {
+	id             uint32 // 0 if there is none
+	hash           uint64
+	slot           *slot
+	cell           []byte
+	namespace, key []byte // of the cell
+}
+
+var defaultNamespaceBytes = []byte(defaultNamespace)
+
+// isHot reports whether a cell is the hot one.
 func (e *Engine) isHot(c *store.Cell) bool {
-	s := e.cells.slot(e.hot)
-	if s.key == 0 { // slot 0: there is none
-		return false
-	}
-	key := e.cells.at(s.key)
-	n := namespaceLen(key)
-	switch key[0] {
-	case nsDefault:
-		return c.Namespace == defaultNamespace && string(key[n:]) == c.Key
-	case nsOwn:
-		return false
-	default:
-		return string(key[1:n]) == c.Namespace && string(key[n:]) == c.Key
-	}
+	h := &e.hot
+	return h.id != 0 && string(h.key) == c.Key && string(h.namespace) == c.Namespace
 }
 
 // heat makes a cell the hot one, if it is one and is in memory.
@@ -117,6 +116,12 @@ func (e *Engine) heat(c *store.Cell) bool {
 	if id == 0 {
 		return false
 	}
-	e.hot, e.hotHash = id, hash
+	s := e.cells.slot(id)
+	cell = e.cells.at(s.key)
+	n := namespaceLen(cell)
+	e.hot = hot{id: id, hash: hash, slot: s, cell: cell, namespace: cell[1:n], key: cell[n:]}
+	if cell[0] == nsDefault {
+		e.hot.namespace = defaultNamespaceBytes
+	}
 	return true
 }

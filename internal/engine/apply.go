@@ -661,13 +661,14 @@ func (c *change) log(d *store.Delta, p plan, cell []byte, value int64, next meta
 // logAdd appends the record of an add. When it follows an add to the same cell,
 // which is what a hot counter is, it is two bytes.
 func (e *Engine) logAdd(f *wal.Frame, id uint32, cell []byte, n int64) {
+	b := f.Payload
 	if e.added.slot == id && e.added.frame == f.ID && e.added.end == f.Pos() {
-		f.Payload = append(f.Payload, recAgain)
+		b = append(b, recAgain)
 	} else {
-		f.Payload = appendCellRecord(f.Payload, recAdd, cell)
+		b = appendCellRecord(b, recAdd, cell)
 		e.added.slot, e.added.frame = id, f.ID
 	}
-	f.Payload = binary.AppendVarint(f.Payload, n)
+	f.Payload = binary.AppendVarint(b, n)
 	e.added.end = f.Pos()
 }
 

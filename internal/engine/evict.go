@@ -100,8 +100,8 @@ func (e *Engine) evict() {
 				delete(e.extras, e.hand)
 			}
 			e.cells.remove(e.hand)
-			if e.hand == e.hot { // its hash is not that of the slot's next cell
-				e.hot = 0
+			if e.hand == e.hot.id { // its place will be another's
+				e.hot = hot{}
 			}
 			e.meters.evicted++
 		}
