@@ -13,3 +13,14 @@ func (s *Store) Step(ctx context.Context) error {
 
 // Margin is how near a namespace must be to its limit to be counted alone.
 func (s *Store) Margin() int64 { return s.margin }
+
+// CountLocks are the locks that whoever counts a namespace alone may hold.
+func (s *Store) CountLocks(namespace string) []int64 {
+	return []int64{s.locks.spaces, s.locks.namespace(namespace)}
+}
+
+// Finders are the statements that find cells and tokens by their names.
+func Finders(schema string) map[string]string {
+	s := newStatements(schema)
+	return map[string]string{"loadCells": s.loadCells, "loadTokens": s.loadTokens, "read": s.read}
+}

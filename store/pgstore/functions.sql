@@ -9,11 +9,14 @@ as $$ select floor(extract(epoch from clock_timestamp()) * 1000)::bigint $$;
 create or replace function quipu.wrap(a bigint, b bigint) returns bigint language sql immutable
 as $$ select (mod(a::numeric + b + 27670116110564327424, 18446744073709551616) - 9223372036854775808)::bigint $$;
 
--- draw draws versions and returns the last.
+-- draw draws versions and returns the last. It assigns the others, since to perform
+-- a statement for each would take several times as long.
 create or replace function quipu.draw(n bigint) returns bigint language plpgsql as $$
+declare
+    _other bigint;
 begin
     for i in 2 .. n loop
-        perform nextval('quipu.version');
+        _other := nextval('quipu.version');
     end loop;
     return nextval('quipu.version');
 end $$;
@@ -77,6 +80,13 @@ begin
     _took := extract(epoch from clock_timestamp() - _from) * 1000000;
     if _done <> cardinality(_key) then
         raise exception 'quipu: a cell has expired' using errcode = 'QP001';
+    end if;
+    if _want then
+        perform from unnest(_ns, _key) as u(ns, key) join quipu.pending p on p.ns = u.ns and p.key = u.key
+        where (select exists (select from quipu.pending));
+        if found then
+            raise exception 'quipu: an add is pending, which a value has to count' using errcode = 'QP001';
+        end if;
     end if;
     if _laid is not null then
         perform from unnest(_laid, _terms) as u(l, t) where u.l >= 0 and u.l <> greatest(-u.t, 0);
@@ -152,6 +162,93 @@ begin
         _writer, _prev, _seq, _digest, _ns, _key, _n, _most, _laid, _deltas, _total, _proof,
         _want, _lazy, _now, _spaces, _locks, _room) as p;
 exception when sqlstate 'QP001' or numeric_value_out_of_range then
+    _version := null;
+end $$;
+
+-- tokened is plain for a batch in which some adds have tokens that are new. Of each
+-- of these, sorted, it is told the cell (_cell, from 1), the name, what is added,
+-- whether a value is wanted, the digest, and how many deltas to the cell come after
+-- it (_left) and what they add (_rest). _counts is how many tokens are in each of
+-- _spaces, and _tokens how many one may have before its limit must be looked at
+-- closely. The tokens are neither too old nor too new after _since, up to _until.
+-- The time is not before _seen.
+--
+-- If a token is known, or anything else is unusual, nothing is changed and nothing
+-- is returned: a repeat is no error, and the server's log is not filled with any.
+create or replace function quipu.tokened(
+    _writer bigint, _prev bigint, _seq bigint, _digest bigint,
+    _ns bytea[], _key bytea[], _n bigint[], _most bigint, _laid bigint[],
+    _deltas bigint, _total bigint, _proof bigint,
+    _want boolean, _lazy boolean, _now bigint,
+    _spaces bytea[], _locks bigint[], _room bigint,
+    _cell int[], _token_ns bytea[], _token_key bytea[], _token bytea[], _token_n bigint[], _token_want boolean[], _token_digest bigint[],
+    _left bigint[], _rest bigint[], _counts bigint[], _tokens bigint, _since bigint, _until bigint, _seen bigint,
+    out _took bigint, out _version bigint, out _odd int[], out _versions bigint[], out _afters bigint[], out _terms bigint[], out _fresh boolean[]
+) language plpgsql as $$
+declare
+    _at bigint;
+    _gen int;
+    _first int;
+    _all bigint[];
+    _have bigint;
+begin
+    if not pg_try_advisory_xact_lock_shared({{tokens}}) then
+        raise exception 'quipu: a generation is about to begin' using errcode = 'QP001';
+    end if;
+    select p.* into _took, _version, _odd, _versions, _afters, _terms, _fresh from quipu.plain(
+        _writer, _prev, _seq, _digest, _ns, _key, _n, _most, _laid, _deltas, _total, _proof,
+        _want, _lazy, _now, _spaces, _locks, _room) as p;
+    if _version is null then
+        return;
+    end if;
+
+    -- The cells are locked: no store decides on their tokens meanwhile.
+    _at := greatest(coalesce(_now, quipu.now_ms()), _seen);
+    if _at <= _since or _at > _until then
+        raise exception 'quipu: a token is too old, or too new' using errcode = 'QP001';
+    end if;
+    -- Nobody adds to a generation before the last one. In that one the index refuses
+    -- a token that is there, also one that another adds without a lock on the cell.
+    select min(g.gen), max(g.gen) into _first, _gen from quipu.generation g;
+    if _first < _gen then
+        perform from unnest(_token_ns, _token_key, _token) as u(ns, key, token)
+        join quipu.token t on t.ns = u.ns and t.key = u.key and t.token = u.token
+        where t.gen < _gen;
+        if found then
+            raise exception 'quipu: a token is known' using errcode = 'QP001';
+        end if;
+    end if;
+    if _odd is not null then
+        _all := array_fill(_version, array[cardinality(_key)]);
+        for i in 1 .. cardinality(_odd) loop
+            _all[_odd[i] + 1] := _versions[i];
+        end loop;
+    end if;
+    insert into quipu.token
+    select _gen, u.ns, u.key, u.token, 1, u.n, u.want, u.digest, _at,
+        case when u.want then _afters[u.cell] - u.rest - u.n else 0 end,
+        case when u.want then _afters[u.cell] - u.rest else 0 end,
+        coalesce(_all[u.cell], _version) - u.later
+    from unnest(_cell, _token_ns, _token_key, _token, _token_n, _token_want, _token_digest, _left, _rest)
+        as u(cell, ns, key, token, n, want, digest, later, rest);
+
+    for i in 1 .. cardinality(_spaces) loop
+        continue when _counts[i] = 0;
+        if _spaces[i] <> '' then
+            if not pg_try_advisory_xact_lock_shared({{spaces}}) or not pg_try_advisory_xact_lock_shared(_locks[i]) then
+                raise exception 'quipu: the namespace is being counted' using errcode = 'QP001';
+            end if;
+            select coalesce(sum(s.n), 0) into _have from quipu.space s where s.ns = _spaces[i] and s.gen > 0;
+            if _have + _counts[i] > _tokens then
+                raise exception 'quipu: the namespace is nearly full' using errcode = 'QP001';
+            end if;
+        end if;
+        -- In a slot that only this function counts in: plain may have locked a tally
+        -- already, and others lock those after the counts.
+        insert into quipu.space as s values (_spaces[i], _gen, 32 + pg_backend_pid() % 32, _counts[i])
+        on conflict (ns, gen, slot) do update set n = s.n + excluded.n;
+    end loop;
+exception when sqlstate 'QP001' or numeric_value_out_of_range or unique_violation then
     _version := null;
 end $$;
 

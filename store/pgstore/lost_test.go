@@ -28,14 +28,18 @@ func TestLost(t *testing.T) {
 		if err := s.Read(t.Context(), []store.Cell{at(key)}, v[:]); err != nil {
 			t.Fatal(err)
 		}
-		before := trips()
-		lost, err := s.Lost(t.Context(), at(key), version, v[0])
-		if err != nil || lost != want {
-			t.Errorf("version %d of %s, which is %+v: lost is %v, want %v; %v", version, key, v[0], lost, want, err)
+		cost := -1.0
+		for range 5 { // What the store does in the background takes trips too.
+			before := trips()
+			lost, err := s.Lost(t.Context(), at(key), version, v[0])
+			if err != nil || lost != want {
+				t.Errorf("version %d of %s, which is %+v: lost is %v, want %v; %v", version, key, v[0], lost, want, err)
+			}
+			if cost = trips() - before; cost == costs {
+				return
+			}
 		}
-		if cost := trips() - before; cost != costs {
-			t.Errorf("version %d of %s cost %v round trips, want %v", version, key, cost, costs)
-		}
+		t.Errorf("version %d of %s cost %v round trips, want %v", version, key, cost, costs)
 	}
 	f("a", 1, true, 1) // nothing was drawn yet
 	do(t, s, add("other", 1))

@@ -3,16 +3,18 @@
 // Any number of stores, in any number of processes, may be open on one schema:
 // they share everything and trust nobody but the server. One transaction
 // carries the deltas of a batch, its tokens and its mark. Plain adds, the common
-// case, are one call of a function in the server, in one round trip; everything
-// else locks what it names, loads it, decides it in this process by package
-// decide, and writes it back, in two.
+// case, with new tokens or without any, are one call of a function in the server,
+// in one round trip; everything else locks what it names, loads it, decides it in
+// this process by package decide, and writes it back, in two.
 //
 // # Locks
 //
 // Every transaction takes its locks in one order, so none can wait for another
 // that waits for it: the generations of tokens (shared), the number of
 // namespaces and the namespaces themselves (shared, or alone near a limit), the
-// admission of writers, marks, cells, the counts of namespaces, the tallies. Rows
+// admission of writers, marks, cells, the counts of namespaces, the tallies. What
+// the server applies by itself takes the locks on namespaces later, but does not
+// wait for them, and counts tokens last, in rows that nobody else counts in. Rows
 // of one kind are locked in their sort order. A cell that does not exist is locked
 // by a row that is removed again before the transaction ends. The tokens of a cell
 // are guarded by the lock on the cell.

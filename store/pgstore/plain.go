@@ -12,8 +12,8 @@ import (
 )
 
 // A plain batch has nothing but adds without conditions, but for those on the
-// layout: the server can apply it by itself. Each cell is in it once, with the sum
-// of its deltas.
+// layout, and perhaps with tokens: the server can apply it by itself. Each cell is
+// in it once, with the sum of its deltas.
 type plain struct {
 	batch      *store.Batch
 	order      []int32 // of the deltas, by their cells; those of one cell as they are in the batch
@@ -25,6 +25,7 @@ type plain struct {
 	namespaces []string
 	record     decide.Record
 	want       bool
+	tokened    bool // some have tokens
 }
 
 // anyhow is that a layout does not matter.
@@ -40,11 +41,13 @@ func plainOf(b *store.Batch) (p *plain, ok bool) {
 	p = &plain{batch: b, order: make([]int32, len(b.Deltas)), most: 1}
 	for i := range b.Deltas {
 		d := &b.Deltas[i]
-		if d.Op != store.OpAdd || d.Expiry != store.ExpiryKeep || d.Guard != (store.Guard{Laid: d.Guard.Laid, Layout: d.Guard.Layout}) {
+		g := store.Guard{Token: d.Guard.Token, Digest: d.Guard.Digest, Laid: d.Guard.Laid, Layout: d.Guard.Layout}
+		if d.Op != store.OpAdd || d.Expiry != store.ExpiryKeep || d.Guard != g {
 			return nil, false
 		}
 		p.order[i] = int32(i)
 		p.want = p.want || d.Want
+		p.tokened = p.tokened || d.Guard.Token != ""
 		p.record.Merge(decide.Change(d.Cell, uint64(d.N)))
 	}
 	p.record.Deltas = uint64(len(b.Deltas))
@@ -195,15 +198,18 @@ func (s *Store) applyPlain(ctx context.Context, p *plain, w *work) (done bool, e
 	t := tallyOf(p.record)
 	var m made
 	var took int64
-	sql := s.sql.plain
-	if s.unusual.any(p.namespaces) {
+	sql, args := s.sql.plain, []any{
+		int64(b.Writer), int64(b.Prev), int64(b.Seq), int64(digest), namespaces, keys, p.sums, p.most, p.laid,
+		t.deltas, t.total, t.proof, p.want, w.lazy, s.clock(), spaces, locks, s.limits.KeysMax - s.margin,
+	}
+	switch {
+	case p.tokened:
+		sql, args = s.sql.tokened, append(args, s.tokens(p)...)
+	case s.unusual.any(p.namespaces):
 		sql = s.sql.quietly
 	}
 	s.meters.trips.Add(1)
-	err = conn.QueryRow(ctx, sql,
-		int64(b.Writer), int64(b.Prev), int64(b.Seq), int64(digest), namespaces, keys, p.sums, p.most, p.laid,
-		t.deltas, t.total, t.proof, p.want, w.lazy, s.clock(), spaces, locks, s.limits.KeysMax-s.margin,
-	).Scan(&took, &m.version, &m.odd, &m.versions, &m.afters, &m.terms, &m.fresh)
+	err = conn.QueryRow(ctx, sql, args...).Scan(&took, &m.version, &m.odd, &m.versions, &m.afters, &m.terms, &m.fresh)
 	switch code(err) {
 	case codeSerialization, codeDeadlock:
 		s.meters.retries.Add(1)

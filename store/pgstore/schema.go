@@ -25,6 +25,11 @@ var functionsSQL string
 // format is the version of the schema.
 const format = 2
 
+// newest is the function that came last. A schema of this format that does not
+// have it was made before that, and gets all functions anew: those that it has are
+// called by older programs too, and stay what they are.
+const newest = "tokened"
+
 var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,47}$`)
 
 // Migrate makes the schema of a store in the database that a URL names, or
@@ -48,7 +53,8 @@ func migrate(ctx context.Context, conn *pgx.Conn, schema string) (found int, err
 	if !schemaName.MatchString(schema) {
 		return 0, store.Errorf(store.KindInvalid, "schema %q: want up to 48 of a-z, 0-9 and _, not beginning with a digit", schema)
 	}
-	if found, err = formatOf(ctx, conn, schema); err != nil || found == format {
+	found, ready, err := formatOf(ctx, conn, schema)
+	if err != nil || ready {
 		return found, err
 	}
 	l := newLocks(schema)
@@ -56,16 +62,13 @@ func migrate(ctx context.Context, conn *pgx.Conn, schema string) (found int, err
 		if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock($1)`, l.migrate); err != nil {
 			return err
 		}
-		if found, err = formatOf(ctx, conn, schema); err != nil || found == format {
+		if found, ready, err = formatOf(ctx, conn, schema); err != nil || ready {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `create schema if not exists `+pgx.Identifier{schema}.Sanitize()); err != nil {
 			return err
 		}
-		sql := tablesSQL
-		if found == 1 {
-			sql = from1SQL
-		}
+		sql := map[int]string{0: tablesSQL, 1: from1SQL}[found]
 		sql += strings.NewReplacer("{{tokens}}", fmt.Sprint(l.tokens), "{{spaces}}", fmt.Sprint(l.spaces)).Replace(functionsSQL)
 		_, err := tx.Conn().PgConn().Exec(ctx, inSchema(schema, sql)).ReadAll()
 		return err
@@ -73,27 +76,29 @@ func migrate(ctx context.Context, conn *pgx.Conn, schema string) (found int, err
 	return found, failure(ctx, err)
 }
 
-// formatOf returns the format of a schema, 0 if there is none.
-func formatOf(ctx context.Context, conn *pgx.Conn, schema string) (int, error) {
-	var exists bool
-	found := 0
+// formatOf returns the format of a schema, 0 if there is none, and whether it needs
+// nothing more.
+func formatOf(ctx context.Context, conn *pgx.Conn, schema string) (found int, ready bool, err error) {
+	var exists, whole bool
 	// The catalogue is asked, not its cache, which may not know yet what another
 	// has just made.
-	err := conn.QueryRow(ctx,
-		`select exists (select from pg_catalog.pg_tables where schemaname = $1 and tablename = 'meta')`, schema).Scan(&exists)
+	err = conn.QueryRow(ctx, `
+		select exists (select from pg_catalog.pg_tables where schemaname = $1 and tablename = 'meta'),
+			exists (select from pg_catalog.pg_proc p join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+				where n.nspname = $1 and p.proname = $2)`, schema, newest).Scan(&exists, &whole)
 	if err == nil && exists {
 		err = conn.QueryRow(ctx, inSchema(schema, `select format from quipu.meta`)).Scan(&found)
 	}
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return 0, store.Errorf(store.KindCorrupt, "schema %q has no format", schema)
+		return 0, false, store.Errorf(store.KindCorrupt, "schema %q has no format", schema)
 	case err != nil:
-		return 0, failure(ctx, err)
+		return 0, false, failure(ctx, err)
 	case found > format:
-		return 0, store.Errorf(store.KindUnsupported,
+		return 0, false, store.Errorf(store.KindUnsupported,
 			"schema %q has format %d, this program knows formats up to %d: use a newer one", schema, found, format)
 	}
-	return found, nil
+	return found, found == format && whole, nil
 }
 
 // inSchema puts the name of a schema into SQL.

@@ -16,6 +16,26 @@ import (
 	"github.com/quipudb/quipu/store/pgstore"
 )
 
+// Who asks for the value is told what is pending too, whatever else his write has.
+func TestPendingIsTold(t *testing.T) {
+	schema := newSchema()
+	s := open(t, server.URL(), pgstore.Options{Schema: schema})
+	want := int64(1)
+	do(t, s, add("a", 1), add("other", 1))
+	for i := range 6 {
+		execute(t, fmt.Sprintf(`select %s.add('a', 1000)`, schema))
+		d := add("a", 1)
+		if d.Want = true; i%2 == 1 {
+			d.Guard.Token = fmt.Sprint("t", i)
+		}
+		want += 1001
+		if r := do(t, s, d)[0]; r.Before != want-1 || r.After != want {
+			t.Fatalf("%+v, want %d after", r, want)
+		}
+	}
+	audited(t, s)
+}
+
 // An order and its stock are one transaction of the user's.
 func TestAddInTransaction(t *testing.T) {
 	schema := newSchema()

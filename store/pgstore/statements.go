@@ -2,7 +2,8 @@ package pgstore
 
 // statements are the SQL of a store, with the name of its schema.
 type statements struct {
-	look, window, setWindow, plain, quietly    string
+	look, window, setWindow                    string
+	plain, quietly, tokened                    string
 	lockMarks, lockCells                       string
 	loadCells, loadTokens, loadPending         string
 	loadMarks, loadSpaces, countSpaces         string
@@ -32,6 +33,10 @@ func newStatements(schema string) statements {
 		quietly: in(`
 			select coalesce(_took, 0), _version, _odd, _versions, _afters, _terms, _fresh from quipu.quietly(
 				$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`),
+		tokened: in(`
+			select coalesce(_took, 0), _version, _odd, _versions, _afters, _terms, _fresh from quipu.tokened(
+				$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
+				$19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32)`),
 
 		// Marks of the writers named, and of all that are retired.
 		lockMarks: in(`
@@ -43,14 +48,17 @@ func newStatements(schema string) statements {
 			insert into quipu.cell as c (ns, key, value, version)
 			select u.ns, u.key, 0, 0 from unnest($1::bytea[], $2::bytea[]) as u(ns, key)
 			on conflict (ns, key) do update set value = c.value where false`),
+		// What is named is found one by one by its index, which the offset insists on: a plan
+		// made while a table was new would read all of it when it has grown.
 		loadCells: in(`
 			select u.i - 1, c.value, c.version, coalesce(c.term, 0)
 			from unnest($1::bytea[], $2::bytea[]) with ordinality as u(ns, key, i)
-			join quipu.cell c on c.ns = u.ns and c.key = u.key`),
+			cross join lateral (select * from quipu.cell c where c.ns = u.ns and c.key = u.key offset 0) as c`),
 		loadTokens: in(`
 			select u.i - 1, t.gen, t.op, t.n, t.want, t.digest, t.at_ms, t.before, t.after, t.version
 			from unnest($1::bytea[], $2::bytea[], $3::bytea[]) with ordinality as u(ns, key, token, i)
-			join quipu.token t on t.ns = u.ns and t.key = u.key and t.token = u.token`),
+			cross join lateral (
+				select * from quipu.token t where t.ns = u.ns and t.key = u.key and t.token = u.token offset 0) as t`),
 		loadPending: in(`
 			select p.id, u.i - 1, p.delta, coalesce(p.token_gen, 0), coalesce(p.token, '')
 			from unnest($1::bytea[], $2::bytea[]) with ordinality as u(ns, key, i)
@@ -126,7 +134,7 @@ func newStatements(schema string) statements {
 				(select exists (select from quipu.pending))
 					and exists (select from quipu.pending p where p.ns = u.ns and p.key = u.key)
 			from unnest($1::bytea[], $2::bytea[]) with ordinality as u(ns, key, i)
-			left join quipu.cell c on c.ns = u.ns and c.key = u.key`),
+			left join lateral (select * from quipu.cell c where c.ns = u.ns and c.key = u.key offset 0) as c on true`),
 		scan: in(`
 			with c as (
 				select c.key, c.value, c.version, c.term from quipu.cell c
