@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -128,7 +129,9 @@ func decodeError(err error, sent bool) error {
 		}
 	}
 	switch s.Code() {
-	case codes.Unauthenticated, codes.PermissionDenied, codes.InvalidArgument:
+	case codes.Unauthenticated:
+		return fmt.Errorf("%w: %w", ErrUnauthorized, err)
+	case codes.PermissionDenied, codes.InvalidArgument:
 		return err
 	case codes.ResourceExhausted:
 		return store.Errorf(store.KindTooLarge, "%s", s.Message())

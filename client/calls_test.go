@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -66,18 +67,54 @@ func TestTLSAndKeys(t *testing.T) {
 	closeWriter(t, w)
 	holds(t, db, "a", 5)
 
-	stranger := s.dial(client.Options{TLS: &tls.Config{RootCAs: roots}, APIKey: "guess"})
-	if _, err := stranger.Read(t.Context(), "a"); status.Code(err) != codes.Unauthenticated {
-		t.Errorf("Read with a wrong key: %v", err)
-	}
-	if _, err := stranger.Writer(t.Context(), client.WriterOptions{}); status.Code(err) != codes.Unauthenticated {
-		t.Errorf("Writer with a wrong key: %v", err)
-	}
-	for _, o := range []client.Options{{}, {TLS: &tls.Config{}}} {
-		o.Timeout = 50 * time.Millisecond
-		if _, err := client.Dial(t.Context(), s.addr, o); !errors.Is(err, quipu.ErrUnavailable) {
-			t.Errorf("Dial in the clear, or without trust: %v", err)
+	// Dial says what is wrong.
+	f := func(o client.Options, want error, text string) {
+		t.Helper()
+		o.Timeout = time.Second
+		c, err := client.Dial(t.Context(), s.addr, o)
+		if !errors.Is(err, want) || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), s.addr) {
+			t.Errorf("Dial: %v, want %q", err, text)
 		}
+		if err == nil {
+			_ = c.Close()
+		}
+	}
+	trusted := &tls.Config{RootCAs: roots}
+	f(client.Options{TLS: trusted, APIKey: "guess"}, client.ErrUnauthorized, "the API key is wrong or missing")
+	f(client.Options{TLS: trusted}, client.ErrUnauthorized, "the API key is wrong or missing")
+	f(client.Options{APIKey: "secret"}, quipu.ErrUnavailable, "it may want TLS, see Options.TLS")
+	f(client.Options{TLS: &tls.Config{}, APIKey: "secret"}, quipu.ErrUnavailable, "certificate signed by unknown authority")
+	s.addr = serve(t, memory(quipu.Limits{}, 1)).addr
+	f(client.Options{TLS: trusted}, quipu.ErrUnavailable, "does not look like a TLS handshake")
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.addr = gone.Addr().String()
+	_ = gone.Close()
+	f(client.Options{}, quipu.ErrUnavailable, "connection refused")
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, err := client.Dial(ended, s.addr, client.Options{}); !errors.Is(err, quipu.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+		t.Errorf("Dial when it is over: %v", err)
+	}
+}
+
+// A server may want another key after a restart.
+func TestKeyChanged(t *testing.T) {
+	keys, err := server.NewKeys([]string{"new"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := serve(t, memory(quipu.Limits{}, 1))
+	link := newLink(t, first.addr)
+	c := link.dial(client.Options{APIKey: "old"})
+	link.to(serveWith(t, memory(quipu.Limits{}, 1), rpc.Options{Keys: keys}).addr)
+	if _, err := c.Read(t.Context(), "a"); !errors.Is(err, client.ErrUnauthorized) || status.Code(err) != codes.Unauthenticated {
+		t.Errorf("Read with an old key: %v", err)
+	}
+	if _, err := c.Writer(t.Context(), client.WriterOptions{}); !errors.Is(err, client.ErrUnauthorized) {
+		t.Errorf("Writer with an old key: %v", err)
 	}
 }
 

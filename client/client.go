@@ -4,18 +4,21 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"math"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
 
 	"github.com/quipudb/quipu"
 	pb "github.com/quipudb/quipu/quipupb"
@@ -70,10 +73,14 @@ type shared struct {
 	end    func()        // closes it
 }
 
-// Dial connects to the RPC door of a server, at HOST:PORT. It returns
-// quipu.ErrUnavailable if there is no connection by the end of ctx, or of
-// Options.Timeout if ctx has no deadline. A connection that is lost later is
-// made again by itself.
+// ErrUnauthorized is returned by Dial, and by every call, when the server wants
+// an API key and Options.APIKey is none of its own.
+var ErrUnauthorized = errors.New("quipu: the API key is wrong or missing")
+
+// Dial connects to the RPC door of a server, at HOST:PORT, and makes one call
+// that reads nothing. It returns quipu.ErrUnavailable, with what went wrong last,
+// if the server can't be reached by the end of ctx, or of Options.Timeout if ctx
+// has no deadline. A connection that is lost later is made again by itself.
 func Dial(ctx context.Context, addr string, o Options) (*DB, error) {
 	if o.Timeout == 0 {
 		o.Timeout = TimeoutDefault
@@ -84,13 +91,38 @@ func Dial(ctx context.Context, addr string, o Options) (*DB, error) {
 	}
 	s := &shared{conn: conn, rpc: pb.NewQuipuClient(conn), options: o, ending: make(chan struct{})}
 	s.end = sync.OnceFunc(func() { close(s.ending) })
-	ctx, cancel := s.deadline(ctx)
-	defer cancel()
-	if err := connect(ctx, conn); err != nil {
+	db := &DB{shared: s, namespace: defaultNamespace}
+	if err := db.greet(ctx); err != nil {
 		_ = conn.Close() // it was never used
-		return nil, store.Errorf(store.KindUnavailable, "dial %s: %w", addr, err)
+		return nil, err
 	}
-	return &DB{shared: s, namespace: defaultNamespace}, nil
+	return db, nil
+}
+
+// greet makes a call that every server answers to those it lets in, whatever
+// its store does. The error says what was wrong with the last connection: that
+// the time is over tells nobody what to do.
+func (db *DB) greet(ctx context.Context) error {
+	ctx, cancel := db.deadline(ctx)
+	defer cancel()
+	wrong := ""
+	err := db.do(ctx, call{repeatable: true}, func(ctx context.Context, o ...grpc.CallOption) error {
+		_, err := db.rpc.GetBatch(ctx, &pb.GetBatchRequest{}, o...)
+		if status.Code(err) == codes.Unavailable {
+			wrong = status.Convert(err).Message() + ": "
+			if db.options.TLS == nil && strings.Contains(wrong, "server preface") {
+				wrong += "it may want TLS, see Options.TLS: "
+			}
+		}
+		return err
+	})
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return store.Errorf(store.KindUnavailable, "dial %s: %s%w", db.conn.Target(), wrong, ctx.Err())
+	}
+	return fmt.Errorf("dial %s: %w", db.conn.Target(), err)
 }
 
 func dialOptions(o Options) []grpc.DialOption {
@@ -111,17 +143,6 @@ func dialOptions(o Options) []grpc.DialOption {
 		options = append(options, grpc.WithPerRPCCredentials(bearer(o.APIKey)))
 	}
 	return options
-}
-
-// connect waits for a connection.
-func connect(ctx context.Context, conn *grpc.ClientConn) error {
-	conn.Connect()
-	for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
-		if !conn.WaitForStateChange(ctx, state) {
-			return ctx.Err()
-		}
-	}
-	return nil
 }
 
 // A bearer is an API key as gRPC sends it.

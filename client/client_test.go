@@ -57,11 +57,17 @@ type testServer struct {
 // serve serves a DB until the test ends, and closes it then.
 func serve(t testing.TB, db *quipu.DB) *testServer {
 	t.Helper()
+	return serveWith(t, db, rpc.Options{})
+}
+
+func serveWith(t testing.TB, db *quipu.DB, o rpc.Options) *testServer {
+	t.Helper()
+	o.Logger = slog.New(slog.DiscardHandler)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &testServer{t: t, addr: l.Addr().String(), door: rpc.New(db, rpc.Options{Logger: slog.New(slog.DiscardHandler)})}
+	s := &testServer{t: t, addr: l.Addr().String(), door: rpc.New(db, o)}
 	served := make(chan error, 1)
 	go func() { served <- s.door.Serve(l) }()
 	t.Cleanup(func() {
