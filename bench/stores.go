@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,7 +49,7 @@ func postgresHot(s *session) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, pg.Stop()) }()
-	nodes, err := s.startNodes(2, pg.URL())
+	nodes, err := s.serveUnder(2, pg.URL())
 	defer func() { err = errors.Join(err, nodes.stop()) }()
 	if err != nil {
 		return err
@@ -89,7 +88,7 @@ func redisHot(s *session) (err error) {
 	if err != nil {
 		return err
 	}
-	nodes, err := s.startNodes(1, "redis://"+cluster.Nodes[0].Addr)
+	nodes, err := s.serveUnder(1, "redis://"+cluster.Nodes[0].Addr)
 	defer func() { err = errors.Join(err, nodes.stop()) }()
 	if err != nil {
 		return err
@@ -120,23 +119,6 @@ func redisHot(s *session) (err error) {
 
 // A nodes is servers over one store.
 type nodes []*quipuServer
-
-// startNodes starts servers over the store at a URL.
-func (s *session) startNodes(n int, url string) (started nodes, err error) {
-	command, err := buildQuipu(s.ctx, s.dir)
-	if err != nil {
-		return nil, err
-	}
-	for range n {
-		server, err := serveQuipu(s.ctx, command, filepath.Join(s.dir, "none"),
-			"--store", url, "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--rpc", "off")
-		if err != nil {
-			return started, err
-		}
-		started = append(started, server)
-	}
-	return started, nil
-}
 
 func (n nodes) stop() (err error) {
 	for _, server := range n {

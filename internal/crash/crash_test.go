@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/quipudb/quipu/internal/serving"
 )
 
 var (
@@ -68,7 +70,7 @@ func creation(t *testing.T, binary string, rng *rand.Rand) {
 		if err := deliver(t.Context(), w.client, w.newWorker(0).one()); err != nil {
 			t.Fatal(err)
 		}
-		w.process.kill()
+		w.process.Kill()
 		w.ended()
 		w.restart()
 		w.stop()
@@ -84,7 +86,7 @@ type world struct {
 	dir    string
 	args   []string // of the server
 
-	process *process // that serves
+	process *serving.Process // that serves
 	client  *client
 	addr    string
 	life    int           // counts the processes
@@ -156,8 +158,8 @@ func (w *world) problem(err error) {
 func (w *world) fatal(err error) {
 	w.t.Helper()
 	if err != nil {
-		w.process.kill()
-		w.t.Fatalf("life %d: %v\nthe server's log:\n%s", w.life, err, &w.process.stderr)
+		w.process.Kill()
+		w.t.Fatalf("life %d: %v\nthe server's log:\n%s", w.life, err, &w.process.Log)
 	}
 }
 
@@ -176,22 +178,22 @@ func (w *world) abort() {
 	switch w.rng.IntN(4) {
 	case 0: // at once
 	case 1:
-		_, err := w.process.ready()
+		_, err := ready(w.t.Context(), w.process)
 		w.fatal(err)
 	default:
-		pause(time.Duration(w.rng.Int64N(int64(w.startup)*5/4)), w.process.exited)
-		w.fatal(w.process.died())
+		pause(time.Duration(w.rng.Int64N(int64(w.startup)*5/4)), w.process.Exited)
+		w.fatal(w.process.Died())
 	}
-	w.process.kill()
+	w.process.Kill()
 }
 
 // start starts a server, and waits until it is ready.
 func (w *world) start() {
 	w.t.Helper()
 	w.launch()
-	addr, err := w.process.ready()
+	addr, err := ready(w.t.Context(), w.process)
 	w.fatal(err)
-	w.startup = time.Since(w.process.began)
+	w.startup = time.Since(w.process.Began)
 	w.addr, w.client = addr, newClient(addr)
 }
 
@@ -206,7 +208,7 @@ func (w *world) restart() {
 		w.start()
 		var killer *time.Timer
 		if p := w.process; w.rng.IntN(3) == 0 {
-			killer = time.AfterFunc(time.Duration(w.rng.IntN(100))*time.Millisecond, p.kill)
+			killer = time.AfterFunc(time.Duration(w.rng.IntN(100))*time.Millisecond, p.Kill)
 		}
 		err := w.judge(w.t.Context(), w.client)
 		if killer == nil || killer.Stop() {
@@ -237,8 +239,8 @@ func (w *world) load() {
 		rng := rand.New(rand.NewPCG(w.rng.Uint64(), 0))
 		done.Go(func() { w.operate(ctx, stop, rng) })
 	}
-	pause(time.Duration(50+w.rng.IntN(550))*time.Millisecond, w.process.exited)
-	w.fatal(w.process.died())
+	pause(time.Duration(50+w.rng.IntN(550))*time.Millisecond, w.process.Exited)
+	w.fatal(w.process.Died())
 	quiet := w.rng.IntN(3) == 0
 	if quiet {
 		close(stop)
@@ -264,27 +266,27 @@ func (w *world) newWorker(i int) *worker {
 func (w *world) end() error {
 	switch d := w.rng.IntN(10); {
 	case d < 6:
-		w.process.kill()
+		w.process.Kill()
 		return nil
 	case d < 8:
-		w.process.terminate()
-		pause(time.Duration(w.rng.IntN(30))*time.Millisecond, w.process.exited)
-		w.process.kill()
+		w.process.Terminate()
+		pause(time.Duration(w.rng.IntN(30))*time.Millisecond, w.process.Exited)
+		w.process.Kill()
 		return nil
 	default:
-		return w.process.drain()
+		return w.process.Drain()
 	}
 }
 
 // ended takes note of the end of a process, and of its last words.
 func (w *world) ended() {
-	<-w.process.exited
+	<-w.process.Exited
 	w.client.close()
-	if strings.Contains(w.process.stderr.String(), "torn end") {
+	if strings.Contains(w.process.Log.String(), "torn end") {
 		w.torn++
 	}
 	switch {
-	case w.process.cmd.ProcessState.Success():
+	case w.process.Cmd.ProcessState.Success():
 		w.drains++
 		for _, c := range w.counters {
 			c.harden()
@@ -320,6 +322,6 @@ func (w *world) tear() {
 func (w *world) stop() {
 	w.t.Helper()
 	w.client.close() // a drain waits some seconds for connections that were never used
-	w.fatal(w.process.drain())
+	w.fatal(w.process.Drain())
 	w.ended()
 }

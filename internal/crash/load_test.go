@@ -373,7 +373,7 @@ func (k *worker) whisper(ctx context.Context) error {
 // itself and make backups, and so checkpoints.
 func (w *world) operate(ctx context.Context, stop <-chan struct{}, rng *rand.Rand) {
 	w.repeatedly(stop, func() error {
-		pause(time.Duration(10+rng.IntN(100))*time.Millisecond, w.process.exited)
+		pause(time.Duration(10+rng.IntN(100))*time.Millisecond, w.process.Exited)
 		if rng.IntN(2) == 0 {
 			return w.client.backup(ctx)
 		}

@@ -100,7 +100,7 @@ func (w *world) resolve(ctx context.Context, c *client) error {
 			if !r.is(unknown, absent) {
 				return nil
 			}
-			pause(50*time.Millisecond, w.process.exited)
+			pause(50*time.Millisecond, w.process.Exited)
 		}
 		return fmt.Errorf("%v: no definite answer after 20 attempts", r.writes)
 	})

@@ -104,7 +104,7 @@ func (l *till) live() {
 	}
 	l.t.Logf("%d lives: %d counters had more than what was acknowledged, %d adds were sent again, %d counters were gone at their deadlines",
 		l.life, l.doubts, l.resent, l.expired)
-	l.host.process.kill()
+	l.host.process.Kill()
 	command(l.t, l.host.binary, "verify", "--data", l.host.dir)
 }
 
@@ -138,18 +138,18 @@ func (l *till) load() {
 		})
 	}
 	p := l.host.process
-	pause(time.Duration(50+l.rng.IntN(350))*time.Millisecond, p.exited)
-	if err := p.died(); err != nil {
+	pause(time.Duration(50+l.rng.IntN(350))*time.Millisecond, p.Exited)
+	if err := p.Died(); err != nil {
 		l.t.Error(err)
 	}
 	if l.rng.IntN(4) == 0 {
-		p.terminate()
-		pause(time.Duration(l.rng.IntN(30))*time.Millisecond, p.exited)
+		p.Terminate()
+		pause(time.Duration(l.rng.IntN(30))*time.Millisecond, p.Exited)
 	}
-	p.kill()
+	p.Kill()
 	done.Wait()
 	if l.t.Failed() {
-		l.t.Fatalf("the server's log:\n%s", &p.stderr)
+		l.t.Fatalf("the server's log:\n%s", &p.Log)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/quipudb/quipu"
 	quipuclient "github.com/quipudb/quipu/client"
+	"github.com/quipudb/quipu/internal/serving"
 )
 
 // A host is a data directory and the servers that live on it, one after the
@@ -28,7 +29,7 @@ type host struct {
 	dir     string
 	addr    string
 	args    []string // of the server
-	process *process
+	process *serving.Process
 }
 
 // newHost starts a server with a door, which the name of its flag says, and with
@@ -51,7 +52,7 @@ func newHost(t *testing.T, binary, door string, more ...string) *host {
 func (h *host) start() {
 	h.t.Helper()
 	h.process = launch(h.t, h.binary, h.args...)
-	if _, err := h.process.ready(); err != nil {
+	if _, err := ready(h.t.Context(), h.process); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -118,10 +119,10 @@ func writers(t *testing.T, binary string, rng *rand.Rand) {
 	for range *cycles {
 		seen := sides[0].writer.Stats().Batches
 		for sides[0].writer.Stats().Batches == seen { // until it is under load again
-			pause(time.Millisecond, h.process.exited)
+			pause(time.Millisecond, h.process.Exited)
 		}
-		pause(time.Duration(rng.IntN(200))*time.Millisecond, h.process.exited)
-		h.process.kill()
+		pause(time.Duration(rng.IntN(200))*time.Millisecond, h.process.Exited)
+		h.process.Kill()
 		h.start()
 	}
 	close(stop)
@@ -146,7 +147,7 @@ func writers(t *testing.T, binary string, rng *rand.Rand) {
 	if resent == 0 {
 		t.Error("no batch was sent again: nothing was killed under load")
 	}
-	h.process.kill()
+	h.process.Kill()
 	command(t, binary, "verify", "--data", h.dir)
 }
 
@@ -164,7 +165,7 @@ func killedClients(t *testing.T, binary string, rng *rand.Rand) {
 	for i := range said {
 		said[i] = runChild(t, h.addr, fmt.Sprint("child", i), rng)
 	}
-	if err := h.process.drain(); err != nil { // and so the last that they sent has arrived
+	if err := h.process.Drain(); err != nil { // and so the last that they sent has arrived
 		t.Fatal(err)
 	}
 	h.start()

@@ -17,18 +17,32 @@ import (
 // its own leads.
 type redisCluster struct{ *redisproc.Cluster }
 
-func startCluster(t *testing.T) redisCluster {
+// startCluster starts one, and returns its URL by way of the ways too.
+func startCluster(t *testing.T) (c redisCluster, url string, ways []*proxy) {
 	t.Helper()
-	c, err := redisproc.StartCluster(t.Context(), t.TempDir(), synced...)
+	started, err := redisproc.StartCluster(t.Context(), t.TempDir(), synced...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
+		if err := started.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
-	return redisCluster{c}
+	c = redisCluster{started}
+	var addrs []string
+	for _, s := range c.Nodes {
+		way := newProxy(t, s.Addr)
+		ways, addrs = append(ways, way), append(addrs, way.Listen)
+		s.Addr = way.Listen // so the cluster knows it from now on
+		if err := announce(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.known(t.Context(), addrs); err != nil {
+		t.Fatal(err)
+	}
+	return c, "redis://" + strings.Join(addrs, ","), ways
 }
 
 // announce makes a server tell everybody the port of the way to it.

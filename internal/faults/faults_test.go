@@ -48,6 +48,13 @@ func replay(t *testing.T) *rand.Rand {
 // of them as often as the flag says, in an order that the seed decides.
 func (w *world) suffers(t *testing.T, faults []fault, short ...string) {
 	t.Helper()
+	w.live(t, w.round, faults, short)
+}
+
+// live does the same with a round for each fault, and reports whether all of
+// them went well.
+func (w *world) live(t *testing.T, round func(*testing.T, fault), faults []fault, short []string) bool {
+	t.Helper()
 	var plan []fault
 	for _, f := range faults {
 		if *rounds == 0 && slices.Contains(short, f.name) {
@@ -59,11 +66,12 @@ func (w *world) suffers(t *testing.T, faults []fault, short ...string) {
 	}
 	w.rng.Shuffle(len(plan), func(i, j int) { plan[i], plan[j] = plan[j], plan[i] })
 	for _, f := range plan {
-		if !t.Run(f.name, func(t *testing.T) { w.round(t, f) }) {
+		if !t.Run(f.name, func(t *testing.T) { round(t, f) }) {
 			break // what is known of the counters is not known any more
 		}
 	}
 	t.Logf("%s:\n%s", w.store, w.report())
+	return !t.Failed()
 }
 
 // report is a table of what the faults did.

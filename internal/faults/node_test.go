@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,10 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/quipudb/quipu/internal/serving"
 )
 
 const (
@@ -31,12 +31,11 @@ var build = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c := exec.Command("go", "build", "-o", dir, "./cmd/quipu")
-	c.Dir = filepath.Join("..", "..") // the module it is of
-	if out, err := c.CombinedOutput(); err != nil {
-		return "", errors.Join(fmt.Errorf("build: %w\n%s", err, out), os.RemoveAll(dir))
+	binary, err := serving.Build(context.Background(), filepath.Join("..", ".."), dir) // the module it is of
+	if err != nil {
+		return "", errors.Join(err, os.RemoveAll(dir))
 	}
-	return filepath.Join(dir, "quipu"), nil
+	return binary, nil
 })
 
 // A node is a server that shares its store with others. It lives more than once,
@@ -46,10 +45,7 @@ type node struct {
 	http, resp, rpc string   // addresses
 	ways            []*proxy // to its store
 	args            []string
-
-	cmd    *exec.Cmd
-	log    *bytes.Buffer // may be read when exited is closed
-	exited chan struct{} // closed when it was waited for
+	process         *serving.Process
 }
 
 // newNode starts a node over the store of a URL, to which some ways lead. The end of the test kills it.
@@ -66,7 +62,8 @@ func newNode(t *testing.T, name, store string, ways []*proxy, more ...string) *n
 	t.Cleanup(func() {
 		n.kill()
 		if t.Failed() {
-			t.Logf("the log of node %s ends with:\n%s", n.name, n.log.Bytes()[max(0, n.log.Len()-4000):])
+			log := n.process.Log.Bytes()
+			t.Logf("the log of node %s ends with:\n%s", n.name, log[max(0, len(log)-4000):])
 		}
 	})
 	return n
@@ -89,69 +86,30 @@ func (n *node) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.cmd = exec.CommandContext(context.WithoutCancel(ctx), binary, n.args...)
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "QUIPU_") { // would change its flags
-			n.cmd.Env = append(n.cmd.Env, v)
-		}
-	}
-	ready := &firstLine{line: make(chan string, 1)}
-	log := new(bytes.Buffer)
-	n.log, n.cmd.Stdout, n.cmd.Stderr = log, ready, log
-	if err := n.cmd.Start(); err != nil {
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), binary, n.args...)
+	cmd.Env = serving.Environment()
+	p, err := serving.Start(cmd)
+	if err != nil {
 		return err
 	}
-	n.exited = make(chan struct{})
-	go func(cmd *exec.Cmd, exited chan struct{}) {
-		defer close(exited)
-		_ = cmd.Wait() // ProcessState has it
-	}(n.cmd, n.exited)
-	timeout := time.NewTimer(patience)
-	defer timeout.Stop()
-	select {
-	case line := <-ready.line:
-		if !strings.HasPrefix(line, "ready ") {
-			return fmt.Errorf("node %s: ready line %q", n.name, line)
-		}
-		return nil
-	case <-n.exited:
-		return fmt.Errorf("node %s ended before it was ready: %v\n%s", n.name, n.cmd.ProcessState, log)
-	case <-timeout.C:
-		return fmt.Errorf("node %s is not ready after %v", n.name, patience)
+	n.process = p
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if _, err := n.process.Ready(ctx); err != nil {
+		return fmt.Errorf("node %s: %w", n.name, err)
 	}
+	return nil
 }
 
 // kill ends the node with SIGKILL, if it still runs.
-func (n *node) kill() {
-	_ = n.cmd.Process.Kill() // or it has ended
-	<-n.exited
-}
+func (n *node) kill() { n.process.Kill() }
 
 // alive returns an error if the node ended by itself.
 func (n *node) alive() error {
-	select {
-	case <-n.exited:
-		return fmt.Errorf("node %s ended by itself: %v", n.name, n.cmd.ProcessState)
-	default:
-		return nil
+	if err := n.process.Died(); err != nil {
+		return fmt.Errorf("node %s: %w", n.name, err)
 	}
-}
-
-// firstLine is a writer that passes on the first line written to it.
-type firstLine struct {
-	line chan string // has room for it
-	text []byte
-}
-
-// Write takes text up to the end of the first line.
-func (f *firstLine) Write(b []byte) (int, error) {
-	if !bytes.Contains(f.text, []byte("\n")) {
-		f.text = append(f.text, b...)
-		if line, _, ok := bytes.Cut(f.text, []byte("\n")); ok {
-			f.line <- string(line)
-		}
-	}
-	return len(b), nil
+	return nil
 }
 
 // pause waits for d, or until done is closed.

@@ -43,23 +43,10 @@ func TestSplitPostgres(t *testing.T) {
 // TestSplitCluster does the same over a Redis Cluster.
 func TestSplitCluster(t *testing.T) {
 	rng := replay(t)
-	c := startCluster(t)
-	var ways []*proxy
-	var addrs []string
-	for _, s := range c.Nodes {
-		way := newProxy(t, s.Addr)
-		ways, addrs = append(ways, way), append(addrs, way.Listen)
-		s.Addr = way.Listen // so the cluster knows it from now on
-		if err := announce(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := c.known(t.Context(), addrs); err != nil {
-		t.Fatal(err)
-	}
+	c, url, ways := startCluster(t)
 	var nodes [2]*node
 	for i, policy := range []string{wantsShards, wantsOne} {
-		nodes[i] = newNode(t, strconv.Itoa(i), "redis://"+strings.Join(addrs, ","), ways, "--config", policyFile(t, policy))
+		nodes[i] = newNode(t, strconv.Itoa(i), url, ways, "--config", policyFile(t, policy))
 	}
 	faults := append(wayFaults(true), nodeKilled(), slowKilled(), c.failover(), c.slotMoved())
 	newHot(t, "Redis Cluster", rng, nodes).endure(t, faults, "slow node killed")
@@ -119,23 +106,9 @@ func newHot(t *testing.T, store string, rng *rand.Rand, nodes [2]*node) hot {
 // counters at the end.
 func (w hot) endure(t *testing.T, faults []fault, short ...string) {
 	t.Helper()
-	var plan []fault
-	for _, f := range faults {
-		if *rounds == 0 && slices.Contains(short, f.name) {
-			plan = append(plan, f)
-		}
-		for range *rounds {
-			plan = append(plan, f)
-		}
+	if w.live(t, w.round, faults, short) {
+		w.fail(t, w.folded(t.Context()))
 	}
-	w.rng.Shuffle(len(plan), func(i, j int) { plan[i], plan[j] = plan[j], plan[i] })
-	for _, f := range plan {
-		if !t.Run(f.name, func(t *testing.T) { w.round(t, f) }) {
-			return
-		}
-	}
-	t.Logf("%s:\n%s", w.store, w.report())
-	w.fail(t, w.folded(t.Context()))
 }
 
 // round makes a fault while counters are split and folded under load, and judges.

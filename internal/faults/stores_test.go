@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -111,23 +110,10 @@ func TestClusterReplicas(t *testing.T) {
 
 func cluster(t *testing.T, name string, loses bool, args ...string) {
 	rng := replay(t)
-	c := startCluster(t)
-	var ways []*proxy
-	var addrs []string
-	for _, s := range c.Nodes {
-		way := newProxy(t, s.Addr)
-		ways, addrs = append(ways, way), append(addrs, way.Listen)
-		s.Addr = way.Listen // so the cluster knows it from now on
-		if err := announce(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := c.known(t.Context(), addrs); err != nil {
-		t.Fatal(err)
-	}
+	c, url, ways := startCluster(t)
 	var nodes [2]*node
 	for i := range nodes {
-		nodes[i] = newNode(t, strconv.Itoa(i), "redis://"+strings.Join(addrs, ","), ways, args...)
+		nodes[i] = newNode(t, strconv.Itoa(i), url, ways, args...)
 	}
 	w := newWorld(t, name, rng, nodes)
 	faults := append(wayFaults(true), nodeKilled(), c.failover(), c.slotMoved())
