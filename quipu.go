@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/quipudb/quipu/internal/hot"
 	"github.com/quipudb/quipu/internal/spread"
@@ -47,9 +48,10 @@ type shared struct {
 
 	issued atomic.Uint64 // a writer that was issued, as all below it were
 
-	refused  atomic.Uint64
-	replayed atomic.Uint64
-	unknown  atomic.Uint64
+	refused     atomic.Uint64
+	replayed    atomic.Uint64
+	unknown     atomic.Uint64
+	unreachable atomic.Int64 // partitions, when Ready was asked last
 }
 
 // New returns a DB over a store, in the namespace "default". Closing the DB
@@ -127,6 +129,7 @@ func (db *DB) Meters(f func(name, help string, value float64)) {
 	f("quipu_writes_refused_total", "Writes refused: overflow, token, version, limits.", float64(db.refused.Load()))
 	f("quipu_writes_replayed_total", "Writes that were repeats and returned the first result.", float64(db.replayed.Load()))
 	f("quipu_writes_unknown_total", "Calls that ended before the outcome was known.", float64(db.unknown.Load()))
+	f("quipu_partitions_unreachable", "Partitions of the store that did not answer when readiness was asked for last.", float64(db.unreachable.Load()))
 	db.totals.meters(f)
 	if m, ok := db.store.(store.Meter); ok {
 		m.Meters(f)
@@ -143,29 +146,54 @@ func (db *DB) Close() error {
 
 // Ready returns nil if the DB can be written to, or read if it is read-only, and
 // otherwise why not. It goes all the way that a write or a read goes, to every
-// partition of the store: one of them may be out of reach while others serve.
+// partition of the store. One that some partitions do not answer is ready: the
+// counters of the others can be served. A meter says how many they are.
 func (db *DB) Ready(ctx context.Context) error {
 	if db.err != nil {
 		return db.err
 	}
 	probes := db.probes()
-	if db.readOnly {
-		cells := make([]store.Cell, len(probes))
-		for i := range probes {
-			cells[i] = probes[i].Deltas[0].Cell
-		}
-		return db.store.Read(ctx, cells, make([]store.Value, len(cells)))
+	// Those that do not answer take all the time there is, and the caller needs some
+	// for what he does then.
+	wait := readyWait
+	if end, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(end)/2)
 	}
-	replies := make([]store.Reply, len(probes))
-	if err := db.apply(ctx, probes, replies); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	errs := make([]error, len(probes))
+	var wg sync.WaitGroup
+	for i := range probes {
+		wg.Go(func() { errs[i] = db.probe(ctx, probes[i]) })
+	}
+	wg.Wait()
+	var last error
+	down := 0
+	for _, err := range errs {
+		if err != nil {
+			last, down = err, down+1
+		}
+	}
+	db.unreachable.Store(int64(down))
+	if down < len(probes) {
+		return nil
+	}
+	return last
+}
+
+// readyWait is how long Ready waits for a partition.
+const readyWait = 2 * time.Second
+
+// probe writes what changes nothing, or reads.
+func (db *DB) probe(ctx context.Context, b store.Batch) error {
+	if db.readOnly {
+		return db.store.Read(ctx, []store.Cell{b.Deltas[0].Cell}, make([]store.Value, 1))
+	}
+	replies := make([]store.Reply, 1)
+	if err := db.apply(ctx, []store.Batch{b}, replies); err != nil {
 		return err
 	}
-	for i := range replies {
-		if err := replies[i].Err; err != nil {
-			return err
-		}
-	}
-	return nil
+	return replies[0].Err
 }
 
 // probes returns a batch for each partition that deletes what does not exist:

@@ -10,15 +10,17 @@ import (
 	"github.com/quipudb/quipu/store/memstore"
 )
 
-// A maimed store has a partition that can't be reached.
+// A maimed store has a partition that can't be reached, or all are so.
 type maimed struct {
 	store.Store
 	lost int
 }
 
+const all = -2
+
 func (m *maimed) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
 	for i := range batches {
-		if batches[i].Partition == m.lost {
+		if m.lost == all || batches[i].Partition == m.lost {
 			return store.ErrUnavailable
 		}
 	}
@@ -27,14 +29,15 @@ func (m *maimed) Apply(ctx context.Context, batches []store.Batch, replies []sto
 
 func (m *maimed) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
 	for _, c := range cells {
-		if store.PartitionOf(c, m.Traits().Partitions) == m.lost {
+		if m.lost == all || store.PartitionOf(c, m.Traits().Partitions) == m.lost {
 			return store.ErrUnavailable
 		}
 	}
 	return m.Store.Read(ctx, cells, values)
 }
 
-// A DB is ready if all partitions of its store are; finding out changes nothing.
+// A DB is ready if a partition of its store is, and says how many are not; finding
+// out changes nothing.
 func TestReady(t *testing.T) {
 	const partitions = 64
 	for _, o := range []quipu.Options{{}, {ReadOnly: true}} {
@@ -44,11 +47,18 @@ func TestReady(t *testing.T) {
 			t.Errorf("%+v: %v", o, err)
 		}
 		for m.lost = range partitions {
-			if err := db.Ready(t.Context()); !errors.Is(err, quipu.ErrUnavailable) {
-				t.Errorf("%+v: ready without partition %d: %v", o, m.lost, err)
+			if err := db.Ready(t.Context()); err != nil || meter(db, "quipu_partitions_unreachable") != 1 {
+				t.Errorf("%+v: without partition %d: %v, %v unreachable", o, m.lost, err, meter(db, "quipu_partitions_unreachable"))
 			}
 		}
+		m.lost = all
+		if err := db.Ready(t.Context()); !errors.Is(err, quipu.ErrUnavailable) || meter(db, "quipu_partitions_unreachable") != partitions {
+			t.Errorf("%+v: without any partition: %v", o, err)
+		}
 		m.lost = -1
+		if err := db.Ready(t.Context()); err != nil || meter(db, "quipu_partitions_unreachable") != 0 {
+			t.Errorf("%+v: %v", o, err)
+		}
 		if page, err := db.List(t.Context(), "", quipu.ListOptions{}); err != nil || len(page.Counts) != 0 {
 			t.Errorf("%+v: there are %v, %v", o, page.Counts, err)
 		}

@@ -114,7 +114,11 @@ func (t *totals) keep(c store.Cell, v store.Value, parts []uint64, asOf time.Tim
 	s := t.stripe(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := t.entry(s, c)
+	e := s.cells[c]
+	if e == nil { // It was forgotten, and what was written since asOf with it.
+		e = t.entry(s, c)
+		e.written = time.Now()
+	}
 	if e.asOf.After(asOf) {
 		return
 	}

@@ -271,6 +271,46 @@ func TestHybridBetween(t *testing.T) {
 	}
 }
 
+// TestHybridForgotten has a total be forgotten to make room, with what was added
+// to it, while the next one is collected.
+func TestHybridForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &between{Store: memstore.New(memstore.Options{})}
+		db := quipu.New(s, quipu.Options{Recall: 16, Policies: []quipu.Policy{
+			{Pattern: "a", Timing: quipu.Hybrid, Interval: time.Second, Shards: 8},
+		}})
+		defer func() {
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		total := int64(0)
+		for ; mustRead(t, db, "a", quipu.Exact()).Shards < 8; total++ {
+			mustAdd(t, db, "a", 1)
+			<-time.After(100 * time.Millisecond)
+		}
+		for i := range 50 {
+			mustRead(t, db, "a")
+			happen := func() {
+				<-time.After(time.Millisecond)
+				mustAdd(t, db, "a", 1)
+				total++
+				for j := range 100 {
+					mustRead(t, db, fmt.Sprint("other", i, j))
+				}
+			}
+			s.happen.Store(&happen)
+			for s.happen.Load() != nil {
+				<-time.After(time.Second)
+			}
+			<-time.After(100 * time.Millisecond)
+			if c := mustRead(t, db, "a"); c.Value != total {
+				t.Fatalf("%+v, want %d", c, total)
+			}
+		}
+	})
+}
+
 // TestCoalesce has many ask at once for what is not known: the store is asked
 // once.
 func TestCoalesce(t *testing.T) {

@@ -34,7 +34,8 @@ func (d *Door) Get(ctx context.Context, r *pb.GetRequest) (*pb.Count, error) {
 	return encodeCount(&c), nil
 }
 
-// GetBatch reads many counters.
+// GetBatch reads many counters. Clients ask for none to find out whether they
+// are let in.
 func (d *Door) GetBatch(ctx context.Context, r *pb.GetBatchRequest) (*pb.GetBatchReply, error) {
 	taken, err := d.budget.Take(ctx, int64(len(r.Keys))*entryBytes)
 	if err != nil {

@@ -266,6 +266,21 @@ func TestHealthFollowsTheStore(t *testing.T) {
 	f(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 }
 
+// gone is a store that can't be read.
+type gone struct{ store.Store }
+
+func (gone) Read(context.Context, []store.Cell, []store.Value) error { return store.ErrUnavailable }
+
+// Who asks for nothing learns that it is let in, also while the store is gone.
+func TestReadOfNothing(t *testing.T) {
+	k := open(t, gone{memstore.New(memstore.Options{})}, rpc.Options{})
+	if r, err := k.GetBatch(k.ctx, &pb.GetBatchRequest{}); err != nil || len(r.Counts) != 0 {
+		t.Errorf("read of nothing: %v, %v", r, err)
+	}
+	_, err := k.GetBatch(k.ctx, &pb.GetBatchRequest{Keys: []string{"a"}})
+	k.fails(err, codes.Unavailable, pb.Kind_KIND_UNAVAILABLE)
+}
+
 // Shutdown ends streams, finishes calls, and takes no more.
 func TestShutdownDrains(t *testing.T) {
 	h := &hook{Store: memstore.New(memstore.Options{})}

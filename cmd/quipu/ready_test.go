@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quipudb/quipu/internal/load/redisproc"
+)
+
+// A server over a Redis Cluster that lacks one master is ready for the counters of
+// the others, and says that some are out of reach.
+func TestReadyOfACluster(t *testing.T) {
+	c, err := redisproc.StartCluster(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Stop() })
+	p := start(t, nil, "--http", "127.0.0.1:0", "--store", "redis://"+c.Nodes[0].Addr, "--request-timeout", "2s")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	whole := func() {
+		t.Helper()
+		for metrics := ""; !strings.Contains(metrics, "\nquipu_partitions_unreachable 0\n"); { // until it is noticed
+			if code, body := httpGet(ctx, t, p.url+"/readyz"); code != 200 {
+				t.Fatalf("%d %s", code, body)
+			}
+			_, metrics = httpGet(ctx, t, p.url+"/metrics")
+		}
+	}
+	whole()
+	for _, slot := range []int{0, 8192, 16383} {
+		master, replica, err := c.Owner(ctx, slot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []*redisproc.Server{replica, master} {
+			if err := s.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if code, body := httpGet(ctx, t, p.url+"/readyz"); code != 200 {
+			t.Errorf("without the master of slot %d: %d %s", slot, code, body)
+		}
+		if _, metrics := httpGet(ctx, t, p.url+"/metrics"); strings.Contains(metrics, "\nquipu_partitions_unreachable 0\n") {
+			t.Errorf("without the master of slot %d all partitions are there", slot)
+		}
+		for _, s := range []*redisproc.Server{master, replica} {
+			if err := s.Restart(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		whole()
+	}
+}
