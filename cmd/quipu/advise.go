@@ -32,7 +32,7 @@ type adviseCmd struct {
 	Store     string         `help:"Where counts are kept: embedded, postgres, redis, or the URL of a store." placeholder:"STORE"`
 	Pattern   word           `help:"The keys that the policy is for." default:"*"`
 
-	Addr   string        `help:"Look at a running server for the store and the rates that are not given." placeholder:"URL" env:"-"`
+	Addr   string        `help:"Look at a running server, and advise for its hottest counters." placeholder:"URL" env:"-"`
 	For    time.Duration `help:"How long to look at it." default:"10s"`
 	APIKey string        `name:"api-key" help:"API key of the server; of several, the first." placeholder:"KEY"`
 	JSON   bool          `name:"json" help:"Print the advice as JSON."`
@@ -44,14 +44,17 @@ func (*adviseCmd) Help() string {
 rejected, as comments. What is not given is asked for on a terminal. Figures are those of bench/results: of one machine
 with 2 cores, so take them as proportions, and measure yours with quipu bench.
 
-With --addr, the rates of all counters of a server are taken as if they were of one.
+With --addr, it looks at the hottest counters of a running server, and says for each what it gets today, what should
+change and why, or that nothing has to. Readers are taken to need what the policy promises them, unless --accuracy says
+otherwise; reads are those of all counters, since a server does not tell which are of one.
 
 Examples:
 
   quipu advise
   quipu advise --writes-per-second 20000 --reads-per-second 50000 --accuracy bounded --freshness 1s --store postgres
   quipu advise --writes-per-second 500 --reads-per-second 500 --accuracy exact --bounded
-  quipu advise --addr http://127.0.0.1:8080 --accuracy exact`
+  quipu advise --addr http://127.0.0.1:8080
+  quipu advise --addr http://127.0.0.1:8080 --accuracy bounded --freshness 1s`
 }
 
 // Run advises.
@@ -61,9 +64,7 @@ func (c *adviseCmd) Run(ctx context.Context, out *output, command *kong.Context)
 		return err
 	}
 	if c.Addr != "" {
-		if err := c.look(ctx, out, &needs); err != nil {
-			return err
-		}
+		return c.advise(ctx, out, command, needs)
 	}
 	if terminal(os.Stdin) && out.live {
 		q := questions{in: bufio.NewScanner(os.Stdin), out: out.stderr}
@@ -237,41 +238,6 @@ func (*adviseCmd) ask(q *questions, given func(flag string) bool, n *advise.Need
 	}
 }
 
-// look fills in what a server shows of its store and its rates.
-func (c *adviseCmd) look(ctx context.Context, out *output, n *advise.Needs) error {
-	if c.For <= 0 {
-		return usage("--for %s: want a duration such as 10s", c.For)
-	}
-	before, err := c.sample(ctx)
-	if err != nil {
-		return err
-	}
-	out.hint(fmt.Sprintf("looking at %s for %s", c.Addr, c.For))
-	begin := time.Now()
-	select {
-	case <-time.After(c.For):
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	after, err := c.sample(ctx)
-	if err != nil {
-		return err
-	}
-	seen := after.since(before, time.Since(begin))
-	if n.Store == "" {
-		n.Store = after.store()
-	}
-	out.hint(fmt.Sprintf("seen on %s: %s writes and %s reads a second, and %s RESP commands, which may be either", n.Store,
-		advise.Number(seen.writes), advise.Number(seen.reads), advise.Number(seen.resp)))
-	if n.Writes == unknown {
-		n.Writes = seen.writes + seen.resp
-	}
-	if n.Reads == unknown {
-		n.Reads = seen.reads + seen.resp
-	}
-	return nil
-}
-
 // A sample is the metrics of a server, by name and labels as they are written.
 type sample map[string]float64
 
@@ -312,7 +278,7 @@ func (s sample) store() advise.Engine {
 }
 
 // rates are what a server does in a second, for all counters.
-type rates struct{ writes, reads, resp float64 }
+type rates struct{ reads, resp float64 }
 
 // httpReads are the requests that read counters.
 var httpReads = regexp.MustCompile(`^quipu_http_requests_total\{.*(method="GET".*route="[^"]*/counters|route="[^"]*/read")`)
@@ -322,8 +288,6 @@ func (s sample) since(before sample, took time.Duration) (r rates) {
 	for name, v := range s {
 		rate := (v - before[name]) / took.Seconds()
 		switch {
-		case name == "quipu_store_deltas_total", name == "quipu_node_callers_total":
-			r.writes += rate
 		case name == "quipu_store_reads_total", s.store() != advise.Embedded && httpReads.MatchString(name):
 			r.reads += rate
 		case name == "quipu_resp_commands_total":

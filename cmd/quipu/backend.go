@@ -10,6 +10,7 @@ import (
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/engine"
 	"github.com/quipudb/quipu/internal/node"
+	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
 	"github.com/quipudb/quipu/store/pgstore"
@@ -18,6 +19,13 @@ import (
 
 // connectMax is how long it may take to reach a store at the start.
 const connectMax = 30 * time.Second
+
+// While a store is waited for: the pause between attempts, and how often it is
+// logged.
+const (
+	connectAgain = 500 * time.Millisecond
+	connectLog   = time.Minute
+)
 
 // recallMax is how many counters a server remembers for when its store can't be
 // reached: some 20 MiB.
@@ -60,6 +68,28 @@ func storeScheme(url string) (string, error) {
 	return "", fmt.Errorf("store of scheme %q: want embedded:, memory:, postgres://… or redis://…", scheme)
 }
 
+// shared reports whether several servers may use a store.
+func shared(scheme string) bool { return scheme == schemePostgres || scheme == schemeRedis }
+
+// checkStore returns the error of openStore if that would not even try to reach
+// the store: because of its URL, or an option.
+func checkStore(url string, o storeOptions) error {
+	scheme, err := storeScheme(url)
+	if err != nil || !shared(scheme) {
+		return err
+	}
+	ended, end := context.WithCancel(context.Background())
+	end() // it reads what it is given, and goes no further
+	s, err := openPlain(ended, url, o)
+	if err == nil {
+		return s.Close()
+	}
+	if store.KindOf(err) == store.KindInvalid {
+		return err
+	}
+	return nil
+}
+
 // openStore opens a DB over the store that a URL names. One that others may use
 // as well is used by way of a node.
 func openStore(ctx context.Context, url string, o storeOptions) (*quipu.DB, error) {
@@ -72,7 +102,7 @@ func openStore(ctx context.Context, url string, o storeOptions) (*quipu.DB, erro
 	if err != nil {
 		return nil, err
 	}
-	if scheme, _ := storeScheme(url); scheme == schemeEmbedded || scheme == schemeMemory {
+	if scheme, _ := storeScheme(url); !shared(scheme) {
 		return quipu.New(s, o.Options), nil
 	}
 	n, err := node.New(ctx, s, node.Options{})
@@ -82,6 +112,28 @@ func openStore(ctx context.Context, url string, o storeOptions) (*quipu.DB, erro
 	}
 	o.Recall = recallMax
 	return quipu.New(n, o.Options), nil
+}
+
+// awaitStore opens a store as openStore does. If it can't be reached it is tried
+// again, until it was waited for so long.
+func awaitStore(ctx context.Context, url string, o storeOptions, wait time.Duration) (*quipu.DB, error) {
+	scheme, _ := storeScheme(url)
+	begin, logged := time.Now(), time.Time{}
+	for {
+		db, err := openStore(ctx, url, o)
+		if err == nil || !shared(scheme) || server.KindOf(err) != store.KindUnavailable || time.Since(begin) >= wait {
+			return db, err
+		}
+		if time.Since(logged) >= connectLog {
+			logged = time.Now()
+			o.Logger.Warn("waiting for the store", "for", time.Since(begin).Round(time.Second), "up_to", wait, "error", err)
+		}
+		select {
+		case <-time.After(min(connectAgain, wait-time.Since(begin))):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }
 
 // openPlain opens the store that a URL names, and is the one place that names

@@ -168,12 +168,14 @@ func drawScreen(w io.Writer, head string, table []string) error {
 
 // hotCounter is a hot counter, as the REST API writes it.
 type hotCounter struct {
-	Namespace, Key   string
-	Rate             float64
-	Shards           int
-	GrowthRate       *float64 `json:"growth_rate"`
-	RollupAgeMS      *int64   `json:"rollup_age_ms"`
-	RollupIntervalMS int64    `json:"rollup_interval_ms"`
+	Namespace        string   `json:"namespace"`
+	Key              string   `json:"key"`
+	Rate             float64  `json:"rate"`
+	Shards           int      `json:"shards"`
+	WaitingRatio     float64  `json:"waiting_ratio"`
+	GrowthRate       *float64 `json:"growth_rate,omitempty"`
+	RollupAgeMS      *int64   `json:"rollup_age_ms,omitempty"`
+	RollupIntervalMS int64    `json:"rollup_interval_ms,omitempty"`
 }
 
 // row returns what is shown of it.

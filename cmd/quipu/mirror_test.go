@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -157,25 +156,13 @@ func TestMirror(t *testing.T) {
 	if found == nil {
 		t.Fatalf("the ready line is %q", ready)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+found[1]+"/metrics", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = res.Body.Close() }()
-	raw, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, metrics := httpGet(t.Context(), t, "http://"+found[1]+"/metrics")
 	for _, want := range []string{
 		`(?m)^quipu_mirror_lag_seconds \d`, `(?m)^quipu_mirror_passes_total \d`, `(?m)^quipu_mirror_errors_total 0$`,
 		`(?m)^quipu_mirror_rows_written_total [23]$`, `(?m)^quipu_mirror_rows_unchanged_total \d`, `(?m)^quipu_mirror_rows_lower_total 0$`,
 	} {
-		if !regexp.MustCompile(want).Match(raw) {
-			t.Errorf("no %s among the metrics:\n%s", want, raw)
+		if !regexp.MustCompile(want).MatchString(metrics) {
+			t.Errorf("no %s among the metrics:\n%s", want, metrics)
 		}
 	}
 

@@ -307,7 +307,7 @@ first that names all of its keys, so that it holds. Policies that are made so co
 file.
 
 Settings: preset, durability, shards, max-shards, single, spread, cool-down, timing, interval, stale, partial. A preset
-gives what the others leave open.
+gives what the others leave open. The pattern comes first, and can't begin with the name of a setting and an =.
 
 Examples:
 
@@ -318,6 +318,9 @@ Examples:
 
 // Run sets.
 func (c *policySetCmd) Run(ctx context.Context, out *output) error {
+	if name, _, ok := strings.Cut(string(c.Pattern), "="); ok && isSetting(name) {
+		return usage("%q stands where the pattern goes: want PATTERN NAME=VALUE …, such as 'likes:*' preset=likes", string(c.Pattern))
+	}
 	settings := map[string]string{"pattern": string(c.Pattern)}
 	if c.Namespace != "" {
 		settings["namespace"] = string(c.Namespace)
@@ -358,6 +361,11 @@ func (c *policySetCmd) Run(ctx context.Context, out *output) error {
 		return printRaw(out, raw, err)
 	}
 	return out.print("%s", p)
+}
+
+// isSetting reports whether a setting of policies has that name.
+func isSetting(name string) bool {
+	return name == "preset" || slices.ContainsFunc(quipu.Policy{}.Settings(), func(s quipu.Setting) bool { return s.Name == name })
 }
 
 // covers reports whether a names every key that b names.

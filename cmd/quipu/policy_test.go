@@ -103,6 +103,11 @@ func TestPolicyRefused(t *testing.T) {
 	if got := p.client()("policy", "explain", "a\tb"); got != `"a\tb" has the defaults: no policy names it` {
 		t.Errorf("explain: %s", got)
 	}
+	// What stands where the pattern goes is a setting.
+	for _, setting := range []string{"pattern=a", "preset=likes", "max-shards=4", "namespace=n", "stale=*"} {
+		f(2, "want PATTERN NAME=VALUE", "set", setting, "single=true")
+	}
+	f(1, "--policy-file", "set", "color=red*", "single=true") // it is a pattern
 	refused(t, 1, "(read_only)", "policy", "set", "a", "--addr", serve(t, "--read-only").url)
 	refused(t, 3, "connection refused", "policy", "list", "--addr", "http://127.0.0.1:1")
 	refused(t, 1, "decode", "policy", "list", "--addr", reply(t, http.StatusOK, "not JSON"))

@@ -37,6 +37,8 @@ type serveCmd struct {
 	RESP  string `name:"resp" help:"Address of the RESP door, for clients of Redis; off closes it, port 0 picks a free one." default:"127.0.0.1:6380"`
 	RPC   string `name:"rpc" help:"Address of the RPC door; off closes it, port 0 picks a free one." default:"127.0.0.1:9090"`
 
+	WaitForStore time.Duration `help:"How long to wait, at the start, for a PostgreSQL or Redis that can't be reached." default:"0s"`
+
 	StoreName          string `help:"The schema in PostgreSQL, or what keys in Redis begin with." default:"quipu" placeholder:"NAME"`
 	StoreConnections   int    `help:"Connections to PostgreSQL, at most." default:"16"`
 	RedisReplicas      int    `help:"Replicas of Redis that must have a write before it is acknowledged as synced." default:"0" placeholder:"N"`
@@ -82,6 +84,7 @@ Examples:
   quipu serve --store memory: --http 127.0.0.1:0
   quipu serve --store "postgres://quipu@db/app" --read-only
   quipu serve --store redis://10.0.0.1:6379,10.0.0.2:6379 --redis-replicas 1
+  quipu serve --store "postgres://quipu@db/app" --wait-for-store 2m
   quipu serve --config quipu.yaml
 
 A configuration file has the names of the flags, and policies, of which the first that names a key holds:
@@ -119,6 +122,11 @@ func (c *serveCmd) Validate() error {
 		return errors.New("--store-name, --store-connections, --redis-replicas: want a name, at least 2, at least 0")
 	case scheme == schemeEmbedded && c.Store != schemeEmbedded+":":
 		return errors.New("--store embedded: takes its directory from --data")
+	case c.WaitForStore < 0:
+		return errors.New("--wait-for-store: want 0 or more")
+	}
+	if err := checkStore(c.Store, c.options(&config{}, slog.Default())); err != nil {
+		return fmt.Errorf("--store: %w", err)
 	}
 	for _, d := range []struct{ flag, addr string }{{"--http", c.HTTP}, {"--resp", c.RESP}, {"--rpc", c.RPC}} {
 		if d.addr == doorOff {
@@ -179,7 +187,7 @@ func (c *serveCmd) options(conf *config, logger *slog.Logger) storeOptions {
 // Run serves until ctx ends.
 func (c *serveCmd) Run(ctx context.Context, out *output, conf *config) (err error) {
 	logger := c.logger(out)
-	db, err := openStore(ctx, c.Store, c.options(conf, logger))
+	db, err := awaitStore(ctx, c.Store, c.options(conf, logger), c.WaitForStore)
 	if err != nil {
 		return fmt.Errorf("open store: %w", err)
 	}
@@ -296,7 +304,7 @@ func (c *serveCmd) rest(m means) (server.Door, func()) {
 // resp returns the RESP door.
 func (c *serveCmd) resp(m means) (server.Door, func()) {
 	d := resp.New(m.db, resp.Options{
-		Keys: m.keys, Logger: m.logger, Timeout: c.RequestTimeout, Version: versionName(),
+		Keys: m.keys, Metrics: m.metrics, Logger: m.logger, Timeout: c.RequestTimeout, Version: versionName(),
 		ConnectionsMax: c.MaxConnections, Memory: int64(c.RequestMemory),
 	})
 	m.metrics.WatchMeter(d)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -14,9 +15,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/client"
@@ -79,13 +77,8 @@ func TestRPC(t *testing.T) {
 	if got := p.client()("add", "a", "--api-key", "secret"); got != "42" {
 		t.Errorf("add: %q", got)
 	}
-	stranger, err := client.Dial(t.Context(), addr, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = stranger.Close() }()
-	if _, err := stranger.Read(t.Context(), "a"); status.Code(err) != codes.Unauthenticated {
-		t.Errorf("Read without a key: %v", err)
+	if _, err := client.Dial(t.Context(), addr, client.Options{}); !errors.Is(err, client.ErrUnauthorized) {
+		t.Errorf("Dial without a key: %v", err)
 	}
 	// A writer does not keep the server from ending.
 	w, err := db.Writer(t.Context(), client.WriterOptions{})
@@ -297,6 +290,8 @@ func TestConfigCheck(t *testing.T) {
 		}
 	}
 	ok("store: 'memory:'\n")
+	ok("store: 'postgres://u:p@no.such.host.invalid/d'\nwait-for-store: 5m\n") // nobody is asked
+	ok("store: 'redis://no.such.host.invalid:6379,127.0.0.1:1/3'\n")
 	ok("# nothing but this\nstore: 'memory:'\ndata: /var/lib/quipu\nhttp: 127.0.0.1:8080\nresp: off\napi-key: [a, b]\nmemory: 1GB\ntoken-window: 48h\ninsecure: true\n")
 	ok("store: 'memory:'\napi-key: a\npolicies:\n  - {namespace: ads, pattern: 'view.*', durability: written}\n  - pattern: '*'\n")
 
@@ -341,6 +336,13 @@ func TestConfigCheck(t *testing.T) {
 		refused(t, 2, want, "serve", "--config", file)
 	}
 	both("store: mysql://x\n", "want embedded:, memory:, postgres://")
+	both("store: postgres://h:x/d\n", "the URL of the PostgreSQL server can't be read")
+	both("store: postgres://h/d?sslmode=loud\n", "the URL of the PostgreSQL server can't be read")
+	both("store: redis://\n", "redis URL: no host")
+	both("store: redis://h:1/x\n", "redis URL: host, user or database")
+	both("store: redis://h:1?a=b\n", "redis URL: no options are taken")
+	both("store: redis://h:1\nstore-name: 'a{b}'\n", "has a brace")
+	both("store: redis://h:1\nwait-for-store: -1s\n", "--wait-for-store")
 	both("http: 0.0.0.0:0\n", "--api-key")
 	both("http: nonsense\n", "listen on")
 	both("http: 127.0.0.1:99999\n", "listen on")

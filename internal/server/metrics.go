@@ -2,8 +2,10 @@ package server
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,12 +35,16 @@ type Metrics struct {
 
 	calls       *prometheus.CounterVec
 	callSeconds *prometheus.HistogramVec
+
+	commandSeconds *Weighted
 }
+
+// buckets are those of all histograms, in seconds.
+var buckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 
 // NewMetrics returns metrics of the Go runtime, the process, the doors, and
 // whatever the meter counts; also of the hottest counters, if it knows them.
 func NewMetrics(m Meter) *Metrics {
-	buckets := []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 	ms := &Metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -59,11 +65,16 @@ func NewMetrics(m Meter) *Metrics {
 			Help:    "Time from an RPC request to its reply; of a stream, from a batch to its answer.",
 			Buckets: buckets,
 		}, []string{"method"}),
+		commandSeconds: &Weighted{
+			desc: prometheus.NewDesc("quipu_resp_command_duration_seconds",
+				"Time from when a RESP command was read to when its reply was sent.", nil, nil),
+			counts: make([]atomic.Uint64, len(buckets)+1),
+		},
 	}
 	ms.registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		ms.requests, ms.seconds, ms.calls, ms.callSeconds, collector{m},
+		ms.requests, ms.seconds, ms.calls, ms.callSeconds, ms.commandSeconds, collector{m},
 	)
 	if h, ok := m.(hotMeter); ok {
 		ms.registry.MustRegister(hotCollector{h})
@@ -159,6 +170,38 @@ func (c *Call) Observe(code codes.Code, d time.Duration) {
 		return
 	}
 	c.metrics.calls.WithLabelValues(c.method, code.String()).Inc()
+}
+
+// Commands returns the meter of the RESP door's commands.
+func (m *Metrics) Commands() *Weighted { return m.commandSeconds }
+
+// A Weighted is a histogram that takes many observations of one value at once:
+// commands that came together and were answered together. It takes no lock.
+type Weighted struct {
+	desc   *prometheus.Desc
+	counts []atomic.Uint64 // by bucket, and one for what is above all
+	micros atomic.Uint64   // the sum: nanoseconds would not last
+}
+
+// Observe counts n that each took d.
+func (w *Weighted) Observe(d time.Duration, n int) {
+	i, _ := slices.BinarySearch(buckets, d.Seconds())
+	w.counts[i].Add(uint64(n))
+	w.micros.Add(uint64(d) * uint64(n) / 1000)
+}
+
+// Describe implements prometheus.Collector.
+func (w *Weighted) Describe(ch chan<- *prometheus.Desc) { ch <- w.desc }
+
+// Collect implements prometheus.Collector.
+func (w *Weighted) Collect(ch chan<- prometheus.Metric) {
+	cumulative, count := make(map[float64]uint64, len(buckets)), uint64(0)
+	for i, le := range buckets {
+		count += w.counts[i].Load()
+		cumulative[le] = count
+	}
+	count += w.counts[len(buckets)].Load()
+	ch <- prometheus.MustNewConstHistogram(w.desc, count, float64(w.micros.Load())/1e6, cumulative)
 }
 
 // collector turns a Meter into metrics. It describes none beforehand, because

@@ -54,6 +54,9 @@ func TestMetrics(t *testing.T) {
 	c := m.Call("Add")
 	c.Observe(codes.OK, time.Millisecond)
 	c.Observe(codes.Aborted, time.Second)
+	m.Commands().Observe(time.Millisecond, 3)
+	m.Commands().Observe(2*time.Millisecond, 5)
+	m.Commands().Observe(time.Minute, 1)
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
 	for _, line := range []string{
@@ -65,6 +68,13 @@ func TestMetrics(t *testing.T) {
 		`quipu_rpc_calls_total{code="OK",method="Add"} 1`,
 		`quipu_rpc_calls_total{code="Aborted",method="Add"} 1`,
 		`quipu_rpc_call_duration_seconds_bucket{method="Add",le="0.001"} 1`,
+		"# TYPE quipu_resp_command_duration_seconds histogram\n" + `quipu_resp_command_duration_seconds_bucket{le="0.0001"} 0`,
+		`quipu_resp_command_duration_seconds_bucket{le="0.001"} 3`,
+		`quipu_resp_command_duration_seconds_bucket{le="0.0025"} 8`,
+		`quipu_resp_command_duration_seconds_bucket{le="10"} 8`,
+		`quipu_resp_command_duration_seconds_bucket{le="+Inf"} 9`,
+		"quipu_resp_command_duration_seconds_sum 60.013",
+		"quipu_resp_command_duration_seconds_count 9",
 		`quipu_connections_open{door="http"} 0`,
 		`quipu_connections_refused_total{door="http"} 0`,
 		"quipu_request_memory_bytes 7",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/quipudb/quipu"
@@ -79,12 +80,18 @@ type entry struct {
 // encode appends the reply that results make.
 type encode func(e *encoder, results []store.Result)
 
-// A run is entries of one session, up to an index.
+// A run is entries of one session, up to an index, and how many commands they
+// answer that came at a time.
 type run struct {
-	s    *session
-	to   int
-	mute bool
+	s     *session
+	to    int
+	calls int
+	came  time.Duration
+	mute  bool
 }
+
+// ends reports whether a run is the session's, and ends at an index.
+func (r *run) ends(s *session, to int) bool { return r.s == s && r.to == to && r.mute == s.muted }
 
 // mergedKeys is a filter of the keys whose additions were merged.
 type mergedKeys struct {
@@ -215,7 +222,9 @@ func (c *cycle) repeat() bool {
 		return false
 	}
 	c.entries = append(c.entries, e)
-	c.runs[len(c.runs)-1].to++
+	r := &c.runs[len(c.runs)-1]
+	r.to++
+	r.calls++
 	return true
 }
 
@@ -250,11 +259,12 @@ func (c *cycle) rewind(m mark) {
 
 // of makes the entries since the last run those of a session.
 func (c *cycle) of(s *session, mute bool) {
-	if n := len(c.runs); n > 0 && c.runs[n-1].s == s && c.runs[n-1].mute == mute {
+	if n := len(c.runs); n > 0 && c.runs[n-1].s == s && c.runs[n-1].mute == mute && c.runs[n-1].came == s.came {
 		c.runs[n-1].to = len(c.entries)
+		c.runs[n-1].calls++
 		return
 	}
-	c.runs = append(c.runs, run{s, len(c.entries), mute})
+	c.runs = append(c.runs, run{s: s, to: len(c.entries), calls: 1, came: s.came, mute: mute})
 	if !c.reading { // or it is answered before anything else
 		s.pending++
 	}
@@ -329,6 +339,14 @@ func (c *cycle) redo() int {
 	}
 	c.room()
 	return from
+}
+
+// answered returns how many commands the cycle answers.
+func (c *cycle) answered() (n int) {
+	for i := range c.runs {
+		n += c.runs[i].calls
+	}
+	return n
 }
 
 // finish gives every session its replies.

@@ -58,6 +58,7 @@ type loop struct {
 	cycles []*cycle
 	again  []*conn // to gather once more
 	unsent []*conn // with replies
+	told   []told  // by those replies, for the metrics
 
 	reads     int       // since something was flushed
 	readBytes int       // by them
@@ -71,6 +72,12 @@ type loop struct {
 	mu     sync.Mutex // guards the fields below
 	posted []*conn    // new, hung up, or with a job that is done
 	quit   bool
+}
+
+// A told is how many commands that came at a time have their replies.
+type told struct {
+	came  time.Duration
+	calls int
 }
 
 // A conn is a connection in the loop. But for the last fields it belongs to the
@@ -275,6 +282,7 @@ func (l *loop) serve(c *conn, events uint32) {
 		return
 	}
 	n, err := syscall.Read(c.fd, l.scratch)
+	c.s.came = l.now.Sub(l.d.start)
 	l.reads++
 	l.readBytes += max(n, 0)
 	switch {
@@ -471,6 +479,7 @@ func (l *loop) reply(c *cycle) {
 	c.finish()
 	for _, r := range c.runs {
 		k := r.s.conn
+		l.tell(r.came, r.calls)
 		if c.held {
 			r.s.held--
 		}
@@ -500,10 +509,35 @@ func (l *loop) send() {
 		c := l.unsent[i]
 		c.due = false
 		if !c.closed && !c.busy {
+			l.tell(c.s.came, c.s.answered)
+			c.s.answered = 0
 			l.write(c)
 		}
 	}
 	l.unsent = l.unsent[:0]
+	l.observe()
+}
+
+// tell notes that commands have their replies. Those of a turn came, mostly, at
+// one time, and so are noted as one.
+func (l *loop) tell(came time.Duration, calls int) {
+	if n := len(l.told); n > 0 && l.told[n-1].came == came {
+		l.told[n-1].calls += calls
+	} else if calls > 0 {
+		l.told = append(l.told, told{came, calls})
+	}
+}
+
+// observe measures what the replies that were sent took.
+func (l *loop) observe() {
+	if len(l.told) == 0 {
+		return
+	}
+	now := time.Since(l.d.start)
+	for _, t := range l.told {
+		l.d.seconds.Observe(now-t.came, t.calls)
+	}
+	l.told = l.told[:0]
 }
 
 // write sends as much as the connection takes.

@@ -49,10 +49,11 @@ const Refusal = "-ERR max number of clients reached\r\n"
 
 // Options are what the door is told. The zero value is an open door.
 type Options struct {
-	Keys    server.Keys   // who may come in; none means everyone
-	Logger  *slog.Logger  // nil for slog.Default()
-	Timeout time.Duration // how long a command may wait for the store; 0 for TimeoutDefault
-	Version string        // of this program
+	Keys    server.Keys     // who may come in; none means everyone
+	Metrics *server.Metrics // where commands are measured; nil for a set of its own
+	Logger  *slog.Logger    // nil for slog.Default()
+	Timeout time.Duration   // how long a command may wait for the store; 0 for TimeoutDefault
+	Version string          // of this program
 
 	// ConnectionsMax is what CONFIG GET maxclients says; the listener keeps it.
 	ConnectionsMax int
@@ -82,6 +83,7 @@ type Door struct {
 	cursors  cursors
 	sweeps   chan struct{} // holds the commands under way that go through all keys
 	meters   meters
+	seconds  *server.Weighted // that commands take
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
@@ -110,6 +112,9 @@ func New(db *quipu.DB, o Options) *Door {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
+	if o.Metrics == nil {
+		o.Metrics = server.NewMetrics(db)
+	}
 	if o.Timeout == 0 {
 		o.Timeout = TimeoutDefault
 	}
@@ -126,7 +131,7 @@ func New(db *quipu.DB, o Options) *Door {
 	_, _ = rand.Read(id[:]) // never fails
 	d := &Door{
 		db: db, options: o, commands: newTable(), apart: db.Traits().Partitions > 1,
-		start: time.Now(), run: hex.EncodeToString(id[:]), sweeps: make(chan struct{}, sweepsMax),
+		start: time.Now(), run: hex.EncodeToString(id[:]), sweeps: make(chan struct{}, sweepsMax), seconds: o.Metrics.Commands(),
 		sessions: map[int64]*session{}, views: map[string]*quipu.DB{},
 		listeners: map[net.Listener]struct{}{}, conns: map[*session]net.Conn{},
 	}

@@ -35,6 +35,7 @@ func (d *Door) serve(c net.Conn) {
 		c.apply(ctx, nil)
 		cancel()
 		c.finish()
+		s.answered += c.answered()
 		w.done(c)
 	}
 	for {
@@ -104,6 +105,8 @@ func (s *session) send(c net.Conn) bool {
 		return false
 	}
 	s.sent(n)
+	s.d.seconds.Observe(time.Since(s.d.start)-s.came, s.answered)
+	s.answered = 0
 	return true
 }
 
@@ -123,6 +126,7 @@ func (s *session) read(c net.Conn) error {
 		s.in = append(make([]byte, 0, max(2*cap(s.in), keptBytesMax)), s.in...)
 	}
 	n, err := c.Read(s.in[len(s.in):cap(s.in)])
+	s.came = time.Since(s.d.start)
 	s.in = s.in[:len(s.in)+n]
 	if n > 0 {
 		return nil

@@ -40,6 +40,9 @@ type session struct {
 	guarded []quipu.Event         // Q.ADDs with tokens that follow each other
 	calls   uint64                // commands executed, not yet metered
 
+	came     time.Duration // when what is executed came, by the door's clock
+	answered int           // commands since, whose replies are those in out and the job's
+
 	multi   bool // between MULTI and EXEC
 	dirty   bool // a command of the transaction was refused
 	queue   []queued

@@ -82,7 +82,7 @@ func (w *worker) repeat(s *session) bool {
 	if c == nil || c.empty() {
 		c = w.cycle(s)
 	}
-	if s.multi || s.skip || c.empty() || c.runs[len(c.runs)-1] != (run{s, len(c.entries), s.muted}) || !c.repeat() {
+	if s.multi || s.skip || c.empty() || !c.runs[len(c.runs)-1].ends(s, len(c.entries)) || !c.repeat() {
 		return false
 	}
 	s.calls++
@@ -185,6 +185,7 @@ func (w *worker) dispatch(s *session, c *command, args [][]byte) verdict {
 		if err := s.guard(args); err != nil {
 			return w.say(s, func(*session, [][]byte) error { return err }, nil)
 		}
+		s.answered++
 		if s.skip {
 			s.addGuarded()
 		}
@@ -201,8 +202,10 @@ func (w *worker) dispatch(s *session, c *command, args [][]byte) verdict {
 	case !w.alone(s):
 		return s.again()
 	case c.local != nil:
+		s.answered++
 		s.mute(func() { s.call(c.local, args) })
 	default:
+		s.answered++
 		kept := copyArgs(args)
 		s.sweep = c.flags&flagSweep != 0
 		s.job = func(ctx context.Context) {
@@ -251,6 +254,7 @@ func (s *session) mute(f func()) {
 // commands are still to come, its own takes its place after them.
 func (w *worker) say(s *session, f func(*session, [][]byte) error, args [][]byte) verdict {
 	if w.alone(s) {
+		s.answered++
 		s.mute(func() { s.call(f, args) })
 		return executed
 	}
@@ -376,6 +380,7 @@ func (w *worker) flushAll() {
 // Otherwise it makes that the session's job, and reports false.
 func (w *worker) answer(s *session) bool {
 	c := w.reads
+	s.answered += c.answered()
 	n := len(c.names)
 	if cap(w.values) < n {
 		w.values = make([]store.Value, n)

@@ -375,29 +375,34 @@ func decodeNothing(body []byte) error {
 	return d.end()
 }
 
-// decodeBatch reads {"ops":[{"key":…,"delta":1,"id":…,"at":…,"who":…},…]}.
-func decodeBatch(body []byte) ([]quipu.Event, error) {
+// decodeList reads {"name":[…]}: up to so many elements, each by one.
+func decodeList[T any](body []byte, name, elements string, most int, one func(d *decoder, i int) T) ([]T, error) {
 	d := decoder{b: body}
 	d.begin('{', "body")
-	var events []quipu.Event
+	var list []T
 	var seen uint
 	for n := 0; d.more('}', n, "body"); n++ {
-		if d.member("body", &seen, "ops") != 0 {
+		if d.member("body", &seen, name) != 0 {
 			continue
 		}
-		d.begin('[', "ops")
-		for i := 0; d.more(']', i, "ops"); i++ {
-			if i == store.BatchDeltasMax {
-				d.refuse(store.KindTooLarge, d.i, "ops", "more than "+strconv.Itoa(store.BatchDeltasMax)+" operations,")
+		d.begin('[', name)
+		for i := 0; d.more(']', i, name); i++ {
+			if i == most {
+				d.refuse(store.KindTooLarge, d.i, name, "more than "+strconv.Itoa(most)+" "+elements+",")
 				break
 			}
-			events = append(events, d.op(i))
+			list = append(list, one(&d, i))
 		}
 	}
 	if d.err == nil && seen == 0 {
-		d.fail(d.i, "ops", "it is missing; want an array")
+		d.fail(d.i, name, "it is missing; want an array")
 	}
-	return events, d.end()
+	return list, d.end()
+}
+
+// decodeBatch reads {"ops":[{"key":…,"delta":1,"id":…,"at":…,"who":…},…]}.
+func decodeBatch(body []byte) ([]quipu.Event, error) {
+	return decodeList(body, "ops", "operations", store.BatchDeltasMax, (*decoder).op)
 }
 
 // op reads one operation of a batch.
@@ -434,25 +439,5 @@ func (d *decoder) op(i int) quipu.Event {
 
 // decodeKeys reads {"keys":[…]}.
 func decodeKeys(body []byte) ([]string, error) {
-	d := decoder{b: body}
-	d.begin('{', "body")
-	var keys []string
-	var seen uint
-	for n := 0; d.more('}', n, "body"); n++ {
-		if d.member("body", &seen, "keys") != 0 {
-			continue
-		}
-		d.begin('[', "keys")
-		for i := 0; d.more(']', i, "keys"); i++ {
-			if i == quipu.KeysMax {
-				d.refuse(store.KindTooLarge, d.i, "keys", "more than "+strconv.Itoa(quipu.KeysMax)+" keys,")
-				break
-			}
-			keys = append(keys, d.text("keys"))
-		}
-	}
-	if d.err == nil && seen == 0 {
-		d.fail(d.i, "keys", "it is missing; want an array")
-	}
-	return keys, d.end()
+	return decodeList(body, "keys", "keys", quipu.KeysMax, func(d *decoder, _ int) string { return d.text("keys") })
 }

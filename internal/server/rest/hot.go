@@ -46,6 +46,8 @@ func appendHot(b []byte, h *quipu.HotCounter) []byte {
 	b = appendRate(b, h.Rate)
 	b = append(b, `,"shards":`...)
 	b = strconv.AppendInt(b, int64(h.Shards), 10)
+	b = append(b, `,"waiting_ratio":`...)
+	b = strconv.AppendFloat(b, math.Round(h.Waiting*100)/100, 'f', -1, 64)
 	if h.Shards > 1 {
 		b = append(b, `,"growth_rate":`...)
 		b = appendRate(b, h.GrowthRate)

@@ -73,7 +73,7 @@ func TestHot(t *testing.T) {
 			t.Fatalf("%s: %v", r.body, err)
 		}
 		hot, warm := got.Counters[0], got.Counters[1]
-		if hot.Namespace != "n" || hot.Key != `"hot"` || hot.Rate < 500 || hot.Shards != 3 || hot.GrowthRate == nil ||
+		if hot.Namespace != "n" || hot.Key != `"hot"` || hot.Rate < 500 || hot.Shards != 3 || hot.GrowthRate == nil || !strings.Contains(r.body, `"waiting_ratio":0,`) ||
 			hot.RollupAgeMS == nil || *hot.RollupAgeMS != 300 || hot.RollupIntervalMS != 1000 {
 			t.Errorf("%s: the hottest is wrong", r.body)
 		}

@@ -192,27 +192,7 @@ func jsonName(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
 // decodePolicies reads {"policies":[{"pattern":…},…]}.
 func decodePolicies(body []byte) ([]quipu.Policy, error) {
-	d := decoder{b: body}
-	d.begin('{', "body")
-	var policies []quipu.Policy
-	var seen uint
-	for n := 0; d.more('}', n, "body"); n++ {
-		if d.member("body", &seen, "policies") != 0 {
-			continue
-		}
-		d.begin('[', "policies")
-		for i := 0; d.more(']', i, "policies"); i++ {
-			if i == quipu.PoliciesMax {
-				d.refuse(store.KindTooLarge, d.i, "policies", "more than "+strconv.Itoa(quipu.PoliciesMax)+" policies,")
-				break
-			}
-			policies = append(policies, d.policy())
-		}
-	}
-	if d.err == nil && seen == 0 {
-		d.fail(d.i, "policies", "it is missing; want an array")
-	}
-	return policies, d.end()
+	return decodeList(body, "policies", "policies", quipu.PoliciesMax, (*decoder).policy)
 }
 
 // policySettings are the settings of a policy in JSON.
@@ -223,7 +203,7 @@ var policySettings = []string{
 }
 
 // policy reads one policy.
-func (d *decoder) policy() quipu.Policy {
+func (d *decoder) policy(int) quipu.Policy {
 	d.space()
 	at := d.i
 	settings, places := map[string]string{}, map[string]int{}

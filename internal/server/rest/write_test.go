@@ -173,6 +173,9 @@ func TestTokenOlderThanTheWindow(t *testing.T) {
 	// A UUID of version 7 from 2024.
 	f.do("POST", "/api/v1/counters/a/increment", "", "Idempotency-Key: 018d0000-0000-7000-8000-000000000000").
 		problem(t, 409, "expired", "older than the window")
+	// And one of 2199: the caller's clock is ahead.
+	f.do("POST", "/api/v1/counters/a/increment", "", "Idempotency-Key: 06940000-0000-7000-8000-000000000000").
+		problem(t, 409, "expired", "which is in the future: it may be ahead by less than the window, 24h;")
 }
 
 func TestPreferMinimal(t *testing.T) {

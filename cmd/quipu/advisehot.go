@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/quipudb/quipu/internal/advise"
+)
+
+// adviseHotMax is for how many of a server's counters there is advice.
+const adviseHotMax = 5
+
+// A hotAdvice is what is advised for one hot counter, as it is printed.
+type hotAdvice struct {
+	hotCounter
+
+	Policy  *policyJSON     `json:"policy"`  // that it has; nil is the defaults
+	Advised *policyJSON     `json:"advised"` // the same, if nothing has to change
+	Changes []advise.Change `json:"changes"`
+	Notes   []string        `json:"notes"`
+
+	has string // where its policy comes from
+}
+
+// advise looks at a server, and advises for its hottest counters.
+func (c *adviseCmd) advise(ctx context.Context, out *output, command *kong.Context, n advise.Needs) error {
+	for _, flag := range []string{"writes-per-second", "bounded", "unique", "regions", "store", "pattern"} {
+		if given(command, flag) {
+			return usage("--addr has it seen, not told: leave out --%s", flag)
+		}
+	}
+	switch {
+	case c.For <= 0:
+		return usage("--for %s: want a duration such as 10s", c.For)
+	case n.Accuracy != "":
+		if err := c.missing(&advise.Needs{Accuracy: n.Accuracy, Freshness: n.Freshness}); err != nil {
+			return err
+		}
+		n.Freshness = max(n.Freshness, 0)
+	case n.Freshness != unknown:
+		return usage("--freshness goes with --accuracy")
+	}
+	seen, err := c.look(ctx, out, &n)
+	if err != nil {
+		return err
+	}
+	if n.Reads == unknown {
+		n.Reads = seen.reads + seen.resp
+	}
+	all, err := c.judge(ctx, n)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		raw, err := json.Marshal(map[string][]hotAdvice{"counters": all})
+		return printRaw(out, raw, err)
+	}
+	return printHotAdvice(out, all)
+}
+
+// look returns the rates of a server, and notes its store.
+func (c *adviseCmd) look(ctx context.Context, out *output, n *advise.Needs) (rates, error) {
+	before, err := c.sample(ctx)
+	if err != nil {
+		return rates{}, err
+	}
+	out.hint(fmt.Sprintf("looking at %s for %s", c.Addr, c.For))
+	begin := time.Now()
+	select {
+	case <-time.After(c.For):
+	case <-ctx.Done():
+		return rates{}, ctx.Err()
+	}
+	after, err := c.sample(ctx)
+	if err != nil {
+		return rates{}, err
+	}
+	seen := after.since(before, time.Since(begin))
+	n.Store = after.store()
+	out.hint(fmt.Sprintf("seen on %s: %s reads a second, and %s RESP commands, which may be reads too", n.Store,
+		advise.Number(seen.reads), advise.Number(seen.resp)))
+	return seen, nil
+}
+
+// judge advises for the hottest counters of the server.
+func (c *adviseCmd) judge(ctx context.Context, n advise.Needs) ([]hotAdvice, error) {
+	raw, err := (&hotCmd{Addr: c.Addr, APIKey: c.APIKey, Limit: adviseHotMax}).ask(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]hotAdvice, len(raw))
+	for i := range raw {
+		a := &all[i]
+		if err := json.Unmarshal(raw[i], &a.hotCounter); err != nil {
+			return nil, fmt.Errorf("decode the reply of %s: %w", c.Addr, err)
+		}
+		k := policyKey{remote: remote{Addr: c.Addr, APIKey: c.APIKey, Namespace: word(a.Namespace)}, Key: word(a.Key)}
+		e, _, err := k.ask(ctx)
+		if err != nil {
+			return nil, err
+		}
+		h := advise.Hot{Namespace: a.Namespace, Key: a.Key, Writes: a.Rate, Shards: a.Shards, Waiting: a.WaitingRatio}
+		a.has = "the defaults: no policy names it"
+		if e.Holds != nil {
+			h.Policy, a.Policy = e.Holds.Policy.Policy, &e.Holds.Policy
+			a.has = e.Holds.place() + ": " + h.Policy.String()
+		}
+		v, err := advise.Judge(h, n)
+		if err != nil {
+			return nil, usage("%w", err)
+		}
+		a.Advised, a.Changes, a.Notes = a.Policy, v.Changes, v.Notes
+		if len(v.Changes) > 0 {
+			a.Advised = &policyJSON{Policy: v.Policy}
+		}
+	}
+	return all, nil
+}
+
+// printHotAdvice prints advice as a configuration file: what should change as
+// policies, and the rest as comments.
+func printHotAdvice(out *output, all []hotAdvice) error {
+	if len(all) == 0 {
+		return out.print("# No counter is hot: nothing has to change.")
+	}
+	var b strings.Builder
+	var policies []string
+	for _, a := range all {
+		fmt.Fprintf(&b, "# %s in %s: %s writes a second through this server, over %s\n", printable(a.Key), a.Namespace, advise.Number(a.Rate), shardsText(a.Shards))
+		fmt.Fprintf(&b, "#   it has %s\n", a.has)
+		for _, change := range a.Changes {
+			fmt.Fprintf(&b, "#   change %s from %s to %s: %s\n", change.Setting, change.From, change.To, change.Why)
+		}
+		switch {
+		case len(a.Changes) == 0:
+			b.WriteString("#   nothing has to change in it\n")
+		case strings.Contains(a.Key, "*"):
+			b.WriteString("#   no policy can name it alone, since its key has a *: change the one that it has\n")
+		default:
+			policies = append(policies, "  - "+a.Advised.String())
+		}
+		for _, note := range a.Notes {
+			fmt.Fprintf(&b, "#   note: %s\n", note)
+		}
+	}
+	if policies != nil {
+		b.WriteString("policies:\n" + strings.Join(policies, "\n") + "\n")
+	}
+	return out.print("%s", strings.TrimSuffix(b.String(), "\n"))
+}
+
+func shardsText(n int) string {
+	if n == 1 {
+		return "one cell"
+	}
+	return strconv.Itoa(n) + " shards"
+}
