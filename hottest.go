@@ -24,6 +24,10 @@ type HotCounter struct {
 	// it, where the store can tell.
 	Waiting float64
 
+	// RetryRate is how many of its writes a second had to be made again, because
+	// others had changed it or its layout meanwhile, where the store can tell.
+	RetryRate float64
+
 	// SlowestShard is how long a write through this DB to its slowest shard takes of
 	// late; 0 if it is not split.
 	SlowestShard time.Duration
@@ -44,7 +48,10 @@ func (db *DB) Hottest(n int) []HotCounter {
 	now := time.Now()
 	var found []HotCounter
 	for _, c := range db.spread.Hottest(min(n, HottestMax)) {
-		h := HotCounter{Namespace: c.Cell.Namespace, Key: c.Cell.Key, Rate: c.Rate, Shards: c.Shards, GrowthRate: c.All, Waiting: c.Waiting, SlowestShard: c.Slowest}
+		h := HotCounter{
+			Namespace: c.Cell.Namespace, Key: c.Cell.Key, Rate: c.Rate, Shards: c.Shards, GrowthRate: c.All,
+			Waiting: c.Waiting, RetryRate: c.Retries, SlowestShard: c.Slowest,
+		}
 		h.RollupAge, h.RollupEvery, h.HasRollup = db.totals.rollup(c.Cell, now)
 		found = append(found, h)
 	}

@@ -178,6 +178,10 @@ type Reply struct {
 	// Waited is how much of the call was waiting for others who change the same
 	// cells, as far as the store can tell.
 	Waited time.Duration
+
+	// Retries is how often the batch was decided again because others had changed
+	// the same cells meanwhile, as far as the store can tell.
+	Retries int
 }
 
 // A Result is what became of one delta.

@@ -36,6 +36,7 @@ type Entry struct {
 
 	warmth float64 // writes, each counting less the longer ago it was
 	asking float64 // those of them that asked for something
+	again  float64 // how often they had to be made again
 	at     int64   // as of when, in nanoseconds
 	waited time.Duration
 	took   time.Duration
@@ -49,8 +50,8 @@ func NewHeat(maxEntries int) *Heat {
 
 // Note counts writes to a counter, which one cell has to decide if they ask for
 // something. Of the time that their calls took, some was waiting for others who
-// changed the same cell.
-func (h *Heat) Note(c store.Cell, writes float64, asking bool, now time.Time, waited, took time.Duration) {
+// changed the same cell, for whom they were made again so many times.
+func (h *Heat) Note(c store.Cell, writes float64, asking bool, now time.Time, waited, took time.Duration, retries int) {
 	if h.last >= len(h.entries) || h.entries[h.last].Cell != c { // What is hot comes again and again.
 		at, known := h.index[c]
 		if !known {
@@ -64,8 +65,17 @@ func (h *Heat) Note(c store.Cell, writes float64, asking bool, now time.Time, wa
 	if asking {
 		e.asking += writes
 	}
+	e.again += writes * float64(retries)
 	e.waited += waited
 	e.took += took
+}
+
+// Retried counts writes that had to be made again, of a counter that is known.
+func (h *Heat) Retried(c store.Cell, writes float64, now time.Time) {
+	if e := h.Get(c); e != nil {
+		e.cool(now.UnixNano())
+		e.again += writes
+	}
 }
 
 // enter returns the place of a new entry.
@@ -78,7 +88,7 @@ func (h *Heat) enter(c store.Cell, now int64) int {
 	coldest, least := 0, math.Inf(1)
 	for range min(probes, len(h.entries)) {
 		h.hand = (h.hand + 1) % len(h.entries)
-		if w := h.entries[h.hand].warmthAt(now); w < least {
+		if w := h.entries[h.hand].warmth * h.entries[h.hand].left(now); w < least {
 			coldest, least = h.hand, w
 		}
 	}
@@ -88,19 +98,19 @@ func (h *Heat) enter(c store.Cell, now int64) int {
 	return coldest
 }
 
-func (e *Entry) warmthAt(now int64) float64 {
-	return e.warmth * math.Exp2(-float64(max(0, now-e.at))/float64(halfLife))
+// left is how much of what an entry counts is left.
+func (e *Entry) left(now int64) float64 {
+	return math.Exp2(-float64(max(0, now-e.at)) / float64(halfLife))
 }
 
 // cool brings an entry up to date, if more than an instant has passed.
 func (e *Entry) cool(now int64) {
 	if now > e.at+int64(instant) {
-		was := e.warmth
-		e.warmth = e.warmthAt(now)
+		left := e.left(now)
+		e.warmth *= left
+		e.asking *= left
+		e.again *= left
 		e.at = now
-		if was > 0 {
-			e.asking *= e.warmth / was
-		}
 	}
 }
 
@@ -109,8 +119,14 @@ func (e *Entry) cool(now int64) {
 func (e *Entry) Asking() bool { return e.asking > e.warmth/2 }
 
 // Rate returns writes a second, those of the last second above all.
-func (e *Entry) Rate(now time.Time) float64 {
-	return e.warmthAt(now.UnixNano()) * math.Ln2 / halfLife.Seconds()
+func (e *Entry) Rate(now time.Time) float64 { return e.warmth * e.perSecond(now) }
+
+// RetryRate returns how many writes a second had to be made again, one as often as
+// it was.
+func (e *Entry) RetryRate(now time.Time) float64 { return e.again * e.perSecond(now) }
+
+func (e *Entry) perSecond(now time.Time) float64 {
+	return e.left(now.UnixNano()) * math.Ln2 / halfLife.Seconds()
 }
 
 // Idle returns how long ago the last write was noted.

@@ -52,7 +52,7 @@ func TestHeat(t *testing.T) {
 		if i%10 < 4 {
 			c = cell(i % 10)
 		}
-		h.Note(c, 1, i%10 == 3, now, 2, 10)
+		h.Note(c, 1, i%10 == 3, now, 2, 10, i%10)
 	}
 	for i := range 4 {
 		e := h.Get(cell(i))
@@ -61,6 +61,9 @@ func TestHeat(t *testing.T) {
 		}
 		if r := e.Rate(now); r < 9_000 || r > 11_500 {
 			t.Errorf("rate %.0f of counter %d, want some 10,000", r, i)
+		}
+		if r, again := e.Rate(now), e.RetryRate(now); math.Abs(again-float64(i)*r) > 1 {
+			t.Errorf("%.0f retries of %.0f writes to counter %d", again, r, i)
 		}
 		if e.Asking() != (i == 3) {
 			t.Errorf("counter %d asks: %v", i, e.Asking())
@@ -74,6 +77,14 @@ func TestHeat(t *testing.T) {
 		if r := e.Rate(now.Add(5 * time.Second)); r > 15 {
 			t.Errorf("rate %.0f after 5 s of rest", r)
 		}
+		if r := e.RetryRate(now.Add(5 * time.Second)); r > 45 {
+			t.Errorf("%.0f retries after 5 s of rest", r)
+		}
+	}
+	h.Retried(cell(0), 1000, now)
+	h.Retried(cell(1000), 1000, now) // is not known
+	if r := h.Get(cell(0)).RetryRate(now); r < 1380 || r > 1390 {
+		t.Errorf("%.0f retries at once, want some 1,386 a second", r)
 	}
 	n := 0
 	h.Each(func(*hot.Entry) { n++ })
@@ -87,7 +98,7 @@ func BenchmarkHeatMemory(b *testing.B) {
 	for b.Loop() {
 		h := hot.NewHeat(512)
 		for i := range 10_000_000 {
-			h.Note(cell(i), 1, false, start, 0, 0)
+			h.Note(cell(i), 1, false, start, 0, 0, 0)
 		}
 	}
 }

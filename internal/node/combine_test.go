@@ -6,8 +6,10 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/quipudb/quipu/internal/node"
 	"github.com/quipudb/quipu/store"
@@ -450,6 +452,41 @@ func TestLanes(t *testing.T) {
 	run(t, node.Options{Lanes: 3}, func(k *kit) {
 		if n := len(writers(k)); n != 3 {
 			t.Errorf("%d writers for 3 lanes", n)
+		}
+	})
+}
+
+// Callers who write one after the other gather in one flight, whatever they began
+// with, and a lane waits for them no longer than it has to.
+func TestLinger(t *testing.T) {
+	run(t, node.Options{}, func(k *kit) {
+		const callers, times, takes = 16, 50, 8 * time.Millisecond
+		k.remote.set(func() {
+			k.remote.on = func(_ context.Context, _ int, apply func() error) error {
+				pass(takes)
+				return apply()
+			}
+		})
+		began := time.Now()
+		var wg sync.WaitGroup
+		for i := range callers {
+			wg.Go(func() {
+				pass(time.Duration(i) * time.Millisecond)
+				for range times {
+					if _, err := send(k.ctx, k.node, k.batch(add("a", 1))); err != nil {
+						t.Error(err)
+						return
+					}
+					pass(time.Millisecond) // They have something to do in between.
+				}
+			})
+		}
+		wg.Wait()
+		k.holds("a", callers*times)
+		// All of them together take a flight and what they do in between. If they were
+		// two halves, they would take two flights.
+		if took, most := time.Since(began), times*(takes+time.Millisecond)*5/4; took > most {
+			t.Errorf("it took %v, and %d flights; want %v at most", took, len(k.flights()), most)
 		}
 	})
 }

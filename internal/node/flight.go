@@ -131,7 +131,7 @@ func (e *entry) take() error {
 func (e *entry) fill() {
 	f, to := e.flight, e.reply
 	from := &f.replies[0]
-	to.Durability, to.Waited = from.Durability, from.Waited
+	to.Durability, to.Waited, to.Retries = from.Durability, from.Waited, from.Retries
 	for i := range e.batch.Deltas {
 		r, d := from.Results[e.at+i], &e.batch.Deltas[i]
 		if d.Guard.Token == "" {

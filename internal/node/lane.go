@@ -16,10 +16,12 @@ type lane struct {
 	partition int
 	failing   atomic.Pointer[failure] // why the batch on its way is not answered
 
-	mu          sync.Mutex // guards the four below, and the states of entries
+	mu          sync.Mutex // guards the five below, and the states of entries
 	first, last *entry     // the queue
 	flying      bool       // the goroutine runs
+	awaited     int        // how many callers the goroutine lingers for
 	runs        map[runKey]int
+	all         chan struct{} // says that those have come
 
 	// For the goroutine alone: the numbers of its batches.
 	writer store.Writer
@@ -73,6 +75,11 @@ func (l *lane) enter(ctx context.Context, b *store.Batch, r *store.Reply, bytes 
 	l.mu.Lock()
 	e.state, e.run, e.alone, e.gone, e.err = queued, run, isAlone(b), false, nil
 	l.insert(e, l.last)
+	if l.awaited > 0 {
+		if l.awaited--; l.awaited == 0 {
+			l.all <- struct{}{}
+		}
+	}
 	if !l.flying {
 		l.flying = true
 		n.running.Add(1)
@@ -201,31 +208,38 @@ func (l *lane) fly() {
 	}
 }
 
-// linger waits a little for the callers who have just been answered, if others
-// are queued: most come back at once with their next write. Without it they would
-// be a second half that takes turns with the first, each waiting for the other's
-// flight. A lane that nobody waits in does not linger, and its next caller is sent
-// at once.
+// linger waits a little for as many callers as have just been answered: most come
+// back at once with their next write. Without it the first of them would fly
+// alone and the others wait for that, or two halves would take turns. One caller
+// by himself is not waited for, and is sent at once when he comes.
 func (l *lane) linger(took time.Duration) {
 	l.mu.Lock()
-	waiting := l.first != nil
+	idle := l.awaited == 0 && len(l.all) == 0
 	l.mu.Unlock()
-	if !waiting {
+	if idle {
 		return
 	}
 	t := time.NewTimer(min(took/lingerShare, lingerMax))
 	defer t.Stop()
 	select {
+	case <-l.all:
+		return
 	case <-t.C:
 	case <-l.node.ctx.Done():
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.awaited == 0 { // they came just now
+		<-l.all
+	}
+	l.awaited = 0
 }
 
 // How long a lane lingers: a part of what its last flight took, and no longer
 // than this.
 const (
 	lingerShare = 4
-	lingerMax   = time.Millisecond
+	lingerMax   = 4 * time.Millisecond
 )
 
 // freeze makes a flight of as much of the queue as fits into a batch, nil if the
@@ -282,6 +296,9 @@ func (l *lane) land(f *flight, err error) {
 		}
 		e.state, e.err = landed, err
 		told = append(told, e)
+	}
+	if l.first != nil || len(told) > 1 {
+		l.awaited = len(told)
 	}
 	l.mu.Unlock()
 	n.room.give(deltas, bytes)

@@ -127,7 +127,7 @@ func New(ctx context.Context, s store.Store, o Options) (*Node, error) {
 	}
 	for i := range n.lanes {
 		l := &n.lanes[i]
-		l.node, l.runs = n, make(map[runKey]int)
+		l.node, l.runs, l.all = n, make(map[runKey]int), make(chan struct{}, 1)
 		if n.traits.Partitions > 1 {
 			l.partition = i
 		}

@@ -207,3 +207,28 @@ func (s *counted) Apply(ctx context.Context, batches []store.Batch, replies []st
 	}
 	return nil
 }
+
+// contended is a store where every batch waits and is decided again.
+type contended struct{ whole }
+
+func (s contended) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	err := s.whole.Apply(ctx, batches, replies)
+	for i := range replies {
+		replies[i].Waited, replies[i].Retries = 7, 3
+	}
+	return err
+}
+
+// Callers are told what their flight met.
+func TestContended(t *testing.T) {
+	n := over(t, contended{memory(1, storetest.Config{})}, node.Options{})
+	defer func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	replies, err := send(t.Context(), n, store.Batch{Deltas: []store.Delta{add("a", 1)}})
+	if err != nil || replies[0].Waited != 7 || replies[0].Retries != 3 {
+		t.Errorf("%+v, %v: want 7ns and 3 retries", replies, err)
+	}
+}

@@ -241,12 +241,14 @@ var (
 		"Age of the total that is kept of each of them, over its interval, if one is.", hotLabels, nil)
 	hotWaiting = prometheus.NewDesc("quipu_hot_waiting_ratio",
 		"Which part of the time of writes to each of them was waiting for others who change it.", hotLabels, nil)
+	hotRetries = prometheus.NewDesc("quipu_hot_retries",
+		"Writes a second to each of them that had to be made again, because others had changed it meanwhile.", hotLabels, nil)
 	hotSlowest = prometheus.NewDesc("quipu_hot_shard_seconds_max",
 		"Time that a write to the slowest shard of each of them that is split takes of late.", hotLabels, nil)
 )
 
 func (c hotCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{hotRate, hotShards, hotGrowth, hotRollup, hotWaiting, hotSlowest} {
+	for _, d := range []*prometheus.Desc{hotRate, hotShards, hotGrowth, hotRollup, hotWaiting, hotRetries, hotSlowest} {
 		ch <- d
 	}
 }
@@ -259,6 +261,7 @@ func (c hotCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(hotRate, h.Rate)
 		gauge(hotShards, float64(h.Shards))
 		gauge(hotWaiting, h.Waiting)
+		gauge(hotRetries, h.RetryRate)
 		if h.Shards > 1 {
 			gauge(hotGrowth, h.GrowthRate)
 			gauge(hotSlowest, h.SlowestShard.Seconds())

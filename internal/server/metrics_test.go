@@ -25,7 +25,7 @@ func (twoMeters) Meters(f func(name, help string, value float64)) {
 func (twoMeters) Hottest(n int) []quipu.HotCounter {
 	return []quipu.HotCounter{
 		{
-			Namespace: "n", Key: "a\nb", Rate: 1000.5, Shards: 4, GrowthRate: 2000, Waiting: 0.25, SlowestShard: 20 * time.Millisecond,
+			Namespace: "n", Key: "a\nb", Rate: 1000.5, Shards: 4, GrowthRate: 2000, Waiting: 0.25, RetryRate: 12.5, SlowestShard: 20 * time.Millisecond,
 			RollupAge: 3 * time.Second, RollupEvery: 2 * time.Second, HasRollup: true,
 		},
 		{Namespace: "n", Key: "c", Rate: float64(n), Shards: 1},
@@ -88,6 +88,8 @@ func TestMetrics(t *testing.T) {
 		`quipu_hot_rollup_age_ratio{key="a\nb",namespace="n"} 1.5`,
 		`quipu_hot_waiting_ratio{key="a\nb",namespace="n"} 0.25`,
 		`quipu_hot_waiting_ratio{key="c",namespace="n"} 0`,
+		`quipu_hot_retries{key="a\nb",namespace="n"} 12.5`,
+		`quipu_hot_retries{key="c",namespace="n"} 0`,
 		`quipu_hot_shard_seconds_max{key="a\nb",namespace="n"} 0.02`,
 	} {
 		if !strings.Contains(w.Body.String(), "\n"+line) {

@@ -353,7 +353,7 @@ func (r *routed) gather(batches []store.Batch, replies []store.Reply) {
 		to := &replies[r.from[i][0].batch]
 		to.Mark, to.Replayed, to.Err = from.Mark, from.Replayed, errors.Join(to.Err, from.Err)
 		to.Durability = min(to.Durability, from.Durability)
-		to.Waited = max(to.Waited, from.Waited)
+		to.Waited, to.Retries = max(to.Waited, from.Waited), max(to.Retries, from.Retries)
 		for j := range from.Results {
 			p := r.from[i][j]
 			to.Results[p.delta] = from.Results[j]
@@ -421,11 +421,12 @@ func (s *Store) again(ctx context.Context, b *store.Batch, d store.Delta, to *st
 	return nil
 }
 
-// whole applies a batch, and folds the counters that it needs whole, as often as
-// it takes.
+// whole applies a batch again, and folds the counters that it needs whole, as
+// often as it takes.
 func (s *Store) whole(ctx context.Context, b *store.Batch, to *store.Reply) error {
 	one, replies := [...]store.Batch{*b}, [...]store.Reply{{Results: to.Results[:0]}}
 	for range roundsMax {
+		s.retried(b)
 		if err := s.under.Apply(ctx, one[:], replies[:]); err != nil {
 			return err
 		}

@@ -58,15 +58,27 @@ func (s *Store) note(batches []store.Batch, replies []store.Reply, began time.Ti
 	for i := range batches {
 		deltas := batches[i].Deltas
 		var waited time.Duration
+		var retries int
 		if replies != nil {
-			waited = replies[i].Waited
+			waited, retries = replies[i].Waited, replies[i].Retries
 		}
 		step := max(1, len(deltas)/noted)
 		for j := rand.IntN(step); j < len(deltas); j += step {
 			if d := &deltas[j]; d.Op == store.OpAdd || d.Op == store.OpSet {
-				s.heat.Note(d.Cell, sample*float64(step)*float64(max(1, d.Writes)), d.NeedsWhole(), began, waited, took)
+				s.heat.Note(d.Cell, sample*float64(step)*float64(max(1, d.Writes)), d.NeedsWhole(), began, waited, took, retries)
 			}
 		}
+	}
+}
+
+// retried counts the writes of a batch that is made again because a layout has
+// changed. That is seldom, so none is left to chance.
+func (s *Store) retried(b *store.Batch) {
+	now := s.options.Now()
+	s.heating.Lock()
+	defer s.heating.Unlock()
+	for i := range b.Deltas {
+		s.heat.Retried(b.Deltas[i].Cell, float64(max(1, b.Deltas[i].Writes)), now)
 	}
 }
 
@@ -103,7 +115,7 @@ func (s *Store) run() {
 	var refreshed, adopted time.Time
 	for {
 		now := s.options.Now()
-		within, cancel := context.WithTimeout(s.ctx, lookMax)
+		within, cancel := context.WithTimeout(store.Unheard(s.ctx), lookMax)
 		var errs []error
 		if now.Sub(adopted) >= adoptEvery {
 			errs, adopted = append(errs, s.adopt(within)), now
@@ -279,6 +291,10 @@ type Counter struct {
 	// it, and Slowest how long a write to its slowest shard takes, if it is split.
 	Waiting float64
 	Slowest time.Duration
+
+	// Retries is how many of its writes a second had to be made again, because
+	// others had changed it or its layout meanwhile.
+	Retries float64
 }
 
 // Hottest returns up to n of the hottest counters, the hottest first, and all
@@ -289,7 +305,7 @@ func (s *Store) Hottest(n int) []Counter {
 	s.heating.Lock()
 	s.heat.Each(func(e *hot.Entry) {
 		if rate := e.Rate(now); rate >= 1 || s.get(e.Cell) != nil {
-			found = append(found, Counter{Cell: e.Cell, Rate: rate, Shards: 1, Waiting: e.Waited()})
+			found = append(found, Counter{Cell: e.Cell, Rate: rate, Shards: 1, Waiting: e.Waited(), Retries: e.RetryRate(now)})
 		}
 	})
 	for _, c := range s.splitCells() {

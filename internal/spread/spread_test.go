@@ -1,6 +1,7 @@
 package spread_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -571,6 +572,81 @@ func TestSlowestShard(t *testing.T) {
 		})
 		if hottest := s.Hottest(1); got != 1 || len(hottest) != 1 || hottest[0].Slowest != time.Second {
 			t.Errorf("the slowest shard takes %v s, and %+v", got, hottest)
+		}
+	})
+}
+
+// retrying says of each batch that it was decided again, so many times.
+type retrying struct {
+	*shared
+	retries int
+}
+
+func (s *retrying) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	err := s.shared.Apply(ctx, batches, replies)
+	for i := range replies {
+		replies[i].Retries = s.retries
+	}
+	return err
+}
+
+// It shows how many writes to a counter had to be made again, by the store or
+// because its layout had changed.
+func TestRetries(t *testing.T) {
+	each(t, func(t *testing.T, under *shared) {
+		busy := &retrying{shared: under}
+		a, b := server(t, busy, lazy), server(t, under, lazy)
+		c, other := cell("a"), cell("b")
+		rates := func() (of, ofOther spread.Counter) {
+			t.Helper()
+			for _, k := range a.Hottest(2) {
+				switch k.Cell {
+				case c:
+					of = k
+				case other:
+					ofOther = k
+				}
+			}
+			if of.Rate < 1 || ofOther.Rate < 1 {
+				t.Fatalf("not known: %+v, %+v", of, ofOther)
+			}
+			return of, ofOther
+		}
+		f := func(retries int) {
+			t.Helper()
+			busy.retries = retries
+			for range 2000 { // what was before is forgotten
+				mustDo(t, a, add(c, 1))
+				mustDo(t, a, add(other, 1))
+			}
+			of, ofOther := rates()
+			for _, k := range []spread.Counter{of, ofOther} {
+				if math.Abs(k.Retries-float64(retries)*k.Rate) > 0.01 {
+					t.Errorf("%+v, want %d retries of each write", k, retries)
+				}
+			}
+		}
+		f(2)
+		split(t, a, c, 4)
+		f(3)
+		f(0)
+		mustDo(t, b, want(add(c, 1))) // folds it
+		rerouted := func() (n float64) {
+			a.Meters(func(name, _ string, value float64) {
+				if name == "quipu_adds_rerouted_total" {
+					n = value
+				}
+			})
+			return n
+		}
+		for i := 0; rerouted() == 0; i++ {
+			if i == 1000 {
+				t.Fatal("no shard is closed")
+			}
+			mustDo(t, a, add(c, 1))
+		}
+		if of, ofOther := rates(); of.Retries < 1 || ofOther.Retries > 0.01 {
+			t.Errorf("an add found its shard closed: %+v, and another counter %+v", of, ofOther)
 		}
 	})
 }

@@ -35,7 +35,7 @@ func (s *Store) Apply(ctx context.Context, batches []store.Batch, replies []stor
 		return err
 	}
 	for _, r := range w.replies {
-		r.Durability = s.durability
+		r.Durability, r.Retries = s.durability, w.retries
 		if w.lazy {
 			r.Durability = store.Memory
 		}

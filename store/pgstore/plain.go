@@ -213,6 +213,7 @@ func (s *Store) applyPlain(ctx context.Context, p *plain, w *work) (done bool, e
 	switch code(err) {
 	case codeSerialization, codeDeadlock:
 		s.meters.retries.Add(1)
+		w.retries++
 		return false, nil
 	case codeUnusual, codeOverflow:
 		s.meters.unusual.Add(1)

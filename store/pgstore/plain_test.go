@@ -116,6 +116,44 @@ func TestWaited(t *testing.T) {
 	}
 }
 
+// A reply says how often its transaction was made again for another, which in a
+// database of that isolation is as often as another was first.
+func TestRetries(t *testing.T) {
+	schema := newSchema()
+	s, conn := open(t, server.URL()+"&default_transaction_isolation=repeatable%20read", pgstore.Options{Schema: schema}), connect(t)
+	f := func(d store.Delta) {
+		t.Helper()
+		if r, err := try(t.Context(), s, store.Batch{Deltas: []store.Delta{d}}); err != nil || r.Retries != 0 {
+			t.Errorf("alone: %+v, %v", r, err)
+		}
+		tx, err := conn.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(t.Context(), fmt.Sprintf(`update %s.cell set value = value`, schema)); err != nil {
+			t.Fatal(err)
+		}
+		said := make(chan store.Reply)
+		go func() {
+			r, err := try(t.Context(), s, store.Batch{Deltas: []store.Delta{d}})
+			if err != nil {
+				t.Error(err)
+			}
+			said <- r
+		}()
+		blocked(t, schema)
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if r := <-said; r.Retries != 1 {
+			t.Errorf("%+v: %d retries, want 1", d, r.Retries)
+		}
+	}
+	f(add("a", 1))
+	f(store.Delta{Cell: at("a"), Op: store.OpSet, N: 7})
+	holds(t, s, "a", 7)
+}
+
 // The value of a split counter is the same in SQL.
 func TestValueOfShards(t *testing.T) {
 	schema := newSchema()

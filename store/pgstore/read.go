@@ -78,7 +78,7 @@ func (s *Store) freshen(ctx context.Context, cells []store.Cell) (map[store.Cell
 	w.begin(s)
 	for attempt := 1; ; attempt++ {
 		st, err := s.attempt(ctx, w)
-		if s.again(ctx, err, attempt) {
+		if s.again(ctx, w, err, attempt) {
 			continue
 		}
 		if store.KindOf(err) == store.KindUnknown { // whatever became of it, nothing was asked for

@@ -23,6 +23,7 @@ type work struct {
 	replies []*store.Reply
 	cells   []store.Cell // besides those of the batches
 	lazy    bool         // it need not be on disk when it is told
+	retries int          // how often it was made again because the server ended it for another
 
 	// Locks that it turned out to need.
 	create bool            // on the namespaces of its cells, shared
@@ -41,7 +42,7 @@ func (s *Store) transact(ctx context.Context, w *work) error {
 	w.begin(s)
 	for attempt := 1; ; attempt++ {
 		_, err := s.attempt(ctx, w)
-		if s.again(ctx, err, attempt) {
+		if s.again(ctx, w, err, attempt) {
 			continue
 		}
 		if transient(err) != nil { // too often
@@ -53,7 +54,7 @@ func (s *Store) transact(ctx context.Context, w *work) error {
 
 // again reports whether a transaction is to be made again, and waits a moment if
 // the server ended it.
-func (s *Store) again(ctx context.Context, err error, attempt int) bool {
+func (s *Store) again(ctx context.Context, w *work, err error, attempt int) bool {
 	if errors.Is(err, errRepeat) {
 		return true
 	}
@@ -66,6 +67,7 @@ func (s *Store) again(ctx context.Context, err error, attempt int) bool {
 	if attempt >= attemptsMax || ctx.Err() != nil {
 		return false
 	}
+	w.retries++
 	wait := time.NewTimer(rand.N(time.Duration(attempt) * 2 * time.Millisecond))
 	defer wait.Stop()
 	select {

@@ -132,6 +132,8 @@ type writing struct {
 	digest uint64
 	acked  uint64 // the mark that this store knows of
 	decide bool   // add.lua can't apply it
+
+	retries int // how often it was decided again
 }
 
 // try sends a batch once.
@@ -150,6 +152,7 @@ func (s *Store) try(ctx context.Context, w *writing, r *store.Reply) error {
 // finish completes the reply to a batch that was answered, and takes note of
 // marks.
 func (s *Store) finish(ctx context.Context, w *writing, r *store.Reply) {
+	r.Retries = w.retries
 	b, acked, told := w.batch, &s.acked[w.batch.Partition], &s.told[w.batch.Partition]
 	switch {
 	case b.Writer == 0:

@@ -1,7 +1,9 @@
 package redisstore_test
 
 import (
+	"bytes"
 	"math"
+	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -90,4 +92,44 @@ func TestBetweenReadingAndWriting(t *testing.T) {
 	f("the room for a writer is taken", few, false, a, by(7, 0, decided("a")), do(by(8, 0)))
 	f("there is room for the namespace", few, true, a, batch(in("m")), func(kit) {})
 	f("the room for a namespace is taken", few, false, a, batch(in("m")), do(batch(in("o"))))
+}
+
+// A betweenConn lets something happen before a decision is written.
+type betweenConn struct {
+	net.Conn
+	between func()
+}
+
+func (c betweenConn) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte(redisstore.CommitSHA)) {
+		c.between()
+	}
+	return c.Conn.Write(b)
+}
+
+// A reply says how often its batch was decided again because another was faster.
+func TestRetries(t *testing.T) {
+	o := redisstore.Options{Prefix: prefix(), Partitions: 1}
+	other := kit{t, open(t, "redis://"+single.Addr, o)}
+	var faster atomic.Int64
+	k := kit{t, open(t, "redis://"+single.Addr, o.Wrapped(func(conn net.Conn) net.Conn {
+		return betweenConn{conn, func() {
+			if faster.Add(-1) >= 0 {
+				if _, err := other.try(t.Context(), other.batch(add("a", 1))); err != nil {
+					t.Error(err)
+				}
+			}
+		}}
+	}))}
+	set := store.Delta{Cell: cell("a"), Op: store.OpSet, N: 7}
+	for _, n := range []int{0, 2, 0} { // the first sends the script
+		faster.Store(int64(n))
+		if r := k.reply(k.batch(set)); r.Retries != n {
+			t.Errorf("%d retries, want %d", r.Retries, n)
+		}
+	}
+	if n := k.meter("quipu_redis_conflicts_total"); n != 2 {
+		t.Errorf("%v conflicts, want 2", n)
+	}
+	k.holds("a", 7)
 }

@@ -47,6 +47,7 @@ func (s *Store) decide(ctx context.Context, w *writing, r *store.Reply) error {
 		if !p.again(ctx) {
 			return looked(ctx, store.Errorf(store.KindUnavailable, "what the batch names changes all the time"))
 		}
+		w.retries++
 	}
 }
 

@@ -22,6 +22,9 @@ func (o Options) Wrapped(wrap func(net.Conn) net.Conn) Options {
 	return o
 }
 
+// CommitSHA names the script that writes a decision.
+var CommitSHA = commitScript.sha
+
 // DecideOnce decides a batch, with something happening between its reading and
 // its writing, and reports whether it was written.
 func (s *Store) DecideOnce(ctx context.Context, b store.Batch, between func()) (bool, error) {

@@ -132,7 +132,9 @@ func (s *Store) ask(ctx context.Context, qs []question) ([][]string, error) {
 		return nil, err
 	}
 	for i := range replies {
-		errs[i] = s.missing(qs[i].part, replies[i][0], told[i])
+		if !store.IsUnheard(ctx) {
+			errs[i] = s.missing(qs[i].part, replies[i][0], told[i])
+		}
 		replies[i] = replies[i][1:]
 	}
 	return replies, cmp.Or(errs...)
