@@ -177,13 +177,13 @@ func TestJointRollup(t *testing.T) {
 type meddling struct {
 	store.Store
 	n    int
-	seen int
+	seen atomic.Int64
 }
 
 func (m *meddling) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
 	claim, _ := store.RollupCells(store.Cell{Namespace: "default", Key: "hot"})
 	if len(batches) == 1 && len(batches[0].Deltas) > 0 && batches[0].Deltas[0].Cell == claim {
-		if m.seen++; m.seen == m.n {
+		if m.seen.Add(1) == int64(m.n) {
 			raise := store.Batch{Partition: batches[0].Partition, Deltas: []store.Delta{{Cell: claim, Op: store.OpAdd, N: int64(m.n)}}}
 			if err := m.Store.Apply(ctx, []store.Batch{raise}, make([]store.Reply, 1)); err != nil {
 				return err
@@ -199,7 +199,7 @@ func (m *meddling) Apply(ctx context.Context, batches []store.Batch, replies []s
 func TestJointRollupOvertaken(t *testing.T) {
 	for n := 1; n <= 2; n++ {
 		synctest.Test(t, func(t *testing.T) {
-			m := &meddling{Store: memstore.New(memstore.Options{})}
+			m := &meddling{Store: memstore.New(memstore.Options{}), n: n}
 			db := quipu.New(m, quipu.Options{Policies: []quipu.Policy{
 				{Pattern: "hot", Shards: 8, Timing: quipu.Rollup, Interval: time.Second, CoolDown: 3 * time.Second},
 			}})
@@ -220,11 +220,9 @@ func TestJointRollupOvertaken(t *testing.T) {
 				mustAdd(t, db, "hot", 1)
 				<-time.After(10 * time.Millisecond)
 			}
-			for mustRead(t, db, "hot"); m.seen < 2; <-time.After(10 * time.Millisecond) {
+			for m.seen.Load() < int64(n) { // until it has been overtaken
 				mustRead(t, db, "hot")
-				if m.n = n; m.seen == n { // It has been overtaken just now.
-					break
-				}
+				<-time.After(10 * time.Millisecond)
 			}
 			if v := board(); v[0].N%2 != 1 || v[1].Exists {
 				t.Errorf("overtaken at change %d: %+v", n, v)

@@ -159,7 +159,7 @@ func (db *DB) Ready(ctx context.Context) error {
 	if end, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(end)/2)
 	}
-	ctx, cancel := context.WithTimeout(ctx, wait)
+	ctx, cancel := context.WithTimeout(store.Unheard(ctx), wait)
 	defer cancel()
 	errs := make([]error, len(probes))
 	var wg sync.WaitGroup
@@ -193,11 +193,15 @@ func (db *DB) probe(ctx context.Context, b store.Batch) error {
 	if err := db.apply(ctx, []store.Batch{b}, replies); err != nil {
 		return err
 	}
-	return replies[0].Err
+	if err := replies[0].Err; !errors.Is(err, store.ErrChanged) { // else somebody has a counter of that name
+		return err
+	}
+	return nil
 }
 
 // probes returns a batch for each partition that deletes what does not exist:
-// that changes nothing, and is no refusal.
+// that changes nothing, and is no refusal. With its condition it goes to the store by
+// itself, and not with the writes of callers, who are to be told what they must be.
 func (db *DB) probes() []store.Batch {
 	found := make([]store.Batch, db.traits.Partitions)
 	c := store.Cell{Namespace: db.namespace, Key: "quipu.ready"}
@@ -205,6 +209,7 @@ func (db *DB) probes() []store.Batch {
 		if p := store.PartitionOf(c, len(found)); found[p].Deltas == nil {
 			found[p] = store.Batch{
 				Partition: p,
+				If:        []store.Condition{{Cell: c}},
 				Deltas:    []store.Delta{{Cell: c, Op: store.OpDelete, Guard: store.Guard{Exists: store.ExistsNot}}},
 			}
 			left--

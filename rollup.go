@@ -120,7 +120,7 @@ func (s *shared) keepRolling() {
 func (s *shared) inPieces(cells []store.Cell, f func(ctx context.Context, cells []store.Cell)) {
 	for len(cells) > 0 && s.ctx.Err() == nil {
 		n := min(len(cells), rollCells)
-		ctx, cancel := context.WithTimeout(s.ctx, recallWait)
+		ctx, cancel := context.WithTimeout(store.Unheard(s.ctx), recallWait)
 		f(ctx, cells[:n])
 		cancel()
 		cells = cells[n:]

@@ -9,6 +9,34 @@ import (
 	"github.com/quipudb/quipu/internal/load/redisproc"
 )
 
+// Whether a server is ready may be asked as often as one likes: that the store has
+// lost what it had is told to who reads or writes.
+func TestReadyTellsNoLoss(t *testing.T) {
+	r, err := redisproc.Start(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Stop() })
+	p := start(t, nil, "--http", "127.0.0.1:0", "--store", "redis://"+r.Addr)
+	for range 20 {
+		p.client()("add", "a")
+	}
+	if code, body := httpGet(t.Context(), t, p.url+"/api/v1/counters/a"); code != 200 || !strings.Contains(body, `"value":20`) {
+		t.Fatalf("%d %s", code, body)
+	}
+	if _, err := r.Command(t.Context(), "flushall"); err != nil {
+		t.Fatal(err)
+	}
+	for range 6 {
+		if code, body := httpGet(t.Context(), t, p.url+"/readyz"); code != 200 {
+			t.Errorf("%d %s", code, body)
+		}
+	}
+	if code, body := httpGet(t.Context(), t, p.url+"/api/v1/counters/a"); code != 500 || !strings.Contains(body, `"kind":"lost"`) {
+		t.Errorf("after everything was lost: %d %s", code, body)
+	}
+}
+
 // A server over a Redis Cluster that lacks one master is ready for the counters of
 // the others, and says that some are out of reach.
 func TestReadyOfACluster(t *testing.T) {
