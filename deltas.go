@@ -71,12 +71,13 @@ func (db *DB) Start(deltas []store.Delta, results []store.Result, done func(erro
 		return false
 	}
 	c.replies[0].Results = results[:0]
+	began := db.beginWrite()
 	return s.Start(c.batches, c.replies, func(err error) {
 		if err == nil {
 			err = c.replies[0].Err
 		}
-		if p := db.policies.Load(); p != nil && p.hybrid && err == nil {
-			db.totals.wrote(c.batches, c.replies)
+		if err == nil {
+			db.endWrite(c.batches, c.replies, began)
 		}
 		done(err)
 	})

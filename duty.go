@@ -2,7 +2,6 @@ package quipu
 
 import (
 	"context"
-	"time"
 
 	"github.com/quipudb/quipu/internal/hot"
 	"github.com/quipudb/quipu/internal/rollup"
@@ -36,22 +35,20 @@ type look struct {
 // share refreshes totals that are made jointly: it takes those that others have
 // made, and makes those that it is this server's turn to make.
 func (s *shared) share(ctx context.Context, cells []store.Cell) {
-	began := time.Now()
+	began := s.totals.now()
 	looks, err := s.look(ctx, cells)
 	if err != nil {
-		s.totals.behind.Add(uint64(len(cells)))
+		s.refresh(context.WithoutCancel(ctx), cells)
 		return
 	}
-	var alone, over []store.Cell
+	got := s.totals.now().Tick
+	var alone []store.Cell
 	var mine []look
 	for i := range looks {
 		l := &looks[i]
 		switch shards := hot.Word(l.home.Layout).Shards(); {
 		case l.home.Layout == 0:
-			s.totals.keep(l.cell, l.home, nil, began)
-			if l.claim.Exists {
-				over = append(over, l.cell)
-			}
+			s.totals.keep(l.cell, sight{value: l.home, asked: began, got: got})
 		case shards < jointShards:
 			alone = append(alone, l.cell)
 		default:
@@ -63,15 +60,18 @@ func (s *shared) share(ctx context.Context, cells []store.Cell) {
 			}
 		}
 	}
-	s.clear(ctx, over)
 	s.refresh(ctx, alone)
-	mine = s.claim(ctx, mine)
+	if mine = s.claim(ctx, mine); len(mine) == 0 {
+		return
+	}
 	cells = cells[:0]
 	for i := range mine {
 		cells = append(cells, mine[i].cell)
 	}
-	if values := s.refresh(ctx, cells); values != nil {
-		s.publish(ctx, mine, values)
+	if sums := s.collectInto(ctx, cells); sums != nil {
+		s.publish(ctx, mine, sums)
+	} else {
+		s.totals.behind.Add(uint64(len(cells)))
 	}
 }
 
@@ -96,7 +96,7 @@ func (s *shared) look(ctx context.Context, cells []store.Cell) ([]look, error) {
 // take keeps a total that another server has made, if it is a newer one. It
 // reports whether it is this one's turn to make the next, and whether there was
 // none for so long that it must be read at once.
-func (s *shared) take(l *look, began time.Time) (turn, old bool) {
+func (s *shared) take(l *look, began rollup.Moment) (turn, old bool) {
 	t := s.totals
 	t.rollups.mu.Lock()
 	how, rolling := t.rollups.rolled[l.cell]
@@ -109,16 +109,17 @@ func (s *shared) take(l *look, began time.Time) (turn, old bool) {
 		return false, false
 	}
 	asOf, ok := e.duty.Look(began, l.claim.N)
-	turn = e.duty.Due(began, rollup.Patience(s.server, l.cell.Namespace, l.cell.Key, how.every))
+	turn = e.duty.Due(began.Time, rollup.Patience(s.server, l.cell.Namespace, l.cell.Key, how.every))
 	l.raise = e.duty.Claim()
-	newer := ok && asOf.After(e.asOf)
-	old = began.Sub(e.asOf) > how.every*7/4
+	newer := ok && asOf.Tick >= e.got
+	old = began.Time.Sub(e.asked.Time) > how.every*7/4
 	stripe.mu.Unlock()
 	if newer {
 		v := store.Value{N: l.total.N, Exists: true, Layout: l.home.Layout, Version: spread.Mixed(l.claim.Version, l.total.Version)}
-		t.keep(l.cell, v, nil, asOf)
+		// The next one to be taken is of a later claim, which this look has not seen.
+		t.keep(l.cell, sight{value: v, asked: asOf, got: began.Tick})
 		t.rollups.taken.Add(1)
-		old = began.Sub(asOf) > how.every*7/4
+		old = began.Time.Sub(asOf.Time) > how.every*7/4
 	}
 	return turn, old
 }
@@ -137,8 +138,8 @@ func (s *shared) claim(ctx context.Context, looks []look) (mine []look) {
 			}},
 		}
 	}
+	now := s.totals.now() // before anyone else can see it
 	replies := s.tell(ctx, batches)
-	now := time.Now()
 	for i, r := range replies {
 		if l := &looks[i]; r.Err == nil && r.Results[0].Outcome == store.Applied {
 			l.claim.N, l.claim.Version = l.claim.N+l.raise, r.Results[0].Version
@@ -152,7 +153,7 @@ func (s *shared) claim(ctx context.Context, looks []look) (mine []look) {
 
 // publish gives the totals of counters that were claimed to all servers, unless
 // another has claimed them since.
-func (s *shared) publish(ctx context.Context, looks []look, values []store.Value) {
+func (s *shared) publish(ctx context.Context, looks []look, sums []sight) {
 	batches := make([]store.Batch, len(looks))
 	for i := range looks {
 		claim, total := store.RollupCells(looks[i].cell)
@@ -161,21 +162,8 @@ func (s *shared) publish(ctx context.Context, looks []look, values []store.Value
 			If:        []store.Condition{{Cell: claim, Version: looks[i].claim.Version}},
 			Deltas: []store.Delta{
 				{Cell: claim, Op: store.OpAdd, N: 1},
-				{Cell: total, Op: store.OpSet, N: values[i].N},
+				{Cell: total, Op: store.OpSet, N: sums[i].value.N},
 			},
-		}
-	}
-	s.tell(ctx, batches)
-}
-
-// clear removes what servers told each other of counters that are one cell again.
-func (s *shared) clear(ctx context.Context, cells []store.Cell) {
-	batches := make([]store.Batch, len(cells))
-	for i, c := range cells {
-		claim, total := store.RollupCells(c)
-		batches[i] = store.Batch{
-			Partition: store.PartitionOf(claim, s.traits.Partitions),
-			Deltas:    []store.Delta{{Cell: claim, Op: store.OpDelete}, {Cell: total, Op: store.OpDelete}},
 		}
 	}
 	s.tell(ctx, batches)
@@ -196,7 +184,7 @@ func (s *shared) tell(ctx context.Context, batches []store.Batch) []store.Reply 
 }
 
 // claimed notes that this server has made a claim.
-func (t *totals) claimed(c store.Cell, number int64, now time.Time) {
+func (t *totals) claimed(c store.Cell, number int64, now rollup.Moment) {
 	s := t.stripe(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()

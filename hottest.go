@@ -70,8 +70,8 @@ func (t *totals) rollup(c store.Cell, now time.Time) (age, every time.Duration, 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.cells[c]
-	if e == nil || e.asOf.IsZero() {
+	if e == nil || e.got == 0 {
 		return 0, 0, false
 	}
-	return now.Sub(e.asOf), how.every, true
+	return now.Sub(e.asked.Time), how.every, true
 }

@@ -224,12 +224,13 @@ func (s *shared) apply(ctx context.Context, batches []store.Batch, replies []sto
 	if s.readOnly && changes(batches) {
 		return store.ErrReadOnly
 	}
+	began := s.beginWrite()
 	err := s.store.Apply(ctx, batches, replies)
 	if err != nil && errors.Is(err, store.ErrUnknown) {
 		s.unknown.Add(1)
 	}
-	if p := s.policies.Load(); p != nil && p.hybrid && err == nil {
-		s.totals.wrote(batches, replies)
+	if err == nil {
+		s.endWrite(batches, replies, began)
 	}
 	return err
 }

@@ -20,8 +20,10 @@ const (
 	idleLeast     = 5 * time.Second
 	idleIntervals = 3
 
-	// rollLeast is how long the refreshing rests at least.
+	// rollLeast is how long the refreshing rests at least, and rollMost at most: an
+	// interval may have been made shorter.
 	rollLeast = 5 * time.Millisecond
+	rollMost  = time.Second
 
 	// rollCells is how many totals are read by one call.
 	rollCells = 1_000
@@ -51,10 +53,10 @@ func (db *DB) roll(c store.Cell, how rolled, now time.Time) bool {
 	s.mu.Lock()
 	e := db.totals.entry(s, c)
 	e.used = now
-	rolling := e.rolling
-	e.rolling = true
+	was := e.rolled
+	e.rolled = how
 	s.mu.Unlock()
-	if rolling {
+	if was == how {
 		return true
 	}
 	r := &db.totals.rollups
@@ -63,9 +65,9 @@ func (db *DB) roll(c store.Cell, how rolled, now time.Time) bool {
 	if r.rolled == nil {
 		r.rolled = make(map[store.Cell]rolled)
 	}
-	if len(r.rolled) >= rollupsMax || db.ctx.Err() != nil {
+	if was == (rolled{}) && len(r.rolled) >= rollupsMax || db.ctx.Err() != nil {
 		r.refused.Add(1)
-		db.totals.setRolling(c, false)
+		db.totals.stopRolling(c)
 		return false
 	}
 	r.rolled[c] = how
@@ -77,11 +79,12 @@ func (db *DB) roll(c store.Cell, how rolled, now time.Time) bool {
 	return false
 }
 
-func (t *totals) setRolling(c store.Cell, rolling bool) {
+// stopRolling has a total not be refreshed.
+func (t *totals) stopRolling(c store.Cell) {
 	s := t.stripe(c)
 	s.mu.Lock()
 	if e := s.cells[c]; e != nil {
-		e.rolling = rolling
+		e.rolled, e.duty = rolled{}, nil
 	}
 	s.mu.Unlock()
 }
@@ -102,8 +105,8 @@ func (s *shared) keepRolling() {
 			r.mu.Unlock()
 		}
 		s.inPieces(joint, s.share)
-		s.inPieces(due, func(ctx context.Context, cells []store.Cell) { s.refresh(ctx, cells) })
-		rest := time.NewTimer(max(next, rollLeast))
+		s.inPieces(due, s.refresh)
+		rest := time.NewTimer(min(max(next, rollLeast), rollMost))
 		select {
 		case <-rest.C:
 		case <-s.ctx.Done():
@@ -142,13 +145,13 @@ func (s *shared) due(now time.Time) (cells, joint []store.Cell, next time.Durati
 		if e == nil || now.Sub(e.used) > max(idleLeast, idleIntervals*how.every) {
 			delete(t.rollups.rolled, c)
 			if e != nil {
-				e.rolling, e.duty = false, nil
+				e.rolled, e.duty = rolled{}, nil
 			}
 			stripe.mu.Unlock()
 			continue
 		}
-		age := now.Sub(e.asOf)
-		if e.asOf.IsZero() || e.reading != nil {
+		age := now.Sub(e.asked.Time)
+		if e.got == 0 || e.reading != nil {
 			age = 0 // a reader is at it
 		}
 		late = max(late, float64(age)/float64(how.every))
@@ -172,24 +175,46 @@ func (s *shared) due(now time.Time) (cells, joint []store.Cell, next time.Durati
 	return cells, joint, next
 }
 
-// refresh reads totals, and returns them. What can't be read stays as it is: its
-// readers ask themselves when it is too old.
-func (s *shared) refresh(ctx context.Context, cells []store.Cell) []store.Value {
-	if len(cells) == 0 {
-		return nil
+// refresh reads totals, each partition by itself if all together fails: one that
+// is out of reach must not keep the others from it.
+func (s *shared) refresh(ctx context.Context, cells []store.Cell) {
+	if len(cells) == 0 || s.collectInto(ctx, cells) != nil {
+		return
 	}
-	values := make([]store.Value, len(cells))
-	asOf := time.Now()
-	parts, err := s.collect(ctx, cells, values)
-	if err != nil {
+	byPartition := map[int][]store.Cell{}
+	for _, c := range cells {
+		p := store.PartitionOf(c, s.traits.Partitions)
+		byPartition[p] = append(byPartition[p], c)
+	}
+	if len(byPartition) < 2 {
 		s.totals.behind.Add(uint64(len(cells)))
+		return
+	}
+	var wg sync.WaitGroup
+	for _, some := range byPartition {
+		wg.Go(func() {
+			within, cancel := context.WithTimeout(context.WithoutCancel(ctx), recallWait)
+			defer cancel()
+			if s.collectInto(within, some) == nil {
+				s.totals.behind.Add(uint64(len(some)))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// collectInto reads totals, keeps and returns them. What can't be read stays as it
+// is: its readers ask themselves when it is too old.
+func (s *shared) collectInto(ctx context.Context, cells []store.Cell) []sight {
+	sights, err := s.collect(ctx, cells)
+	if err != nil {
 		return nil
 	}
 	for i := range cells {
-		s.totals.keep(cells[i], values[i], parts[i], asOf)
+		s.totals.keep(cells[i], sights[i])
 	}
 	s.totals.rollups.refreshed.Add(uint64(len(cells)))
-	return values
+	return sights
 }
 
 // meters calls f for each meter of the totals.

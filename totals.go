@@ -41,6 +41,7 @@ type totals struct {
 	all     bool // whatever is read is kept, not only what policies ask for
 	stripes [totalStripes]totalStripe
 	rollups rollups
+	ticks   atomic.Uint64 // how many events there were: see now
 
 	cached, coalesced, recalled, partial, behind, late atomic.Uint64
 }
@@ -53,22 +54,37 @@ type totalStripe struct {
 // A total is what a counter was.
 type total struct {
 	value   store.Value
-	asOf    time.Time // zero if it was not read yet
-	used    time.Time // by a reader
+	asked   rollup.Moment // when it was asked for; zero if it was not read yet
+	got     uint64        // the tick at which it was known
+	shown   uint64        // the tick at which a reader was told what may be newer
+	used    time.Time     // by a reader
 	tail    rollup.Tail
+	written uint64       // the tick at which this DB was last told of a change that may be neither in value nor in tail
 	duty    *rollup.Duty // nil if other servers have no part in it
-	written time.Time    // when this DB was last told of a change that may be neither in value nor in tail
-	rolling bool         // it is refreshed
+	rolled  rolled       // how it is refreshed, if it is
 	reading *reading     // under way, or nil
 }
 
 // A reading is one call of the store that several readers wait for.
 type reading struct {
 	done  chan struct{}
+	asked rollup.Moment
 	value store.Value
-	asOf  time.Time
 	err   error
 }
+
+// A sight is what was seen of a counter.
+type sight struct {
+	value store.Value
+	parts []uint64      // of which versions of its cells it is the sum, if that is known
+	asked rollup.Moment // it counts what was told before
+	got   uint64        // what was told after this tick is not in it
+	shown bool          // a reader is told
+}
+
+// now returns this moment. Its tick is above all before it, also if the clock
+// stands still.
+func (t *totals) now() rollup.Moment { return rollup.Moment{Time: time.Now(), Tick: t.ticks.Add(1)} }
 
 // newTotals returns a memory of counters: of every one that is read, up to n, if
 // that is not 0.
@@ -88,7 +104,8 @@ func (t *totals) stripe(c store.Cell) *totalStripe {
 }
 
 // entry returns the total of a counter. If there is no room for a new one,
-// another is forgotten, whichever comes first: the map begins anywhere. The
+// another is forgotten, whichever comes first: the map begins anywhere. What was
+// written before there was one, or meanwhile if it was forgotten, is not noted. The
 // caller holds s.mu.
 func (t *totals) entry(s *totalStripe, c store.Cell) *total {
 	e := s.cells[c]
@@ -103,34 +120,34 @@ func (t *totals) entry(s *totalStripe, c store.Cell) *total {
 			}
 		}
 	}
-	e = &total{}
+	e = &total{written: t.now().Tick}
 	s.cells[c] = e
 	return e
 }
 
-// keep remembers what a counter was, and, if that is known, of which versions of
-// its parts it is the sum. An older value never replaces a newer one.
-func (t *totals) keep(c store.Cell, v store.Value, parts []uint64, asOf time.Time) {
+// keep remembers what was seen of a counter. One that was asked for before the
+// present one was known may lack what that has, and does not replace it. It may
+// have more, too: if a reader is told, the present one is not served any more.
+func (t *totals) keep(c store.Cell, v sight) {
 	s := t.stripe(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.cells[c]
-	if e == nil { // It was forgotten, and what was written since asOf with it.
-		e = t.entry(s, c)
-		e.written = time.Now()
-	}
-	if e.asOf.After(asOf) {
+	e := t.entry(s, c)
+	if v.asked.Tick < e.got {
+		if v.shown { // Nobody is told less from now on.
+			e.shown = max(e.shown, v.got)
+		}
 		return
 	}
-	e.value, e.asOf = v, asOf
-	if parts == nil && !e.tail.Based() {
+	e.value, e.asked, e.got = v.value, v.asked, v.got
+	if v.parts == nil && !e.tail.Based() {
 		return
 	}
-	if parts == nil && v.Layout == 0 {
-		parts = []uint64{v.Version}
+	if v.parts == nil && v.value.Layout == 0 {
+		v.parts = []uint64{v.value.Version}
 	}
-	if !e.tail.Rebase(parts, asOf) {
-		e.written = time.Now()
+	if !e.tail.Rebase(v.parts, v.asked.Tick, v.got) {
+		e.written = t.now().Tick
 	}
 }
 
@@ -144,26 +161,48 @@ func (t *totals) get(c store.Cell, now time.Time, age time.Duration, own bool) (
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.cells[c]
-	if e == nil || e.asOf.IsZero() || now.Sub(e.asOf) > age || own && (!e.tail.Based() || !e.asOf.After(e.written)) {
+	if e == nil || e.got == 0 || e.asked.Tick < e.shown || now.Sub(e.asked.Time) > age || own && (!e.tail.Based() || e.asked.Tick < e.written) {
 		return v, from, false
 	}
 	e.used = now
-	v, from = e.value, seen{asOf: e.asOf, source: sourceRollup}
-	if v.DeadlineMS != 0 && v.DeadlineMS <= now.UnixMilli() { // It would be gone, if nobody had changed it.
-		return store.Value{}, from, true
+	v, from = e.value, seen{asOf: e.asked.Time, source: sourceRollup}
+	tail, stamp := e.tail.Sum()
+	gone := v.DeadlineMS != 0 && v.DeadlineMS <= now.UnixMilli() // if nobody has changed it
+	switch {
+	case !own || stamp == 0:
+		if gone {
+			v = store.Value{}
+		}
+		return v, from, true
+	case gone:
+		return v, from, false
 	}
-	if tail, stamp := e.tail.Sum(); own && stamp != 0 {
-		sum := v.N + tail
-		ok = (sum > v.N) == (tail > 0) // else the total lacks what others have taken away
-		from.tail, v.N, v.Exists, v.Version = tail, sum, true, spread.Mixed(v.Version, stamp)
-		return v, from, ok
-	}
-	return v, from, true
+	sum := v.N + tail
+	ok = (sum > v.N) == (tail > 0) // else the total lacks what others have taken away
+	from.tail, v.N, v.Exists, v.Version = tail, sum, true, spread.Mixed(v.Version, stamp)
+	return v, from, ok
 }
 
-// wrote notes what was changed, before anyone is told.
-func (t *totals) wrote(batches []store.Batch, replies []store.Reply) {
-	now := time.Now()
+// beginWrite returns the tick at which a write begins, for endWrite; 0 if no total
+// counts what is written here.
+func (s *shared) beginWrite() uint64 {
+	if p := s.policies.Load(); p == nil || !p.hybrid {
+		return 0
+	}
+	return s.totals.now().Tick
+}
+
+// endWrite notes what was changed by a write, before anyone is told. Policies may
+// have been set since it began: then it is one that began at no known tick.
+func (s *shared) endWrite(batches []store.Batch, replies []store.Reply, began uint64) {
+	if p := s.policies.Load(); p != nil && p.hybrid {
+		s.totals.wrote(batches, replies, began)
+	}
+}
+
+// wrote notes what was changed by a call that began at a tick.
+func (t *totals) wrote(batches []store.Batch, replies []store.Reply, began uint64) {
+	told := t.now().Tick
 	for i := range batches {
 		if replies[i].Err != nil {
 			continue
@@ -175,8 +214,8 @@ func (t *totals) wrote(batches []store.Batch, replies []store.Reply) {
 			}
 			s := t.stripe(d.Cell)
 			s.mu.Lock()
-			if e := s.cells[d.Cell]; e != nil && !e.count(d, r, now) {
-				e.written = now
+			if e := s.cells[d.Cell]; e != nil && !e.count(d, r, began, told) {
+				e.written = told
 			}
 			s.mu.Unlock()
 		}
@@ -185,17 +224,17 @@ func (t *totals) wrote(batches []store.Batch, replies []store.Reply) {
 
 // count takes a change into the tail, and reports false if it is none that can
 // be added to a total.
-func (e *total) count(d *store.Delta, r *store.Result, now time.Time) bool {
+func (e *total) count(d *store.Delta, r *store.Result, began, told uint64) bool {
 	if d.Op != store.OpAdd || d.Expiry != store.ExpiryKeep || d.Guard.Bound != nil || r.Replayed || r.Version == 0 || e.value.DeadlineMS != 0 {
 		return false
 	}
-	return e.tail.Note(int(r.Shard), r.Version&^spread.OfShards, d.N, now)
+	return e.tail.Note(int(r.Shard), r.Version&^spread.OfShards, d.N, began, told)
 }
 
 // disown has the totals that are kept not be served any more as if they counted
 // what this DB has written: it did not note that.
 func (t *totals) disown() {
-	now := time.Now()
+	now := t.now().Tick
 	for i := range t.stripes {
 		s := &t.stripes[i]
 		s.mu.Lock()
@@ -214,15 +253,15 @@ func (t *totals) join(c store.Cell, now time.Time, own bool) (r *reading, mine b
 	defer s.mu.Unlock()
 	e := t.entry(s, c)
 	e.used = now
-	if r = e.reading; r != nil && (!own || r.asOf.After(e.written)) {
+	if r = e.reading; r != nil && (!own || r.asked.Tick > e.written) {
 		return r, false
 	}
-	e.reading = &reading{done: make(chan struct{}), asOf: now}
+	e.reading = &reading{done: make(chan struct{}), asked: rollup.Moment{Time: now, Tick: t.ticks.Add(1)}}
 	return e.reading, true
 }
 
 // made ends a reading.
-func (t *totals) made(c store.Cell, r *reading, v store.Value, parts []uint64, err error) {
+func (t *totals) made(c store.Cell, r *reading, v sight, err error) {
 	s := t.stripe(c)
 	s.mu.Lock()
 	if e := s.cells[c]; e != nil && e.reading == r {
@@ -230,9 +269,9 @@ func (t *totals) made(c store.Cell, r *reading, v store.Value, parts []uint64, e
 	}
 	s.mu.Unlock()
 	if err == nil {
-		t.keep(c, v, parts, r.asOf)
+		t.keep(c, v)
 	}
-	r.value, r.err = v, err
+	r.value, r.err = v.value, err
 	close(r.done)
 }
 
@@ -257,12 +296,17 @@ func unreachable(err error) bool {
 func (db *DB) read(ctx context.Context, cells []store.Cell, values []store.Value, staleness time.Duration) (asOf time.Time, from []seen, err error) {
 	asOf = time.Now()
 	rules := db.rules()
+	within, cancel := ctx, context.CancelFunc(func() {})
+	if db.totals.all && db.allRecalled(cells, nil, nil, rules, staleness) {
+		within, cancel = context.WithTimeout(ctx, recallWait)
+	}
 	if staleness == 0 || staleness == byPolicy && !rules.keeps() {
-		err = db.readStore(ctx, cells, values, asOf, rules, staleness)
+		err = db.readStore(within, cells, values)
 	} else {
 		from = make([]seen, len(cells))
-		err = db.readKept(ctx, cells, values, from, asOf, rules, staleness)
+		err = db.readKept(within, cells, values, from, asOf, rules, staleness)
 	}
+	cancel()
 	if err == nil {
 		return asOf, from, nil
 	}
@@ -302,42 +346,45 @@ func (db *DB) readParts(ctx context.Context, cells []store.Cell, values []store.
 	return true
 }
 
-// readStore reads cells from the store. It does not wait for long if there is
-// something to say without it.
-func (db *DB) readStore(ctx context.Context, cells []store.Cell, values []store.Value, asOf time.Time, rules rules, staleness time.Duration) error {
+// readStore reads cells from the store.
+func (db *DB) readStore(ctx context.Context, cells []store.Cell, values []store.Value) error {
 	if !db.totals.all {
 		return db.store.Read(ctx, cells, values)
 	}
-	cancel := context.CancelFunc(func() {})
-	if db.allRecalled(cells, nil, nil, rules, staleness) {
-		ctx, cancel = context.WithTimeout(ctx, recallWait)
+	asked := db.totals.now()
+	if err := db.store.Read(ctx, cells, values); err != nil {
+		return err
 	}
-	err := db.store.Read(ctx, cells, values)
-	cancel()
-	if err == nil {
-		for i := range cells {
-			db.totals.keep(cells[i], values[i], nil, asOf)
-		}
+	got := db.totals.now().Tick
+	for i := range cells {
+		db.totals.keep(cells[i], sight{value: values[i], asked: asked, got: got, shown: true})
 	}
-	return err
+	return nil
 }
 
 // collect reads counters from the store, for their totals to be kept: if a policy
 // has them count what is written here, with the versions of their parts.
-func (s *shared) collect(ctx context.Context, cells []store.Cell, values []store.Value) (parts [][]uint64, err error) {
-	parts = make([][]uint64, len(cells))
+func (s *shared) collect(ctx context.Context, cells []store.Cell) (sights []sight, err error) {
 	p := s.policies.Load()
+	asked := s.totals.now()
+	values, parts := make([]store.Value, len(cells)), make([][]uint64, len(cells))
 	switch {
 	case p == nil || !p.hybrid:
-		return parts, s.store.Read(ctx, cells, values)
+		err = s.store.Read(ctx, cells, values)
 	case s.spread != nil:
-		return parts, s.spread.Collect(ctx, cells, values, parts)
+		err = s.spread.Collect(ctx, cells, values, parts)
+	default:
+		err = s.store.Read(ctx, cells, values)
+		for i := range values {
+			parts[i] = []uint64{values[i].Version}
+		}
 	}
-	err = s.store.Read(ctx, cells, values)
-	for i := range values {
-		parts[i] = []uint64{values[i].Version}
+	got := s.totals.now().Tick
+	sights = make([]sight, len(cells))
+	for i := range sights {
+		sights[i] = sight{value: values[i], parts: parts[i], asked: asked, got: got}
 	}
-	return parts, err
+	return sights, err
 }
 
 // terms returns how old a value of a counter may be, whether it must count what
@@ -387,7 +434,7 @@ func (db *DB) readKept(ctx context.Context, cells []store.Cell, values []store.V
 		others[i] = r
 		t.coalesced.Add(1)
 	}
-	err := db.readMine(ctx, cells, values, now, ask, mine)
+	err := db.readMine(ctx, cells, values, ask, mine)
 	for i, r := range others {
 		if r != nil && err == nil {
 			err = db.await(ctx, r, cells[i:i+1], values[i:i+1], &from[i], now, rules, staleness)
@@ -412,10 +459,10 @@ func (db *DB) await(ctx context.Context, r *reading, cells []store.Cell, values 
 		if values[0], *from, ok = db.totals.get(cells[0], now, age, own); ok {
 			return nil
 		}
-	case now.Sub(r.asOf) <= age:
+	case now.Sub(r.asked.Time) <= age:
 		values[0] = r.value
-		if r.asOf.Before(now) { // It may lack what was written before this read.
-			*from = seen{asOf: r.asOf, source: sourceRollup}
+		if r.asked.Time.Before(now) { // It may lack what was written before this read.
+			*from = seen{asOf: r.asked.Time, source: sourceRollup}
 		}
 		return nil
 	}
@@ -424,22 +471,23 @@ func (db *DB) await(ctx context.Context, r *reading, cells []store.Cell, values 
 }
 
 // readMine reads the cells that nobody else is reading.
-func (db *DB) readMine(ctx context.Context, cells []store.Cell, values []store.Value, now time.Time, ask []int, mine []*reading) error {
+func (db *DB) readMine(ctx context.Context, cells []store.Cell, values []store.Value, ask []int, mine []*reading) error {
 	if len(ask) == 0 {
 		return nil
 	}
-	wanted, got := make([]store.Cell, len(ask)), make([]store.Value, len(ask))
+	wanted := make([]store.Cell, len(ask))
 	for n, i := range ask {
 		wanted[n] = cells[i]
 	}
-	parts, err := db.collect(ctx, wanted, got)
+	sights, err := db.collect(ctx, wanted)
 	for n, i := range ask {
-		values[i] = got[n]
+		sights[n].shown = true
+		values[i] = sights[n].value
 		switch {
 		case mine[n] != nil:
-			db.totals.made(wanted[n], mine[n], got[n], parts[n], err)
+			db.totals.made(wanted[n], mine[n], sights[n], err)
 		case err == nil && db.totals.all:
-			db.totals.keep(wanted[n], got[n], parts[n], now)
+			db.totals.keep(wanted[n], sights[n])
 		}
 	}
 	return err
@@ -450,16 +498,19 @@ func (db *DB) readMine(ctx context.Context, cells []store.Cell, values []store.V
 func (db *DB) allRecalled(cells []store.Cell, values []store.Value, from []seen, rules rules, staleness time.Duration) bool {
 	now := time.Now()
 	for i := range cells {
-		age := staleness
+		age, p := staleness, rules.policy(cells[i].Key)
 		if age == byPolicy {
-			age = rules.policy(cells[i].Key).Stale
+			age = p.Stale
 		}
-		v, was, ok := db.totals.get(cells[i], now, age, false)
+		v, was, ok := db.totals.get(cells[i], now, age, p.Timing == Hybrid)
+		if !ok {
+			v, was, ok = db.totals.get(cells[i], now, age, false) // Better than nothing, and it says so.
+		}
 		if !ok {
 			return false
 		}
-		if values != nil {
-			values[i], from[i] = v, seen{asOf: was.asOf, source: sourceRecalled}
+		if was.source = sourceRecalled; values != nil {
+			values[i], from[i] = v, was
 		}
 	}
 	return len(cells) > 0

@@ -17,13 +17,20 @@ import (
 // well enough when that was.
 const Shares = 5
 
+// A Moment is when something happened here: the time, and a number that rises with
+// every event.
+type Moment struct {
+	Time time.Time
+	Tick uint64
+}
+
 // A Duty is what one server knows of the number of a counter. The zero value
 // knows nothing.
 type Duty struct {
 	number int64
-	looked time.Time // when the last look began
-	seen   time.Time // and the one that saw this claim first
-	asOf   time.Time // and the last one that did not see it; zero if there was none
+	looked Moment // when the last look began
+	seen   Moment // and the one that saw this claim first
+	asOf   Moment // and the last one that did not see it; zero if there was none
 }
 
 // claim returns the claim to which a number belongs.
@@ -39,25 +46,27 @@ func claim(number int64) int64 {
 // none or that is not known. No clock but this server's has a part in that: a
 // claim that a look did not see was made after the look began, and the sum was
 // taken after the claim.
-func (d *Duty) Look(began time.Time, number int64) (asOf time.Time, ok bool) {
+func (d *Duty) Look(began Moment, number int64) (asOf Moment, ok bool) {
 	switch {
 	case number < d.number: // The store has lost some: what it has now may be of any age.
-		d.asOf, d.seen = time.Time{}, began
-	case d.looked.IsZero():
+		d.asOf, d.seen = Moment{}, began
+	case d.looked.Time.IsZero():
 		d.seen = began
 	case claim(number) != claim(d.number):
 		d.asOf, d.seen = d.looked, began
 	}
 	d.number, d.looked = number, began
-	return d.asOf, number > 0 && number%2 == 0 && !d.asOf.IsZero()
+	return d.asOf, number > 0 && number%2 == 0 && !d.asOf.Time.IsZero()
 }
 
 // Looked returns when the last look began.
-func (d *Duty) Looked() time.Time { return d.looked }
+func (d *Duty) Looked() time.Time { return d.looked.Time }
 
 // Due reports whether this server is to make a claim: nobody else has made one for
 // as long as it waits.
-func (d *Duty) Due(now time.Time, patience time.Duration) bool { return now.Sub(d.seen) >= patience }
+func (d *Duty) Due(now time.Time, patience time.Duration) bool {
+	return now.Sub(d.seen.Time) >= patience
+}
 
 // Claim returns by how much the number is raised for a claim: to the next odd one.
 func (d *Duty) Claim() int64 {

@@ -63,11 +63,11 @@ func TestDuty(t *testing.T) {
 				if m.saw == nil {
 					continue
 				}
-				asOf, ok := m.Look(m.began.Add(m.skew), m.saw.number)
-				if ok {
+				look, ok := m.Look(rollup.Moment{Time: m.began.Add(m.skew)}, m.saw.number)
+				if asOf := look.Time.Add(-m.skew); ok {
 					known++
-					if m.saw.summed.Before(asOf.Add(-m.skew)) {
-						t.Fatalf("a total that was summed at %v is taken to be of %v", m.saw.summed.UnixNano(), asOf.Add(-m.skew).UnixNano())
+					if m.saw.summed.Before(asOf) {
+						t.Fatalf("a total that was summed at %v is taken to be of %v", m.saw.summed.UnixNano(), asOf.UnixNano())
 					}
 				}
 				if m.claim.number == 0 && rng.IntN(3) == 0 && b.version == m.saw.version {

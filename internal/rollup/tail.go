@@ -1,16 +1,16 @@
 package rollup
 
-import "time"
-
 // tailMax is how many adds a Tail knows apart.
 const tailMax = 128
 
 // A Tail is what one server has added to a counter since the total that it keeps
 // was collected, so that whoever writes through it reads what he wrote without
 // asking the store. What the total counts already, it tells by the versions that
-// the counter's cells had then. The zero value belongs to no total.
+// the counter's cells had then, and by the order of what happened here, in ticks:
+// numbers that rise with every event. The zero value belongs to no total.
 type Tail struct {
 	base  []uint64 // the versions of the counter's cells in the total, by shard; 0 if it was not there
+	got   uint64   // when the total was known here
 	adds  []add
 	sum   int64
 	stamp uint64
@@ -21,22 +21,23 @@ type add struct {
 	shard       int
 	first, last uint64 // versions
 	n           int64
-	told        time.Time // the last
+	told        uint64 // the last
 }
 
-// Rebase makes t the tail of another total, which counts all that was told before
-// asOf, and of the rest what is in these versions. It reports false if that can't
-// be told of all, because the counter was laid out anew; then no total from
+// Rebase makes t the tail of another total, which was asked for at one tick and
+// known at another: it counts all that was told before it was asked for, and of
+// the rest what is in these versions. It reports false if that can't be told of
+// all, because the counter was laid out anew; then no total that was asked for
 // before now may be served as if it counted what was written here.
-func (t *Tail) Rebase(versions []uint64, asOf time.Time) bool {
-	t.base = append(t.base[:0], versions...)
+func (t *Tail) Rebase(versions []uint64, asked, got uint64) bool {
+	t.base, t.got = append(t.base[:0], versions...), got
 	left, sure := t.adds[:0], true
 	t.sum = 0
 	for _, a := range t.adds {
 		switch {
-		case a.told.Before(asOf):
-		case !t.knows(a.shard):
-			sure = false
+		case a.told < asked:
+		case !t.knows(a.shard) || t.base[a.shard] == 0:
+			sure = false // A cell that was not there may have been, with it.
 		case a.last <= t.base[a.shard]:
 		case a.first > t.base[a.shard]:
 			left = append(left, a)
@@ -50,12 +51,16 @@ func (t *Tail) Rebase(versions []uint64, asOf time.Time) bool {
 	return sure
 }
 
-// Note takes an add into account that was told at some moment: to a shard, which
-// has that version by it. It reports false as Rebase does.
-func (t *Tail) Note(shard int, version uint64, n int64, told time.Time) bool {
-	switch {
+// Note takes an add into account that began at one tick and was told at another:
+// to a shard, which has that version by it. It reports false as Rebase does.
+func (t *Tail) Note(shard int, version uint64, n int64, began, told uint64) bool {
+	switch later := began > t.got; {
 	case !t.knows(shard):
 		return false
+	case later && version <= t.base[shard]:
+		return false // The total can't have it: the store has gone back.
+	case !later && t.base[shard] == 0:
+		return false // It may have been made before, and be gone with its cell.
 	case version <= t.base[shard]:
 		return true
 	}
@@ -93,9 +98,7 @@ func (t *Tail) halve() {
 		to := &left[i]
 		to.first, to.last = min(to.first, a.first), max(to.last, a.last)
 		to.n += a.n
-		if a.told.After(to.told) {
-			to.told = a.told
-		}
+		to.told = max(to.told, a.told)
 	}
 	t.adds = left
 }

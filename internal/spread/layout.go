@@ -193,7 +193,9 @@ func (s *Store) fold(ctx context.Context, c store.Cell) error {
 		if err != nil {
 			return unchanged(err)
 		}
-		r, err := s.one(ctx, laid(store.Delta{Cell: c, Op: store.OpAdd, N: sum}, word), layout(c, word, 0))
+		claim, total := store.RollupCells(c) // What is one cell is its own total.
+		r, err := s.one(ctx, laid(store.Delta{Cell: c, Op: store.OpAdd, N: sum}, word), layout(c, word, 0),
+			store.Delta{Cell: claim, Op: store.OpDelete}, store.Delta{Cell: total, Op: store.OpDelete})
 		switch {
 		case err != nil:
 			return unchanged(err)

@@ -184,11 +184,14 @@ func (s *Store) take(ctx context.Context, c store.Cell, k *counter, parts []stor
 	return home.Version != parts[0].Version, err
 }
 
-// versionsOf appends the versions of the parts that were read of a counter. Some
-// shards are missing, a bit for each. If home is all there is, those that are still
-// there have been taken in by it as they are.
+// versionsOf appends the versions of the parts that a counter's value is the sum
+// of. Some shards are missing, a bit for each. If home is one cell, what else was
+// read may be of a split that came after it was.
 func versionsOf(to []uint64, parts []store.Value, missing uint64) []uint64 {
 	to = append(to, parts[0].Version)
+	if parts[0].Layout == 0 {
+		return to
+	}
 	for i := range parts[1:] {
 		v := parts[1+i].Version
 		if missing&(1<<i) != 0 {
