@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"time"
 
 	"github.com/quipudb/quipu/internal/wal"
 	"github.com/quipudb/quipu/store"
@@ -36,6 +37,14 @@ const (
 	headBytes = 40
 )
 
+// clockVersion returns the version with which a store begins that is made now.
+// What was in its place before has lower ones, unless it wrote more than 16 bytes
+// of log for each microsecond that it was there, or the clock was set back.
+func clockVersion(now time.Time) uint64 {
+	const origin = 1_577_836_800_000_000 // 2020: so versions stay below 2^53 until 2037
+	return uint64(max(now.UnixMicro()-origin, 0)) * 16
+}
+
 // skip leaves out n versions where the first record of a frame is: what had them
 // is lost. If there are too many spans, the oldest goes: sessions that were lost as many crashes ago
 // are not told so any more. The first one stays, which is what was before the
@@ -63,14 +72,18 @@ func (e *Engine) skipLost(clean bool) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if restored {
-		n = restoredVersions
-	}
 	if clean && !restored {
 		return nil
 	}
 	e.mu.Lock()
 	f := e.log.Begin()
+	if restored {
+		// The same backup may have been restored before.
+		n = restoredVersions
+		if first := clockVersion(e.o.Now()) + n; first > e.version(f.Pos())+n {
+			n = first - e.version(f.Pos())
+		}
+	}
 	e.skip(f.Pos(), n)
 	f.Payload = binary.AppendUvarint(append(f.Payload, recSkip), n)
 	e.log.End(store.Synced)

@@ -155,6 +155,33 @@ func TestLostByRestore(t *testing.T) {
 	again()
 }
 
+// TestLostByRestoreAgain brings back a backup twice: what was done in the first
+// life after it is lost to the second.
+func TestLostByRestoreAgain(t *testing.T) {
+	at := time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
+	o := engine.Options{Now: func() time.Time { return at }}
+	e := open(t, newMemDisk(), o)
+	kept := surely(t, e, "a")
+	backup := snapshot(t, e)
+	mustClose(t, e)
+	var gone []change
+	for range 3 {
+		at = at.Add(time.Second)
+		fs := newMemDisk()
+		if err := engine.Restore(fs, bytes.NewReader(backup), dir); err != nil {
+			t.Fatal(err)
+		}
+		e = open(t, fs, o)
+		lost(t, e, true, gone...)
+		lost(t, e, false, kept)
+		now := []change{surely(t, e, "a"), surely(t, e, "c")}
+		lost(t, e, true, gone...)
+		lost(t, e, false, now...)
+		gone = append(gone, now...)
+		mustClose(t, e)
+	}
+}
+
 // TestLostWithItsStore puts a new store in the place of an old one.
 func TestLostWithItsStore(t *testing.T) {
 	at := time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)

@@ -203,9 +203,7 @@ func (e *Engine) create() error {
 	if _, err := io.ReadFull(rand.Reader, e.id[:]); err != nil {
 		return err
 	}
-	// What was in its place before has lower versions, unless it wrote more than a
-	// byte of log for each microsecond that it was there.
-	e.skipped = uint64(max(e.o.Now().UnixMicro(), 0))
+	e.skipped = clockVersion(e.o.Now())
 	e.lost = []span{{to: e.skipped}}
 	if err := beginFile(e.o.FS, e.dir, identityFile, []byte(identity(formatVersion, e.id))); err != nil {
 		return err
