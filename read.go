@@ -12,8 +12,9 @@ type Count struct {
 	Key   string
 	Value int64
 
-	// Lower and Upper bound the exact value at AsOf, if Bounded is set;
-	// otherwise nothing is proved.
+	// Lower and Upper bound the exact value at AsOf, or at a moment between that and
+	// the read if it was changed meanwhile, if Bounded is set; otherwise nothing is
+	// proved.
 	Lower, Upper int64
 	Bounded      bool
 

@@ -151,17 +151,42 @@ func (t *totals) keep(c store.Cell, v sight) {
 	}
 }
 
-// get returns what a counter was, if that is not older than some age, and if own
-// is set with what this DB has written since.
+// get returns what a counter was, if that is not older than some age, and not
+// less than readers were told; if own is set with what this DB has written since.
 func (t *totals) get(c store.Cell, now time.Time, age time.Duration, own bool) (v store.Value, from seen, ok bool) {
-	if age <= 0 {
-		return v, from, false
-	}
 	s := t.stripe(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.cells[c]
-	if e == nil || e.got == 0 || e.asked.Tick < e.shown || now.Sub(e.asked.Time) > age || own && (!e.tail.Based() || e.asked.Tick < e.written) {
+	if e := s.cells[c]; e != nil && e.asked.Tick >= e.shown && e.within(age, now) {
+		return e.serve(now, own)
+	}
+	return v, from, false
+}
+
+// recall is get for when the store can't be asked: then what there is must do, and
+// if it can't be told whether that has what this DB has written, without.
+func (t *totals) recall(c store.Cell, now time.Time, age time.Duration, own bool) (v store.Value, from seen, ok bool) {
+	s := t.stripe(c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.cells[c]; e != nil && e.within(age, now) {
+		if v, from, ok = e.serve(now, own); !ok {
+			v, from, ok = e.serve(now, false)
+		}
+		from.source = sourceRecalled
+	}
+	return v, from, ok
+}
+
+// within reports whether there is a total, not older than some age.
+func (e *total) within(age time.Duration, now time.Time) bool {
+	return age > 0 && e.got != 0 && now.Sub(e.asked.Time) <= age
+}
+
+// serve returns the total, and if own is set with its tail, if it can be told what
+// that is.
+func (e *total) serve(now time.Time, own bool) (v store.Value, from seen, ok bool) {
+	if own && (!e.tail.Based() || e.asked.Tick < e.written) {
 		return v, from, false
 	}
 	e.used = now
@@ -502,14 +527,11 @@ func (db *DB) allRecalled(cells []store.Cell, values []store.Value, from []seen,
 		if age == byPolicy {
 			age = p.Stale
 		}
-		v, was, ok := db.totals.get(cells[i], now, age, p.Timing == Hybrid)
-		if !ok {
-			v, was, ok = db.totals.get(cells[i], now, age, false) // Better than nothing, and it says so.
-		}
+		v, was, ok := db.totals.recall(cells[i], now, age, p.Timing == Hybrid)
 		if !ok {
 			return false
 		}
-		if was.source = sourceRecalled; values != nil {
+		if values != nil {
 			values[i], from[i] = v, was
 		}
 	}
