@@ -26,7 +26,7 @@ type Count struct {
 	Staleness time.Duration // how long before the read AsOf may have been; 0 if exact
 	Source    string        // "store"; "rollup" for a total that is kept; "recalled" if the store could not be reached
 	Shards    int           // how many parts the counter has
-	Version   uint64        // for IfVersion, if Shards is 1; it changes whenever the counter does; 0 if the counter does not exist
+	Version   uint64        // changes whenever Value does; 0 if the counter does not exist; for IfVersion, unless the value is made up of several cells: then it is 1<<62 or more
 }
 
 // Read returns the count of a key. A counter that does not exist reads as zero.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"regexp"
@@ -21,8 +22,8 @@ import (
 )
 
 type adviseCmd struct {
-	Writes    *float64       `name:"writes-per-second" help:"Writes a second to the hottest counter." placeholder:"N"`
-	Reads     *float64       `name:"reads-per-second" help:"Reads a second of it." placeholder:"N"`
+	Writes    *rate          `name:"writes-per-second" help:"Writes a second to the hottest counter." placeholder:"N"`
+	Reads     *rate          `name:"reads-per-second" help:"Reads a second of it." placeholder:"N"`
 	Accuracy  string         `help:"What a reader needs: exact; bounded, which may be old but lacks nothing that was acknowledged before; or approximate, which may lack some after a crash." placeholder:"WORD"`
 	Freshness *time.Duration `help:"How old a read may be." placeholder:"TIME"`
 	Bounded   bool           `help:"It must never cross a floor or a ceiling."`
@@ -90,6 +91,28 @@ func (c *adviseCmd) Run(ctx context.Context, out *output, command *kong.Context)
 	return printRaw(out, raw, err)
 }
 
+// A rate is how often something happens in a second.
+type rate float64
+
+// Decode takes a number from 0.
+func (r *rate) Decode(ctx *kong.DecodeContext) error {
+	s, err := popText(ctx)
+	if err != nil {
+		return err
+	}
+	v, err := parseRate(s)
+	*r = rate(v)
+	return err
+}
+
+func parseRate(text string) (float64, error) {
+	v, err := strconv.ParseFloat(strings.ReplaceAll(text, ",", ""), 64)
+	if err != nil || !(v >= 0) || math.IsInf(v, 0) {
+		return unknown, fmt.Errorf("%q: want a number from 0", text)
+	}
+	return v, nil
+}
+
 // unknown is a rate that nobody has told yet.
 const unknown = -1
 
@@ -106,17 +129,16 @@ func (c *adviseCmd) needs() (advise.Needs, error) {
 		}
 		n.Store = advise.Engine(scheme)
 	}
-	for _, rate := range []struct {
-		flag string
-		from *float64
-		to   *float64
-	}{{"writes", c.Writes, &n.Writes}, {"reads", c.Reads, &n.Reads}} {
-		if rate.from == nil {
-			continue
-		}
-		if *rate.to = *rate.from; *rate.from < 0 {
-			return n, usage("--%s-per-second %v: want a number from 0", rate.flag, *rate.from)
-		}
+	switch n.Accuracy {
+	case "", advise.Exact, advise.Bounded, advise.Approximate:
+	default:
+		return n, usage("--accuracy %q: want %s, %s or %s", c.Accuracy, advise.Exact, advise.Bounded, advise.Approximate)
+	}
+	if c.Writes != nil {
+		n.Writes = float64(*c.Writes)
+	}
+	if c.Reads != nil {
+		n.Reads = float64(*c.Reads)
 	}
 	if c.Freshness != nil {
 		if n.Freshness = *c.Freshness; n.Freshness < 0 {
@@ -182,11 +204,8 @@ func (q *questions) ask(text, usual string, take func(answer string) error) {
 
 func (q *questions) rate(text, usual string, to *float64) {
 	q.ask(text, usual, func(answer string) (err error) {
-		if *to, err = strconv.ParseFloat(strings.ReplaceAll(answer, ",", ""), 64); err != nil || *to < 0 {
-			*to = unknown
-			return fmt.Errorf("%q: want a number from 0", answer)
-		}
-		return nil
+		*to, err = parseRate(answer)
+		return err
 	})
 }
 

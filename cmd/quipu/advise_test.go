@@ -42,7 +42,12 @@ func TestAdvise(t *testing.T) {
 	}
 	bad("give --writes-per-second, --reads-per-second, --accuracy")
 	bad("give --freshness", "--writes-per-second", "1", "--reads-per-second", "1", "--accuracy", "bounded")
-	bad("want a number from 0", "--writes-per-second=-1")
+	bad(`"-1": want a number from 0`, "--writes-per-second=-1")
+	bad(`"-1": want a number from 0`, "--reads-per-second", "-1")
+	bad(`"many": want a number from 0`, "--reads-per-second", "many")
+	bad(`"NaN": want a number from 0`, "--reads-per-second", "NaN")
+	bad(`--accuracy "sharp": want exact, bounded or approximate`, "--accuracy", "sharp")
+	bad(`--accuracy "sharp": want exact, bounded or approximate`, "--accuracy", "sharp", "--addr", "http://127.0.0.1:1")
 	bad("want a duration", "--freshness=-1s")
 	bad("want exact, bounded or approximate", "--writes-per-second", "1", "--reads-per-second", "1", "--accuracy", "good", "--freshness", "1s")
 	bad("want embedded:, memory:, postgres://", "--store", "mysql://x")
@@ -147,7 +152,7 @@ func TestAdviseAsks(t *testing.T) {
 	f(adviseCmd{}, "", "20,000\nmany\n-1\n5\nno\nn\nbest\nbounded\nsoon\n2s\n", 10, advise.Needs{Writes: 20_000, Reads: 5, Accuracy: advise.Bounded, Freshness: 2 * time.Second})
 	f(adviseCmd{}, "", "1\n2\nmaybe\nyes\n", 4, advise.Needs{Writes: 1, Reads: 2, Bounded: true, Accuracy: advise.Exact})
 	f(adviseCmd{}, "", "1\n2\n\ny\n\n", 5, advise.Needs{Writes: 1, Reads: 2, Unique: true, Accuracy: advise.Exact})
-	one, second := 1.0, time.Second
+	one, second := rate(1), time.Second
 	f(adviseCmd{Writes: &one, Reads: &one, Accuracy: "approximate", Freshness: &second}, "", "", 0,
 		advise.Needs{Writes: 1, Reads: 1, Accuracy: advise.Approximate, Freshness: time.Second})
 	f(adviseCmd{Writes: &one, Reads: &one, Unique: true}, "unique", "exact\n", 1, advise.Needs{Writes: 1, Reads: 1, Unique: true, Accuracy: advise.Exact})

@@ -23,6 +23,7 @@ type benchCmd struct {
 	ReadShare float64   `help:"Share of get in a mixed load, from 0 to 1; the rest is incr." default:"0.9"`
 	Dist      load.Dist `help:"Which keys: hot is a single one; uniform or zipf over --keys." enum:"hot,uniform,zipf" default:"hot"`
 	Keys      int64     `help:"Number of keys." default:"1000000"`
+	Key       word      `help:"The hot key, such as one that has a policy, instead of key:000000000000." placeholder:"KEY"`
 
 	Connections int           `help:"Connections." short:"c" default:"50"`
 	Depth       int           `help:"Requests that a connection sends at once." default:"1"`
@@ -38,7 +39,7 @@ type benchCmd struct {
 
 // Help is shown by --help.
 func (*benchCmd) Help() string {
-	return `It counts on keys named key:000000000000 and up. Ctrl-C ends it early, and prints what was measured so far.
+	return `It counts on keys named key:000000000000 and up, or on --key. Ctrl-C ends it early, and prints what was measured so far.
 
 Examples:
 
@@ -46,13 +47,14 @@ Examples:
   quipu bench --target redis://127.0.0.1:6379          a Redis server
   quipu bench --target http://127.0.0.1:8080           the REST door
   quipu bench --depth 64 --dist zipf --op mixed
+  quipu bench --op add --key likes:42                  writes that ask for nothing back, to one's own key
   quipu bench --rate 20000 --plot latency.svg          open loop, with a chart`
 }
 
 // config returns what package load is told.
 func (c *benchCmd) config() load.Config {
 	l := load.Config{
-		Target: c.Target, APIKey: c.APIKey, Op: c.Op, Dist: c.Dist,
+		Target: c.Target, APIKey: c.APIKey, Op: c.Op, Dist: c.Dist, Key: string(c.Key),
 		Connections: c.Connections, Depth: c.Depth, Duration: c.Duration, Requests: c.Requests, Warmup: c.Warmup,
 		Rate: c.Rate, ServerPID: c.ServerPID,
 	}

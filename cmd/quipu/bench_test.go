@@ -45,6 +45,7 @@ func TestBenchUsage(t *testing.T) {
 	f("duration", "--duration", "0s")
 	f("share of reads", "--op", "mixed", "--read-share", "2")
 	f("rate", "--rate=-1")
+	f("one key goes with distribution hot", "--key", "a", "--dist", "zipf")
 }
 
 // What is sent through the REST door is counted.
@@ -77,6 +78,11 @@ $`)
 	if got := p.client()("list"); strings.Count(got, "\n")+1 != 10 {
 		t.Errorf("listed %q", got)
 	}
+	const own = "likes/42 é"
+	r := bench("--requests", "7", "--op", "add", "--key", own)
+	if value := p.client()("get", own); value != "7" || !strings.Contains(r.stdout, `: add, hot key "likes/42 é", 3`) {
+		t.Errorf("counted %s: %+v", value, r)
+	}
 }
 
 // What is sent through the RESP door is counted, and the server's process found.
@@ -96,6 +102,10 @@ func TestBenchRESP(t *testing.T) {
 	}
 	if value := p.client()("get", "key:000000000000"); value != "10001" {
 		t.Errorf("counted %s", value)
+	}
+	command(t, "bench", "--target", m[1], "--warmup", "0s", "--requests", "7", "--op", "mixed", "--read-share", "0", "--key", "-5")
+	if value := p.client()("get", "-5"); value != "7" {
+		t.Errorf("counted %s of its own key", value)
 	}
 }
 

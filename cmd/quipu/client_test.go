@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"log/slog"
@@ -69,6 +70,9 @@ func TestClient(t *testing.T) {
 	refused(t, 1, "(token)", "add", "views", "11", "--id", "order-1", "--addr", p.url)
 	refused(t, 1, "(changed)", "set", "views", "1", "--if-version", "0", "--addr", p.url)
 	refused(t, 1, "(changed)", "set", "views", "1", "--if-version", "99999", "--addr", p.url)
+	refused(t, 1, "read with read=exact", "set", "views", "1", "--if-version", "4611686018427387904", "--addr", p.url)
+	refused(t, 1, "not one that a receipt has", "get", "views", "--session", "nonsense", "--addr", p.url)
+	refused(t, 1, "max_staleness: ", "get", "views", "--max-staleness=-1s", "--addr", p.url)
 	refused(t, 1, "(overflow)", "add", "low", "-1", "--addr", p.url)
 	refused(t, 1, "(too_large)", "add", strings.Repeat("k", 513), "--addr", p.url)
 	refused(t, 1, "(invalid)", "add", "", "--addr", p.url)
@@ -77,7 +81,7 @@ func TestClient(t *testing.T) {
 }
 
 func TestClientJSON(t *testing.T) {
-	p := serve(t)
+	p := serve(t, "--config", writeFile(t, "policies:\n  - {pattern: slow, timing: rollup, interval: 1h}\n"))
 	client := p.client()
 	f := func(want []string, args ...string) {
 		t.Helper()
@@ -91,8 +95,18 @@ func TestClientJSON(t *testing.T) {
 	f([]string{`{"key":"a","applied":2,"value":2,`}, "add", "a", "2", "--id", "t")
 	f([]string{`{"key":"a","value":2,`, "\n{\"key\":\"b\","}, "get", "a", "b")
 	f([]string{`{"key":"a","value":2,`}, "list")
+	var r struct{ Session string }
+	if err := json.Unmarshal([]byte(client("add", "c", "--json")), &r); err != nil {
+		t.Fatal(err)
+	}
+	f([]string{`{"key":"c","value":1,`, `"exact":true`}, "get", "c", "--session", r.Session)
+	f([]string{`"source":"store"`}, "get", "slow")
+	client("add", "slow")
+	f([]string{`{"key":"slow","value":0,`, `"source":"rollup"`}, "get", "slow", "--max-staleness", "1h")
+	f([]string{`{"key":"slow","value":1,`, `"source":"store"`}, "get", "slow", "--max-staleness", "0s")
+	f([]string{`{"key":"slow","value":1,`, `"source":"store"`}, "get", "slow", "--exact")
 	f([]string{`{"id":"t","key":"a","state":"applied",`}, "lookup", "t", "--key", "a")
-	f([]string{`{"ok":true,"cells":1,`}, "verify")
+	f([]string{`{"ok":true,"cells":3,`}, "verify")
 }
 
 func TestList(t *testing.T) {

@@ -87,7 +87,7 @@ type setCmd struct {
 
 	Key       word    `arg:"" help:"The counter."`
 	N         number  `arg:"" help:"The new value."`
-	IfVersion *uint64 `help:"Set it only if the counter is at this version, as get --json prints it; 0 is a counter that does not exist." placeholder:"VERSION"`
+	IfVersion *uint64 `help:"Set it only if the counter is at this version, as get --exact --json prints it; 0 is a counter that does not exist. A counter that is split has none, until this was tried." placeholder:"VERSION"`
 }
 
 // Help is shown by --help.
@@ -216,8 +216,10 @@ func printable(key string) string {
 type getCmd struct {
 	remote `embed:""`
 
-	Keys  []word `arg:"" name:"key" help:"The counters."`
-	Exact bool   `help:"Count every write acknowledged before."`
+	Keys         []word         `arg:"" name:"key" help:"The counters."`
+	Exact        bool           `help:"Count every write acknowledged before."`
+	Session      string         `help:"Count the write whose reply had this session, as add --json prints it." placeholder:"SESSION"`
+	MaxStaleness *time.Duration `help:"Count every write acknowledged so long before." placeholder:"TIME"`
 }
 
 // Help is shown by --help.
@@ -229,14 +231,21 @@ Examples:
 
   quipu get page.views
   quipu get page.views page.likes --exact
+  quipu get page.views --max-staleness 5s
   quipu get page.views --json`
 }
 
 // Run reads.
 func (c *getCmd) Run(ctx context.Context, out *output) error {
-	q := request{method: http.MethodPost, path: "read", body: map[string][]word{"keys": c.Keys}}
+	q := request{method: http.MethodPost, path: "read", body: map[string][]word{"keys": c.Keys}, query: url.Values{}}
 	if c.Exact {
-		q.query = url.Values{"read": {"exact"}}
+		q.query.Set("read", "exact")
+	}
+	if c.Session != "" {
+		q.query.Set("session", c.Session)
+	}
+	if c.MaxStaleness != nil {
+		q.query.Set("max_staleness", c.MaxStaleness.String())
 	}
 	var p page
 	if _, err := c.call(ctx, q, &p); err != nil {

@@ -408,12 +408,32 @@ func (c *policyRmCmd) Run(ctx context.Context, out *output) error {
 		case inFile:
 			return nil, fmt.Errorf("the policy of %s is in the configuration file of the server: remove it there", printable(string(c.Pattern)))
 		}
-		return nil, fmt.Errorf("no policy was made for %s in this namespace", printable(string(c.Pattern)))
+		return nil, c.absent(all)
 	})
 	if err != nil || c.JSON {
 		return printRaw(out, raw, err)
 	}
 	return nil
+}
+
+// absent returns the error that there is no such policy. It names those of the
+// same pattern elsewhere, since the namespace is easily forgotten.
+func (c *policyRmCmd) absent(all []placed) error {
+	err := fmt.Errorf("no policy was made for %s %s", printable(string(c.Pattern)), namespaceOf(string(c.Namespace)))
+	for _, p := range all {
+		if p.Source == sourceAPI && p.Policy.Pattern == string(c.Pattern) {
+			err = fmt.Errorf("%w; there is one %s", err, namespaceOf(p.Policy.Namespace))
+		}
+	}
+	return err
+}
+
+// namespaceOf says which namespace a policy is for.
+func namespaceOf(name string) string {
+	if name == "" {
+		return "without a namespace"
+	}
+	return "in namespace " + name
 }
 
 type policyPresetsCmd struct{}

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -61,17 +62,18 @@ func (c Config) driver() (driver, error) {
 	case u.User != nil:
 		return nil, errors.New("the target has a password: give it as the API key")
 	}
+	name := cmp.Or(c.Key, KeyZero)
 	n := network{host: u.Host, tls: u.Scheme == "rediss" || u.Scheme == "https"}
 	switch u.Scheme {
 	case "redis", "rediss":
 		n.addr = withPort(u, "6379")
-		return respDriver{n, c.APIKey}, nil
+		return respDriver{n, c.APIKey, name}, nil
 	case "http":
 		n.addr = withPort(u, "80")
-		return restDriver{n, c.APIKey}, nil
+		return restDriver{n, c.APIKey, name}, nil
 	case "https":
 		n.addr = withPort(u, "443")
-		return restDriver{n, c.APIKey}, nil
+		return restDriver{n, c.APIKey, name}, nil
 	default:
 		return nil, fmt.Errorf("target %q: want redis://HOST:PORT or http://HOST:PORT", c.Target)
 	}

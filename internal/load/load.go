@@ -68,6 +68,7 @@ type Config struct {
 	Op        Op      `json:"op"`
 	ReadShare float64 `json:"read_share,omitempty"` // of Mixed
 	Dist      Dist    `json:"dist"`
+	Key       string  `json:"key,omitempty"`   // of Hot, if it is to have a name of its own
 	Keys      int64   `json:"keys,omitempty"`  // unless Hot
 	First     int64   `json:"first,omitempty"` // the number of the first key, which is that of Hot
 
@@ -114,6 +115,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("share of reads %v: want a number from 0 to 1", c.ReadShare)
 	case c.Dist != Hot && (c.Keys < 1 || c.Keys > KeysMax):
 		return fmt.Errorf("%d keys: want 1 to %d", c.Keys, int64(KeysMax))
+	case c.Key != "" && (c.Dist != Hot || c.First != 0):
+		return fmt.Errorf("key %q: one key goes with distribution hot", c.Key)
 	case c.First < 0 || c.First > KeysMax-max(c.Keys, 1):
 		return fmt.Errorf("first key %d: want keys from 0 to %d", c.First, int64(KeysMax)-1)
 	case c.Connections < 1 || c.Connections > ConnectionsMax:

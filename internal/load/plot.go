@@ -16,6 +16,9 @@ func (c Config) Summary() string {
 		what = fmt.Sprintf("%v%% get, else incr", 100*c.ReadShare)
 	}
 	keys := "one hot key"
+	if c.Key != "" {
+		keys = fmt.Sprintf("hot key %q", c.Key)
+	}
 	if c.Dist != Hot {
 		keys = fmt.Sprintf("%d %s keys", c.Keys, c.Dist)
 	}

@@ -12,7 +12,8 @@ const setValue = "1"
 // requests are ready to be sent, but for the number of the key.
 type requests struct{ incr, add, get, set template }
 
-// A template is a request for the first key.
+// A template is a request for the first key. One that has a name of its own has no
+// number, and is the only one.
 type template struct {
 	text []byte
 	end  int // of the key

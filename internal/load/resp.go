@@ -15,6 +15,7 @@ import (
 type respDriver struct {
 	network
 	password string
+	name     string // of the first key
 }
 
 func (d respDriver) dial(ctx context.Context) (conn, error) {
@@ -22,7 +23,7 @@ func (d respDriver) dial(ctx context.Context) (conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newWire(c, newRESP()), nil
+	return newWire(c, newRESP(d.name)), nil
 }
 
 // connect connects and, if there is a password, says it.
@@ -31,7 +32,7 @@ func (d respDriver) connect(ctx context.Context) (net.Conn, error) {
 	if err != nil || d.password == "" {
 		return c, err
 	}
-	w := newWire(c, newRESP())
+	w := newWire(c, newRESP(d.name))
 	w.out, w.queued = command("AUTH", d.password), 1
 	refused := ""
 	err = w.exchange(func(r replies) { refused = r.first })
@@ -96,10 +97,10 @@ type resp struct {
 	skip int // bytes of a string, and of its end
 }
 
-func newRESP() *resp {
+func newRESP(name string) *resp {
 	f := func(words ...string) template { return newTemplate(string(command(words...))) }
 	return &resp{requests: requests{
-		incr: f("INCR", KeyZero), add: f("Q.ADD", KeyZero, "1", "NOVALUE"), get: f("GET", KeyZero), set: f("SET", KeyZero, setValue),
+		incr: f("INCR", name), add: f("Q.ADD", name, "1", "NOVALUE"), get: f("GET", name), set: f("SET", name, setValue),
 	}}
 }
 

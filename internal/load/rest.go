@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 )
@@ -12,7 +13,8 @@ import (
 // A restDriver speaks to the REST door. A batch is sent as one pipeline.
 type restDriver struct {
 	network
-	key string
+	key  string
+	name string // of the first counter
 }
 
 func (d restDriver) dial(ctx context.Context) (conn, error) {
@@ -20,7 +22,7 @@ func (d restDriver) dial(ctx context.Context) (conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newWire(c, newREST(d.host, d.key)), nil
+	return newWire(c, newREST(d.host, d.key, d.name)), nil
 }
 
 // pid is unknown: the door does not tell.
@@ -32,13 +34,13 @@ type rest struct {
 	skip int // bytes of a body
 }
 
-func newREST(host, key string) *rest {
+func newREST(host, key, name string) *rest {
 	head := " HTTP/1.1\r\nHost: " + host + "\r\n"
 	if key != "" {
 		head += "Authorization: Bearer " + key + "\r\n"
 	}
 	f := func(method, rest, body string, more ...string) template {
-		text := method + " /api/v1/counters/" + KeyZero + rest + head + strings.Join(more, "")
+		text := method + " /api/v1/counters/" + url.PathEscape(name) + rest + head + strings.Join(more, "")
 		if method != "GET" {
 			text += fmt.Sprintf("Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
 		}

@@ -15,25 +15,31 @@ import (
 func TestRequests_RESP(t *testing.T) {
 	f := func(op Op, key uint64, want string) {
 		t.Helper()
-		if got := newRESP().request([]byte("x"), op, key); string(got) != "x"+want {
+		if got := newRESP(KeyZero).request([]byte("x"), op, key); string(got) != "x"+want {
 			t.Errorf("%s %d: got %q, want %q", op, key, got, want)
 		}
 	}
 	f(Incr, 0, "*2\r\n$4\r\nINCR\r\n$16\r\nkey:000000000000\r\n")
 	f(Incr, 42, "*2\r\n$4\r\nINCR\r\n$16\r\nkey:000000000042\r\n")
 	f(Get, 999_999_999_999, "*2\r\n$3\r\nGET\r\n$16\r\nkey:999999999999\r\n")
+	if got := newRESP("é").request(nil, Add, 0); string(got) != "*4\r\n$5\r\nQ.ADD\r\n$2\r\né\r\n$1\r\n1\r\n$7\r\nNOVALUE\r\n" {
+		t.Errorf("a key of its own: %q", got)
+	}
 	f(Set, 7, "*3\r\n$3\r\nSET\r\n$16\r\nkey:000000000007\r\n$1\r\n1\r\n")
 }
 
 func TestRequests_REST(t *testing.T) {
 	f := func(op Op, key uint64, want string) {
 		t.Helper()
-		if got := newREST("host:1", "k").request([]byte("x"), op, key); string(got) != "x"+want {
+		if got := newREST("host:1", "k", KeyZero).request([]byte("x"), op, key); string(got) != "x"+want {
 			t.Errorf("%s %d: got %q, want %q", op, key, got, want)
 		}
 	}
 	const head = " HTTP/1.1\r\nHost: host:1\r\nAuthorization: Bearer k\r\n"
 	f(Incr, 42, "POST /api/v1/counters/key:000000000042/increment"+head+"Content-Type: application/json\r\nContent-Length: 0\r\n\r\n")
+	if got := newREST("host:1", "k", "a/é").request(nil, Get, 0); string(got) != "GET /api/v1/counters/a%2F%C3%A9"+head+"\r\n" {
+		t.Errorf("a key of its own: %q", got)
+	}
 	f(Get, 0, "GET /api/v1/counters/key:000000000000"+head+"\r\n")
 	f(Set, 999_999_999_999, "PUT /api/v1/counters/key:999999999999"+head+"Content-Type: application/json\r\nContent-Length: 11\r\n\r\n{\"value\":1}")
 }
@@ -46,13 +52,13 @@ func TestScan(t *testing.T) {
 			t.Errorf("scan %q: got %+v, %d left, %v; want %+v, %d left", text, r, len(text)-used, err, want, rest)
 		}
 	}
-	f(newRESP(), "", 0, 0, "", 0)
-	f(newRESP(), ":1\r\n:-23\r\n+OK\r\n_\r\n$-1\r\n$0\r\n\r\n$2\r\n\r\n\r\n", 7, 0, "", 0)
-	f(newRESP(), "-ERR a\r\n:1\r\n-ERR b\r\n:2", 3, 2, "ERR a", 2)
-	f(newRESP(), "$5\r\nab", 0, 0, "", 0)
-	f(newRESP(), ":1\r\n$", 1, 0, "", 1)
-	f(newREST("h", ""), "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nX: y\r\n\r\n{}HTTP/1.1 200 OK\r\nContent-Length:0\r\n\r\n", 2, 0, "", 0)
-	f(newREST("h", ""), "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 3\r\n\r\nabcHTTP", 1, 1, "503 Service Unavailable", 4)
+	f(newRESP(KeyZero), "", 0, 0, "", 0)
+	f(newRESP(KeyZero), ":1\r\n:-23\r\n+OK\r\n_\r\n$-1\r\n$0\r\n\r\n$2\r\n\r\n\r\n", 7, 0, "", 0)
+	f(newRESP(KeyZero), "-ERR a\r\n:1\r\n-ERR b\r\n:2", 3, 2, "ERR a", 2)
+	f(newRESP(KeyZero), "$5\r\nab", 0, 0, "", 0)
+	f(newRESP(KeyZero), ":1\r\n$", 1, 0, "", 1)
+	f(newREST("h", "", KeyZero), "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nX: y\r\n\r\n{}HTTP/1.1 200 OK\r\nContent-Length:0\r\n\r\n", 2, 0, "", 0)
+	f(newREST("h", "", KeyZero), "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 3\r\n\r\nabcHTTP", 1, 1, "503 Service Unavailable", 4)
 
 	bad := func(p protocol, text string) {
 		t.Helper()
@@ -61,10 +67,10 @@ func TestScan(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"\r\n", "\n", ":1\n", "*1\r\n:1\r\n", "$x\r\n", "$-2\r\n", "$536870913\r\n", "HTTP/1.1 400 Bad Request\r\n"} {
-		bad(newRESP(), text)
+		bad(newRESP(KeyZero), text)
 	}
 	for _, text := range []string{"HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "-ERR x\r\nContent-Length: 0\r\n\r\n"} {
-		bad(newREST("h", ""), text)
+		bad(newREST("h", "", KeyZero), text)
 	}
 }
 
@@ -128,7 +134,7 @@ func FuzzScanRESP(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, cuts []byte) {
 		n, failed, err := plainRESP(string(text))
 		for _, c := range [][]byte{nil, cuts} {
-			gotN, gotFailed, _, gotErr := scanSplit(newRESP(), text, c)
+			gotN, gotFailed, _, gotErr := scanSplit(newRESP(KeyZero), text, c)
 			if gotN != n || gotFailed != failed || (gotErr == nil) != (err == nil) {
 				t.Errorf("scan %q, cut %v: got %d, %d, %v; want %d, %d, %v", text, c, gotN, gotFailed, gotErr, n, failed, err)
 			}
@@ -139,8 +145,8 @@ func FuzzScanRESP(f *testing.F) {
 func FuzzScanREST(f *testing.F) {
 	f.Add([]byte("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"), []byte{1, 2, 3, 30, 31})
 	f.Fuzz(func(t *testing.T, text, cuts []byte) {
-		n, failed, left, err := scanSplit(newREST("h", ""), text, nil)
-		gotN, gotFailed, gotLeft, gotErr := scanSplit(newREST("h", ""), text, cuts)
+		n, failed, left, err := scanSplit(newREST("h", "", KeyZero), text, nil)
+		gotN, gotFailed, gotLeft, gotErr := scanSplit(newREST("h", "", KeyZero), text, cuts)
 		if gotN != n || gotFailed != failed || !bytes.Equal(gotLeft, left) && err == nil || (gotErr == nil) != (err == nil) {
 			t.Errorf("scan %q, cut %v: got %d, %d, %v; want %d, %d, %v", text, cuts, gotN, gotFailed, gotErr, n, failed, err)
 		}
@@ -173,7 +179,7 @@ func answering(t *testing.T, p protocol, text string) *wire {
 func TestExchange(t *testing.T) {
 	f := func(queue int, text string, n int, want string) {
 		t.Helper()
-		w := answering(t, newRESP(), text)
+		w := answering(t, newRESP(KeyZero), text)
 		for range queue {
 			w.add(Incr, 0)
 		}
@@ -190,7 +196,7 @@ func TestExchange(t *testing.T) {
 }
 
 func TestExchangeTooManyReplies(t *testing.T) {
-	w := newWire(&echo{reply: []byte(":1\r\n:2\r\n")}, newRESP())
+	w := newWire(&echo{reply: []byte(":1\r\n:2\r\n")}, newRESP(KeyZero))
 	w.add(Incr, 0)
 	if err := w.exchange(func(replies) {}); err == nil || !strings.Contains(err.Error(), "more replies") {
 		t.Errorf("got %v", err)
@@ -230,11 +236,11 @@ func TestAllocations(t *testing.T) {
 			t.Errorf("%+v: %v allocations for a batch, %v for 1000", c, few, many)
 		}
 	}
-	f(newRESP(), ":1\r\n", Config{Op: Incr, Dist: Hot})
-	f(newRESP(), ":1\r\n", Config{Op: Mixed, Dist: Zipf, Keys: 1e6})
-	f(newRESP(), "$5\r\n12345\r\n", Config{Op: Get, Dist: Uniform, Keys: 1e6})
-	f(newRESP(), ":1\r\n", Config{Op: Incr, Dist: Hot, Rate: 1e9})
-	f(newREST("h", ""), "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", Config{Op: Set, Dist: Uniform, Keys: 1e6})
+	f(newRESP(KeyZero), ":1\r\n", Config{Op: Incr, Dist: Hot})
+	f(newRESP(KeyZero), ":1\r\n", Config{Op: Mixed, Dist: Zipf, Keys: 1e6})
+	f(newRESP(KeyZero), "$5\r\n12345\r\n", Config{Op: Get, Dist: Uniform, Keys: 1e6})
+	f(newRESP(KeyZero), ":1\r\n", Config{Op: Incr, Dist: Hot, Rate: 1e9})
+	f(newREST("h", "", KeyZero), "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", Config{Op: Set, Dist: Uniform, Keys: 1e6})
 }
 
 func newRand() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }

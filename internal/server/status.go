@@ -107,20 +107,32 @@ const SeeLog = "the server's log says more under this request id"
 
 // Detail returns what a caller is told of an error of the DB: all of it, or, if
 // its kind is private, the condition and what that means for the call.
-func Detail(err error) string {
+func Detail(err error) string { return detail(err, false) }
+
+// ReadDetail is Detail for a call that would have changed nothing anyway.
+func ReadDetail(err error) string { return detail(err, true) }
+
+func detail(err error, read bool) string {
 	k := KindOf(err)
 	if !StatusOf(k).Private {
 		return strings.TrimPrefix(err.Error(), "quipu: ")
 	}
+	unchanged, uncounted := "; nothing changed", "; this call counted nothing"
+	if read {
+		unchanged, uncounted = "", ""
+	}
 	switch k {
 	case store.KindUnavailable:
-		return condition(err) + "; nothing changed"
+		return condition(err) + unchanged
 	case store.KindUnknown:
 		return condition(err) + "; it may have counted: send the same again under the same token, or settle it"
 	case store.KindClosed:
-		return "the server is closing; nothing changed"
+		return "the server is closing" + unchanged
 	case store.KindLost:
-		return condition(err)
+		if text := condition(err); strings.HasPrefix(text, "the session is lost") {
+			return text // which says what to do
+		}
+		return "the store has lost acknowledged writes" + uncounted + "; try again" // what and where is for operators
 	default:
 		return SeeLog
 	}

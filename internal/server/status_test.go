@@ -55,8 +55,10 @@ func TestKindOf(t *testing.T) {
 func TestDetail(t *testing.T) {
 	f := func(err error, want string) {
 		t.Helper()
-		if got := server.Detail(err); !strings.HasPrefix(got, want) || strings.Contains(got, "/var") {
-			t.Errorf("%v: %q, want %q", err, got, want)
+		for _, got := range []string{server.Detail(err), server.ReadDetail(err) + "; nothing changed"} {
+			if !strings.HasPrefix(got, want) || strings.Contains(got, "/var") {
+				t.Errorf("%v: %q, want %q", err, got, want)
+			}
 		}
 	}
 	file := &fs.PathError{Op: "write", Path: "/var/lib/quipu/000001.log", Err: syscall.ENOSPC}
@@ -66,9 +68,21 @@ func TestDetail(t *testing.T) {
 	f(store.Errorf(store.KindUnknown, "log stopped: %w", file), "log stopped: no space left on device; it may have counted")
 	f(fmt.Errorf("apply: %w", context.DeadlineExceeded), "the deadline of the call passed; nothing changed")
 	f(store.Errorf(store.KindCorrupt, "/var/lib/quipu: flipped"), server.SeeLog)
-	f(store.Errorf(store.KindLost, "/var/lib/quipu: gone"), "acknowledged data is missing")
+	f(store.Errorf(store.KindLost, "/var/lib/quipu: gone"), "the store has lost acknowledged writes; ")
 	f(store.Errorf(store.KindLost, "the session is lost: it was at version 7"), "the session is lost")
 	f(file, server.SeeLog)
+
+	lost := store.Errorf(store.KindLost, "partition 37: callers were told of version 9, and the server is at 3")
+	for _, c := range []struct{ got, want string }{
+		{server.Detail(lost), "the store has lost acknowledged writes; this call counted nothing; try again"},
+		{server.ReadDetail(lost), "the store has lost acknowledged writes; try again"},
+		{server.ReadDetail(store.ErrClosed), "the server is closing"},
+		{server.ReadDetail(store.Errorf(store.KindUnavailable, "the store can't be reached: refused")), "the store can't be reached"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%q, want %q", c.got, c.want)
+		}
+	}
 	f(store.ErrClosed, "the server is closing")
 	f(store.ErrOverflow, "the sum would leave int64")
 }

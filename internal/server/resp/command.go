@@ -51,7 +51,7 @@ const (
 	flagLone     // never part of a transaction
 	flagRepeat   // see repeat
 	flagSweep    // it goes through all keys
-	flagToken    // with an argument ID it is not planned but gathered apart
+	flagToken    // with an argument ID or WITHSESSION it is not planned but gathered apart
 )
 
 // Redis's words.

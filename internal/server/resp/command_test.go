@@ -358,6 +358,7 @@ func TestTransactions(t *testing.T) {
 		f("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n")
 		f("MULTI", ok)
 		f("Q.ADD a 1 ID t", "-ERR Q.ADD can't be part of a transaction here\r\n")
+		f("Q.ADD a 1 WITHSESSION", "-ERR Q.ADD can't be part of a transaction here\r\n")
 		f("Q.ADD a 1", queued)
 		f("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n")
 		f("MULTI", ok)

@@ -10,8 +10,8 @@ import (
 
 // Commands that Redis does not have begin with Q.
 
-// planQAdd plans a Q.ADD without a token; those with one
-// go another way (see guard).
+// planQAdd plans a Q.ADD that has no token and wants no session; others go
+// another way (see guard).
 func planQAdd(c *cycle, _ *session, args [][]byte) (encode, error) {
 	e, err := parseQAdd(args)
 	if err != nil {
@@ -29,9 +29,14 @@ func planQAdd(c *cycle, _ *session, args [][]byte) (encode, error) {
 	return nil, nil
 }
 
-// parseQAdd returns what a Q.ADD adds.
-func parseQAdd(args [][]byte) (e quipu.Event, err error) {
-	e = quipu.Event{Key: string(args[1]), WantValue: true}
+// A qAdd is what a Q.ADD adds, and whether its reply has the session.
+type qAdd struct {
+	quipu.Event
+	session bool
+}
+
+func parseQAdd(args [][]byte) (e qAdd, err error) {
+	e.Event = quipu.Event{Key: string(args[1]), WantValue: true}
 	if e.Delta, err = integer(args[2]); err != nil {
 		return e, err
 	}
@@ -57,6 +62,8 @@ func parseQAdd(args [][]byte) (e quipu.Event, err error) {
 			who, e.Who = true, string(args[i])
 		case is(a, "NOVALUE") && e.WantValue:
 			e.WantValue = false
+		case is(a, "WITHSESSION") && !e.session:
+			e.session = true
 		default:
 			return e, errSyntax
 		}
@@ -64,20 +71,21 @@ func parseQAdd(args [][]byte) (e quipu.Event, err error) {
 	return e, nil
 }
 
-// token reports whether a command is a Q.ADD with a token.
-func (c *command) token(args [][]byte) bool {
+// guarded reports whether a command is a Q.ADD with a token, or one that wants the
+// session: what it replies is in a receipt, not in the result of a delta.
+func (c *command) guarded(args [][]byte) bool {
 	if c.flags&flagToken == 0 {
 		return false
 	}
 	for _, a := range args[3:] {
-		if is(a, "ID") {
+		if is(a, "ID") || is(a, "WITHSESSION") {
 			return true
 		}
 	}
 	return false
 }
 
-// guard adds a Q.ADD with a token to those that follow each other.
+// guard adds a Q.ADD to those that follow each other.
 func (s *session) guard(args [][]byte) error {
 	e, err := parseQAdd(args)
 	if err == nil {
@@ -91,7 +99,11 @@ func (s *session) guard(args [][]byte) error {
 
 // addGuarded makes the Q.ADDs that were gathered the session's job.
 func (s *session) addGuarded() {
-	events, drop := s.guarded, s.muted || s.skip
+	adds, drop := s.guarded, s.muted || s.skip
+	events := make([]quipu.Event, len(adds))
+	for i := range adds {
+		events[i] = adds[i].Event
+	}
 	s.guarded, s.skip = nil, false
 	s.sweep = false
 	s.job = func(ctx context.Context) {
@@ -110,7 +122,7 @@ func (s *session) addGuarded() {
 				s.fail(errorText(receipts[i].Err))
 				s.d.report(receipts[i].Err)
 			default:
-				s.receipt(&receipts[i])
+				s.receipt(&receipts[i], adds[i].session)
 			}
 		}
 		if drop {
@@ -119,13 +131,19 @@ func (s *session) addGuarded() {
 	}
 }
 
-// receipt replies the value after an addition. A repeat gets the first reply,
-// which had none if it was not wanted.
-func (s *session) receipt(r *quipu.Receipt) {
+// receipt replies the value after an addition, and its session if that is wanted.
+// A repeat gets the first reply, which had no value if it was not wanted.
+func (s *session) receipt(r *quipu.Receipt, session bool) {
+	if session {
+		s.array(2)
+	}
 	if r.HasValue {
 		s.integer(r.Value)
 	} else {
 		s.ok()
+	}
+	if session {
+		s.text(r.Session())
 	}
 }
 

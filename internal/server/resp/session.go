@@ -37,7 +37,7 @@ type session struct {
 	refused bool                  // the next command waits for those before
 	held    int                   // cycles that the session must wait for before it executes more
 	conn    *conn                 // in a loop
-	guarded []quipu.Event         // Q.ADDs with tokens that follow each other
+	guarded []qAdd                // Q.ADDs that follow each other, and take a receipt each
 	calls   uint64                // commands executed, not yet metered
 
 	came     time.Duration // when what is executed came, by the door's clock

@@ -300,6 +300,22 @@ func TestOwnCommands(t *testing.T) {
 		f("Q.ADD a 1 AT x", notInteger)
 		f("Q.ADD a 1 FOO", syntax)
 		f("Q.ADD a 1 NOVALUE NOVALUE", syntax)
+		f("Q.ADD a 1 WITHSESSION WITHSESSION", syntax)
+		for _, added := range []struct{ words, value string }{
+			{"Q.ADD b 2 WITHSESSION", ":2\r\n"},
+			{"Q.ADD b 3 WITHSESSION ID b", ":5\r\n"},
+			{"Q.ADD b 3 ID b WITHSESSION", ":5\r\n"},
+			{"Q.ADD b 4 NOVALUE WITHSESSION WHO me", ok},
+		} {
+			m := regexp.MustCompile(`^\*2\r\n(.*\r\n)\$\d+\r\n(s\S+)\r\n$`).FindStringSubmatch(c.line(added.words))
+			if m == nil || m[1] != added.value {
+				t.Fatalf("%s: %q", added.words, m)
+			}
+			if got := c.line("Q.GET b SESSION " + m[2]); !strings.HasPrefix(got, "*24\r\n") {
+				t.Errorf("Q.GET b SESSION %s: %q", m[2], got)
+			}
+		}
+		f("Q.ADD b 3 ID b", ":5\r\n")
 		if got := c.do("Q.ADD", "a", "1", "ID", ""); got != "-ERR token is empty\r\n" {
 			t.Errorf("empty token: %q", got)
 		}

@@ -174,7 +174,7 @@ func (w *worker) find(s *session, args [][]byte) (*command, error) {
 }
 
 func (w *worker) dispatch(s *session, c *command, args [][]byte) verdict {
-	guarded := c.token(args)
+	guarded := c.guarded(args)
 	switch {
 	case len(s.guarded) > 0 && (!guarded || len(s.guarded) == quipu.EventsMax):
 		s.addGuarded()

@@ -28,7 +28,7 @@ func healthz(c *call) error {
 
 func readyz(c *call) error {
 	if err := c.db.Ready(c.ctx); err != nil {
-		p := problemOf(err)
+		p := problemOf(err, server.ReadDetail)
 		p.status = http.StatusServiceUnavailable
 		if server.KindOf(err) == store.KindUnknown { // there is nothing to send again
 			p.detail = "the store did not answer in time"

@@ -38,6 +38,7 @@ var (
 	replayedTrue    = []string{"true"}
 	appliedMinimal  = []string{"return=minimal"}
 	cacheRevalidate = []string{"no-cache"}
+	cacheOwn        = []string{"private, no-cache"}
 	cacheNever      = []string{"no-store"}
 )
 
@@ -59,6 +60,8 @@ type call struct {
 	out    []byte              // the reply
 	opts   []quipu.WriteOption // what the headers ask of a write
 	taken  int64               // of the budget
+
+	unmatched bool // it is to be made at a version of several cells
 }
 
 func (c *call) begin(h *Handler, w http.ResponseWriter, r *http.Request) {
@@ -137,7 +140,14 @@ func (c *call) send(status int) {
 
 // fail sends a problem, unless a reply was begun.
 func (c *call) fail(err error) {
-	p := problemOf(err)
+	detail := server.Detail
+	if c.safe() {
+		detail = server.ReadDetail
+	}
+	p := problemOf(err, detail)
+	if c.unmatched && errors.Is(err, store.ErrChanged) {
+		p.detail = "no write can be made at this ETag, which is weak or that of several cells: read with read=exact, and use the ETag of that"
+	}
 	c.log(p)
 	if c.status != 0 {
 		return
@@ -370,23 +380,43 @@ func (c *call) precondition() (version uint64, ok bool, err error) {
 	case len(match) != 1 || match[0] == "*" || strings.Contains(match[0], ","):
 		return 0, false, invalid("If-Match", "want one ETag, as a read gave it")
 	}
+	// A version of several cells is left to the store: it refuses the write, and
+	// makes a split counter one cell again, so that the next read has a version.
+	if strings.HasPrefix(match[0], weak) {
+		c.unmatched = true
+		return ofCells, true, nil
+	}
 	version, ok = parseETag(match[0])
 	if !ok { // the ETag of something else: nothing can match it
 		return 0, false, store.ErrChanged
 	}
+	c.unmatched = version >= ofCells
 	return version, true, nil
 }
 
+// ofCells is the least version of a value that is made up of several cells: of a
+// counter that is split, or a total and what was written since. It changes
+// whenever the value does, and no write can be made at it.
+const ofCells = 1 << 62
+
+// weak is what the ETag of such a value begins with.
+const weak = "W/"
+
 // etag returns the ETag of a counter at a version.
 func etag(version uint64) string {
-	var b [24]byte
-	return string(append(strconv.AppendUint(append(b[:0], '"'), version, 10), '"'))
+	var room [24]byte
+	b := room[:0]
+	if version >= ofCells {
+		b = append(b, weak...)
+	}
+	return string(append(strconv.AppendUint(append(b, '"'), version, 10), '"'))
 }
 
 func parseETag(s string) (uint64, bool) {
 	if len(s) < 3 || s[0] != '"' || s[len(s)-1] != '"' {
 		return 0, false
 	}
-	v, err := strconv.ParseUint(s[1:len(s)-1], 10, 64)
-	return v, err == nil && etag(v) == s
+	digits := s[1 : len(s)-1]
+	v, err := strconv.ParseUint(digits, 10, 64)
+	return v, err == nil && strconv.FormatUint(v, 10) == digits
 }

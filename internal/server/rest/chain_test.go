@@ -207,7 +207,7 @@ func TestPrivateDetails(t *testing.T) {
 		}
 	}
 	check(store.KindCorrupt, 500, "corrupt", "req-1", "the server's log says more")
-	check(store.KindLost, 500, "lost", "req-2", "log stopped")
+	check(store.KindLost, 500, "lost", "req-2", "the store has lost acknowledged writes; this call counted nothing; try again")
 	check(store.KindUnavailable, 503, "unavailable", "req-3", "log stopped; nothing changed")
 	check(store.KindUnknown, 504, "unknown", "req-4", "log stopped; it may have counted")
 
@@ -320,4 +320,29 @@ func TestLongWorkIsUnhurried(t *testing.T) {
 	}
 	a.snapshot = func(ctx context.Context, _ io.Writer) error { return errors.Join(long(ctx), store.ErrUnavailable) }
 	f.do("GET", "/api/v1/backup", "").problem(t, 503, "unavailable", "unavailable")
+}
+
+// An unread is a store that can't be read.
+type unread struct {
+	store.Store
+	err error
+}
+
+func (u unread) Read(context.Context, []store.Cell, []store.Value) error { return u.err }
+
+// A read that failed says nothing of changes: nobody has asked for one.
+func TestFailedReads(t *testing.T) {
+	check := func(err error, status int, kind, detail string) {
+		t.Helper()
+		f := openOver(t, unread{newMemory(), err}, rest.Options{})
+		for _, r := range []reply{f.do("GET", "/api/v1/counters/a", ""), f.do("POST", "/api/v1/read", `{"keys":["a"]}`)} {
+			r.problem(t, status, kind, detail)
+			if got, _ := r.fields(t)["detail"].(string); got != detail {
+				t.Errorf("detail %q, want %q", got, detail)
+			}
+		}
+	}
+	check(store.Errorf(store.KindUnavailable, "the store can't be reached: refused"), 503, "unavailable", "the store can't be reached")
+	check(store.ErrClosed, 503, "closed", "the server is closing")
+	check(store.Errorf(store.KindLost, "partition 37: gone"), 500, "lost", "the store has lost acknowledged writes; try again")
 }

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/server"
 )
 
 // appendString appends s as a JSON string. Bytes that are not UTF-8 become
@@ -64,8 +65,7 @@ func appendReceipt(b []byte, r *quipu.Receipt, added bool) []byte {
 		b = append(b, `,"before":`...)
 		b = strconv.AppendInt(b, r.Before, 10)
 	}
-	b = append(b, `,"version":`...)
-	b = strconv.AppendUint(b, r.Version, 10)
+	b = appendVersion(b, r.Version)
 	b = append(b, `,"replayed":`...)
 	b = strconv.AppendBool(b, r.Replayed)
 	b = append(b, `,"durability":"`...)
@@ -90,7 +90,7 @@ func appendReceipts(b []byte, rs []quipu.Receipt) []byte {
 		b = append(b, `{"key":`...)
 		b = appendString(b, r.Key)
 		b = append(b, `,"error":`...)
-		b = appendProblem(b, problemOf(r.Err), "")
+		b = appendProblem(b, problemOf(r.Err, server.Detail), "")
 		b = append(b, '}')
 	}
 	return append(b, "]}\n"...)
@@ -123,9 +123,17 @@ func appendCount(b []byte, c *quipu.Count) []byte {
 	b = appendString(b, c.Source)
 	b = append(b, `,"shards":`...)
 	b = strconv.AppendInt(b, int64(c.Shards), 10)
-	b = append(b, `,"version":`...)
-	b = strconv.AppendUint(b, c.Version, 10)
+	b = appendVersion(b, c.Version)
 	return append(b, '}')
+}
+
+// appendVersion appends a version, unless no write can be made at it.
+func appendVersion(b []byte, version uint64) []byte {
+	if version >= ofCells {
+		return b
+	}
+	b = append(b, `,"version":`...)
+	return strconv.AppendUint(b, version, 10)
 }
 
 // appendCounts appends an object with counters, and leaves it open.

@@ -48,7 +48,9 @@ func appendHot(b []byte, h *quipu.HotCounter) []byte {
 	b = strconv.AppendInt(b, int64(h.Shards), 10)
 	b = append(b, `,"waiting_ratio":`...)
 	b = strconv.AppendFloat(b, math.Round(h.Waiting*100)/100, 'f', -1, 64)
-	if h.Shards > 1 {
+	b = append(b, `,"retries_per_second":`...)
+	b = appendRate(b, h.RetryRate)
+	if h.Shards > 1 && h.GrowthRate > 0 { // else it was not measured yet, or does not change
 		b = append(b, `,"growth_rate":`...)
 		b = appendRate(b, h.GrowthRate)
 	}

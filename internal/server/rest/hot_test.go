@@ -1,7 +1,9 @@
 package rest_test
 
 import (
+	"context"
 	"encoding/json"
+	"math"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -11,12 +13,24 @@ import (
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/internal/server/rest"
+	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
 )
 
+// retried is a store that decides every batch twice.
+type retried struct{ store.Store }
+
+func (s retried) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	err := s.Store.Apply(ctx, batches, replies)
+	for i := range replies {
+		replies[i].Retries = 1
+	}
+	return err
+}
+
 func TestHot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := quipu.New(memstore.New(memstore.Options{}), quipu.Options{
+		db := quipu.New(retried{memstore.New(memstore.Options{})}, quipu.Options{
 			Policies: []quipu.Policy{{Namespace: "n", Pattern: `"hot"`, Shards: 3, Timing: quipu.Rollup, Interval: time.Second}},
 		})
 		h := rest.New(db, rest.Options{})
@@ -63,6 +77,7 @@ func TestHot(t *testing.T) {
 			Namespace, Key   string
 			Rate             float64
 			Shards           int
+			Retries          float64  `json:"retries_per_second"`
 			GrowthRate       *float64 `json:"growth_rate"`
 			RollupAgeMS      *int     `json:"rollup_age_ms"`
 			RollupIntervalMS int      `json:"rollup_interval_ms"`
@@ -73,15 +88,37 @@ func TestHot(t *testing.T) {
 			t.Fatalf("%s: %v", r.body, err)
 		}
 		hot, warm := got.Counters[0], got.Counters[1]
-		if hot.Namespace != "n" || hot.Key != `"hot"` || hot.Rate < 500 || hot.Shards != 3 || hot.GrowthRate == nil || !strings.Contains(r.body, `"waiting_ratio":0,`) ||
+		if hot.Namespace != "n" || hot.Key != `"hot"` || hot.Rate < 500 || hot.Shards != 3 || !strings.Contains(r.body, `"waiting_ratio":0,`) ||
 			hot.RollupAgeMS == nil || *hot.RollupAgeMS != 300 || hot.RollupIntervalMS != 1000 {
 			t.Errorf("%s: the hottest is wrong", r.body)
 		}
+		for _, c := range got.Counters {
+			if math.Abs(c.Retries-c.Rate) > 0.01 {
+				t.Errorf("%+v: every write was retried", c)
+			}
+		}
 		// What has no meaning is left out.
 		if warm.Namespace != "default" || warm.Key != "warm" || warm.Rate < 10 || warm.Rate > hot.Rate || warm.Shards != 1 ||
-			warm.GrowthRate != nil || strings.Count(r.body, "growth_rate") != 1 || strings.Count(r.body, "rollup") != 2 {
+			warm.GrowthRate != nil || strings.Count(r.body, "rollup") != 2 {
 			t.Errorf("%s: the other is wrong", r.body)
 		}
+		for range 15 { // in which it is measured twice
+			write(hottest, 100)
+			<-time.After(time.Second)
+		}
+		got.Counters = nil
+		r = do("GET", "/api/v1/hot")
+		if err := json.Unmarshal([]byte(r.body), &got); err != nil || len(got.Counters) == 0 {
+			t.Fatalf("%s: %v", r.body, err)
+		}
+		if hot = got.Counters[0]; hot.GrowthRate == nil || math.Abs(*hot.GrowthRate-100) > 50 || strings.Count(r.body, "growth_rate") != 1 {
+			t.Errorf("%s: 100 writes a second", r.body)
+		}
+		<-time.After(30 * time.Second)
+		if r = do("GET", "/api/v1/hot"); !strings.Contains(r.body, `"shards":3`) || strings.Contains(r.body, "growth_rate") {
+			t.Errorf("%s: it is split, and nothing is known of its growth", r.body)
+		}
+		write(hottest, 100)
 		if r = do("GET", "/api/v1/hot?limit=1"); strings.Count(r.body, `"key"`) != 1 {
 			t.Errorf("limit of 1: %s", r.body)
 		}

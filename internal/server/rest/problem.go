@@ -39,13 +39,14 @@ func ofKind(k store.Kind, detail string) *problem {
 	return &problem{status: s.HTTP, kind: s.Word, title: s.Title, detail: detail}
 }
 
-// problemOf returns the problem that an error is to a caller.
-func problemOf(err error) *problem {
+// problemOf returns the problem that an error is to a caller, who is told the
+// detail of it.
+func problemOf(err error, detail func(error) string) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p
 	}
 	k := server.KindOf(err)
-	p := ofKind(k, server.Detail(err))
+	p := ofKind(k, detail(err))
 	if server.StatusOf(k).Private {
 		p.cause = err
 	}

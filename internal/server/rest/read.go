@@ -31,11 +31,9 @@ func (c *call) read(n need) error {
 	header := c.w.Header()
 	tag := etag(count.Version)
 	header["Etag"] = []string{tag}
-	header["Age"] = []string{strconv.FormatInt(int64(count.Staleness/time.Second), 10)}
-	if p, _ := c.db.PolicyOf(c.args.key); len(n.options) == 0 && p.Timing != quipu.FanIn {
-		n.age = p.Interval // A cache may keep it for as long as this server would.
-	}
-	header["Cache-Control"] = n.cacheControl()
+	// Rounded up, and max-age down: what a cache serves is never older than it may be.
+	header["Age"] = []string{strconv.FormatInt(int64((count.Staleness+time.Second-1)/time.Second), 10)}
+	header["Cache-Control"] = c.cacheControl(n)
 	if vs := c.r.Header["If-None-Match"]; vs != nil && count.Exists && listed(vs, tag) {
 		c.send(http.StatusNotModified)
 		return nil
@@ -47,10 +45,11 @@ func (c *call) read(n need) error {
 // listed reports whether an If-None-Match names tag. For reads the weak form
 // will do.
 func listed(values []string, tag string) bool {
+	tag = strings.TrimPrefix(tag, weak)
 	for _, v := range values {
 		for t := range strings.SplitSeq(v, ",") {
 			t = strings.TrimSpace(t)
-			if t == "*" || strings.TrimPrefix(t, "W/") == tag {
+			if t == "*" || strings.TrimPrefix(t, weak) == tag {
 				return true
 			}
 		}
@@ -85,6 +84,7 @@ func decodeNeed(q url.Values) (need, error) {
 			return need{}, invalid("max_error", "want an integer of at least 0, not "+strconv.Quote(v))
 		}
 		n.options = append(n.options, quipu.MaxError(e))
+		n.age = 0 // nobody knows how far off it will be
 	}
 	switch v := q.Get("read"); v {
 	case "", "cached":
@@ -107,7 +107,16 @@ func decodeNeed(q url.Values) (need, error) {
 
 // cacheControl lets caches keep an answer for as long as the caller, or the
 // counter's policy, said it may be stale; otherwise they must ask again, which the ETag makes cheap.
-func (n need) cacheControl() []string {
+func (c *call) cacheControl(n need) []string {
+	if len(n.options) == 0 {
+		switch p, _ := c.db.PolicyOf(c.args.key); p.Timing {
+		case quipu.FanIn:
+		case quipu.Rollup:
+			n.age = p.Interval // as long as this server would keep it
+		case quipu.Hybrid:
+			return cacheOwn // whoever writes here must read it here at once
+		}
+	}
 	if s := int64(n.age / time.Second); s > 0 {
 		return []string{"max-age=" + strconv.FormatInt(s, 10)}
 	}

@@ -55,6 +55,7 @@ func TestGetParameters(t *testing.T) {
 	ok("max_staleness=5s&read=exact", "no-cache")
 	ok("max_staleness=5s&session="+session, "no-cache")
 	ok("max_error=100", "no-cache")
+	ok("max_staleness=5s&max_error=100", "no-cache")
 
 	bad := func(query, field string) {
 		t.Helper()

@@ -17,7 +17,11 @@ type route struct {
 	anyQuery    bool     // takes any parameters
 	open        bool     // served without an API key
 	inNamespace bool     // the path names a namespace
+	reads       bool     // changes nothing, though it is a POST
 }
+
+// safe reports whether a call of the route changes nothing.
+func (r *route) safe() bool { return r.method == "GET" || r.reads }
 
 // readParams are the parameters of a read.
 var readParams = []string{"read", "session", "max_staleness", "max_error"}
@@ -39,7 +43,7 @@ func counterRoutes() []route {
 		{method: "POST", path: "/counters/{key}/reset", serve: reset},
 		{method: "DELETE", path: "/counters/{key}", serve: remove},
 		{method: "POST", path: "/batch", serve: batch},
-		{method: "POST", path: "/read", serve: readMany, known: readParams},
+		{method: "POST", path: "/read", serve: readMany, known: readParams, reads: true},
 		{method: "GET", path: "/counters", serve: list, known: []string{"prefix", "limit", "cursor"}},
 		{method: "GET", path: "/tokens/{id}", serve: lookup, known: []string{"key"}},
 		{method: "POST", path: "/tokens/{id}/settle", serve: settle, known: []string{"key"}},
@@ -51,7 +55,7 @@ func counterRoutes() []route {
 func routes() []route {
 	rs := []route{
 		{method: "GET", path: apiPath + "/backup", serve: backup},
-		{method: "POST", path: apiPath + "/verify", serve: verify},
+		{method: "POST", path: apiPath + "/verify", serve: verify, reads: true},
 		{method: "GET", path: apiPath + "/hot", serve: hot, known: []string{"limit"}},
 		{method: "GET", path: apiPath + "/policies", serve: listPolicies},
 		{method: "PUT", path: apiPath + "/policies", serve: replacePolicies},

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -142,7 +143,7 @@ func batch(c *call) error {
 	}
 	for i := range receipts {
 		if receipts[i].Err != nil {
-			c.log(problemOf(receipts[i].Err))
+			c.log(problemOf(receipts[i].Err, server.Detail))
 		}
 	}
 	c.out = appendReceipts(c.out[:0], receipts)

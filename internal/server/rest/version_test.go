@@ -1,0 +1,164 @@
+package rest_test
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/server/rest"
+	"github.com/quipudb/quipu/store/memstore"
+)
+
+// inTime serves a store in memory with policies, in a bubble whose time passes
+// when nothing else can. F is given what makes a call.
+func inTime(t *testing.T, policies []quipu.Policy, f func(t *testing.T, do func(method, path, body string, headers ...string) reply)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		db := quipu.New(memstore.New(memstore.Options{}), quipu.Options{Policies: policies})
+		h := rest.New(db, rest.Options{})
+		defer func() {
+			h.Close()
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		f(t, func(method, path, body string, headers ...string) reply {
+			t.Helper()
+			req := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
+			for _, h := range headers {
+				name, value, _ := strings.Cut(h, ": ")
+				req.Header.Set(name, value)
+			}
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, req)
+			r := reply{w.Code, w.Header(), w.Body.String()}
+			loadContract(t).check(t, method, path, r)
+			return r
+		})
+	})
+}
+
+const weakDetail = "no write can be made at this ETag, which is weak or that of several cells: read with read=exact"
+
+// The version of a counter that is split looks like none that a write can be made
+// at; trying to makes the counter one cell, whose version is one.
+func TestVersionOfSplitCounter(t *testing.T) {
+	const path = "/api/v1/counters/a"
+	policies := []quipu.Policy{{Pattern: "a", Shards: 3, Spread: quipu.SpreadWho}}
+	inTime(t, policies, func(t *testing.T, do func(method, path, body string, headers ...string) reply) {
+		split := func() (tag string) {
+			t.Helper()
+			shards := ""
+			for range 100 { // one that was one cell by need rests for a while
+				for range 50 { // of which some are looked at
+					do("POST", path+"/increment", "", "Prefer: return=minimal").want(t, 200)
+				}
+				<-time.After(2 * time.Second)
+				r := do("GET", path, "")
+				if shards = fmt.Sprint(r.fields(t)["shards"]); shards == "3" {
+					r.want(t, 200, "exact=true", "version")
+					tag = r.header.Get("Etag")
+					break
+				}
+			}
+			if !strings.HasPrefix(tag, `W/"`) {
+				t.Fatalf("%s shards, ETag %s; want 3 shards, and a weak one", shards, tag)
+			}
+			return tag
+		}
+		tag := split()
+		if r := do("POST", "/api/v1/read", `{"keys":["a"]}`); strings.Contains(r.body, "version") {
+			t.Errorf("read: %s", r.body)
+		}
+		without := 0
+		for i := range 100 { // some go to the counter's own cell
+			if r := do("POST", path+"/increment", fmt.Sprintf(`{"who":"%d"}`, i), "Prefer: return=minimal"); !strings.Contains(r.body, "version") {
+				without++
+			}
+		}
+		if without == 0 || without == 100 {
+			t.Errorf("%d of 100 increments have no version", without)
+		}
+		if r := do("GET", path, "", "If-None-Match: "+tag); r.status != 200 {
+			t.Errorf("If-None-Match of before: %d", r.status)
+		}
+		tag = do("GET", path, "").header.Get("Etag")
+		for _, same := range []string{tag, strings.TrimPrefix(tag, "W/")} {
+			if r := do("GET", path, "", "If-None-Match: "+same); r.status != 304 {
+				t.Errorf("If-None-Match %s: %d", same, r.status)
+			}
+		}
+
+		for _, cut := range []string{"", "W/"} {
+			do("PUT", path, `{"value":1}`, "If-Match: "+strings.TrimPrefix(tag, cut)).problem(t, 412, "changed", weakDetail)
+			r := do("GET", path+"/exact", "")
+			r.want(t, 200, "shards=1")
+			strong := r.header.Get("Etag")
+			do("PUT", path, `{"value":1}`, "If-Match: "+strong).want(t, 200, "value=1")
+			do("POST", path+"/increment", "", "If-Match: "+strong).problem(t, 412, "changed", "the counter changed")
+			tag = split()
+		}
+	})
+}
+
+// So does that of a total to which writes of the same server are added.
+func TestVersionOfHybrid(t *testing.T) {
+	const path = "/api/v1/counters/a"
+	policies := []quipu.Policy{{Pattern: "a", Timing: quipu.Hybrid, Interval: time.Minute}}
+	inTime(t, policies, func(t *testing.T, do func(method, path, body string, headers ...string) reply) {
+		do("PUT", path, `{"value":1}`).want(t, 200)
+		do("GET", path, "").want(t, 200, "value=1")
+		do("POST", path+"/increment", "").want(t, 200)
+		r := do("GET", path, "")
+		r.want(t, 200, "value=2", "source=rollup", "version")
+		tag := r.header.Get("Etag")
+		if !strings.HasPrefix(tag, `W/"`) {
+			t.Errorf("ETag %s is not weak", tag)
+		}
+		if r := do("GET", path, "", "If-None-Match: "+tag); r.status != 304 {
+			t.Errorf("If-None-Match: %d", r.status)
+		}
+		do("DELETE", path, "", "If-Match: "+tag).problem(t, 412, "changed", weakDetail)
+		do("DELETE", path, "", "If-Match: "+do("GET", path+"?read=exact", "").header.Get("Etag")).want(t, 200, "before=2")
+	})
+}
+
+func TestWeakETagRefused(t *testing.T) {
+	f := open(t, rest.Options{})
+	f.do("PUT", "/api/v1/counters/a", `{"value":1}`).want(t, 200)
+	for _, tag := range []string{`W/"1"`, `W/`, `"4611686018427387904"`} {
+		f.do("PUT", "/api/v1/counters/a", `{"value":9}`, "If-Match: "+tag).problem(t, 412, "changed", weakDetail)
+	}
+	f.do("PUT", "/api/v1/counters/a", `{"value":9}`, `If-Match: "4611686018427387903"`).problem(t, 412, "changed", "the counter changed")
+}
+
+// What a cache may serve is never older than the caller or the policy allows.
+func TestCaches(t *testing.T) {
+	policies := []quipu.Policy{
+		{Pattern: "rollup", Timing: quipu.Rollup, Interval: 10 * time.Second},
+		{Pattern: "hybrid", Timing: quipu.Hybrid, Interval: 10 * time.Second},
+	}
+	inTime(t, policies, func(t *testing.T, do func(method, path, body string, headers ...string) reply) {
+		check := func(query, age, control string) {
+			t.Helper()
+			r := do("GET", "/api/v1/counters/"+query, "")
+			if a, c := r.header.Get("Age"), r.header.Get("Cache-Control"); a != age || c != control {
+				t.Errorf("%s: Age %q, Cache-Control %q; want %q, %q", query, a, c, age, control)
+			}
+		}
+		check("rollup", "0", "max-age=10")
+		check("hybrid", "0", "private, no-cache")
+		<-time.After(1100 * time.Millisecond)
+		check("rollup", "2", "max-age=10")
+		check("rollup?max_staleness=3900ms", "2", "max-age=3")
+		check("rollup?max_staleness=1s", "0", "max-age=1") // the total is too old
+		check("rollup?read=exact", "0", "no-cache")
+		check("hybrid?read=cached", "2", "private, no-cache")
+		check("hybrid?max_staleness=5s", "2", "max-age=5")
+		check("plain", "0", "no-cache")
+	})
+}
