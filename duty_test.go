@@ -12,8 +12,7 @@ import (
 	"github.com/quipudb/quipu/store/memstore"
 )
 
-// sums is a store that counts how often all shards of a counter are read. It is
-// not closed by those who use it.
+// sums is a store that counts how often all shards of a counter are read.
 type sums struct {
 	store.Store
 	n *atomic.Int64
@@ -28,8 +27,6 @@ func (s sums) Read(ctx context.Context, cells []store.Cell, values []store.Value
 	return s.Store.Read(ctx, cells, values)
 }
 
-func (s sums) Close() error { return nil }
-
 func meter(db *quipu.DB, name string) (value float64) {
 	db.Meters(func(n, _ string, v float64) {
 		if n == name {
@@ -43,6 +40,7 @@ func meter(db *quipu.DB, name string) (value float64) {
 type crew struct {
 	t       *testing.T
 	servers []*quipu.DB
+	ways    []*way // of each
 	sums    atomic.Int64
 	total   int64
 }
@@ -51,8 +49,9 @@ func newCrew(t *testing.T, size int) *crew {
 	t.Helper()
 	c := &crew{t: t}
 	s := sums{memstore.New(memstore.Options{Partitions: 16}), &c.sums}
-	for range size {
-		c.servers = append(c.servers, quipu.New(s, quipu.Options{Policies: []quipu.Policy{
+	for i := range size {
+		c.ways = append(c.ways, &way{Store: s})
+		c.servers = append(c.servers, quipu.New(c.ways[i], quipu.Options{Policies: []quipu.Policy{
 			{Pattern: "hot", Shards: 64, Timing: quipu.Rollup, Interval: time.Second},
 		}}))
 	}
@@ -247,4 +246,84 @@ func TestJointRollupOvertaken(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestJointRollupLate has the answer to a claim come when another server has claimed
+// and published: the total of that one is not taken to be as young as the answer.
+func TestJointRollupLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrew(t, 2)
+		defer c.close()
+		c.serve(4 * time.Second)
+		claim, _ := store.RollupCells(store.Cell{Namespace: "default", Key: "hot"})
+		var late atomic.Int64 // whose answer is, from 1 on
+		answer := make(chan struct{})
+		for i, w := range c.ways {
+			w.onApply(func(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+				err := w.Store.Apply(ctx, batches, replies)
+				if d := &batches[0].Deltas[0]; d.Cell == claim && d.Guard.Match && late.CompareAndSwap(0, int64(i+1)) {
+					<-answer
+				}
+				return err
+			})
+		}
+		for late.Load() == 0 {
+			<-time.After(5 * time.Millisecond)
+		}
+		slow := int(late.Load() - 1)
+		db, other := c.servers[slow], c.servers[1-slow]
+		c.ways[slow].onRead(func(ctx context.Context, cells []store.Cell, values []store.Value) error {
+			for _, cell := range cells {
+				if _, _, ok := store.ShardOf(cell); ok {
+					return store.Errorf(store.KindUnavailable, "it makes no total of its own")
+				}
+			}
+			return c.ways[slow].Store.Read(ctx, cells, values)
+		})
+		for was := meter(other, "quipu_rollups_claimed_total"); meter(other, "quipu_rollups_claimed_total") == was; {
+			<-time.After(time.Millisecond)
+		}
+		synctest.Wait()
+		c.add(other)
+		told, taken := time.Now(), meter(db, "quipu_rollups_taken_total")
+		<-time.After(20 * time.Millisecond)
+		close(answer)
+		for range 50 {
+			<-time.After(5 * time.Millisecond)
+			got, err := db.Read(t.Context(), "hot")
+			if err == nil && got.AsOf.After(told) && got.Value < c.total {
+				t.Fatalf("%+v, and %v before that it was %d", got, got.AsOf.Sub(told), c.total)
+			}
+		}
+		if meter(db, "quipu_rollups_taken_total") == taken {
+			t.Error("it has taken no total")
+		}
+	})
+}
+
+// TestJointRollupLeft folds a counter that nobody reads any more: nothing is left of
+// what servers told each other.
+func TestJointRollupLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrew(t, 2)
+		defer c.close()
+		c.serve(4 * time.Second)
+		<-time.After(time.Minute)
+		board := func() (v [2]store.Value) {
+			claim, total := store.RollupCells(store.Cell{Namespace: "default", Key: "hot"})
+			if err := c.ways[0].Store.Read(t.Context(), []store.Cell{claim, total}, v[:]); err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+		if v := board(); !v[0].Exists || !v[1].Exists {
+			t.Fatalf("they have told each other nothing: %+v", v)
+		}
+		if _, err := c.servers[0].Delete(t.Context(), "hot"); err != nil {
+			t.Fatal(err)
+		}
+		if v := board(); v[0].Exists || v[1].Exists {
+			t.Errorf("%+v", v)
+		}
+	})
 }

@@ -124,6 +124,102 @@ func TestRollup(t *testing.T) {
 	})
 }
 
+// TestRollupInterval makes an interval shorter while the counter is read: it is
+// refreshed as often as the new one says.
+func TestRollupInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := over(t, memstore.New(memstore.Options{}), quipu.Policy{Pattern: "*", Timing: quipu.Rollup, Interval: time.Hour})
+		mustAdd(t, db, "a", 1)
+		mustRead(t, db, "a")
+		if err := db.SetPolicies([]quipu.Policy{{Pattern: "*", Timing: quipu.Rollup, Interval: time.Second}}); err != nil {
+			t.Fatal(err)
+		}
+		for range 600 {
+			<-time.After(100 * time.Millisecond)
+			mustRead(t, db, "a")
+		}
+		if n := meter(db, "quipu_rollups_refreshed_total"); n < 50 {
+			t.Errorf("refreshed %v times in a minute", n)
+		}
+	})
+}
+
+// TestRollupApart has one of several partitions not answer: totals of the others are
+// refreshed.
+func TestRollupApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const partitions = 16
+		w := &way{Store: memstore.New(memstore.Options{Partitions: partitions})}
+		db := over(t, w, quipu.Policy{Pattern: "*", Timing: quipu.Rollup, Interval: time.Second})
+		at := func(c store.Cell) int { return store.PartitionOf(c, partitions) }
+		dead := at(store.Cell{Namespace: "default", Key: "dead"})
+		if at(store.Cell{Namespace: "default", Key: "well"}) == dead {
+			t.Fatal("they are in one partition")
+		}
+		mustRead(t, db, "dead")
+		mustRead(t, db, "well")
+		w.onRead(func(ctx context.Context, cells []store.Cell, values []store.Value) error {
+			for _, c := range cells {
+				if at(c) == dead {
+					<-ctx.Done()
+				}
+			}
+			if ctx.Err() != nil {
+				return store.Errorf(store.KindUnavailable, "%w", ctx.Err())
+			}
+			return w.Store.Read(ctx, cells, values)
+		})
+		was := meter(db, "quipu_rollups_refreshed_total")
+		for range 10 {
+			for range 30 {
+				<-time.After(100 * time.Millisecond)
+				mustRead(t, db, "well")
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond) // So it is still asked for.
+			if c, err := db.Read(ctx, "dead"); err == nil {
+				t.Errorf("%+v", c)
+			}
+			cancel()
+		}
+		if n := meter(db, "quipu_rollups_refreshed_total") - was; n < 10 {
+			t.Errorf("refreshed %v times in 30 s", n)
+		}
+	})
+}
+
+// TestRecallWait has the store hang: who may be told what was read last does not wait
+// longer for it, whatever timings policies have.
+func TestRecallWait(t *testing.T) {
+	for name, policies := range map[string][]quipu.Policy{
+		"no totals are kept": {{Pattern: "a", Stale: 10 * time.Minute}},
+		"another's is":       {{Pattern: "a", Stale: 10 * time.Minute}, {Pattern: "b", Timing: quipu.Rollup}},
+		"its total is":       {{Pattern: "a", Stale: 10 * time.Minute, Timing: quipu.Rollup, Interval: time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &faraway{Store: memstore.New(memstore.Options{})}
+				db := quipu.New(s, quipu.Options{Recall: 1000, Policies: policies})
+				defer func() {
+					if err := db.Close(); err != nil {
+						t.Error(err)
+					}
+				}()
+				mustAdd(t, db, "a", 1)
+				mustRead(t, db, "a")
+				<-time.After(5 * time.Second)
+				s.hang.Store(true)
+				<-time.After(4 * time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+				defer cancel()
+				began := time.Now()
+				if c, err := db.Read(ctx, "a"); err != nil || c.Value != 1 || c.Source != "recalled" || time.Since(began) > time.Second {
+					t.Errorf("%+v, %v after %v", c, err, time.Since(began))
+				}
+			})
+		})
+	}
+}
+
 // TestHybrid reads a total that is kept, and what this DB has written since: that
 // takes no call of the store.
 func TestHybrid(t *testing.T) {
@@ -249,17 +345,22 @@ func TestHybridBetween(t *testing.T) {
 				}
 				for range 20 {
 					<-time.After(10*time.Second + time.Second/2) // It is too old, and is read anew.
+					var happened atomic.Int64
 					happen := func() {
 						for range 20 {
 							<-time.After(10 * time.Millisecond) // So they go to several shards.
 							mustAdd(t, db, "a", 3)
-							total += 3
 						}
+						happened.Add(1)
 					}
 					s.happen.Store(&happen)
 					if mustRead(t, db, "a"); s.happen.Load() != nil {
 						t.Fatal("nothing happened")
 					}
+					for happened.Load() < 2 { // A refresh may have come before the reader.
+						<-time.After(time.Millisecond)
+					}
+					total += 2 * 20 * 3
 					was := mustRead(t, db, "a")
 					if mustAdd(t, db, "a", 1); was.Value != total {
 						t.Fatalf("%+v, want %d", was, total)

@@ -1,0 +1,300 @@
+package quipu_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/store"
+	"github.com/quipudb/quipu/store/memstore"
+)
+
+// A way is how one server reaches a store, which others may share: it does not
+// close it. A test can put something of its own in the place of a call.
+type way struct {
+	store.Store
+	read  atomic.Pointer[reader]
+	apply atomic.Pointer[applier]
+}
+
+type (
+	reader  func(ctx context.Context, cells []store.Cell, values []store.Value) error
+	applier func(ctx context.Context, batches []store.Batch, replies []store.Reply) error
+)
+
+func (w *way) onRead(f reader)   { w.read.Store(&f) }
+func (w *way) onApply(f applier) { w.apply.Store(&f) }
+
+func (w *way) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
+	if f := w.read.Load(); f != nil {
+		return (*f)(ctx, cells, values)
+	}
+	return w.Store.Read(ctx, cells, values)
+}
+
+func (w *way) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	if f := w.apply.Load(); f != nil {
+		return (*f)(ctx, batches, replies)
+	}
+	return w.Store.Apply(ctx, batches, replies)
+}
+
+func (w *way) Close() error { return nil }
+
+// hold has reads of the counter a wait: the n-th from now on until before[n] is
+// closed, and its answer until after[n] is.
+func (w *way) hold(before, after map[int]chan struct{}) {
+	var reads atomic.Int64
+	w.onRead(func(ctx context.Context, cells []store.Cell, values []store.Value) error {
+		if len(cells) != 1 || cells[0].Key != "a" {
+			return w.Store.Read(ctx, cells, values)
+		}
+		n := int(reads.Add(1)) - 1
+		if c := before[n]; c != nil {
+			<-c
+		}
+		err := w.Store.Read(ctx, cells, values)
+		if c := after[n]; c != nil {
+			<-c
+		}
+		return err
+	})
+}
+
+// TestOverlap has a reader begin while a refresh is under way, and one of them see
+// the store before something is added and the other after it: whatever is kept, no
+// reader is told less than was told before, unless the store is out of reach.
+func TestOverlap(t *testing.T) {
+	for _, timing := range []quipu.Timing{quipu.Rollup, quipu.Hybrid} {
+		for _, first := range []string{"reader", "refresh"} {
+			t.Run(fmt.Sprint(timing, ", the ", first, " sees it first"), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { overlap(t, timing, first) })
+			})
+		}
+	}
+}
+
+func overlap(t *testing.T, timing quipu.Timing, first string) {
+	w := &way{Store: memstore.New(memstore.Options{})}
+	db := over(t, w, quipu.Policy{Pattern: "*", Timing: timing, Interval: 100 * time.Millisecond, Stale: time.Minute})
+	mustAdd(t, db, "a", 1)
+	mustRead(t, db, "a")
+	refresh, late, kept := make(chan struct{}), make(chan struct{}), int64(11)
+	if first == "reader" {
+		w.hold(map[int]chan struct{}{0: refresh}, map[int]chan struct{}{1: late})
+	} else {
+		w.hold(map[int]chan struct{}{1: late}, map[int]chan struct{}{0: refresh})
+		if timing == quipu.Rollup {
+			kept = 1
+		}
+	}
+	<-time.After(150 * time.Millisecond)
+	var wg sync.WaitGroup
+	wg.Go(func() { mustRead(t, db, "a", quipu.MaxStaleness(time.Millisecond)) })
+	synctest.Wait()
+	mustAdd(t, db, "a", 10)
+	close(refresh)
+	synctest.Wait()
+	if c := mustRead(t, db, "a"); c.Value != kept {
+		t.Errorf("by the refresh: %+v, want %d", c, kept)
+	}
+	close(late)
+	wg.Wait()
+	w.onRead(func(context.Context, []store.Cell, []store.Value) error {
+		return store.Errorf(store.KindUnavailable, "cut off")
+	})
+	if c := mustRead(t, db, "a"); c.Value != kept {
+		t.Errorf("after the reader, without the store: %+v, want %d", c, kept)
+	}
+	w.onRead(w.Store.Read)
+	if c := mustRead(t, db, "a"); c.Value != 11 {
+		t.Errorf("after the reader: %+v", c)
+	}
+}
+
+// TestEvicted has a total be forgotten to make room, with what was added to it,
+// while it is refreshed: the refresh does not bring it back without that.
+func TestEvicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &way{Store: memstore.New(memstore.Options{})}
+		db := quipu.New(w, quipu.Options{Recall: 16, Policies: []quipu.Policy{{Pattern: "a", Timing: quipu.Hybrid, Interval: time.Second}}})
+		defer func() {
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		mustAdd(t, db, "a", 1)
+		mustRead(t, db, "a")
+		refresh := make(chan struct{})
+		w.hold(nil, map[int]chan struct{}{0: refresh})
+		<-time.After(1100 * time.Millisecond)
+		mustAdd(t, db, "a", 10)
+		for i := range 200 {
+			mustRead(t, db, fmt.Sprint("other", i))
+		}
+		close(refresh)
+		synctest.Wait()
+		if c := mustRead(t, db, "a"); c.Value != 11 {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+// TestDeadline has a counter expire while it is refreshed, and be made again: what
+// was added to the new one counts.
+func TestDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &way{Store: memstore.New(memstore.Options{})}
+		db, other := over(t, w, quipu.Policy{Pattern: "*", Timing: quipu.Hybrid, Interval: 100 * time.Millisecond}), over(t, w)
+		mustAdd(t, db, "a", 1)
+		mustRead(t, db, "a")
+		refresh := make(chan struct{})
+		w.hold(nil, map[int]chan struct{}{0: refresh})
+		<-time.After(90 * time.Millisecond)
+		expire := []store.Delta{{
+			Cell: store.Cell{Key: "a"}, Op: store.OpExpire,
+			Expiry: store.ExpirySet, DeadlineMS: time.Now().UnixMilli() + 30,
+		}}
+		result := make([]store.Result, 1)
+		if err := other.Apply(t.Context(), expire, result); err != nil || result[0].Outcome != store.Applied {
+			t.Fatal(result, err)
+		}
+		<-time.After(50 * time.Millisecond)
+		mustAdd(t, db, "a", 5)
+		close(refresh)
+		synctest.Wait()
+		if c := mustRead(t, db, "a"); c.Value != 5 {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+// TestTorn has another server fold a counter, and this one split it again while it
+// collects the total, between its home and its shards: what goes to the new shards
+// is not taken to be in home.
+func TestTorn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &way{Store: memstore.New(memstore.Options{Partitions: 16})}
+		db := over(t, w, quipu.Policy{Pattern: "*", Timing: quipu.Hybrid, Interval: time.Hour, Shards: 8})
+		other := over(t, &way{Store: w.Store}, quipu.Policy{Pattern: "*", Single: true})
+		total, inShards := int64(0), 0
+		add := func() {
+			if r := mustAdd(t, db, "a", 1); r.Version>>62 != 0 { // a shard has taken it
+				inShards++
+			}
+			total++
+		}
+		for mustRead(t, db, "a", quipu.Exact()).Shards < 8 {
+			add()
+			<-time.After(100 * time.Millisecond)
+		}
+		mustRead(t, db, "a")
+		if _, err := other.Add(t.Context(), "a", 1, quipu.WantValue()); err != nil { // folds it
+			t.Fatal(err)
+		}
+		total++
+		inShards = 0
+		var torn atomic.Bool
+		w.onRead(func(ctx context.Context, cells []store.Cell, values []store.Value) error {
+			if len(cells) < 8 || !torn.CompareAndSwap(false, true) {
+				return w.Store.Read(ctx, cells, values)
+			}
+			if err := w.Store.Read(ctx, cells[:1], values[:1]); err != nil {
+				return err
+			}
+			for n := 0; n < 200 && inShards < 20; n++ {
+				add()
+				<-time.After(10 * time.Millisecond)
+			}
+			return w.Store.Read(ctx, cells[1:], values[1:])
+		})
+		<-time.After(time.Millisecond)
+		mustRead(t, db, "a", quipu.MaxStaleness(1))
+		if inShards < 20 {
+			t.Fatalf("%d adds went to shards meanwhile", inShards)
+		}
+		if c := mustRead(t, db, "a"); c.Value != total {
+			t.Errorf("%+v, want %d", c, total)
+		}
+	})
+}
+
+// TestLossy has a replica take over that lacks what was written last, so versions
+// begin again below those of the total that is kept: what is added then counts.
+func TestLossy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		replica := memstore.New(memstore.Options{})
+		<-time.After(time.Second) // So the versions of the next one are higher.
+		w := &way{Store: memstore.New(memstore.Options{})}
+		db := over(t, w, quipu.Policy{Pattern: "*", Timing: quipu.Hybrid, Interval: time.Hour})
+		mustAdd(t, db, "a", 1)
+		mustRead(t, db, "a")
+		w.onRead(replica.Read)
+		w.onApply(replica.Apply)
+		mustAdd(t, db, "a", 10)
+		if c := mustRead(t, db, "a"); c.Value < 10 {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+// TestPhantom has an add be answered when another server has deleted the counter,
+// and this one has seen that: it does not count on top of nothing.
+func TestPhantom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &way{Store: memstore.New(memstore.Options{})}
+		db := over(t, w, quipu.Policy{Pattern: "*", Timing: quipu.Hybrid, Interval: time.Hour})
+		other := over(t, &way{Store: w.Store})
+		mustAdd(t, db, "a", 1)
+		answer := make(chan struct{})
+		w.onApply(func(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+			err := w.Store.Apply(ctx, batches, replies)
+			<-answer
+			return err
+		})
+		var wg sync.WaitGroup
+		wg.Go(func() { mustAdd(t, db, "a", 10) })
+		synctest.Wait()
+		if _, err := other.Delete(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		if c := mustRead(t, db, "a"); c.Exists {
+			t.Fatalf("deleted: %+v", c)
+		}
+		close(answer)
+		wg.Wait()
+		if c := mustRead(t, db, "a"); c.Exists {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+// TestHybridRecalled has the store be out of reach: what was added here and shown is
+// still counted. If that can't be told, what was read last is.
+func TestHybridRecalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &faraway{Store: memstore.New(memstore.Options{})}
+		db := over(t, s, quipu.Policy{Pattern: "*", Timing: quipu.Hybrid, Interval: time.Second, Stale: 10 * time.Minute})
+		mustAdd(t, db, "a", 1)
+		mustRead(t, db, "a")
+		mustAdd(t, db, "a", 10)
+		s.cut.Store(true)
+		for _, source := range []string{"rollup", "recalled"} {
+			if c := mustRead(t, db, "a"); c.Value != 11 || c.Source != source {
+				t.Errorf("%s: %+v", source, c)
+			}
+			<-time.After(3 * time.Second)
+		}
+		if _, err := db.Set(t.Context(), "a", 5); err != nil {
+			t.Fatal(err)
+		}
+		if c := mustRead(t, db, "a"); c.Value != 1 || c.Source != "recalled" {
+			t.Errorf("after a set: %+v", c)
+		}
+	})
+}
