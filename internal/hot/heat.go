@@ -38,8 +38,10 @@ type Entry struct {
 	asking float64 // those of them that asked for something
 	again  float64 // how often they had to be made again
 	at     int64   // as of when, in nanoseconds
+	born   int64   // when it was entered
 	waited time.Duration
 	took   time.Duration
+	calls  int // that took that
 	share  float64 // what Waiting returned last
 }
 
@@ -67,7 +69,10 @@ func (h *Heat) Note(c store.Cell, writes float64, asking bool, now time.Time, wa
 	}
 	e.again += writes * float64(retries)
 	e.waited += waited
-	e.took += took
+	if took > 0 {
+		e.took += took
+		e.calls++
+	}
 }
 
 // Retried counts writes that had to be made again, of a counter that is known.
@@ -81,7 +86,7 @@ func (h *Heat) Retried(c store.Cell, writes float64, now time.Time) {
 // enter returns the place of a new entry.
 func (h *Heat) enter(c store.Cell, now int64) int {
 	if len(h.entries) < h.max {
-		h.entries = append(h.entries, Entry{Cell: c, at: now})
+		h.entries = append(h.entries, Entry{Cell: c, at: now, born: now})
 		h.index[c] = len(h.entries) - 1
 		return len(h.entries) - 1
 	}
@@ -93,7 +98,7 @@ func (h *Heat) enter(c store.Cell, now int64) int {
 		}
 	}
 	delete(h.index, h.entries[coldest].Cell)
-	h.entries[coldest] = Entry{Cell: c, warmth: least, at: now}
+	h.entries[coldest] = Entry{Cell: c, warmth: least, at: now, born: now}
 	h.index[c] = coldest
 	return coldest
 }
@@ -132,15 +137,23 @@ func (e *Entry) perSecond(now time.Time) float64 {
 // Idle returns how long ago the last write was noted.
 func (e *Entry) Idle(now time.Time) time.Duration { return time.Duration(now.UnixNano() - e.at) }
 
+// Steady is Rate for an entry that is young: it takes what was written since the
+// beginning for all the time before.
+func (e *Entry) Steady(now time.Time) float64 {
+	age := float64(now.UnixNano()-e.born) / float64(halfLife)
+	return e.Rate(now) / max(0.1, 1-math.Exp2(-age))
+}
+
 // Waiting returns which part of the calls' time was waiting since it was asked
-// last, and whether there were any.
-func (e *Entry) Waiting() (share float64, ok bool) {
-	if e.took == 0 {
-		return 0, false
+// last, and how long one took on average; 0 if there were none.
+func (e *Entry) Waiting() (share float64, took time.Duration) {
+	if e.calls == 0 {
+		return 0, 0
 	}
 	e.share = float64(e.waited) / float64(e.took)
-	e.waited, e.took = 0, 0
-	return e.share, true
+	took = e.took / time.Duration(e.calls)
+	e.waited, e.took, e.calls = 0, 0, 0
+	return e.share, took
 }
 
 // Waited returns what Waiting returned last.

@@ -68,10 +68,10 @@ func TestHeat(t *testing.T) {
 		if e.Asking() != (i == 3) {
 			t.Errorf("counter %d asks: %v", i, e.Asking())
 		}
-		if share, ok := e.Waiting(); !ok || share != 0.2 {
-			t.Errorf("waits %v of the time, %v", share, ok)
+		if share, took := e.Waiting(); took == 0 || share != 0.2 {
+			t.Errorf("waits %v of the time, %v", share, took)
 		}
-		if _, ok := e.Waiting(); ok {
+		if _, took := e.Waiting(); took != 0 {
 			t.Error("it has not waited since")
 		}
 		if r := e.Rate(now.Add(5 * time.Second)); r > 15 {
@@ -106,25 +106,87 @@ func BenchmarkHeatMemory(b *testing.B) {
 func TestGrow(t *testing.T) {
 	rules := hot.Rules{Waiting: 0.25, Least: 100, Rate: 10_000}
 	limits := hot.Limits{Max: 16, CoolDown: time.Second}
-	f := func(what string, l hot.Limits, shards, looks int, rate, waiting float64, want int) {
+	// Each time that it has more shards, a call takes a part of what it took before.
+	f := func(what string, l hot.Limits, shards, looks int, rate, waiting, part float64, want int) {
 		t.Helper()
 		var j hot.Judge
+		at, took := start, 10*time.Millisecond
 		for range looks {
-			shards = j.Grow(rules, l, shards, rate, waiting)
+			n := j.Grow(rules, l, hot.Look{Shards: shards, Rate: rate, Waiting: waiting, Took: took, At: at})
+			if n > shards {
+				took = time.Duration(float64(took) * part)
+			}
+			shards, at = n, at.Add(100*time.Millisecond)
 		}
 		if shards != want {
 			t.Errorf("%s: %d shards, want %d", what, shards, want)
 		}
 	}
-	f("cold", limits, 1, 100, 50, 1, 1)
-	f("warm, and nobody waits", limits, 1, 100, 5_000, 0.2, 1)
-	f("waits", limits, 1, 2, 5_000, 0.3, 2)
-	f("one look may be chance", limits, 1, 1, 5_000, 0.3, 1)
-	f("waits and waits", limits, 1, 100, 5_000, 0.3, 16)
-	f("as many as the rate needs", limits, 1, 100, 35_000, 0, 4)
-	f("from the start", hot.Limits{Shards: 8, Max: 64}, 1, 1, 0, 0, 8)
-	f("no more than allowed", hot.Limits{Shards: 8, Max: 4}, 1, 1, 0, 0, 4)
-	f("single", hot.Limits{Max: 1}, 1, 100, 1e6, 1, 1)
+	f("cold", limits, 1, 100, 50, 1, 0.5, 1)
+	f("warm, and nobody waits", limits, 1, 100, 5_000, 0.2, 0.5, 1)
+	f("waits", limits, 1, 2, 5_000, 0.3, 0.5, 2)
+	f("one look may be chance", limits, 1, 1, 5_000, 0.3, 0.5, 1)
+	f("waits and waits", limits, 1, 100, 5_000, 0.3, 0.5, 16)
+	f("as many as the rate needs", limits, 1, 100, 35_000, 0, 0.5, 4)
+	f("it does not help", limits, 1, 100, 5_000, 0.3, 1, 1)
+	f("it does not help, and there was no time to see it", limits, 1, 16, 5_000, 0.3, 1, 2)
+	f("from the start", hot.Limits{Shards: 8, Max: 64}, 1, 1, 0, 0, 1, 8)
+	f("from the start, and for good", hot.Limits{Shards: 8, Max: 8}, 1, 100, 5_000, 0.3, 1, 8)
+	f("no more than allowed", hot.Limits{Shards: 8, Max: 4}, 1, 1, 0, 0, 1, 4)
+	f("single", hot.Limits{Max: 1}, 1, 100, 1e6, 1, 1, 1)
+}
+
+// Shards are given on trial: they are taken back if they do not help, are not tried
+// again for a while unless the counter is much hotter, and one server's judgement
+// is heard by the others.
+func TestTrial(t *testing.T) {
+	rules, limits := hot.Rules{Waiting: 0.25, Least: 100}, hot.Limits{Max: 64, CoolDown: time.Second}
+	var j, other hot.Judge
+	at, shards := start, 1
+	look := func(rate float64, took time.Duration) int {
+		at = at.Add(100 * time.Millisecond)
+		k := hot.Look{Shards: shards, Rate: rate, Waiting: 0.5, Took: took, At: at}
+		was := shards
+		shards = j.Grow(rules, limits, k)
+		other.Grow(rules, limits, hot.Look{Shards: was, Rate: 10, Took: took, At: at})
+		return shards
+	}
+	until := func(want, looks int, rate float64, took time.Duration) {
+		t.Helper()
+		for range looks {
+			if look(rate, took) == want {
+				return
+			}
+		}
+		t.Fatalf("%d shards after %d looks, want %d", shards, looks, want)
+	}
+	stays := func(looks int, rate float64, took time.Duration) {
+		t.Helper()
+		want := shards
+		for range looks {
+			if look(rate, took) != want {
+				t.Fatalf("%d shards, want %d", shards, want)
+			}
+		}
+	}
+	const ms = time.Millisecond
+	until(2, 2, 1000, 10*ms)
+	stays(14, 1000, 10*ms)
+	until(1, 3, 1000, 10*ms)
+	stays(290, 1000, 10*ms) // it rests
+	until(2, 20, 1000, 10*ms)
+	until(1, 20, 1000, 10*ms)
+	stays(500, 1000, 10*ms)  // for longer
+	until(2, 3, 3000, 10*ms) // It is much hotter.
+	until(4, 10, 4000, 10*ms)
+	until(8, 10, 4000, 5*ms)
+	if n := other.Grow(rules, limits, hot.Look{Shards: 1, Rate: 5000, Waiting: 0.5, At: at.Add(time.Minute)}); n != 1 {
+		t.Errorf("%d shards at one look", n)
+	}
+	// Another server folds what is on trial.
+	look(4000, 10*ms)
+	shards = 1
+	stays(100, 4000, 10*ms)
 }
 
 // A load that sits at the threshold does not make a counter flap.
@@ -138,14 +200,14 @@ func TestHysteresis(t *testing.T) {
 			now = now.Add(100 * time.Millisecond)
 			rate := 100 * (1 + rapid.Float64Range(-0.1, 0.1).Draw(r, "rate"))
 			waiting := 0.25 + rapid.Float64Range(-0.05, 0.05).Draw(r, "waiting")
-			if n := j.Grow(rules, limits, shards, rate, waiting); n != shards {
+			if n := j.Grow(rules, limits, hot.Look{Shards: shards, Rate: rate, Waiting: waiting, Took: time.Millisecond, At: now}); n != shards {
 				shards, changes = n, changes+1
 			}
 			if shards > 1 && j.Fold(rules, limits, shards, rate, now) {
 				shards, changes = 1, changes+1
 			}
 		}
-		if changes > 6 { // it only ever grows
+		if changes > 9 { // it grows, and is folded twice
 			r.Fatalf("%d changes in a minute", changes)
 		}
 	})

@@ -77,7 +77,9 @@ func (s *Store) split(ctx context.Context, c store.Cell, shards int) (bool, erro
 		s.splitting.Lock()
 		defer s.splitting.Unlock()
 	}
-	r, err := s.one(ctx, layout(c, was, word))
+	named := layout(c, was, word)
+	named.Guard.Exists = store.ExistsMust // It may have been deleted meanwhile, and stays so.
+	r, err := s.one(ctx, named)
 	if err != nil {
 		return false, err
 	}

@@ -136,7 +136,8 @@ func (s *Store) run() {
 	}
 }
 
-// look splits the counters that are too hot for the cells they have.
+// look splits the counters that are too hot for the cells they have, and folds
+// those whose shards turn out to be of no use.
 func (s *Store) look(ctx context.Context) error {
 	type want struct {
 		cell   store.Cell
@@ -146,8 +147,8 @@ func (s *Store) look(ctx context.Context) error {
 	now := s.options.Now()
 	s.heating.Lock()
 	s.heat.Each(func(e *hot.Entry) {
-		rate := e.Rate(now)
-		waiting, _ := e.Waiting()
+		rate := e.Steady(now)
+		waiting, took := e.Waiting()
 		l := s.options.Policy(e.Cell).Limits
 		shards := 1
 		if k := s.get(e.Cell); k != nil {
@@ -162,7 +163,8 @@ func (s *Store) look(ctx context.Context) error {
 		if now.Before(j.until) {
 			return
 		}
-		if n := j.Grow(s.options.Rules, l, shards, rate, waiting); n > shards {
+		n := j.Grow(s.options.Rules, l, hot.Look{Shards: shards, Rate: rate, Waiting: waiting, Took: took, At: now})
+		if n != shards {
 			wanted = append(wanted, want{e.Cell, n})
 		}
 	})
@@ -170,7 +172,13 @@ func (s *Store) look(ctx context.Context) error {
 	s.heating.Unlock()
 	var errs []error
 	for _, w := range wanted {
-		_, err := s.split(ctx, w.cell, w.shards)
+		var err error
+		if w.shards == 1 {
+			s.meters.undone.Add(1)
+			err = s.Fold(ctx, w.cell)
+		} else {
+			_, err = s.split(ctx, w.cell, w.shards)
+		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

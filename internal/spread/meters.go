@@ -8,7 +8,7 @@ import (
 )
 
 type meters struct {
-	splits, folds, rerouted, reasserted atomic.Uint64
+	splits, folds, undone, rerouted, reasserted atomic.Uint64
 }
 
 // Meters calls f for each meter.
@@ -24,6 +24,7 @@ func (s *Store) Meters(f func(name, help string, value float64)) {
 	s.mu.RUnlock()
 	f("quipu_splits_total", "Times that this server gave a counter more shards.", float64(s.meters.splits.Load()))
 	f("quipu_folds_total", "Times that this server made a split counter one cell again.", float64(s.meters.folds.Load()))
+	f("quipu_splits_undone_total", "Times that this server did so because the shards did not help.", float64(s.meters.undone.Load()))
 	f("quipu_split_counters", "Counters that are split, as far as this server knows.", float64(split))
 	f("quipu_shards", "Shards of all of them together.", float64(shards))
 	f("quipu_shards_most", "Shards of the one that has the most.", float64(most))

@@ -472,9 +472,9 @@ func TestByItself(t *testing.T) {
 	p.Max, p.CoolDown = 8, 0
 	a := server(t, under, p)
 	add1000 := func() {
-		for range 50 {
+		for range 500 { // one of 16 is looked at
 			d := add(c, 1000)
-			d.Writes = 1000
+			d.Writes = uint32(1000 * a.Shards(c)) // Shards help: there are more writes.
 			mustDo(t, a, d)
 		}
 	}
@@ -500,6 +500,53 @@ func TestByItself(t *testing.T) {
 	if top := a.Hottest(3); len(top) != 1 || top[0].Cell != c || top[0].Shards != 1 || top[0].Rate < 1000 {
 		t.Errorf("the hottest are %+v", top)
 	}
+}
+
+// A split whose shards do not help is undone.
+func TestUndone(t *testing.T) {
+	under := newShared(8)
+	c := cell("a")
+	a := server(t, under, lazy)
+	most := 1
+	for i := range 600 {
+		for range 20 {
+			d := add(c, 1000)
+			d.Writes = 1000
+			mustDo(t, a, d)
+		}
+		if err := a.Look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if most = max(most, a.Shards(c)); most > 1 && a.Shards(c) == 1 {
+			holds(t, a, c, int64(i+1)*20_000, 1)
+			return
+		}
+	}
+	t.Errorf("it has %d shards, and had %d", a.Shards(c), most)
+}
+
+// A counter that is deleted while it is being split stays so.
+func TestSplitOfDeleted(t *testing.T) {
+	each(t, func(t *testing.T, under *shared) {
+		a, c := server(t, under, lazy), cell("a")
+		mustDo(t, a, add(c, 5))
+		under.fails(func(batches []store.Batch) error {
+			if d := &batches[0].Deltas[0]; d.Op != store.OpLayout || d.Cell != c {
+				return nil
+			}
+			gone := store.Batch{Partition: batches[0].Partition, Deltas: []store.Delta{{Cell: c, Op: store.OpDelete}}}
+			return under.Store.Apply(t.Context(), []store.Batch{gone}, make([]store.Reply, 1))
+		}, nil)
+		if ok, err := a.Split(t.Context(), c, 8); ok || err != nil {
+			t.Errorf("it is split: %v, %v", ok, err)
+		}
+		under.fails(nil, nil)
+		if v := read(t, a, c); v.Exists {
+			t.Errorf("it is back: %+v", v)
+		}
+		mustDo(t, a, add(c, 2))
+		holds(t, a, c, 2, 1)
+	})
 }
 
 // A policy may want shards from the start, or none at all; and a server finds
