@@ -294,6 +294,12 @@ func hybrid(t *testing.T, shards int) {
 			}
 			return r, err
 		},
+		func() (quipu.Receipt, error) { // He is told what others have added.
+			if r, err := other.Add(t.Context(), "a", 5); err != nil {
+				return r, err
+			}
+			return db.Add(t.Context(), "a", 1, quipu.WantValue())
+		},
 	} {
 		<-time.After(time.Millisecond)
 		mustRead(t, db, "a")
@@ -301,7 +307,7 @@ func hybrid(t *testing.T, shards int) {
 		if _, err := change(); err != nil {
 			t.Fatal(err)
 		}
-		want := []int64{5, 0, 1, 2, 2, 3, 6}[i]
+		want := []int64{5, 0, 1, 2, 2, 3, 6, 12}[i]
 		if c := mustRead(t, db, "a"); c.Value != want || c.Exists != (i != 1) {
 			t.Errorf("after change %d: %+v", i, c)
 		}

@@ -41,7 +41,7 @@ type Entry struct {
 	born   int64   // when it was entered
 	waited time.Duration
 	took   time.Duration
-	calls  int // that took that
+	calls  int     // that took that
 	share  float64 // what Waiting returned last
 }
 

@@ -195,8 +195,8 @@ func (c *course) kept(ctx context.Context, f *front, i int) error {
 	}
 	// It is what the counter was after one of the steps from the last that was
 	// answered before AsOf; if exact, now; in a hybrid, with what this DB added
-	// since, and after the last that it was told of and that is no add. If partitions
-	// were read at different moments meanwhile, it lies between.
+	// since, and not before what it was told of and is no add, or told the value.
+	// If partitions were read at different moments meanwhile, it lies between.
 	low, high, torn := int64(math.MaxInt64), int64(math.MinInt64), f.Traits().Partitions > 1
 	tail, added := int64(0), false
 	for j := i - 1; ; j-- {
@@ -214,7 +214,7 @@ func (c *course) kept(ctx context.Context, f *front, i int) error {
 			}
 			return fmt.Errorf("%+v is nothing that the counter was from then on, with %d that was added", got, tail)
 		case f.hybrid && c.by[j] == f && slices.Contains(c.history[j].touched(), s.key):
-			if !c.history[j].adds() {
+			if !c.history[j].adds() && is != c.after(j-1, s.key) || c.history[j].want && c.history[j].verb == add {
 				return fmt.Errorf("%+v of a hybrid does not count what it was told %v before", got, began.Sub(c.ended[j]))
 			}
 			tail, added = tail+is.value-c.after(j-1, s.key).value, true

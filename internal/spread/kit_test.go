@@ -75,11 +75,18 @@ func (s *shared) Close() error { return nil }
 // server is one of those that share a store.
 func server(t testing.TB, under store.Store, p spread.Policy) *spread.Store {
 	t.Helper()
+	return paced(t, under, p, 7*time.Millisecond)
+}
+
+// paced is server with a clock of its own, which goes on by a step each time that
+// it is looked at.
+func paced(t testing.TB, under store.Store, p spread.Policy, step time.Duration) *spread.Store {
+	t.Helper()
 	var now atomic.Int64
 	s := spread.New(under, spread.Options{
 		Policy: func(store.Cell) spread.Policy { return p }, Every: never,
 		// Whenever one looks, some time has passed, so that it moves on to other shards.
-		Now: func() time.Time { return time.UnixMilli(1_790_000_000_000 + now.Add(7)) },
+		Now: func() time.Time { return time.Unix(1_790_000_000, now.Add(int64(step))) },
 	})
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil && !errors.Is(err, store.ErrClosed) {

@@ -470,11 +470,12 @@ func TestByItself(t *testing.T) {
 	c := cell("a")
 	p := lazy
 	p.Max, p.CoolDown = 8, 0
-	a := server(t, under, p)
+	a := paced(t, under, p, 50*time.Microsecond)
 	add1000 := func() {
-		for range 500 { // one of 16 is looked at
+		for range 1000 { // one of 16 is looked at
 			d := add(c, 1000)
-			d.Writes = uint32(1000 * a.Shards(c)) // Shards help: there are more writes.
+			n := a.Shards(c) // Shards help: there are more writes, though the clock runs faster by them.
+			d.Writes = uint32(100 * n * n * n * n)
 			mustDo(t, a, d)
 		}
 	}
@@ -489,7 +490,7 @@ func TestByItself(t *testing.T) {
 	}
 	v := read(t, a, c)
 	for i := 0; a.Shards(c) > 1; i++ {
-		if i == 100 {
+		if i == 20_000 { // a second or two
 			t.Fatal("it is not folded")
 		}
 		if err := a.Refresh(t.Context()); err != nil {
@@ -506,10 +507,10 @@ func TestByItself(t *testing.T) {
 func TestUndone(t *testing.T) {
 	under := newShared(8)
 	c := cell("a")
-	a := server(t, under, lazy)
+	a := paced(t, under, lazy, 50*time.Microsecond)
 	most := 1
 	for i := range 600 {
-		for range 20 {
+		for range 200 {
 			d := add(c, 1000)
 			d.Writes = 1000
 			mustDo(t, a, d)
@@ -518,7 +519,7 @@ func TestUndone(t *testing.T) {
 			t.Fatal(err)
 		}
 		if most = max(most, a.Shards(c)); most > 1 && a.Shards(c) == 1 {
-			holds(t, a, c, int64(i+1)*20_000, 1)
+			holds(t, a, c, int64(i+1)*200_000, 1)
 			return
 		}
 	}
