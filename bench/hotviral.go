@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -106,7 +108,7 @@ func (v *event) policy() string {
 
 func (v *event) embedded() (err error) {
 	nodes, err := v.serveUnder(1, "embedded:", v.policy())
-	defer func() { err = errors.Join(err, nodes.stop()) }()
+	defer func() { err = errors.Join(err, nodes.stop(), os.RemoveAll(filepath.Join(v.dir, "data"))) }()
 	if err != nil {
 		return err
 	}
@@ -118,7 +120,7 @@ func (v *event) overPostgres() (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, pg.Stop()) }()
+	defer func() { err = errors.Join(err, pg.Stop(), os.RemoveAll(pg.Dir())) }()
 	nodes, err := v.serveUnder(2, pg.URL(), v.policy())
 	defer func() { err = errors.Join(err, nodes.stop()) }()
 	if err != nil {
