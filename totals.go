@@ -56,7 +56,7 @@ type total struct {
 	value   store.Value
 	asked   rollup.Moment // when it was asked for; zero if it was not read yet
 	got     uint64        // the tick at which it was known
-	shown   uint64        // the tick at which a caller was told what may be newer
+	shown   uint64        // the tick at which a reader was told what may be newer
 	used    time.Time     // by a reader
 	tail    rollup.Tail
 	written uint64       // the tick at which this DB was last told of a change that may be neither in value nor in tail
@@ -79,7 +79,7 @@ type sight struct {
 	parts []uint64      // of which versions of its cells it is the sum, if that is known
 	asked rollup.Moment // it counts what was told before
 	got   uint64        // what was told after this tick is not in it
-	shown bool          // a caller is told
+	shown bool          // a reader is told
 }
 
 // now returns this moment. Its tick is above all before it, also if the clock
@@ -125,18 +125,14 @@ func (t *totals) entry(s *totalStripe, c store.Cell) *total {
 	return e
 }
 
-// keep remembers what was seen of a counter.
+// keep remembers what was seen of a counter. What was asked for before the present
+// total was known may lack what that has, and does not replace it. It may have more,
+// too: if a reader is told, the present one is not served any more.
 func (t *totals) keep(c store.Cell, v sight) {
 	s := t.stripe(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.entry(s, c).keep(t, v)
-}
-
-// keep takes what was seen for the total. What was asked for before the present
-// one was known may lack what that has, and does not replace it. It may have more,
-// too: if a caller is told, the present one is not served any more.
-func (e *total) keep(t *totals, v sight) {
+	e := t.entry(s, c)
 	if v.asked.Tick < e.got {
 		if v.shown { // Nobody is told less from now on.
 			e.shown = max(e.shown, v.got)
@@ -241,22 +237,18 @@ func (t *totals) wrote(batches []store.Batch, replies []store.Reply, began rollu
 			s := t.stripe(d.Cell)
 			s.mu.Lock()
 			if e := s.cells[d.Cell]; e != nil {
-				e.note(t, d, r, began, told)
+				e.note(d, r, began.Tick, told)
 			}
 			s.mu.Unlock()
 		}
 	}
 }
 
-// note takes one result into account. A value that is told is a total by itself;
-// an add that asks for none goes into the tail; and what can't be added there makes
-// the total one that is not served to those who write here.
-func (e *total) note(t *totals, d *store.Delta, r *store.Result, began rollup.Moment, told uint64) {
-	switch {
-	case d.Want && !r.Replayed && r.Outcome == store.Applied && r.Version != 0:
-		v := store.Value{N: r.After, Version: r.Version, Exists: true, DeadlineMS: r.DeadlineMS}
-		e.keep(t, sight{value: v, parts: []uint64{r.Version}, asked: began, got: told, shown: true})
-	case d.Want || r.Outcome == store.Applied && !e.count(d, r, began.Tick, told):
+// note takes one result into account: an add goes into the tail. What can't be
+// added there makes the total one that is not served to those who write here; so
+// does a value that is told, which counts what others have added.
+func (e *total) note(d *store.Delta, r *store.Result, began, told uint64) {
+	if d.Want || r.Outcome == store.Applied && !e.count(d, r, began, told) {
 		e.written = told
 	}
 }

@@ -112,7 +112,7 @@ func TestVersionOfHybrid(t *testing.T) {
 	inTime(t, policies, func(t *testing.T, do func(method, path, body string, headers ...string) reply) {
 		do("PUT", path, `{"value":1}`).want(t, 200)
 		do("GET", path, "").want(t, 200, "value=1")
-		do("POST", path+"/increment", "").want(t, 200)
+		do("POST", path+"/increment", "", "Prefer: return=minimal").want(t, 200)
 		r := do("GET", path, "")
 		r.want(t, 200, "value=2", "source=rollup", "version")
 		tag := r.header.Get("Etag")
