@@ -93,8 +93,9 @@ func (f *fault) fails(ctx context.Context) error {
 	return f.err
 }
 
+// failure is that of calls for a caller: what is done in the background goes on.
 func (s *faulty) failure(ctx context.Context) error {
-	if f := s.fault.Load(); f != nil {
+	if f := s.fault.Load(); f != nil && !store.IsUnheard(ctx) {
 		return f.fails(ctx)
 	}
 	return nil
