@@ -295,12 +295,11 @@ func TestRefusedFlight(t *testing.T) {
 func TestDownAndUp(t *testing.T) {
 	run(t, node.Options{}, func(k *kit) {
 		k.do(add("a", 1)).results()
-		away := make([]error, 1000)
-		for i := range away {
-			away[i] = store.Errorf(store.KindUnavailable, "connection refused")
-		}
+		refused := store.Errorf(store.KindUnavailable, "connection refused")
+		away := slices.Repeat([]error{refused}, 1000)
+		away[0] = store.Errorf(store.KindUnknown, "cut off") // so what is frozen must be sent until there is an answer
 		k.failures(away...)
-		k.remote.set(func() { k.remote.down = away[0] })
+		k.remote.set(func() { k.remote.down = refused })
 		begun := time.Now()
 		frozen := k.do(add("a", 1))
 		pass(900 * time.Millisecond)
