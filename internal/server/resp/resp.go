@@ -92,6 +92,7 @@ type Door struct {
 	idleSeconds atomic.Int64 // CONFIG SET timeout; 0 is never
 	buffered    atomic.Int64 // bytes that sessions hold
 	draining    atomic.Bool
+	evicting    sync.Mutex // held by the one who chooses whom to evict
 
 	mu        sync.Mutex // guards the fields below
 	sessions  map[int64]*session
@@ -248,12 +249,19 @@ func (d *Door) connected() int {
 	return len(d.sessions)
 }
 
-// evict closes the connection that holds most memory.
+// evict closes the connection that holds most memory, if all hold too much: of
+// several who found that at the same time, another may have made room already.
 func (d *Door) evict() {
+	d.evicting.Lock()
+	defer d.evicting.Unlock()
+	if d.buffered.Load() <= d.options.Memory {
+		return
+	}
 	var worst *session
+	most := int64(0)
 	for _, s := range d.all() {
-		if worst == nil || s.bytes.Load() > worst.bytes.Load() {
-			worst = s
+		if n := s.bytes.Load(); n > most {
+			worst, most = s, n
 		}
 	}
 	if worst == nil {
