@@ -45,6 +45,9 @@ var (
 	ErrUnsupported = store.ErrUnsupported
 	// ErrLost is returned when acknowledged data is missing.
 	ErrLost = store.ErrLost
+	// ErrSessionLost is returned by a read whose session has seen what the store
+	// has lost: drop the session, and read again without it.
+	ErrSessionLost = store.ErrSessionLost
 )
 
 // KindOf returns the kind of err; for nil, and for errors that are not

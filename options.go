@@ -186,7 +186,8 @@ func Exact() ReadOption { return ReadOption{kind: readExact} }
 
 // Session asks for a value that counts the write whose Receipt had this
 // session, and all that the writer had seen by then. If the store has lost that
-// write the read returns ErrLost: drop the session, and read again without it.
+// write the read returns ErrSessionLost: drop the session, and read again without
+// it.
 func Session(session string) ReadOption { return ReadOption{kind: readSession, text: session} }
 
 // MaxStaleness asks for a value that counts every write acknowledged d before

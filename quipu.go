@@ -48,10 +48,11 @@ type shared struct {
 
 	issued atomic.Uint64 // a writer that was issued, as all below it were
 
-	refused     atomic.Uint64
-	replayed    atomic.Uint64
-	unknown     atomic.Uint64
-	unreachable atomic.Int64 // partitions, when Ready was asked last
+	refused      atomic.Uint64
+	replayed     atomic.Uint64
+	unknown      atomic.Uint64
+	sessionsLost atomic.Uint64
+	unreachable  atomic.Int64 // partitions, when Ready was asked last
 }
 
 // New returns a DB over a store, in the namespace "default". Closing the DB
@@ -129,6 +130,7 @@ func (db *DB) Meters(f func(name, help string, value float64)) {
 	f("quipu_writes_refused_total", "Writes refused: overflow, token, version, limits.", float64(db.refused.Load()))
 	f("quipu_writes_replayed_total", "Writes that were repeats and returned the first result.", float64(db.replayed.Load()))
 	f("quipu_writes_unknown_total", "Calls that ended before the outcome was known.", float64(db.unknown.Load()))
+	f("quipu_sessions_lost_total", "Reads refused because the store had lost what their session had seen.", float64(db.sessionsLost.Load()))
 	f("quipu_partitions_unreachable", "Partitions of the store that did not answer when readiness was asked for last.", float64(db.unreachable.Load()))
 	db.totals.meters(f)
 	if m, ok := db.store.(store.Meter); ok {

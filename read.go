@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/quipudb/quipu/internal/spread"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -26,8 +27,13 @@ type Count struct {
 	Staleness time.Duration // how long before the read AsOf may have been; 0 if exact
 	Source    string        // "store"; "rollup" for a total that is kept; "recalled" if the store could not be reached
 	Shards    int           // how many parts the counter has
-	Version   uint64        // changes whenever Value does; 0 if the counter does not exist; for IfVersion, unless the value is made up of several cells: then it is 1<<62 or more
+	Version   uint64        // changes whenever Value does; 0 if the counter does not exist; for IfVersion, if it is below VersionMixed
 }
+
+// VersionMixed is the least Version of a value that is made up of several cells:
+// of a counter that is split, or of a total and what was written since. No write
+// can be made at such a version.
+const VersionMixed = spread.OfShards
 
 // Read returns the count of a key. A counter that does not exist reads as zero.
 func (db *DB) Read(ctx context.Context, key string, opts ...ReadOption) (Count, error) {

@@ -61,7 +61,7 @@ func parseSession(text string) (s session, err error) {
 	return s, nil
 }
 
-// lost returns ErrLost if a counter that was read as v lacks what one of the
+// lost returns ErrSessionLost if a counter that was read as v lacks what one of the
 // sessions has seen of it: then its store has lost acknowledged writes. A session
 // of a delete has seen no version, and is of none.
 func (db *DB) lost(ctx context.Context, sessions []session, key string, v store.Value) error {
@@ -83,7 +83,8 @@ func (db *DB) lost(ctx context.Context, sessions []session, key string, v store.
 				key, s.version, v.Version)
 		}
 		if lost {
-			return store.Errorf(store.KindLost, "the session is lost, because the store has lost what it had seen; drop it and read again without it: %q was at version %d, and is at %d",
+			db.sessionsLost.Add(1)
+			return store.Errorf(store.KindSessionLost, "the session is lost, because the store has lost what it had seen; drop it, and read again without it: %q was at version %d, and is at %d",
 				key, s.version, v.Version)
 		}
 	}

@@ -51,7 +51,7 @@ func TestSessionOfAnotherProcess(t *testing.T) {
 	before := add(start())
 	db := start()
 	for range 3 {
-		if _, err := db.Read(t.Context(), "a", quipu.Session(before)); !errors.Is(err, quipu.ErrLost) {
+		if _, err := db.Read(t.Context(), "a", quipu.Session(before)); !errors.Is(err, quipu.ErrSessionLost) {
 			t.Errorf("with the session of another process: %v, want it lost", err)
 		}
 		if _, err := db.Read(t.Context(), "a", quipu.Session(add(db))); err != nil {
@@ -67,7 +67,7 @@ func TestSessionWithoutWitness(t *testing.T) {
 		s := newStub()
 		s.value = v
 		session := quipu.Receipt{Key: "a", Version: version}.In("default").Session()
-		if _, err := quipu.New(s, quipu.Options{}).Read(t.Context(), "a", quipu.Session(session)); errors.Is(err, quipu.ErrLost) != lost {
+		if _, err := quipu.New(s, quipu.Options{}).Read(t.Context(), "a", quipu.Session(session)); errors.Is(err, quipu.ErrSessionLost) != lost {
 			t.Errorf("version %d of %+v: %v, want it lost: %v", version, v, err, lost)
 		}
 	}
@@ -93,7 +93,7 @@ func FuzzSession(f *testing.F) {
 		db := quipu.New(memstore.New(memstore.Options{}), quipu.Options{})
 		defer func() { _ = db.Close() }()
 		_, err := db.Read(t.Context(), "a", quipu.Session(text))
-		if err != nil && !errors.Is(err, quipu.ErrInvalid) && !errors.Is(err, quipu.ErrLost) {
+		if err != nil && !errors.Is(err, quipu.ErrInvalid) && !errors.Is(err, quipu.ErrSessionLost) {
 			t.Errorf("session %q: %v", text, err)
 		}
 	})

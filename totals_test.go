@@ -506,7 +506,7 @@ func TestSessionLost(t *testing.T) {
 	if c := mustRead(t, db, "a", quipu.Session(session)); c.Value != 11 {
 		t.Errorf("%+v", c)
 	}
-	if c, err := lost.Read(t.Context(), "a", quipu.Session(session)); !errors.Is(err, quipu.ErrLost) {
+	if c, err := lost.Read(t.Context(), "a", quipu.Session(session)); !errors.Is(err, quipu.ErrSessionLost) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	reader := quipu.New(older, quipu.Options{ReadOnly: true}) // It can't tell what is lost from what has not come yet.
@@ -515,10 +515,10 @@ func TestSessionLost(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if c, err := reader.Read(t.Context(), "a", quipu.Session(session)); !errors.Is(err, quipu.ErrUnavailable) || errors.Is(err, quipu.ErrLost) {
+	if c, err := reader.Read(t.Context(), "a", quipu.Session(session)); !errors.Is(err, quipu.ErrUnavailable) || errors.Is(err, quipu.ErrSessionLost) {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if _, err := lost.ReadBatch(t.Context(), []string{"b", "a"}, quipu.Session(session)); !errors.Is(err, quipu.ErrLost) {
+	if _, err := lost.ReadBatch(t.Context(), []string{"b", "a"}, quipu.Session(session)); !errors.Is(err, quipu.ErrSessionLost) {
 		t.Errorf("%v", err)
 	}
 	mustRead(t, lost, "b", quipu.Session(session)) // It says nothing of another counter.

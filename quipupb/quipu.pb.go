@@ -1,4 +1,4 @@
-// quipu.proto sha256:19723ab33bd2889f68903ecd8f7d61d2156a609d86f27ac9c2d43fc15ce3c22e
+// quipu.proto sha256:edce84d9d6cc3cc25bfb7c1a80f22c6b7607e144f8a651b52acd717924dac866
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -33,26 +33,27 @@ const (
 type Kind int32
 
 const (
-	Kind_KIND_OTHER       Kind = 0  // a fault of the server
-	Kind_KIND_INVALID     Kind = 1  // the request is wrong and changed nothing; sending it again won't help
-	Kind_KIND_TOO_LARGE   Kind = 2  // a key, token, batch or reply is over its limit
-	Kind_KIND_OVERFLOW    Kind = 3  // the sum would leave int64
-	Kind_KIND_TOKEN       Kind = 4  // the token was used for another payload
-	Kind_KIND_EXPIRED     Kind = 5  // the token is older than the window
-	Kind_KIND_SETTLED     Kind = 6  // the token was settled before its write arrived
-	Kind_KIND_CHANGED     Kind = 7  // the counter is not at the version asked for
-	Kind_KIND_FULL        Kind = 8  // the namespace is at its limit of keys or tokens
-	Kind_KIND_MARK        Kind = 9  // the batch does not follow the writer's mark
-	Kind_KIND_RETIRED     Kind = 10 // the writer was retired
-	Kind_KIND_UNAVAILABLE Kind = 11 // can't serve now and changed nothing; try again later
-	Kind_KIND_UNKNOWN     Kind = 12 // the outcome is unknown: send the same again, or settle the token
-	Kind_KIND_CLOSED      Kind = 13 // the server is closing and changed nothing
-	Kind_KIND_CORRUPT     Kind = 14 // stored bytes are not what was written
-	Kind_KIND_UNSUPPORTED Kind = 15 // this store can't do that
-	Kind_KIND_LOST        Kind = 16 // acknowledged data is missing
-	Kind_KIND_UNMET       Kind = 17 // a condition on the counter's existence or deadline was not met
-	Kind_KIND_BOUND       Kind = 18 // the counter would leave its bound
-	Kind_KIND_READ_ONLY   Kind = 19 // this server does not take writes
+	Kind_KIND_OTHER        Kind = 0  // a fault of the server
+	Kind_KIND_INVALID      Kind = 1  // the request is wrong and changed nothing; sending it again won't help
+	Kind_KIND_TOO_LARGE    Kind = 2  // a key, token, batch or reply is over its limit
+	Kind_KIND_OVERFLOW     Kind = 3  // the sum would leave int64
+	Kind_KIND_TOKEN        Kind = 4  // the token was used for another payload
+	Kind_KIND_EXPIRED      Kind = 5  // the token is older than the window
+	Kind_KIND_SETTLED      Kind = 6  // the token was settled before its write arrived
+	Kind_KIND_CHANGED      Kind = 7  // the counter is not at the version asked for
+	Kind_KIND_FULL         Kind = 8  // the namespace is at its limit of keys or tokens
+	Kind_KIND_MARK         Kind = 9  // the batch does not follow the writer's mark
+	Kind_KIND_RETIRED      Kind = 10 // the writer was retired
+	Kind_KIND_UNAVAILABLE  Kind = 11 // can't serve now and changed nothing; try again later
+	Kind_KIND_UNKNOWN      Kind = 12 // the outcome is unknown: send the same again, or settle the token
+	Kind_KIND_CLOSED       Kind = 13 // the server is closing and changed nothing
+	Kind_KIND_CORRUPT      Kind = 14 // stored bytes are not what was written
+	Kind_KIND_UNSUPPORTED  Kind = 15 // this store can't do that
+	Kind_KIND_LOST         Kind = 16 // acknowledged data is missing
+	Kind_KIND_UNMET        Kind = 17 // a condition on the counter's existence or deadline was not met
+	Kind_KIND_BOUND        Kind = 18 // the counter would leave its bound
+	Kind_KIND_READ_ONLY    Kind = 19 // this server does not take writes
+	Kind_KIND_SESSION_LOST Kind = 21 // the store has lost what a session has seen: drop the session
 )
 
 // Enum value maps for Kind.
@@ -78,28 +79,30 @@ var (
 		17: "KIND_UNMET",
 		18: "KIND_BOUND",
 		19: "KIND_READ_ONLY",
+		21: "KIND_SESSION_LOST",
 	}
 	Kind_value = map[string]int32{
-		"KIND_OTHER":       0,
-		"KIND_INVALID":     1,
-		"KIND_TOO_LARGE":   2,
-		"KIND_OVERFLOW":    3,
-		"KIND_TOKEN":       4,
-		"KIND_EXPIRED":     5,
-		"KIND_SETTLED":     6,
-		"KIND_CHANGED":     7,
-		"KIND_FULL":        8,
-		"KIND_MARK":        9,
-		"KIND_RETIRED":     10,
-		"KIND_UNAVAILABLE": 11,
-		"KIND_UNKNOWN":     12,
-		"KIND_CLOSED":      13,
-		"KIND_CORRUPT":     14,
-		"KIND_UNSUPPORTED": 15,
-		"KIND_LOST":        16,
-		"KIND_UNMET":       17,
-		"KIND_BOUND":       18,
-		"KIND_READ_ONLY":   19,
+		"KIND_OTHER":        0,
+		"KIND_INVALID":      1,
+		"KIND_TOO_LARGE":    2,
+		"KIND_OVERFLOW":     3,
+		"KIND_TOKEN":        4,
+		"KIND_EXPIRED":      5,
+		"KIND_SETTLED":      6,
+		"KIND_CHANGED":      7,
+		"KIND_FULL":         8,
+		"KIND_MARK":         9,
+		"KIND_RETIRED":      10,
+		"KIND_UNAVAILABLE":  11,
+		"KIND_UNKNOWN":      12,
+		"KIND_CLOSED":       13,
+		"KIND_CORRUPT":      14,
+		"KIND_UNSUPPORTED":  15,
+		"KIND_LOST":         16,
+		"KIND_UNMET":        17,
+		"KIND_BOUND":        18,
+		"KIND_READ_ONLY":    19,
+		"KIND_SESSION_LOST": 21,
 	}
 )
 
@@ -2266,7 +2269,7 @@ const file_quipu_proto_rawDesc = "" +
 	"\arefused\x18\b \x03(\v2\x1c.quipu.v1.WriteReply.RefusalR\arefused\x1aF\n" +
 	"\aRefusal\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12%\n" +
-	"\x05error\x18\x02 \x01(\v2\x0f.quipu.v1.ErrorR\x05error*\xe9\x02\n" +
+	"\x05error\x18\x02 \x01(\v2\x0f.quipu.v1.ErrorR\x05error*\x80\x03\n" +
 	"\x04Kind\x12\x0e\n" +
 	"\n" +
 	"KIND_OTHER\x10\x00\x12\x10\n" +
@@ -2292,7 +2295,8 @@ const file_quipu_proto_rawDesc = "" +
 	"KIND_UNMET\x10\x11\x12\x0e\n" +
 	"\n" +
 	"KIND_BOUND\x10\x12\x12\x12\n" +
-	"\x0eKIND_READ_ONLY\x10\x13*n\n" +
+	"\x0eKIND_READ_ONLY\x10\x13\x12\x15\n" +
+	"\x11KIND_SESSION_LOST\x10\x15*n\n" +
 	"\n" +
 	"Durability\x12\x1a\n" +
 	"\x16DURABILITY_UNSPECIFIED\x10\x00\x12\x15\n" +

@@ -1,4 +1,4 @@
-// quipu.proto sha256:19723ab33bd2889f68903ecd8f7d61d2156a609d86f27ac9c2d43fc15ce3c22e
+// quipu.proto sha256:edce84d9d6cc3cc25bfb7c1a80f22c6b7607e144f8a651b52acd717924dac866
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.

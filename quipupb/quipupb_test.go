@@ -58,6 +58,7 @@ func TestNumbersAreThoseOfTheStore(t *testing.T) {
 	f(pb.Kind(store.KindUnmet), "KIND_UNMET")
 	f(pb.Kind(store.KindBound), "KIND_BOUND")
 	f(pb.Kind(store.KindReadOnly), "KIND_READ_ONLY")
+	f(pb.Kind(store.KindSessionLost), "KIND_SESSION_LOST")
 	f(pb.Durability(store.Memory), "DURABILITY_MEMORY")
 	f(pb.Durability(store.Written), "DURABILITY_WRITTEN")
 	f(pb.Durability(store.Synced), "DURABILITY_SYNCED")

@@ -32,6 +32,7 @@ const (
 	KindBound            // the cell would leave its bound
 	KindReadOnly         // writes are not taken here
 	KindSplit            // the cell is a part of a counter, which must be put together first
+	KindSessionLost      // the store has lost what a session has seen: drop the session
 )
 
 // The errors, one for each kind. A returned error carries more detail and
@@ -57,6 +58,7 @@ var (
 	ErrBound       = &Error{Kind: KindBound, Detail: "the counter would leave its bound"}
 	ErrReadOnly    = &Error{Kind: KindReadOnly, Detail: "read-only: writes are not taken here"}
 	ErrSplit       = &Error{Kind: KindSplit, Detail: "the counter is split, and is being put together: try again"}
+	ErrSessionLost = &Error{Kind: KindSessionLost, Detail: "the store has lost what the session has seen: drop it, and read again without it"}
 )
 
 // An Error is an error with a kind.

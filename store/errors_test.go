@@ -73,4 +73,6 @@ func TestKindsAreFixed(t *testing.T) {
 	f(store.ErrUnmet, store.KindUnmet, 17)
 	f(store.ErrBound, store.KindBound, 18)
 	f(store.ErrReadOnly, store.KindReadOnly, 19)
+	f(store.ErrSplit, store.KindSplit, 20)
+	f(store.ErrSessionLost, store.KindSessionLost, 21)
 }

@@ -91,10 +91,10 @@ func reads(s *suite) {
 		here := quipu.Session(k.add("other", 1).Session())
 		gone := quipu.Session(quipu.Receipt{Key: "a", Version: k.add("a", 1).Version + 1<<40}.In("default").Session())
 		for range 2 {
-			if _, err := k.db.Read(k.ctx, "a", gone); !errors.Is(err, quipu.ErrLost) || !strings.Contains(err.Error(), "read again without it") {
+			if _, err := k.db.Read(k.ctx, "a", gone); !errors.Is(err, quipu.ErrSessionLost) || !strings.Contains(err.Error(), "read again without it") {
 				k.Fatalf("a read with a session that is lost: %v", err)
 			}
-			if _, err := k.db.ReadBatch(k.ctx, []string{"other", "a"}, here, gone); !errors.Is(err, quipu.ErrLost) {
+			if _, err := k.db.ReadBatch(k.ctx, []string{"other", "a"}, here, gone); !errors.Is(err, quipu.ErrSessionLost) {
 				k.Fatalf("a read of several with a session that is lost: %v", err)
 			}
 			k.read("other", here, gone)

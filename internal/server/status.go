@@ -67,6 +67,8 @@ func StatusOf(k store.Kind) Status {
 		return Status{Word: "unsupported", Title: "Unsupported", HTTP: http.StatusNotImplemented, RPC: codes.Unimplemented}
 	case store.KindLost:
 		return Status{Word: "lost", Title: "Acknowledged data is missing", HTTP: http.StatusInternalServerError, RPC: codes.DataLoss, Private: true}
+	case store.KindSessionLost:
+		return Status{Word: "session_lost", Title: "Session lost", HTTP: http.StatusConflict, RPC: codes.FailedPrecondition}
 	default:
 		return Status{Word: "internal", Title: "Internal error", HTTP: http.StatusInternalServerError, RPC: codes.Internal, Private: true}
 	}
@@ -85,6 +87,8 @@ func RESPWord(k store.Kind) string {
 		return "READONLY"
 	case store.KindUnavailable, store.KindClosed:
 		return "UNAVAILABLE"
+	case store.KindSessionLost:
+		return "SESSIONLOST"
 	case store.KindUnknown, store.KindToken, store.KindExpired, store.KindSettled, store.KindCorrupt, store.KindLost:
 		return strings.ToUpper(StatusOf(k).Word)
 	default:
@@ -129,9 +133,6 @@ func detail(err error, read bool) string {
 	case store.KindClosed:
 		return "the server is closing" + unchanged
 	case store.KindLost:
-		if text := condition(err); strings.HasPrefix(text, "the session is lost") {
-			return text // which says what to do
-		}
 		return "the store has lost acknowledged writes" + uncounted + "; try again" // what and where is for operators
 	default:
 		return SeeLog

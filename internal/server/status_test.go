@@ -69,7 +69,7 @@ func TestDetail(t *testing.T) {
 	f(fmt.Errorf("apply: %w", context.DeadlineExceeded), "the deadline of the call passed; nothing changed")
 	f(store.Errorf(store.KindCorrupt, "/var/lib/quipu: flipped"), server.SeeLog)
 	f(store.Errorf(store.KindLost, "/var/lib/quipu: gone"), "the store has lost acknowledged writes; ")
-	f(store.Errorf(store.KindLost, "the session is lost: it was at version 7"), "the session is lost")
+	f(store.Errorf(store.KindSessionLost, "the session is lost: it was at version 7"), "the session is lost: it was at version 7")
 	f(file, server.SeeLog)
 
 	lost := store.Errorf(store.KindLost, "partition 37: callers were told of version 9, and the server is at 3")

@@ -384,29 +384,24 @@ func (c *call) precondition() (version uint64, ok bool, err error) {
 	// makes a split counter one cell again, so that the next read has a version.
 	if strings.HasPrefix(match[0], weak) {
 		c.unmatched = true
-		return ofCells, true, nil
+		return quipu.VersionMixed, true, nil
 	}
 	version, ok = parseETag(match[0])
 	if !ok { // the ETag of something else: nothing can match it
 		return 0, false, store.ErrChanged
 	}
-	c.unmatched = version >= ofCells
+	c.unmatched = version >= quipu.VersionMixed
 	return version, true, nil
 }
 
-// ofCells is the least version of a value that is made up of several cells: of a
-// counter that is split, or a total and what was written since. It changes
-// whenever the value does, and no write can be made at it.
-const ofCells = 1 << 62
-
-// weak is what the ETag of such a value begins with.
+// weak is what the ETag of a value begins with that is made up of several cells.
 const weak = "W/"
 
 // etag returns the ETag of a counter at a version.
 func etag(version uint64) string {
 	var room [24]byte
 	b := room[:0]
-	if version >= ofCells {
+	if version >= quipu.VersionMixed {
 		b = append(b, weak...)
 	}
 	return string(append(strconv.AppendUint(append(b, '"'), version, 10), '"'))

@@ -129,7 +129,7 @@ func appendCount(b []byte, c *quipu.Count) []byte {
 
 // appendVersion appends a version, unless no write can be made at it.
 func appendVersion(b []byte, version uint64) []byte {
-	if version >= ofCells {
+	if version >= quipu.VersionMixed {
 		return b
 	}
 	b = append(b, `,"version":`...)

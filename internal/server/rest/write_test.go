@@ -329,6 +329,7 @@ func TestStoreErrors(t *testing.T) {
 	check(store.ErrUnknown, 504, "unknown", "unknown")
 	check(store.ErrClosed, 503, "closed", "closing")
 	check(store.ErrLost, 500, "lost", "the store has lost acknowledged writes")
+	check(store.ErrSessionLost, 409, "session_lost", "read again without it")
 	check(context.DeadlineExceeded, 503, "unavailable", "deadline")
 	check(store.Errorf(store.KindCorrupt, "/var/lib/x: flipped"), 500, "corrupt", "log")
 	check(fmt.Errorf("open /var/lib/x"), 500, "internal", "log")

@@ -96,7 +96,13 @@ func (d *Door) tell(ctx context.Context, method string, err error) *pb.Error {
 		}
 		d.logger.Log(ctx, level, "call failed", "method", method, "error", err)
 	}
-	detail := strings.ToValidUTF8(server.Detail(err), "\uFFFD")
+	of := server.Detail
+	switch method {
+	case pb.Quipu_Get_FullMethodName, pb.Quipu_GetBatch_FullMethodName, pb.Quipu_List_FullMethodName, pb.Quipu_Lookup_FullMethodName,
+		pb.Quipu_Verify_FullMethodName, pb.Quipu_Backup_FullMethodName:
+		of = server.ReadDetail
+	}
+	detail := strings.ToValidUTF8(of(err), "\uFFFD")
 	if detail == server.SeeLog { // REST has request ids
 		detail = "the server's log says more"
 	}
