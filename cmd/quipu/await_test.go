@@ -84,7 +84,7 @@ func TestWaitForStore(t *testing.T) {
 	_ = l.Close()
 	for _, store := range []string{"redis://" + l.Addr().String(), "postgres://" + l.Addr().String() + "/d"} {
 		refused(t, 3, "connection refused", "serve", "--store", store, "--http", "127.0.0.1:0")
-		refused(t, 3, "waiting for the store", "serve", "--store", store, "--http", "127.0.0.1:0", "--wait-for-store", "10ms")
+		refused(t, 3, "waiting for the store", "serve", "--store", store, "--http", "127.0.0.1:0", "--wait-for-store", "1s")
 	}
 	// What waiting does not mend is not waited for.
 	refused(t, 1, "maxmemory-policy", "serve", "--store", "redis://"+startRedis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru").Addr,

@@ -284,14 +284,15 @@ func (c *Cluster) Move(ctx context.Context, slot int, to *Server) error {
 		return err
 	}
 	for {
-		key, err := from.Command(ctx, "cluster", "getkeysinslot", number, "1")
+		keys, err := from.Command(ctx, "cluster", "getkeysinslot", number, "100")
 		if err != nil {
 			return err
 		}
-		if key == "" {
+		if keys == "" {
 			break
 		}
-		if _, err := from.Command(ctx, "migrate", "127.0.0.1", to.Port, key, "0", "5000"); err != nil {
+		migrate := append([]string{"migrate", "127.0.0.1", to.Port, "", "0", "5000", "keys"}, strings.Split(keys, "\n")...)
+		if _, err := from.Command(ctx, migrate...); err != nil {
 			return err
 		}
 	}
