@@ -43,6 +43,16 @@ type Batch struct {
 // counter is split: their neighbours, or the mark, would go on without them.
 func (b *Batch) Together() bool { return !b.Apart && (b.Writer != 0 || len(b.Deltas) > 1) }
 
+// Changes reports whether b may change anything.
+func (b *Batch) Changes() bool {
+	for i := range b.Deltas {
+		if b.Deltas[i].Op != OpGet {
+			return true
+		}
+	}
+	return false
+}
+
 // A Condition is that a cell is at a version; 0 is an absent cell.
 type Condition struct {
 	Cell    Cell
@@ -87,14 +97,19 @@ type Delta struct {
 	Writes, Lot uint32
 }
 
+// AddMax is up to what an add, either way, can be taken by a part of a counter: so
+// that the parts stay far from the ends of int64, and their sum does.
+const AddMax = 1 << 32
+
 // NeedsWhole reports whether d can't be decided by a part of a counter: it asks
-// for its value, or has a condition, or is no add.
+// for its value, or has a condition, or is no add, or a large one.
 func (d *Delta) NeedsWhole() bool {
 	switch d.Op {
 	case OpSettle, OpRetire:
 		return false
 	case OpAdd:
-		return !d.Guard.Laid && (d.Want || d.Expiry != ExpiryKeep || d.Guard.Match || d.Guard.Exists != ExistsAny || d.Guard.Bound != nil)
+		return !d.Guard.Laid && (d.Want || d.Expiry != ExpiryKeep || d.Guard.Match || d.Guard.Exists != ExistsAny || d.Guard.Bound != nil ||
+			d.N > AddMax || d.N < -AddMax)
 	default:
 		return !d.Guard.Laid
 	}

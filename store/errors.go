@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"strconv"
 )
 
 // Kind sorts errors by what a caller can do about them. Every wire has a code
@@ -34,6 +35,19 @@ const (
 	KindSplit            // the cell is a part of a counter, which must be put together first
 	KindSessionLost      // the store has lost what a session has seen: drop the session
 )
+
+var kindWords = [...]string{
+	"internal", "invalid", "too_large", "overflow", "token", "expired", "settled", "changed", "full", "mark", "retired",
+	"unavailable", "unknown", "closed", "corrupt", "unsupported", "lost", "unmet", "bound", "read_only", "split", "session_lost",
+}
+
+// String returns the word for a kind that every wire has.
+func (k Kind) String() string {
+	if int(k) < len(kindWords) {
+		return kindWords[k]
+	}
+	return "kind " + strconv.Itoa(int(k))
+}
 
 // The errors, one for each kind. A returned error carries more detail and
 // matches its kind's value by errors.Is.

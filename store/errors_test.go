@@ -75,4 +75,9 @@ func TestKindsAreFixed(t *testing.T) {
 	f(store.ErrReadOnly, store.KindReadOnly, 19)
 	f(store.ErrSplit, store.KindSplit, 20)
 	f(store.ErrSessionLost, store.KindSessionLost, 21)
+	for k, word := range map[store.Kind]string{store.KindOther: "internal", store.KindReadOnly: "read_only", store.KindSessionLost: "session_lost", 99: "kind 99"} {
+		if k.String() != word {
+			t.Errorf("%q, want %q", k, word)
+		}
+	}
 }

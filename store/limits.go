@@ -121,6 +121,22 @@ func CheckToken(token string) error {
 	return nil
 }
 
+// CheckRead returns an error if no store can read cells into values.
+func CheckRead(cells []Cell, values []Value) error {
+	if len(cells) != len(values) {
+		return Errorf(KindInvalid, "read %d cells into %d values", len(cells), len(values))
+	}
+	if len(cells) > ReadCellsMax {
+		return Errorf(KindTooLarge, "read of %d cells: at most %d", len(cells), ReadCellsMax)
+	}
+	for _, c := range cells {
+		if err := CheckCell(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // CheckBatch returns an error if b can't be applied by any store with these
 // traits.
 func CheckBatch(b *Batch, partitions int) error {

@@ -62,6 +62,20 @@ func TestCheckToken(t *testing.T) {
 	f(strings.Repeat("t", 256), store.KindTooLarge)
 }
 
+func TestCheckRead(t *testing.T) {
+	f := func(cells []store.Cell, values int, want store.Kind) {
+		t.Helper()
+		checks(t, store.CheckRead(cells, make([]store.Value, values)), want)
+	}
+	good, bad := store.Cell{Namespace: "n", Key: "k"}, store.Cell{Namespace: "n"}
+	f(nil, 0, 0)
+	f(many(good, store.ReadCellsMax), store.ReadCellsMax, 0)
+	f(many(good, store.ReadCellsMax+1), store.ReadCellsMax+1, store.KindTooLarge)
+	f(nil, 1, store.KindInvalid)
+	f([]store.Cell{good}, 0, store.KindInvalid)
+	f([]store.Cell{good, bad}, 2, store.KindInvalid)
+}
+
 func TestCheckBatch(t *testing.T) {
 	c := store.Cell{Namespace: "n", Key: "k"}
 	good := store.Delta{Cell: c, Op: store.OpAdd, N: 1}

@@ -101,6 +101,7 @@ type Traits struct {
 	Durability Durability // the strongest it offers
 	Limits     Limits     // the limits in force
 	Layouts    bool       // it takes OpLayout
+	Shared     bool       // others may change it too, by stores of their own
 }
 
 // A Cell is the address of the smallest stored thing. Namespace "" is the

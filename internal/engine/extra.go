@@ -39,10 +39,11 @@ func (e *Engine) setExtra(id uint32, x extra) {
 }
 
 // takes reports whether a cell takes a blind add as one without an extra would:
-// it has no deadline, and the layout that the add names, if it names one.
+// it has no deadline, and the layout that the add names, if it names one; and if it
+// is a part of a counter, a part can take it.
 func (e *Engine) takes(d *store.Delta, id uint32) bool {
 	x := e.extra(id)
-	return x <= 0 && (!d.Guard.Laid || d.Guard.Layout == x.layout())
+	return x <= 0 && (!d.Guard.Laid || d.Guard.Layout == x.layout()) && (x == 0 || !d.NeedsWhole())
 }
 
 // isSplit reports whether a cell that is a part of a counter would have to decide

@@ -50,16 +50,8 @@ func valueOf(value int64, m meta, x extra) store.Value {
 
 // Read returns the durable values of cells at one moment.
 func (e *Engine) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
-	if len(cells) != len(values) {
-		return store.Errorf(store.KindInvalid, "%d cells and %d values", len(cells), len(values))
-	}
-	if len(cells) > store.ReadCellsMax {
-		return store.Errorf(store.KindTooLarge, "read of %d cells: at most %d", len(cells), store.ReadCellsMax)
-	}
-	for _, c := range cells {
-		if err := store.CheckCell(c); err != nil {
-			return err
-		}
+	if err := store.CheckRead(cells, values); err != nil {
+		return err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

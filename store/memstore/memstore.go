@@ -24,12 +24,14 @@ type Options struct {
 	Limits     store.Limits     // zero fields mean their defaults
 	Now        func() time.Time // the clock; default time.Now
 	Partitions int              // default 1
+	Shared     bool             // several in this process use it at the same time
 }
 
 // A Store keeps everything in memory. It is safe for concurrent use.
 type Store struct {
 	limits store.Limits
 	now    func() time.Time
+	shared bool
 
 	mu      sync.Mutex // guards the fields below
 	closed  bool
@@ -59,6 +61,7 @@ func New(o Options) *Store {
 	s := &Store{
 		limits:  o.Limits.WithDefaults(),
 		now:     o.Now,
+		shared:  o.Shared,
 		cells:   make(map[store.Cell]store.Value),
 		due:     dueHeap{place: make(map[store.Cell]int)},
 		keys:    make(map[string]int64),
@@ -87,21 +90,14 @@ func (s *Store) Traits() store.Traits {
 		Durability: store.Memory,
 		Limits:     s.limits,
 		Layouts:    true,
+		Shared:     s.shared,
 	}
 }
 
 // Read fills values[i] with the value of cells[i], all at one moment.
 func (s *Store) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
-	if len(cells) != len(values) {
-		return store.Errorf(store.KindInvalid, "read %d cells into %d values", len(cells), len(values))
-	}
-	if len(cells) > store.ReadCellsMax {
-		return store.Errorf(store.KindTooLarge, "read of %d cells: at most %d", len(cells), store.ReadCellsMax)
-	}
-	for _, c := range cells {
-		if err := store.CheckCell(c); err != nil {
-			return err
-		}
+	if err := store.CheckRead(cells, values); err != nil {
+		return err
 	}
 	if err := s.enter(ctx); err != nil {
 		return err

@@ -186,20 +186,12 @@ func batches(s *suite) {
 				}
 				return nil
 			}
-			vs := make([]store.Value, len(cs))
-			for {
-				select {
-				case <-done:
-					return nil
-				default:
-				}
-				if err := k.store.Read(k.ctx, cs, vs); err != nil {
-					return err
-				}
+			return k.watch(done, cs, func(vs []store.Value) error {
 				if vs[0].N != vs[1].N || vs[0].N != -vs[2].N || vs[0].Exists != vs[2].Exists {
 					return fmt.Errorf("half a batch was seen: %+v", vs)
 				}
-			}
+				return nil
+			})
 		})
 		k.holds(cs[0], rounds)
 	})

@@ -165,20 +165,12 @@ func boundRaces(k *kit) {
 		left.Store(6)
 		k.parallel(7, func(g int) error {
 			if g == 6 {
-				vs := make([]store.Value, 1)
-				for {
-					select {
-					case <-done:
-						return nil
-					default:
-					}
-					if err := k.store.Read(k.ctx, []store.Cell{c}, vs); err != nil {
-						return err
-					}
+				return k.watch(done, []store.Cell{c}, func(vs []store.Value) error {
 					if vs[0].N < b.Low || vs[0].N > b.High {
 						return fmt.Errorf("the cell reads %d, its bound is %+v", vs[0].N, b)
 					}
-				}
+					return nil
+				})
 			}
 			defer func() {
 				if left.Add(-1) == 0 {

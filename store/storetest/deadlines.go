@@ -265,21 +265,13 @@ func deadlines(s *suite) {
 					return nil
 				}
 				gone := false
-				vs := make([]store.Value, len(cs))
-				for {
-					select {
-					case <-done:
-						return nil
-					default:
-					}
-					if err := k.store.Read(k.ctx, cs, vs); err != nil {
-						return err
-					}
+				return k.watch(done, cs, func(vs []store.Value) error {
 					if vs[0].Exists != vs[1].Exists || vs[0].Exists != vs[2].Exists || (gone && vs[0].Exists) {
 						return fmt.Errorf("seen %+v, and all of it gone before: %v", vs, gone)
 					}
 					gone = !vs[0].Exists
-				}
+					return nil
+				})
 			})
 			k.absent(cs[1])
 		}

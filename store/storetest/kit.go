@@ -23,11 +23,11 @@ type tb interface {
 const namespace = "laws"
 
 // A kit is a store under test with short names for what laws do to it. Its
-// methods end the test when the store can't answer, except for try, which is
-// for goroutines.
+// methods end the test when the store can't answer, except for try and watch,
+// which are for goroutines.
 type kit struct {
 	tb
-	t     testing.TB // what Crash and Reopen are given
+	t     testing.TB // what Crash, Reopen and Beside are given
 	ctx   context.Context
 	inst  *Instance
 	store store.Store
@@ -259,6 +259,24 @@ func (k *kit) readAll(cs ...store.Cell) []store.Value {
 		k.Fatalf("Read: %v", err)
 	}
 	return vs
+}
+
+// watch reads cells until done is closed, and checks what they are each time.
+func (k *kit) watch(done <-chan struct{}, cs []store.Cell, check func(vs []store.Value) error) error {
+	vs := make([]store.Value, len(cs))
+	for {
+		select {
+		case <-done:
+			return nil
+		default:
+		}
+		if err := k.store.Read(k.ctx, cs, vs); err != nil {
+			return err
+		}
+		if err := check(vs); err != nil {
+			return err
+		}
+	}
 }
 
 // holds checks that a cell exists and has a value.

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"math"
 	"sync/atomic"
 
 	"github.com/quipudb/quipu/store"
@@ -71,7 +72,7 @@ func layouts(s *suite) {
 		for name, d := range map[string]store.Delta{
 			"want": want(add(c, 1)), "set": set(c, 1), "delete": del(c), "get": get(c), "match": match(add(c, 1), was.Version),
 			"exists": only(add(c, 1), store.ExistsMust), "bound": within(add(c, 1), store.Bound{High: 99}), "token and value": token,
-			"until": until(add(c, 1), 1<<50), "expire": expire(c, store.ExpirySet, 1<<50), "clear": expire(c, store.ExpiryClear, 0),
+			"large": add(c, store.AddMax+1), "large, taken away": add(c, -store.AddMax-1), "until": until(add(c, 1), 1<<50), "expire": expire(c, store.ExpirySet, 1<<50), "clear": expire(c, store.ExpiryClear, 0),
 		} {
 			r := k.apply(apartly(k.batch(add(other, 1), d, add(other, 1))))[0]
 			if r.Err != nil || r.Results[0].Outcome != store.Applied || r.Results[2].Outcome != store.Applied {
@@ -83,7 +84,7 @@ func layouts(s *suite) {
 		if now := k.read(c); now != was {
 			k.Fatalf("refused writes changed %+v to %+v", was, now)
 		}
-		k.holds(other, 10+2*11)
+		k.holds(other, 10+2*13)
 		k.state(c, "t", store.TokenUnknown)
 
 		k.one(add(c, -12))
@@ -146,11 +147,11 @@ func layouts(s *suite) {
 
 	s.law("a cell with a layout is found after a repeat, and in a sum at the ends of int64", func(k *kit) {
 		c := cell("a")
-		k.one(set(c, 1<<62))
+		k.one(set(c, math.MaxInt64-1))
 		k.one(layout(c, 0, 7))
-		k.outcome(k.one(add(c, 1<<62)), store.Overflow)
+		k.outcome(k.one(add(c, 2)), store.Overflow)
 		k.outcome(k.one(laid(add(c, 1<<62), 7)), store.Overflow)
-		k.laidOut(c, 1<<62, 7)
+		k.laidOut(c, math.MaxInt64-1, 7)
 	})
 
 	s.law("layouts that do not fit are refused", func(k *kit) {

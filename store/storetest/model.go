@@ -145,7 +145,8 @@ func needsWhole(d store.Delta) bool {
 		return false
 	}
 	d.Guard.Token, d.Guard.Digest = "", 0
-	return d.Op != store.OpAdd || d.Want || d.Expiry != store.ExpiryKeep || d.Guard != (store.Guard{})
+	return d.Op != store.OpAdd || d.Want || d.Expiry != store.ExpiryKeep || d.Guard != (store.Guard{}) ||
+		d.N > store.AddMax || d.N < -store.AddMax
 }
 
 func sameReply(r store.Reply, last modelMark) error {

@@ -4,10 +4,11 @@
 // A store's own test file is one call of Run and one of Bench, each given a
 // constructor. The laws are grouped by file: values, scan, tokens, marks, and
 // so on; Random checks random histories against a plain model, and prints the
-// seed and the command that replays a failure. Laws that need a crash or a
-// reopening run only on stores that say how (see Instance); all others run on
-// every store. No law depends on the number of partitions, on when a store
-// collects what it may forget, or on how versions are chosen.
+// seed and the command that replays a failure. Laws that need a crash, a
+// reopening or another store beside run only on stores that say how (see
+// Instance); all others run on every store. No law depends on the number of
+// partitions, on when a store collects what it may forget, or on how versions are
+// chosen.
 package storetest
 
 import (
@@ -42,6 +43,10 @@ type Instance struct {
 	// Reopen closes the store and opens it again. It is nil for stores that
 	// forget everything.
 	Reopen func(t testing.TB) store.Store
+
+	// Beside opens another store on what this one keeps, with other limits, as
+	// another server would. It is nil for stores that are not shared.
+	Beside func(t testing.TB, l store.Limits) (store.Store, error)
 }
 
 // Run checks every law on stores made by open.

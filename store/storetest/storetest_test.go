@@ -40,6 +40,10 @@ type journal struct {
 	synced  []call     // what a crash keeps
 	pending []call     // what it drops
 	now     *logged    // the store that is open
+
+	telling sync.Mutex // guards the fields below
+	told    time.Time  // the latest time that a store was told
+	still   bool       // it is told no later one
 }
 
 type call struct {
@@ -60,6 +64,21 @@ func (j *journal) clock() time.Time {
 	return time.Now()
 }
 
+// tell is the clock of the stores. It stands still while a call is applied, so that
+// the call is kept with the time that it saw.
+func (j *journal) tell() time.Time { return j.tellAnd(func() {}) }
+
+// tellAnd also makes the clock stand still, or go on.
+func (j *journal) tellAnd(then func()) time.Time {
+	j.telling.Lock()
+	defer j.telling.Unlock()
+	if now := j.clock(); !j.still && now.After(j.told) {
+		j.told = now
+	}
+	then()
+	return j.told
+}
+
 func (j *journal) open() store.Store {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -75,7 +94,7 @@ func (j *journal) open() store.Store {
 			panic(err) // the same call did not fail before
 		}
 	}
-	now = j.clock
+	now = j.tell
 	j.now = &logged{Store: s, journal: j}
 	return j.now
 }
@@ -112,7 +131,8 @@ func (l *logged) Apply(ctx context.Context, batches []store.Batch, replies []sto
 	if j.now != l {
 		return store.ErrUnknown
 	}
-	c := call{at: j.clock()}
+	c := call{at: j.tellAnd(func() { j.still = true })}
+	defer j.tellAnd(func() { j.still = false })
 	if err := l.Store.Apply(ctx, batches, replies); err != nil {
 		return err
 	}

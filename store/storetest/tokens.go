@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -181,6 +182,24 @@ func tokens(s *suite) {
 	s.lawAt("after the refusals a token may be forgotten", store.Limits{TokenWindow: window}, tokenForgotten)
 	s.lawAt("a token that carries an old time is expired", store.Limits{TokenWindow: window}, tokenStale)
 	s.lawAt("a clock that goes back resurrects nothing and forgets nothing", store.Limits{TokenWindow: window}, clockBack)
+
+	s.lawAt("what was told expired is so when the clock goes back", store.Limits{TokenWindow: window}, func(k *kit, cl *clock) {
+		c := cell("a")
+		for i, d := range []store.Delta{once(add(c, 5), ""), once(del(c), ""), settle(c, "")} {
+			d.Guard.Token = fmt.Sprint("t", i)
+			k.outcome(k.one(once(add(c, 5), d.Guard.Token)), store.Applied)
+			cl.move(window)
+			k.outcome(k.one(d), store.Expired) // nobody else has seen the time
+			cl.move(-window)
+			k.outcome(k.one(d), store.Expired)
+			k.state(c, d.Guard.Token, store.TokenExpired)
+			cl.move(window)
+		}
+	})
+
+	if s.probe().Beside != nil {
+		s.lawWith("stores that share have one window", Config{Limits: store.Limits{TokenWindow: window}}, oneWindow)
+	}
 }
 
 func awkwardTokens() []string {
@@ -323,4 +342,30 @@ func clockBack(k *kit, cl *clock) {
 	k.repeats(k.one(once(add(c, 1), "u")), second)
 	cl.move(time.Millisecond)
 	k.outcome(k.one(once(add(c, 1), "u")), store.Expired)
+}
+
+// oneWindow opens stores beside one that is there: who asks for another window is
+// refused, and who asks for none has that.
+func oneWindow(k *kit) {
+	f := func(asked time.Duration, ok bool) {
+		k.Helper()
+		other, err := k.inst.Beside(k.t, store.Limits{TokenWindow: asked})
+		if err != nil {
+			if ok || !errors.Is(err, store.ErrInvalid) {
+				k.Fatalf("window %s beside one of %s: %v", asked, window, err)
+			}
+			return
+		}
+		if got := other.Traits().Limits.TokenWindow; !ok || got != window {
+			k.Errorf("window %s beside one of %s became %s", asked, window, got)
+		}
+		if err := other.Close(); err != nil {
+			k.Errorf("Close: %v", err)
+		}
+	}
+	f(window, true)
+	f(0, true)
+	f(window/2, false)
+	f(2*window, false)
+	f(window, true) // a refusal changed nothing
 }
