@@ -52,7 +52,8 @@ func (s *Store) apply(ctx context.Context, w *work) error {
 			}
 		}
 	}
-	return s.transact(ctx, w)
+	_, err := s.transact(ctx, w)
+	return err
 }
 
 // check returns an error if b is no batch for this store.

@@ -1,8 +1,11 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"net"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -18,6 +21,7 @@ const (
 	codeReadOnly      = "25006"
 	codeSerialization = "40001"
 	codeDeadlock      = "40P01"
+	codeDenied        = "42501"
 	codeLockTimeout   = "55P03"
 )
 
@@ -42,7 +46,14 @@ func failure(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[*store.Error](err); ok {
 		return err
 	}
+	if c, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return store.Errorf(store.KindUnavailable, "PostgreSQL: %s (database %q, role %q)",
+			refusals(c), cmp.Or(c.Config.Database, c.Config.User), c.Config.User)
+	}
 	switch c := code(err); {
+	case c == codeDenied:
+		return store.Errorf(store.KindUnavailable,
+			"PostgreSQL: %w: the role needs the grants of \"Setting up PostgreSQL\" in docs/stores.md; to make the schema, run quipu migrate as one that may", err)
 	case c == "", c == codeUnique, c == codeReadOnly, c == codeSerialization, c == codeDeadlock, c == codeLockTimeout,
 		strings.HasPrefix(c, "08"), strings.HasPrefix(c, "53"), strings.HasPrefix(c, "57"), strings.HasPrefix(c, "58"):
 		return store.Errorf(store.KindUnavailable, "PostgreSQL: %w", err)
@@ -50,6 +61,36 @@ func failure(ctx context.Context, err error) error {
 		return store.Errorf(store.KindCorrupt, "PostgreSQL: %w", err)
 	}
 	return store.Errorf(store.KindOther, "PostgreSQL: %w", err)
+}
+
+// refusals returns why no connection came about. Each address may have been tried
+// twice, with TLS and without: what a server answered says more than that it takes no
+// TLS, and what is the same is told once.
+func refusals(c *pgconn.ConnectError) string {
+	tries := []error{errors.Unwrap(c)}
+	if all, ok := errors.AsType[interface {
+		error
+		Unwrap() []error
+	}](c); ok {
+		tries = all.Unwrap()
+	}
+	var answers, others []string
+	for _, err := range tries {
+		said, text := &others, err.Error()
+		if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+			address, _, _ := strings.Cut(text, " (")
+			said, text = &answers, pg.Error()+", at "+address
+		} else if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+			text = op.Error() // which has the address too
+		}
+		if !slices.Contains(*said, text) {
+			*said = append(*said, text)
+		}
+	}
+	if len(answers) > 0 {
+		others = answers
+	}
+	return strings.Join(others, "; ")
 }
 
 // unsure returns the error of a call whose commit was on its way.

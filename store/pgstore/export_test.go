@@ -11,6 +11,12 @@ func (s *Store) Step(ctx context.Context) error {
 	return err
 }
 
+// Still ends the upkeep: nothing is done any more but what a test does.
+func (s *Store) Still() {
+	s.stop()
+	s.upkeep.Wait()
+}
+
 // Margin is how near a namespace must be to its limit to be counted alone.
 func (s *Store) Margin() int64 { return s.margin }
 
@@ -24,3 +30,6 @@ func Finders(schema string) map[string]string {
 	s := newStatements(schema)
 	return map[string]string{"loadCells": s.loadCells, "loadTokens": s.loadTokens, "read": s.read}
 }
+
+// PendingMax is how many pending adds one transaction folds.
+const PendingMax = pendingMax

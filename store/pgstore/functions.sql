@@ -27,7 +27,8 @@ end $$;
 -- whatever else is unusual raises QP001. Either way nothing is changed, and the
 -- batch is decided outside. _room is how many keys a namespace may have before its
 -- limit must be looked at closely. _took is how long it took to lock and change the
--- cells, in microseconds.
+-- cells, in microseconds. What it takes and returns stands again in quietly and
+-- tokened: older programs call them as they are, so no type can take its place.
 create or replace function quipu.plain(
     _writer bigint, _prev bigint, _seq bigint, _digest bigint,
     _ns bytea[], _key bytea[], _n bigint[], _most bigint, _laid bigint[],

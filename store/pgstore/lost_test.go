@@ -14,14 +14,7 @@ import (
 func TestLost(t *testing.T) {
 	schema := newSchema()
 	s := open(t, server.URL(), pgstore.Options{Schema: schema})
-	trips := func() (n float64) {
-		s.Meters(func(name, _ string, value float64) {
-			if name == "quipu_postgres_round_trips_total" {
-				n = value
-			}
-		})
-		return n
-	}
+	trips := func() float64 { return meter(t, s, "quipu_postgres_round_trips_total") }
 	f := func(key string, version uint64, want bool, costs float64) {
 		t.Helper()
 		var v [1]store.Value

@@ -142,6 +142,11 @@ func (f *factory) open(t testing.TB, c storetest.Config) *storetest.Instance {
 			shut(t, u.store)
 			return again(t)
 		},
+		Beside: func(t testing.TB, l store.Limits) (store.Store, error) {
+			o := o
+			o.Limits = l
+			return pgstore.Open(t.Context(), f.url, o)
+		},
 	}
 }
 

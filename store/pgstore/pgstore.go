@@ -47,6 +47,10 @@ type Options struct {
 	Now      func() time.Time // the clock; default that of the server
 	Schema   string           // default "quipu"
 	MaxConns int              // connections at most; default 16
+
+	// Existing is for who only reads: the schema must be there. Opening neither
+	// makes it nor brings it up to date.
+	Existing bool
 }
 
 const (
@@ -83,7 +87,8 @@ var (
 )
 
 // Open returns the store in a schema of the database that a URL names. It makes
-// the schema if there is none, and brings an older one up to date.
+// the schema if there is none, and brings an older one up to date, unless it is told
+// not to.
 func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if o.Schema == "" {
 		o.Schema = schemaDefault
@@ -95,7 +100,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := prepare(ctx, config.ConnConfig, o.Schema); err != nil {
+	if _, err := prepare(ctx, config.ConnConfig, o.Schema, o.Existing); err != nil {
 		return nil, err
 	}
 	config.MaxConns = int32(min(max(o.MaxConns, 2), 10_000))
@@ -109,7 +114,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 		return nil, failure(ctx, err)
 	}
 	if err = s.look(ctx); err == nil {
-		err = s.agree(ctx, o.Limits.TokenWindow)
+		err = s.agree(ctx, o.Limits.TokenWindow, o.Existing)
 	}
 	if err != nil {
 		s.pool.Close()
@@ -135,7 +140,7 @@ func parse(url string) (*pgxpool.Config, error) {
 // this process and the server: a pooler such as pgbouncer hands out process ids
 // of its own. Statements that are prepared may then be prepared on another
 // connection than the one they are used on, so none are.
-func prepare(ctx context.Context, config *pgx.ConnConfig, schema string) (found int, err error) {
+func prepare(ctx context.Context, config *pgx.ConnConfig, schema string, existing bool) (found int, err error) {
 	plain := config.Copy()
 	plain.DefaultQueryExecMode = pgx.QueryExecModeExec
 	conn, err := pgx.ConnectConfig(ctx, plain)
@@ -143,7 +148,7 @@ func prepare(ctx context.Context, config *pgx.ConnConfig, schema string) (found 
 		return 0, failure(ctx, err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if found, err = migrate(ctx, conn, schema); err != nil {
+	if found, err = migrate(ctx, conn, schema, existing); err != nil {
 		return 0, err
 	}
 	var pid uint32
@@ -177,11 +182,14 @@ func (s *Store) look(ctx context.Context) error {
 }
 
 // agree checks that the window of tokens is that of the others who share the
-// schema. The first sets it.
-func (s *Store) agree(ctx context.Context, asked time.Duration) error {
+// schema. The first who writes sets it.
+func (s *Store) agree(ctx context.Context, asked time.Duration, existing bool) error {
 	var ms *int64
 	err := s.pool.QueryRow(ctx, s.sql.window).Scan(&ms)
 	if err == nil && ms == nil {
+		if existing { // nobody has given a token yet
+			return nil
+		}
 		if _, err = s.pool.Exec(ctx, s.sql.setWindow, s.limits.TokenWindow.Milliseconds()); err == nil {
 			err = s.pool.QueryRow(ctx, s.sql.window).Scan(&ms)
 		}
@@ -195,7 +203,7 @@ func (s *Store) agree(ctx context.Context, asked time.Duration) error {
 
 // Traits says what kind of store this is.
 func (s *Store) Traits() store.Traits {
-	return store.Traits{Name: "postgres", Partitions: 1, Durability: s.durability, Limits: s.limits, Layouts: true}
+	return store.Traits{Name: "postgres", Partitions: 1, Durability: s.durability, Limits: s.limits, Layouts: true, Shared: true}
 }
 
 // Close releases the store after the calls under way.
@@ -277,5 +285,8 @@ func lockOf(schema, what string) int64 {
 	return int64(h.Sum64())
 }
 
-// errRepeat is that a transaction has to be made again.
-var errRepeat = errors.New("again")
+// What a transaction may come to besides an error.
+var (
+	errRepeat = errors.New("again")              // it has to be made again
+	errSweep  = errors.New("again, after sweep") // the same, after what takes room has been removed
+)

@@ -12,21 +12,16 @@ import (
 // Read fills values[i] with the value of cells[i], all at one moment, in one
 // statement. If a cell has expired or has adds pending, that is dealt with first.
 func (s *Store) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
-	if len(cells) != len(values) {
-		return store.Errorf(store.KindInvalid, "read %d cells into %d values", len(cells), len(values))
-	}
-	if len(cells) > store.ReadCellsMax {
-		return store.Errorf(store.KindTooLarge, "read of %d cells: at most %d", len(cells), store.ReadCellsMax)
-	}
-	for _, c := range cells {
-		if err := store.CheckCell(c); err != nil {
-			return err
-		}
+	if err := store.CheckRead(cells, values); err != nil {
+		return err
 	}
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
 	defer s.leave()
+	if len(cells) == 0 {
+		return nil
+	}
 	s.meters.reads.Add(1)
 	stale := false
 	namespaces, keys := columns(cells)
@@ -74,25 +69,15 @@ func (s *Store) past(deadlineMS, serverMS int64) bool {
 // freshen removes those of the cells that have expired, folds what is pending,
 // and returns the cells as they are then.
 func (s *Store) freshen(ctx context.Context, cells []store.Cell) (map[store.Cell]store.Value, error) {
-	w := &work{cells: cells}
-	w.begin(s)
-	for attempt := 1; ; attempt++ {
-		st, err := s.attempt(ctx, w)
-		if s.again(ctx, w, err, attempt) {
-			continue
-		}
-		if store.KindOf(err) == store.KindUnknown { // whatever became of it, nothing was asked for
-			err = store.Errorf(store.KindUnavailable, "%w", err)
-		}
-		if err != nil {
-			return nil, failure(ctx, err)
-		}
-		fresh := make(map[store.Cell]store.Value, len(cells))
-		for c, at := range st.cells {
-			fresh[c] = at.now
-		}
-		return fresh, nil
+	st, err := s.transact(ctx, &work{cells: cells})
+	if err != nil {
+		return nil, err
 	}
+	fresh := make(map[store.Cell]store.Value, len(st.cells))
+	for c, at := range st.cells {
+		fresh[c] = at.now
+	}
+	return fresh, nil
 }
 
 // Scan returns up to n cells of a namespace in the order of their keys.

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	_ "embed" // the SQL
 	"errors"
@@ -43,19 +44,29 @@ func Migrate(ctx context.Context, url, schema string) (from, to int, err error) 
 	if err != nil {
 		return 0, 0, err
 	}
-	from, err = prepare(ctx, config.ConnConfig, schema)
+	from, err = prepare(ctx, config.ConnConfig, schema, false)
 	return from, format, err
 }
 
 // migrate does its work in one transaction, alone, and returns the format it
-// found. A schema that is up to date is only looked at.
-func migrate(ctx context.Context, conn *pgx.Conn, schema string) (found int, err error) {
+// found. A schema that is up to date is only looked at. One that is not is refused
+// if it is to be left as it is.
+func migrate(ctx context.Context, conn *pgx.Conn, schema string, existing bool) (found int, err error) {
 	if !schemaName.MatchString(schema) {
 		return 0, store.Errorf(store.KindInvalid, "schema %q: want up to 48 of a-z, 0-9 and _, not beginning with a digit", schema)
 	}
 	found, ready, err := formatOf(ctx, conn, schema)
 	if err != nil || ready {
 		return found, err
+	}
+	if existing {
+		what := fmt.Sprintf("has no schema %q", schema)
+		if found > 0 {
+			what = fmt.Sprintf("has a schema %q of an older release", schema)
+		}
+		return found, store.Errorf(store.KindUnavailable,
+			"database %q %s: if it is the right one, run quipu migrate or start a server that writes; one that only reads leaves it as it is",
+			cmp.Or(conn.Config().Database, conn.Config().User), what)
 	}
 	l := newLocks(schema)
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {

@@ -15,25 +15,31 @@ import (
 	"github.com/quipudb/quipu/store/pgstore"
 )
 
-func TestMigrate(t *testing.T) {
-	schema := newSchema()
+// migrateAtOnce has several migrate a schema of a format. One of them does it.
+func migrateAtOnce(t *testing.T, schema string, format int) {
+	t.Helper()
 	var wg sync.WaitGroup
-	var made atomic.Int64
-	for range 4 { // at once
+	var migrated atomic.Int64
+	for range 4 {
 		wg.Go(func() {
 			from, to, err := pgstore.Migrate(t.Context(), server.URL(), schema)
-			if err != nil || from != 0 && from != to || to < 1 {
+			if err != nil || from != format && from != to || to <= format {
 				t.Errorf("migrated from %d to %d, %v", from, to, err)
 			}
-			if from == 0 {
-				made.Add(1)
+			if from == format {
+				migrated.Add(1)
 			}
 		})
 	}
 	wg.Wait()
-	if made.Load() != 1 {
-		t.Errorf("%d made the schema", made.Load())
+	if migrated.Load() != 1 {
+		t.Errorf("%d migrated from format %d", migrated.Load(), format)
 	}
+}
+
+func TestMigrate(t *testing.T) {
+	schema := newSchema()
+	migrateAtOnce(t, schema, 0)
 	s := open(t, server.URL(), pgstore.Options{Schema: schema})
 	do(t, s, add("a", 1))
 	if from, to, err := pgstore.Migrate(t.Context(), server.URL(), schema); err != nil || from != to { // again
@@ -72,23 +78,7 @@ func TestMigrateFrom1(t *testing.T) {
 		select quipu.add('b', 10, 't')`,
 		int64(b.Digest()), record(map[string]int64{"a": 5, "b": 6}), record(map[string]int64{"over": 7}))))
 
-	var wg sync.WaitGroup
-	var migrated atomic.Int64
-	for range 4 { // at once
-		wg.Go(func() {
-			from, to, err := pgstore.Migrate(t.Context(), server.URL(), schema)
-			if err != nil || from != 1 && from != to {
-				t.Errorf("migrated from %d to %d, %v", from, to, err)
-			}
-			if from == 1 {
-				migrated.Add(1)
-			}
-		})
-	}
-	wg.Wait()
-	if migrated.Load() != 1 {
-		t.Errorf("%d migrated", migrated.Load())
-	}
+	migrateAtOnce(t, schema, 1)
 	s, conn := open(t, server.URL(), pgstore.Options{Schema: schema}), connect(t)
 	r, err := try(t.Context(), s, b)
 	first := []store.Result{
@@ -217,6 +207,9 @@ func TestUnavailable(t *testing.T) {
 		if err := call(); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("%s again: %v", name, err)
 		}
+	}
+	if err := s.Read(t.Context(), nil, nil); err != nil {
+		t.Errorf("a read of nothing: %v", err)
 	}
 	if err := own.Restart(t.Context()); err != nil {
 		t.Fatal(err)

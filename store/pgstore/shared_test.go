@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/pgstore"
@@ -213,6 +214,82 @@ func TestQuotaIsExact(t *testing.T) {
 		execute(t, fmt.Sprintf(`insert into %[1]s.space values ('default', 0, 40, %[2]d), ('default', 1, 40, %[3]d)`,
 			schema, many-30-callers, many-30))
 	})
+}
+
+// Callers that find no room, more than there are connections, leave one to make it
+// with.
+func TestFullPool(t *testing.T) {
+	var now atomic.Int64
+	now.Store(time.Now().UnixMilli())
+	const n = 20
+	s := open(t, server.URL(), pgstore.Options{
+		Schema: newSchema(), MaxConns: 4, Now: func() time.Time { return time.UnixMilli(now.Load()) },
+		Limits: store.Limits{TokensMax: n, TokenWindow: time.Second},
+	})
+	s.Still()
+	for i := range n {
+		do(t, s, once(add("k", 1), fmt.Sprint("old", i)))
+	}
+	now.Add(10_000)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			d := once(add("k", 1), fmt.Sprint("new", i))
+			if r, err := try(ctx, s, store.Batch{Deltas: []store.Delta{d}}); err != nil || r.Results[0].Outcome != store.Applied {
+				t.Errorf("%d: %+v, %v", i, r.Results, err)
+			}
+		})
+	}
+	wg.Wait()
+	holds(t, s, "k", 2*n)
+	audited(t, s)
+}
+
+// What takes room and can't be removed, since another has it, is not waited for
+// forever.
+func TestRoomIsHeld(t *testing.T) {
+	now := time.Now()
+	o := pgstore.Options{Schema: newSchema(), Now: func() time.Time { return now }, Limits: store.Limits{TokensMax: 1, TokenWindow: time.Second}}
+	s, conn := open(t, server.URL(), o), connect(t)
+	s.Still()
+	do(t, s, once(add("k", 1), "old"))
+	now = now.Add(time.Minute)
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), fmt.Sprintf(`select from %s.token for update`, o.Schema)); err != nil {
+		t.Fatal(err)
+	}
+	if r := do(t, s, once(add("k", 1), "new"))[0]; r.Outcome != store.Full {
+		t.Errorf("while the old token is held: %+v", r)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r := do(t, s, once(add("k", 1), "new"))[0]; r.Outcome != store.Applied {
+		t.Errorf("when it is not: %+v", r)
+	}
+}
+
+// A sweep that itself finds no room does not begin another.
+func TestSweepFindsNoRoom(t *testing.T) {
+	now := time.Now()
+	o := pgstore.Options{Schema: newSchema(), Now: func() time.Time { return now }}
+	s := open(t, server.URL(), o)
+	over := add("over", 1)
+	over.Expiry, over.DeadlineMS = store.ExpirySet, now.UnixMilli()+1
+	do(t, s, add("a", 1), add("b", 1), over)
+	s.Still()
+	now = now.Add(time.Second)
+	o.Limits.KeysMax = 1 // fewer than there are
+	less := open(t, server.URL(), o)
+	less.Still()
+	execute(t, fmt.Sprintf(`select %s.add('over', 1)`, o.Schema))
+	holds(t, less, "over", 0)
+	audited(t, less)
 }
 
 // One writer too many is refused, whoever comes with it.

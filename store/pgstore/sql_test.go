@@ -36,6 +36,28 @@ func TestPendingIsTold(t *testing.T) {
 	audited(t, s)
 }
 
+// However much is pending, all of it is read and told, although one transaction does
+// not fold it.
+func TestPendingIsToldWhole(t *testing.T) {
+	schema := newSchema()
+	s := open(t, server.URL(), pgstore.Options{Schema: schema})
+	s.Still()
+	const n = 2*pgstore.PendingMax + 1
+	for _, key := range []string{"read", "told", "set"} {
+		execute(t, fmt.Sprintf(`insert into %s.pending (ns, key, delta, at_ms) select 'default', '%s', 1, 0 from generate_series(1, %d)`,
+			schema, key, n))
+	}
+	holds(t, s, "read", n)
+	set := store.Delta{Cell: at("set"), Op: store.OpSet, N: 5, Want: true}
+	for _, r := range do(t, s, want(add("told", 0)), set) {
+		if r.Before != n {
+			t.Errorf("%+v, want %d before", r, n)
+		}
+	}
+	holds(t, s, "set", 5)
+	audited(t, s)
+}
+
 // An order and its stock are one transaction of the user's.
 func TestAddInTransaction(t *testing.T) {
 	schema := newSchema()

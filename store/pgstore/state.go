@@ -33,6 +33,7 @@ type state struct {
 	refused    map[int64]store.Outcome // of pending adds, by id
 	forgotten  []pending               // refused adds, whose tokens go
 
+	due     bool // there is what need not be kept since the work found no room
 	full    bool // something was refused for want of room
 	recount bool // it must be decided again, with other locks
 }
@@ -81,6 +82,9 @@ type space struct {
 
 func (s *space) exists() bool  { return s.keys+s.madeKeys > 0 || s.tokens+s.madeTokens > 0 }
 func (s *space) existed() bool { return s.keys > 0 || s.tokens > 0 }
+
+// pendingMax is how many pending adds one transaction folds.
+const pendingMax = 10_000
 
 type pending struct {
 	id    int64
@@ -196,6 +200,9 @@ func (st *state) expire() {
 		}
 	}
 }
+
+// more reports whether more may be pending than was loaded.
+func (st *state) more() bool { return len(st.pending) == pendingMax }
 
 // fold adds what is pending to its cells.
 func (st *state) fold() {

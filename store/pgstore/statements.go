@@ -20,6 +20,12 @@ type statements struct {
 
 func newStatements(schema string) statements {
 	in := func(sql string) string { return inSchema(schema, sql) }
+	const batch = `$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18`
+	apply := func(function, args string) string {
+		return in(`
+			select coalesce(_took, 0), _version, _odd, _versions, _afters, _terms, _fresh from quipu.` + function + `(
+				` + args + `)`)
+	}
 	return statements{
 		look: in(`
 			select current_setting('fsync')::bool, current_setting('synchronous_commit') <> 'off',
@@ -27,16 +33,10 @@ func newStatements(schema string) statements {
 				greatest((select max(at_ms) from quipu.tally), (select max(at_ms) from quipu.mark), 0)`),
 		window:    in(`select window_ms from quipu.meta`),
 		setWindow: in(`update quipu.meta set window_ms = $1 where window_ms is null`),
-		plain: in(`
-			select coalesce(_took, 0), _version, _odd, _versions, _afters, _terms, _fresh from quipu.plain(
-				$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`),
-		quietly: in(`
-			select coalesce(_took, 0), _version, _odd, _versions, _afters, _terms, _fresh from quipu.quietly(
-				$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`),
-		tokened: in(`
-			select coalesce(_took, 0), _version, _odd, _versions, _afters, _terms, _fresh from quipu.tokened(
-				$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
-				$19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32)`),
+		plain:     apply("plain", batch),
+		quietly:   apply("quietly", batch),
+		tokened: apply("tokened", batch+`,
+				$19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32`),
 
 		// Marks of the writers named, and of all that are retired.
 		lockMarks: in(`
@@ -63,7 +63,7 @@ func newStatements(schema string) statements {
 			select p.id, u.i - 1, p.delta, coalesce(p.token_gen, 0), coalesce(p.token, '')
 			from unnest($1::bytea[], $2::bytea[]) with ordinality as u(ns, key, i)
 			join quipu.pending p on p.ns = u.ns and p.key = u.key
-			where (select exists (select from quipu.pending)) order by p.id limit 10000`),
+			where (select exists (select from quipu.pending)) order by p.id limit $3`),
 		// Drawn after all rows are locked: one for each change, and one for each
 		// add that is folded.
 		draw: in(`
@@ -71,7 +71,7 @@ func newStatements(schema string) statements {
 				select count(*) from (
 					select from unnest($1::bytea[], $2::bytea[]) as u(ns, key)
 					join quipu.pending p on p.ns = u.ns and p.key = u.key
-					where (select exists (select from quipu.pending)) limit 10000) as p))`),
+					where (select exists (select from quipu.pending)) limit $4) as p))`),
 		// What is drawn from now on is above the versions of cells that go, and who
 		// has drawn before is told.
 		raise: in(`
@@ -169,8 +169,7 @@ func newStatements(schema string) statements {
 		dueTokens: in(`
 			with due as (
 				select t.gen, t.ns, t.key, t.token from quipu.token t
-				where t.at_ms <= coalesce($1, quipu.now_ms()) - $2
-				order by t.at_ms limit $3 for update skip locked),
+				where t.at_ms <= $1 order by t.at_ms limit $2 for update skip locked),
 			gone as (
 				delete from quipu.token t using due d
 				where t.gen = d.gen and t.ns = d.ns and t.key = d.key and t.token = d.token returning t.gen, t.ns)

@@ -139,6 +139,7 @@ func TestTokenedOverGenerations(t *testing.T) {
 		Schema: newSchema(), Limits: store.Limits{TokenWindow: window},
 		Now: func() time.Time { return time.UnixMilli(nowMS.Load()) },
 	})
+	s.Still() // it would begin generations too
 	do(t, s, add("a", 1))
 	for i, ms := range []int64{window.Milliseconds() - 1, window.Milliseconds(), window.Milliseconds()} {
 		nowMS.Add(ms)

@@ -24,37 +24,48 @@ type work struct {
 	cells   []store.Cell // besides those of the batches
 	lazy    bool         // it need not be on disk when it is told
 	retries int          // how often it was made again because the server ended it for another
+	dueMS   int64        // when it first found no room; 0 if it has not
+	swept   int          // how often room was made for it
 
 	// Locks that it turned out to need.
 	create bool            // on the namespaces of its cells, shared
 	alone  map[string]bool // on these namespaces, alone
 	found  bool            // on the number of namespaces, alone
 	admit  bool            // on which writers have marks
-	swept  bool            // what could make room has been removed
 }
 
 // attemptsMax is how often a transaction is made again that the server ended for
-// another.
+// another, and how often room is made for it.
 const attemptsMax = 20
 
-// transact makes the transaction, again and again if it has to.
-func (s *Store) transact(ctx context.Context, w *work) error {
+// transact makes the transaction, again and again if it has to, and returns the
+// state that the last one left.
+func (s *Store) transact(ctx context.Context, w *work) (*state, error) {
 	w.begin(s)
-	for attempt := 1; ; attempt++ {
-		_, err := s.attempt(ctx, w)
-		if s.again(ctx, w, err, attempt) {
+	for {
+		st, err := s.attempt(ctx, w)
+		if errors.Is(err, errSweep) {
+			// A sweep needs a connection, and the one of the attempt has been given
+			// back: if all who find no room kept theirs, none would be left to make it.
+			if err = s.sweep(ctx, w.dueMS); err == nil {
+				w.swept++
+				pause(ctx, w.swept) // what it left, another is removing
+				continue
+			}
+		}
+		if err == nil && st.more() || s.again(ctx, w, err) {
 			continue
 		}
 		if transient(err) != nil { // too often
-			return failure(ctx, err)
+			err = failure(ctx, err)
 		}
-		return err
+		return st, err
 	}
 }
 
-// again reports whether a transaction is to be made again, and waits a moment if
-// the server ended it.
-func (s *Store) again(ctx context.Context, w *work, err error, attempt int) bool {
+// again reports whether a transaction that failed is to be made again, and waits a
+// moment if the server ended it.
+func (s *Store) again(ctx context.Context, w *work, err error) bool {
 	if errors.Is(err, errRepeat) {
 		return true
 	}
@@ -64,17 +75,22 @@ func (s *Store) again(ctx context.Context, w *work, err error, attempt int) bool
 		return false
 	}
 	s.meters.retries.Add(1)
-	if attempt >= attemptsMax || ctx.Err() != nil {
+	w.retries++
+	if w.retries >= attemptsMax || ctx.Err() != nil {
 		return false
 	}
-	w.retries++
-	wait := time.NewTimer(rand.N(time.Duration(attempt) * 2 * time.Millisecond))
+	pause(ctx, w.retries)
+	return true
+}
+
+// pause waits a moment, the longer the more often it was waited before.
+func pause(ctx context.Context, times int) {
+	wait := time.NewTimer(rand.N(time.Duration(times) * 2 * time.Millisecond))
 	defer wait.Stop()
 	select {
 	case <-wait.C:
 	case <-ctx.Done():
 	}
-	return true
 }
 
 // begin says which locks are needed as far as the batches tell.
@@ -106,7 +122,7 @@ func (s *Store) attempt(ctx context.Context, w *work) (*state, error) {
 	s.meters.transactions.Add(1)
 	st, err := s.load(ctx, conn, w)
 	if err == nil {
-		err = s.decide(ctx, conn, w, st)
+		err = st.decide(w)
 	}
 	if err != nil {
 		s.rollback(ctx, conn)
@@ -115,6 +131,9 @@ func (s *Store) attempt(ctx context.Context, w *work) (*state, error) {
 	err = s.save(ctx, conn, st)
 	if code(err) != "" {
 		s.rollback(ctx, conn)
+	}
+	if len(w.batches) == 0 || st.more() { // whatever became of it, nobody asked for it
+		return st, cmp.Or(transient(err), failure(ctx, err))
 	}
 	return st, cmp.Or(transient(err), unsure(ctx, err))
 }
@@ -125,7 +144,7 @@ func transient(err error) error {
 	case codeSerialization, codeDeadlock, codeUnique:
 		return err
 	}
-	if errors.Is(err, errRepeat) {
+	if errors.Is(err, errRepeat) || errors.Is(err, errSweep) {
 		return err
 	}
 	return nil
@@ -176,11 +195,15 @@ func (s *Store) load(ctx context.Context, conn *pgxpool.Conn, w *work) (*state, 
 	if len(st.order) > 0 {
 		q.Queue(s.sql.lockCells, namespaces, keys)
 		q.Queue(s.sql.loadCells, namespaces, keys).Query(st.readCells)
-		q.Queue(s.sql.loadPending, namespaces, keys).Query(st.readPending)
-		q.Queue(s.sql.draw, namespaces, keys, changes).Query(st.readVersions)
+		q.Queue(s.sql.loadPending, namespaces, keys, pendingMax).Query(st.readPending)
+		q.Queue(s.sql.draw, namespaces, keys, changes, pendingMax).Query(st.readVersions)
 	}
 	if len(ids) > 0 {
 		s.queueTokens(q, st, ids)
+	}
+	if w.dueMS != 0 { // before the counts: whoever removed what was due has counted it
+		q.Queue(s.sql.due, w.dueMS, w.dueMS-store.TokenKeptMS(s.limits.TokenWindow)).
+			QueryRow(func(row pgx.Row) error { return row.Scan(&st.due) })
 	}
 	if w.create {
 		q.Queue(s.sql.loadSpaces, distinct(namespaces)).Query(st.readSpaces)
@@ -362,37 +385,37 @@ func distinct(names [][]byte) [][]byte {
 	return slices.CompactFunc(slices.Clone(names), func(a, b []byte) bool { return string(a) == string(b) })
 }
 
-// decide decides what was loaded. If something is refused for want of room, what
-// is in the way and need not be kept is removed first.
-func (s *Store) decide(ctx context.Context, conn *pgxpool.Conn, w *work, st *state) error {
+// decide decides what was loaded. While more is pending than was loaded it only
+// folds that, since whatever a batch is told has to count all of it. If something is
+// refused for want of room, what was in the way then and need not be kept has to be
+// removed first, by whoever does.
+func (st *state) decide(w *work) error {
 	for _, r := range w.replies {
 		*r = store.Reply{Results: r.Results[:0]}
 	}
 	st.expire()
 	st.fold()
-	for i, b := range w.batches {
-		if err := st.apply(b, w.replies[i]); err != nil {
-			return err
+	if !st.more() {
+		for i, b := range w.batches {
+			if err := st.apply(b, w.replies[i]); err != nil {
+				return err
+			}
 		}
 	}
 	if st.recount {
 		return errRepeat
 	}
-	if !st.full || w.swept {
+	if !st.full || w.swept >= attemptsMax {
 		return nil
 	}
-	var due bool
-	s.meters.trips.Add(1)
-	now := st.clock.NowMS
-	if err := conn.QueryRow(ctx, s.sql.due, now, now-store.TokenKeptMS(s.limits.TokenWindow)).Scan(&due); err != nil || !due {
-		return err
+	if w.dueMS == 0 {
+		w.dueMS = st.clock.NowMS
+		return errRepeat
 	}
-	s.rollback(ctx, conn)
-	w.swept = true
-	if err := s.sweep(ctx); err != nil {
-		return err
+	if st.due {
+		return errSweep
 	}
-	return errRepeat
+	return nil
 }
 
 // save writes what has changed, and commits.

@@ -61,14 +61,14 @@ func (s *Store) step(ctx context.Context) (busy bool, err error) {
 	cells, err := s.cellsOf(ctx, s.sql.pendingCells, stepMax)
 	if err == nil && len(cells) > 0 {
 		busy = true
-		_, err = s.freshen(ctx, cells)
+		_, err = s.transact(ctx, &work{cells: cells})
 	}
 	if err != nil {
 		return busy, err
 	}
 	if cells, err = s.cellsOf(ctx, s.sql.dueCells, s.clock(), stepMax); err == nil && len(cells) > 0 {
 		busy = true
-		_, err = s.freshen(ctx, cells)
+		_, err = s.transact(ctx, &work{cells: cells})
 	}
 	return busy, err
 }
@@ -87,13 +87,13 @@ func (s *Store) cellsOf(ctx context.Context, sql string, args ...any) ([]store.C
 	return cells, failure(ctx, err)
 }
 
-// sweep removes all cells that have expired and all tokens that have been kept
-// long enough.
-func (s *Store) sweep(ctx context.Context) error {
+// sweep removes all cells that had expired at some time and all tokens that had been
+// kept long enough, but for what another is removing.
+func (s *Store) sweep(ctx context.Context, nowMS int64) error {
 	for {
-		cells, err := s.cellsOf(ctx, s.sql.dueCells, s.clock(), stepMax)
+		cells, err := s.cellsOf(ctx, s.sql.dueCells, nowMS, stepMax)
 		if err == nil && len(cells) > 0 {
-			_, err = s.freshen(ctx, cells)
+			_, err = s.transact(ctx, &work{cells: cells, swept: attemptsMax}) // no room is made for what makes it
 		}
 		if err != nil {
 			return err
@@ -103,18 +103,17 @@ func (s *Store) sweep(ctx context.Context) error {
 		}
 	}
 	for {
-		if n, err := s.forget(ctx); err != nil || n < stepMax {
+		if n, err := s.forget(ctx, nowMS); err != nil || n < stepMax {
 			return err
 		}
 	}
 }
 
-// forget removes some tokens that have been kept long enough, and returns how
-// many.
-func (s *Store) forget(ctx context.Context) (n int64, err error) {
+// forget removes some tokens that had been kept long enough, and returns how many.
+func (s *Store) forget(ctx context.Context, nowMS int64) (n int64, err error) {
 	err = s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			rows, err := tx.Query(ctx, s.sql.dueTokens, s.clock(), store.TokenKeptMS(s.limits.TokenWindow), stepMax)
+			rows, err := tx.Query(ctx, s.sql.dueTokens, nowMS-store.TokenKeptMS(s.limits.TokenWindow), stepMax)
 			if err != nil {
 				return err
 			}
