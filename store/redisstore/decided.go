@@ -21,7 +21,7 @@ func (s *Store) decide(ctx context.Context, w *writing, r *store.Reply) error {
 	for p := (patient{most: conflictMax, all: conflictPatience}); ; {
 		st := newState(w.part, s.share)
 		st.batch(b)
-		if err := s.load(ctx, st, b.Writer, len(b.Deltas), max(s.waits(b.Durability), s.shown())); err != nil {
+		if err := s.load(ctx, st, b.Writer, versions(b), max(s.waits(b.Durability), s.shown())); err != nil {
 			return err
 		}
 		*r = store.Reply{Results: r.Results[:0]}

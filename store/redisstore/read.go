@@ -17,16 +17,8 @@ import (
 // Read fills values[i] with the value of cells[i]. Cells of one partition are
 // read at one moment; partitions are read side by side, from their masters.
 func (s *Store) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
-	if len(cells) != len(values) {
-		return store.Errorf(store.KindInvalid, "read %d cells into %d values", len(cells), len(values))
-	}
-	if len(cells) > store.ReadCellsMax {
-		return store.Errorf(store.KindTooLarge, "read of %d cells: at most %d", len(cells), store.ReadCellsMax)
-	}
-	for _, c := range cells {
-		if err := store.CheckCell(c); err != nil {
-			return err
-		}
+	if err := store.CheckRead(cells, values); err != nil {
+		return err
 	}
 	if err := s.enter(ctx); err != nil {
 		return err

@@ -20,7 +20,9 @@ package redisstore
 import (
 	"context"
 	"crypto/tls"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,6 +54,10 @@ type Options struct {
 
 	// AcceptEviction takes a server that may drop keys when its memory is full.
 	AcceptEviction bool
+
+	// Existing is for who only reads: the store must be there. Opening makes
+	// nothing.
+	Existing bool
 
 	wrap func(net.Conn) net.Conn // around each connection, if not nil
 }
@@ -88,7 +94,7 @@ var (
 
 // Open connects to the server or cluster at url,
 // redis://[user:password@]host:port[,host:port…][/db], or rediss:// for TLS, and
-// makes the store there if there is none.
+// makes the store there if there is none, unless it is told not to.
 func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if o.Prefix == "" {
 		o.Prefix = "quipu"
@@ -153,8 +159,8 @@ func (s *Store) open(ctx context.Context) error {
 	return nil
 }
 
-// partitions returns how many the store has, after making it if need be, and
-// takes the window of tokens that it has.
+// partitions returns how many the store has, after making it if need be and may be,
+// and takes the window of tokens that it has.
 func (s *Store) partitions(ctx context.Context) (int, error) {
 	key := s.options.Prefix + ":store"
 	b := s.client.B()
@@ -162,12 +168,15 @@ func (s *Store) partitions(ctx context.Context) (int, error) {
 	if n == 0 {
 		n = 64
 	}
-	rs := s.client.DoMulti(ctx,
-		b.Hsetnx().Key(key).Field("layout").Value(layoutVersion).Build(),
-		b.Hsetnx().Key(key).Field("partitions").Value(strconv.Itoa(n)).Build(),
-		b.Hsetnx().Key(key).Field("window").Value(strconv.FormatInt(s.limits.TokenWindow.Milliseconds(), 10)).Build(),
-		b.Hmget().Key(key).Field("layout", "partitions", "window").Build(),
-	)
+	var all []rueidis.Completed
+	if !s.options.Existing {
+		all = append(all,
+			b.Hsetnx().Key(key).Field("layout").Value(layoutVersion).Build(),
+			b.Hsetnx().Key(key).Field("partitions").Value(strconv.Itoa(n)).Build(),
+			b.Hsetnx().Key(key).Field("window").Value(strconv.FormatInt(s.limits.TokenWindow.Milliseconds(), 10)).Build())
+	}
+	all = append(all, b.Hmget().Key(key).Field("layout", "partitions", "window").Build())
+	rs := s.client.DoMulti(ctx, all...)
 	for _, r := range rs {
 		if err := r.Error(); err != nil {
 			return 0, s.failed(ctx, err)
@@ -176,6 +185,11 @@ func (s *Store) partitions(ctx context.Context) (int, error) {
 	has, err := rs[len(rs)-1].AsStrSlice()
 	if err != nil {
 		return 0, store.Errorf(store.KindCorrupt, "%s: %w", key, err)
+	}
+	if has[0] == "" && s.options.Existing {
+		return 0, store.Errorf(store.KindUnavailable,
+			"redis at %s has no %s: if it is the right one, start a server that writes; one that only reads makes no store",
+			strings.Join(slices.Sorted(maps.Keys(s.client.Nodes())), ","), key)
 	}
 	if has[0] != layoutVersion {
 		return 0, store.Errorf(store.KindUnsupported, "%s has layout %q, this is for %s", key, has[0], layoutVersion)
@@ -216,7 +230,7 @@ func (s *Store) dial(ctx context.Context, addr string, d *net.Dialer, secure *tl
 
 // Traits says what kind of store this is.
 func (s *Store) Traits() store.Traits {
-	return store.Traits{Name: "redis", Partitions: len(s.parts), Durability: s.offers, Limits: s.limits, Layouts: true}
+	return store.Traits{Name: "redis", Partitions: len(s.parts), Durability: s.offers, Limits: s.limits, Layouts: true, Shared: true}
 }
 
 // Close ends the store after the calls under way. What it holds stays in the

@@ -90,6 +90,11 @@ func opener(url string) storetest.Opener {
 			}
 			return open(t, url, o)
 		}
+		inst.Beside = func(t testing.TB, l store.Limits) (store.Store, error) {
+			o := o
+			o.Limits = l
+			return redisstore.Open(t.Context(), url, o)
+		}
 		return inst
 	}
 }

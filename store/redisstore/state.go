@@ -126,9 +126,12 @@ func (st *state) batch(b *store.Batch) {
 // Cell returns a cell as it is now.
 func (st *state) Cell(c store.Cell) store.Value { return st.cell(c).is }
 
-// Put makes a cell v.
+// Put makes a cell v. To delete what is not there changes nothing.
 func (st *state) Put(c store.Cell, v store.Value) uint64 {
 	x, s := st.cell(c), st.space(c.Namespace)
+	if !x.is.Exists && !v.Exists {
+		return 0
+	}
 	if x.is.Exists {
 		s.keys--
 	}
@@ -176,11 +179,33 @@ func (st *state) Full(namespace string, what decide.Room) bool {
 	return full
 }
 
-// load reads everything that is named, and takes as many versions as a batch of
-// so many deltas needs.
-func (s *Store) load(ctx context.Context, st *state, writer store.Writer, deltas int, w wait) error {
+// versions returns how many a batch may need: one for each delta that may leave a
+// cell.
+func versions(b *store.Batch) int {
+	n := 0
+	for i := range b.Deltas {
+		switch b.Deltas[i].Op {
+		case store.OpGet, store.OpDelete, store.OpSettle, store.OpRetire:
+		default:
+			n++
+		}
+	}
+	return n
+}
+
+// load reads everything that is named, and takes versions.
+func (s *Store) load(ctx context.Context, st *state, writer store.Writer, versions int, w wait) error {
+	// The time is kept if the decision depends on it; a cell that has expired is
+	// removed by commit. And whoever waits for replicas must have written something.
+	keep := versions > 0 || w != noWait
+	for _, sp := range st.spaces {
+		keep = keep || len(sp.tokens) > 0
+	}
 	keys := []string{st.part.meta, st.part.marks, st.part.names}
-	args := []string{s.now(), strconv.FormatInt(s.limits.TokenWindow.Milliseconds(), 10), writerName(writer), strconv.Itoa(deltas), strconv.Itoa(len(st.spaces))}
+	args := []string{
+		s.now(), strconv.FormatInt(s.limits.TokenWindow.Milliseconds(), 10), writerName(writer),
+		strconv.Itoa(versions), flag(keep), strconv.Itoa(len(st.spaces)),
+	}
 	for _, sp := range st.spaces {
 		keys = st.part.appendSpace(keys, sp.name)
 		args = append(args, sp.name, strconv.Itoa(len(sp.cells)), strconv.Itoa(len(sp.tokens)))

@@ -109,7 +109,7 @@ if new_floor ~= '' then
   redis.call('HSET', meta, 'floor', new_floor)
 end
 if new_mark ~= '' then redis.call('HSET', marks, writer, new_mark) end
-if removes then redis.call('HSET', meta, 'removed', m[3]) end
+if removes then redis.call('HSET', meta, 'removed', m[3] or '0') end
 local sum_high, sum_low = sum(m[5], m[6], ARGV[18], ARGV[19])
 local check_high, check_low = sum(m[7], m[8], ARGV[20], ARGV[21])
 redis.call('HSET', meta, 'now', at, 'deltas', int(tonumber(m[4] or '0') + tonumber(ARGV[17])),

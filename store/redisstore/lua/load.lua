@@ -1,11 +1,11 @@
 -- Reads what a batch names, at one moment, for a decision that commit.lua makes
 -- so if nothing has changed by then. It takes versions for the batch and drops
--- old tokens, so it always writes.
+-- old tokens.
 --
 -- KEYS: meta, marks, names, and for each namespace values, stamps, index,
 -- tokens, queue.
--- ARGV: now, window, writer, deltas, namespaces; for each: name, cells, tokens,
--- keys, fields.
+-- ARGV: now, window, writer, versions, whether to keep the time, namespaces; for
+-- each: name, cells, tokens, keys, fields.
 --
 -- Replies {now, base, mark, floor, marks, names, and for each namespace known,
 -- cells, tokens, {stamps}, {values}, {tokens}}.
@@ -15,13 +15,20 @@ local window = tonumber(ARGV[2])
 local m = redis.call('HMGET', meta, 'now', 'floor', 'version')
 local now = clock(ARGV[1], m[1])
 local base = m[3] or '0'
-redis.call('HSET', meta, 'now', int(now), 'version', int(tonumber(base) + tonumber(ARGV[4])))
+-- A server that takes no writes refuses both, although the second one changes
+-- nothing if the partition has a time. It comes first: what has written already
+-- is not refused for want of memory.
+if ARGV[5] == '1' then
+  redis.call('HSET', meta, 'now', int(now), 'version', int(tonumber(base) + tonumber(ARGV[4])))
+else
+  redis.call('HSETNX', meta, 'now', int(now))
+end
 local reply = {
   int(now), base, writer ~= '' and redis.call('HGET', marks, writer) or '', m[2] or '0',
   redis.call('HLEN', marks), redis.call('SCARD', names),
 }
-local i, key = 6, 4
-for _ = 1, tonumber(ARGV[5]) do
+local i, key = 7, 4
+for _ = 1, tonumber(ARGV[6]) do
   local name, cells, tokens = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
   i = i + 3
   local before, queue = now - 2 * window, KEYS[key + 4]
