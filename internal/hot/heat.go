@@ -35,7 +35,7 @@ type Entry struct {
 	Cell store.Cell
 
 	warmth float64 // writes, each counting less the longer ago it was
-	asking float64 // those of them that asked for something
+	tied   float64 // those of them that no shard could take
 	again  float64 // how often they had to be made again
 	at     int64   // as of when, in nanoseconds
 	born   int64   // when it was entered
@@ -50,10 +50,10 @@ func NewHeat(maxEntries int) *Heat {
 	return &Heat{index: make(map[store.Cell]int), max: maxEntries}
 }
 
-// Note counts writes to a counter, which one cell has to decide if they ask for
-// something. Of the time that their calls took, some was waiting for others who
-// changed the same cell, for whom they were made again so many times.
-func (h *Heat) Note(c store.Cell, writes float64, asking bool, now time.Time, waited, took time.Duration, retries int) {
+// Note counts writes to a counter, which are tied if they are for one cell whatever
+// shards there are. Of the time that their calls took, some was waiting for others
+// who changed the same cell, for whom they were made again so many times.
+func (h *Heat) Note(c store.Cell, writes float64, tied bool, now time.Time, waited, took time.Duration, retries int) {
 	if h.last >= len(h.entries) || h.entries[h.last].Cell != c { // What is hot comes again and again.
 		at, known := h.index[c]
 		if !known {
@@ -64,8 +64,8 @@ func (h *Heat) Note(c store.Cell, writes float64, asking bool, now time.Time, wa
 	e := &h.entries[h.last]
 	e.cool(now.UnixNano())
 	e.warmth += writes
-	if asking {
-		e.asking += writes
+	if tied {
+		e.tied += writes
 	}
 	e.again += writes * float64(retries)
 	e.waited += waited
@@ -113,18 +113,21 @@ func (e *Entry) cool(now int64) {
 	if now > e.at+int64(instant) {
 		left := e.left(now)
 		e.warmth *= left
-		e.asking *= left
+		e.tied *= left
 		e.again *= left
 		e.at = now
 	}
 }
 
-// Asking reports whether most writes have to be decided by one cell: then shards
-// would be folded as soon as they are there.
-func (e *Entry) Asking() bool { return e.asking > e.warmth/2 }
+// Tied reports whether most writes are for one cell: then shards would be of no
+// use, or be folded as soon as they are there.
+func (e *Entry) Tied() bool { return e.tied > e.warmth/2 }
 
 // Rate returns writes a second, those of the last second above all.
 func (e *Entry) Rate(now time.Time) float64 { return e.warmth * e.perSecond(now) }
+
+// FreeRate is Rate of the writes that shards can take.
+func (e *Entry) FreeRate(now time.Time) float64 { return (e.warmth - e.tied) * e.perSecond(now) }
 
 // RetryRate returns how many writes a second had to be made again, one as often as
 // it was.

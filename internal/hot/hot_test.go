@@ -65,8 +65,8 @@ func TestHeat(t *testing.T) {
 		if r, again := e.Rate(now), e.RetryRate(now); math.Abs(again-float64(i)*r) > 1 {
 			t.Errorf("%.0f retries of %.0f writes to counter %d", again, r, i)
 		}
-		if e.Asking() != (i == 3) {
-			t.Errorf("counter %d asks: %v", i, e.Asking())
+		if e.Tied() != (i == 3) {
+			t.Errorf("counter %d is tied: %v", i, e.Tied())
 		}
 		if share, took := e.Waiting(); took == 0 || share != 0.2 {
 			t.Errorf("waits %v of the time, %v", share, took)

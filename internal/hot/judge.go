@@ -150,13 +150,13 @@ func (j *Judge) tire(k Look) {
 	j.pace, j.since = pace{}, time.Time{}
 }
 
-// Fold reports whether a split counter should be folded, of which all servers
-// together write so much.
-func (j *Judge) Fold(r Rules, l Limits, shards int, total float64, now time.Time) bool {
+// Fold reports whether a split counter should be folded, whose shards take so many
+// writes a second of all servers together.
+func (j *Judge) Fold(r Rules, l Limits, shards int, writes float64, now time.Time) bool {
 	switch {
 	case l.Max < 2:
 		return true // the policy has changed
-	case shards <= min(l.Shards, l.Max), total >= r.Least/4:
+	case shards <= min(l.Shards, l.Max), writes >= r.Least/4:
 		j.quiet = time.Time{}
 		return false
 	case j.quiet.IsZero():

@@ -12,10 +12,6 @@ import (
 )
 
 const (
-	// sharded is up to what an add may go to a shard. Larger ones go to home, so
-	// that whatever comes near the ends of int64 does so there, where it is refused.
-	sharded = 1 << 40
-
 	// roundsMax is how often a call is made again because a counter was split
 	// meanwhile.
 	roundsMax = 16
@@ -87,7 +83,9 @@ func (s *Store) apply(ctx context.Context, batches []store.Batch, replies []stor
 			return err
 		}
 		r.timed(s.options.Now().Sub(began))
-		r.gather(batches, replies)
+		if err := r.gather(batches, replies); err != nil {
+			return err
+		}
 	}
 	return s.repair(ctx, batches, replies, r)
 }
@@ -162,11 +160,12 @@ func (s *Store) ask(ctx context.Context, c store.Cell) error {
 
 // inOrder returns the batches, of which some must stay together: if a counter
 // turned out to be split, what asks of it would be refused and applied later,
-// after adds that come after it in the batch.
+// after adds that come after it in the batch, or when the conditions of the batch
+// do not hold any more.
 func inOrder(batches []store.Batch) []store.Batch {
 	copied := false
 	for i := range batches {
-		if !batches[i].Apart || !overtakes(batches[i].Deltas) {
+		if !batches[i].Apart || len(batches[i].If) == 0 && !overtakes(batches[i].Deltas) {
 			continue
 		}
 		if !copied {
@@ -214,6 +213,9 @@ type place struct {
 	pace         *pace // of its shard, or nil
 }
 
+// A moved is a batch of what moves to shards: its place, and how large it is.
+type moved struct{ at, bytes int }
+
 // route sends adds to the shards of counters that have some. It returns nil if
 // none goes anywhere.
 func (s *Store) route(batches []store.Batch) *routed {
@@ -234,7 +236,7 @@ func (s *Store) route(batches []store.Batch) *routed {
 		stay := *b
 		stay.Deltas = nil
 		var kept []place
-		apart := map[int]int{} // batches of what moves, by partition
+		apart := map[int]moved{} // by partition
 		for j := range b.Deltas {
 			d := b.Deltas[j]
 			c := s.target(&d)
@@ -248,15 +250,17 @@ func (s *Store) route(batches []store.Batch) *routed {
 				continue
 			}
 			p := store.PartitionOf(d.Cell, s.traits.Partitions)
-			at, ok := apart[p]
-			if !ok {
-				at = len(r.batches)
-				apart[p] = at
+			m, ok := apart[p]
+			size := len(d.Cell.Namespace) + len(d.Cell.Key)
+			if !ok || m.bytes+size > store.BatchBytesMax { // The names of shards are longer than the counter's.
+				m = moved{at: len(r.batches)}
 				r.batches = append(r.batches, store.Batch{Partition: p, Durability: b.Durability, Apart: true})
 				r.from = append(r.from, nil)
 			}
-			r.batches[at].Deltas = append(r.batches[at].Deltas, d)
-			r.from[at] = append(r.from[at], to)
+			m.bytes += size
+			apart[p] = m
+			r.batches[m.at].Deltas = append(r.batches[m.at].Deltas, d)
+			r.from[m.at] = append(r.from[m.at], to)
 		}
 		if len(kept) > 0 {
 			r.batches, r.from = append(r.batches, stay), append(r.from, kept)
@@ -275,11 +279,20 @@ func (r *routed) append(b store.Batch, i int) {
 	r.batches, r.from = append(r.batches, b), append(r.from, from)
 }
 
-// moves reports whether a delta of a batch may go to a shard: those of numbered
-// batches stay where their writer wants them, and those that belong together stay
-// together.
+// stays reports whether a batch stays as it is: those of numbered batches are where
+// their writer wants them, and those that belong together stay together.
+func stays(b *store.Batch) bool { return b.Writer != 0 || len(b.If) > 0 || b.Together() }
+
+// shardable reports whether any shard can take a delta. Those with a token stay
+// with home, which knows the tokens; those that take away do, so that shards only
+// grow.
+func shardable(d *store.Delta) bool {
+	return d.Op == store.OpAdd && d.N >= 0 && d.Guard.Token == "" && !d.Guard.Laid && !d.NeedsWhole()
+}
+
+// moves reports whether a delta of a batch may go to a shard.
 func (s *Store) moves(b *store.Batch) bool {
-	if b.Writer != 0 || len(b.If) > 0 || b.Together() {
+	if stays(b) {
 		return false
 	}
 	for i := range b.Deltas {
@@ -292,7 +305,7 @@ func (s *Store) moves(b *store.Batch) bool {
 
 // target returns the counter whose shards may take d, or nil.
 func (s *Store) target(d *store.Delta) *counter {
-	if d.Op != store.OpAdd || d.N < 0 || d.N > sharded || d.Guard.Token != "" || d.Guard.Laid || d.NeedsWhole() {
+	if !shardable(d) {
 		return nil
 	}
 	c := s.get(d.Cell)
@@ -339,8 +352,10 @@ func identity(batches []store.Batch, replies []store.Reply) *routed {
 }
 
 // gather puts the replies together again. A batch whose parts were acknowledged
-// differently is told the weakest.
-func (r *routed) gather(batches []store.Batch, replies []store.Reply) {
+// differently is told the weakest. If one of them was refused and another was not,
+// no reply can say so, and the call ends by an error.
+func (r *routed) gather(batches []store.Batch, replies []store.Reply) error {
+	taken := make([]bool, len(replies)) // a part of it
 	for i := range replies {
 		results := slices.Grow(replies[i].Results[:0], len(batches[i].Deltas))[:len(batches[i].Deltas)]
 		replies[i] = store.Reply{Durability: store.Synced, Results: results}
@@ -350,7 +365,9 @@ func (r *routed) gather(batches []store.Batch, replies []store.Reply) {
 		if len(r.from[i]) == 0 { // a batch without deltas: it is the only one of its caller's
 			continue
 		}
-		to := &replies[r.from[i][0].batch]
+		batch := r.from[i][0].batch
+		to := &replies[batch]
+		taken[batch] = taken[batch] || from.Err == nil
 		to.Mark, to.Replayed, to.Err = from.Mark, from.Replayed, errors.Join(to.Err, from.Err)
 		to.Durability = min(to.Durability, from.Durability)
 		to.Waited, to.Retries = max(to.Waited, from.Waited), max(to.Retries, from.Retries)
@@ -363,6 +380,12 @@ func (r *routed) gather(batches []store.Batch, replies []store.Reply) {
 			}
 		}
 	}
+	for i := range replies {
+		if err := replies[i].Err; err != nil && taken[i] {
+			return partly(err, true)
+		}
+	}
+	return nil
 }
 
 // repair does again what was refused because of a layout: adds whose shard was
@@ -375,7 +398,9 @@ func (s *Store) repair(ctx context.Context, batches []store.Batch, replies []sto
 			}
 			// Home takes it, whatever became of the shard.
 			d := batches[p.batch].Deltas[p.delta]
-			s.forget(d.Cell)
+			if k := s.get(d.Cell); k == nil || !k.word.Folding() { // Who folds it knows more.
+				s.forget(d.Cell)
+			}
 			s.meters.rerouted.Add(1)
 			if err := s.again(ctx, &batches[p.batch], d, &replies[p.batch], p.delta); err != nil {
 				return partly(err, len(batches) > 1)
@@ -393,6 +418,12 @@ func (s *Store) repair(ctx context.Context, batches []store.Batch, replies []sto
 		for j := range to.Results {
 			if to.Results[j].Outcome != store.Split {
 				continue
+			}
+			if len(b.If) > 0 { // Its only delta: the conditions must hold when it is applied.
+				if err := s.whole(ctx, b, to); err != nil {
+					return partly(err, len(batches) > 1)
+				}
+				break
 			}
 			if err := s.again(ctx, b, b.Deltas[j], to, j); err != nil {
 				return partly(err, len(batches) > 1)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,6 +31,7 @@ type shared struct {
 	after func(batches []store.Batch) error // and after
 	calls int
 	reads int
+	gap   func(store.Cell) bool // what can't be read
 }
 
 func newShared(partitions int) *shared {
@@ -41,6 +43,13 @@ func (s *shared) fails(before, after func(batches []store.Batch) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail, s.after = before, after
+}
+
+// cannotRead sets what can't be read.
+func (s *shared) cannotRead(gap func(store.Cell) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gap = gap
 }
 
 func (s *shared) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
@@ -65,7 +74,11 @@ func (s *shared) Apply(ctx context.Context, batches []store.Batch, replies []sto
 func (s *shared) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
 	s.mu.Lock()
 	s.reads++
+	gap := s.gap
 	s.mu.Unlock()
+	if gap != nil && slices.ContainsFunc(cells, gap) {
+		return store.ErrUnavailable
+	}
 	return s.Store.Read(ctx, cells, values)
 }
 

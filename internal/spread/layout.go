@@ -9,9 +9,13 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// near is how far a counter that is split may be from zero: far from the ends of
-// int64, however much is added before someone looks again.
-const near = 1 << 61
+// Near is how far a counter that is split may be from zero: far from the ends of
+// int64, however much is added before someone looks again. Who is as far as far is
+// looked at more often.
+const (
+	near = 1 << 61
+	far  = 1 << 40
+)
 
 // one applies deltas to the cells of one partition, synced, and returns the
 // results.
@@ -195,15 +199,13 @@ func (s *Store) fold(ctx context.Context, c store.Cell) error {
 		if err != nil {
 			return unchanged(err)
 		}
-		claim, total := store.RollupCells(c) // What is one cell is its own total.
-		r, err := s.one(ctx, laid(store.Delta{Cell: c, Op: store.OpAdd, N: sum}, word), layout(c, word, 0),
-			store.Delta{Cell: claim, Op: store.OpDelete}, store.Delta{Cell: total, Op: store.OpDelete})
+		done, err := s.takeIn(ctx, c, word, sum)
 		switch {
+		case store.KindOf(err) == store.KindOverflow:
+			return err
 		case err != nil:
 			return unchanged(err)
-		case r[0].Outcome == store.Overflow:
-			return store.ErrOverflow
-		case r[1].Outcome != store.Applied:
+		case !done:
 			continue // someone else has done it
 		}
 		s.forget(c)
@@ -212,6 +214,51 @@ func (s *Store) fold(ctx context.Context, c store.Cell) error {
 		return nil
 	}
 	return store.Errorf(store.KindUnavailable, "others change the layout of %q all the time", c.Key)
+}
+
+// takeIn adds the sum of the shards, which are closed, to home, and makes that one
+// cell. It reports whether it did.
+//
+// The add and the end of the layout stand or fall together. If the sum left int64
+// they would not: the add alone would be refused. So home must be as it was when
+// that was judged. If others keep changing it, and it is near zero, it need not:
+// they can't bring it so far meanwhile.
+func (s *Store) takeIn(ctx context.Context, c store.Cell, word hot.Word, sum int64) (done bool, err error) {
+	claim, total := store.RollupCells(c) // What is one cell is its own total.
+	b := store.Batch{
+		Partition: store.PartitionOf(c, s.traits.Partitions), Durability: store.Synced,
+		Deltas: []store.Delta{
+			laid(store.Delta{Cell: c, Op: store.OpAdd, N: sum}, word), layout(c, word, 0),
+			{Cell: claim, Op: store.OpDelete}, {Cell: total, Op: store.OpDelete},
+		},
+	}
+	for round := range roundsMax {
+		v, err := s.home(ctx, c)
+		if err != nil || hot.Word(v.Layout) != word {
+			return false, err
+		}
+		after := v.N + sum
+		if (after > v.N) != (sum > 0) && sum != 0 {
+			return false, store.ErrOverflow
+		}
+		b.If = []store.Condition{{Cell: c, Version: v.Version}}
+		if round >= roundsCalm && -near < min(v.N, after) && max(v.N, after) < near {
+			b.If = nil
+		}
+		replies := make([]store.Reply, 1)
+		if err := s.under.Apply(ctx, []store.Batch{b}, replies); err != nil {
+			return false, err
+		}
+		switch r := &replies[0]; {
+		case store.KindOf(r.Err) == store.KindChanged:
+			continue
+		case r.Err != nil:
+			return false, r.Err
+		default:
+			return r.Results[1].Outcome == store.Applied, nil
+		}
+	}
+	return false, store.Errorf(store.KindUnavailable, "%q is changed all the time", c.Key)
 }
 
 // unchanged makes of an error of a fold one that tells the waiting that their own

@@ -42,10 +42,11 @@ type judged struct {
 	rest  time.Duration // how long it rests after it was asked
 	until time.Time     // and until when
 
-	// The total when it was last read, and at what rate it grew.
-	total int64
-	at    time.Time
-	rate  float64
+	// The total when it was last read, and at what rate it changed; what its shards
+	// had, and of late in which part of the looks they had more than before.
+	total, shards int64
+	at            time.Time
+	rate, busy    float64
 }
 
 // chosen reports whether a call is one of those that are looked at.
@@ -62,10 +63,10 @@ func (s *Store) note(batches []store.Batch, replies []store.Reply, began time.Ti
 		if replies != nil {
 			waited, retries = replies[i].Waited, replies[i].Retries
 		}
-		step := max(1, len(deltas)/noted)
+		step, tied := max(1, len(deltas)/noted), stays(&batches[i])
 		for j := rand.IntN(step); j < len(deltas); j += step {
 			if d := &deltas[j]; d.Op == store.OpAdd || d.Op == store.OpSet {
-				s.heat.Note(d.Cell, sample*float64(step)*float64(max(1, d.Writes)), d.NeedsWhole(), began, waited, took, retries)
+				s.heat.Note(d.Cell, sample*float64(step)*float64(max(1, d.Writes)), tied || !shardable(d), began, waited, took, retries)
 			}
 		}
 	}
@@ -156,7 +157,7 @@ func (s *Store) look(ctx context.Context) error {
 				return
 			}
 		}
-		if l.Shards <= shards && rate < s.options.Rules.Least || l.Max < 2 || e.Asking() {
+		if l.Shards <= shards && rate < s.options.Rules.Least || l.Max < 2 || e.Tied() {
 			return
 		}
 		j := s.judge(e.Cell)
@@ -203,35 +204,77 @@ func (s *Store) refresh(ctx context.Context) error {
 	if len(cells) == 0 {
 		return nil
 	}
-	values := make([]store.Value, len(cells))
-	if err := s.Read(ctx, cells, values); err != nil {
-		return err
+	values, homes := make([]store.Value, len(cells)), make([]store.Value, len(cells))
+	errs := []error{s.readBoth(ctx, cells, values, homes)}
+	if errs[0] != nil && len(cells) > 1 { // What is out of reach must not keep the others from it.
+		for i := range cells {
+			errs = append(errs, s.readBoth(ctx, cells[i:i+1], values[i:i+1], homes[i:i+1]))
+		}
+		errs = errs[1:]
 	}
 	now := s.options.Now()
 	var cold []store.Cell
 	s.heating.Lock()
 	for i, c := range cells {
-		j, word := s.judge(c), hot.Word(values[i].Layout)
-		if !j.at.IsZero() && now.After(j.at) {
-			j.rate = math.Abs(float64(values[i].N)-float64(j.total)) / now.Sub(j.at).Seconds()
+		if errs[min(i, len(errs)-1)] != nil {
+			continue
 		}
-		first := j.at.IsZero()
-		j.total, j.at = values[i].N, now
+		j, word := s.judge(c), hot.Word(values[i].Layout)
+		// It was not split, or not looked at, until now: what it was says nothing.
+		first := j.at.IsZero() || now.Sub(j.at) > 2*refreshHot
+		passed := now.Sub(j.at).Seconds()
+		if first {
+			j.busy = 1
+		} else if passed > 0 {
+			j.rate = math.Abs(float64(values[i].N)-float64(j.total)) / passed
+		}
+		writes := s.writes(c, j, values[i].N-homes[i].N, passed, first)
+		j.total, j.shards, j.at = values[i].N, values[i].N-homes[i].N, now
 		switch {
 		case word == 0:
 			j.at = time.Time{}
 		case word.Folding(), values[i].N > near, values[i].N < -near:
 			cold = append(cold, c)
-		case !first && j.Fold(s.options.Rules, s.options.Policy(c).Limits, word.Shards(), j.rate, now):
+		case j.Fold(s.options.Rules, s.options.Policy(c).Limits, word.Shards(), writes, now):
 			cold = append(cold, c)
 		}
 	}
 	s.heating.Unlock()
-	var errs []error
 	for _, c := range cold {
 		errs = append(errs, s.Fold(ctx, c))
 	}
 	return errors.Join(errs...)
+}
+
+// readBoth reads counters, and their homes.
+func (s *Store) readBoth(ctx context.Context, cells []store.Cell, values, homes []store.Value) error {
+	if err := s.Read(ctx, cells, values); err != nil {
+		return err
+	}
+	return s.under.Read(ctx, cells, homes)
+}
+
+// writes returns how many writes a second the shards of a counter take, as far as
+// it can be told: those of this server, or by how much the shards have grown, which
+// they only do. If they grow in few looks only, a few large adds are all that there
+// is. The caller holds heating.
+func (s *Store) writes(c store.Cell, j *judged, shards int64, passed float64, first bool) (rate float64) {
+	if first {
+		return math.Inf(1)
+	}
+	const looks = 8
+	grown := 0.0
+	if shards != j.shards {
+		grown = 1
+	}
+	if j.busy += (grown - j.busy) / looks; j.busy >= 0.5 && passed > 0 {
+		rate = math.Abs(float64(shards)-float64(j.shards)) / passed
+	}
+	now := s.options.Now()
+	if e := s.heat.Get(c); e != nil && e.Idle(now) < refreshEvery {
+		rate = max(rate, e.FreeRate(now))
+	}
+	return rate
 }
 
 // maybeCold returns the counters that are split and may be cold, for all that is
@@ -243,7 +286,7 @@ func (s *Store) maybeCold() []store.Cell {
 	return slices.DeleteFunc(cells, func(c store.Cell) bool {
 		j, e := s.judge(c), s.heat.Get(c)
 		return e != nil && e.Rate(now) >= s.options.Rules.Least && e.Idle(now) < refreshEvery/4 &&
-			now.Sub(j.at) < refreshHot && -sharded < j.total && j.total < sharded
+			now.Sub(j.at) < refreshHot && -far < j.total && j.total < far
 	})
 }
 
@@ -293,7 +336,7 @@ type Counter struct {
 	Cell   store.Cell
 	Rate   float64 // writes a second, from this server
 	Shards int
-	All    float64 // writes a second from all servers, if it is split
+	All    float64 // by how much a second it changes, whoever writes to it, if it is split
 
 	// Waiting is which part of its writes' time was waiting for others who change
 	// it, and Slowest how long a write to its slowest shard takes, if it is split.
@@ -324,9 +367,9 @@ func (s *Store) Hottest(n int) []Counter {
 	for i := range found {
 		if k := s.get(found[i].Cell); k != nil {
 			found[i].Shards, found[i].Slowest = len(k.cells), k.slowest()
-		}
-		if j := s.judges[found[i].Cell]; j != nil {
-			found[i].All = j.rate
+			if j := s.judges[found[i].Cell]; j != nil {
+				found[i].All = j.rate
+			}
 		}
 	}
 	s.heating.Unlock()

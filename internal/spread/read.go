@@ -356,12 +356,12 @@ func (s *Store) ReadPart(ctx context.Context, c store.Cell) (v store.Value, miss
 		case i == 0 && !w.Same(k.word), i > 0 && w != open && w != open.Fold():
 			return v, 0, store.Errorf(store.KindUnavailable, "the layout of %q has changed", c.Key)
 		default:
-			v.N = plus(v.N, values[i].N)
+			v.N, v.Version = plus(v.N, values[i].N), mix(v.Version, values[i].Version)
 		}
 	}
 	if missing == len(values) {
 		return v, 0, err
 	}
-	v.Exists, v.Layout, v.Version = true, int64(k.word), OfShards
+	v.Exists, v.Layout, v.Version = true, int64(k.word), noCells(v.Version)
 	return v, missing, nil
 }

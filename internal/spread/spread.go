@@ -52,7 +52,7 @@ type Options struct {
 // safe for concurrent use.
 type Store struct {
 	under   store.Store
-	starter store.Starter // under, or nil
+	starter store.Starter // under, or nil if it is none or is shared
 	traits  store.Traits
 	options Options
 	server  uint64 // tells this one from others, for choosing shards
@@ -146,7 +146,9 @@ func New(under store.Store, o Options) *Store {
 	if o.Rules == (hot.Rules{}) {
 		s.options.Rules = rulesFor(s.traits)
 	}
-	s.starter, _ = under.(store.Starter)
+	if !s.traits.Shared {
+		s.starter, _ = under.(store.Starter)
+	}
 	s.traits.Layouts = false
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	go s.run()
@@ -234,6 +236,10 @@ func (s *Store) get(c store.Cell) *counter {
 
 // learn remembers the word of a counter's home, as it was just read.
 func (s *Store) learn(c store.Cell, word hot.Word) {
+	// Fast path: nearly always it is known, and readers need not wait for each other.
+	if k := s.get(c); k == nil && word == 0 || k != nil && k.word == word {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.counters[c]
