@@ -85,6 +85,7 @@ func (s slot) partition() int         { return int(s >> partitionShift) }
 // route fills c.slots, and the receipts of the events that are not valid.
 func (db *DB) route(c *batchCall, events []Event, receipts []Receipt) {
 	c.slots = c.slots[:0]
+	rules := db.rules()
 	for i := range events {
 		e := &events[i]
 		receipts[i].Key = e.Key
@@ -92,7 +93,7 @@ func (db *DB) route(c *batchCall, events []Event, receipts []Receipt) {
 			continue
 		}
 		partition := store.PartitionOf(store.Cell{Namespace: db.namespace, Key: e.Key}, db.traits.Partitions)
-		c.slots = append(c.slots, newSlot(partition, db.durabilityOf(e.Key), i))
+		c.slots = append(c.slots, newSlot(partition, rules.policy(e.Key).Durability, i))
 	}
 	slices.Sort(c.slots)
 }

@@ -36,20 +36,25 @@ func (db *DB) ApplyIf(ctx context.Context, conditions []store.Condition, deltas 
 	if db.err != nil {
 		return db.err
 	}
-	c := db.deltas(deltas)
-	b := store.Batch{If: conditions, Deltas: deltas, Durability: store.Synced}
-	if len(c.batches) > 0 {
-		b.Partition, b.Durability = c.batches[0].Partition, c.batches[0].Durability
-	}
-	apart := len(c.batches) > 1 && db.traits.Partitions > 1
+	b := store.Batch{If: conditions, Deltas: deltas, Durability: db.address(deltas)}
+	cells := make([]store.Cell, 0, len(conditions)+len(deltas))
 	for i := range conditions {
 		conditions[i].Cell.Namespace = db.namespace
-		apart = apart || store.PartitionOf(conditions[i].Cell, db.traits.Partitions) != b.Partition
+		cells = append(cells, conditions[i].Cell)
 	}
-	if apart {
-		return store.Errorf(store.KindUnsupported, "the counters are in different partitions of the %s store", db.traits.Name)
+	for i := range deltas {
+		cells = append(cells, deltas[i].Cell)
 	}
-	c = &deltaCall{batches: []store.Batch{b}, replies: make([]store.Reply, 1)}
+	for i, cell := range cells {
+		p := store.PartitionOf(cell, db.traits.Partitions)
+		if i == 0 {
+			b.Partition = p
+		}
+		if p != b.Partition {
+			return store.Errorf(store.KindUnsupported, "the counters are in different partitions of the %s store", db.traits.Name)
+		}
+	}
+	c := &deltaCall{batches: []store.Batch{b}, replies: make([]store.Reply, 1)}
 	if err := db.apply(ctx, c.batches, c.replies); err != nil {
 		return err
 	}
@@ -73,11 +78,9 @@ func (db *DB) Start(deltas []store.Delta, results []store.Result, done func(erro
 	c.replies[0].Results = results[:0]
 	began := db.beginWrite()
 	return s.Start(c.batches, c.replies, func(err error) {
+		db.ended(c.batches, c.replies, began, err)
 		if err == nil {
 			err = c.replies[0].Err
-		}
-		if err == nil {
-			db.endWrite(c.batches, c.replies, began)
 		}
 		done(err)
 	})
@@ -101,17 +104,7 @@ type deltaCall struct {
 // deltas makes batches of deltas: for each partition as many as their limits
 // ask for.
 func (db *DB) deltas(deltas []store.Delta) *deltaCall {
-	rules := db.rules()
-	durability := store.Memory
-	for i := range deltas {
-		deltas[i].Cell.Namespace = db.namespace
-		if len(rules) > 0 {
-			durability = max(durability, rules.policy(deltas[i].Cell.Key).Durability)
-		}
-	}
-	if len(rules) == 0 {
-		durability = store.Synced
-	}
+	durability := db.address(deltas)
 	c := &deltaCall{}
 	if db.traits.Partitions == 1 {
 		c.split(0, durability, deltas)
@@ -132,6 +125,23 @@ func (db *DB) deltas(deltas []store.Delta) *deltaCall {
 	}
 	c.replies = make([]store.Reply, len(c.batches))
 	return c
+}
+
+// address fills in the namespace of deltas, and returns how durable they must be
+// together.
+func (db *DB) address(deltas []store.Delta) Durability {
+	rules := db.rules()
+	durability := store.Memory
+	for i := range deltas {
+		deltas[i].Cell.Namespace = db.namespace
+		if len(rules) > 0 {
+			durability = max(durability, rules.policy(deltas[i].Cell.Key).Durability)
+		}
+	}
+	if len(rules) == 0 || len(deltas) == 0 {
+		return store.Synced
+	}
+	return durability
 }
 
 // split makes batches of the deltas of one partition.

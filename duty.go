@@ -22,7 +22,7 @@ const (
 // and how is in package rollup. What counts the writes of this DB needs to know
 // the versions of all parts, and so can't be taken from another.
 func (s *shared) isJoint(how rolled, layout int64) bool {
-	return !s.alone && !s.readOnly && !how.own && hot.Word(layout).Shards() >= jointShards
+	return s.traits.Shared && !s.readOnly && !how.own && hot.Word(layout).Shards() >= jointShards
 }
 
 // A look is what was seen of a counter whose total is made jointly.

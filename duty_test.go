@@ -48,7 +48,7 @@ type crew struct {
 func newCrew(t *testing.T, size int) *crew {
 	t.Helper()
 	c := &crew{t: t}
-	s := sums{memstore.New(memstore.Options{Partitions: 16}), &c.sums}
+	s := sums{memstore.New(memstore.Options{Partitions: 16, Shared: true}), &c.sums}
 	for i := range size {
 		c.ways = append(c.ways, &way{Store: s})
 		c.servers = append(c.servers, quipu.New(c.ways[i], quipu.Options{Policies: []quipu.Policy{
@@ -198,7 +198,7 @@ func (m *meddling) Apply(ctx context.Context, batches []store.Batch, replies []s
 func TestJointRollupOvertaken(t *testing.T) {
 	for n := 1; n <= 2; n++ {
 		synctest.Test(t, func(t *testing.T) {
-			m := &meddling{Store: memstore.New(memstore.Options{}), n: n}
+			m := &meddling{Store: memstore.New(memstore.Options{Shared: true}), n: n}
 			db := quipu.New(m, quipu.Options{Policies: []quipu.Policy{
 				{Pattern: "hot", Shards: 8, Timing: quipu.Rollup, Interval: time.Second, CoolDown: 3 * time.Second},
 			}})

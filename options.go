@@ -234,8 +234,8 @@ func ReadTermsOf(opts []ReadOption) (t ReadTerms, err error) {
 	return t, nil
 }
 
-// checkNamespace returns an error if namespace can't be one.
-func checkNamespace(namespace string) error {
+// CheckNamespace returns an error if namespace can't be one.
+func CheckNamespace(namespace string) error {
 	switch {
 	case namespace == "":
 		return store.Errorf(store.KindInvalid, "namespace is empty")

@@ -168,9 +168,9 @@ func (p Policy) check() error {
 	case p.Timing > Hybrid:
 		return refuse("unknown timing %d", p.Timing)
 	case p.Stale < 0:
-		return refuse("stale values of %s", p.Stale)
+		return refuse("stale values of %s: want 0s or more", p.Stale)
 	case p.CoolDown < 0:
-		return refuse("cool-down of %s", p.CoolDown)
+		return refuse("cool-down of %s: want 0s or more", p.CoolDown)
 	case p.Shards < 0 || p.Shards > ShardsMax:
 		return refuse("%d shards: want 1 to %d", p.Shards, ShardsMax)
 	case p.MaxShards < 0 || p.MaxShards > ShardsMax:
@@ -190,7 +190,7 @@ func (p Policy) check() error {
 // checkNames returns an error if p names no keys.
 func (p Policy) checkNames() error {
 	if p.Namespace != "" {
-		if err := checkNamespace(p.Namespace); err != nil {
+		if err := CheckNamespace(p.Namespace); err != nil {
 			return err
 		}
 	}
@@ -323,7 +323,7 @@ func parseTruth(value string) (bool, error) {
 
 func parseDuration(value string) (time.Duration, error) {
 	d, err := time.ParseDuration(value)
-	if err != nil {
+	if err != nil || d < 0 {
 		return 0, fmt.Errorf("%q: want a duration such as 10m", value)
 	}
 	return d, nil

@@ -21,7 +21,7 @@ func Presets() []NamedPolicy {
 			Policy{Timing: Hybrid, Stale: 10 * time.Minute},
 		},
 		{
-			"views", "A power loss may take the last views; a read is a total of up to five seconds ago.",
+			"views", "With an embedded store, a power loss may take the last views; a read is a total of up to five seconds ago.",
 			Policy{Durability: Written, Timing: Rollup, Interval: 5 * time.Second, Stale: time.Hour},
 		},
 		{
@@ -29,7 +29,7 @@ func Presets() []NamedPolicy {
 			Policy{Single: true},
 		},
 		{
-			"quota", "Exact: one cell decides every write; a power loss may give back what was used last.",
+			"quota", "Exact: one cell decides every write; with an embedded store, a power loss may give back what was used last.",
 			Policy{Single: true, Durability: Written},
 		},
 		{

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/quipudb/quipu/internal/hot"
+	"github.com/quipudb/quipu/internal/node"
+	"github.com/quipudb/quipu/internal/rollup"
 	"github.com/quipudb/quipu/internal/spread"
 	"github.com/quipudb/quipu/store"
 )
@@ -29,7 +32,6 @@ type DB struct {
 type shared struct {
 	store    store.Store
 	under    store.Store // the store without its layouts
-	alone    bool        // nobody else uses it
 	server   uint64      // tells this DB from others over the same store
 	traits   store.Traits
 	policies atomic.Pointer[policySet] // nil if there are none
@@ -51,6 +53,7 @@ type shared struct {
 	refused      atomic.Uint64
 	replayed     atomic.Uint64
 	unknown      atomic.Uint64
+	full         atomic.Uint64
 	sessionsLost atomic.Uint64
 	unreachable  atomic.Int64 // partitions, when Ready was asked last
 }
@@ -58,7 +61,13 @@ type shared struct {
 // New returns a DB over a store, in the namespace "default". Closing the DB
 // closes the store. If the options are not valid, every call returns the error
 // that Options.Validate returns.
+//
+// A store that others share is used by way of a node, which sums what callers
+// have to write at the same moment.
 func New(s store.Store, o Options) *DB {
+	if _, ok := s.(*node.Node); !ok && s.Traits().Shared {
+		s = node.New(context.Background(), s, node.Options{Logger: o.Logger})
+	}
 	sh := &shared{
 		store:    s,
 		traits:   s.Traits(),
@@ -68,12 +77,11 @@ func New(s store.Store, o Options) *DB {
 		server:   rand.Uint64(),
 		err:      o.Validate(),
 	}
-	_, sh.alone = s.(store.Starter)
 	sh.ctx, sh.cancel = context.WithCancel(context.Background())
 	if sh.err == nil {
 		sh.policies.Store(newPolicySet(o.Policies))
 	}
-	if sh.traits.Layouts {
+	if sh.traits.Layouts && sh.err == nil {
 		sh.spread = spread.New(s, spread.Options{Policy: sh.layoutOf, ReadOnly: o.ReadOnly, Logger: o.Logger})
 		sh.store, sh.traits = sh.spread, sh.spread.Traits()
 	}
@@ -91,13 +99,16 @@ func (db *DB) In(namespace string) *DB { return db.in(namespace) }
 func (s *shared) in(namespace string) *DB {
 	db := &DB{shared: s, namespace: namespace, err: s.err}
 	if db.err == nil {
-		db.err = checkNamespace(namespace)
+		db.err = CheckNamespace(namespace)
 	}
 	return db
 }
 
 // Traits says what kind of store the DB is over.
 func (db *DB) Traits() store.Traits { return db.traits }
+
+// ReadOnly reports whether writes are refused with ErrReadOnly.
+func (db *DB) ReadOnly() bool { return db.readOnly }
 
 // An Audit is the result of Verify.
 type Audit = store.Audit
@@ -107,6 +118,9 @@ type Audit = store.Audit
 // that keeps none. A nil error means that the check was made, not that it found
 // no drift.
 func (db *DB) Verify(ctx context.Context) (Audit, error) {
+	if db.err != nil {
+		return Audit{}, db.err
+	}
 	a, ok := db.store.(store.Auditor)
 	if !ok {
 		return Audit{}, store.Errorf(store.KindUnsupported, "verify: the %s store keeps no record to check against", db.traits.Name)
@@ -117,6 +131,9 @@ func (db *DB) Verify(ctx context.Context) (Audit, error) {
 // Backup writes a consistent copy of all namespaces to w while the DB serves.
 // It returns ErrUnsupported for a store that has its own way to be backed up.
 func (db *DB) Backup(ctx context.Context, w io.Writer) error {
+	if db.err != nil {
+		return db.err
+	}
 	s, ok := db.store.(store.Snapshotter)
 	if !ok {
 		return store.Errorf(store.KindUnsupported, "backup: the %s store can't copy itself", db.traits.Name)
@@ -130,6 +147,7 @@ func (db *DB) Meters(f func(name, help string, value float64)) {
 	f("quipu_writes_refused_total", "Writes refused: overflow, token, version, limits.", float64(db.refused.Load()))
 	f("quipu_writes_replayed_total", "Writes that were repeats and returned the first result.", float64(db.replayed.Load()))
 	f("quipu_writes_unknown_total", "Calls that ended before the outcome was known.", float64(db.unknown.Load()))
+	f("quipu_writes_full_total", "Writes refused because of --key-quota, --token-quota or --namespace-quota.", float64(db.full.Load()))
 	f("quipu_sessions_lost_total", "Reads refused because the store had lost what their session had seen.", float64(db.sessionsLost.Load()))
 	f("quipu_partitions_unreachable", "Partitions of the store that did not answer when readiness was asked for last.", float64(db.unreachable.Load()))
 	db.totals.meters(f)
@@ -228,13 +246,41 @@ func (s *shared) apply(ctx context.Context, batches []store.Batch, replies []sto
 	}
 	began := s.beginWrite()
 	err := s.store.Apply(ctx, batches, replies)
-	if err != nil && errors.Is(err, store.ErrUnknown) {
-		s.unknown.Add(1)
-	}
-	if err == nil {
-		s.endWrite(batches, replies, began)
-	}
+	s.ended(batches, replies, began, err)
 	return err
+}
+
+// ended takes notice of a call of the store, and of what became of its deltas,
+// before anyone is told.
+func (s *shared) ended(batches []store.Batch, replies []store.Reply, began rollup.Moment, err error) {
+	if err != nil {
+		if errors.Is(err, store.ErrUnknown) {
+			s.unknown.Add(1)
+		}
+		return
+	}
+	s.endWrite(batches, replies, began)
+	for i := range replies {
+		for j := range replies[i].Results {
+			s.count(batches[i].Deltas[j].Op, &replies[i].Results[j], replies[i].Replayed)
+		}
+	}
+}
+
+// count counts what is not plainly applied. Want of room is counted apart: that is
+// for operators to make, and other refusals are their callers' affair. A condition
+// that was not met is an answer, and so is that a token is settled to who settles it.
+func (s *shared) count(op store.Op, r *store.Result, replayed bool) {
+	switch {
+	case r.Outcome == store.Applied && !replayed && !r.Replayed, r.Outcome == store.Unmet, op == store.OpSettle:
+	case r.Outcome == store.Applied:
+		s.replayed.Add(1)
+	case r.Outcome == store.Full:
+		s.full.Add(1)
+		s.refused.Add(1)
+	default:
+		s.refused.Add(1)
+	}
 }
 
 // layoutOf returns how a counter is laid out.
@@ -249,12 +295,5 @@ func (s *shared) layoutOf(c store.Cell) spread.Policy {
 
 // changes reports whether batches may change anything.
 func changes(batches []store.Batch) bool {
-	for i := range batches {
-		for j := range batches[i].Deltas {
-			if batches[i].Deltas[j].Op != store.OpGet {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(batches, func(b store.Batch) bool { return b.Changes() })
 }

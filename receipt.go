@@ -50,11 +50,7 @@ func (r Receipt) In(namespace string) Receipt {
 // that names the refusal.
 func (s *shared) receipt(ctx context.Context, out *Receipt, d *store.Delta, r *store.Result, durability Durability) error {
 	if r.Outcome != store.Applied {
-		s.refused.Add(1)
 		return s.refusal(d, r.Outcome)
-	}
-	if r.Replayed {
-		s.replayed.Add(1)
 	}
 	out.Key = d.Cell.Key
 	out.namespace = d.Cell.Namespace
@@ -67,8 +63,11 @@ func (s *shared) receipt(ctx context.Context, out *Receipt, d *store.Delta, r *s
 	if !d.Want {
 		return nil
 	}
-	if r.Replayed {
+	if r.Replayed && r.Before == 0 && r.After == 0 {
 		// The first has a value only if it asked for one too.
+		if d.N != 0 && d.Guard.Bound == nil {
+			return nil // With one, not both were 0.
+		}
 		f, err := s.store.Lookup(ctx, d.Cell, d.Guard.Token)
 		if err != nil { // whatever its kind says of the look-up, the write counted
 			return store.Errorf(store.KindUnknown, "a repeat, whose first result can't be read: %w", err)

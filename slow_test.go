@@ -301,7 +301,7 @@ func TestSlowJoint(t *testing.T) {
 }
 
 func slowJoint(t *testing.T, d *dice, what string) {
-	s := memstore.New(memstore.Options{Partitions: 16})
+	s := memstore.New(memstore.Options{Partitions: 16, Shared: true})
 	most := 1 + d.within(100*time.Millisecond)
 	start := func(most time.Duration) *quipu.DB {
 		return quipu.New(&slow{s, d, most}, quipu.Options{Policies: []quipu.Policy{

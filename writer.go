@@ -77,13 +77,7 @@ func (db *DB) WriteBatches(ctx context.Context, batches []store.Batch, replies [
 			}
 		}
 	}
-	if err := db.apply(ctx, batches, replies); err != nil {
-		return err
-	}
-	for i := range replies {
-		db.countRefused(&replies[i])
-	}
-	return nil
+	return db.apply(ctx, batches, replies)
 }
 
 // CheckWriter returns store.ErrMark if w was never issued. Without it, whoever
@@ -102,15 +96,4 @@ func (db *DB) CheckWriter(ctx context.Context, w store.Writer) error {
 	}
 	db.issued.Store(uint64(w))
 	return nil
-}
-
-func (s *shared) countRefused(r *store.Reply) {
-	for i := range r.Results {
-		switch {
-		case r.Results[i].Outcome != store.Applied:
-			s.refused.Add(1)
-		case r.Replayed:
-			s.replayed.Add(1)
-		}
-	}
 }

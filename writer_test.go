@@ -3,6 +3,7 @@ package quipu_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -159,5 +160,62 @@ func TestTerms(t *testing.T) {
 	}
 	if _, err := quipu.ReadTermsOf([]quipu.ReadOption{{}}); !errors.Is(err, quipu.ErrInvalid) {
 		t.Errorf("terms of no option: %v", err)
+	}
+}
+
+// What is written by deltas alone is counted as well.
+func TestDeltasAreCounted(t *testing.T) {
+	db := quipu.New(memstore.New(memstore.Options{}), quipu.Options{})
+	meters := func() (refused, replayed float64) {
+		return meter(db, "quipu_writes_refused_total"), meter(db, "quipu_writes_replayed_total")
+	}
+	apply := func(d store.Delta, wantRefused, wantReplayed float64) {
+		t.Helper()
+		d.Cell.Key = "a"
+		if err := db.Apply(t.Context(), []store.Delta{d}, make([]store.Result, 1)); err != nil {
+			t.Fatal(err)
+		}
+		if refused, replayed := meters(); refused != wantRefused || replayed != wantReplayed {
+			t.Errorf("%+v: %v refused, %v replayed, want %v and %v", d, refused, replayed, wantRefused, wantReplayed)
+		}
+	}
+	once := store.Delta{Op: store.OpAdd, N: 1, Guard: store.Guard{Token: "t", Digest: 1}}
+	other := store.Delta{Op: store.OpAdd, N: 1, Guard: store.Guard{Token: "t", Digest: 2}}
+	apply(once, 0, 0)
+	apply(once, 0, 1)
+	apply(other, 1, 1)
+	apply(store.Delta{Op: store.OpAdd, N: 1, Guard: store.Guard{Exists: store.ExistsNot}}, 1, 1) // an answer
+	apply(store.Delta{Op: store.OpSettle, Guard: store.Guard{Token: "u"}}, 1, 1)
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Conditions alone have a partition too, and what does not fit is told from what
+// is apart.
+func TestApplyIfPartitions(t *testing.T) {
+	db := quipu.New(memstore.New(memstore.Options{Partitions: 16}), quipu.Options{})
+	for i := range 32 {
+		c := store.Condition{Cell: store.Cell{Key: fmt.Sprint("k", i)}}
+		if err := db.ApplyIf(t.Context(), []store.Condition{c}, nil, nil); err != nil {
+			t.Errorf("%q: %v", c.Cell.Key, err)
+		}
+	}
+	many := make([]store.Delta, store.BatchDeltasMax+1)
+	for i := range many {
+		many[i] = store.Delta{Cell: store.Cell{Key: "a"}, Op: store.OpAdd, N: 1}
+	}
+	if err := db.ApplyIf(t.Context(), nil, many, make([]store.Result, len(many))); !errors.Is(err, quipu.ErrTooLarge) {
+		t.Errorf("too many deltas: %v", err)
+	}
+	apart := []store.Delta{many[0], {Cell: store.Cell{Key: "c"}, Op: store.OpAdd, N: 1}}
+	if store.PartitionOf(store.Cell{Namespace: "default", Key: "a"}, 16) == store.PartitionOf(store.Cell{Namespace: "default", Key: "c"}, 16) {
+		t.Fatal("choose another key")
+	}
+	if err := db.ApplyIf(t.Context(), nil, apart, make([]store.Result, 2)); !errors.Is(err, quipu.ErrUnsupported) {
+		t.Errorf("apart: %v", err)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
 	}
 }

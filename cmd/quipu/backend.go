@@ -9,7 +9,6 @@ import (
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/engine"
-	"github.com/quipudb/quipu/internal/node"
 	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
@@ -90,8 +89,7 @@ func checkStore(url string, o storeOptions) error {
 	return nil
 }
 
-// openStore opens a DB over the store that a URL names. One that others may use
-// as well is used by way of a node.
+// openStore opens a DB over the store that a URL names.
 func openStore(ctx context.Context, url string, o storeOptions) (*quipu.DB, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -102,16 +100,10 @@ func openStore(ctx context.Context, url string, o storeOptions) (*quipu.DB, erro
 	if err != nil {
 		return nil, err
 	}
-	if scheme, _ := storeScheme(url); !shared(scheme) {
-		return quipu.New(s, o.Options), nil
+	if s.Traits().Shared {
+		o.Recall = recallMax
 	}
-	n, err := node.New(ctx, s, node.Options{})
-	if err != nil {
-		_ = s.Close() // what counts is why there is no node
-		return nil, err
-	}
-	o.Recall = recallMax
-	return quipu.New(n, o.Options), nil
+	return quipu.New(s, o.Options), nil
 }
 
 // awaitStore opens a store as openStore does. If it can't be reached it is tried
@@ -145,10 +137,10 @@ func openPlain(ctx context.Context, url string, o storeOptions) (store.Store, er
 	}
 	switch scheme {
 	case schemePostgres:
-		return pgstore.Open(ctx, url, pgstore.Options{Limits: o.Limits, Schema: o.Name, MaxConns: o.Conns})
+		return pgstore.Open(ctx, url, pgstore.Options{Limits: o.Limits, Schema: o.Name, MaxConns: o.Conns, Existing: o.ReadOnly})
 	case schemeRedis:
 		return redisstore.Open(ctx, url, redisstore.Options{
-			Limits: o.Limits, Prefix: o.Name, Replicas: o.Replicas, AcceptEviction: o.AcceptEviction,
+			Limits: o.Limits, Prefix: o.Name, Replicas: o.Replicas, AcceptEviction: o.AcceptEviction, Existing: o.ReadOnly,
 		})
 	case schemeMemory:
 		return memstore.New(memstore.Options{Limits: o.Limits}), nil

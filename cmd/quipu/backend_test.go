@@ -10,7 +10,6 @@ import (
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/dbtest"
 	"github.com/quipudb/quipu/internal/load/redisproc"
-	"github.com/quipudb/quipu/internal/node"
 	"github.com/quipudb/quipu/store/redisstore"
 )
 
@@ -53,11 +52,7 @@ func TestLaws(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		n, err := node.New(ctx, s, node.Options{})
-		if err != nil {
-			return nil, err
-		}
-		return quipu.New(n, o.Options), nil
+		return quipu.New(s, o.Options), nil
 	})
 }
 

@@ -137,11 +137,7 @@ func over(name string, open func(ctx context.Context) (store.Store, error)) *bac
 		if err != nil {
 			return nil, err
 		}
-		n, err := node.New(ctx, s, node.Options{})
-		if err != nil {
-			return nil, errors.Join(err, s.Close())
-		}
-		return n, nil
+		return node.New(ctx, s, node.Options{}), nil
 	}}
 }
 

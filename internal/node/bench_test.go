@@ -32,10 +32,7 @@ func BenchmarkHot(b *testing.B) {
 		for _, want := range []bool{false, true} {
 			b.Run(fmt.Sprintf("callers=%d/want=%v", callers, want), func(b *testing.B) {
 				s := &distant{Store: memstore.New(memstore.Options{}), delay: time.Millisecond}
-				n, err := node.New(b.Context(), s, node.Options{})
-				if err != nil {
-					b.Fatal(err)
-				}
+				n := node.New(b.Context(), s, node.Options{})
 				batch := store.Batch{Deltas: []store.Delta{{Cell: cell("hot"), Op: store.OpAdd, N: 1, Want: want}}}
 				s.calls.Store(0)
 				b.SetParallelism(callers)

@@ -379,23 +379,14 @@ func TestNoWriter(t *testing.T) {
 	})
 }
 
-func TestNew(t *testing.T) {
+func TestReadsOnly(t *testing.T) {
 	s := &remote{Store: memstore.New(memstore.Options{})}
-	if _, err := node.New(t.Context(), s, node.Options{Lanes: -1}); store.KindOf(err) != store.KindInvalid {
-		t.Errorf("negative lanes: %v", err)
-	}
-	if _, err := node.New(t.Context(), s, node.Options{Patience: -1}); store.KindOf(err) != store.KindInvalid {
-		t.Errorf("negative patience: %v", err)
-	}
 	// One that only reads writes nothing.
 	s.others = func(context.Context, func() error) error {
 		t.Error("a write")
 		return store.ErrUnavailable
 	}
-	n, err := node.New(t.Context(), s, node.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := node.New(t.Context(), s, node.Options{})
 	if err := n.Read(t.Context(), []store.Cell{cell("a")}, make([]store.Value, 1)); err != nil {
 		t.Error(err)
 	}

@@ -92,10 +92,7 @@ func runOn(t *testing.T, m memstore.Options, o node.Options, test func(k *kit)) 
 // open returns another node over the store.
 func (k *kit) open(o node.Options) *node.Node {
 	k.Helper()
-	n, err := node.New(context.WithValue(k.ctx, ownKey{}, true), k.remote, o)
-	if err != nil {
-		k.Fatal(err)
-	}
+	n := node.New(context.WithValue(k.ctx, ownKey{}, true), k.remote, o)
 	return n
 }
 

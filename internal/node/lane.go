@@ -140,7 +140,11 @@ func (e *entry) wait(ctx context.Context) error {
 	case queued:
 		return ctx.Err()
 	case frozen:
-		return store.Errorf(store.KindUnknown, "sent, and not answered yet: %w", ctx.Err())
+		kind := store.KindUnknown
+		if !e.batch.Changes() {
+			kind = store.KindUnavailable
+		}
+		return store.Errorf(kind, "sent, and not answered yet: %w", ctx.Err())
 	default:
 		<-e.done
 		return e.take()

@@ -386,17 +386,14 @@ func (copies) Snapshot(_ context.Context, w io.Writer) error {
 func TestOptionalInterfaces(t *testing.T) {
 	f := func(s store.Store, audits, lists, sizes, snapshots bool) {
 		t.Helper()
-		n, err := node.New(t.Context(), s, node.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := node.New(t.Context(), s, node.Options{})
 		check := func(name string, err error, can bool) {
 			t.Helper()
 			if can && err != nil || !can && store.KindOf(err) != store.KindUnsupported {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		_, err = n.Audit(t.Context())
+		_, err := n.Audit(t.Context())
 		check("Audit", err, audits)
 		_, err = n.Namespaces(t.Context(), "", 1)
 		check("Namespaces", err, lists)

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,6 +55,10 @@ type Options struct {
 
 	// CloseTimeout is how long Close tries to send what is queued; default 5 s.
 	CloseTimeout time.Duration
+
+	// Logger is told when the store can't be reached, and when it can again; by
+	// default nobody is.
+	Logger *slog.Logger
 }
 
 func (o Options) withDefaults() Options {
@@ -64,6 +69,7 @@ func (o Options) withDefaults() Options {
 	o.AttemptTimeout = cmp.Or(o.AttemptTimeout, 5*time.Second)
 	o.Patience = cmp.Or(o.Patience, time.Second)
 	o.CloseTimeout = cmp.Or(o.CloseTimeout, 5*time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o
 }
 
@@ -87,9 +93,10 @@ type Node struct {
 	enlisting chan struct{} // has one element while a lane uses writer
 	writer    store.Writer  // the last that was enlisted
 
-	freeEntries sync.Pool // of *entry
-	freeFlights sync.Pool // of *flight
-	failing     atomic.Pointer[failure]
+	freeEntries sync.Pool               // of *entry
+	freeFlights sync.Pool               // of *flight
+	failing     atomic.Pointer[failure] // written under outage.mu
+	outage      outage
 	meters
 }
 
@@ -105,11 +112,8 @@ var (
 
 // New returns a node over a store, which it closes when it is closed. What it does
 // by itself has the values of ctx. It writes nothing before a caller does.
-func New(ctx context.Context, s store.Store, o Options) (*Node, error) {
+func New(ctx context.Context, s store.Store, o Options) *Node {
 	o = o.withDefaults()
-	if min(o.Lanes, o.Calls, o.QueueDeltas, o.QueueBytes) < 0 || min(o.AttemptTimeout, o.Patience, o.CloseTimeout) < 0 {
-		return nil, store.Errorf(store.KindInvalid, "a negative option of a node: %+v", o)
-	}
 	n := &Node{
 		under:     s,
 		traits:    s.Traits(),
@@ -132,7 +136,7 @@ func New(ctx context.Context, s store.Store, o Options) (*Node, error) {
 			l.partition = i
 		}
 	}
-	return n, nil
+	return n
 }
 
 // Apply applies each batch. Those that are not numbered and have no conditions

@@ -37,10 +37,7 @@ func openOn(partitions int, o node.Options, wrap func(whole) store.Store) storet
 }
 
 func over(t testing.TB, s store.Store, o node.Options) *node.Node {
-	n, err := node.New(context.WithValue(t.Context(), ownKey{}, true), s, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := node.New(context.WithValue(t.Context(), ownKey{}, true), s, o)
 	return n
 }
 

@@ -14,7 +14,7 @@ type row struct {
 // A row for a single file adds to the row of its package.
 var table = map[string]row{
 	// The library. It makes the default store, and knows of no other.
-	".": {code: []string{"./store", "./internal/engine", "./internal/hot", "./internal/rollup", "./internal/spread"}},
+	".": {code: []string{"./store", "./internal/engine", "./internal/hot", "./internal/node", "./internal/rollup", "./internal/spread"}},
 
 	// The contract imports nobody: everybody imports it.
 	"store": {pure: true},
