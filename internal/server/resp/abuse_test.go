@@ -542,5 +542,19 @@ func TestPartitions(t *testing.T) {
 		f("INCR "+near, "+QUEUED\r\n")
 		f("EXEC", "*2\r\n:2\r\n:2\r\n")
 		f("DEL a "+near+" "+far, ":2\r\n")
+		f("MSET a 1 "+near+" 2", ok)
+		f("UNLINK a "+near, ":2\r\n")
+		// A transaction may have nothing to do but to see whether something has changed.
+		for i := range 20 {
+			key := fmt.Sprint(i)
+			f("WATCH "+key, ok)
+			f("MULTI", ok)
+			f("PING", "+QUEUED\r\n")
+			f("EXEC", "*1\r\n+PONG\r\n")
+			f("WATCH "+key, ok)
+			f("INCR "+key, one)
+			f("MULTI", ok)
+			f("EXEC", "*-1\r\n")
+		}
 	})
 }

@@ -2,7 +2,6 @@ package resp
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -97,10 +96,10 @@ func (s *session) enter(user, key string) error {
 		s.d.meters.strangers.Add(1)
 		return errWrongPass
 	}
-	db := s.d.view(user)
-	if db.Values(context.Background(), nil, nil) != nil { // it can't be a namespace
+	if quipu.CheckNamespace(user) != nil {
 		return errWrongPass
 	}
+	db := s.d.view(user)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.user, s.entered = user, true

@@ -32,6 +32,11 @@ type command struct {
 	slow func(ctx context.Context, s *session, args [][]byte) error
 }
 
+// joins reports whether a command has several deltas that are one step.
+func (c *command) joins(args [][]byte) bool {
+	return c.flags&flagAtomic != 0 && (c.keys.step == 0 || len(args) > 1+c.keys.step)
+}
+
 // A keySpec says which arguments are keys: from first to last, which is counted
 // from the end if negative, every step. The zero value has none.
 type keySpec struct{ first, last, step int }
@@ -46,7 +51,7 @@ const (
 	flagInline   // local, and any place in a pipeline will do
 	flagControl  // executed even between MULTI and EXEC
 	flagStranger // for those who have not shown a key
-	flagAtomic   // its deltas stand or fall together
+	flagAtomic   // its deltas are one step
 	flagEntries  // its plan makes its own entries
 	flagLone     // never part of a transaction
 	flagRepeat   // see repeat
@@ -86,9 +91,11 @@ func errorText(err error) string {
 	return word + " " + server.Detail(err)
 }
 
-// report logs an error that a client is not told all of.
-func (d *Door) report(err error) {
+// report counts commands that failed, and not by their callers' fault, and logs the
+// error, of which clients are not told all.
+func (d *Door) report(err error, commands int) {
 	if _, ok := err.(wireError); !ok && server.StatusOf(server.KindOf(err)).Private { //nolint:errorlint // handlers return it bare
+		d.meters.failed.Add(uint64(commands))
 		d.options.Logger.Warn("RESP command failed", "error", err)
 	}
 }

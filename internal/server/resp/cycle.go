@@ -43,6 +43,7 @@ type cycle struct {
 	plain  int  // index of the last delta, if it is a plain addition; else -1
 	parts  bool // that addition has parts
 	whole  bool // additions stay apart: a transaction may not be redone in parts
+	joined bool // some deltas are one step
 	merged mergedKeys
 
 	err error // of the whole batch
@@ -131,7 +132,7 @@ func (c *cycle) reset(db *quipu.DB) {
 	clear(c.runs)
 	c.deltas, c.names, c.entries, c.runs = c.deltas[:0], c.names[:0], c.entries[:0], c.runs[:0]
 	c.keys, c.text = c.keys[:0], c.text[:0]
-	c.plain, c.whole, c.slow, c.held, c.err = -1, false, false, false, nil
+	c.plain, c.whole, c.joined, c.slow, c.held, c.err = -1, false, false, false, false, nil
 	if c.merged.any {
 		c.merged = mergedKeys{}
 	}
@@ -257,6 +258,29 @@ func (c *cycle) rewind(m mark) {
 	c.keys, c.text, c.plain = c.keys[:m.keys], c.text[:m.text], m.plain
 }
 
+// trim takes back what belongs to no session: a command has panicked before it was
+// complete. It has merged no addition, since nothing comes after that.
+func (c *cycle) trim() {
+	m := mark{keys: len(c.keys), plain: -1}
+	if n := len(c.runs); n > 0 {
+		m.entries = c.runs[n-1].to
+	}
+	for _, e := range c.entries[:m.entries] {
+		if e.textual {
+			m.text = max(m.text, int(e.at+e.n))
+		} else {
+			m.deltas = max(m.deltas, int(e.at+max(e.n, 1)))
+		}
+	}
+	c.rewind(m)
+}
+
+// failed returns a cycle that replies an error to the commands of c, which may
+// still be in the hands of the store.
+func (c *cycle) failed(err error) *cycle {
+	return &cycle{db: c.db, entries: c.entries, runs: c.runs, text: c.text, plain: -1, held: c.held, wake: c.wake, err: err}
+}
+
 // of makes the entries since the last run those of a session.
 func (c *cycle) of(s *session, mute bool) {
 	if n := len(c.runs); n > 0 && c.runs[n-1].s == s && c.runs[n-1].mute == mute && c.runs[n-1].came == s.came {
@@ -287,18 +311,21 @@ func (c *cycle) room() {
 	c.results = c.results[:n]
 }
 
-// apply decides the deltas and waits until the results can be told.
+// apply decides the deltas and waits until the results can be told. If some of
+// them are one step, all are: otherwise those of a counter that is split might be
+// applied to its shards, or later.
 func (c *cycle) apply(ctx context.Context, conditions []store.Condition) {
 	c.room()
 	switch {
 	case len(c.deltas) == 0 && len(conditions) == 0:
-	case conditions != nil:
+		return
+	case c.joined || len(conditions) > 0:
 		c.err = c.db.ApplyIf(ctx, conditions, c.deltas, c.results)
 	default:
 		c.err = c.db.Apply(ctx, c.deltas, c.results)
-		if from := c.redo(); from < len(c.deltas) && c.err == nil {
-			c.err = c.db.Apply(ctx, c.deltas[from:], c.results[from:])
-		}
+	}
+	if from := c.redo(); from < len(c.deltas) && c.err == nil {
+		c.err = c.db.Apply(ctx, c.deltas[from:], c.results[from:])
 	}
 }
 
@@ -349,10 +376,20 @@ func (c *cycle) answered() (n int) {
 	return n
 }
 
+// undecided returns how many of its replies say that the call of the cycle failed.
+func (c *cycle) undecided() (n int) {
+	for i := range c.entries {
+		if !c.entries[i].textual {
+			n++
+		}
+	}
+	return n
+}
+
 // finish gives every session its replies.
 func (c *cycle) finish() {
 	if c.err != nil && len(c.runs) > 0 {
-		c.runs[0].s.d.report(c.err)
+		c.runs[0].s.d.report(c.err, c.undecided())
 	}
 	at, value := int32(-1), int64(0)
 	i := 0

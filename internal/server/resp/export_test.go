@@ -5,7 +5,20 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+
+	"github.com/quipudb/quipu"
 )
+
+// NewWithBug returns a door with a command BUG that panics when it has planned to
+// add to a key.
+func NewWithBug(db *quipu.DB, o Options) *Door {
+	d := New(db, o)
+	d.commands["BUG"] = &command{name: "BUG", lower: "bug", arity: 2, flags: adds, keys: oneKey, plan: func(c *cycle, _ *session, args [][]byte) (encode, error) {
+		_ = c.add(args[1], 1, false)
+		panic("a bug")
+	}}
+	return d
+}
 
 // ReadReply reads one reply of any type, as it is on the wire.
 func ReadReply(r *bufio.Reader) (string, error) {

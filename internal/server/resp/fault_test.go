@@ -55,7 +55,9 @@ func (s *faulty) Start(batches []store.Batch, replies []store.Reply, done func(e
 	switch {
 	case f == nil:
 		return s.Store.Start(batches, replies, done)
-	case f.hangs, f.panics, f.err != nil && f.how == "call":
+	case f.panics:
+		panic("a bug")
+	case f.hangs, f.err != nil && f.how == "call":
 		return false
 	}
 	f.fill(batches, replies)
@@ -110,7 +112,10 @@ func (s *faulty) Read(ctx context.Context, cells []store.Cell, values []store.Va
 
 func (s *faulty) Peek(cells []store.Cell, values []store.Value) bool {
 	f := s.fault.Load()
-	return (f == nil || f.err == nil && !f.hangs && !f.panics) && s.Store.Peek(cells, values)
+	if f != nil && f.panics {
+		panic("a bug")
+	}
+	return (f == nil || f.err == nil && !f.hangs) && s.Store.Peek(cells, values)
 }
 
 func (s *faulty) Scan(ctx context.Context, r store.Range, n int) ([]store.Entry, error) {
@@ -190,17 +195,27 @@ func TestStoreFails(t *testing.T) {
 			logged := strings.Contains(want, seeLog) || strings.HasPrefix(want, "-UN") || strings.HasPrefix(want, "-LOST")
 			for _, how := range hows {
 				s.fault.Store(&fault{err: err, how: how})
+				failures := d.meter("quipu_resp_failures_total")
 				for _, words := range everything {
 					j.take()
 					c.expect(words, want)
 					if got := j.take(); strings.Contains(got, "error=") != logged {
 						t.Errorf("%s failed, and the log says %q", words, got)
 					}
+					if logged {
+						failures++
+					}
+					if got := d.meter("quipu_resp_failures_total"); got != failures {
+						t.Errorf("%s failed: %v failures are metered, want %v", words, got, failures)
+					}
 				}
 				// In a transaction each command has its reply, unless it was watched.
 				c.send(array("MULTI") + array("INCR", "a") + array("GET", "a") + array("EXEC") + array("PING"))
 				if got := c.reply() + c.reply() + c.reply() + c.reply() + c.reply(); got != ok+queued+queued+"*2\r\n"+want+want+pong {
 					t.Errorf("EXEC, %s: %q, want errors %q", how, got, want)
+				}
+				if got := d.meter("quipu_resp_failures_total"); logged && got != failures+2 {
+					t.Errorf("two of a transaction failed: %v failures are metered, want %v", got, failures+2)
 				}
 				s.fault.Store(nil)
 				c.expect("WATCH a", ok)
@@ -340,6 +355,29 @@ func TestStoreHangs(t *testing.T) {
 	})
 }
 
+// Who comes in does not wait for the store, and nor does anybody else meanwhile.
+func TestAuthWhileStoreHangs(t *testing.T) {
+	transports(t, func(t *testing.T, o resp.Options) {
+		s := &faulty{Store: memstore.New(memstore.Options{})}
+		d := openOver(t, quipu.New(s, quipu.Options{}), o)
+		c, other := dial(t, d.addr), dial(t, d.addr)
+		for _, f := range []*fault{{hangs: true}, {err: store.ErrUnavailable}} {
+			s.fault.Store(f)
+			c.expect("AUTH shop x", ok)
+			if got := c.line("HELLO 3 AUTH ads x"); !strings.HasPrefix(got, "%7\r\n") {
+				t.Errorf("HELLO: %q", got)
+			}
+			c.expect("AUTH a/b x", "-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+			other.expect("PING", pong)
+		}
+		s.fault.Store(nil)
+		c.expect("INCR a", one)
+		if got, err := d.db.In("ads").Read(t.Context(), "a"); err != nil || got.Value != 1 {
+			t.Errorf("namespace ads: %+v, %v", got, err)
+		}
+	})
+}
+
 // A panic in a command closes the connection that sent it, and no other, and is
 // logged.
 func TestPanic(t *testing.T) {
@@ -366,4 +404,67 @@ func TestPanic(t *testing.T) {
 			other.expect("DEL a", one)
 		}
 	})
+}
+
+// What a command has planned when it panics is taken back, and those whose
+// commands are in the same batch have their replies.
+func TestPanicInPlan(t *testing.T) {
+	transports(t, func(t *testing.T, o resp.Options) {
+		s, j := &gated{Store: memstore.New(memstore.Options{}), entered: make(chan struct{}), leave: make(chan struct{})}, &journal{}
+		o.Logger = slog.New(slog.NewTextHandler(j, nil))
+		db := quipu.New(s, quipu.Options{})
+		d := serveDoor(t, listen(t, o), db, resp.NewWithBug(db, o))
+		first, before, buggy, after := dial(t, d.addr), dial(t, d.addr), dial(t, d.addr), dial(t, d.addr)
+		s.shut.Store(true)
+		first.send(array("INCR", "first"))
+		<-s.entered // the loop gathers all that comes now in its next turn
+		before.send(array("INCR", "before") + array("GET", "before"))
+		buggy.send(array("INCR", "mine") + array("BUG", "left") + array("INCR", "never"))
+		after.send(array("INCRBY", "after", "3") + array("GET", "after"))
+		close(s.leave)
+		for _, f := range []struct {
+			c    *client
+			want string
+		}{{first, one}, {before, one + bulk("1")}, {after, ":3\r\n" + bulk("3")}} {
+			got := f.c.reply()
+			if f.c != first {
+				got += f.c.reply()
+			}
+			if got != f.want {
+				t.Errorf("a neighbour's reply: %q, want %q", got, f.want)
+			}
+		}
+		if _, err := resp.ReadReply(buggy.r); err == nil {
+			buggy.ended()
+		}
+		if got := j.take(); !strings.Contains(got, "a bug") || !strings.Contains(got, "goroutine") {
+			t.Errorf("the log says %q", got)
+		}
+		after.expect("EXISTS left never", zero)
+		after.expect("INCR after", ":4\r\n")
+	})
+}
+
+// A gated store keeps the first that comes after it was shut.
+type gated struct {
+	*memstore.Store
+	shut           atomic.Bool
+	entered, leave chan struct{}
+}
+
+func (s *gated) Start(batches []store.Batch, replies []store.Reply, done func(error)) bool {
+	s.wait()
+	return s.Store.Start(batches, replies, done)
+}
+
+func (s *gated) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	s.wait()
+	return s.Store.Apply(ctx, batches, replies)
+}
+
+func (s *gated) wait() {
+	if s.shut.CompareAndSwap(true, false) {
+		close(s.entered)
+		<-s.leave
+	}
 }

@@ -24,6 +24,21 @@ func planDelete(c *cycle, _ *session, args [][]byte) (encode, error) {
 	return encodeExisted, nil
 }
 
+// del is DEL in a step of its own, or in several if the counters are in different
+// partitions of the store.
+func del(ctx context.Context, s *session, args [][]byte) error {
+	err := s.alone(ctx, s.d.commands["DEL"], args)
+	if !errors.Is(err, store.ErrUnsupported) {
+		return err
+	}
+	c := new(cycle)
+	c.reset(s.db)
+	if err := c.plan(s, s.d.commands["DEL"], args); err != nil {
+		return err
+	}
+	return s.apply(ctx, c, nil)
+}
+
 func planExists(c *cycle, _ *session, args [][]byte) (encode, error) {
 	for _, key := range args[1:] {
 		if err := c.get(key); err != nil {
@@ -147,8 +162,6 @@ func planPersist(c *cycle, _ *session, args [][]byte) (encode, error) {
 	return encodeDone, nil
 }
 
-// rename gives the value and the deadline of a counter to another name, if the
-// counter has not changed meanwhile; and otherwise tries again.
 func rename(ctx context.Context, s *session, args [][]byte) error {
 	moved, err := s.rename(ctx, string(args[1]), string(args[2]), false)
 	if err == nil && moved {
@@ -165,6 +178,8 @@ func renameNX(ctx context.Context, s *session, args [][]byte) error {
 	return err
 }
 
+// rename gives the value and the deadline of a counter to another name, if the
+// counter has not changed meanwhile; and otherwise tries again.
 func (s *session) rename(ctx context.Context, from, to string, absent bool) (moved bool, err error) {
 	for _, key := range []string{from, to} {
 		if err := store.CheckKey(key); err != nil {
@@ -173,16 +188,19 @@ func (s *session) rename(ctx context.Context, from, to string, absent bool) (mov
 	}
 	ctx, cancel := s.d.deadline(ctx)
 	defer cancel()
-	values := make([]store.Value, 2)
-	for {
-		if err := s.db.Values(ctx, []string{from, to}, values); err != nil {
+	for tries := 0; ; tries++ {
+		if err := pause(ctx, tries); err != nil {
 			return false, err
 		}
-		v := values[0]
+		cells, err := s.look(ctx, []string{from, to})
+		if err != nil {
+			return false, err
+		}
+		v := cells[0]
 		switch {
-		case !v.Exists:
+		case !v.Existed:
 			return false, wireError("ERR no such key")
-		case absent && values[1].Exists:
+		case absent && cells[1].Existed:
 			return false, nil
 		case from == to:
 			return true, nil
@@ -191,13 +209,13 @@ func (s *session) rename(ctx context.Context, from, to string, absent bool) (mov
 		if absent {
 			conditions = append(conditions, store.Condition{Cell: store.Cell{Key: to}})
 		}
-		set := store.Delta{Cell: store.Cell{Key: to}, Op: store.OpSet, N: v.N, Expiry: store.ExpiryClear}
+		set := store.Delta{Cell: store.Cell{Key: to}, Op: store.OpSet, N: v.After, Expiry: store.ExpiryClear}
 		if v.DeadlineMS != 0 {
 			set.Expiry, set.DeadlineMS = store.ExpirySet, v.DeadlineMS
 		}
 		results := make([]store.Result, 2)
 		// The old name goes first: a namespace that is full has room for the new.
-		err := s.db.ApplyIf(ctx, conditions, []store.Delta{{Cell: store.Cell{Key: from}, Op: store.OpDelete}, set}, results)
+		err = s.db.ApplyIf(ctx, conditions, []store.Delta{{Cell: store.Cell{Key: from}, Op: store.OpDelete}, set}, results)
 		if errors.Is(err, store.ErrChanged) {
 			continue
 		}
@@ -207,6 +225,24 @@ func (s *session) rename(ctx context.Context, from, to string, absent bool) (mov
 		return err == nil, err
 	}
 }
+
+// pause waits before another try: longer each time, and not as long as others do.
+func pause(ctx context.Context, tries int) error {
+	if tries == 0 {
+		return nil
+	}
+	d := min(time.Millisecond<<min(tries, 10), pauseMax)
+	t := time.NewTimer(d/2 + rand.N(d/2))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+const pauseMax = 50 * time.Millisecond
 
 // keys replies all keys that match a pattern, unless they are too many.
 func keys(ctx context.Context, s *session, args [][]byte) error {

@@ -46,6 +46,11 @@ func openEmbedded(t testing.TB) *door {
 
 func openOver(t testing.TB, db *quipu.DB, o resp.Options) *door {
 	t.Helper()
+	return serveOn(t, listen(t, o), db, o)
+}
+
+func listen(t testing.TB, o resp.Options) net.Listener {
+	t.Helper()
 	connections := o.ConnectionsMax
 	if connections == 0 {
 		connections = resp.ConnectionsMaxDefault
@@ -54,7 +59,7 @@ func openOver(t testing.TB, db *quipu.DB, o resp.Options) *door {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serveOn(t, l, db, o)
+	return l
 }
 
 // serveOn opens a door on a listener.
@@ -63,7 +68,12 @@ func serveOn(t testing.TB, l net.Listener, db *quipu.DB, o resp.Options) *door {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := resp.New(db, o)
+	return serveDoor(t, l, db, resp.New(db, o))
+}
+
+// serveDoor has a door serve, until the test ends.
+func serveDoor(t testing.TB, l net.Listener, db *quipu.DB, d *resp.Door) *door {
+	t.Helper()
 	served := make(chan error, 1)
 	go func() { served <- d.Serve(l) }()
 	t.Cleanup(func() {

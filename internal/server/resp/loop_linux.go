@@ -306,7 +306,10 @@ func (l *loop) gather(c *conn, buf []byte) {
 	if c.closed || c.busy || c.s.held > 0 {
 		return
 	}
-	used := l.w.gather(s, buf)
+	used, ok := l.execute(c, buf)
+	if !ok {
+		return
+	}
 	if rest := buf[used:]; len(rest) == 0 {
 		s.in = keep(s.in)
 	} else if used > 0 || len(s.in) == 0 {
@@ -325,6 +328,18 @@ func (l *loop) gather(c *conn, buf []byte) {
 		s.settleAt(l.now)
 	}
 	l.settle(c)
+}
+
+// execute executes commands, and reports whether none of them has panicked.
+func (l *loop) execute(c *conn, buf []byte) (used int, ok bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			l.d.panicked(c.s, p, debug.Stack())
+			l.w.abandon()
+			l.drop(c)
+		}
+	}()
+	return l.w.gather(c.s, buf), true
 }
 
 // work runs a session's job in a goroutine, which has the session meanwhile.
@@ -385,9 +400,15 @@ func (l *loop) listen(c *conn, events uint32) {
 	}
 }
 
-// submit starts a cycle.
+// submit starts a cycle. If the store panics, those whose commands are in it have
+// an error for a reply.
 func (l *loop) submit(c *cycle) {
 	l.cycles = append(l.cycles, c)
+	defer func() {
+		if p := recover(); p != nil {
+			l.cycles[len(l.cycles)-1] = c.failed(panicError(p))
+		}
+	}()
 	c.left.Store(2) // the deltas, and this call
 	if c.wake == nil {
 		c.wake = l.wake
@@ -446,7 +467,7 @@ func (l *loop) aside(c *cycle, f func() error) {
 		var err error
 		defer func() {
 			if p := recover(); p != nil {
-				err = store.Errorf(store.KindOther, "panic: %v\n%s", p, debug.Stack())
+				err = panicError(p)
 			}
 			<-l.detours
 			c.done(err)
@@ -454,6 +475,9 @@ func (l *loop) aside(c *cycle, f func() error) {
 		err = f()
 	}()
 }
+
+// panicError returns what is logged of a panic that no connection alone has met.
+func panicError(p any) error { return store.Errorf(store.KindOther, "panic: %v\n%s", p, debug.Stack()) }
 
 // finish gives the replies of cycles that are durable to their sessions.
 func (l *loop) finish() {

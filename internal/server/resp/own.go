@@ -111,7 +111,7 @@ func (s *session) addGuarded() {
 		defer cancel()
 		receipts, err := s.db.AddBatch(ctx, events)
 		if err != nil {
-			s.d.report(err)
+			s.d.report(err, len(events))
 		}
 		start := len(s.out)
 		for i := range events {
@@ -120,7 +120,7 @@ func (s *session) addGuarded() {
 				s.fail(errorText(err))
 			case receipts[i].Err != nil:
 				s.fail(errorText(receipts[i].Err))
-				s.d.report(receipts[i].Err)
+				s.d.report(receipts[i].Err, 1)
 			default:
 				s.receipt(&receipts[i], adds[i].session)
 			}
@@ -166,6 +166,9 @@ func qGet(ctx context.Context, s *session, args [][]byte) error {
 		o = append(o, quipu.MaxStaleness(time.Duration(ms)*time.Millisecond))
 	default:
 		return errSyntax
+	}
+	if len(s.watched) > 0 { // what EXEC depends on may be reckoned from it: see dispatch
+		o = append(o, quipu.Exact())
 	}
 	ctx, cancel := s.d.deadline(ctx)
 	defer cancel()

@@ -77,7 +77,7 @@ type Door struct {
 	options  Options
 	commands table
 	names    []string // of the commands, sorted
-	apart    bool     // a batch of the store may not be atomic
+	apart    bool     // what a cycle changes may not be one step: see waits
 	start    time.Time
 	run      string // names this start of the door
 	cursors  cursors
@@ -105,7 +105,7 @@ type Door struct {
 
 // meters count what the door does.
 type meters struct {
-	connections, commands, protocol, strangers, evicted, stalled atomic.Uint64
+	connections, commands, failed, protocol, strangers, evicted, stalled atomic.Uint64
 }
 
 // New returns the door of a DB. Close it after the last use; the DB stays open.
@@ -131,7 +131,7 @@ func New(db *quipu.DB, o Options) *Door {
 	var id [20]byte
 	_, _ = rand.Read(id[:]) // never fails
 	d := &Door{
-		db: db, options: o, commands: newTable(), apart: db.Traits().Partitions > 1,
+		db: db, options: o, commands: newTable(), apart: db.Traits().Partitions > 1 || db.Traits().Shared,
 		start: time.Now(), run: hex.EncodeToString(id[:]), sweeps: make(chan struct{}, sweepsMax), seconds: o.Metrics.Commands(),
 		sessions: map[int64]*session{}, views: map[string]*quipu.DB{},
 		listeners: map[net.Listener]struct{}{}, conns: map[*session]net.Conn{},
@@ -278,6 +278,7 @@ func (d *Door) Meters(f func(name, help string, value float64)) {
 	f("quipu_resp_connections", "RESP connections open.", float64(d.connected()))
 	f("quipu_resp_connections_total", "RESP connections accepted.", float64(m.connections.Load()))
 	f("quipu_resp_commands_total", "RESP commands executed.", float64(m.commands.Load()))
+	f("quipu_resp_failures_total", "RESP commands that failed, and not by their caller's fault.", float64(m.failed.Load()))
 	f("quipu_resp_protocol_errors_total", "RESP connections closed because of what they sent.", float64(m.protocol.Load()))
 	f("quipu_resp_auth_failures_total", "RESP callers with a wrong key.", float64(m.strangers.Load()))
 	f("quipu_resp_evicted_total", "RESP connections closed because they held most of too much memory.", float64(m.evicted.Load()))

@@ -279,9 +279,9 @@ func planMSet(c *cycle, _ *session, args [][]byte) (encode, error) {
 	return encodeOK, nil
 }
 
-// mset is MSET for a store in which a batch may not be atomic.
+// mset is MSET in a step of its own.
 func mset(ctx context.Context, s *session, args [][]byte) error {
-	return s.whole(ctx, []queued{{s.d.commands["MSET"], args}}, []store.Condition{})
+	return s.alone(ctx, s.d.commands["MSET"], args)
 }
 
 // msetnx sets all counters if none of them exists: at the versions of absence.

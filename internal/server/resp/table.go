@@ -59,8 +59,8 @@ func stringCommands() []*command {
 
 func keyCommands() []*command {
 	commands := []*command{
-		{name: "DEL", arity: -2, flags: flagWrite, keys: allKeys, plan: planDelete, since: "1.0.0", about: "Deletes counters."},
-		{name: "UNLINK", arity: -2, flags: writes, keys: allKeys, plan: planDelete, since: "4.0.0", about: "Deletes counters."},
+		{name: "DEL", arity: -2, flags: flagWrite | flagAtomic, keys: allKeys, plan: planDelete, slow: del, since: "1.0.0", about: "Deletes counters."},
+		{name: "UNLINK", arity: -2, flags: writes | flagAtomic, keys: allKeys, plan: planDelete, slow: del, since: "4.0.0", about: "Deletes counters."},
 		{name: "EXISTS", arity: -2, flags: reads, keys: allKeys, plan: planExists, since: "1.0.0", about: "Returns how many of the counters exist."},
 		{name: "TOUCH", arity: -2, flags: reads, keys: allKeys, plan: planExists, since: "3.2.1", about: "Returns how many of the counters exist."},
 		{name: "TYPE", arity: 2, flags: reads, keys: oneKey, plan: planType, since: "1.0.0", about: "Returns the type of a key: string, or none."},

@@ -104,40 +104,36 @@ func (c *cycle) transaction(s *session, commands []queued) error {
 	return nil
 }
 
-// exec is EXEC with conditions, or for a store that has to be told that a batch
-// is to be atomic.
+// exec is EXEC with conditions, or in a step of its own.
 func exec(ctx context.Context, s *session, _ [][]byte) error {
 	if err := s.checkExec(); err != nil {
 		return err
 	}
 	queue, conditions := s.queue, s.watched
-	if conditions == nil {
-		conditions = []store.Condition{}
-	}
 	s.discard()
 	c := new(cycle)
 	c.reset(s.db)
+	c.joined = true
 	if err := c.transaction(s, queue); err != nil {
 		return errTooLarge
 	}
 	return s.apply(ctx, c, conditions)
 }
 
-// whole executes commands in one atomic step.
-func (s *session) whole(ctx context.Context, commands []queued, conditions []store.Condition) error {
+// alone executes a command in a step of its own.
+func (s *session) alone(ctx context.Context, cmd *command, args [][]byte) error {
 	c := new(cycle)
 	c.reset(s.db)
-	for _, q := range commands {
-		if err := c.plan(s, q.command, q.args); errors.Is(err, errFull) {
-			return errTooLarge
-		} else if err != nil {
-			return err
-		}
+	c.joined = true
+	if err := c.plan(s, cmd, args); errors.Is(err, errFull) {
+		return errTooLarge
+	} else if err != nil {
+		return err
 	}
-	return s.apply(ctx, c, conditions)
+	return s.apply(ctx, c, nil)
 }
 
-// apply applies a cycle of this session under conditions, and replies.
+// apply applies a cycle of this session alone, and replies.
 func (s *session) apply(ctx context.Context, c *cycle, conditions []store.Condition) error {
 	ctx, cancel := s.d.deadline(ctx)
 	defer cancel()
@@ -175,15 +171,38 @@ func watch(ctx context.Context, s *session, args [][]byte) error {
 	}
 	ctx, cancel := s.d.deadline(ctx)
 	defer cancel()
-	values := make([]store.Value, len(names))
-	if err := s.db.Values(ctx, names, values); err != nil {
+	cells, err := s.look(ctx, names)
+	if err != nil {
 		return err
 	}
-	for i, v := range values {
-		s.watched = append(s.watched, store.Condition{Cell: store.Cell{Key: names[i]}, Version: v.Version})
+	for i := range cells {
+		s.watched = append(s.watched, store.Condition{Cell: store.Cell{Key: names[i]}, Version: cells[i].Version})
 	}
 	s.ok()
 	return nil
+}
+
+// look returns what the cells of counters are, with the versions that conditions
+// compare: not totals that are kept for readers, which may be old. A counter that is
+// split is put together for it, since its parts have no version in common.
+func (s *session) look(ctx context.Context, keys []string) ([]store.Result, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	deltas := make([]store.Delta, len(keys))
+	for i, key := range keys {
+		deltas[i] = store.Delta{Cell: store.Cell{Key: key}, Op: store.OpGet, Want: true}
+	}
+	cells := make([]store.Result, len(keys))
+	if err := s.db.Apply(ctx, deltas, cells); err != nil {
+		return nil, err
+	}
+	for i := range cells {
+		if err := cells[i].Outcome.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return cells, nil
 }
 
 // watchedMax is how many keys a session may watch.

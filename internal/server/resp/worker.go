@@ -75,6 +75,15 @@ func (w *worker) gather(s *session, buf []byte) (used int) {
 	return used
 }
 
+// abandon takes back what a command had planned when it panicked. What came before
+// it stays.
+func (w *worker) abandon() {
+	w.reads = nil
+	for _, c := range w.cycles {
+		c.trim()
+	}
+}
+
 // repeat executes the session's last command again, if that is one more addition
 // in the last delta of a cycle, or the same read. Pipelines are full of these.
 func (w *worker) repeat(s *session) bool {
@@ -169,6 +178,8 @@ func (w *worker) find(s *session, args [][]byte) (*command, error) {
 		return c, err
 	case !s.parser.known && c.flags&flagStranger == 0:
 		return nil, errNoAuth
+	case c.flags&flagWrite != 0 && s.d.db.ReadOnly(): // One that is refused by the store takes its whole cycle with it.
+		return c, store.ErrReadOnly
 	}
 	return c, nil
 }
@@ -189,8 +200,10 @@ func (w *worker) dispatch(s *session, c *command, args [][]byte) verdict {
 		if s.skip {
 			s.addGuarded()
 		}
-	case c.plan != nil && !s.waits(c):
-		if c.flags&flagRead != 0 && s.pending == 0 && !s.muted && !s.skip {
+	case c.plan != nil && !s.waits(c, args):
+		// While something is watched, a read is as new as what EXEC compares: a total that
+		// is kept for readers may be older.
+		if c.flags&flagRead != 0 && s.pending == 0 && !s.muted && !s.skip && len(s.watched) == 0 {
 			return w.plan(s, w.reading(s), c, args)
 		}
 		if w.reads != nil && !w.reads.empty() && !w.answer(s) {
@@ -225,9 +238,11 @@ func (s *session) again() verdict {
 }
 
 // waits reports whether a command that could be planned can't be now: it needs
-// conditions, or more atomicity than a batch of the store has.
-func (s *session) waits(c *command) bool {
-	return c.flags&flagAtomic != 0 && (s.d.apart || len(s.watched) > 0 && c.name == "EXEC")
+// conditions, or is one step where a cycle may not be. A cycle is several if the
+// store has partitions. If others share the store they may have split a counter, and
+// to be one step the whole cycle would have to wait until that is put together.
+func (s *session) waits(c *command, args [][]byte) bool {
+	return c.joins(args) && (s.d.apart || len(s.watched) > 0 && c.name == "EXEC")
 }
 
 // call runs a handler, and makes its error the reply.
@@ -236,7 +251,7 @@ func (s *session) call(f func(*session, [][]byte) error, args [][]byte) {
 	if err := f(s, args); err != nil {
 		s.out = s.out[:start]
 		s.fail(errorText(err))
-		s.d.report(err)
+		s.d.report(err, 1)
 	}
 }
 
@@ -299,6 +314,7 @@ func (w *worker) plan(s *session, c *cycle, cmd *command, args [][]byte) verdict
 		c.rewind(before)
 		return w.say(s, func(*session, [][]byte) error { return err }, nil)
 	}
+	c.joined = c.joined || cmd.joins(args)
 	c.of(s, s.muted || s.skip)
 	s.skip = false
 	return executed
