@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -118,55 +119,57 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-// A Route measures one route of an HTTP door.
+// A Route measures one route of an HTTP door. Its series are made when they are
+// first needed: most routes have no callers, and a histogram is many series.
 type Route struct {
 	metrics       *Metrics
 	method, route string
-	ok            prometheus.Counter
-	seconds       prometheus.Observer
+	ok            func() prometheus.Counter
+	seconds       func() prometheus.Observer
 }
 
 // Route returns the meter of a route.
 func (m *Metrics) Route(method, route string) *Route {
 	return &Route{
 		metrics: m, method: method, route: route,
-		ok:      m.requests.WithLabelValues(method, route, "200"),
-		seconds: m.seconds.WithLabelValues(method, route),
+		ok:      sync.OnceValue(func() prometheus.Counter { return m.requests.WithLabelValues(method, route, "200") }),
+		seconds: sync.OnceValue(func() prometheus.Observer { return m.seconds.WithLabelValues(method, route) }),
 	}
 }
 
 // Observe counts one request.
 func (r *Route) Observe(code int, d time.Duration) {
-	r.seconds.Observe(d.Seconds())
+	r.seconds().Observe(d.Seconds())
 	if code == http.StatusOK { // Fast path: no look-up by labels.
-		r.ok.Inc()
+		r.ok().Inc()
 		return
 	}
 	r.metrics.requests.WithLabelValues(r.method, r.route, strconv.Itoa(code)).Inc()
 }
 
-// A Call measures one method of the RPC door.
+// A Call measures one method of the RPC door. Its series are made when they are
+// first needed.
 type Call struct {
 	metrics *Metrics
 	method  string
-	ok      prometheus.Counter
-	seconds prometheus.Observer
+	ok      func() prometheus.Counter
+	seconds func() prometheus.Observer
 }
 
 // Call returns the meter of a method.
 func (m *Metrics) Call(method string) *Call {
 	return &Call{
 		metrics: m, method: method,
-		ok:      m.calls.WithLabelValues(method, codes.OK.String()),
-		seconds: m.callSeconds.WithLabelValues(method),
+		ok:      sync.OnceValue(func() prometheus.Counter { return m.calls.WithLabelValues(method, codes.OK.String()) }),
+		seconds: sync.OnceValue(func() prometheus.Observer { return m.callSeconds.WithLabelValues(method) }),
 	}
 }
 
 // Observe counts one call.
 func (c *Call) Observe(code codes.Code, d time.Duration) {
-	c.seconds.Observe(d.Seconds())
+	c.seconds().Observe(d.Seconds())
 	if code == codes.OK { // Fast path: no look-up by labels.
-		c.ok.Inc()
+		c.ok().Inc()
 		return
 	}
 	c.metrics.calls.WithLabelValues(c.method, code.String()).Inc()

@@ -51,6 +51,8 @@ func TestMetrics(t *testing.T) {
 	r.Observe(http.StatusOK, time.Millisecond)
 	r.Observe(http.StatusOK, time.Second)
 	r.Observe(http.StatusTeapot, time.Second)
+	m.Route("GET", "/nobody")
+	m.Call("Nobody")
 	c := m.Call("Add")
 	c.Observe(codes.OK, time.Millisecond)
 	c.Observe(codes.Aborted, time.Second)
@@ -95,6 +97,9 @@ func TestMetrics(t *testing.T) {
 		if !strings.Contains(w.Body.String(), "\n"+line) {
 			t.Errorf("no line %q in\n%s", line, w.Body)
 		}
+	}
+	if strings.Contains(strings.ToLower(w.Body.String()), "nobody") {
+		t.Errorf("series of what nobody has called in\n%s", w.Body)
 	}
 	// What has no meaning is left out.
 	for _, name := range []string{"quipu_hot_growth_rate{", "quipu_hot_rollup_age_ratio{", "quipu_hot_shard_seconds_max{"} {

@@ -28,49 +28,60 @@ type Status struct {
 // retries: 503 and Unavailable say that nothing changed, 504 and Unknown that the
 // outcome is unknown.
 func StatusOf(k store.Kind) Status {
+	s := statusOf(k)
+	if s.Title == "" { // A fault of ours, as one of no kind is.
+		return StatusOf(store.KindOther)
+	}
+	s.Word = k.String()
+	return s
+}
+
+func statusOf(k store.Kind) Status {
 	switch k {
 	case store.KindInvalid:
-		return Status{Word: "invalid", Title: "Invalid request", HTTP: http.StatusBadRequest, RPC: codes.InvalidArgument}
+		return Status{Title: "Invalid request", HTTP: http.StatusBadRequest, RPC: codes.InvalidArgument}
 	case store.KindTooLarge:
-		return Status{Word: "too_large", Title: "Too large", HTTP: http.StatusRequestEntityTooLarge, RPC: codes.InvalidArgument}
+		return Status{Title: "Too large", HTTP: http.StatusRequestEntityTooLarge, RPC: codes.InvalidArgument}
 	case store.KindOverflow:
-		return Status{Word: "overflow", Title: "Overflow", HTTP: http.StatusConflict, RPC: codes.OutOfRange}
+		return Status{Title: "Overflow", HTTP: http.StatusConflict, RPC: codes.OutOfRange}
 	case store.KindToken:
-		return Status{Word: "token", Title: "Token used for another payload", HTTP: http.StatusUnprocessableEntity, RPC: codes.FailedPrecondition}
+		return Status{Title: "Token used for another payload", HTTP: http.StatusUnprocessableEntity, RPC: codes.FailedPrecondition}
 	case store.KindExpired:
-		return Status{Word: "expired", Title: "Token expired", HTTP: http.StatusConflict, RPC: codes.FailedPrecondition}
+		return Status{Title: "Token expired", HTTP: http.StatusConflict, RPC: codes.FailedPrecondition}
 	case store.KindSettled:
-		return Status{Word: "settled", Title: "Token settled", HTTP: http.StatusConflict, RPC: codes.FailedPrecondition}
+		return Status{Title: "Token settled", HTTP: http.StatusConflict, RPC: codes.FailedPrecondition}
 	case store.KindChanged:
-		return Status{Word: "changed", Title: "Counter changed", HTTP: http.StatusPreconditionFailed, RPC: codes.Aborted}
+		return Status{Title: "Counter changed", HTTP: http.StatusPreconditionFailed, RPC: codes.Aborted}
 	case store.KindFull:
-		return Status{Word: "full", Title: "Namespace full", HTTP: http.StatusInsufficientStorage, RPC: codes.ResourceExhausted}
+		return Status{Title: "Namespace full", HTTP: http.StatusInsufficientStorage, RPC: codes.ResourceExhausted}
 	case store.KindUnmet:
-		return Status{Word: "unmet", Title: "Condition not met", HTTP: http.StatusPreconditionFailed, RPC: codes.FailedPrecondition}
+		return Status{Title: "Condition not met", HTTP: http.StatusPreconditionFailed, RPC: codes.FailedPrecondition}
 	case store.KindBound:
-		return Status{Word: "bound", Title: "Out of bounds", HTTP: http.StatusConflict, RPC: codes.OutOfRange}
+		return Status{Title: "Out of bounds", HTTP: http.StatusConflict, RPC: codes.OutOfRange}
 	case store.KindReadOnly:
-		return Status{Word: "read_only", Title: "Read-only", HTTP: http.StatusForbidden, RPC: codes.FailedPrecondition}
+		return Status{Title: "Read-only", HTTP: http.StatusForbidden, RPC: codes.FailedPrecondition}
 	case store.KindMark:
-		return Status{Word: "mark", Title: "Batch out of order", HTTP: http.StatusConflict, RPC: codes.FailedPrecondition}
+		return Status{Title: "Batch out of order", HTTP: http.StatusConflict, RPC: codes.FailedPrecondition}
 	case store.KindRetired:
-		return Status{Word: "retired", Title: "Writer retired", HTTP: http.StatusConflict, RPC: codes.FailedPrecondition}
+		return Status{Title: "Writer retired", HTTP: http.StatusConflict, RPC: codes.FailedPrecondition}
 	case store.KindUnavailable:
-		return Status{Word: "unavailable", Title: "Unavailable", HTTP: http.StatusServiceUnavailable, RPC: codes.Unavailable, Private: true}
+		return Status{Title: "Unavailable", HTTP: http.StatusServiceUnavailable, RPC: codes.Unavailable, Private: true}
 	case store.KindUnknown:
-		return Status{Word: "unknown", Title: "Outcome unknown", HTTP: http.StatusGatewayTimeout, RPC: codes.Unknown, Private: true}
+		return Status{Title: "Outcome unknown", HTTP: http.StatusGatewayTimeout, RPC: codes.Unknown, Private: true}
 	case store.KindClosed:
-		return Status{Word: "closed", Title: "Closed", HTTP: http.StatusServiceUnavailable, RPC: codes.Unavailable, Private: true}
+		return Status{Title: "Closed", HTTP: http.StatusServiceUnavailable, RPC: codes.Unavailable, Private: true}
 	case store.KindCorrupt:
-		return Status{Word: "corrupt", Title: "Stored data is corrupt", HTTP: http.StatusInternalServerError, RPC: codes.DataLoss, Private: true}
+		return Status{Title: "Stored data is corrupt", HTTP: http.StatusInternalServerError, RPC: codes.DataLoss, Private: true}
 	case store.KindUnsupported:
-		return Status{Word: "unsupported", Title: "Unsupported", HTTP: http.StatusNotImplemented, RPC: codes.Unimplemented}
+		return Status{Title: "Unsupported", HTTP: http.StatusNotImplemented, RPC: codes.Unimplemented}
 	case store.KindLost:
-		return Status{Word: "lost", Title: "Acknowledged data is missing", HTTP: http.StatusInternalServerError, RPC: codes.DataLoss, Private: true}
+		return Status{Title: "Acknowledged data is missing", HTTP: http.StatusInternalServerError, RPC: codes.DataLoss, Private: true}
 	case store.KindSessionLost:
-		return Status{Word: "session_lost", Title: "Session lost", HTTP: http.StatusConflict, RPC: codes.FailedPrecondition}
+		return Status{Title: "Session lost", HTTP: http.StatusConflict, RPC: codes.FailedPrecondition}
+	case store.KindOther:
+		return Status{Title: "Internal error", HTTP: http.StatusInternalServerError, RPC: codes.Internal, Private: true}
 	default:
-		return Status{Word: "internal", Title: "Internal error", HTTP: http.StatusInternalServerError, RPC: codes.Internal, Private: true}
+		return Status{}
 	}
 }
 

@@ -31,9 +31,7 @@ func (c *call) read(n need) error {
 	header := c.w.Header()
 	tag := etag(count.Version)
 	header["Etag"] = []string{tag}
-	// Rounded up, and max-age down: what a cache serves is never older than it may be.
-	header["Age"] = []string{strconv.FormatInt(int64((count.Staleness+time.Second-1)/time.Second), 10)}
-	header["Cache-Control"] = c.cacheControl(n)
+	header["Cache-Control"] = c.cacheControl(n, count.Staleness)
 	if vs := c.r.Header["If-None-Match"]; vs != nil && count.Exists && listed(vs, tag) {
 		c.send(http.StatusNotModified)
 		return nil
@@ -60,7 +58,7 @@ func listed(values []string, tag string) bool {
 // A need is what a caller needs of a read.
 type need struct {
 	options []quipu.ReadOption
-	age     time.Duration // how long a cache may serve the answer
+	age     time.Duration // how old an answer may be that a cache serves
 }
 
 // decodeNeed returns what the parameters of a read ask for.
@@ -69,8 +67,10 @@ func decodeNeed(q url.Values) (need, error) {
 	if q == nil { // Fast path.
 		return n, nil
 	}
-	session := q.Get("session")
-	if v := q.Get("max_staleness"); v != "" {
+	// One that is empty is a variable that its sender forgot to set, and not the
+	// same as none.
+	if q.Has("max_staleness") {
+		v := q.Get("max_staleness")
 		d, err := time.ParseDuration(v)
 		if err != nil || d < 0 {
 			return need{}, invalid("max_staleness", "want a duration such as 5s, not "+strconv.Quote(v))
@@ -78,7 +78,8 @@ func decodeNeed(q url.Values) (need, error) {
 		n.age = d
 		n.options = append(n.options, quipu.MaxStaleness(d))
 	}
-	if v := q.Get("max_error"); v != "" {
+	if q.Has("max_error") {
+		v := q.Get("max_error")
 		e, err := strconv.ParseInt(v, 10, 64)
 		if err != nil || e < 0 {
 			return need{}, invalid("max_error", "want an integer of at least 0, not "+strconv.Quote(v))
@@ -86,16 +87,15 @@ func decodeNeed(q url.Values) (need, error) {
 		n.options = append(n.options, quipu.MaxError(e))
 		n.age = 0 // nobody knows how far off it will be
 	}
-	switch v := q.Get("read"); v {
-	case "", "cached":
-	case "session":
-		if session == "" {
-			return need{}, invalid("session", "read=session needs the session of a write")
-		}
-	case "exact":
+	session := q.Get("session")
+	if session == "" && (q.Has("session") || q.Get("read") == "session") {
+		return need{}, invalid("session", "want the session of a write")
+	}
+	switch v := q.Get("read"); {
+	case v == "exact":
 		n.options = append(n.options, quipu.Exact())
 		n.age = 0
-	default:
+	case v != "cached" && v != "session" && q.Has("read"):
 		return need{}, invalid("read", "want cached, session or exact, not "+strconv.Quote(v))
 	}
 	if session != "" {
@@ -105,19 +105,26 @@ func decodeNeed(q url.Values) (need, error) {
 	return n, nil
 }
 
-// cacheControl lets caches keep an answer for as long as the caller, or the
-// counter's policy, said it may be stale; otherwise they must ask again, which the ETag makes cheap.
-func (c *call) cacheControl(n need) []string {
+// cacheControl lets caches keep an answer that is so stale already for as long as
+// it is not older than the caller, or the counter's policy, said it may be; otherwise
+// they must ask again, which the ETag makes cheap.
+//
+// Their clock begins at 0, since there is no Age: that has whole seconds, would have
+// to be rounded up, and so would make what is a moment old a second old.
+func (c *call) cacheControl(n need, stale time.Duration) []string {
+	left := n.age - stale
 	if len(n.options) == 0 {
 		switch p, _ := c.db.PolicyOf(c.args.key); p.Timing {
 		case quipu.FanIn:
 		case quipu.Rollup:
-			n.age = p.Interval // as long as this server would keep it
+			// This server keeps a total for two intervals at most, and a cache one more. What
+			// is older was recalled because the store can't be reached.
+			left = min(p.Interval, 3*p.Interval-stale)
 		case quipu.Hybrid:
 			return cacheOwn // whoever writes here must read it here at once
 		}
 	}
-	if s := int64(n.age / time.Second); s > 0 {
+	if s := int64(left / time.Second); s > 0 {
 		return []string{"max-age=" + strconv.FormatInt(s, 10)}
 	}
 	return cacheRevalidate

@@ -26,7 +26,7 @@ func TestGet(t *testing.T) {
 		if tag := fmt.Sprintf(`"%v"`, r.fields(t)["version"]); r.header.Get("ETag") != tag {
 			t.Errorf("ETag %s, want %s", r.header.Get("ETag"), tag)
 		}
-		if r.header.Get("Age") != "0" || r.header.Get("Cache-Control") != "no-cache" {
+		if r.header.Get("Cache-Control") != "no-cache" {
 			t.Errorf("headers %v", r.header)
 		}
 	}
@@ -63,7 +63,12 @@ func TestGetParameters(t *testing.T) {
 		r.problem(t, 400, "invalid", field)
 	}
 	bad("read=wrong", "read")
+	bad("read=", "read")
 	bad("read=session", "session")
+	bad("session=", "session")
+	bad("read=exact&session=", "session")
+	bad("max_staleness=", "max_staleness")
+	bad("max_error=", "max_error")
 	bad("session=wrong", "session")
 	bad("max_staleness=5", "max_staleness")
 	bad("max_staleness=-5s", "max_staleness")

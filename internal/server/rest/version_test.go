@@ -1,15 +1,19 @@
 package rest_test
 
 import (
+	"context"
 	"fmt"
 	"net/http/httptest"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/server/rest"
+	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
 )
 
@@ -17,8 +21,13 @@ import (
 // when nothing else can. F is given what makes a call.
 func inTime(t *testing.T, policies []quipu.Policy, f func(t *testing.T, do func(method, path, body string, headers ...string) reply)) {
 	t.Helper()
+	inTimeOver(t, memstore.New(memstore.Options{}), policies, f)
+}
+
+func inTimeOver(t *testing.T, s store.Store, policies []quipu.Policy, f func(t *testing.T, do func(method, path, body string, headers ...string) reply)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		db := quipu.New(memstore.New(memstore.Options{}), quipu.Options{Policies: policies})
+		db := quipu.New(s, quipu.Options{Policies: policies})
 		h := rest.New(db, rest.Options{})
 		defer func() {
 			h.Close()
@@ -140,25 +149,129 @@ func TestWeakETagRefused(t *testing.T) {
 func TestCaches(t *testing.T) {
 	policies := []quipu.Policy{
 		{Pattern: "rollup", Timing: quipu.Rollup, Interval: 10 * time.Second},
+		{Pattern: "second", Timing: quipu.Rollup, Interval: time.Second},
+		{Pattern: "half", Timing: quipu.Rollup, Interval: 500 * time.Millisecond},
 		{Pattern: "hybrid", Timing: quipu.Hybrid, Interval: 10 * time.Second},
 	}
 	inTime(t, policies, func(t *testing.T, do func(method, path, body string, headers ...string) reply) {
-		check := func(query, age, control string) {
+		check := func(query, control string) {
 			t.Helper()
 			r := do("GET", "/api/v1/counters/"+query, "")
-			if a, c := r.header.Get("Age"), r.header.Get("Cache-Control"); a != age || c != control {
-				t.Errorf("%s: Age %q, Cache-Control %q; want %q, %q", query, a, c, age, control)
+			if c := r.header.Get("Cache-Control"); c != control {
+				t.Errorf("%s: Cache-Control %q; want %q", query, c, control)
+			}
+			if age := r.header.Values("Age"); age != nil { // it would be subtracted twice
+				t.Errorf("%s: Age %q", query, age)
 			}
 		}
-		check("rollup", "0", "max-age=10")
-		check("hybrid", "0", "private, no-cache")
+		check("rollup", "max-age=10")
+		check("second", "max-age=1")
+		check("half", "no-cache")
+		check("hybrid", "private, no-cache")
 		<-time.After(1100 * time.Millisecond)
-		check("rollup", "2", "max-age=10")
-		check("rollup?max_staleness=3900ms", "2", "max-age=3")
-		check("rollup?max_staleness=1s", "0", "max-age=1") // the total is too old
-		check("rollup?read=exact", "0", "no-cache")
-		check("hybrid?read=cached", "2", "private, no-cache")
-		check("hybrid?max_staleness=5s", "2", "max-age=5")
-		check("plain", "0", "no-cache")
+		check("rollup", "max-age=10")
+		check("second", "max-age=1")
+		check("half", "no-cache")
+		check("rollup?max_staleness=3900ms", "max-age=2")
+		check("rollup?max_staleness=2s", "no-cache")  // 900 ms are left, less than a second
+		check("rollup?max_staleness=1s", "max-age=1") // the total is too old
+		check("rollup?read=exact", "no-cache")
+		check("hybrid?read=cached", "private, no-cache")
+		check("hybrid?max_staleness=5s", "max-age=3")
+		check("plain", "no-cache")
+	})
+}
+
+// An edge keeps a reply for as long as it says.
+type edge struct {
+	kept  reply
+	until time.Time
+	asked int
+}
+
+func (e *edge) get(t *testing.T, do func() reply) reply {
+	t.Helper()
+	if now := time.Now(); !now.Before(e.until) {
+		e.asked++
+		e.kept, e.until = do(), now
+		if age, ok := strings.CutPrefix(e.kept.header.Get("Cache-Control"), "max-age="); ok {
+			s, err := strconv.Atoi(age)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.until = now.Add(time.Duration(s) * time.Second)
+		}
+	}
+	return e.kept
+}
+
+// Caches that nobody looks after ask once in a while, and what they serve is never
+// older than it may be.
+func TestEdges(t *testing.T) {
+	policies := []quipu.Policy{
+		{Pattern: "second", Timing: quipu.Rollup, Interval: time.Second},
+		{Pattern: "five", Timing: quipu.Rollup, Interval: 5 * time.Second},
+	}
+	// Reads come ten times a second, for a minute.
+	f := func(query string, oldest time.Duration, askedMax int) {
+		t.Helper()
+		inTime(t, policies, func(t *testing.T, do func(method, path, body string, headers ...string) reply) {
+			t.Helper()
+			var edges [2]edge
+			for i := range 600 {
+				r := edges[i%2].get(t, func() reply { return do("GET", "/api/v1/counters/"+query, "") })
+				asOf, err := time.Parse(time.RFC3339Nano, fmt.Sprint(r.fields(t)["as_of"]))
+				if age := time.Since(asOf); err != nil || age > oldest {
+					t.Errorf("%s: served when %s old (%v), want at most %s", query, age, err, oldest)
+				}
+				<-time.After(100 * time.Millisecond)
+			}
+			for i := range edges {
+				if n := edges[i].asked; n > askedMax {
+					t.Errorf("%s: edge %d asked %d times in a minute, want at most %d", query, i, n, askedMax)
+				}
+			}
+		})
+	}
+	f("second", 3*time.Second, 61)
+	f("five", 15*time.Second, 13)
+	f("five?max_staleness=4s", 4*time.Second, 61)
+}
+
+// A lossy store can't be reached when it is told so.
+type lossy struct {
+	*memstore.Store
+
+	down atomic.Bool
+}
+
+func (s *lossy) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
+	if s.down.Load() {
+		return store.ErrUnavailable
+	}
+	return s.Store.Read(ctx, cells, values)
+}
+
+// What is served because the store can't be reached is not kept any longer.
+func TestCachesOfRecalled(t *testing.T) {
+	s := &lossy{Store: memstore.New(memstore.Options{})}
+	policies := []quipu.Policy{{Pattern: "a", Timing: quipu.Rollup, Interval: 10 * time.Second, Stale: time.Minute}}
+	inTimeOver(t, s, policies, func(t *testing.T, do func(method, path, body string, headers ...string) reply) {
+		check := func(source, control string) {
+			t.Helper()
+			r := do("GET", "/api/v1/counters/a", "")
+			r.want(t, 200, "source="+source)
+			if c := r.header.Get("Cache-Control"); c != control {
+				t.Errorf("Cache-Control %q; want %q", c, control)
+			}
+		}
+		check("store", "max-age=10")
+		s.down.Store(true)
+		<-time.After(19 * time.Second)
+		check("rollup", "max-age=10")
+		<-time.After(6 * time.Second)
+		check("recalled", "max-age=5")
+		<-time.After(5 * time.Second)
+		check("recalled", "no-cache")
 	})
 }

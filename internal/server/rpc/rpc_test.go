@@ -109,6 +109,11 @@ func TestErrorsSayTheirKind(t *testing.T) {
 	k.fails(err, codes.Aborted, pb.Kind_KIND_CHANGED)
 	_, err = k.Get(k.ctx, &pb.GetRequest{Key: "a", Options: &pb.ReadOptions{Sessions: []string{"?"}}})
 	k.fails(err, codes.InvalidArgument, pb.Kind_KIND_INVALID)
+	// What is empty is not the same as none.
+	_, err = k.Get(k.ctx, &pb.GetRequest{Key: "a", Options: &pb.ReadOptions{Sessions: []string{""}}})
+	k.fails(err, codes.InvalidArgument, pb.Kind_KIND_INVALID)
+	_, err = k.Add(k.ctx, &pb.AddRequest{Key: "a", Options: token("")})
+	k.fails(err, codes.InvalidArgument, pb.Kind_KIND_INVALID)
 	_, err = k.List(k.ctx, &pb.ListRequest{Limit: 10_001})
 	k.fails(err, codes.InvalidArgument, pb.Kind_KIND_TOO_LARGE)
 	_, err = k.Reset(k.ctx, &pb.ResetRequest{})
