@@ -13,11 +13,15 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/quipudb/quipu/client"
 )
 
 const (
 	alertsFile     = "../../deploy/alerts.yml"
 	alertTestsFile = "../../deploy/alerts_test.yml"
+	prometheusFile = "../../deploy/prometheus.yml"
+	unitFile       = "../../deploy/quipu.service"
 )
 
 // readText reads a file of the repository.
@@ -55,13 +59,8 @@ func TestAlerts(t *testing.T) {
 	if _, err := exec.LookPath("promtool"); err != nil {
 		t.Fatalf("%v: make servers installs it; on Debian it is in the package prometheus", err)
 	}
-	for _, args := range [][]string{{"check", "rules", alertsFile}, {"test", "rules", alertTestsFile}} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		out, err := exec.CommandContext(ctx, "promtool", args...).CombinedOutput()
-		cancel()
-		if err != nil {
-			t.Errorf("promtool %q: %v\n%s", args, err, out)
-		}
+	for _, args := range [][]string{{"check", "rules", alertsFile}, {"test", "rules", alertTestsFile}, {"check", "config", prometheusFile}} {
+		passes(t, "promtool", args...)
 	}
 	tests, page := readText(t, alertTestsFile), readText(t, "../../docs/hot.md")
 	for _, a := range alerts(t) {
@@ -77,17 +76,85 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
+// passes runs a program that checks something, and returns what it says.
+func passes(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
+	if err != nil {
+		t.Errorf("%s %q: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
+
+// The example for Prometheus has the alerts and a job that they know.
+func TestPrometheusExample(t *testing.T) {
+	var file struct {
+		RuleFiles []string `yaml:"rule_files"`
+		Scrapes   []struct {
+			Job string `yaml:"job_name"`
+		} `yaml:"scrape_configs"`
+	}
+	if err := yaml.Unmarshal([]byte(readText(t, prometheusFile)), &file); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(file.RuleFiles, []string{filepath.Base(alertsFile)}) || len(file.Scrapes) != 1 || !strings.Contains(file.Scrapes[0].Job, "quipu") {
+		t.Errorf("the example is %+v", file)
+	}
+}
+
+// The unit for systemd starts the server with flags that it has, in the directory
+// that is its own, and systemd, where there is one, takes it.
+func TestUnit(t *testing.T) {
+	unit := readText(t, unitFile)
+	setting := func(name string) string {
+		t.Helper()
+		found := regexp.MustCompile(`(?m)^`+name+`=(.*)$`).FindAllStringSubmatch(unit, -1)
+		if len(found) != 1 {
+			t.Fatalf("%d settings %s", len(found), name)
+		}
+		return found[0][1]
+	}
+	const program = "/usr/local/bin/quipu"
+	args := strings.Fields(setting("ExecStart"))
+	if want := []string{program, "serve", "--data", "/var/lib/" + setting("StateDirectory")}; !slices.Equal(args, want) {
+		t.Errorf("it starts %q, want %q", args, want)
+	}
+	if stop, err := time.ParseDuration(setting("TimeoutStopSec") + "s"); err != nil || stop < 2*drainMax {
+		t.Errorf("it is killed %s after it is told to stop (%v), and drains for %s", stop, err, drainMax)
+	}
+	if _, err := exec.LookPath("systemd-analyze"); err == nil {
+		file := filepath.Join(t.TempDir(), "quipu.service")
+		if err := os.WriteFile(file, []byte(strings.ReplaceAll(unit, program, binary)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		// What it would ignore it only warns of.
+		if said := passes(t, "systemd-analyze", "verify", file); strings.Contains(said, filepath.Base(file)) {
+			t.Errorf("systemd says\n%s", said)
+		}
+	}
+}
+
 // ours finds the names of metrics, or the beginnings of some.
 var ours = regexp.MustCompile(`\bquipu_[a-z0-9_]+`)
 
 // exposed returns the names of the metrics that servers over each store expose
-// when a counter is hot, split, and read as a total.
+// when a counter is hot, split, and read as a total, and each door has had a call.
 func exposed(t *testing.T) []string {
 	t.Helper()
 	conf := writeFile(t, "policies:\n  - {pattern: hot, shards: 2, timing: rollup}\n")
 	var names []string
 	for _, store := range []string{"embedded:", "memory:", startPostgres(t).URL(), "redis://" + startRedis(t, "--appendonly", "yes").Addr} {
 		p := start(t, nil, "--http", "127.0.0.1:0", "--store", store, "--config", conf)
+		_, addr, _ := strings.Cut(p.ready, "rpc=")
+		db, err := client.Dial(t.Context(), addr, client.Options{}) // asks whether it is let in
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
 		var body string
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		for !strings.Contains(body, "quipu_hot_growth_rate{") || !strings.Contains(body, "quipu_hot_rollup_age_ratio{") {
