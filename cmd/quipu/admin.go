@@ -61,7 +61,7 @@ func (c *verifyCmd) Run(ctx context.Context, out *output, command *kong.Context)
 			return err
 		})
 	} else {
-		_, err = c.call(ctx, request{method: http.MethodPost, path: "/api/v1/verify", unhurried: true}, &a)
+		_, err = c.call(ctx, request{method: http.MethodPost, path: "/api/v1/verify", unhurried: true, reads: true}, &a)
 	}
 	end()
 	if err != nil {

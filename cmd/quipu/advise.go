@@ -18,6 +18,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/advise"
 )
 
@@ -67,7 +68,7 @@ func (c *adviseCmd) Run(ctx context.Context, out *output, command *kong.Context)
 	if c.Addr != "" {
 		return c.advise(ctx, out, command, needs)
 	}
-	if terminal(os.Stdin) && out.live {
+	if terminal(os.Stdin) && out.live && c.missing(&needs) != nil {
 		q := questions{in: bufio.NewScanner(os.Stdin), out: out.stderr}
 		c.ask(&q, func(name string) bool { return given(command, name) }, &needs)
 		if q.err != nil {
@@ -105,10 +106,17 @@ func (r *rate) Decode(ctx *kong.DecodeContext) error {
 	return err
 }
 
+// parseRate takes a number such as 20000, 20,000, 20k or 1.5M.
 func parseRate(text string) (float64, error) {
-	v, err := strconv.ParseFloat(strings.ReplaceAll(text, ",", ""), 64)
-	if err != nil || !(v >= 0) || math.IsInf(v, 0) {
-		return unknown, fmt.Errorf("%q: want a number from 0", text)
+	digits, unit := strings.ReplaceAll(text, ",", ""), 1.0
+	if d, ok := strings.CutSuffix(digits, "k"); ok {
+		digits, unit = d, 1e3
+	} else if d, ok := strings.CutSuffix(digits, "M"); ok {
+		digits, unit = d, 1e6
+	}
+	v, err := strconv.ParseFloat(digits, 64)
+	if v *= unit; err != nil || !(v >= 0) || math.IsInf(v, 0) {
+		return unknown, fmt.Errorf("%q: want a number from 0, such as 500, 20k or 1.5M", text)
 	}
 	return v, nil
 }
@@ -159,7 +167,7 @@ func (c *adviseCmd) missing(n *advise.Needs) error {
 	if n.Bounded && n.Accuracy == "" {
 		n.Accuracy = advise.Exact
 	}
-	if n.Accuracy == advise.Exact && n.Freshness == unknown {
+	if (n.Accuracy == advise.Exact || n.Bounded) && n.Freshness == unknown {
 		n.Freshness = 0
 	}
 	need(n.Writes == unknown, "--writes-per-second")
@@ -222,8 +230,46 @@ func (q *questions) yes(text string, to *bool) {
 	})
 }
 
+// askWhere asks for the keys, the servers and the store: all have defaults, and
+// none may be right.
+func (*adviseCmd) askWhere(q *questions, given func(flag string) bool, n *advise.Needs) {
+	if !given("pattern") {
+		q.ask("Which keys is it for: a key, or a prefix followed by *?", n.Pattern, func(answer string) error {
+			n.Pattern = answer
+			return quipu.Options{Policies: []quipu.Policy{{Pattern: answer}}}.Validate()
+		})
+	}
+	if !given("nodes") && n.Store != advise.Embedded {
+		q.ask("How many servers?", strconv.Itoa(n.Nodes), func(answer string) (err error) {
+			if n.Nodes, err = strconv.Atoi(answer); err != nil || n.Nodes < 1 {
+				return fmt.Errorf("%q: want a number from 1", answer)
+			}
+			return nil
+		})
+	}
+	if n.Store != "" {
+		return
+	}
+	stores, usual := "embedded, postgres or redis", advise.Embedded
+	if n.Nodes > 1 {
+		stores, usual = "postgres or redis, which servers can share", advise.Postgres
+	}
+	q.ask("Which store: "+stores+"?", string(usual), func(answer string) error {
+		switch n.Store = advise.Engine(answer); n.Store {
+		case advise.Postgres, advise.Redis:
+			return nil
+		case advise.Embedded:
+			if n.Nodes == 1 {
+				return nil
+			}
+		}
+		return fmt.Errorf("%q: want %s", answer, stores)
+	})
+}
+
 // ask asks for what is not known. A flag that is given is not asked for.
-func (*adviseCmd) ask(q *questions, given func(flag string) bool, n *advise.Needs) {
+func (c *adviseCmd) ask(q *questions, given func(flag string) bool, n *advise.Needs) {
+	c.askWhere(q, given, n)
 	if n.Writes == unknown {
 		q.rate("Writes a second to the hottest counter?", "100", &n.Writes)
 	}

@@ -3,9 +3,11 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"context"
+	"cmp"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,6 +27,7 @@ func TestAdvise(t *testing.T) {
 		}
 	}
 	f(quipu.Policy{Pattern: "*"}, "--writes-per-second", "10", "--reads-per-second", "10", "--accuracy", "exact")
+	f(quipu.Policy{Pattern: "*", Shards: 4}, "--writes-per-second", "1.5M", "--reads-per-second", "20k", "--accuracy", "exact", "--store", "postgres")
 	f(quipu.Policy{Pattern: "stock: \"x\"*", Single: true}, "--writes-per-second", "1e3", "--reads-per-second", "0", "--bounded", "--pattern", "stock: \"x\"*")
 	f(quipu.Policy{Pattern: "*", Timing: quipu.Hybrid, Interval: time.Second, Stale: 2 * time.Second},
 		"--writes-per-second", "10", "--reads-per-second", "500", "--accuracy", "bounded", "--freshness", "2s", "--store", "postgres://u:secret@h/d", "--nodes", "3")
@@ -42,6 +45,8 @@ func TestAdvise(t *testing.T) {
 	}
 	bad("give --writes-per-second, --reads-per-second, --accuracy")
 	bad("give --freshness", "--writes-per-second", "1", "--reads-per-second", "1", "--accuracy", "bounded")
+	bad("is exact: approximate can't be kept with it", "--writes-per-second", "1", "--reads-per-second", "1", "--accuracy", "approximate", "--bounded")
+	bad(`"20q": want a number from 0`, "--writes-per-second=20q")
 	bad(`"-1": want a number from 0`, "--writes-per-second=-1")
 	bad(`"-1": want a number from 0`, "--reads-per-second", "-1")
 	bad(`"many": want a number from 0`, "--reads-per-second", "many")
@@ -62,29 +67,46 @@ func TestAdviseHot(t *testing.T) {
 	p := serve(t, "--config", conf)
 	look := func(args ...string) result {
 		t.Helper()
-		r := command(t, append([]string{"advise", "--addr", p.url, "--for", "10ms"}, args...)...)
+		r := command(t, append([]string{"advise", "--addr", p.url}, args...)...)
 		if r.code != 0 {
 			t.Fatalf("advise %q: %+v", args, r)
 		}
 		return r
 	}
-	if r := look(); r.stdout != "# No counter is hot: nothing has to change.\n" || !strings.Contains(r.stderr, "seen on embedded: ") {
+	// Of a server that does nothing there is nothing to say.
+	if r := look("--for", "1ms"); r.stdout != "# Too little was seen in 1ms to advise: 0 writes, 0 reads; look longer with --for.\n" || !strings.Contains(r.stderr, "seen on embedded: ") {
 		t.Errorf("advise: %+v", r)
 	}
+	if r := look("--for", "1ms", "--json"); r.stdout != `{"counters":[]}`+"\n" {
+		t.Errorf("advise --json: %+v", r)
+	}
 	const counters = "/api/v1/namespaces/n/counters/"
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	for body := ""; strings.Count(body, `"key"`) < 3; _, body = httpGet(ctx, t, p.url+"/api/v1/hot") {
-		for _, key := range []string{"wide", "total", "plain"} {
-			writeBlind(ctx, t, p.url+counters+key+"/increment")
+	var stop atomic.Bool
+	var writers sync.WaitGroup
+	defer func() { stop.Store(true); writers.Wait() }()
+	for _, key := range []string{"wide", "total", "plain"} {
+		writers.Go(func() {
+			for !stop.Load() {
+				writeBlind(t.Context(), t, p.url+counters+key+"/increment")
+			}
+		})
+	}
+	// A machine that is busy takes longer to write enough.
+	var r result
+	enough := ""
+	for d := time.Second; d < 30*time.Second; d *= 2 {
+		enough = d.String()
+		if r = look("--for", enough); strings.Count(r.stdout, "# ") > 6 && !strings.Contains(strings.ToLower(r.stdout), "too little was seen") {
+			break
 		}
 	}
-	r := look()
 	for _, want := range []string{
 		"\n#   change shards from 8 to 1: one log takes all writes of an embedded store",
 		"\n#   change timing from rollup to fan-in: an embedded store reads from its own memory",
 		"\n#   it has the defaults: no policy names it\n#   nothing has to change in it\n",
 		"\n#   it has policy 0, of the configuration file: {pattern: \"wide*\", shards: 8}\n",
+		"\n#   its policy below must stand before \"wide*\" in the configuration file",
+		"\n#   its policy below replaces that one\n",
 		"\npolicies:\n",
 	} {
 		if !strings.Contains("\n"+r.stdout, want) {
@@ -96,7 +118,7 @@ func TestAdviseHot(t *testing.T) {
 		!slices.Contains(c.policies, quipu.Policy{Namespace: "n", Pattern: "wide"}) || !slices.Contains(c.policies, quipu.Policy{Namespace: "n", Pattern: "total"}) {
 		t.Errorf("policies %v, %v of\n%s", c.policies, err, r.stdout)
 	}
-	r = look("--json")
+	r = look("--json", "--for", enough)
 	for _, want := range []string{
 		`"key":"wide","rate":`, `"policy":{"pattern":"wide*","shards":8},"advised":{"namespace":"n","pattern":"wide"},"changes":[{"setting":"shards","from":"8","to":"1","why":"`,
 		`"policy":null,"advised":null,"changes":[],"notes":[]}`,
@@ -134,13 +156,15 @@ func TestRates(t *testing.T) {
 func TestAdviseAsks(t *testing.T) {
 	f := func(flags adviseCmd, given string, answers string, asked int, want advise.Needs) {
 		t.Helper()
+		flags.Pattern, flags.Nodes = cmp.Or(flags.Pattern, "*"), max(flags.Nodes, 1)
+		want.Pattern, want.Nodes = cmp.Or(want.Pattern, "*"), max(want.Nodes, 1)
 		n, err := flags.needs()
 		if err != nil {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
 		q := questions{in: bufio.NewScanner(strings.NewReader(answers)), out: &out}
-		flags.ask(&q, func(name string) bool { return strings.Contains(given, name) }, &n)
+		flags.ask(&q, func(name string) bool { return slices.Contains(strings.Fields(given), name) }, &n)
 		if q.err == nil {
 			q.err = flags.missing(&n)
 		}
@@ -148,18 +172,29 @@ func TestAdviseAsks(t *testing.T) {
 			t.Errorf("%q: %+v, %v, want %+v\n%s", answers, n, q.err, want, &out)
 		}
 	}
-	f(adviseCmd{}, "", "\n\n\n\n\n", 5, advise.Needs{Writes: 100, Reads: 1000, Accuracy: advise.Exact})
-	f(adviseCmd{}, "", "20,000\nmany\n-1\n5\nno\nn\nbest\nbounded\nsoon\n2s\n", 10, advise.Needs{Writes: 20_000, Reads: 5, Accuracy: advise.Bounded, Freshness: 2 * time.Second})
-	f(adviseCmd{}, "", "1\n2\nmaybe\nyes\n", 4, advise.Needs{Writes: 1, Reads: 2, Bounded: true, Accuracy: advise.Exact})
-	f(adviseCmd{}, "", "1\n2\n\ny\n\n", 5, advise.Needs{Writes: 1, Reads: 2, Unique: true, Accuracy: advise.Exact})
+	const where = "pattern nodes" // and a store
+	f(adviseCmd{}, "", "\n\n\n\n\n\n\n\n", 8, advise.Needs{Store: advise.Embedded, Writes: 100, Reads: 1000, Accuracy: advise.Exact})
+	f(adviseCmd{Store: "redis"}, where, "20,000\nmany\n-1\n5\nno\nn\nbest\nbounded\nsoon\n2s\n", 10,
+		advise.Needs{Store: advise.Redis, Writes: 20_000, Reads: 5, Accuracy: advise.Bounded, Freshness: 2 * time.Second})
+	f(adviseCmd{Store: "redis"}, where, "1\n2\nmaybe\nyes\n", 4, advise.Needs{Store: advise.Redis, Writes: 1, Reads: 2, Bounded: true, Accuracy: advise.Exact})
+	f(adviseCmd{Store: "redis"}, where, "1\n2\n\ny\n\n", 5, advise.Needs{Store: advise.Redis, Writes: 1, Reads: 2, Unique: true, Accuracy: advise.Exact})
 	one, second := rate(1), time.Second
-	f(adviseCmd{Writes: &one, Reads: &one, Accuracy: "approximate", Freshness: &second}, "", "", 0,
-		advise.Needs{Writes: 1, Reads: 1, Accuracy: advise.Approximate, Freshness: time.Second})
-	f(adviseCmd{Writes: &one, Reads: &one, Unique: true}, "unique", "exact\n", 1, advise.Needs{Writes: 1, Reads: 1, Unique: true, Accuracy: advise.Exact})
+	f(adviseCmd{Writes: &one, Reads: &one, Accuracy: "approximate", Freshness: &second, Store: "redis"}, where, "", 0,
+		advise.Needs{Store: advise.Redis, Writes: 1, Reads: 1, Accuracy: advise.Approximate, Freshness: time.Second})
+	f(adviseCmd{Writes: &one, Reads: &one, Unique: true, Store: "redis"}, where+" unique", "exact\n", 1,
+		advise.Needs{Store: advise.Redis, Writes: 1, Reads: 1, Unique: true, Accuracy: advise.Exact})
+
+	// Where it is counted: servers that share a store leave less of a choice.
+	told := adviseCmd{Writes: &one, Reads: &one, Accuracy: "exact"}
+	want := advise.Needs{Writes: 1, Reads: 1, Accuracy: advise.Exact, Pattern: "likes:*", Nodes: 2, Store: advise.Postgres}
+	f(told, "", "a*b\nlikes:*\nfew\n0\n2\nembedded\n\n", 7, want)
+	told.Nodes, told.Pattern, want.Store = 2, "likes:*", advise.Redis
+	f(told, where, "mysql\nredis\n", 2, want)
+	told.Nodes, told.Store, want.Nodes, want.Store = 1, "embedded", 1, advise.Embedded
+	f(told, "pattern", "", 0, want)
 
 	q := questions{in: bufio.NewScanner(strings.NewReader("1\n")), out: &bytes.Buffer{}}
-	var n advise.Needs
-	n.Writes, n.Reads = unknown, unknown
+	n := advise.Needs{Pattern: "*", Nodes: 1, Writes: unknown, Reads: unknown}
 	(&adviseCmd{}).ask(&q, func(string) bool { return false }, &n)
 	if q.err == nil || exitCode(q.err) != exitUsage {
 		t.Errorf("answers that end: %v", q.err)

@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/advise"
 )
 
@@ -25,7 +28,9 @@ type hotAdvice struct {
 	Changes []advise.Change `json:"changes"`
 	Notes   []string        `json:"notes"`
 
-	has string // where its policy comes from
+	has   string // where its policy comes from
+	place string // where what is advised must stand; "" is anywhere
+	few   bool   // too little was seen of it
 }
 
 // advise looks at a server, and advises for its hottest counters.
@@ -61,8 +66,19 @@ func (c *adviseCmd) advise(ctx context.Context, out *output, command *kong.Conte
 		raw, err := json.Marshal(map[string][]hotAdvice{"counters": all})
 		return printRaw(out, raw, err)
 	}
+	if !slices.ContainsFunc(all, func(a hotAdvice) bool { return !a.few }) {
+		writes := 0.0
+		for _, a := range all {
+			writes += c.seen(a.Rate)
+		}
+		return out.print("# Too little was seen in %s to advise: %s writes, %s reads; look longer with --for.",
+			c.For, advise.Number(writes), advise.Number(c.seen(seen.reads+seen.resp)))
+	}
 	return printHotAdvice(out, all)
 }
+
+// seen returns how many calls of a rate there were in the look.
+func (c *adviseCmd) seen(rate float64) float64 { return math.Round(rate * c.For.Seconds()) }
 
 // look returns the rates of a server, and notes its store.
 func (c *adviseCmd) look(ctx context.Context, out *output, n *advise.Needs) (rates, error) {
@@ -111,24 +127,40 @@ func (c *adviseCmd) judge(ctx context.Context, n advise.Needs) ([]hotAdvice, err
 			h.Policy, a.Policy = e.Holds.Policy.Policy, &e.Holds.Policy
 			a.has = e.Holds.place() + ": " + h.Policy.String()
 		}
+		if a.few = c.seen(a.Rate) < advise.SeenMin; a.few {
+			a.Advised, a.Changes = a.Policy, []advise.Change{}
+			a.Notes = []string{fmt.Sprintf("too little was seen of it in %s to advise: %s writes; look longer with --for", c.For, advise.Number(c.seen(a.Rate)))}
+			continue
+		}
 		v, err := advise.Judge(h, n)
 		if err != nil {
 			return nil, usage("%w", err)
 		}
 		a.Advised, a.Changes, a.Notes = a.Policy, v.Changes, v.Notes
 		if len(v.Changes) > 0 {
-			a.Advised = &policyJSON{Policy: v.Policy}
+			a.Advised, a.place = &policyJSON{Policy: v.Policy}, placeFor(v.Policy, e.Holds)
 		}
 	}
 	return all, nil
 }
 
+// placeFor says where a policy for one key must stand to hold instead of the one
+// that holds for it.
+func placeFor(p quipu.Policy, holds *placed) string {
+	switch {
+	case holds == nil:
+		return ""
+	case holds.Policy.Namespace == p.Namespace && holds.Policy.Pattern == p.Pattern:
+		return "replaces that one"
+	case holds.Source == sourceAPI:
+		return "would come after that one in a configuration file, and never hold: make it with quipu policy set, which puts it before"
+	}
+	return fmt.Sprintf("must stand before %s in the configuration file, or be made with quipu policy set: the first that names a key holds", strconv.Quote(holds.Policy.Pattern))
+}
+
 // printHotAdvice prints advice as a configuration file: what should change as
 // policies, and the rest as comments.
 func printHotAdvice(out *output, all []hotAdvice) error {
-	if len(all) == 0 {
-		return out.print("# No counter is hot: nothing has to change.")
-	}
 	var b strings.Builder
 	var policies []string
 	for _, a := range all {
@@ -138,12 +170,16 @@ func printHotAdvice(out *output, all []hotAdvice) error {
 			fmt.Fprintf(&b, "#   change %s from %s to %s: %s\n", change.Setting, change.From, change.To, change.Why)
 		}
 		switch {
+		case a.few:
 		case len(a.Changes) == 0:
 			b.WriteString("#   nothing has to change in it\n")
 		case strings.Contains(a.Key, "*"):
 			b.WriteString("#   no policy can name it alone, since its key has a *: change the one that it has\n")
 		default:
 			policies = append(policies, "  - "+a.Advised.String())
+			if a.place != "" {
+				fmt.Fprintf(&b, "#   its policy below %s\n", a.place)
+			}
 		}
 		for _, note := range a.Notes {
 			fmt.Fprintf(&b, "#   note: %s\n", note)

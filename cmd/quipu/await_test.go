@@ -90,3 +90,14 @@ func TestWaitForStore(t *testing.T) {
 	refused(t, 1, "maxmemory-policy", "serve", "--store", "redis://"+startRedis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru").Addr,
 		"--http", "127.0.0.1:0", "--wait-for-store", "1h")
 }
+
+// A server that only reads does not begin with an empty store of its own: a name
+// that is mistyped would read as zero everywhere.
+func TestReadOnlyMakesNothing(t *testing.T) {
+	for url, advice := range map[string]string{"redis://" + startRedis(t).Addr: "start a server that writes", startPostgres(t).URL(): "quipu migrate"} {
+		for range 2 { // the first has made nothing
+			refused(t, 3, advice, "serve", "--read-only", "--store", url, "--http", "127.0.0.1:0")
+			refused(t, 3, advice, "copy", "--from", url, "--to", "embedded:"+t.TempDir())
+		}
+	}
+}

@@ -102,6 +102,25 @@ func TestClientJSON(t *testing.T) {
 	f([]string{`{"key":"c","value":1,`, `"exact":true`}, "get", "c", "--session", r.Session)
 	f([]string{`"source":"store"`}, "get", "slow")
 	client("add", "slow")
+	// A policy changes what a value is worth, not how it is printed.
+	plain := func(stdout, stderr string, args ...string) {
+		t.Helper()
+		r := command(t, append([]string{"get", "--addr", p.url, "slow"}, args...)...)
+		if r.code != 0 || r.stdout != stdout || !strings.HasPrefix(r.stderr, stderr) || stderr == "" && r.stderr != "" {
+			t.Errorf("get slow %q: %+v, want %q and %q", args, r, stdout, stderr)
+		}
+	}
+	plain("0\n", "quipu: slow is not exact: as of ")
+	plain("0\n", "quipu: slow is not exact: as of ", "--max-staleness", "1h")
+	plain("slow\t0\nc\t1\n", "quipu: slow is not exact: as of ", "c")
+	plain("1\n", "", "--exact")
+	plain("1\n", "", "--max-staleness", "0s")
+	if err := json.Unmarshal([]byte(client("add", "slow", "0", "--json")), &r); err != nil {
+		t.Fatal(err)
+	}
+	plain("1\n", "", "--session", r.Session)
+	refused(t, 2, "--session is empty", "get", "slow", "--session", "", "--addr", p.url)
+	refused(t, 2, "--session is empty", "QUIPU_SESSION=", "get", "slow", "--addr", p.url)
 	f([]string{`{"key":"slow","value":0,`, `"source":"rollup"`}, "get", "slow", "--max-staleness", "1h")
 	f([]string{`{"key":"slow","value":1,`, `"source":"store"`}, "get", "slow", "--max-staleness", "0s")
 	f([]string{`{"key":"slow","value":1,`, `"source":"store"`}, "get", "slow", "--exact")
@@ -201,9 +220,23 @@ func TestExitCodes(t *testing.T) {
 	refused(t, 3, "connection refused", "add", "a", "--addr", "http://127.0.0.1:1")
 	refused(t, 3, "connection refused", "get", "a", "--addr", "http://127.0.0.1:1")
 	refused(t, 3, "busy (unavailable)", "get", "a", "--addr", reply(t, 503, `{"detail":"busy","kind":"unavailable"}`))
-	refused(t, 4, "hm (unknown)", "get", "a", "--addr", reply(t, 504, `{"detail":"hm","kind":"unknown"}`))
+	refused(t, 3, "hm (unknown)", "get", "a", "--addr", reply(t, 504, `{"detail":"hm","kind":"unknown"}`))
+	refused(t, 4, "hm (unknown)", "settle", "t", "--key", "a", "--addr", reply(t, 504, `{"detail":"hm","kind":"unknown"}`))
+	refused(t, 1, "under request id r-7 (internal)", "get", "a", "--addr", reply(t, 500, `{"detail":"the log says more under this request id","kind":"internal","request_id":"r-7"}`))
 	refused(t, 1, "500", "get", "a", "--addr", reply(t, 500, `not JSON`))
 	refused(t, 1, "decode", "get", "a", "--addr", reply(t, 200, `not JSON`))
+}
+
+// A read at another door fails as any other; a write may have counted, for all
+// that is known.
+func TestWrongDoor(t *testing.T) {
+	p := serve(t)
+	_, rpc, _ := strings.Cut(p.ready, "rpc=")
+	for _, addr := range []string{"http://127.0.0.1:" + p.respPort, "http://" + rpc} {
+		refused(t, 1, "is that the REST door? --addr wants the address of the server's --http", "get", "a", "--addr", addr)
+		refused(t, 1, "is that the REST door?", "advise", "--addr", addr)
+		refused(t, 4, "is that the REST door?", "add", "a", "--addr", addr)
+	}
 }
 
 // A server that is not trusted was sent nothing.

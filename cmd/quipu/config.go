@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -66,7 +68,7 @@ func (c *config) load(file string, flags []*kong.Flag) error {
 		return c.at(second.Line, errors.New("want one document, this is a second"))
 	}
 	if !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%s: %s", file, strings.TrimPrefix(err.Error(), "yaml: "))
+		return c.syntax(raw, err)
 	}
 	return c.members(doc.Content[0], func(name string, value *yaml.Node) error {
 		if name == "policies" {
@@ -77,8 +79,45 @@ func (c *config) load(file string, flags []*kong.Flag) error {
 				return c.loadSetting(f, value)
 			}
 		}
-		return fmt.Errorf("unknown setting %q", name)
+		var names []string
+		for _, f := range flags {
+			names = append(names, f.Name)
+		}
+		return fmt.Errorf("unknown setting %q%s", name, didYouMean(name, names))
 	})
+}
+
+var (
+	yamlLine   = regexp.MustCompile(`^line (\d+): `)
+	yamlAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
+	tabIndent  = regexp.MustCompile(`(?m)^ *\t`)
+)
+
+// syntax returns the error of a file that is no YAML, with its line, and for the
+// usual mistakes in words that say what to do.
+func (c *config) syntax(raw []byte, err error) error {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	line := 0
+	if m := yamlLine.FindStringSubmatch(text); m != nil {
+		line, _ = strconv.Atoi(m[1])
+		text = strings.TrimPrefix(text, m[0])
+	}
+	const quote = "in YAML a bare * begins an alias: quote the pattern, such as \"likes:*\""
+	anchor := yamlAnchor.FindStringSubmatch(text)
+	tab := tabIndent.FindIndex(raw)
+	lineOf := func(at int) int { return 1 + bytes.Count(raw[:at], []byte("\n")) }
+	switch {
+	case anchor != nil: // the parser does not tell where
+		line, text = lineOf(max(0, bytes.Index(raw, []byte("*"+anchor[1])))), quote
+	case strings.Contains(text, "expected alphabetic or numeric character"):
+		text = quote
+	case tab != nil && (strings.Contains(text, "tab character") || strings.Contains(text, "cannot start any token")):
+		line, text = lineOf(tab[0]), "a tab can't indent in YAML: use spaces"
+	}
+	if line == 0 {
+		return fmt.Errorf("%s: %s", c.file, text)
+	}
+	return c.at(line, errors.New(text))
 }
 
 // members calls f for each member of a mapping. Its errors, and that of a name
@@ -140,6 +179,9 @@ func (c *config) loadSetting(f *kong.Flag, n *yaml.Node) error {
 
 // loadPolicies reads a list of policies.
 func (c *config) loadPolicies(n *yaml.Node) error {
+	if n.Tag == "!!null" {
+		return nil // an empty list, written by hand
+	}
 	if n.Kind != yaml.SequenceNode {
 		return errors.New("policies: want a list")
 	}
@@ -148,6 +190,9 @@ func (c *config) loadPolicies(n *yaml.Node) error {
 		err := c.members(element, func(name string, value *yaml.Node) error {
 			if value.Kind != yaml.ScalarNode {
 				return fmt.Errorf("%s: want a plain value", name)
+			}
+			if err := checkSetting(name); err != nil {
+				return err
 			}
 			settings[name], lines[name] = value.Value, value.Line
 			return nil
@@ -193,7 +238,8 @@ type checkCmd struct {
 
 // Help is shown by --help.
 func (checkCmd) Help() string {
-	return `Nothing is opened but the TLS files, and the environment does not count.
+	return `Nothing is opened but the TLS files, and the environment does not count. A policy that never holds, because one before it
+names all of its keys, is said, and is no error.
 
 Example:
 
@@ -202,12 +248,16 @@ Example:
 
 // Run parses the file as serve does.
 func (c checkCmd) Run(out *output) error {
-	parser, err := newParser(out, &config{})
+	conf := &config{}
+	parser, err := newParser(out, conf)
 	if err != nil {
 		return err
 	}
 	if _, err := parser.Parse([]string{"serve", "--config", c.File}); err != nil {
 		return err
+	}
+	for _, text := range neverHold(conf.policies) {
+		out.hint(text)
 	}
 	return out.print("%s: ok", c.File)
 }

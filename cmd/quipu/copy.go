@@ -124,10 +124,12 @@ func (c *copyCmd) open(ctx context.Context, out *output, url, name string) (stor
 	ctx, cancel := context.WithTimeout(ctx, connectMax)
 	defer cancel()
 	const plenty = 1e9
+	source := url == c.From && name == c.FromName // One that is not there is not made.
 	s, err := openPlain(ctx, url, storeOptions{
 		Options: quipu.Options{
-			Limits: quipu.Limits{KeysMax: plenty * 1e6, NamespacesMax: plenty},
-			Logger: slog.New(slog.NewTextHandler(out.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+			Limits:   quipu.Limits{KeysMax: plenty * 1e6, NamespacesMax: plenty},
+			ReadOnly: source,
+			Logger:   slog.New(slog.NewTextHandler(out.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		},
 		Name: name, Replicas: c.RedisReplicas, AcceptEviction: c.RedisAllowEviction,
 	})
@@ -138,7 +140,7 @@ func (c *copyCmd) open(ctx context.Context, out *output, url, name string) (stor
 		return nil, err
 	}
 	// Counters that are split are copied as the ones they are, and stay as they are.
-	return spread.New(s, spread.Options{ReadOnly: url == c.From, Every: time.Hour, Policy: func(store.Cell) spread.Policy {
+	return spread.New(s, spread.Options{ReadOnly: source, Every: time.Hour, Policy: func(store.Cell) spread.Policy {
 		return spread.Policy{Limits: hot.Limits{Max: hot.ShardsMax, CoolDown: 24 * time.Hour}}
 	}}), nil
 }

@@ -164,17 +164,16 @@ type count struct {
 	StalenessMS  int64 `json:"staleness_ms"`
 }
 
-// String returns the value, and how far it can be trusted if that is not all
-// the way.
-func (c *count) String() string {
-	s := strconv.FormatInt(c.Value, 10)
+// doubts says how far the value can be trusted, "" if that is all the way.
+func (c *count) doubts() string {
 	if c.Exact {
-		return s
+		return ""
 	}
+	s := fmt.Sprintf("%s is not exact: as of %v ago", printable(c.Key), milliseconds(c.StalenessMS))
 	if c.Lower != nil && c.Upper != nil {
-		s += fmt.Sprintf("\tbetween %d and %d", *c.Lower, *c.Upper)
+		s += fmt.Sprintf(", when it was from %d to %d", *c.Lower, *c.Upper)
 	}
-	return s + fmt.Sprintf("\t%v old", time.Duration(c.StalenessMS)*time.Millisecond)
+	return s
 }
 
 // page is a list of counters, each also as the server wrote it.
@@ -183,14 +182,15 @@ type page struct {
 	Next     string
 }
 
-// print writes counters, one a line.
+// print writes counters, one a line: the value alone, whatever a policy makes of
+// it, for scripts; what else is to be said of it goes where people look.
 func (p *page) print(out *output, asJSON, named bool) error {
 	for _, raw := range p.Counters {
 		var c count
 		if err := json.Unmarshal(raw, &c); err != nil {
 			return fmt.Errorf("decode the reply: %w", err)
 		}
-		line := c.String()
+		line := strconv.FormatInt(c.Value, 10)
 		switch {
 		case asJSON:
 			line = string(raw)
@@ -199,6 +199,9 @@ func (p *page) print(out *output, asJSON, named bool) error {
 		}
 		if err := out.print("%s", line); err != nil {
 			return err
+		}
+		if doubts := c.doubts(); doubts != "" && !asJSON {
+			out.hint(doubts)
 		}
 	}
 	return nil
@@ -218,14 +221,15 @@ type getCmd struct {
 
 	Keys         []word         `arg:"" name:"key" help:"The counters."`
 	Exact        bool           `help:"Count every write acknowledged before."`
-	Session      string         `help:"Count the write whose reply had this session, as add --json prints it." placeholder:"SESSION"`
+	Session      *string        `help:"Count the write whose reply had this session, as add --json prints it." placeholder:"SESSION"`
 	MaxStaleness *time.Duration `help:"Count every write acknowledged so long before." placeholder:"TIME"`
 }
 
 // Help is shown by --help.
 func (*getCmd) Help() string {
 	return `One counter is printed as its value; of several, each line has the key, a tab, and the value. A counter that does not
-exist is 0. A value that is not exact is followed by its bounds and its age. A key with control characters is quoted.
+exist is 0. Of a value that is not exact, its age and its bounds are said on standard error; --json has them too. A key
+with control characters is quoted.
 
 Examples:
 
@@ -237,12 +241,15 @@ Examples:
 
 // Run reads.
 func (c *getCmd) Run(ctx context.Context, out *output) error {
-	q := request{method: http.MethodPost, path: "read", body: map[string][]word{"keys": c.Keys}, query: url.Values{}}
+	q := request{method: http.MethodPost, path: "read", reads: true, body: map[string][]word{"keys": c.Keys}, query: url.Values{}}
 	if c.Exact {
 		q.query.Set("read", "exact")
 	}
-	if c.Session != "" {
-		q.query.Set("session", c.Session)
+	if c.Session != nil {
+		if *c.Session == "" { // more likely a variable that was not set than no wish
+			return usage("--session is empty: leave it out to read what the policy promises")
+		}
+		q.query.Set("session", *c.Session)
 	}
 	if c.MaxStaleness != nil {
 		q.query.Set("max_staleness", c.MaxStaleness.String())

@@ -10,6 +10,8 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,7 +49,7 @@ type hotCmd struct {
 // Help is shown by --help.
 func (*hotCmd) Help() string {
 	return `Counters of all namespaces that are written to the most, the hottest first, and after them those that are split. It is
-redrawn in place until Ctrl-C; if standard output is no terminal, it is printed once.
+redrawn in place until q or Ctrl-C; if standard output is no terminal, it is printed once.
 
   RATE       writes a second through this server, those of the last second above all
   PER SHARD  the same, for each of its shards
@@ -91,12 +93,52 @@ func (c *hotCmd) Run(ctx context.Context, out *output) error {
 		return err
 	}
 	if !c.JSON && !c.Once && out.stdoutTerminal {
+		ctx, quit := context.WithCancel(ctx)
+		defer quit()
+		defer keys(ctx, quit)()
 		lines, err = c.watch(ctx, out, lines)
 	}
 	for _, line := range lines {
 		err = cmp.Or(err, out.print("%s", line))
 	}
 	return err
+}
+
+// keys has the terminal pass on each key as it is pressed, unseen, and calls quit
+// at a q. The returned function has the terminal be as it was. Where there is no
+// stty, Ctrl-C is left.
+func keys(ctx context.Context, quit func()) (restore func()) {
+	stty := func(args ...string) (string, error) {
+		c := exec.CommandContext(context.WithoutCancel(ctx), "stty", args...)
+		c.Stdin = os.Stdin
+		state, err := c.Output()
+		return strings.TrimSpace(string(state)), err
+	}
+	if !terminal(os.Stdin) {
+		return func() {}
+	}
+	was, err := stty("-g")
+	if err == nil {
+		_, err = stty("-icanon", "-echo")
+	}
+	if err != nil {
+		return func() {}
+	}
+	go quitAt(os.Stdin, quit)
+	return func() { _, _ = stty(was) }
+}
+
+// quitAt calls quit at the first q that is read.
+func quitAt(keys io.Reader, quit func()) {
+	for key := make([]byte, 1); ; {
+		if _, err := keys.Read(key); err != nil {
+			return
+		}
+		if key[0] == 'q' {
+			quit()
+			return
+		}
+	}
 }
 
 // ask returns the hottest counters of the server, each as it wrote it.
@@ -145,7 +187,7 @@ func (c *hotCmd) watch(ctx context.Context, out *output, table []string) (last [
 
 // title is the line above a table that is redrawn.
 func (c *hotCmd) title(wrong string) string {
-	line := fmt.Sprintf("%s  %s  every %s, Ctrl-C ends", time.Now().Format(time.TimeOnly), c.Addr, c.Every)
+	line := fmt.Sprintf("%s  %s  every %s, q ends", time.Now().Format(time.TimeOnly), c.Addr, c.Every)
 	if wrong != "" {
 		line += "  OLD: " + wrong
 	}

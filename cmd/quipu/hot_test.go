@@ -97,6 +97,20 @@ func TestHotWatch(t *testing.T) {
 	f(3, "last", "")
 }
 
+// A q ends it, and no other key.
+func TestHotQuits(t *testing.T) {
+	f := func(keys string, want bool) {
+		t.Helper()
+		ended := false
+		quitAt(strings.NewReader(keys), func() { ended = true })
+		if ended != want {
+			t.Errorf("keys %q: ended %t", keys, ended)
+		}
+	}
+	f("x\x1b[Aq", true)
+	f("xyz", false)
+}
+
 // More lines than a terminal has are those that it has no room for.
 func TestHotScreen(t *testing.T) {
 	var b bytes.Buffer

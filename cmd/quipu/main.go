@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -51,6 +53,9 @@ func run(args []string) int {
 		out.hint(usageHint(err))
 		return exitUsage
 	}
+	for _, text := range mistyped(os.Environ(), parser.Model.Leaves(true)) {
+		out.hint(text)
+	}
 	command.BindTo(ctx, (*context.Context)(nil))
 	if err := command.Run(); err != nil {
 		if !errors.Is(err, errSaid) {
@@ -59,6 +64,32 @@ func run(args []string) int {
 		return exitCode(err)
 	}
 	return 0
+}
+
+// mistyped says which variables of the environment are nearly those of flags.
+// Those that are near to none are someone else's: Kubernetes sets some that begin
+// like ours for a service of our name.
+func mistyped(environment []string, commands []*kong.Node) (texts []string) {
+	const prefix = "QUIPU_"
+	var known []string
+	for _, command := range commands {
+		for _, f := range command.Flags {
+			for _, name := range f.Envs {
+				known = append(known, strings.TrimPrefix(name, prefix))
+			}
+		}
+	}
+	for _, v := range environment {
+		name, _, _ := strings.Cut(v, "=")
+		word, ours := strings.CutPrefix(name, prefix)
+		if !ours || slices.Contains(known, word) {
+			continue
+		}
+		if near := nearest(word, known); near != "" {
+			texts = append(texts, fmt.Sprintf("%s is unknown, and counts for nothing: did you mean %s%s?", name, prefix, near))
+		}
+	}
+	return texts
 }
 
 // usageHint points to the help of the command that was misused.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"syscall"
 
 	"github.com/alecthomas/kong"
 
@@ -53,6 +54,9 @@ func withData(dir string, out *output, f func(*quipu.DB) error) (err error) {
 	}
 	logger := slog.New(slog.NewTextHandler(out.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	db, err := quipu.Open(dir, quipu.Options{Logger: logger})
+	if errors.Is(err, syscall.EAGAIN) {
+		return fmt.Errorf("open store: %w; if that is a server, ask it with --addr URL instead of --data", err)
+	}
 	if err != nil {
 		return fmt.Errorf("open store: %w", err)
 	}

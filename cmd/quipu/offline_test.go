@@ -86,6 +86,7 @@ func TestOffline(t *testing.T) {
 		t.Errorf("wal dump: %+v", r)
 	}
 	refused(t, 3, "another process", "verify", "--data", dir)
+	refused(t, 3, "ask it with --addr URL instead of --data", "backup", "--data", dir, "--out", filepath.Join(t.TempDir(), "x"))
 	if r := command(t, "verify", "--data", dir); strings.Count(r.stderr, "quipu: ") != 1 {
 		t.Errorf("the name is said twice: %s", r.stderr)
 	}

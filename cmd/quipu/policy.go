@@ -333,6 +333,9 @@ func (c *policySetCmd) Run(ctx context.Context, out *output) error {
 		if _, twice := settings[name]; twice || name == "namespace" {
 			return usage("%s is given twice, or is no setting here", name)
 		}
+		if err := checkSetting(name); err != nil {
+			return usage("%w", err)
+		}
 		settings[name] = value
 	}
 	p, err := quipu.ParsePolicy(settings)
@@ -357,15 +360,62 @@ func (c *policySetCmd) Run(ctx context.Context, out *output) error {
 		}
 		return slices.Insert(made, at, policyJSON{Policy: p}), nil
 	})
-	if err != nil || c.JSON {
-		return printRaw(out, raw, err)
+	if err != nil {
+		return err
+	}
+	c.warn(out, raw)
+	if c.JSON {
+		return out.print("%s", raw)
 	}
 	return out.print("%s", p)
 }
 
+// warn says which policies of the server's reply never hold.
+func (*policySetCmd) warn(out *output, reply []byte) {
+	var all struct{ Policies []placed }
+	if json.Unmarshal(reply, &all) != nil {
+		return // an older or newer server: what was asked for is done
+	}
+	var policies []quipu.Policy
+	for _, p := range all.Policies {
+		policies = append(policies, p.Policy.Policy)
+	}
+	for _, text := range neverHold(policies) {
+		out.hint(text)
+	}
+}
+
+// settingNames returns the names that settings of policies have.
+func settingNames() []string {
+	names := []string{"preset"}
+	for _, s := range (quipu.Policy{}).Settings() {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
 // isSetting reports whether a setting of policies has that name.
-func isSetting(name string) bool {
-	return name == "preset" || slices.ContainsFunc(quipu.Policy{}.Settings(), func(s quipu.Setting) bool { return s.Name == name })
+func isSetting(name string) bool { return slices.Contains(settingNames(), name) }
+
+// checkSetting returns an error if a name is nearly that of a setting; of others
+// ParsePolicy says what there is.
+func checkSetting(name string) error {
+	if near := didYouMean(name, settingNames()); near != "" && !isSetting(name) {
+		return fmt.Errorf("unknown setting %q of a policy%s", name, near)
+	}
+	return nil
+}
+
+// neverHold says which policies never hold, because one before names all of
+// their keys.
+func neverHold(policies []quipu.Policy) (texts []string) {
+	for i, p := range policies {
+		first := slices.IndexFunc(policies, func(other quipu.Policy) bool { return covers(other, p) })
+		if first < i {
+			texts = append(texts, fmt.Sprintf("policy %d never holds: policy %d names all of its keys: %s, %s", i, first, p, policies[first]))
+		}
+	}
+	return texts
 }
 
 // covers reports whether a names every key that b names.
@@ -485,11 +535,8 @@ func (c *policyCheckCmd) Run(out *output) error {
 	if err != nil {
 		return err
 	}
-	for i, p := range conf.policies {
-		first := slices.IndexFunc(conf.policies, func(other quipu.Policy) bool { return covers(other, p) })
-		if first < i {
-			out.hint(fmt.Sprintf("policy %d never holds: policy %d names all of its keys: %s, %s", i, first, p, conf.policies[first]))
-		}
+	for _, text := range neverHold(conf.policies) {
+		out.hint(text)
 	}
 	return out.print("%s: ok, %d policies", c.File, len(conf.policies))
 }

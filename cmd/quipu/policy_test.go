@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -96,7 +97,9 @@ func TestPolicyRefused(t *testing.T) {
 	f(2, "pattern is given twice", "set", "a", "pattern=b")
 	f(2, "no setting here", "set", "a", "namespace=b")
 	f(2, "shards is given twice", "set", "a", "shards=1", "shards=2")
-	f(2, `unknown setting "shard"`, "set", "a", "shard=1")
+	f(2, `unknown setting "shard" of a policy: did you mean shards?`, "set", "a", "shard=1")
+	f(2, `unknown setting "max_shards" of a policy: did you mean max-shards?`, "set", "a", "max_shards=1")
+	f(2, "want preset, namespace, pattern,", "set", "a", "colour=1")
 	f(2, "want a number from 1 to 64", "set", "a", "shards=65")
 	f(2, "may stand only at the end", "set", "a*b")
 	f(2, "are not allowed", "set", "a", "--namespace", "a/b")
@@ -216,6 +219,65 @@ func TestHangup(t *testing.T) {
 	if code, _ := p.signal(syscall.SIGTERM); code != 0 || !strings.Contains(p.stderr.String(), file+":3: http is given twice") {
 		t.Errorf("exit %d: %s", code, p.stderr)
 	}
+}
+
+// A hangup says what is wrong each time, also if another file is well.
+func TestHangupSaysEachTime(t *testing.T) {
+	file := writeFile(t, "policies: []\n")
+	p := serve(t, "--config", file, "--policy-file", filepath.Join(filepath.Dir(file), "made.yaml"))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := os.WriteFile(file, []byte("policies: x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const hangups = 3
+	for n := range hangups {
+		if err := p.c.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		for body := ""; !strings.Contains(body, fmt.Sprintf("\nquipu_policy_reloads_total %d\n", n+1)); { // of the other file, or ctx ends
+			_, body = httpGet(ctx, t, p.url+"/metrics")
+		}
+	}
+	if code, _ := p.signal(syscall.SIGTERM); code != 0 || strings.Count(p.stderr.String(), file+":1: policies: want a list") < hangups {
+		t.Errorf("exit %d: %s", code, p.stderr)
+	}
+}
+
+// What never holds is said: by set, and in the log of the server.
+func TestPolicyNeverHolds(t *testing.T) {
+	file := writeFile(t, "policies: [{pattern: 'likes:*'}]\n")
+	p := serve(t, "--config", file, "--policy-file", filepath.Join(filepath.Dir(file), "made.yaml"))
+	const text = `policy 1 never holds: policy 0 names all of its keys: {pattern: "likes:*"}, {pattern: "*", durability: written}`
+	r := command(t, "policy", "set", "*", "durability=written", "--addr", p.url)
+	if r.code != 0 || r.stdout != "{pattern: \"*\", durability: written}\n" || r.stderr != "quipu: "+text+"\n" {
+		t.Errorf("set: %+v", r)
+	}
+	if r := command(t, "policy", "set", "likes:42", "--addr", p.url); r.code != 0 || strings.Contains(r.stderr, "policy 0 never") {
+		t.Errorf("set: %+v", r)
+	}
+	if code, _ := p.signal(syscall.SIGTERM); code != 0 || !strings.Contains(p.stderr.String(), `"msg":"policies never hold, because others before name all of their keys","count":1,"first":"policy 1 never holds`) {
+		t.Errorf("exit %d: %s", code, p.stderr)
+	}
+}
+
+// A file that someone broke is named to who would change it, and one that is gone
+// is made anew.
+func TestPolicyFileUnderway(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "made.yaml")
+	p := serve(t, "--policy-file", file)
+	p.client()("policy", "set", "a")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	p.client()("policy", "set", "b")
+	if got := p.client()("policy", "list"); got != "api\t{pattern: \"a\"}\napi\t{pattern: \"b\"}" {
+		t.Errorf("policies: %s", got)
+	}
+	if err := os.WriteFile(file, []byte("policies:\n  - patern: a\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, 1, file+`:2: unknown setting "patern" of a policy: did you mean pattern?`, "policy", "set", "c", "--addr", p.url)
 }
 
 // A server does not start with a file of policies that it can't read.

@@ -47,7 +47,8 @@ type policyBook struct {
 }
 
 // openPolicies reads the policies made by API, and has them hold before those of
-// the configuration.
+// the configuration. The logger must hold nothing back: what is wrong with a file
+// is logged once, and at every hangup.
 func openPolicies(db *quipu.DB, file string, conf *config, readOnly bool, logger *slog.Logger) (*policyBook, error) {
 	b := &policyBook{
 		db: db, logger: logger, readOnly: readOnly,
@@ -63,6 +64,7 @@ func openPolicies(db *quipu.DB, file string, conf *config, readOnly bool, logger
 	if err != nil {
 		return nil, fmt.Errorf("read policies: %w", err)
 	}
+	b.warn()
 	return b, nil
 }
 
@@ -86,10 +88,16 @@ func (b *policyBook) ReplacePolicies(old, made []quipu.Policy) error {
 	case b.file.name == "":
 		return store.Errorf(store.KindUnsupported, "this server has no file for policies made by API: start it with --policy-file")
 	}
-	// Someone else may have written the file since.
-	if present, err := b.readMade(); err != nil {
-		return store.Errorf(store.KindCorrupt, "read policies: %w", err)
-	} else if !slices.Equal(present, b.made) {
+	// Someone else may have written the file since. One that is gone is made anew:
+	// what this server has of it is all that there is.
+	present, err := b.readMade()
+	if errors.Is(err, fs.ErrNotExist) {
+		present, err = b.made, nil
+	}
+	if err != nil {
+		return store.Errorf(store.KindUnsupported, "policies can't be changed until their file is mended; those from before hold: %w", err)
+	}
+	if !slices.Equal(present, b.made) {
 		if err := b.hold(present, b.given); err != nil {
 			return err
 		}
@@ -101,7 +109,7 @@ func (b *policyBook) ReplacePolicies(old, made []quipu.Policy) error {
 		return err
 	}
 	if err := replaceFile(b.file.name, policyText(made)); err != nil {
-		return store.Errorf(store.KindUnavailable, "the policies can't be written: %w", err)
+		return store.Errorf(store.KindUnavailable, "the policies can't be written to %s: %w", filepath.Base(b.file.name), err)
 	}
 	b.file.have = stampOf(b.file.name)
 	if err := b.hold(slices.Clone(made), b.given); err != nil {
@@ -110,6 +118,7 @@ func (b *policyBook) ReplacePolicies(old, made []quipu.Policy) error {
 	if err := syncDir(filepath.Dir(b.file.name)); err != nil {
 		return store.Errorf(store.KindUnknown, "the policies hold, but a power loss may take them back: %w", err)
 	}
+	b.warn()
 	return nil
 }
 
@@ -128,6 +137,14 @@ func (b *policyBook) hold(made, given []quipu.Policy) error {
 	}
 	b.made, b.given = made, given
 	return nil
+}
+
+// warn logs that policies never hold: how many, and the first of them. The caller
+// has the lock.
+func (b *policyBook) warn() {
+	if texts := neverHold(slices.Concat(b.made, b.given)); texts != nil {
+		b.logger.Warn("policies never hold, because others before name all of their keys", "count", len(texts), "first", texts[0])
+	}
 }
 
 // readMade reads the policies made by API. There are none before the file is
@@ -189,6 +206,7 @@ func (b *policyBook) again(name string, read func() error) {
 	}
 	b.reloads.Add(1)
 	b.logger.Info("policies reloaded", "file", name, "made", len(b.made), "configured", len(b.given))
+	b.warn()
 }
 
 // rereadConfig takes the policies of the configuration file, and says which other

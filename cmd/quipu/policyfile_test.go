@@ -147,6 +147,7 @@ func TestPoliciesAreReloaded(t *testing.T) {
 		s.says("policies reloaded")
 		look()
 		look()
+		s.says("")
 		s.meters(1, 0)
 
 		// What is wrong is said once, with its line, and changes nothing.
@@ -234,6 +235,19 @@ func TestPoliciesAreReadOnce(t *testing.T) {
 	s.meters(0, 0)
 }
 
+// What never holds is said when it is read.
+func TestReloadSaysWhatNeverHolds(t *testing.T) {
+	const text = `msg="policies never hold, because others before name all of their keys" count=2 first="policy 1 never holds`
+	s := openShelf(t, "policies: [{pattern: '*'}, {pattern: a}, {pattern: b}]\n")
+	s.says(text)
+	s.write(s.confFile, "policies: [{pattern: a}, {pattern: '*'}]\n")
+	s.book.reload(true)
+	s.says("policies reloaded")
+	s.write(s.confFile, "policies: [{pattern: 'a*'}, {pattern: a}, {pattern: ab}]\n")
+	s.book.reload(true)
+	s.says(text)
+}
+
 // A reload says which other settings have changed, and leaves them alone.
 func TestReloadLeavesSettingsAlone(t *testing.T) {
 	s := openShelf(t, "")
@@ -280,8 +294,21 @@ func TestReplacePolicies(t *testing.T) {
 
 	// What is broken is not replaced.
 	s.write(s.inFile, "policies: [{pattern: mi")
-	f(nil, policies("z"), store.ErrCorrupt)
+	f(nil, policies("z"), store.ErrUnsupported)
 	s.holds(0, "a")
+
+	// What is gone is made anew, by who knows what it had.
+	s.write(s.inFile, "policies: [{pattern: x}]\n")
+	f(nil, policies("z"), store.ErrChanged)
+	if err := os.Remove(s.inFile); err != nil {
+		t.Fatal(err)
+	}
+	f(nil, policies("z"), store.ErrChanged)
+	f(policies("x"), policies("x", "y*"), nil)
+	s.holds(2, "x", "y*", "a")
+	s.reopen()
+	s.holds(2, "x", "y*", "a")
+	f(policies("x", "y*"), nil, nil)
 
 	if err := os.RemoveAll(filepath.Dir(s.inFile)); err != nil {
 		t.Fatal(err)

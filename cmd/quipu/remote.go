@@ -43,6 +43,15 @@ type request struct {
 	header map[string]string // further headers
 
 	unhurried bool // may take longer than a call
+	reads     bool // changes nothing, though it is no GET
+}
+
+// doubt is the exit code of a call that may or may not have been carried out.
+func (q *request) doubt() int {
+	if q.reads || q.method == http.MethodGet {
+		return exitUnavailable
+	}
+	return exitUnknown
 }
 
 // counter returns the path of a counter.
@@ -98,7 +107,7 @@ func (r *remote) once(ctx context.Context, q request) ([]byte, error) {
 	defer func() { _ = res.Body.Close() }()
 	raw, err := io.ReadAll(io.LimitReader(res.Body, replyBytesMax))
 	if err != nil {
-		return nil, &exitError{exitUnknown, fmt.Errorf("read the reply of %s: %w", r.Addr, err)}
+		return nil, &exitError{q.doubt(), fmt.Errorf("read the reply of %s: %w", r.Addr, err)}
 	}
 	return raw, nil
 }
@@ -111,21 +120,34 @@ func (r *remote) open(ctx context.Context, q request) (*http.Response, error) {
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		// A connection that was never made sent nothing.
-		code := exitUnknown
-		if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" || distrusted(err) {
-			code = exitUnavailable
-		}
-		if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-			err = fmt.Errorf("%w; if you trust it, put its certificate or that of its issuer into a PEM file, and name that in SSL_CERT_FILE", err)
-		}
-		return nil, &exitError{code, fmt.Errorf("reach the server: %w", err)}
+		return nil, unreached(err, q.doubt())
 	}
 	if res.StatusCode == http.StatusOK {
 		return res, nil
 	}
 	defer func() { _ = res.Body.Close() }()
-	return nil, refusal(res)
+	return nil, refusal(res, q.doubt())
+}
+
+// unreached returns the error of a call that got no reply, and the exit code of
+// it if it may have been carried out.
+func unreached(err error, doubt int) error {
+	code := doubt
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" || distrusted(err) {
+		code = exitUnavailable // a connection that was never made sent nothing
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		err = fmt.Errorf("%w; if you trust it, put its certificate or that of its issuer into a PEM file, and name that in SSL_CERT_FILE", err)
+	}
+	// The other doors reply what is no HTTP, or hang up. So does a server that dies:
+	// then a write may have counted.
+	if errors.Is(err, io.EOF) || strings.Contains(err.Error(), "malformed HTTP") {
+		err = fmt.Errorf("%w; is that the REST door? --addr wants the address of the server's --http, not of --resp or --rpc", err)
+		if doubt != exitUnknown {
+			code = exitFailed
+		}
+	}
+	return &exitError{code, fmt.Errorf("reach the server: %w", err)}
 }
 
 // distrusted reports whether a TLS handshake failed on our side.
@@ -178,19 +200,33 @@ func quoteToken(token string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(token) + `"`
 }
 
-// refusal returns the error that a reply tells.
-func refusal(res *http.Response) error {
+// refusal returns the error that a reply tells, and the exit code of a call that
+// may have been carried out.
+func refusal(res *http.Response, doubt int) error {
 	code := exitFailed
 	switch res.StatusCode {
 	case http.StatusServiceUnavailable:
 		code = exitUnavailable
 	case http.StatusGatewayTimeout, http.StatusBadGateway:
-		code = exitUnknown
+		code = doubt
 	}
-	var p struct{ Detail, Kind string }
+	var p struct {
+		Detail, Kind string
+		RequestID    string `json:"request_id"`
+	}
 	raw, err := io.ReadAll(io.LimitReader(res.Body, replyBytesMax))
 	if err != nil || json.Unmarshal(raw, &p) != nil || p.Detail == "" {
 		return &exitError{code, fmt.Errorf("the server replied %s", res.Status)}
+	}
+	switch {
+	case res.StatusCode != http.StatusUnauthorized:
+	case res.Request.Header.Get("Authorization") == "":
+		p.Detail = "the server wants an API key: give it one with --api-key, or in QUIPU_API_KEY"
+	default:
+		p.Detail = "the server does not have the API key that was given: see --api-key and QUIPU_API_KEY"
+	}
+	if p.RequestID != "" {
+		p.Detail = strings.Replace(p.Detail, "this request id", "request id "+p.RequestID, 1)
 	}
 	return &exitError{code, fmt.Errorf("%s (%s)", p.Detail, p.Kind)}
 }

@@ -23,6 +23,9 @@ import (
 const (
 	// drainMax is how long calls under way may take to finish at the end.
 	drainMax = 10 * time.Second
+	// memoryMin is the least that the embedded store works with; it would take no
+	// notice of less.
+	memoryMin = 16 << 20
 	// doorOff is the address of a door that is not opened.
 	doorOff = "off"
 )
@@ -106,6 +109,8 @@ func (c *serveCmd) Validate() error {
 		return errors.New("nothing to serve: --http, --resp and --rpc are off")
 	case c.KeyQuota < 1, c.TokenQuota < 1, c.NamespaceQuota < 1, c.MaxConnections < 1, c.RequestTimeout <= 0:
 		return errors.New("limits must be at least 1")
+	case c.Memory < memoryMin:
+		return errors.New("--memory: want at least 16MiB")
 	case c.TokenWindow < time.Millisecond:
 		return errors.New("--token-window: want at least 1ms")
 	}
@@ -196,7 +201,8 @@ func (c *serveCmd) Run(ctx context.Context, out *output, conf *config) (err erro
 			err = errors.Join(err, fmt.Errorf("close store: %w", e))
 		}
 	}()
-	book, err := openPolicies(db, c.policyFile(), conf, c.ReadOnly, logger)
+	warnFull(db.Meters, logger)
+	book, err := openPolicies(db, c.policyFile(), conf, c.ReadOnly, slog.New(c.logHandler(out)))
 	if err != nil {
 		return err
 	}
@@ -216,6 +222,24 @@ func (c *serveCmd) Run(ctx context.Context, out *output, conf *config) (err erro
 	}
 	logger.Info("drained")
 	return nil
+}
+
+// warnFull logs that an embedded store takes no writes, because its disk has too
+// little room. Nothing is wrong with the store, so it serves.
+func warnFull(meters func(func(name, help string, value float64)), logger *slog.Logger) {
+	var full bool
+	var free float64
+	meters(func(name, _ string, value float64) {
+		switch name {
+		case "quipu_disk_full":
+			full = value != 0
+		case "quipu_disk_free_bytes":
+			free = value
+		}
+	})
+	if full {
+		logger.Warn("the disk of --data is nearly full: writes are refused until as much as --memory, and 64 MiB, are free", "free", formatSize(int64(free)))
+	}
 }
 
 // policyFile returns the file for policies made by API, "" if there is none.
@@ -276,8 +300,11 @@ func (c *serveCmd) addDoors(s *server.Server, db *quipu.DB, book *policyBook, lo
 			listen.TLS.NextProtos = nil
 		}
 		l, limited, err := listen.Open()
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return closeDoors, fmt.Errorf("--%s %s: %w; choose another with --%s, or --%s off", d.name, d.addr, syscall.EADDRINUSE, d.name, d.name)
+		}
 		if err != nil {
-			return closeDoors, err
+			return closeDoors, fmt.Errorf("--%s: %w", d.name, err)
 		}
 		m.metrics.Watch(d.name, limited)
 		door, closeDoor := d.open(m)
@@ -319,15 +346,18 @@ func (c *serveCmd) rpc(m means) (server.Door, func()) {
 	return d, func() { _ = d.Close() }
 }
 
-// logger returns the log: text for people, JSON for machines.
-func (c *serveCmd) logger(out *output) *slog.Logger {
+// logger returns the log, which holds back what it has just said.
+func (c *serveCmd) logger(out *output) *slog.Logger { return slog.New(server.Damp(c.logHandler(out))) }
+
+// logHandler returns the log: text for people, JSON for machines.
+func (c *serveCmd) logHandler(out *output) slog.Handler {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(c.LogLevel)) // one of the enum
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: wordDurations}
 	if c.LogFormat == "text" || c.LogFormat == "auto" && out.live {
-		return slog.New(server.Damp(slog.NewTextHandler(out.stderr, options)))
+		return slog.NewTextHandler(out.stderr, options)
 	}
-	return slog.New(server.Damp(slog.NewJSONHandler(out.stderr, options)))
+	return slog.NewJSONHandler(out.stderr, options)
 }
 
 // wordDurations writes durations as 1.5s: in JSON they would be nanoseconds,

@@ -2,10 +2,12 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -176,13 +178,15 @@ func TestAddressInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	refused(t, 1, "address already in use", "serve", "--store", "memory:", "--http", l.Addr().String())
+	addr := l.Addr().String()
+	refused(t, 1, "--http "+addr+": address already in use; choose another with --http, or --http off", "serve", "--store", "memory:", "--http", addr)
+	refused(t, 1, "--rpc "+addr+": address already in use; choose another with --rpc", "serve", "--store", "memory:", "--http", "off", "--rpc", addr)
 }
 
 func TestAPIKeys(t *testing.T) {
 	p := serve(t, "--api-key", "one", "--api-key", "two")
-	refused(t, 1, "unauthorized", "get", "a", "--addr", p.url)
-	refused(t, 1, "unauthorized", "get", "a", "--addr", p.url, "--api-key", "three")
+	refused(t, 1, "wants an API key: give it one with --api-key, or in QUIPU_API_KEY (unauthorized)", "get", "a", "--addr", p.url)
+	refused(t, 1, "does not have the API key that was given: see --api-key and QUIPU_API_KEY (unauthorized)", "get", "a", "--addr", p.url, "--api-key", "three")
 	for _, key := range []string{"one", "two"} {
 		if r := command(t, "get", "a", "--addr", p.url, "--api-key", key); r.code != 0 {
 			t.Errorf("key %s: %+v", key, r)
@@ -246,6 +250,23 @@ func TestLimits(t *testing.T) {
 	refused(t, 1, "(full)", "add", "a", "--namespace", "other", "--addr", p.url)
 }
 
+// What the disk has too little room for is said at the start.
+func TestWarnFull(t *testing.T) {
+	f := func(full float64, want string) {
+		t.Helper()
+		var log bytes.Buffer
+		warnFull(func(f func(name, help string, value float64)) {
+			f("quipu_disk_full", "", full)
+			f("quipu_disk_free_bytes", "", 20<<20)
+		}, slog.New(slog.NewTextHandler(&log, nil)))
+		if got := log.String(); !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("log %q, want %q", got, want)
+		}
+	}
+	f(0, "")
+	f(1, `free="20.0 MiB"`)
+}
+
 func writeFile(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "quipu.yaml")
@@ -295,6 +316,12 @@ func TestConfigCheck(t *testing.T) {
 	ok("# nothing but this\nstore: 'memory:'\ndata: /var/lib/quipu\nhttp: 127.0.0.1:8080\nresp: off\napi-key: [a, b]\nmemory: 1GB\ntoken-window: 48h\ninsecure: true\n")
 	ok("store: 'memory:'\napi-key: a\npolicies:\n  - {namespace: ads, pattern: 'view.*', durability: written}\n  - pattern: '*'\n")
 
+	ok("store: 'memory:'\npolicies:\n")
+	file := writeFile(t, "store: 'memory:'\npolicies:\n  - pattern: '*'\n  - pattern: 'likes:*'\n")
+	if r := command(t, "config", "check", file); r.code != 0 || !strings.Contains(r.stderr, "policy 1 never holds: policy 0 names all of its keys") {
+		t.Errorf("a policy that never holds: %+v", r)
+	}
+
 	bad := func(line, text, want string) {
 		t.Helper()
 		file := writeFile(t, text)
@@ -305,7 +332,7 @@ func TestConfigCheck(t *testing.T) {
 		// The server refuses it with the same words.
 		refused(t, 2, file+":"+line, "serve", "--config", file)
 	}
-	bad("2", "store: 'memory:'\nhtp: x\n", `unknown setting "htp"`)
+	bad("2", "store: 'memory:'\nhtp: x\n", `unknown setting "htp": did you mean http?`)
 	bad("1", "config: x\n", "unknown setting")
 	bad("1", "help: true\n", "unknown setting")
 	bad("2", "store: 'memory:'\nstore: 'memory:'\n", "given twice")
@@ -314,7 +341,13 @@ func TestConfigCheck(t *testing.T) {
 	bad("1", "key-quota: x\n", "key-quota")
 	bad("2", "store: 'memory:'\ntoken-window: 5\n", "token-window")
 	bad("1", "policies: [{pattern: a, stale: long}]\n", "want a duration such as 10m")
-	bad("1", "policies: [{pattern: a, stale: -1s}]\n", "stale values of -1s")
+	bad("1", "policies: [{pattern: a, stale: -1s}]\n", `stale: "-1s": want a duration such as 10m`)
+	bad("3", "policies:\n  - pattern: a\n  - pattern: *likes\n", "quote the pattern")
+	bad("2", "policies:\n  - {pattern: *}\n", "quote the pattern")
+	bad("2", "policies:\n\t- pattern: a\n", "a tab can't indent in YAML: use spaces")
+	bad("4", "policies:\n  - pattern: a\n\n\tstale: 1s\n", "a tab can't indent in YAML: use spaces")
+	bad("2", "policies:\n  - {pattern: a, max_shards: 2}\n", `unknown setting "max_shards" of a policy: did you mean max-shards?`)
+	bad("2", "policies:\n  - {pattern: a, colour: red}\n", "want preset, namespace, pattern,")
 	bad("1", "http:\n", "want a plain value")
 	bad("1", "http: [a]\n", "want a plain value")
 	bad("1", "api-key: [[a]]\n", "want a list of plain values")
@@ -323,9 +356,10 @@ func TestConfigCheck(t *testing.T) {
 	bad("4", "store: 'memory:'\npolicies:\n  - pattern: a\n    durability: strong\n", "strong")
 	bad("2", "policies:\n  - pattern: 'a*b'\n", "pattern")
 	bad("3", "policies:\n  - pattern: a\n  - namespace: b\n", "pattern is empty")
-	bad("", " a: b\n\tc", "line")
+	bad("2", " a: b\n\tc", "a tab")
+	bad("1", "http: [a\n", "expected ',' or ']'")
 	bad("2", "store: 'memory:'\n---\nhttp: 127.0.0.1:0\n", "a second")
-	bad("", "store: 'memory:'\n---\n a: b\n\tc", "line")
+	bad("4", "store: 'memory:'\n---\n a: b\n\tc", "a tab")
 
 	refused(t, 1, "no such file", "config", "check", "missing.yaml")
 	// What serve refuses without a line of the file, the check does.

@@ -73,8 +73,10 @@ type Cost struct {
 	WriteCallsMost  float64 `json:"write_calls_most"`
 	ReadCalls       float64 `json:"read_calls"`
 	Bytes           float64 `json:"bytes"` // of memory; 0 if it was not measured
-	ServersREST     int     `json:"servers_rest"`
-	ServersRESP     int     `json:"servers_resp"`
+	// Servers that the writes take: over REST as it was measured embedded, whatever
+	// the store, since it was not with others; over RESP as with the store.
+	ServersREST int `json:"servers_rest"`
+	ServersRESP int `json:"servers_resp"`
 }
 
 // A Rejected is a way that was considered.
@@ -147,7 +149,7 @@ func (a *Advice) chooseStore() {
 		a.note("%s: %d servers share a store, and of those it is the one that loses nothing at a failover with a synchronous standby", Postgres, a.Needs.Nodes)
 	default:
 		a.Store = Embedded
-		a.note("%s: one server will do, and it needs nothing else", Embedded)
+		a.note("%s: for one server, it needs nothing else", Embedded)
 	}
 }
 
@@ -298,6 +300,19 @@ func (a *Advice) sayNotBuilt() {
 	}
 }
 
+// serverRESP returns what servers took over RESP in pipelines of 16, and how many
+// of them that were.
+func (a *Advice) serverRESP() (rate Figure, servers float64) {
+	switch a.Store {
+	case Postgres:
+		return postgresHot, 2
+	case Redis:
+		return redisHot, 1
+	default:
+		return embeddedRESP, 1
+	}
+}
+
 // reckon says what it will cost.
 func (a *Advice) reckon() {
 	n, c := a.Needs, &a.Cost
@@ -305,8 +320,9 @@ func (a *Advice) reckon() {
 	if a.Policy.Shards > 1 {
 		c.Cells += a.Policy.Shards // and home
 	}
-	c.ServersREST = int(max(1, math.Ceil(n.Writes/embeddedREST.Value)))
-	c.ServersRESP = int(max(1, math.Ceil(n.Writes/embeddedRESP.Value)))
+	rate, of := a.serverRESP()
+	servers := func(each float64) int { return int(min(max(1, math.Ceil(n.Writes/each)), math.MaxInt32)) }
+	c.ServersREST, c.ServersRESP = servers(embeddedREST.Value), servers(rate.Value/of)
 	if a.Store == Embedded {
 		c.Bytes = embeddedBytes.Value * float64(c.Cells)
 		return

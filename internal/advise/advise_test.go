@@ -90,8 +90,8 @@ func TestFor(t *testing.T) {
 	)
 	// An embedded store needs nothing, whatever the rates; it alone reads from memory.
 	f(quipu.Policy{}, advise.Needs{Writes: 100, Reads: 100, Accuracy: advise.Exact},
-		"embedded: one server will do", "shards: one log takes all writes", "79.6 bytes a counter (bench/results/memory-per-counter.md)", "weaker durability: a crash would lose")
-	f(quipu.Policy{}, advise.Needs{Writes: 1e5, Reads: 1e6, Accuracy: advise.Bounded, Freshness: 5 * s}, "a total beside it saves nothing", "5 over REST at 22,083")
+		"embedded: for one server, it needs nothing else", "shards: one log takes all writes", "79.6 bytes a counter (bench/results/memory-per-counter.md)", "; 1 will do", "weaker durability: a crash would lose")
+	f(quipu.Policy{}, advise.Needs{Writes: 1e5, Reads: 1e6, Accuracy: advise.Bounded, Freshness: 5 * s}, "a total beside it saves nothing", "5 over REST at 22,083 (bench/results/rest.md) a second each; 1 over RESP", "505,541 (bench/results/peers.md); 1 will do over RESP, not over REST")
 	f(quipu.Policy{Durability: quipu.Written}, advise.Needs{Writes: 1e5, Reads: 1e6, Accuracy: advise.Approximate, Freshness: 5 * s}, "1,028,813 (bench/results/peers.md) writes a second against 505,541")
 	f(quipu.Policy{}, advise.Needs{Writes: 1e7, Accuracy: advise.Exact}, "are more than one embedded server took", "docs/client.md: 2,115,475")
 
@@ -100,8 +100,9 @@ func TestFor(t *testing.T) {
 	needs := func(change func(n *advise.Needs)) advise.Needs { n := pg; change(&n); return n }
 	f(quipu.Policy{}, needs(func(n *advise.Needs) { n.Writes, n.Reads = 449_310, 10 }),
 		"are within the 449,310 (bench/results/postgres-hot.md) that one cell took", "gives 4,494 rows; 100 of them took 13,324",
-		"from 1,011 a second", "to 449,310 if no two come together", "store calls for reads: 10 a second", "bytes in the store: not measured")
-	f(quipu.Policy{Shards: 2}, needs(func(n *advise.Needs) { n.Writes = 449_311 }), "3 cells: home and 2 shards", "ask for no value")
+		"from 1,011 a second", "to 449,310 if no two come together", "store calls for reads: 10 a second", "bytes in the store: not measured",
+		"21 over REST at 22,083 (bench/results/rest.md) a second each, measured with an embedded store; 2 over RESP in pipelines of 16 at half of the 449,310 (bench/results/postgres-hot.md) that two took; 2 will do over RESP, not over REST")
+	f(quipu.Policy{Shards: 2}, needs(func(n *advise.Needs) { n.Writes = 449_311 }), "3 cells: home and 2 shards", "ask for no value", "3 over RESP in pipelines of 16", "; 2 won't do: combine writes in the client")
 	f(quipu.Policy{Shards: 64}, needs(func(n *advise.Needs) { n.Writes = 1e9 }), "are more than 64 cells")
 	f(quipu.Policy{}, advise.Needs{Nodes: 3, Writes: 10, Accuracy: advise.Exact}, "store postgres, servers: 3", "3 servers share a store")
 

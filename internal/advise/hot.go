@@ -15,6 +15,11 @@ const (
 	waitingRate = 100
 )
 
+// SeenMin is how many writes to a counter must be seen before there is advice for
+// it. A rate that was told by so many calls is right to a tenth; one by a handful,
+// or by none, would have every layout and every total be too much.
+const SeenMin = 100
+
 // A Hot is a counter of a running server, as that shows it.
 type Hot struct {
 	Namespace, Key string
@@ -113,6 +118,10 @@ func (v *Verdict) shards(a *Advice, h Hot, had, to quipu.Policy) {
 
 // timing judges when totals are made for readers.
 func (v *Verdict) timing(a *Advice, had, to quipu.Policy) {
+	if v.Needs.Reads == 0 && a.Store != Embedded && had.Timing != quipu.FanIn {
+		v.note("no reads came to this server, so whether its timing pays is not judged: look at one that is read from")
+		return
+	}
 	if had.Timing != to.Timing {
 		v.change(a, "timing", had.Timing, to.Timing, "rollup")
 		v.Policy.Timing, v.Policy.Interval = a.Policy.Timing, a.Policy.Interval

@@ -63,7 +63,10 @@ func TestJudge(t *testing.T) {
 
 	// Totals that save nothing, and those that would.
 	n = pg
+	n.Reads = 0.5
 	f(advise.Hot{Policy: quipu.Policy{Timing: quipu.Rollup}}, n, quipu.Policy{Stale: 2 * s}, "{timing rollup fan-in ", "{stale 0s 2s ")
+	n.Reads = 0 // here; there may be servers that readers go to
+	f(advise.Hot{Policy: quipu.Policy{Timing: quipu.Rollup, Stale: 2 * s}}, n, quipu.Policy{Timing: quipu.Rollup, Stale: 2 * s}, "no reads came to this server")
 	n.Reads = 1000
 	f(advise.Hot{Writes: 10}, n, quipu.Policy{}, "every read asks the store")
 	n.Accuracy, n.Freshness = advise.Bounded, s

@@ -89,9 +89,29 @@ func (c *Cost) lines(a *Advice) []string {
 			fmt.Sprintf("store calls for reads: %s a second", Number(c.ReadCalls)),
 			"bytes in the store: not measured")
 	}
-	return append(lines,
-		fmt.Sprintf("servers for these writes: %d over REST at %s a second each, %d over RESP in pipelines of 16 at %s, as measured embedded",
-			c.ServersREST, embeddedREST, c.ServersRESP, embeddedRESP))
+	return append(lines, c.servers(a))
+}
+
+// servers says how many of them the writes take, and whether there are so many.
+func (c *Cost) servers(a *Advice) string {
+	resp, of := a.serverRESP()
+	each := resp.String()
+	if of > 1 {
+		each = fmt.Sprintf("half of the %s that two took", resp)
+	}
+	nodes, measured := a.Needs.Nodes, ""
+	if a.Store != Embedded {
+		measured = ", measured with an embedded store"
+	}
+	fit := "will do"
+	switch {
+	case nodes < c.ServersRESP:
+		fit = "won't do: combine writes in the client (docs/client.md), or add servers"
+	case nodes < c.ServersREST:
+		fit = "will do over RESP, not over REST"
+	}
+	return fmt.Sprintf("servers for these writes: %d over REST at %s a second each%s; %d over RESP in pipelines of 16 at %s; %d %s",
+		c.ServersREST, embeddedREST, measured, c.ServersRESP, each, nodes, fit)
 }
 
 // A writer writes YAML with comments.
