@@ -80,7 +80,7 @@ func (c call) ended(cause, last error, doubt bool) error {
 		detail = e.Detail
 	}
 	if c.write && doubt {
-		return store.Errorf(store.KindUnknown, "%s: %w", detail, cause)
+		return store.Errorf(store.KindUnknown, "an earlier attempt may have counted; the last one: %s: %w", detail, cause)
 	}
 	if errors.Is(cause, store.ErrClosed) {
 		return cause

@@ -81,13 +81,16 @@ var ErrUnauthorized = errors.New("quipu: the API key is wrong or missing")
 // that reads nothing. It returns quipu.ErrUnavailable, with what went wrong last,
 // if the server can't be reached by the end of ctx, or of Options.Timeout if ctx
 // has no deadline. A connection that is lost later is made again by itself.
+//
+// Several addresses, with commas between them, are of servers that share a store:
+// the client uses one of them, and another if that can't be reached.
 func Dial(ctx context.Context, addr string, o Options) (*DB, error) {
 	if o.Timeout == 0 {
 		o.Timeout = TimeoutDefault
 	}
-	conn, err := grpc.NewClient(addr, dialOptions(o)...)
+	conn, err := connect(addr, dialOptions(o)...)
 	if err != nil {
-		return nil, store.Errorf(store.KindInvalid, "dial %s: %w", addr, err)
+		return nil, err
 	}
 	s := &shared{conn: conn, rpc: pb.NewQuipuClient(conn), options: o, ending: make(chan struct{})}
 	s.end = sync.OnceFunc(func() { close(s.ending) })
