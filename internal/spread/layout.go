@@ -229,7 +229,8 @@ func (s *Store) takeIn(ctx context.Context, c store.Cell, word hot.Word, sum int
 		Partition: store.PartitionOf(c, s.traits.Partitions), Durability: store.Synced,
 		Deltas: []store.Delta{
 			laid(store.Delta{Cell: c, Op: store.OpAdd, N: sum}, word), layout(c, word, 0),
-			{Cell: claim, Op: store.OpDelete}, {Cell: total, Op: store.OpDelete},
+			{Cell: claim, Op: store.OpDelete},
+			{Cell: total, Op: store.OpDelete},
 		},
 	}
 	for round := range roundsMax {
