@@ -14,16 +14,18 @@ import (
 func faults(t *testing.T, replicas int, check func(l *load), during func(c *redisproc.Cluster) error) {
 	t.Helper()
 	c, url := clusterURL(t)
+	if err := c.Flush(t.Context()); err != nil { // Other tests leave keys that no command line can name.
+		t.Fatal(err)
+	}
 	k := kit{t, open(t, url, redisstore.Options{Prefix: prefix(), Partitions: 12, Replicas: replicas})}
 	l := newLoad(k, 3)
 	l.round()
-	err := during(c)
+	if err := during(c); err != nil {
+		t.Fatal(err) // Who insists might never be answered now.
+	}
 	l.round()
 	l.stop()
-	if err == nil {
-		err = c.AwaitHealthy(t.Context())
-	}
-	if err != nil {
+	if err := c.AwaitHealthy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	check(l)

@@ -264,6 +264,20 @@ func (c *Cluster) Failover(ctx context.Context, replica *Server) error {
 	return replica.AwaitMaster(ctx)
 }
 
+// Flush removes all keys.
+func (c *Cluster) Flush(ctx context.Context) error {
+	for _, s := range c.Nodes {
+		role, err := s.Command(ctx, "role")
+		if err == nil && strings.HasPrefix(role, "master") {
+			_, err = s.Command(ctx, "flushall")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Move moves a slot, with everything in it, to another master.
 func (c *Cluster) Move(ctx context.Context, slot int, to *Server) error {
 	from, _, err := c.Owner(ctx, slot)
