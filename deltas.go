@@ -3,6 +3,7 @@ package quipu
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/quipudb/quipu/store"
@@ -194,13 +195,13 @@ func (db *DB) Peek(keys []string, values []store.Value) bool {
 	if db.err != nil {
 		return false
 	}
-	cells := db.cells(keys)
-	if s, ok := db.store.(store.Starter); ok && s.Peek(cells, values) {
-		return true
-	}
-	rules := db.rules()
-	if !rules.keeps() {
-		return false
+	cells, rules := db.cells(keys), db.rules()
+	// Where totals are kept they are the answer, though the store might know better:
+	// who is told that would be told less by the next total.
+	kept := func(key string) bool { return rules.policy(key).Timing != FanIn }
+	if !rules.keeps() || !slices.ContainsFunc(keys, kept) {
+		s, ok := db.store.(store.Starter)
+		return ok && s.Peek(cells, values)
 	}
 	now := time.Now()
 	for i := range cells {

@@ -21,7 +21,7 @@ const (
 // isJoint reports whether a total is one that servers make for each other: why
 // and how is in package rollup. What counts the writes of this DB needs to know
 // the versions of all parts, and so can't be taken from another.
-func (s *shared) isJoint(how rolled, layout int64) bool {
+func (s *shared) isJoint(how schedule, layout int64) bool {
 	return s.traits.Shared && !s.readOnly && !how.own && hot.Word(layout).Shards() >= jointShards
 }
 
@@ -32,27 +32,27 @@ type look struct {
 	raise              int64 // by how much the claim is raised
 }
 
-// share refreshes totals that are made jointly: it takes those that others have
-// made, and makes those that it is this server's turn to make.
-func (s *shared) share(ctx context.Context, cells []store.Cell) {
+// refreshJoint refreshes totals that are made jointly: it takes those that others
+// have made, and makes those that it is this server's turn to make.
+func (s *shared) refreshJoint(ctx context.Context, cells []store.Cell) {
 	began := s.totals.now()
 	looks, err := s.look(ctx, cells)
-	if err != nil {
-		s.refresh(context.WithoutCancel(ctx), cells)
+	if err != nil { // What is out of reach is home's partition, without which there is no sum either.
+		s.failed(cells)
 		return
 	}
-	got := s.totals.now().Tick
+	got := s.totals.tick()
 	var alone []store.Cell
 	var mine []look
 	for i := range looks {
 		l := &looks[i]
 		switch shards := hot.Word(l.home.Layout).Shards(); {
 		case l.home.Layout == 0:
-			s.totals.keep(l.cell, sight{value: l.home, asked: began, got: got})
+			s.totals.keep(l.cell, snapshot{value: l.home, asked: began, got: got})
 		case shards < jointShards:
 			alone = append(alone, l.cell)
 		default:
-			turn, old := s.take(l, began)
+			turn, old := s.take(l, began, got)
 			if turn && len(mine) < claimsMax {
 				mine = append(mine, *l)
 			} else if old {
@@ -61,17 +61,13 @@ func (s *shared) share(ctx context.Context, cells []store.Cell) {
 		}
 	}
 	s.refresh(ctx, alone)
-	if mine = s.claim(ctx, mine); len(mine) == 0 {
-		return
-	}
-	cells = cells[:0]
+	mine = s.claim(ctx, mine)
+	cells = make([]store.Cell, len(mine))
 	for i := range mine {
-		cells = append(cells, mine[i].cell)
+		cells[i] = mine[i].cell
 	}
-	if sums := s.collectInto(ctx, cells); sums != nil {
+	if sums := s.refresh(ctx, cells); sums != nil {
 		s.publish(ctx, mine, sums)
-	} else {
-		s.totals.behind.Add(uint64(len(cells)))
 	}
 }
 
@@ -95,8 +91,9 @@ func (s *shared) look(ctx context.Context, cells []store.Cell) ([]look, error) {
 
 // take keeps a total that another server has made, if it is a newer one. It
 // reports whether it is this one's turn to make the next, and whether there was
-// none for so long that it must be read at once.
-func (s *shared) take(l *look, began rollup.Moment) (turn, old bool) {
+// none for so long that it must be read at once. The look began at one moment, and
+// its answer came at a tick.
+func (s *shared) take(l *look, began rollup.Moment, got uint64) (turn, old bool) {
 	t := s.totals
 	t.rollups.mu.Lock()
 	how, rolling := t.rollups.rolled[l.cell]
@@ -111,17 +108,14 @@ func (s *shared) take(l *look, began rollup.Moment) (turn, old bool) {
 	asOf, ok := e.duty.Look(began, l.claim.N)
 	turn = e.duty.Due(began.Time, rollup.Patience(s.server, l.cell.Namespace, l.cell.Key, how.every))
 	l.raise = e.duty.Claim()
-	newer := ok && asOf.Tick >= e.got
-	old = began.Time.Sub(e.asked.Time) > how.every*7/4
+	since := e.asked.Time
 	stripe.mu.Unlock()
-	if newer {
-		v := store.Value{N: l.total.N, Exists: true, Layout: l.home.Layout, Version: spread.Mixed(l.claim.Version, l.total.Version)}
-		// The next one to be taken is of a later claim, which this look has not seen.
-		t.keep(l.cell, sight{value: v, asked: asOf, got: began.Tick})
+	v := store.Value{N: l.total.N, Exists: true, Layout: l.home.Layout, Version: spread.Mixed(l.claim.Version, l.total.Version)}
+	if ok && t.keep(l.cell, snapshot{value: v, asked: asOf, got: got, looked: began.Tick}) {
 		t.rollups.taken.Add(1)
-		old = began.Time.Sub(asOf.Time) > how.every*7/4
+		since = asOf.Time
 	}
-	return turn, old
+	return turn, began.Time.Sub(since) > how.every*7/4
 }
 
 // claim claims counters, and returns those that nobody else has claimed since
@@ -139,7 +133,7 @@ func (s *shared) claim(ctx context.Context, looks []look) (mine []look) {
 		}
 	}
 	now := s.totals.now() // before anyone else can see it
-	replies := s.tell(ctx, batches)
+	replies := s.applyOptional(ctx, batches)
 	for i, r := range replies {
 		if l := &looks[i]; r.Err == nil && r.Results[0].Outcome == store.Applied {
 			l.claim.N, l.claim.Version = l.claim.N+l.raise, r.Results[0].Version
@@ -153,7 +147,7 @@ func (s *shared) claim(ctx context.Context, looks []look) (mine []look) {
 
 // publish gives the totals of counters that were claimed to all servers, unless
 // another has claimed them since.
-func (s *shared) publish(ctx context.Context, looks []look, sums []sight) {
+func (s *shared) publish(ctx context.Context, looks []look, sums []snapshot) {
 	batches := make([]store.Batch, len(looks))
 	for i := range looks {
 		claim, total := store.RollupCells(looks[i].cell)
@@ -166,18 +160,18 @@ func (s *shared) publish(ctx context.Context, looks []look, sums []sight) {
 			},
 		}
 	}
-	s.tell(ctx, batches)
+	s.applyOptional(ctx, batches)
 }
 
-// tell applies batches of which none matters: if they are lost, totals are made
+// applyOptional applies batches of which none matters: if they are lost, totals are made
 // later, or by each server for itself.
-func (s *shared) tell(ctx context.Context, batches []store.Batch) []store.Reply {
+func (s *shared) applyOptional(ctx context.Context, batches []store.Batch) []store.Reply {
 	replies := make([]store.Reply, len(batches))
 	if len(batches) == 0 {
 		return nil
 	}
 	if err := s.under.Apply(ctx, batches, replies); err != nil {
-		s.totals.behind.Add(uint64(len(batches)))
+		s.totals.refreshFailures.Add(uint64(len(batches)))
 		return nil
 	}
 	return replies

@@ -64,7 +64,9 @@ type Policy struct {
 	Timing Timing
 
 	// Interval is how long a total that is kept for readers is served before it
-	// is refreshed. The default is 1 s. FanIn keeps none.
+	// is refreshed. One that could not be refreshed in time is served until it is
+	// two intervals old, and then readers ask the store. The default is 1 s. FanIn
+	// keeps none.
 	Interval time.Duration
 
 	// Stale is how old a value may be that is served when the store can't be

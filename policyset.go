@@ -15,11 +15,7 @@ func (db *DB) SetPolicies(policies []Policy) error {
 	if err := checkPolicies(policies); err != nil {
 		return err
 	}
-	set := newPolicySet(policies)
-	was := db.policies.Swap(set)
-	if set != nil && set.hybrid && (was == nil || !was.hybrid) {
-		db.totals.disown()
-	}
+	db.policies.Store(newPolicySet(policies))
 	return nil
 }
 

@@ -159,7 +159,10 @@ func (db *DB) Meters(f func(name, help string, value float64)) {
 // Close closes the DB, all its views, and the store after the calls under way.
 // Later calls return ErrClosed; a second Close returns nil.
 func (db *DB) Close() error {
+	r := &db.totals.rollups
+	r.mu.Lock() // Who begins to refresh totals under it either has, or sees that it is too late.
 	db.cancel()
+	r.mu.Unlock()
 	db.background.Wait()
 	return db.store.Close()
 }

@@ -15,7 +15,11 @@ type Count struct {
 
 	// Lower and Upper bound the exact value at AsOf, or at a moment between that and
 	// the read if it was changed meanwhile, if Bounded is set; otherwise nothing is
-	// proved.
+	// proved. Of a counter that is split over several partitions of a store, they
+	// bound a value that lies between what it was when its shards began to be read
+	// and what it was when all were: it counts every write acknowledged before, and
+	// of those made meanwhile some, perhaps a later one without an earlier one, so
+	// the counter need not have had it at any moment.
 	Lower, Upper int64
 	Bounded      bool
 
@@ -46,23 +50,25 @@ func (db *DB) Read(ctx context.Context, key string, opts ...ReadOption) (Count, 
 	}
 	c := db.reads.Get().(*readCall)
 	c.cells[0] = store.Cell{Namespace: db.namespace, Key: key}
-	asOf, from, err := db.read(ctx, c.cells[:], c.values[:], t.staleness)
-	v := c.values[0]
+	c.kept = keptRead{cells: c.cells[:], values: c.values[:], room: c.from[:], staleness: t.staleness}
+	err = db.readInto(ctx, &c.kept)
+	v, at := c.values[0], seen{asOf: c.kept.began.Time, source: sourceStore}
+	if c.kept.from != nil {
+		at = c.from[0]
+	}
 	db.reads.Put(c)
 	if err != nil {
 		return Count{}, err
 	}
-	at := seen{asOf: asOf, source: sourceStore}
-	if from != nil {
-		at = from[0]
-	}
 	return count(key, v, at), db.lost(ctx, t.sessions, key, v)
 }
 
-// A readCall is what one Read lends to the store.
+// A readCall is what one Read lends to the store, and all else that it needs.
 type readCall struct {
 	cells  [1]store.Cell
 	values [1]store.Value
+	from   [1]seen
+	kept   keptRead
 }
 
 // ReadBatch returns the counts of up to KeysMax keys, in their order.

@@ -30,31 +30,31 @@ const (
 )
 
 // rollups are the totals that are refreshed while they are asked for. One
-// goroutine does it, while there are any.
+// goroutine sees to it, while there are any.
 type rollups struct {
 	mu      sync.Mutex // guards the two below
-	rolled  map[store.Cell]rolled
+	rolled  map[store.Cell]schedule
 	running bool
 
 	refreshed, refused, claimed, taken atomic.Uint64
-	late                               atomic.Int64 // the age of the oldest total over its interval, in thousandths
+	ageRatio                           atomic.Int64 // the age of the oldest total over its interval, in thousandths
 }
 
-// A rolled is how a total is refreshed.
-type rolled struct {
+// A schedule is how a total is refreshed.
+type schedule struct {
 	every time.Duration
 	own   bool // with the versions of its parts, for what is written here
 }
 
 // roll has a total refreshed, as its policy says, and reports whether it was
 // already.
-func (db *DB) roll(c store.Cell, how rolled, now time.Time) bool {
+func (db *DB) roll(c store.Cell, how schedule, now time.Time) bool {
 	s := db.totals.stripe(c)
 	s.mu.Lock()
 	e := db.totals.entry(s, c)
 	e.used = now
-	was := e.rolled
-	e.rolled = how
+	was := e.schedule
+	e.schedule = how
 	s.mu.Unlock()
 	if was == how {
 		return true
@@ -63,9 +63,9 @@ func (db *DB) roll(c store.Cell, how rolled, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.rolled == nil {
-		r.rolled = make(map[store.Cell]rolled)
+		r.rolled = make(map[store.Cell]schedule)
 	}
-	if was == (rolled{}) && len(r.rolled) >= rollupsMax || db.ctx.Err() != nil {
+	if was == (schedule{}) && len(r.rolled) >= rollupsMax || db.ctx.Err() != nil {
 		r.refused.Add(1)
 		db.totals.stopRolling(c)
 		return false
@@ -73,8 +73,7 @@ func (db *DB) roll(c store.Cell, how rolled, now time.Time) bool {
 	r.rolled[c] = how
 	if !r.running {
 		r.running = true
-		db.background.Add(1)
-		go db.keepRolling()
+		db.background.Go(db.keepRolling)
 	}
 	return false
 }
@@ -84,17 +83,17 @@ func (t *totals) stopRolling(c store.Cell) {
 	s := t.stripe(c)
 	s.mu.Lock()
 	if e := s.cells[c]; e != nil {
-		e.rolled, e.duty = rolled{}, nil
+		e.schedule, e.duty = schedule{}, nil
 	}
 	s.mu.Unlock()
 }
 
-// keepRolling refreshes totals until nobody asks for any.
+// keepRolling refreshes totals until nobody asks for any. It waits for none: one
+// that takes long would make all others late.
 func (s *shared) keepRolling() {
-	defer s.background.Done()
 	r := &s.totals.rollups
 	for {
-		due, joint, next := s.due(time.Now())
+		due, next := s.due(time.Now())
 		if next == 0 {
 			r.mu.Lock()
 			if len(r.rolled) == 0 {
@@ -104,40 +103,37 @@ func (s *shared) keepRolling() {
 			}
 			r.mu.Unlock()
 		}
-		s.inPieces(joint, s.share)
-		s.inPieces(due, s.refresh)
+		for g, cells := range due {
+			s.background.Go(func() { s.refreshGroup(g.joint, cells) })
+		}
 		rest := time.NewTimer(min(max(next, rollLeast), rollMost))
 		select {
 		case <-rest.C:
 		case <-s.ctx.Done():
 			rest.Stop()
-			r.mu.Lock()
-			r.running = false
-			r.mu.Unlock()
 			return
 		}
 	}
 }
 
-// inPieces calls f with some cells at a time.
-func (s *shared) inPieces(cells []store.Cell, f func(ctx context.Context, cells []store.Cell)) {
-	for len(cells) > 0 && s.ctx.Err() == nil {
-		n := min(len(cells), rollCells)
-		ctx, cancel := context.WithTimeout(store.Unheard(s.ctx), recallWait)
-		f(ctx, cells[:n])
-		cancel()
-		cells = cells[n:]
-	}
+// A group is totals that are refreshed by one call. All that could be read the last
+// time are one group. One that could not is apart, with those of its partition, so
+// that it keeps no other from being refreshed. When it was read again, by whomever,
+// it is one of all.
+type group struct {
+	joint     bool
+	apart     bool
+	partition int // if it is apart
 }
 
-// due returns the totals that must be refreshed, those that other servers keep
-// too and that must be looked at, and when to look again. It forgets those that
-// nobody asks for.
-func (s *shared) due(now time.Time) (cells, joint []store.Cell, next time.Duration) {
+// due returns the totals that must be refreshed, or looked at if other servers
+// keep them too, and when to look again. It forgets those that nobody asks for.
+func (s *shared) due(now time.Time) (due map[group][]store.Cell, next time.Duration) {
 	t := s.totals
 	t.rollups.mu.Lock()
 	defer t.rollups.mu.Unlock()
-	late := 0.0
+	due = make(map[group][]store.Cell)
+	oldest := 0.0
 	for c, how := range t.rollups.rolled {
 		stripe := t.stripe(c)
 		stripe.mu.Lock()
@@ -145,76 +141,94 @@ func (s *shared) due(now time.Time) (cells, joint []store.Cell, next time.Durati
 		if e == nil || now.Sub(e.used) > max(idleLeast, idleIntervals*how.every) {
 			delete(t.rollups.rolled, c)
 			if e != nil {
-				e.rolled, e.duty = rolled{}, nil
+				e.schedule, e.duty = schedule{}, nil
 			}
 			stripe.mu.Unlock()
 			continue
 		}
-		age := now.Sub(e.asked.Time)
-		if e.got == 0 || e.reading != nil {
-			age = 0 // a reader is at it
+		age, wait := time.Duration(0), how.every // Nothing is known at first: a reader is at it.
+		if e.got != 0 {
+			age = now.Sub(e.asked.Time)
 		}
-		late = max(late, float64(age)/float64(how.every))
-		to, wait := &cells, how.every
-		if s.isJoint(how, e.value.Layout) {
-			if to, wait = &joint, how.every/rollup.Shares; e.duty == nil {
+		oldest = max(oldest, float64(age)/float64(how.every))
+		joint := s.isJoint(how, e.value.Layout)
+		if joint {
+			if wait = how.every / rollup.Shares; e.duty == nil {
 				e.duty = &rollup.Duty{}
 			}
 			age = now.Sub(e.duty.Looked())
 		}
-		stripe.mu.Unlock()
-		if age >= wait {
-			*to = append(*to, c)
+		switch {
+		case e.refreshing || !joint && e.reading != nil && !e.reading.isLate(now):
+			age = 0 // It is being read.
+		case age >= wait:
+			g := group{joint: joint, apart: e.apart}
+			if e.apart {
+				g.partition = store.PartitionOf(c, s.traits.Partitions)
+			}
+			due[g] = append(due[g], c)
+			e.refreshing = true
 			age = 0
 		}
+		stripe.mu.Unlock()
 		if left := wait - age; next == 0 || left < next {
 			next = left
 		}
 	}
-	t.rollups.late.Store(int64(late * 1000))
-	return cells, joint, next
+	t.rollups.ageRatio.Store(int64(oldest * 1000))
+	return due, next
 }
 
-// refresh reads totals, each partition by itself if all together fails: one that
-// is out of reach must not keep the others from it.
-func (s *shared) refresh(ctx context.Context, cells []store.Cell) {
-	if len(cells) == 0 || s.collectInto(ctx, cells) != nil {
-		return
+// refreshGroup refreshes the totals of a group, some at a time.
+func (s *shared) refreshGroup(joint bool, cells []store.Cell) {
+	for len(cells) > 0 && s.ctx.Err() == nil {
+		some := cells[:min(len(cells), rollCells)]
+		cells = cells[len(some):]
+		ctx, cancel := context.WithTimeout(store.Unheard(s.ctx), recallWait)
+		if joint {
+			s.refreshJoint(ctx, some)
+		} else {
+			s.refresh(ctx, some)
+		}
+		cancel()
+		s.totals.each(some, func(e *total) { e.refreshing = false })
 	}
-	byPartition := map[int][]store.Cell{}
+}
+
+// each calls f for the totals that there are of some counters.
+func (t *totals) each(cells []store.Cell, f func(e *total)) {
 	for _, c := range cells {
-		p := store.PartitionOf(c, s.traits.Partitions)
-		byPartition[p] = append(byPartition[p], c)
+		s := t.stripe(c)
+		s.mu.Lock()
+		if e := s.cells[c]; e != nil {
+			f(e)
+		}
+		s.mu.Unlock()
 	}
-	if len(byPartition) < 2 {
-		s.totals.behind.Add(uint64(len(cells)))
-		return
-	}
-	var wg sync.WaitGroup
-	for _, some := range byPartition {
-		wg.Go(func() {
-			within, cancel := context.WithTimeout(context.WithoutCancel(ctx), recallWait)
-			defer cancel()
-			if s.collectInto(within, some) == nil {
-				s.totals.behind.Add(uint64(len(some)))
-			}
-		})
-	}
-	wg.Wait()
 }
 
-// collectInto reads totals, keeps and returns them. What can't be read stays as it
-// is: its readers ask themselves when it is too old.
-func (s *shared) collectInto(ctx context.Context, cells []store.Cell) []sight {
-	sights, err := s.collect(ctx, cells)
+// refresh reads totals, keeps and returns them. What can't be read stays as it is:
+// its readers ask themselves when it is too old.
+func (s *shared) refresh(ctx context.Context, cells []store.Cell) []snapshot {
+	if len(cells) == 0 {
+		return nil
+	}
+	snapshots, err := s.collect(ctx, cells)
 	if err != nil {
+		s.failed(cells)
 		return nil
 	}
 	for i := range cells {
-		s.totals.keep(cells[i], sights[i])
+		s.totals.keep(cells[i], snapshots[i])
 	}
 	s.totals.rollups.refreshed.Add(uint64(len(cells)))
-	return sights
+	return snapshots
+}
+
+// failed notes that totals could not be refreshed together.
+func (s *shared) failed(cells []store.Cell) {
+	s.totals.refreshFailures.Add(uint64(len(cells)))
+	s.totals.each(cells, func(e *total) { e.apart = true })
 }
 
 // meters calls f for each meter of the totals.
@@ -225,13 +239,13 @@ func (t *totals) meters(f func(name, help string, value float64)) {
 	f("quipu_reads_recalled_total", "Counters that were served as last read, because the store could not be reached.", float64(t.recalled.Load()))
 	f("quipu_reads_rollup_total", "Counters that were served from totals kept here.", float64(t.cached.Load()))
 	f("quipu_reads_coalesced_total", "Counters whose readers waited for a call that another reader had made.", float64(t.coalesced.Load()))
-	f("quipu_reads_fallback_total", "Counters that were asked of the store although a total is kept for their readers, because it was too old.", float64(t.late.Load()))
+	f("quipu_reads_fallback_total", "Counters that were asked of the store although a total is kept for their readers, because it was too old.", float64(t.fallbacks.Load()))
 	f("quipu_reads_partial_total", "Counters that were served without some of their shards.", float64(t.partial.Load()))
 	f("quipu_rollups", "Totals that are kept fresh for readers.", float64(active))
 	f("quipu_rollups_refreshed_total", "Totals read again to keep them fresh.", float64(t.rollups.refreshed.Load()))
 	f("quipu_rollups_claimed_total", "Totals that were summed here for all servers.", float64(t.rollups.claimed.Load()))
 	f("quipu_rollups_taken_total", "Totals that were taken from another server.", float64(t.rollups.taken.Load()))
-	f("quipu_rollups_failed_total", "Totals that could not be read again.", float64(t.behind.Load()))
+	f("quipu_rollups_failed_total", "Totals that could not be read again.", float64(t.refreshFailures.Load()))
 	f("quipu_rollups_refused_total", "Totals that were not kept fresh because there are too many.", float64(t.rollups.refused.Load()))
-	f("quipu_rollup_age_ratio", "Age of the oldest total that is kept fresh, over its interval.", float64(t.rollups.late.Load())/1000)
+	f("quipu_rollup_age_ratio", "Age of the oldest total that is kept fresh, over its interval.", float64(t.rollups.ageRatio.Load())/1000)
 }

@@ -28,7 +28,13 @@ type add struct {
 // known at another: it counts all that was told before it was asked for, and of
 // the rest what is in these versions. It reports false if that can't be told of
 // all, because the counter was laid out anew; then no total that was asked for
-// before now may be served as if it counted what was written here.
+// before now may be served as if it counted what was written here. With a total
+// that is asked for at tick 20, known at 25, and has shard 3 at version 8:
+//
+//	an add was told at 19                     counted, whatever its version is
+//	one to shard 3 got version 8, told at 21  counted: the shard was read after it
+//	one to shard 3 got version 9, told at 22  stays in the tail
+//	one to shard 5, which the total lacks     not known: home may have taken it in
 func (t *Tail) Rebase(versions []uint64, asked, got uint64) bool {
 	t.base, t.got = append(t.base[:0], versions...), got
 	left, sure := t.adds[:0], true

@@ -259,7 +259,7 @@ func TestDecidesOnCells(t *testing.T) {
 		f("MULTI", ok)
 		f("GET w", queued)
 		f("EXEC", "*1\r\n"+bulk("7"))
-		f("GET w", null) // nothing is watched any more
+		f("GET w", bulk("5")) // nothing is watched any more, and by Q.GET readers were told 5
 	})
 }
 
