@@ -136,12 +136,13 @@ func (e *entry) wait(ctx context.Context) error {
 		return e.take()
 	case <-ctx.Done():
 	}
+	changes := e.batch.Changes() // An entry that was left is another's.
 	switch e.leave() {
 	case queued:
 		return ctx.Err()
 	case frozen:
 		kind := store.KindUnknown
-		if !e.batch.Changes() {
+		if !changes {
 			kind = store.KindUnavailable
 		}
 		return store.Errorf(kind, "sent, and not answered yet: %w", ctx.Err())
