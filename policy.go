@@ -42,8 +42,8 @@ type Policy struct {
 	// Synced.
 	Durability Durability
 
-	// Shards is how many shards a counter is laid out over from its first add.
-	// The default is one; a counter that gets hot is split without being told.
+	// Shards is how many shards a counter is laid out over soon after its first
+	// adds. The default is one; a counter that gets hot is split without being told.
 	Shards int
 
 	// MaxShards is how many shards a counter is split into at most. The default
@@ -107,7 +107,7 @@ type Timing uint8
 // The timings.
 const (
 	FanIn  Timing = iota // at every read, which asks the store
-	Rollup               // every Interval, while the counter is read or written here
+	Rollup               // every Interval, while the counter is read here
 	Hybrid               // like Rollup, and counts what was written through this DB since
 )
 
