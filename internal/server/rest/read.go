@@ -31,7 +31,9 @@ func (c *call) read(n need) error {
 	header := c.w.Header()
 	tag := etag(count.Version)
 	header["Etag"] = []string{tag}
-	header["Cache-Control"] = c.cacheControl(n, count.Staleness)
+	age := int64((count.Staleness + time.Second - 1) / time.Second) // not less than it is
+	header["Age"] = []string{strconv.FormatInt(age, 10)}
+	header["Cache-Control"] = c.cacheControl(n, count.Staleness, age)
 	if vs := c.r.Header["If-None-Match"]; vs != nil && count.Exists && listed(vs, tag) {
 		c.send(http.StatusNotModified)
 		return nil
@@ -109,9 +111,10 @@ func decodeNeed(q url.Values) (need, error) {
 // it is not older than the caller, or the counter's policy, said it may be; otherwise
 // they must ask again, which the ETag makes cheap.
 //
-// Their clock begins at 0, since there is no Age: that has whole seconds, would have
-// to be rounded up, and so would make what is a moment old a second old.
-func (c *call) cacheControl(n need, stale time.Duration) []string {
+// Their clock begins at the Age of the answer, which has whole seconds and is rounded
+// up: so max-age is that and what is left, or a total of a moment ago would be stale
+// when it arrives.
+func (c *call) cacheControl(n need, stale time.Duration, age int64) []string {
 	left := n.age - stale
 	if len(n.options) == 0 {
 		switch p, _ := c.db.PolicyOf(c.args.key); p.Timing {
@@ -125,7 +128,7 @@ func (c *call) cacheControl(n need, stale time.Duration) []string {
 		}
 	}
 	if s := int64(left / time.Second); s > 0 {
-		return []string{"max-age=" + strconv.FormatInt(s, 10)}
+		return []string{"max-age=" + strconv.FormatInt(age+s, 10)}
 	}
 	return cacheRevalidate
 }

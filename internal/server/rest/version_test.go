@@ -154,31 +154,28 @@ func TestCaches(t *testing.T) {
 		{Pattern: "hybrid", Timing: quipu.Hybrid, Interval: 10 * time.Second},
 	}
 	inTime(t, policies, func(t *testing.T, do func(method, path, body string, headers ...string) reply) {
-		check := func(query, control string) {
+		check := func(query, age, control string) {
 			t.Helper()
 			r := do("GET", "/api/v1/counters/"+query, "")
-			if c := r.header.Get("Cache-Control"); c != control {
-				t.Errorf("%s: Cache-Control %q; want %q", query, c, control)
-			}
-			if age := r.header.Values("Age"); age != nil { // it would be subtracted twice
-				t.Errorf("%s: Age %q", query, age)
+			if a, c := r.header.Get("Age"), r.header.Get("Cache-Control"); a != age || c != control {
+				t.Errorf("%s: Age %q, Cache-Control %q; want %q and %q", query, a, c, age, control)
 			}
 		}
-		check("rollup", "max-age=10")
-		check("second", "max-age=1")
-		check("half", "no-cache")
-		check("hybrid", "private, no-cache")
+		check("rollup", "0", "max-age=10")
+		check("second", "0", "max-age=1")
+		check("half", "0", "no-cache")
+		check("hybrid", "0", "private, no-cache")
 		<-time.After(1100 * time.Millisecond)
-		check("rollup", "max-age=10")
-		check("second", "max-age=1")
-		check("half", "no-cache")
-		check("rollup?max_staleness=3900ms", "max-age=2")
-		check("rollup?max_staleness=2s", "no-cache")  // 900 ms are left, less than a second
-		check("rollup?max_staleness=1s", "max-age=1") // the total is too old
-		check("rollup?read=exact", "no-cache")
-		check("hybrid?read=cached", "private, no-cache")
-		check("hybrid?max_staleness=5s", "max-age=3")
-		check("plain", "no-cache")
+		check("rollup", "2", "max-age=12") // ten more seconds
+		check("second", "1", "max-age=2")
+		check("half", "1", "no-cache")
+		check("rollup?max_staleness=3900ms", "2", "max-age=4")
+		check("rollup?max_staleness=2s", "2", "no-cache")  // 900 ms are left, less than a second
+		check("rollup?max_staleness=1s", "0", "max-age=1") // the total is too old
+		check("rollup?read=exact", "0", "no-cache")
+		check("hybrid?read=cached", "2", "private, no-cache")
+		check("hybrid?max_staleness=5s", "2", "max-age=5")
+		check("plain", "0", "no-cache")
 	})
 }
 
@@ -194,12 +191,13 @@ func (e *edge) get(t *testing.T, do func() reply) reply {
 	if now := time.Now(); !now.Before(e.until) {
 		e.asked++
 		e.kept, e.until = do(), now
-		if age, ok := strings.CutPrefix(e.kept.header.Get("Cache-Control"), "max-age="); ok {
-			s, err := strconv.Atoi(age)
-			if err != nil {
-				t.Fatal(err)
+		if most, ok := strings.CutPrefix(e.kept.header.Get("Cache-Control"), "max-age="); ok {
+			s, err := strconv.Atoi(most)
+			age, errAge := strconv.Atoi(e.kept.header.Get("Age"))
+			if err != nil || errAge != nil {
+				t.Fatal(err, errAge)
 			}
-			e.until = now.Add(time.Duration(s) * time.Second)
+			e.until = now.Add(time.Duration(s-age) * time.Second)
 		}
 	}
 	return e.kept
@@ -268,9 +266,9 @@ func TestCachesOfRecalled(t *testing.T) {
 		check("store", "max-age=10")
 		s.down.Store(true)
 		<-time.After(19 * time.Second)
-		check("rollup", "max-age=10")
+		check("rollup", "max-age=29") // and is 19 old
 		<-time.After(6 * time.Second)
-		check("recalled", "max-age=5")
+		check("recalled", "max-age=30")
 		<-time.After(5 * time.Second)
 		check("recalled", "no-cache")
 	})
