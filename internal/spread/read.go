@@ -49,7 +49,11 @@ func (s *Store) read(ctx context.Context, cells []store.Cell, values []store.Val
 		todo[i] = i
 	}
 	missing := make([]uint64, len(cells))
-	for round := range roundsMax {
+	rounds := roundsMax
+	if s.options.ReadOnly { // which can't fold what never stays the same
+		rounds *= 4
+	}
+	for round := range rounds {
 		var err error
 		if todo, err = s.sum(ctx, cells, values, versions, todo, missing); err != nil || len(todo) == 0 {
 			return err
