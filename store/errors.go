@@ -100,6 +100,15 @@ func (e *Error) Is(target error) bool {
 	return ok && t.Kind == e.Kind
 }
 
+// Partly returns what to say of a call that ended by err: if other parts of it may
+// have been applied, that the outcome is unknown.
+func Partly(err error, others bool) error {
+	if err == nil || !others || KindOf(err) == KindUnknown {
+		return err
+	}
+	return Errorf(KindUnknown, "only a part of the call may have been applied: %w", err)
+}
+
 // KindOf returns the kind of err, or KindOther.
 func KindOf(err error) Kind {
 	if e, ok := errors.AsType[*Error](err); ok {

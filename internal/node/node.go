@@ -161,7 +161,7 @@ func (n *Node) Apply(ctx context.Context, batches []store.Batch, replies []store
 			send = n.pass
 		}
 		if err := send(ctx, batches[from:to], replies[from:to]); err != nil {
-			return partly(err, from > 0)
+			return store.Partly(err, from > 0)
 		}
 		from = to
 	}
@@ -194,15 +194,6 @@ func passes(b *store.Batch) bool {
 		}
 	}
 	return false
-}
-
-// partly returns what to say of a call that ended by err: if others of its
-// batches may have been applied, that the outcome is unknown.
-func partly(err error, others bool) error {
-	if !others || store.KindOf(err) == store.KindUnknown {
-		return err
-	}
-	return store.Errorf(store.KindUnknown, "only a part of the call may have been applied: %w", err)
 }
 
 // pass gives batches to the store as they are.
@@ -252,14 +243,14 @@ func (n *Node) combine(ctx context.Context, batches []store.Batch, replies []sto
 		}
 		e, err := l.enter(ctx, b, r, bytes, len(batches) == 1 && isPlain(b))
 		if err != nil {
-			return partly(err, leaveAll(entered))
+			return store.Partly(err, leaveAll(entered))
 		}
 		entered = append(entered, e)
 	}
 	for i, e := range entered {
 		if err := e.wait(ctx); err != nil {
 			others := leaveAll(entered[i+1:])
-			return partly(err, others || i > 0)
+			return store.Partly(err, others || i > 0)
 		}
 	}
 	return nil

@@ -109,7 +109,7 @@ func (s *Store) refuse(ctx context.Context, batches []store.Batch, replies []sto
 		if lays(batches[i : i+1]) {
 			replies[i] = store.Reply{Err: store.Errorf(store.KindUnsupported, "layouts are not for callers"), Results: replies[i].Results[:0]}
 		} else if err := s.Apply(ctx, batches[i:i+1], replies[i:i+1]); err != nil {
-			return partly(err, i > 0)
+			return store.Partly(err, i > 0)
 		}
 	}
 	return nil
@@ -382,7 +382,7 @@ func (r *routed) gather(batches []store.Batch, replies []store.Reply) error {
 	}
 	for i := range replies {
 		if err := replies[i].Err; err != nil && taken[i] {
-			return partly(err, true)
+			return store.Partly(err, true)
 		}
 	}
 	return nil
@@ -403,7 +403,7 @@ func (s *Store) repair(ctx context.Context, batches []store.Batch, replies []sto
 			}
 			s.meters.rerouted.Add(1)
 			if err := s.again(ctx, &batches[p.batch], d, &replies[p.batch], p.delta); err != nil {
-				return partly(err, len(batches) > 1)
+				return store.Partly(err, len(batches) > 1)
 			}
 		}
 	}
@@ -411,7 +411,7 @@ func (s *Store) repair(ctx context.Context, batches []store.Batch, replies []sto
 		b, to := &batches[i], &replies[i]
 		if to.Err != nil && store.KindOf(to.Err) == store.KindSplit {
 			if err := s.whole(ctx, b, to); err != nil {
-				return partly(err, len(batches) > 1)
+				return store.Partly(err, len(batches) > 1)
 			}
 			continue
 		}
@@ -421,12 +421,12 @@ func (s *Store) repair(ctx context.Context, batches []store.Batch, replies []sto
 			}
 			if len(b.If) > 0 { // Its only delta: the conditions must hold when it is applied.
 				if err := s.whole(ctx, b, to); err != nil {
-					return partly(err, len(batches) > 1)
+					return store.Partly(err, len(batches) > 1)
 				}
 				break
 			}
 			if err := s.again(ctx, b, b.Deltas[j], to, j); err != nil {
-				return partly(err, len(batches) > 1)
+				return store.Partly(err, len(batches) > 1)
 			}
 		}
 	}
@@ -445,7 +445,7 @@ func (s *Store) again(ctx context.Context, b *store.Batch, d store.Delta, to *st
 	var reply store.Reply
 	err := s.whole(ctx, &one, &reply)
 	if err = cmp.Or(err, reply.Err); err != nil {
-		return partly(err, len(b.Deltas) > 1)
+		return store.Partly(err, len(b.Deltas) > 1)
 	}
 	to.Results[j] = reply.Results[0]
 	to.Durability = min(to.Durability, reply.Durability)
@@ -474,15 +474,6 @@ func (s *Store) whole(ctx context.Context, b *store.Batch, to *store.Reply) erro
 		}
 	}
 	return store.Errorf(store.KindUnavailable, "the counter is split again and again while it is asked for its value")
-}
-
-// partly returns what to say of a call that ended by err: if others of its deltas
-// may have been applied, that the outcome is unknown.
-func partly(err error, others bool) error {
-	if !others || store.KindOf(err) == store.KindUnknown {
-		return err
-	}
-	return store.Errorf(store.KindUnknown, "only a part of the call may have been applied: %w", err)
 }
 
 // Start is Apply for callers that can't wait. It is for a store that nobody else

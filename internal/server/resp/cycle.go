@@ -325,7 +325,7 @@ func (c *cycle) apply(ctx context.Context, conditions []store.Condition) {
 		c.err = c.db.Apply(ctx, c.deltas, c.results)
 	}
 	if from := c.redo(); from < len(c.deltas) && c.err == nil {
-		c.err = c.db.Apply(ctx, c.deltas[from:], c.results[from:])
+		c.err = store.Partly(c.db.Apply(ctx, c.deltas[from:], c.results[from:]), true)
 	}
 }
 

@@ -431,7 +431,7 @@ func (l *loop) submit(c *cycle) {
 			l.aside(c, func() error {
 				ctx, cancel := l.d.deadline(l.d.ctx)
 				defer cancel()
-				return c.db.Apply(ctx, c.deltas[from:], c.results[from:])
+				return store.Partly(c.db.Apply(ctx, c.deltas[from:], c.results[from:]), true)
 			})
 		}
 	}
