@@ -1,6 +1,7 @@
 // Package decide is what a batch does to the state it meets: the contract's
-// decisions, without a store. Stores that decide in this process share it, so
-// that they can't come to differ; each brings its own State.
+// decisions, without a store. memstore, pgstore and redisstore share it, so that
+// they can't come to differ; each brings its own State. The engine decides over its
+// table, without one, and the laws in storetest hold it to the same.
 package decide
 
 import (

@@ -16,7 +16,7 @@ type lane struct {
 	partition int
 	failing   atomic.Pointer[failure] // why the batch on its way is not answered
 
-	mu          sync.Mutex // guards the five below, and the states of entries
+	mu          sync.Mutex // guards the fields below up to all, and the states of entries
 	first, last *entry     // the queue
 	flying      bool       // the goroutine runs
 	awaited     int        // how many callers the goroutine lingers for
