@@ -291,7 +291,7 @@ func (t *totals) wrote(batches []store.Batch, replies []store.Reply, began rollu
 // The total and its tail are 11, less than he was told just now.
 func (e *total) note(d *store.Delta, r *store.Result, began, told uint64) {
 	if d.Want || r.Outcome == store.Applied && !e.count(d, r, began, told) {
-		e.written = told
+		e.written = max(e.written, told) // Who was told later may have come here first.
 	}
 }
 
