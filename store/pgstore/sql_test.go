@@ -322,3 +322,20 @@ func TestAddMeetsTransaction(t *testing.T) {
 	holds(t, s, "a", 1)
 	audited(t, s)
 }
+
+// A large add by SQL to a counter that is split, and committed, counts: its own
+// cell takes it.
+func TestPendingLarge(t *testing.T) {
+	for _, n := range []int64{store.AddMax, store.AddMax + 1, -store.AddMax - 1} {
+		schema := newSchema()
+		s := open(t, server.URL(), pgstore.Options{Schema: schema})
+		s.Still()
+		do(t, s, add("a", 1))
+		do(t, s, store.Delta{Cell: at("a"), Op: store.OpLayout, N: 1<<16 | 2, Guard: store.Guard{Laid: true}})
+		execute(t, fmt.Sprintf(`select %s.add('a', %d)`, schema, n))
+		var v [1]store.Value
+		if err := s.Read(t.Context(), []store.Cell{at("a")}, v[:]); err != nil || v[0].N != 1+n {
+			t.Errorf("%d was added to 1: %+v, %v", n, v[0], err)
+		}
+	}
+}

@@ -212,7 +212,11 @@ func (st *state) fold() {
 	var b store.Batch
 	var r store.Reply
 	for _, p := range st.pending {
-		b.Deltas = append(b.Deltas, store.Delta{Cell: st.order[p.cell], Op: store.OpAdd, N: p.delta})
+		c := st.order[p.cell]
+		b.Deltas = append(b.Deltas, store.Delta{
+			Cell: c, Op: store.OpAdd, N: p.delta,
+			Guard: store.Guard{Laid: true, Layout: st.cells[c].now.Layout}, // its own cell takes it, however large it is
+		})
 	}
 	decide.Deltas(st, st.clock, &b, &r, &st.unnumbered, nil)
 	for i, res := range r.Results {
