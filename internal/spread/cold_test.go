@@ -1,9 +1,11 @@
 package spread_test
 
 import (
+	"context"
 	"errors"
 	"math"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -220,4 +222,27 @@ func TestFoldBesideAGap(t *testing.T) {
 		}
 	}
 	t.Errorf("it has %d shards", s.Shards(a))
+}
+
+// What does not answer does not, either.
+func TestFoldBesideAHang(t *testing.T) {
+	under := newShared(8)
+	s, now := clocked(t, under, usual)
+	for _, c := range []store.Cell{cell("good"), cell("bad")} {
+		mustDo(t, s, add(c, 1))
+		split(t, s, c, 8)
+	}
+	under.hangs(func(c store.Cell) bool { return strings.HasSuffix(c.Key, "bad") })
+	for range 30 {
+		now.Add(int64(time.Second))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		if err := s.Refresh(ctx); err == nil {
+			t.Fatal("nobody is told")
+		}
+		cancel()
+		if s.Shards(cell("good")) == 1 {
+			return
+		}
+	}
+	t.Errorf("it has %d shards", s.Shards(cell("good")))
 }

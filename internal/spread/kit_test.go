@@ -32,6 +32,7 @@ type shared struct {
 	calls int
 	reads int
 	gap   func(store.Cell) bool // what can't be read
+	hang  func(store.Cell) bool // what is not answered
 }
 
 func newShared(partitions int) *shared {
@@ -43,6 +44,13 @@ func (s *shared) fails(before, after func(batches []store.Batch) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail, s.after = before, after
+}
+
+// hangs sets what is not answered when it is read.
+func (s *shared) hangs(hang func(store.Cell) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hang = hang
 }
 
 // cannotRead sets what can't be read.
@@ -74,8 +82,12 @@ func (s *shared) Apply(ctx context.Context, batches []store.Batch, replies []sto
 func (s *shared) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
 	s.mu.Lock()
 	s.reads++
-	gap := s.gap
+	gap, hang := s.gap, s.hang
 	s.mu.Unlock()
+	if hang != nil && slices.ContainsFunc(cells, hang) {
+		<-ctx.Done()
+		return store.ErrUnavailable
+	}
 	if gap != nil && slices.ContainsFunc(cells, gap) {
 		return store.ErrUnavailable
 	}

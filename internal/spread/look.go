@@ -23,6 +23,9 @@ const (
 	refreshEvery = time.Second
 	refreshHot   = 5 * time.Second
 
+	// refreshAlone is how many are read one by one if all together can't be.
+	refreshAlone = 16
+
 	// adoptEvery is how often the store is searched for counters that others have
 	// split and perhaps left so.
 	adoptEvery = 30 * time.Second
@@ -207,8 +210,14 @@ func (s *Store) refresh(ctx context.Context) error {
 	values, homes := make([]store.Value, len(cells)), make([]store.Value, len(cells))
 	errs := []error{s.readBoth(ctx, cells, values, homes)}
 	if errs[0] != nil && len(cells) > 1 { // What is out of reach must not keep the others from it.
-		for i := range cells {
-			errs = append(errs, s.readBoth(ctx, cells[i:i+1], values[i:i+1], homes[i:i+1]))
+		for i := range cells { // in any order, another each time
+			err := errs[0]
+			if i < refreshAlone {
+				alone, cancel := context.WithTimeout(store.Unheard(s.ctx), refreshEvery/4)
+				err = s.readBoth(alone, cells[i:i+1], values[i:i+1], homes[i:i+1])
+				cancel()
+			}
+			errs = append(errs, err)
 		}
 		errs = errs[1:]
 	}
