@@ -1,6 +1,7 @@
 package resp_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -32,6 +33,22 @@ func TestReadOnly(t *testing.T) {
 			if got := c.reply(); !strings.HasPrefix(got, w) {
 				t.Fatalf("%q, want %s", got, w)
 			}
+		}
+	})
+}
+
+// It watches, and reads what it watches, also if the counter is split: it can't
+// put that together.
+func TestReadOnlyWatch(t *testing.T) {
+	transports(t, func(t *testing.T, o resp.Options) {
+		s := memstore.New(memstore.Options{})
+		value := strconv.FormatInt(split(t, s, "hot"), 10)
+		d := openOver(t, quipu.New(&common{Store: s}, quipu.Options{ReadOnly: true}), o)
+		c := dial(t, d.addr)
+		c.expect("WATCH hot other", ok)
+		c.send(array("GET", "other") + array("GET", "hot") + array("GET", "other"))
+		if got := c.reply() + c.reply() + c.reply(); got != null+bulk(value)+null {
+			t.Errorf("%q, want %s between two that are not there", got, value)
 		}
 	})
 }

@@ -194,6 +194,9 @@ func (s *session) look(ctx context.Context, keys []string) ([]store.Result, erro
 		deltas[i] = store.Delta{Cell: store.Cell{Key: key}, Op: store.OpGet, Want: true}
 	}
 	cells := make([]store.Result, len(keys))
+	if s.db.ReadOnly() { // It folds nothing; nor can what is compared be the condition of a write.
+		return cells, s.lookOnly(ctx, keys, cells)
+	}
 	if err := s.db.Apply(ctx, deltas, cells); err != nil {
 		return nil, err
 	}
@@ -203,6 +206,18 @@ func (s *session) look(ctx context.Context, keys []string) ([]store.Result, erro
 		}
 	}
 	return cells, nil
+}
+
+// lookOnly is look for a server that takes no writes.
+func (s *session) lookOnly(ctx context.Context, keys []string, cells []store.Result) error {
+	values := make([]store.Value, len(keys))
+	if err := s.db.Values(ctx, keys, values); err != nil {
+		return err
+	}
+	for i, v := range values {
+		cells[i] = store.Result{Outcome: store.Applied, Before: v.N, After: v.N, Version: v.Version, Existed: v.Exists, DeadlineMS: v.DeadlineMS}
+	}
+	return nil
 }
 
 // watchedMax is how many keys a session may watch.

@@ -203,7 +203,7 @@ func (w *worker) dispatch(s *session, c *command, args [][]byte) verdict {
 	case c.plan != nil && !s.waits(c, args):
 		// While something is watched, a read is as new as what EXEC compares: a total that
 		// is kept for readers may be older.
-		if c.flags&flagRead != 0 && s.pending == 0 && !s.muted && !s.skip && len(s.watched) == 0 {
+		if c.flags&flagRead != 0 && s.pending == 0 && !s.muted && !s.skip && (len(s.watched) == 0 || s.db.ReadOnly()) {
 			return w.plan(s, w.reading(s), c, args)
 		}
 		if w.reads != nil && !w.reads.empty() && !w.answer(s) {
