@@ -8,8 +8,8 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// readingLeast is how long a reading lasts at least before it is given up, however
-// soon the reader wants to know who began it: others may wait for it.
+// readingLeast is for how long a reading goes on when the reader who began it has
+// gone: others may wait for it.
 const readingLeast = 5 * time.Second
 
 // A reading is one call of the store that several readers wait for. It is no
@@ -19,11 +19,13 @@ type reading struct {
 	asked rollup.Moment
 	value store.Value
 	err   error
+	alone bool // its call reads nothing else
 }
 
 // join returns readings of some of the cells: those under way, and for the rest new
-// ones, which are made by one call.
-func (db *DB) join(ctx context.Context, k *keptRead, some []int) []*reading {
+// ones, which are made by one call. Shared says that those under way may be by calls
+// that read other counters too: if one of these can't be read, all fail.
+func (db *DB) join(ctx context.Context, k *keptRead, some []int, shared bool) []*reading {
 	if len(some) == 0 {
 		return nil
 	}
@@ -32,7 +34,7 @@ func (db *DB) join(ctx context.Context, k *keptRead, some []int) []*reading {
 	var cells []store.Cell
 	for n, i := range some {
 		_, own, _ := k.terms(i)
-		r, isNew := db.totals.join(k.cells[i], own)
+		r, isNew := db.totals.join(k.cells[i], own, shared, len(some) == 1)
 		if readings[n] = r; isNew {
 			begun, cells = append(begun, r), append(cells, k.cells[i])
 		} else {
@@ -40,12 +42,11 @@ func (db *DB) join(ctx context.Context, k *keptRead, some []int) []*reading {
 		}
 	}
 	if len(begun) > 0 {
-		within, cancel := db.ctx, context.CancelFunc(func() {})
-		if end, ok := ctx.Deadline(); ok {
-			within, cancel = context.WithTimeout(db.ctx, max(readingLeast, time.Until(end)))
-		}
+		within, cancel := context.WithCancel(db.ctx)
+		stop := context.AfterFunc(ctx, func() { time.AfterFunc(readingLeast, cancel) })
 		go func() {
 			defer cancel()
+			defer stop()
 			db.fetch(within, cells, begun)
 		}()
 	}
@@ -55,17 +56,17 @@ func (db *DB) join(ctx context.Context, k *keptRead, some []int) []*reading {
 // join returns the reading of a counter that is under way, or a new one that the
 // caller has to make, if that one may lack what readers or writers here were told,
 // or takes so long that its call may be lost.
-func (t *totals) join(c store.Cell, own bool) (r *reading, isNew bool) {
+func (t *totals) join(c store.Cell, own, shared, alone bool) (r *reading, isNew bool) {
 	s := t.stripe(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := t.entry(s, c)
 	now := t.now()
 	e.used = now.Time
-	if r = e.reading; r != nil && !r.isLate(now.Time) && r.asked.Tick >= max(e.got, e.shown) && (!own || r.asked.Tick > e.written) {
+	if r = e.reading; r != nil && (shared || r.alone) && !r.isLate(now.Time) && r.asked.Tick >= max(e.got, e.shown) && (!own || r.asked.Tick > e.written) {
 		return r, false
 	}
-	e.reading = &reading{done: make(chan struct{}), asked: now}
+	e.reading = &reading{done: make(chan struct{}), asked: now, alone: alone}
 	return e.reading, true
 }
 

@@ -89,10 +89,7 @@ func (db *DB) readInto(ctx context.Context, k *keptRead) error {
 		db.totals.recalled.Add(uint64(len(k.cells)))
 		return nil
 	}
-	if !partial {
-		return err
-	}
-	if db.readParts(ctx, k) {
+	if partial && db.readParts(ctx, k) {
 		db.totals.partial.Add(uint64(len(k.cells)))
 		return nil
 	}
@@ -257,13 +254,16 @@ func (db *DB) readKept(ctx context.Context, k *keptRead) error {
 			late = append(late, i)
 		}
 	}
-	readings := db.join(ctx, k, late)
+	if err := ctx.Err(); err != nil && len(late) > 0 {
+		return err // Nobody would wait for what is begun.
+	}
+	readings := db.join(ctx, k, late, len(k.cells) > 1)
 	if err := db.readSome(ctx, k, exact); err != nil {
 		return err
 	}
 	late, err := db.await(ctx, k, late, readings)
 	if err == nil && len(late) > 0 { // From here on, all that is waited for began after this read.
-		_, err = db.await(ctx, k, late, db.join(ctx, k, late))
+		_, err = db.await(ctx, k, late, db.join(ctx, k, late, false))
 	}
 	return err
 }

@@ -21,6 +21,9 @@ const (
 	// recallWait is how long a store is waited for if there is something to say
 	// without it, or another way to ask.
 	recallWait = time.Second
+
+	// evictLooks is how many totals are looked at for one to forget.
+	evictLooks = 8
 )
 
 // totals are what was read last of some counters: for readers whom a value of
@@ -102,8 +105,9 @@ func (t *totals) stripe(c store.Cell) *totalStripe {
 	return &t.stripes[maphash.Comparable(t.seed, c)%totalStripes]
 }
 
-// entry returns the total of a counter. If there is no room for a new one,
-// another is forgotten, whichever comes first: the map begins anywhere. What was
+// entry returns the total of a counter. If there is no room for a new one, others
+// are forgotten, whichever come first: the map begins anywhere. Those that are being
+// read stay, so there may be more for a while. What was
 // written and told before there was one, or meanwhile if it was forgotten, is not
 // noted: so what was asked for before now is not served. The caller holds s.mu.
 func (t *totals) entry(s *totalStripe, c store.Cell) *total {
@@ -111,13 +115,14 @@ func (t *totals) entry(s *totalStripe, c store.Cell) *total {
 	if e != nil {
 		return e
 	}
-	if len(s.cells) >= t.max {
-		for other, o := range s.cells {
-			if o.reading == nil {
-				s.forgotten = max(s.forgotten, o.got, o.shown)
-				delete(s.cells, other)
-				break
-			}
+	looked := 0
+	for other, o := range s.cells {
+		if looked++; len(s.cells) < t.max || looked > evictLooks {
+			break
+		}
+		if o.reading == nil {
+			s.forgotten = max(s.forgotten, o.got, o.shown)
+			delete(s.cells, other)
 		}
 	}
 	now := t.tick()
