@@ -71,6 +71,11 @@ func (s *Store) split(ctx context.Context, c store.Cell, shards int) (bool, erro
 		if err != nil {
 			return false, err
 		}
+		if lost != 0 && s.traits.Partitions == 1 {
+			// One partition loses all or nothing: home was split meanwhile.
+			s.forget(c)
+			return false, nil
+		}
 		if lost != 0 { // home has forgotten its shards: they come back as they were
 			s.meters.reasserted.Add(1)
 			word = hot.Home(lost.Gen(), hot.ShardsMax)
