@@ -17,12 +17,9 @@ const (
 	ShardsMax = 64
 )
 
-// Generation makes a number for a split that no other has: of the time in
-// milliseconds, and of chance.
-func Generation(ms int64, chance uint64) int64 {
-	const chanceBits = 8
-	return (ms<<chanceBits | int64(chance&(1<<chanceBits-1))) & (1<<genBits - 1)
-}
+// Generation makes a number for a split of chance, and so one that no other split
+// of the counter has that anybody still knows of.
+func Generation(chance uint64) int64 { return int64(chance & (1<<genBits - 1)) }
 
 // Home returns the word of a counter's home.
 func Home(gen int64, shards int) Word { return Word(gen<<genShift | int64(shards)) }

@@ -1,8 +1,11 @@
 package spread_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"flag"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
@@ -15,6 +18,16 @@ import (
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
 )
+
+var seed = flag.Uint64("seed", 0, "the seed; 0 takes a new one")
+
+// chance returns what a test draws from, and says how to draw it again.
+func chance(t *testing.T) *rand.Rand {
+	t.Helper()
+	from := cmp.Or(*seed, rand.Uint64())
+	t.Logf("replay: go test ./internal/spread -run '^%s$' -count=1 -v -args -seed=%d", t.Name(), from)
+	return rand.New(rand.NewPCG(from, 0))
+}
 
 // lazy is a policy under which nothing happens by itself for as long as a test
 // takes, and never is how often it looks.

@@ -63,30 +63,33 @@ func (s *Store) split(ctx context.Context, c store.Cell, shards int) (bool, erro
 	}
 	gen := was.Gen()
 	if was == 0 {
-		gen = hot.Generation(s.options.Now().UnixMilli(), rand.Uint64())
+		gen = hot.Generation(rand.Uint64())
 	}
-	word := hot.Home(gen, shards)
+	named := layout(c, was, hot.Home(gen, shards))
 	for i := was.Shards(); i < shards; i++ {
-		lost, err := s.open(ctx, store.ShardCell(c, i), gen)
+		is, version, err := s.open(ctx, c, i, gen)
 		if err != nil {
 			return false, err
 		}
-		if lost != 0 && s.traits.Partitions == 1 {
-			// One partition loses all or nothing: home was split meanwhile.
+		switch {
+		case is == hot.Open(gen):
+			continue
+		case version == 0: // someone else has split it meanwhile
 			s.forget(c)
 			return false, nil
+		case was != 0: // There is room for one split in home's word.
+			return false, s.Fold(ctx, c)
 		}
-		if lost != 0 { // home has forgotten its shards: they come back as they were
-			s.meters.reasserted.Add(1)
-			word = hot.Home(lost.Gen(), hot.ShardsMax)
-			break
-		}
+		// Home has forgotten its shards: they come back as they were. If home is not
+		// any more what it was then, they may have come back, and been folded.
+		named = layout(c, 0, hot.Home(is.Gen(), hot.ShardsMax))
+		named.Guard.Match, named.Guard.Version = true, version
+		break
 	}
 	if s.starter != nil {
 		s.splitting.Lock()
 		defer s.splitting.Unlock()
 	}
-	named := layout(c, was, word)
 	named.Guard.Exists = store.ExistsMust // It may have been deleted meanwhile, and stays so.
 	r, err := s.one(ctx, named)
 	if err != nil {
@@ -96,29 +99,51 @@ func (s *Store) split(ctx context.Context, c store.Cell, shards int) (bool, erro
 		s.forget(c)
 		return false, nil
 	}
-	s.learn(c, word)
-	s.meters.splits.Add(1)
+	s.learn(c, hot.Word(named.N))
+	if named.Guard.Match {
+		s.meters.reasserted.Add(1)
+	} else {
+		s.meters.splits.Add(1)
+	}
 	return true, nil
 }
 
-// open opens a shard, which nobody adds to before home names it. What an earlier
-// split has left is removed: it is in its home's sum, or was never added to. If it
-// is neither, home has lost its layout, and lost is what the shard has.
-func (s *Store) open(ctx context.Context, shard store.Cell, gen int64) (lost hot.Word, err error) {
-	word := hot.Open(gen)
+// open opens a shard, which nobody adds to before home names it, and returns what
+// the shard is then. That is another split's if home has been split meanwhile, or
+// if home has forgotten that it was: then version is home's.
+//
+// What an earlier split has left is removed. It is in home's sum, or was never added
+// to: closed shards of a split that home does not name any more have been taken in.
+// So home is read after the shard. What was read of it before may be long ago: since
+// then others may have split the counter, added to the shard and closed it, to take
+// it in next.
+func (s *Store) open(ctx context.Context, c store.Cell, i int, gen int64) (is hot.Word, version uint64, err error) {
+	shard, word := store.ShardCell(c, i), hot.Open(gen)
 	for range roundsMax {
 		v, err := s.home(ctx, shard)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		is := hot.Word(v.Layout)
 		if is == word {
-			return 0, nil
+			return word, 0, nil
 		}
 		deltas := []store.Delta{layout(shard, 0, word)}
 		if v.Exists {
+			home, err := s.home(ctx, c)
+			if err != nil {
+				return 0, 0, err
+			}
+			if of := hot.Word(home.Layout); of != 0 && of.Gen() == is.Gen() {
+				return is, 0, nil
+			}
 			if !is.Folding() && v.N != 0 {
-				return is, nil
+				// Open, with counts, and not home's: but perhaps it was closed before home
+				// was read.
+				if v, err = s.home(ctx, shard); err != nil || hot.Word(v.Layout) == is {
+					return is, home.Version, err
+				}
+				continue
 			}
 			gone := laid(store.Delta{Cell: shard, Op: store.OpDelete}, is)
 			gone.Guard.Match, gone.Guard.Version = true, v.Version // nobody has added to it since
@@ -126,13 +151,13 @@ func (s *Store) open(ctx context.Context, shard store.Cell, gen int64) (lost hot
 		}
 		r, err := s.one(ctx, deltas...)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		if r[len(r)-1].Outcome == store.Applied {
-			return 0, nil
+			return word, 0, nil
 		}
 	}
-	return 0, store.Errorf(store.KindUnavailable, "others change the shard %q all the time", shard.Key)
+	return 0, 0, store.Errorf(store.KindUnavailable, "others change the shard %q all the time", shard.Key)
 }
 
 // A fold is one under way, for all who wait for it.
@@ -186,6 +211,13 @@ func (s *Store) fold(ctx context.Context, c store.Cell) error {
 		}
 		word := hot.Word(v.Layout)
 		if word == 0 {
+			if k := s.get(c); k != nil {
+				if again, err := s.reassert(ctx, c, k, v.Version); err != nil {
+					return unchanged(err)
+				} else if again {
+					continue
+				}
+			}
 			s.forget(c)
 			return nil
 		}

@@ -156,7 +156,7 @@ func (s *Store) sum(ctx context.Context, cells []store.Cell, values []store.Valu
 func (s *Store) take(ctx context.Context, c store.Cell, k *counter, parts []store.Value, to *store.Value, missing *uint64) (again bool, err error) {
 	word := hot.Word(parts[0].Layout)
 	if word == 0 && k != nil {
-		if again, err := s.reassert(ctx, c, k); err != nil || again {
+		if again, err := s.reassert(ctx, c, k, parts[0].Version); err != nil || again {
 			return again, err
 		}
 	}
@@ -263,27 +263,31 @@ func plus(a, b int64) int64 {
 	}
 }
 
-// reassert gives a counter back a layout that its store has lost: home says that
-// it has no shards, and then there is one that is open, with counts. A fold would
-// have closed it first. It reports whether the counter must be read again.
-func (s *Store) reassert(ctx context.Context, c store.Cell, k *counter) (bool, error) {
+// reassert gives a counter back a layout that its store has lost: home said that it
+// has no shards, at a version, and after that there is one that is open, with counts.
+// A fold would have closed it first. It reports whether the counter must be read
+// again.
+func (s *Store) reassert(ctx context.Context, c store.Cell, k *counter, version uint64) (bool, error) {
 	if s.options.ReadOnly || k.word.Folding() || s.traits.Partitions == 1 {
 		return false, nil // One partition loses all or nothing.
 	}
-	values := make([]store.Value, len(k.cells))
-	if err := s.under.Read(ctx, k.cells, values); err != nil {
+	shards := k.cells[1:]
+	values := make([]store.Value, len(shards))
+	if err := s.under.Read(ctx, shards, values); err != nil {
 		return false, err
 	}
 	open := int64(hot.Open(k.word.Gen()))
-	for i := range values[1:] {
-		if v := &values[1+i]; v.Layout != open || v.N == 0 {
+	for i := range values {
+		if v := &values[i]; v.Layout != open || v.N == 0 {
 			continue
 		}
-		if _, err := s.one(ctx, layout(c, 0, k.word)); err != nil {
-			return false, err
+		named := layout(c, 0, k.word)
+		named.Guard.Match, named.Guard.Version = true, version // or others have done it, and may have folded it since
+		r, err := s.one(ctx, named)
+		if err == nil && r[0].Outcome == store.Applied {
+			s.meters.reasserted.Add(1)
 		}
-		s.meters.reasserted.Add(1)
-		return true, nil
+		return true, err
 	}
 	return false, nil
 }

@@ -44,6 +44,22 @@ func layoutsKept(s *suite) {
 		k.laidOut(cs[0], 8, 0)
 	})
 
+	s.law("a layout is changed at a version", func(k *kit) {
+		c := cell("a")
+		first := k.one(match(layout(c, 0, 7), 0)) // of what is absent
+		k.outcome(first, store.Applied)
+		k.outcome(k.one(match(layout(c, 7, 8), first.Version+1)), store.Changed)
+		k.outcome(k.one(match(laid(del(c), 7), first.Version+1)), store.Changed)
+		k.outcome(k.one(match(layout(c, 9, 8), first.Version)), store.Unmet)
+		k.laidOut(c, 0, 7)
+		k.one(add(c, 1))
+		k.outcome(k.one(match(layout(c, 7, 8), first.Version)), store.Changed)
+		k.outcome(k.one(match(laid(del(c), 7), first.Version)), store.Changed)
+		k.laidOut(c, 1, 7)
+		k.outcome(k.one(match(layout(c, 7, 8), k.read(c).Version)), store.Applied)
+		k.outcome(k.one(match(laid(del(c), 8), k.read(c).Version)), store.Applied)
+	})
+
 	s.law("a layout is told by whatever tells a value", func(k *kit) {
 		cs := k.together(2)
 		started := k.start(k.batch(layout(cs[0], 0, 7), add(cs[0], 1), add(cs[1], 1)))[0]
