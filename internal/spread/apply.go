@@ -434,7 +434,7 @@ func (s *Store) repair(ctx context.Context, batches []store.Batch, replies []sto
 }
 
 // forget drops what is known of a counter, which is not so any more.
-func (s *Store) forget(c store.Cell) { s.learn(c, 0) }
+func (s *Store) forget(c store.Cell) { s.learn(c, 0, 0) }
 
 // again applies one delta of a batch to its counter, and puts the result where
 // it belongs.

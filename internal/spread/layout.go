@@ -58,7 +58,7 @@ func (s *Store) split(ctx context.Context, c store.Cell, shards int) (bool, erro
 	}
 	was := hot.Word(v.Layout)
 	if !v.Exists || v.DeadlineMS != 0 || v.N > near || v.N < -near || was.Folding() || was.Shards() >= shards {
-		s.learn(c, was)
+		s.learn(c, was, v.Version)
 		return false, nil
 	}
 	gen := was.Gen()
@@ -99,7 +99,7 @@ func (s *Store) split(ctx context.Context, c store.Cell, shards int) (bool, erro
 		s.forget(c)
 		return false, nil
 	}
-	s.learn(c, hot.Word(named.N))
+	s.learn(c, hot.Word(named.N), r[0].Version)
 	if named.Guard.Match {
 		s.meters.reasserted.Add(1)
 	} else {
@@ -221,7 +221,7 @@ func (s *Store) fold(ctx context.Context, c store.Cell) error {
 			s.forget(c)
 			return nil
 		}
-		s.learn(c, word.Fold()) // no more adds to its shards from here
+		s.learn(c, word.Fold(), v.Version) // no more adds to its shards from here
 		if !word.Folding() {
 			r, err := s.one(ctx, layout(c, word, word.Fold()))
 			if err != nil {

@@ -329,7 +329,7 @@ func (s *Store) adopt(ctx context.Context) error {
 				return err
 			}
 			if v.Layout != 0 {
-				s.learn(c, hot.Word(v.Layout))
+				s.learn(c, hot.Word(v.Layout), v.Version)
 			}
 		}
 		if len(found) < store.ScanMax {

@@ -3,6 +3,7 @@ package spread_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 // A gated store lets its only user go on by one call at a time.
 type gated struct {
 	*shared
+	last bool // home is read last
 	shut atomic.Bool
 	at   chan bool     // the user is at a call, or with false has ended
 	pass chan struct{} // it may go on
@@ -31,9 +33,23 @@ func (g *gated) Apply(ctx context.Context, batches []store.Batch, replies []stor
 	return g.shared.Apply(ctx, batches, replies)
 }
 
+// Read reads at one moment what is in one partition, as a store does that is several
+// servers.
 func (g *gated) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
-	g.wait()
-	return g.shared.Read(ctx, cells, values)
+	if g.Traits().Partitions == 1 {
+		g.wait()
+		return g.shared.Read(ctx, cells, values)
+	}
+	for n := range cells {
+		if g.last {
+			n = len(cells) - 1 - n
+		}
+		g.wait()
+		if err := g.shared.Read(ctx, cells[n:n+1], values[n:n+1]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // An actor is a server that does what it is told, a call of the store at a time.
@@ -43,9 +59,9 @@ type actor struct {
 	busy bool // it is at a call
 }
 
-func newActor(t *testing.T, under *shared) *actor {
+func newActor(t *testing.T, under *shared, last bool) *actor {
 	t.Helper()
-	g := &gated{shared: under, at: make(chan bool), pass: make(chan struct{})}
+	g := &gated{shared: under, last: last, at: make(chan bool), pass: make(chan struct{})}
 	return &actor{Store: server(t, g, lazy), gate: g}
 }
 
@@ -79,6 +95,7 @@ type stage struct {
 	under *shared
 	c     store.Cell
 	acked int64         // what the counter is
+	was   []int64       // what it has been
 	knows *spread.Store // looks at it all the time
 	lossy bool          // home has forgotten that it was split
 }
@@ -88,10 +105,9 @@ type part func(*spread.Store)
 
 func newStage(t *testing.T, partitions int) *stage {
 	t.Helper()
-	g := &stage{t: t, under: newShared(partitions), c: cell("a")}
+	g := &stage{t: t, under: newShared(partitions), c: cell("a"), was: []int64{0}}
 	g.knows = server(t, g.under, lazy)
-	mustDo(t, g.knows, add(g.c, 1))
-	g.acked++
+	g.add(g.knows, 1)
 	return g
 }
 
@@ -99,25 +115,48 @@ func (g *stage) splits(shards int) part {
 	return func(s *spread.Store) { _, _ = s.Split(g.t.Context(), g.c, shards) }
 }
 
+// add adds, blindly.
+func (g *stage) add(s *spread.Store, n int64) {
+	if _, err := do(g.t.Context(), s, add(g.c, n)); err != nil {
+		g.t.Error(err)
+	}
+	g.changed(n)
+}
+
+func (g *stage) changed(n int64) {
+	g.acked += n
+	g.was = append(g.was, g.acked)
+}
+
 func (g *stage) adds(s *spread.Store) {
 	for range 4 {
-		if _, err := do(g.t.Context(), s, add(g.c, 1)); err != nil {
-			g.t.Error(err)
-		}
-		g.acked++
+		g.add(s, 1)
 	}
 }
+
+func (g *stage) takes(s *spread.Store) { g.add(s, -2) }
 
 func (g *stage) folds(s *spread.Store) { _ = s.Fold(g.t.Context(), g.c) }
 
 func (g *stage) asks(s *spread.Store) {
 	r, err := do(g.t.Context(), s, want(add(g.c, 1)))
-	if g.acked++; err != nil || r.After != g.acked {
+	if g.changed(1); err != nil || r.After != g.acked {
 		g.t.Errorf("told %+v, %v, want %d", r, err, g.acked)
 	}
 }
 
-func (g *stage) reads(s *spread.Store) { read(g.t, s, g.c) }
+// reads reads: whatever others do meanwhile, the counter was that, or less and more.
+func (g *stage) reads(s *spread.Store) {
+	var v [1]store.Value
+	since := len(g.was)
+	if err := s.Read(g.t.Context(), []store.Cell{g.c}, v[:]); err != nil {
+		g.t.Error(err)
+	}
+	been := g.was[since-1:]
+	if n := v[0].N; n > slices.Max(been) || n < slices.Min(been) && !g.lossy {
+		g.t.Errorf("a read says %d of what was %d", n, been)
+	}
+}
 
 // forgets has home forget that it is split, as a store does that loses its last
 // writes.
@@ -163,7 +202,7 @@ func (g *stage) end(when string, actors ...*actor) {
 	}
 	g.folds(g.knows)
 	if g.lossy {
-		g.splits(hot.ShardsMax)(g.knows) // finds what is still lost
+		g.splits(4)(g.knows) // finds what is still lost
 		g.folds(g.knows)
 		g.lossy = false
 	}
@@ -179,10 +218,16 @@ func (g *stage) end(when string, actors ...*actor) {
 // comes back, and is never counted twice.
 func TestOrders(t *testing.T) {
 	type play func(*stage) (before, one, two []part)
-	f := func(name string, play play, over ...int) {
-		run := func(t *testing.T, partitions, first, then, later int) (ended [3]bool) {
-			g := newStage(t, partitions)
-			a, b := newActor(t, g.under), newActor(t, g.under)
+	type world struct {
+		name       string
+		partitions int
+		last       bool // home is read last
+	}
+	whole, first, last := world{"1 partition", 1, false}, world{"home first", 8, false}, world{"home last", 8, true}
+	f := func(name string, play play, over ...world) {
+		run := func(t *testing.T, w world, first, then, later int) (ended [3]bool) {
+			g := newStage(t, w.partitions)
+			a, b := newActor(t, g.under, w.last), newActor(t, g.under, w.last)
 			before, one, two := play(g)
 			for _, p := range before {
 				p(a.Store)
@@ -199,14 +244,14 @@ func TestOrders(t *testing.T) {
 			g.end(when, b, a)
 			return ended
 		}
-		for _, partitions := range over {
-			t.Run(fmt.Sprintf("%s, %d partitions", name, partitions), func(t *testing.T) {
+		for _, w := range over {
+			t.Run(name+", "+w.name, func(t *testing.T) {
 				for first, ended := 0, [3]bool{}; !ended[0]; first++ {
 					ended[1] = false
 					for then := 0; !ended[1]; then++ {
 						ended[2] = false
 						for later := 0; !ended[2]; later++ {
-							ended = run(t, partitions, first, then, later)
+							ended = run(t, w, first, then, later)
 						}
 					}
 				}
@@ -215,23 +260,26 @@ func TestOrders(t *testing.T) {
 	}
 	f("split and life", func(g *stage) (before, one, two []part) {
 		return nil, []part{g.splits(4)}, []part{g.splits(3), g.adds, g.folds}
-	}, 1, 8)
+	}, whole, first)
 	f("grow and fold", func(g *stage) (before, one, two []part) {
 		return []part{g.splits(2), g.adds}, []part{g.splits(4), g.adds}, []part{g.folds, g.splits(3), g.adds}
-	}, 1, 8)
+	}, whole, first)
 	f("fold and ask", func(g *stage) (before, one, two []part) {
 		return []part{g.splits(3), g.adds}, []part{g.folds, g.splits(3)}, []part{g.adds, g.asks, g.splits(2), g.adds}
-	}, 1, 8)
+	}, whole, first)
+	f("read and life", func(g *stage) (before, one, two []part) {
+		return []part{g.splits(3), g.adds, g.reads}, []part{g.reads, g.reads}, []part{g.reads, g.takes, g.adds, g.takes, g.folds, g.takes, g.splits(4), g.adds}
+	}, whole, first, last)
 	f("fold and fold", func(g *stage) (before, one, two []part) {
 		return []part{g.splits(3), g.adds}, []part{g.folds, g.splits(2)}, []part{g.folds, g.adds, g.splits(2)}
-	}, 1, 8)
+	}, whole, first)
 	// One partition loses all or nothing.
 	f("forgotten, read and split", func(g *stage) (before, one, two []part) {
-		return []part{g.splits(3), g.adds, g.forgets}, []part{g.reads, g.folds, g.adds}, []part{g.splits(4), g.folds, g.adds}
-	}, 8)
+		return []part{g.splits(3), g.adds, g.forgets}, []part{g.reads, g.folds, g.takes}, []part{g.splits(4), g.folds}
+	}, first)
 	f("forgotten, split and fold", func(g *stage) (before, one, two []part) {
-		return []part{g.splits(3), g.adds, g.forgets}, []part{g.splits(4), g.adds}, []part{g.splits(3), g.adds, g.folds}
-	}, 8)
+		return []part{g.splits(3), g.adds, g.forgets}, []part{g.splits(4), g.takes}, []part{g.splits(3), g.takes, g.folds}
+	}, first)
 }
 
 // Of three servers, each doing what it likes, any may rest at any time.
@@ -242,10 +290,10 @@ func TestAnyOrder(t *testing.T) {
 			g := newStage(t, under.Traits().Partitions)
 			var actors []*actor
 			for range 3 {
-				a := newActor(t, g.under)
+				a := newActor(t, g.under, rng.IntN(2) == 0)
 				var parts []part
 				for range 1 + rng.IntN(6) {
-					parts = append(parts, []part{g.splits(2 + rng.IntN(3)), g.adds, g.folds, g.asks}[rng.IntN(4)])
+					parts = append(parts, []part{g.splits(2 + rng.IntN(3)), g.adds, g.folds, g.asks, g.reads, g.takes}[rng.IntN(6)])
 				}
 				g.begins(a, parts...)
 				actors = append(actors, a)
@@ -267,7 +315,7 @@ func TestForgottenTwice(t *testing.T) {
 	lost := add(store.ShardCell(g.c, 2), 100)
 	lost.Guard.Laid, lost.Guard.Layout = true, read(t, g.under, lost.Cell).Layout
 	mustDo(t, g.under, lost)
-	g.acked += 100
+	g.changed(100)
 	g.forgets(s)
 	s = server(t, g.under, lazy)
 	g.splits(2)(s) // Shard 1 was empty: nothing tells of the other.

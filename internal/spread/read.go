@@ -40,7 +40,7 @@ func (s *Store) read(ctx context.Context, cells []store.Cell, values []store.Val
 		}
 		for i := range values {
 			if values[i].Layout != 0 {
-				s.learn(cells[i], hot.Word(values[i].Layout))
+				s.learn(cells[i], hot.Word(values[i].Layout), values[i].Version)
 			}
 		}
 	}
@@ -48,14 +48,13 @@ func (s *Store) read(ctx context.Context, cells []store.Cell, values []store.Val
 	for i := range todo {
 		todo[i] = i
 	}
-	missing := make([]uint64, len(cells))
 	rounds := roundsMax
 	if s.options.ReadOnly { // which can't fold what never stays the same
 		rounds *= 4
 	}
 	for round := range rounds {
 		var err error
-		if todo, err = s.sum(ctx, cells, values, versions, todo, missing); err != nil || len(todo) == 0 {
+		if todo, err = s.sum(ctx, cells, values, versions, todo); err != nil || len(todo) == 0 {
 			return err
 		}
 		if round < roundsCalm || s.options.ReadOnly {
@@ -99,10 +98,11 @@ func anyLaid(values []store.Value) bool {
 }
 
 // sum reads some of the cells with what is known of their shards, and returns
-// those that turned out to be laid out otherwise, or may have. Missing are the
-// shards that were not there the last time. Versions is nil if nobody asks.
-func (s *Store) sum(ctx context.Context, cells []store.Cell, values []store.Value, versions [][]uint64, todo []int, missing []uint64) (left []int, err error) {
+// those that turned out to be laid out otherwise, or may have. Versions is nil if
+// nobody asks.
+func (s *Store) sum(ctx context.Context, cells []store.Cell, values []store.Value, versions [][]uint64, todo []int) (left []int, err error) {
 	known := make([]*counter, len(todo))
+	before := make([]uint64, len(todo)) // home's versions
 	parts := make([][]store.Value, len(todo))
 	var all []store.Cell
 	var from int // of the counters that are read together
@@ -124,7 +124,7 @@ func (s *Store) sum(ctx context.Context, cells []store.Cell, values []store.Valu
 	for n, i := range todo {
 		of := cells[i : i+1]
 		if known[n] = s.get(cells[i]); known[n] != nil {
-			of = known[n].cells
+			of, before[n] = known[n].cells, known[n].version.Load()
 		}
 		// All of a counter is read by one call, and so at one moment where it can be.
 		if len(all)+len(of) > store.ReadCellsMax {
@@ -138,54 +138,49 @@ func (s *Store) sum(ctx context.Context, cells []store.Cell, values []store.Valu
 		return nil, err
 	}
 	for n, i := range todo {
-		again, err := s.take(ctx, cells[i], known[n], parts[n], &values[i], &missing[i])
+		missing, again, err := s.take(ctx, cells[i], known[n], before[n], parts[n], &values[i])
 		if err != nil {
 			return nil, err
 		}
 		if again {
 			left = append(left, i)
 		} else if versions != nil {
-			versions[i] = versionsOf(versions[i][:0], parts[n], missing[i])
+			versions[i] = versionsOf(versions[i][:0], parts[n], missing)
 		}
 	}
 	return left, nil
 }
 
-// take makes a value of what was read of a counter, and reports whether it has to
-// be read again.
-func (s *Store) take(ctx context.Context, c store.Cell, k *counter, parts []store.Value, to *store.Value, missing *uint64) (again bool, err error) {
+// take makes a value of what was read of a counter, whose home was at a version
+// before that. It returns which of its shards are not there, a bit for each, and
+// whether it has to be read again.
+func (s *Store) take(ctx context.Context, c store.Cell, k *counter, before uint64, parts []store.Value, to *store.Value) (missing uint64, again bool, err error) {
 	word := hot.Word(parts[0].Layout)
 	if word == 0 && k != nil {
 		if again, err := s.reassert(ctx, c, k, parts[0].Version); err != nil || again {
-			return again, err
+			return 0, again, err
 		}
 	}
 	if word != 0 || k != nil {
-		s.learn(c, s.newest(c, word))
+		s.learn(c, s.newest(c, word), parts[0].Version)
 	}
 	switch {
 	case word == 0:
 		*to = parts[0]
-		return false, nil
+		return 0, false, nil
 	case k == nil || !word.Same(k.word):
-		*missing = 0
-		return true, nil
+		return 0, true, nil
 	}
-	// A shard that is not there may be one that home has taken in since home was
-	// read. If home is the same the next time, it was never one of home's; where
-	// all is read at one moment, that is known at once.
-	was := *missing
-	*missing = total(parts, word, to)
-	if s.traits.Partitions == 1 {
-		return false, nil
+	missing = total(parts, word, to)
+	if s.traits.Partitions == 1 { // All was read at one moment.
+		return missing, false, nil
 	}
-	if *missing&^was != 0 {
-		return true, nil
-	}
-	// Shards only grow. If home was the same all the while, the sum lies between
-	// what the counter was before and after.
+	// Shards only grow, and home changes before what it takes in is gone. If home
+	// was the same before the first of them was read and after the last, the sum
+	// lies between what the counter was then.
 	home, err := s.home(ctx, c)
-	return home.Version != parts[0].Version, err
+	k.version.Store(home.Version)
+	return missing, home.Version != before, err
 }
 
 // versionsOf appends the versions of the parts that a counter's value is the sum

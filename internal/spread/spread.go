@@ -88,6 +88,8 @@ type counter struct {
 	word  hot.Word
 	cells []store.Cell // its shards, home first
 	paces []pace       // of each
+
+	version atomic.Uint64 // of home, when it was read last
 }
 
 // A pace is how long the writes to a cell take of late, in nanoseconds: a mean in
@@ -234,10 +236,14 @@ func (s *Store) get(c store.Cell) *counter {
 	return s.counters[c]
 }
 
-// learn remembers the word of a counter's home, as it was just read.
-func (s *Store) learn(c store.Cell, word hot.Word) {
+// learn remembers the word of a counter's home, as it was just read at a version.
+func (s *Store) learn(c store.Cell, word hot.Word, version uint64) {
 	// Fast path: nearly always it is known, and readers need not wait for each other.
-	if k := s.get(c); k == nil && word == 0 || k != nil && k.word == word {
+	switch k := s.get(c); {
+	case k == nil && word == 0:
+		return
+	case k != nil && k.word == word:
+		k.version.Store(version)
 		return
 	}
 	s.mu.Lock()
@@ -251,6 +257,7 @@ func (s *Store) learn(c store.Cell, word hot.Word) {
 		for i := range n.cells {
 			n.cells[i] = store.ShardCell(c, i)
 		}
+		n.version.Store(version)
 		s.counters[c] = n
 	}
 	s.known.Store(int32(len(s.counters)))
