@@ -13,10 +13,10 @@ CLIENTS = internal/server/resp/clienttest
 # The tests that break what many nodes stand on, another.
 FAULTS = internal/faults
 
-# What the tests start besides our own programs, and the packages of Debian that
-# have it.
-PROGRAMS = redis-server redis-cli pgbouncer gcc node npm promtool
-DEBIAN   = redis-server redis-tools postgresql pgbouncer python3-redis libhiredis-dev gcc nodejs npm prometheus
+# What the tests start besides our own programs, each with the package that Debian
+# has it in. Only what is missing is installed: Node of another origin brings its
+# own npm, with which Debian's can't be.
+PROGRAMS = redis-server:redis-server redis-cli:redis-tools pgbouncer:pgbouncer gcc:gcc node:nodejs npm:npm promtool:prometheus
 
 FUZZTIME ?= 30s
 CYCLES   ?= 50
@@ -40,12 +40,14 @@ setup: ## check for Go, download the modules, build the linter
 	$(TOOL) golangci-lint version
 
 servers: ## install what the tests start, as root on Debian or with CI=true; elsewhere say what is missing
-	@missing=; for p in $(PROGRAMS); do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
-	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || missing="$$missing initdb"; \
+	@missing=; for p in $(PROGRAMS); do command -v $${p%:*} >/dev/null || missing="$$missing $${p#*:}"; done; \
+	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || missing="$$missing postgresql"; \
+	/usr/bin/python3 -c 'import redis' 2>/dev/null || missing="$$missing python3-redis"; \
+	echo '#include <hiredis/hiredis.h>' | gcc -E - >/dev/null 2>&1 || missing="$$missing libhiredis-dev"; \
 	test -n "$$missing" || exit 0; \
 	if test -e /etc/debian_version && { test "$$(id -u)" = 0 || test "$$CI" = true; }; \
-	then apt-get update -qq && apt-get install -y -qq $(DEBIAN); \
-	else echo "the tests need$$missing: on Debian, apt-get install $(DEBIAN)"; exit 1; fi
+	then apt-get update -qq && apt-get install -y -qq $$missing; \
+	else echo "the tests need what Debian has in$$missing"; exit 1; fi
 
 run: ## serve from ./quipu-data
 	go run ./cmd/quipu serve
