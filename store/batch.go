@@ -158,8 +158,9 @@ type Guard struct {
 	// Otherwise it is Unmet.
 	Exists Existence
 
-	// Bound, if not nil, applies an OpAdd only if the sum is within it.
-	// Otherwise it is Bounded, whether the sum leaves the bound or int64.
+	// Bound, if not nil, applies an OpAdd only if the sum is within it, and an
+	// OpLayout only if the value is. Otherwise it is Bounded, whether the sum leaves
+	// the bound or int64.
 	Bound *Bound
 }
 

@@ -230,7 +230,7 @@ func checkConditions(d *Delta) error {
 		return Errorf(KindInvalid, "operation %d with expiry %d", d.Op, d.Expiry)
 	case d.Guard.Exists > ExistsNot:
 		return Errorf(KindInvalid, "unknown condition on existence %d", d.Guard.Exists)
-	case d.Guard.Bound != nil && d.Op != OpAdd:
+	case d.Guard.Bound != nil && d.Op != OpAdd && (d.Op != OpLayout || d.Guard.Bound.Saturate):
 		return Errorf(KindInvalid, "operation %d with a bound", d.Op)
 	case d.Guard.Bound != nil && d.Guard.Bound.Low > d.Guard.Bound.High:
 		return Errorf(KindInvalid, "bound from %d to %d is empty", d.Guard.Bound.Low, d.Guard.Bound.High)

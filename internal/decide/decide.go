@@ -182,6 +182,9 @@ func next(s State, d *store.Delta, old store.Value) (store.Value, store.Outcome)
 		v.N = d.N
 	}
 	if d.Op == store.OpLayout {
+		if b := d.Guard.Bound; b != nil && (old.N < b.Low || old.N > b.High) {
+			return old, store.Bounded
+		}
 		v.Layout = d.N
 	}
 	if d.Op == store.OpAdd {

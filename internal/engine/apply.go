@@ -544,6 +544,9 @@ func (c *change) cell(d *store.Delta, p plan) store.Result {
 	case store.OpDelete:
 		value, next, has = 0, absent, 0
 	case store.OpLayout:
+		if b := d.Guard.Bound; b != nil && (old < b.Low || old > b.High) {
+			return refuse(store.Bounded)
+		}
 		has = extra(-d.N)
 	default: // OpExpire, OpGet
 		next = state

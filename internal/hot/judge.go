@@ -98,6 +98,9 @@ type Look struct {
 	At      time.Time
 }
 
+// Shards returns how many shards the counter had at the last look.
+func (j *Judge) Shards() int { return j.shards }
+
 // Grow returns how many shards a counter should have: more than it has, as many, or
 // 1 if they are of no use.
 func (j *Judge) Grow(r Rules, l Limits, k Look) int {

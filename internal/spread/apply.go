@@ -206,11 +206,11 @@ type routed struct {
 }
 
 // A place is where a delta comes from, its batch and its number in it, and to
-// which shard it went; 0 is home.
+// which shard it went of a counter; 0 is home. Of is nil if it could go nowhere else.
 type place struct {
 	batch, delta int
 	shard        int
-	pace         *pace // of its shard, or nil
+	of           *counter
 }
 
 // A moved is a batch of what moves to shards: its place, and how large it is.
@@ -242,8 +242,7 @@ func (s *Store) route(batches []store.Batch) *routed {
 			c := s.target(&d)
 			to := place{batch: i, delta: j}
 			if c != nil {
-				to.shard = s.move(&d, c, now)
-				to.pace = &c.paces[to.shard]
+				to.of, to.shard = c, s.move(&d, c, now)
 			}
 			if to.shard == 0 {
 				stay.Deltas, kept = append(stay.Deltas, d), append(kept, to)
@@ -335,8 +334,8 @@ func (s *Store) move(d *store.Delta, c *counter, now time.Time) int {
 func (r *routed) timed(took time.Duration) {
 	for i := range r.from {
 		for _, p := range r.from[i] {
-			if p.pace != nil {
-				p.pace.note(took)
+			if p.of != nil {
+				p.of.paces[p.shard].note(took)
 			}
 		}
 	}
@@ -398,9 +397,8 @@ func (s *Store) repair(ctx context.Context, batches []store.Batch, replies []sto
 			}
 			// Home takes it, whatever became of the shard.
 			d := batches[p.batch].Deltas[p.delta]
-			if k := s.get(d.Cell); k == nil || !k.word.Folding() { // Who folds it knows more.
-				s.forget(d.Cell)
-			}
+			s.forget(d.Cell, p.of)
+			s.refused(d.Cell, p.of)
 			s.meters.rerouted.Add(1)
 			if err := s.again(ctx, &batches[p.batch], d, &replies[p.batch], p.delta); err != nil {
 				return store.Partly(err, len(batches) > 1)
@@ -432,9 +430,6 @@ func (s *Store) repair(ctx context.Context, batches []store.Batch, replies []sto
 	}
 	return nil
 }
-
-// forget drops what is known of a counter, which is not so any more.
-func (s *Store) forget(c store.Cell) { s.learn(c, 0, 0) }
 
 // again applies one delta of a batch to its counter, and puts the result where
 // it belongs.

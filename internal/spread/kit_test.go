@@ -197,3 +197,13 @@ func each(t *testing.T, f func(t *testing.T, under *shared)) {
 	t.Run("1 partition", func(t *testing.T) { f(t, newShared(1)) })
 	t.Run("8 partitions", func(t *testing.T) { f(t, newShared(8)) })
 }
+
+// rerouted returns how many adds found their shard closed, or gone.
+func rerouted(s *spread.Store) (n float64) {
+	s.Meters(func(name, _ string, v float64) {
+		if name == "quipu_adds_rerouted_total" {
+			n = v
+		}
+	})
+	return n
+}

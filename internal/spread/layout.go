@@ -51,56 +51,42 @@ func (s *Store) home(ctx context.Context, c store.Cell) (store.Value, error) {
 // split gives a counter as many shards as it says, and reports whether it has
 // them. It does nothing if someone else is changing the layout, or the counter
 // can't have one.
+//
+// A generation is of one split. If more shards were opened under one that home has
+// already, a server that rests over it could open one after home has left that
+// generation, and others, who have not heard of that, would add to it. So a counter
+// that needs more shards is folded first. Nobody else knows a new generation before
+// all of its shards were opened.
 func (s *Store) split(ctx context.Context, c store.Cell, shards int) (bool, error) {
+	k := s.get(c)
 	v, err := s.home(ctx, c)
 	if err != nil {
 		return false, err
 	}
 	was := hot.Word(v.Layout)
-	if !v.Exists || v.DeadlineMS != 0 || v.N > near || v.N < -near || was.Folding() || was.Shards() >= shards {
-		s.learn(c, was, v.Version)
+	if !v.Exists || v.DeadlineMS != 0 || !isNear(v.N) || was.Folding() || was.Shards() >= shards {
+		s.learn(c, k, newest(k, was), v.Version)
 		return false, nil
 	}
-	gen := was.Gen()
-	if was == 0 {
-		gen = hot.Generation(rand.Uint64())
-	}
-	named := layout(c, was, hot.Home(gen, shards))
-	for i := was.Shards(); i < shards; i++ {
-		is, version, err := s.open(ctx, c, i, gen)
-		if err != nil {
+	if was != 0 {
+		if err := s.Fold(ctx, c); err != nil {
 			return false, err
 		}
-		switch {
-		case is == hot.Open(gen):
-			continue
-		case version == 0: // someone else has split it meanwhile
-			s.forget(c)
-			return false, nil
-		case was != 0: // There is room for one split in home's word.
-			return false, s.Fold(ctx, c)
-		}
-		// Home has forgotten its shards: they come back as they were. If home is not
-		// any more what it was then, they may have come back, and been folded.
-		named = layout(c, 0, hot.Home(is.Gen(), hot.ShardsMax))
-		named.Guard.Match, named.Guard.Version = true, version
-		break
+	}
+	name, err := s.open(ctx, c, hot.Home(hot.Generation(rand.Uint64()), shards))
+	if err != nil || name.N == 0 {
+		return false, err
 	}
 	if s.starter != nil {
 		s.splitting.Lock()
 		defer s.splitting.Unlock()
 	}
-	named.Guard.Exists = store.ExistsMust // It may have been deleted meanwhile, and stays so.
-	r, err := s.one(ctx, named)
-	if err != nil {
+	r, err := s.one(ctx, name)
+	if err != nil || r[0].Outcome != store.Applied {
 		return false, err
 	}
-	if r[0].Outcome != store.Applied {
-		s.forget(c)
-		return false, nil
-	}
-	s.learn(c, hot.Word(named.N), r[0].Version)
-	if named.Guard.Match {
+	s.named(c, hot.Word(name.N), r[0].Version)
+	if name.Guard.Match {
 		s.meters.reasserted.Add(1)
 	} else {
 		s.meters.splits.Add(1)
@@ -108,56 +94,77 @@ func (s *Store) split(ctx context.Context, c store.Cell, shards int) (bool, erro
 	return true, nil
 }
 
-// open opens a shard, which nobody adds to before home names it, and returns what
-// the shard is then. That is another split's if home has been split meanwhile, or
-// if home has forgotten that it was: then version is home's.
+// isNear reports whether a counter is near enough to zero to be split.
+func isNear(n int64) bool { return -near <= n && n <= near }
+
+// open opens the shards that home is to name, which nobody adds to before that, and
+// returns the delta that does. It is none if others are splitting the counter.
 //
 // What an earlier split has left is removed. It is in home's sum, or was never added
 // to: closed shards of a split that home does not name any more have been taken in.
-// So home is read after the shard. What was read of it before may be long ago: since
-// then others may have split the counter, added to the shard and closed it, to take
-// it in next.
-func (s *Store) open(ctx context.Context, c store.Cell, i int, gen int64) (is hot.Word, version uint64, err error) {
-	shard, word := store.ShardCell(c, i), hot.Open(gen)
-	for range roundsMax {
-		v, err := s.home(ctx, shard)
-		if err != nil {
-			return 0, 0, err
+// So home is read after the shards. What was read of it before may be long ago: since
+// then others may have split the counter, added to a shard and closed it, to take
+// it in next. What is open and has counts, though home does not name it, is of a
+// split that home has forgotten: it comes back as it was.
+func (s *Store) open(ctx context.Context, c store.Cell, word hot.Word) (name store.Delta, err error) {
+	cells := shardsOf(c, word)
+	values := make([]store.Value, len(cells))
+	open := hot.Open(word.Gen())
+	for round := range roundsMax {
+		if err := s.under.Read(ctx, cells, values); err != nil {
+			return name, err
 		}
-		is := hot.Word(v.Layout)
-		if is == word {
-			return word, 0, nil
+		home, err := s.home(ctx, c)
+		if err != nil || home.Layout != 0 {
+			return name, err
 		}
-		deltas := []store.Delta{layout(shard, 0, word)}
-		if v.Exists {
-			home, err := s.home(ctx, c)
-			if err != nil {
-				return 0, 0, err
-			}
-			if of := hot.Word(home.Layout); of != 0 && of.Gen() == is.Gen() {
-				return is, 0, nil
-			}
-			if !is.Folding() && v.N != 0 {
-				// Open, with counts, and not home's: but perhaps it was closed before home
-				// was read.
-				if v, err = s.home(ctx, shard); err != nil || hot.Word(v.Layout) == is {
-					return is, home.Version, err
+		var deltas []store.Delta
+		for i, v := range values {
+			is := hot.Word(v.Layout)
+			switch {
+			case is == open:
+			case v.Exists && !is.Folding() && v.N != 0:
+				// Perhaps it was closed before home was read.
+				if v, err = s.home(ctx, cells[i]); err != nil {
+					return name, err
 				}
-				continue
+				if hot.Word(v.Layout) == is {
+					// If home is not any more what it was, it may have come back, and been folded.
+					name = layout(c, 0, hot.Home(is.Gen(), hot.ShardsMax))
+					name.Guard.Match, name.Guard.Version = true, home.Version
+					return name, nil
+				}
+				deltas = append(deltas, layout(cells[i], 0, open)) // the next round will see
+			case v.Exists && !is.Folding() && round > 0: // someone else is at it
+				return name, nil
+			case v.Exists:
+				gone := laid(store.Delta{Cell: cells[i], Op: store.OpDelete}, is)
+				gone.Guard.Match, gone.Guard.Version = true, v.Version // nobody has added to it since
+				deltas = append(deltas, gone, layout(cells[i], 0, open))
+			default:
+				deltas = append(deltas, layout(cells[i], 0, open))
 			}
-			gone := laid(store.Delta{Cell: shard, Op: store.OpDelete}, is)
-			gone.Guard.Match, gone.Guard.Version = true, v.Version // nobody has added to it since
-			deltas = []store.Delta{gone, deltas[0]}
 		}
-		r, err := s.one(ctx, deltas...)
-		if err != nil {
-			return 0, 0, err
+		if len(deltas) == 0 {
+			name = layout(c, 0, word)
+			name.Guard.Exists = store.ExistsMust                    // It may have been deleted meanwhile, and stays so,
+			name.Guard.Bound = &store.Bound{Low: -near, High: near} // or set to whatever.
+			return name, nil
 		}
-		if r[len(r)-1].Outcome == store.Applied {
-			return word, 0, nil
+		if err := s.each(ctx, deltas); err != nil {
+			return name, err
 		}
 	}
-	return 0, 0, store.Errorf(store.KindUnavailable, "others change the shard %q all the time", shard.Key)
+	return name, store.Errorf(store.KindUnavailable, "others change the shards of %q all the time", c.Key)
+}
+
+// shardsOf returns the shards of a counter, home excepted.
+func shardsOf(c store.Cell, word hot.Word) []store.Cell {
+	cells := make([]store.Cell, word.Shards()-1)
+	for i := range cells {
+		cells[i] = store.ShardCell(c, i+1)
+	}
+	return cells
 }
 
 // A fold is one under way, for all who wait for it.
@@ -203,25 +210,31 @@ func (s *Store) Fold(ctx context.Context, c store.Cell) error {
 // foldMax is how long a fold may take before those who wait are told.
 const foldMax = 10 * time.Second
 
-func (s *Store) fold(ctx context.Context, c store.Cell) error {
+func (s *Store) fold(ctx context.Context, c store.Cell) (err error) {
+	var k *counter
+	defer func() {
+		if err == nil || s.starter == nil { // Start has to know what is split.
+			s.forget(c, k)
+		}
+	}()
 	for range roundsMax {
+		k = s.get(c)
 		v, err := s.home(ctx, c)
 		if err != nil {
 			return unchanged(err)
 		}
 		word := hot.Word(v.Layout)
 		if word == 0 {
-			if k := s.get(c); k != nil {
+			if k != nil {
 				if again, err := s.reassert(ctx, c, k, v.Version); err != nil {
 					return unchanged(err)
 				} else if again {
 					continue
 				}
 			}
-			s.forget(c)
 			return nil
 		}
-		s.learn(c, word.Fold(), v.Version) // no more adds to its shards from here
+		k = s.named(c, word.Fold(), v.Version) // no more adds to its shards from here
 		if !word.Folding() {
 			r, err := s.one(ctx, layout(c, word, word.Fold()))
 			if err != nil {
@@ -245,7 +258,6 @@ func (s *Store) fold(ctx context.Context, c store.Cell) error {
 		case !done:
 			continue // someone else has done it
 		}
-		s.forget(c)
 		s.meters.folds.Add(1)
 		s.removeShards(ctx, c, word)
 		return nil
@@ -305,21 +317,19 @@ func unchanged(err error) error {
 	return store.Errorf(store.KindUnavailable, "the counter could not be put together: %w", err)
 }
 
-// shards calls under for the shards of a counter, home excepted, each partition
-// with its deltas.
-func (s *Store) shards(ctx context.Context, c store.Cell, word hot.Word, delta func(shard store.Cell) store.Delta) error {
+// each applies deltas, those of one partition together. What is refused is left so.
+func (s *Store) each(ctx context.Context, deltas []store.Delta) error {
 	byPartition := map[int]int{}
 	var batches []store.Batch
-	for i := 1; i < word.Shards(); i++ {
-		shard := store.ShardCell(c, i)
-		p := store.PartitionOf(shard, s.traits.Partitions)
+	for _, d := range deltas {
+		p := store.PartitionOf(d.Cell, s.traits.Partitions)
 		at, ok := byPartition[p]
 		if !ok {
 			at = len(batches)
 			byPartition[p] = at
 			batches = append(batches, store.Batch{Partition: p, Durability: store.Synced})
 		}
-		batches[at].Deltas = append(batches[at].Deltas, delta(shard))
+		batches[at].Deltas = append(batches[at].Deltas, d)
 	}
 	replies := make([]store.Reply, len(batches))
 	if err := s.under.Apply(ctx, batches, replies); err != nil {
@@ -336,16 +346,14 @@ func (s *Store) shards(ctx context.Context, c store.Cell, word hot.Word, delta f
 // closeShards closes the shards of a counter that is being folded, and returns
 // their sum, which can't change any more.
 func (s *Store) closeShards(ctx context.Context, c store.Cell, word hot.Word) (sum int64, err error) {
-	open := hot.Open(word.Gen())
-	err = s.shards(ctx, c, word, func(shard store.Cell) store.Delta { return layout(shard, open, open.Fold()) })
-	if err != nil {
+	open, cells := hot.Open(word.Gen()), shardsOf(c, word)
+	deltas, values := make([]store.Delta, len(cells)), make([]store.Value, len(cells))
+	for i := range cells {
+		deltas[i] = layout(cells[i], open, open.Fold())
+	}
+	if err := s.each(ctx, deltas); err != nil {
 		return 0, err
 	}
-	cells := make([]store.Cell, word.Shards()-1)
-	for i := range cells {
-		cells[i] = store.ShardCell(c, i+1)
-	}
-	values := make([]store.Value, len(cells))
 	if err := s.under.Read(ctx, cells, values); err != nil {
 		return 0, err
 	}
@@ -359,8 +367,10 @@ func (s *Store) closeShards(ctx context.Context, c store.Cell, word hot.Word) (s
 
 // removeShards deletes closed shards. If it fails, the next split does it.
 func (s *Store) removeShards(ctx context.Context, c store.Cell, word hot.Word) {
-	closed := hot.Open(word.Gen()).Fold()
-	_ = s.shards(ctx, c, word, func(shard store.Cell) store.Delta {
-		return laid(store.Delta{Cell: shard, Op: store.OpDelete}, closed)
-	})
+	closed, cells := hot.Open(word.Gen()).Fold(), shardsOf(c, word)
+	deltas := make([]store.Delta, len(cells))
+	for i := range cells {
+		deltas[i] = laid(store.Delta{Cell: cells[i], Op: store.OpDelete}, closed)
+	}
+	_ = s.each(ctx, deltas)
 }

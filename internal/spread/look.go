@@ -37,6 +37,10 @@ const (
 
 	// lookMax is how long one look at the counters may take.
 	lookMax = 5 * time.Second
+
+	// goneLooks is how many looks in a row must find that a counter has no shards any
+	// more: who gives it others takes away the ones that it has.
+	goneLooks = 3
 )
 
 // judged is what is decided about a counter.
@@ -44,6 +48,9 @@ type judged struct {
 	hot.Judge
 	rest  time.Duration // how long it rests after it was asked
 	until time.Time     // and until when
+
+	gone    int      // looks in a row that did not find the shards it had
+	refused hot.Word // the layout of which a shard did not take an add, or 0
 
 	// The total when it was last read, and at what rate it changed; what its shards
 	// had, and of late in which part of the looks they had more than before.
@@ -140,6 +147,50 @@ func (s *Store) run() {
 	}
 }
 
+// refused notes that a shard of a counter did not take an add, since it is of
+// another layout.
+func (s *Store) refused(c store.Cell, k *counter) {
+	s.heating.Lock()
+	defer s.heating.Unlock()
+	s.judge(c).refused = k.word
+}
+
+// relearn looks at the homes of counters whose shards were there and did not take an
+// add, or are not known any more. Mostly others have changed the layout. If home
+// still has it, a shard is lost: it is made whole by a fold.
+func (s *Store) relearn(ctx context.Context) error {
+	var cells []store.Cell
+	var refused []hot.Word
+	s.heating.Lock()
+	for c, j := range s.judges {
+		if known := s.get(c) != nil; j.refused == 0 && (known || j.Shards() < 2 || j.gone == goneLooks) {
+			continue
+		} else if !known {
+			j.gone = min(j.gone+1, goneLooks)
+		}
+		cells, refused = append(cells, c), append(refused, j.refused)
+		if j.refused = 0; len(cells) == store.ReadCellsMax {
+			break
+		}
+	}
+	s.heating.Unlock()
+	if len(cells) == 0 {
+		return nil
+	}
+	values := make([]store.Value, len(cells))
+	if err := s.under.Read(ctx, cells, values); err != nil {
+		return err
+	}
+	var errs []error
+	for i, c := range cells {
+		word := hot.Word(values[i].Layout)
+		if s.learn(c, nil, word, values[i].Version); word != 0 && word == refused[i] {
+			errs = append(errs, s.Fold(ctx, c))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // look splits the counters that are too hot for the cells they have, and folds
 // those whose shards turn out to be of no use.
 func (s *Store) look(ctx context.Context) error {
@@ -148,6 +199,7 @@ func (s *Store) look(ctx context.Context) error {
 		shards int
 	}
 	var wanted []want
+	errs := []error{s.relearn(ctx)}
 	now := s.options.Now()
 	s.heating.Lock()
 	s.heat.Each(func(e *hot.Entry) {
@@ -164,6 +216,11 @@ func (s *Store) look(ctx context.Context) error {
 			return
 		}
 		j := s.judge(e.Cell)
+		if shards > 1 {
+			j.gone = 0
+		} else if j.Shards() > 1 && j.gone < goneLooks {
+			return
+		}
 		if now.Before(j.until) {
 			return
 		}
@@ -174,7 +231,6 @@ func (s *Store) look(ctx context.Context) error {
 	})
 	s.prune(now)
 	s.heating.Unlock()
-	var errs []error
 	for _, w := range wanted {
 		var err error
 		if w.shards == 1 {
@@ -329,7 +385,7 @@ func (s *Store) adopt(ctx context.Context) error {
 				return err
 			}
 			if v.Layout != 0 {
-				s.learn(c, hot.Word(v.Layout), v.Version)
+				s.learn(c, nil, hot.Word(v.Layout), v.Version)
 			}
 		}
 		if len(found) < store.ScanMax {

@@ -40,7 +40,7 @@ func (s *Store) read(ctx context.Context, cells []store.Cell, values []store.Val
 		}
 		for i := range values {
 			if values[i].Layout != 0 {
-				s.learn(cells[i], hot.Word(values[i].Layout), values[i].Version)
+				s.learn(cells[i], nil, hot.Word(values[i].Layout), values[i].Version)
 			}
 		}
 	}
@@ -161,9 +161,7 @@ func (s *Store) take(ctx context.Context, c store.Cell, k *counter, before uint6
 			return 0, again, err
 		}
 	}
-	if word != 0 || k != nil {
-		s.learn(c, s.newest(c, word), parts[0].Version)
-	}
+	s.learn(c, k, newest(k, word), parts[0].Version)
 	switch {
 	case word == 0:
 		*to = parts[0]
@@ -203,8 +201,8 @@ func versionsOf(to []uint64, parts []store.Value, missing uint64) []uint64 {
 
 // newest returns the word to remember of a counter that was read with one: this
 // server may be about to fold it, which a reader must not undo.
-func (s *Store) newest(c store.Cell, word hot.Word) hot.Word {
-	if k := s.get(c); k != nil && k.word.Folding() && k.word.Same(word) {
+func newest(k *counter, word hot.Word) hot.Word {
+	if k != nil && k.word.Folding() && k.word.Same(word) {
 		return k.word
 	}
 	return word

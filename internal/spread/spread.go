@@ -236,23 +236,37 @@ func (s *Store) get(c store.Cell) *counter {
 	return s.counters[c]
 }
 
-// learn remembers the word of a counter's home, as it was just read at a version.
-func (s *Store) learn(c store.Cell, word hot.Word, version uint64) {
+// learn remembers the word of a counter's home, which was read at a version after
+// was was known of it. If something else has been learned since, that may be newer.
+func (s *Store) learn(c store.Cell, was *counter, word hot.Word, version uint64) {
 	// Fast path: nearly always it is known, and readers need not wait for each other.
-	switch k := s.get(c); {
-	case k == nil && word == 0:
+	switch {
+	case was == nil && word == 0:
 		return
-	case k != nil && k.word == word:
-		k.version.Store(version)
+	case was != nil && was.word == word:
+		was.version.Store(version)
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := s.counters[c]
-	switch {
-	case word == 0:
+	if s.counters[c] == was {
+		s.set(c, word, version)
+	}
+}
+
+// named remembers the word that this server makes a counter's home have.
+func (s *Store) named(c store.Cell, word hot.Word, version uint64) *counter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.set(c, word, version)
+	return s.counters[c]
+}
+
+// set is learn and named for who holds mu.
+func (s *Store) set(c store.Cell, word hot.Word, version uint64) {
+	if word == 0 {
 		delete(s.counters, c)
-	case old == nil || old.word != word:
+	} else {
 		n := &counter{word: word, cells: make([]store.Cell, word.Shards()), paces: make([]pace, word.Shards())}
 		for i := range n.cells {
 			n.cells[i] = store.ShardCell(c, i)
@@ -262,3 +276,6 @@ func (s *Store) learn(c store.Cell, word hot.Word, version uint64) {
 	}
 	s.known.Store(int32(len(s.counters)))
 }
+
+// forget drops what was known of a counter, and is not so any more.
+func (s *Store) forget(c store.Cell, was *counter) { s.learn(c, was, 0, 0) }

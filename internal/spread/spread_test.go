@@ -463,6 +463,54 @@ func TestOverflow(t *testing.T) {
 	})
 }
 
+// busy has a server add to a counter, and look at it. Each add is of so many writes.
+func busy(t *testing.T, s *spread.Store, c store.Cell, writes func(shards int) int) {
+	t.Helper()
+	for range 1000 { // one of 16 is looked at
+		d := add(c, 1000)
+		d.Writes = uint32(writes(s.Shards(c)))
+		mustDo(t, s, d)
+	}
+	if err := s.Look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// heat keeps a server busy until a counter has so many shards.
+func heat(t *testing.T, s *spread.Store, c store.Cell, shards int, writes func(shards int) int) {
+	t.Helper()
+	for i := 0; s.Shards(c) != shards; i++ {
+		if i == 100 {
+			t.Fatalf("it has %d shards, want %d", s.Shards(c), shards)
+		}
+		busy(t, s, c, writes)
+	}
+}
+
+// helping is if shards help: there are more writes, though the clock runs faster by
+// them.
+func helping(n int) int { return 100 * n * n * n * n }
+
+// A server has shards on trial when another gives their counter others, and takes
+// them away for that. It looks in between: that is no reason to let it rest.
+func TestGrownByOthers(t *testing.T) {
+	under, c := newShared(8), cell("a")
+	a, b := paced(t, under, lazy, 50*time.Microsecond), server(t, under, lazy)
+	heat(t, a, c, 2, helping)
+	busy(t, a, c, func(int) int { return 100 })
+	if err := b.Fold(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	hot := func(int) int { return 3000 }
+	busy(t, a, c, hot)
+	split(t, b, c, 4)
+	busy(t, a, c, hot)
+	if n := a.Shards(c); n < 4 {
+		t.Fatalf("it has %d shards, want 4", n)
+	}
+	heat(t, a, c, 8, hot)
+}
+
 // A hot counter splits by itself, and folds when it is cold.
 func TestByItself(t *testing.T) {
 	under := newShared(8)
@@ -470,23 +518,7 @@ func TestByItself(t *testing.T) {
 	p := lazy
 	p.Max, p.CoolDown = 8, 0
 	a := paced(t, under, p, 50*time.Microsecond)
-	add1000 := func() {
-		for range 1000 { // one of 16 is looked at
-			d := add(c, 1000)
-			n := a.Shards(c) // Shards help: there are more writes, though the clock runs faster by them.
-			d.Writes = uint32(100 * n * n * n * n)
-			mustDo(t, a, d)
-		}
-	}
-	for i := 0; a.Shards(c) < 8; i++ {
-		if i == 100 {
-			t.Fatal("it is not split")
-		}
-		add1000()
-		if err := a.Look(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	heat(t, a, c, 8, helping)
 	v := read(t, a, c)
 	for i := 0; a.Shards(c) > 1; i++ {
 		if i == 20_000 { // a second or two
@@ -678,15 +710,7 @@ func TestRetries(t *testing.T) {
 		f(3)
 		f(0)
 		mustDo(t, b, want(add(c, 1))) // folds it
-		rerouted := func() (n float64) {
-			a.Meters(func(name, _ string, value float64) {
-				if name == "quipu_adds_rerouted_total" {
-					n = value
-				}
-			})
-			return n
-		}
-		for i := 0; rerouted() == 0; i++ {
+		for i := 0; rerouted(a) == 0; i++ {
 			if i == 1000 {
 				t.Fatal("no shard is closed")
 			}

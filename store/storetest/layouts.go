@@ -161,7 +161,7 @@ func layouts(s *suite) {
 		for _, d := range []store.Delta{
 			{Cell: c, Op: store.OpLayout, N: 1},
 			layout(c, 0, -1), layout(c, -1, 0), token,
-			laid(until(add(c, 1), 1<<50), 0), until(layout(c, 0, 1), 1<<50), within(layout(c, 0, 1), store.Bound{}),
+			laid(until(add(c, 1), 1<<50), 0), until(layout(c, 0, 1), 1<<50), within(layout(c, 0, 1), store.Bound{Saturate: true}),
 		} {
 			k.refused(k.batch(d), store.KindInvalid)
 		}

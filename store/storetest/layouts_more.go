@@ -60,6 +60,21 @@ func layoutsKept(s *suite) {
 		k.outcome(k.one(match(laid(del(c), 8), k.read(c).Version)), store.Applied)
 	})
 
+	s.law("a layout is changed within a bound of the value", func(k *kit) {
+		c := cell("a")
+		b := store.Bound{Low: -1, High: 1}
+		k.outcome(k.one(within(layout(c, 0, 7), b)), store.Applied) // what is absent is 0
+		k.one(add(c, 2))
+		k.outcome(k.one(within(layout(c, 7, 8), b)), store.Bounded)
+		k.outcome(k.one(within(layout(c, 8, 9), b)), store.Unmet)
+		k.laidOut(c, 2, 7)
+		k.one(add(c, -4))
+		k.outcome(k.one(within(layout(c, 7, 8), b)), store.Bounded)
+		k.one(add(c, 1))
+		k.outcome(k.one(within(layout(c, 7, 8), b)), store.Applied)
+		k.laidOut(c, -1, 8)
+	})
+
 	s.law("a layout is told by whatever tells a value", func(k *kit) {
 		cs := k.together(2)
 		started := k.start(k.batch(layout(cs[0], 0, 7), add(cs[0], 1), add(cs[1], 1)))[0]

@@ -365,6 +365,9 @@ func (m *model) next(d store.Delta, old store.Value, said store.Outcome) (*big.I
 	case d.Op == store.OpSet:
 		after = big.NewInt(d.N)
 	case d.Op == store.OpLayout:
+		if b := d.Guard.Bound; b != nil && (old.N < b.Low || old.N > b.High) {
+			return nil, 0, store.Bounded
+		}
 		after = big.NewInt(old.N)
 	case d.Op == store.OpAdd:
 		var why store.Outcome

@@ -142,7 +142,12 @@ func (m *machine) drawDelta(r *rapid.T, c store.Cell) store.Delta {
 		d.N = 0
 	}
 	if d.Op == store.OpLayout {
-		return layout(c, m.drawLayout(r, c), rapid.SampledFrom([]int64{0, 1, math.MaxInt64}).Draw(r, "layout"))
+		d = layout(c, m.drawLayout(r, c), rapid.SampledFrom([]int64{0, 1, math.MaxInt64}).Draw(r, "layout"))
+		if rapid.IntRange(0, 3).Draw(r, "bounded") == 0 {
+			d = within(d, drawBound(r))
+			d.Guard.Bound.Saturate = false
+		}
+		return d
 	}
 	if d.Op == store.OpExpire || ((d.Op == store.OpAdd || d.Op == store.OpSet) && rapid.IntRange(0, 2).Draw(r, "expiring") == 0) {
 		m.drawExpiry(r, &d)
