@@ -200,8 +200,11 @@ func (db *DB) Peek(keys []string, values []store.Value) bool {
 	// who is told that would be told less by the next total.
 	kept := func(key string) bool { return rules.policy(key).Timing != FanIn }
 	if !rules.keeps() || !slices.ContainsFunc(keys, kept) {
-		s, ok := db.store.(store.Starter)
-		return ok && s.Peek(cells, values)
+		if s, ok := db.store.(store.Starter); !ok || !s.Peek(cells, values) {
+			return false
+		}
+		db.totals.outdo(cells)
+		return true
 	}
 	now := time.Now()
 	for i := range cells {

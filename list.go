@@ -53,9 +53,12 @@ func (db *DB) List(ctx context.Context, prefix string, o ListOptions) (Page, err
 		return Page{}, err
 	}
 	p := Page{Counts: make([]Count, len(entries))}
+	cells := make([]store.Cell, len(entries))
 	for i, e := range entries {
+		cells[i] = store.Cell{Namespace: db.namespace, Key: e.Key}
 		p.Counts[i] = count(e.Key, e.Value, seen{asOf: asOf, source: sourceStore})
 	}
+	db.totals.outdo(cells)
 	if len(entries) == limit {
 		p.Next = base64.RawURLEncoding.EncodeToString([]byte(entries[limit-1].Key))
 	}

@@ -185,7 +185,9 @@ func (db *DB) readParts(ctx context.Context, k *keptRead) bool {
 func (db *DB) readStore(ctx context.Context, cells []store.Cell, values []store.Value) error {
 	t := db.totals
 	if !t.all && !t.any.Load() { // Fast path: TestAllocs.
-		return db.store.Read(ctx, cells, values)
+		err := db.store.Read(ctx, cells, values)
+		t.outdo(cells) // if the first was begun meanwhile
+		return err
 	}
 	asked := t.now()
 	if err := db.store.Read(ctx, cells, values); err != nil {

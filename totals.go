@@ -174,6 +174,23 @@ func (t *totals) keep(c store.Cell, v snapshot) bool {
 	return true
 }
 
+// outdo has totals that are kept of counters not be served any more: a reader is told
+// something else, which may be more. There is nothing to do before the first total.
+func (t *totals) outdo(cells []store.Cell) {
+	if !t.all && !t.any.Load() {
+		return
+	}
+	now := t.tick()
+	for _, c := range cells {
+		s := t.stripe(c)
+		s.mu.Lock()
+		if e := s.cells[c]; e != nil {
+			e.shown = max(e.shown, now)
+		}
+		s.mu.Unlock()
+	}
+}
+
 // get returns what a counter was, if that is not older than some age, and not
 // less than readers were told; if own is set with what this DB has written since.
 func (t *totals) get(c store.Cell, now time.Time, age time.Duration, own bool) (v store.Value, from seen, ok bool) {
