@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,23 @@ func TestReadyTellsNoLoss(t *testing.T) {
 	}
 	if code, body := httpGet(t.Context(), t, p.url+"/api/v1/counters/a"); code != 500 || !strings.Contains(body, `"kind":"lost"`) {
 		t.Errorf("after everything was lost: %d %s", code, body)
+	}
+}
+
+// While PostgreSQL is away, who reads or asks whether the server is ready is told
+// what is wrong.
+func TestReadyWithoutPostgres(t *testing.T) {
+	pg := startPostgres(t)
+	p := start(t, nil, "--http", "127.0.0.1:0", "--store", pg.URL())
+	p.client()("add", "a")
+	if err := pg.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	want := regexp.MustCompile(`"detail":"(no connection to PostgreSQL|the connection to PostgreSQL failed|the store is unreachable since [^"]+)[:"]`)
+	for _, path := range []string{"/readyz", "/api/v1/counters/a", "/readyz", "/api/v1/counters/a", "/api/v1/counters/a/exact"} {
+		if code, body := httpGet(t.Context(), t, p.url+path); code != 503 || !want.MatchString(body) {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
 	}
 }
 

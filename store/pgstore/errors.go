@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -35,7 +36,9 @@ func code(err error) string {
 	return ""
 }
 
-// failure returns the error of a call that changed nothing.
+// failure returns the error of a call that changed nothing. Callers are told no more
+// of one that is unavailable than the words before its first colon: so those say
+// what is wrong.
 func failure(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -47,16 +50,22 @@ func failure(ctx context.Context, err error) error {
 		return err
 	}
 	if c, ok := errors.AsType[*pgconn.ConnectError](err); ok {
-		return store.Errorf(store.KindUnavailable, "PostgreSQL: %s (database %q, role %q)",
+		failed := store.Errorf(store.KindUnavailable, "no connection to PostgreSQL: %s (database %q, role %q)",
 			refusals(c), cmp.Or(c.Config.Database, c.Config.User), c.Config.User)
+		if cause, ok := errors.AsType[syscall.Errno](err); ok {
+			failed.Err = cause
+		}
+		return failed
 	}
 	switch c := code(err); {
 	case c == codeDenied:
 		return store.Errorf(store.KindUnavailable,
-			"PostgreSQL: %w: the role needs the grants of \"Setting up PostgreSQL\" in docs/stores.md; to make the schema, run quipu migrate as one that may", err)
-	case c == "", c == codeUnique, c == codeReadOnly, c == codeSerialization, c == codeDeadlock, c == codeLockTimeout,
+			"PostgreSQL denies it to this role: %w: the role needs the grants of \"Setting up PostgreSQL\" in docs/stores.md; to make the schema, run quipu migrate as one that may", err)
+	case c == "":
+		return store.Errorf(store.KindUnavailable, "the connection to PostgreSQL failed: %w", err)
+	case c == codeUnique, c == codeReadOnly, c == codeSerialization, c == codeDeadlock, c == codeLockTimeout,
 		strings.HasPrefix(c, "08"), strings.HasPrefix(c, "53"), strings.HasPrefix(c, "57"), strings.HasPrefix(c, "58"):
-		return store.Errorf(store.KindUnavailable, "PostgreSQL: %w", err)
+		return store.Errorf(store.KindUnavailable, "PostgreSQL can't do it now: %w", err)
 	case strings.HasPrefix(c, "42"), strings.HasPrefix(c, "XX"):
 		return store.Errorf(store.KindCorrupt, "PostgreSQL: %w", err)
 	}
@@ -101,5 +110,5 @@ func unsure(ctx context.Context, err error) error {
 	if code(err) != "" || pgconn.SafeToRetry(err) {
 		return failure(ctx, err)
 	}
-	return store.Errorf(store.KindUnknown, "PostgreSQL: the outcome is unknown: %w", err)
+	return store.Errorf(store.KindUnknown, "the outcome in PostgreSQL is unknown: %w", err)
 }

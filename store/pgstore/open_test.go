@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -106,6 +107,32 @@ func TestConnectFails(t *testing.T) {
 	address := throughTCP(t)
 	f("postgres://postgres:secret@"+address+"/none", `PostgreSQL: FATAL: database "none" does not exist`, address)
 	f("postgres://nobody:secret@"+address+"/postgres", `PostgreSQL: FATAL: role "nobody" does not exist`, address)
+}
+
+// What callers are told of a server that is away, the words before the first colon,
+// says what is wrong; and the cause is the operating system's.
+func TestAway(t *testing.T) {
+	own := start(t)
+	s := open(t, own.URL(), pgstore.Options{})
+	do(t, s, add("a", 1))
+	holds(t, s, "a", 1)
+	if err := own.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	for connected := true; connected; { // until all connections of before are noticed to be broken
+		err := s.Read(t.Context(), []store.Cell{at("a")}, make([]store.Value, 1))
+		says(t, err)
+		if text := fmt.Sprint(err); !strings.HasPrefix(text, "quipu: no connection to PostgreSQL: ") {
+			if !strings.HasPrefix(text, "quipu: the connection to PostgreSQL failed: ") {
+				t.Fatal(text)
+			}
+			continue
+		}
+		if _, ok := errors.AsType[syscall.Errno](err); !ok {
+			t.Errorf("%v has no cause", err)
+		}
+		connected = false
+	}
 }
 
 // throughTCP returns where the server can be reached by TCP, the way on which
