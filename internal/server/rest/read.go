@@ -34,7 +34,7 @@ func (c *call) read(n need) error {
 	age := int64((count.Staleness + time.Second - 1) / time.Second) // not less than it is
 	header["Age"] = []string{strconv.FormatInt(age, 10)}
 	header["Cache-Control"] = c.cacheControl(n, count.Staleness, age)
-	if vs := c.r.Header["If-None-Match"]; vs != nil && count.Exists && listed(vs, tag) {
+	if vs := c.r.Header["If-None-Match"]; vs != nil && listed(vs, tag, count.Exists) {
 		c.send(http.StatusNotModified)
 		return nil
 	}
@@ -43,13 +43,13 @@ func (c *call) read(n need) error {
 }
 
 // listed reports whether an If-None-Match names tag. For reads the weak form
-// will do.
-func listed(values []string, tag string) bool {
+// will do. A * names any counter that exists; that one does not has a tag as well.
+func listed(values []string, tag string, exists bool) bool {
 	tag = strings.TrimPrefix(tag, weak)
 	for _, v := range values {
 		for t := range strings.SplitSeq(v, ",") {
 			t = strings.TrimSpace(t)
-			if t == "*" || strings.TrimPrefix(t, weak) == tag {
+			if t == "*" && exists || strings.TrimPrefix(t, weak) == tag {
 				return true
 			}
 		}

@@ -136,6 +136,23 @@ func TestVersionOfHybrid(t *testing.T) {
 	})
 }
 
+// That a counter does not exist is a total like any other.
+func TestVersionOfNothing(t *testing.T) {
+	const path = "/api/v1/counters/a"
+	for _, timing := range []quipu.Timing{quipu.FanIn, quipu.Rollup, quipu.Hybrid} {
+		policies := []quipu.Policy{{Pattern: "a", Timing: timing}}
+		inTime(t, policies, func(t *testing.T, do func(method, path, body string, headers ...string) reply) {
+			tag := do("GET", path, "").header.Get("Etag")
+			if r := do("GET", path, "", "If-None-Match: "+tag); r.status != 304 || r.header.Get("Etag") != tag {
+				t.Errorf("%s: If-None-Match %s: %d, %s", timing, tag, r.status, r.header.Get("Etag"))
+			}
+			if r := do("GET", path, "", "If-None-Match: *"); r.status != 200 {
+				t.Errorf("%s: If-None-Match *: %d", timing, r.status)
+			}
+		})
+	}
+}
+
 func TestWeakETagRefused(t *testing.T) {
 	f := open(t, rest.Options{})
 	f.do("PUT", "/api/v1/counters/a", `{"value":1}`).want(t, 200)
