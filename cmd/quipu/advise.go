@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"os"
 	"regexp"
@@ -115,8 +114,8 @@ func parseRate(text string) (float64, error) {
 		digits, unit = d, 1e6
 	}
 	v, err := strconv.ParseFloat(digits, 64)
-	if v *= unit; err != nil || !(v >= 0) || math.IsInf(v, 0) {
-		return unknown, fmt.Errorf("%q: want a number from 0, such as 500, 20k or 1.5M", text)
+	if v *= unit; err != nil || !(v >= 0 && v <= advise.RateMax) {
+		return unknown, fmt.Errorf("%q: want a number from 0 to %s, such as 500, 20k or 1.5M", text, advise.Number(advise.RateMax))
 	}
 	return v, nil
 }
@@ -129,6 +128,9 @@ func (c *adviseCmd) needs() (advise.Needs, error) {
 	n := advise.Needs{
 		Pattern: string(c.Pattern), Writes: unknown, Reads: unknown, Accuracy: advise.Accuracy(c.Accuracy), Freshness: unknown,
 		Bounded: c.Bounded, Unique: c.Unique, Regions: c.Regions, Nodes: c.Nodes, Store: advise.Engine(c.Store),
+	}
+	if err := checkPattern(n.Pattern); err != nil {
+		return n, usage("--pattern: %w", err)
 	}
 	if strings.Contains(c.Store, ":") {
 		scheme, err := storeScheme(c.Store)
@@ -154,6 +156,11 @@ func (c *adviseCmd) needs() (advise.Needs, error) {
 		}
 	}
 	return n, nil
+}
+
+// checkPattern returns why no policy can have a pattern.
+func checkPattern(pattern string) error {
+	return quipu.Options{Policies: []quipu.Policy{{Pattern: pattern}}}.Validate()
 }
 
 // missing returns an error if something is not known that must be.
@@ -236,7 +243,7 @@ func (*adviseCmd) askWhere(q *questions, given func(flag string) bool, n *advise
 	if !given("pattern") {
 		q.ask("Which keys is it for: a key, or a prefix followed by *?", n.Pattern, func(answer string) error {
 			n.Pattern = answer
-			return quipu.Options{Policies: []quipu.Policy{{Pattern: answer}}}.Validate()
+			return checkPattern(answer)
 		})
 	}
 	if !given("nodes") && n.Store != advise.Embedded {

@@ -33,7 +33,7 @@ func TestAdvise(t *testing.T) {
 		"--writes-per-second", "10", "--reads-per-second", "500", "--accuracy", "bounded", "--freshness", "2s", "--store", "postgres://u:secret@h/d", "--nodes", "3")
 
 	r := command(t, "advise", "--writes-per-second", "1e6", "--reads-per-second", "10", "--accuracy", "exact", "--store", "redis", "--json")
-	for _, want := range []string{`{"policy":{"pattern":"*","shards":2},`, `"store":"redis"`, `"reasons":{"shards":"1,000,000 writes`, `"cells":3`, `"not_built":[]`} {
+	for _, want := range []string{`{"policy":{"pattern":"*","shards":2},`, `"store":"redis"`, `"reasons":{"shards":"1,000,000 writes`, `"cells":2`, `"not_built":[]`} {
 		if r.code != 0 || !strings.Contains(r.stdout, want) {
 			t.Errorf("advise --json: %+v, want %s", r, want)
 		}
@@ -54,6 +54,9 @@ func TestAdvise(t *testing.T) {
 	bad(`--accuracy "sharp": want exact, bounded or approximate`, "--accuracy", "sharp")
 	bad(`--accuracy "sharp": want exact, bounded or approximate`, "--accuracy", "sharp", "--addr", "http://127.0.0.1:1")
 	bad("want a duration", "--freshness=-1s")
+	bad(`"1e30": want a number from 0 to 1,000,000,000,000`, "--reads-per-second", "1e30")
+	bad("--pattern: ", "--writes-per-second", "1", "--reads-per-second", "1", "--accuracy", "exact", "--pattern", "a*b")
+	bad("--pattern: ", "--writes-per-second", "1", "--reads-per-second", "1", "--accuracy", "exact", "--pattern", "")
 	bad("want exact, bounded or approximate", "--writes-per-second", "1", "--reads-per-second", "1", "--accuracy", "good", "--freshness", "1s")
 	bad("want embedded:, memory:, postgres://", "--store", "mysql://x")
 	bad("an embedded store has one server", "--writes-per-second", "1", "--reads-per-second", "1", "--accuracy", "exact", "--store", "embedded", "--nodes", "2")

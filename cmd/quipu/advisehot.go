@@ -71,8 +71,8 @@ func (c *adviseCmd) advise(ctx context.Context, out *output, command *kong.Conte
 		for _, a := range all {
 			writes += c.seen(a.Rate)
 		}
-		return out.print("# Too little was seen in %s to advise: %s writes, %s reads; look longer with --for.",
-			c.For, advise.Number(writes), advise.Number(c.seen(seen.reads+seen.resp)))
+		return out.print("# Too little was seen in %s to advise: %s, %s; look longer with --for.",
+			c.For, advise.Count(writes, "write"), advise.Count(c.seen(seen.reads+seen.resp), "read"))
 	}
 	return printHotAdvice(out, all)
 }
@@ -99,8 +99,8 @@ func (c *adviseCmd) look(ctx context.Context, out *output, n *advise.Needs) (rat
 	}
 	seen := after.since(before, time.Since(begin))
 	n.Store = after.store()
-	out.hint(fmt.Sprintf("seen on %s: %s reads a second, and %s RESP commands, which may be reads too", n.Store,
-		advise.Number(seen.reads), advise.Number(seen.resp)))
+	out.hint(fmt.Sprintf("seen on %s: %s a second, and %s, which may be reads too", n.Store,
+		advise.Count(seen.reads, "read"), advise.Count(seen.resp, "RESP command")))
 	return seen, nil
 }
 
@@ -129,7 +129,7 @@ func (c *adviseCmd) judge(ctx context.Context, n advise.Needs) ([]hotAdvice, err
 		}
 		if a.few = c.seen(a.Rate) < advise.SeenMin; a.few {
 			a.Advised, a.Changes = a.Policy, []advise.Change{}
-			a.Notes = []string{fmt.Sprintf("too little was seen of it in %s to advise: %s writes; look longer with --for", c.For, advise.Number(c.seen(a.Rate)))}
+			a.Notes = []string{fmt.Sprintf("too little was seen of it in %s to advise: %s; look longer with --for", c.For, advise.Count(c.seen(a.Rate), "write"))}
 			continue
 		}
 		v, err := advise.Judge(h, n)
@@ -164,7 +164,7 @@ func printHotAdvice(out *output, all []hotAdvice) error {
 	var b strings.Builder
 	var policies []string
 	for _, a := range all {
-		fmt.Fprintf(&b, "# %s in %s: %s writes a second through this server, over %s\n", printable(a.Key), a.Namespace, advise.Number(a.Rate), shardsText(a.Shards))
+		fmt.Fprintf(&b, "# %s in %s: %s a second through this server, over %s\n", printable(a.Key), a.Namespace, advise.Count(a.Rate, "write"), cellsText(a.Shards))
 		fmt.Fprintf(&b, "#   it has %s\n", a.has)
 		for _, change := range a.Changes {
 			fmt.Fprintf(&b, "#   change %s from %s to %s: %s\n", change.Setting, change.From, change.To, change.Why)
@@ -191,9 +191,9 @@ func printHotAdvice(out *output, all []hotAdvice) error {
 	return out.print("%s", strings.TrimSuffix(b.String(), "\n"))
 }
 
-func shardsText(n int) string {
+func cellsText(n int) string {
 	if n == 1 {
 		return "one cell"
 	}
-	return strconv.Itoa(n) + " shards"
+	return strconv.Itoa(n) + " cells"
 }

@@ -28,7 +28,7 @@ type benchCmd struct {
 	Connections int           `help:"Connections." short:"c" default:"50"`
 	Depth       int           `help:"Requests that a connection sends at once." default:"1"`
 	Duration    time.Duration `help:"How long to measure." default:"10s"`
-	Requests    int64         `help:"How many requests to send, however long it takes, instead of --duration." placeholder:"N"`
+	Requests    *int64        `help:"How many requests to send, however long it takes, instead of --duration." placeholder:"N"`
 	Warmup      time.Duration `help:"How long to load before it counts." default:"1s"`
 	Rate        float64       `help:"Requests that are due each second, whatever the server does; latency counts from then. Without it, each connection sends when its replies are there." placeholder:"R"`
 
@@ -55,7 +55,7 @@ Examples:
 func (c *benchCmd) config() load.Config {
 	l := load.Config{
 		Target: c.Target, APIKey: c.APIKey, Op: c.Op, Dist: c.Dist, Key: string(c.Key),
-		Connections: c.Connections, Depth: c.Depth, Duration: c.Duration, Requests: c.Requests, Warmup: c.Warmup,
+		Connections: c.Connections, Depth: c.Depth, Duration: c.Duration, Warmup: c.Warmup,
 		Rate: c.Rate, ServerPID: c.ServerPID,
 	}
 	if c.Op == load.Mixed {
@@ -64,14 +64,19 @@ func (c *benchCmd) config() load.Config {
 	if c.Dist != load.Hot {
 		l.Keys = c.Keys
 	}
-	if c.Requests != 0 {
-		l.Duration = 0
+	if c.Requests != nil {
+		l.Duration, l.Requests = 0, *c.Requests
 	}
 	return l
 }
 
 // Validate is called after the flags are parsed.
-func (c *benchCmd) Validate() error { return c.config().Validate() }
+func (c *benchCmd) Validate() error {
+	if c.Requests != nil && *c.Requests < 1 {
+		return fmt.Errorf("--requests %d: want a number from 1", *c.Requests)
+	}
+	return c.config().Validate()
+}
 
 // Run measures, and prints.
 func (c *benchCmd) Run(ctx context.Context, out *output) error {
@@ -82,6 +87,9 @@ func (c *benchCmd) Run(ctx context.Context, out *output) error {
 	r, runErr := load.Run(ctx, c.config(), out.samples())
 	if out.live {
 		_, _ = io.WriteString(out.stderr, eraseLine)
+	}
+	if _, ok := errors.AsType[*load.DeniedError](runErr); ok {
+		runErr = fmt.Errorf("%w: give its API key, or its password, with --api-key", runErr)
 	}
 	if r == nil {
 		if op, ok := errors.AsType[*net.OpError](runErr); ok && op.Op == "dial" {

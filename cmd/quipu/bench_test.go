@@ -43,6 +43,8 @@ func TestBenchUsage(t *testing.T) {
 	f("0 connections", "-c", "0")
 	f("depth 0", "--depth", "0")
 	f("duration", "--duration", "0s")
+	f("--requests 0: want a number from 1", "--requests", "0")
+	f("--requests -1: want a number from 1", "--requests=-1")
 	f("share of reads", "--op", "mixed", "--read-share", "2")
 	f("rate", "--rate=-1")
 	f("one key goes with distribution hot", "--key", "a", "--dist", "zipf")
@@ -109,15 +111,33 @@ func TestBenchRESP(t *testing.T) {
 	}
 }
 
-// A server on which nothing is allowed replies errors, and they are counted.
-func TestBenchRefused(t *testing.T) {
-	p := serve(t, "--api-key", "secret")
-	args := []string{"bench", "--target", p.url, "--warmup", "0s", "--requests", "100"}
-	r := command(t, args...)
-	if r.code != 1 || !strings.Contains(r.stdout, "100 errors") || !strings.Contains(r.stderr, "replied 100 errors, the first: 401") {
-		t.Errorf("%+v", r)
+// A server that denies access is asked no further, whichever door it is.
+func TestBenchDenied(t *testing.T) {
+	p := start(t, nil, "--store", "memory:", "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--rpc", "off", "--api-key", "secret")
+	resp := regexp.MustCompile(`resp=(\S+)`).FindStringSubmatch(p.ready)
+	if resp == nil {
+		t.Fatalf("ready line %q", p.ready)
 	}
-	if r := command(t, append(args, "--api-key", "secret")...); r.code != 0 {
+	redis := startRedis(t, "--requirepass", "secret")
+	for target, reply := range map[string]string{p.url: "401 Unauthorized", resp[1]: "NOAUTH ", redis.Addr: "NOAUTH "} {
+		for _, warmup := range []string{"0s", "10m"} {
+			r := command(t, "bench", "--target", target, "--warmup", warmup, "--duration", "10m", "--depth", "3")
+			if r.code != 1 || r.stdout != "" || !strings.Contains(r.stderr, "the server denies access: "+reply) || !strings.Contains(r.stderr, "with --api-key") {
+				t.Errorf("%+v", r)
+			}
+		}
+		if r := command(t, "bench", "--target", target, "--warmup", "0s", "--requests", "100", "--api-key", "secret"); r.code != 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// What a server refuses of its own accord is counted.
+func TestBenchRefused(t *testing.T) {
+	p := serve(t)
+	p.client()("set", "full", "9223372036854775807")
+	r := command(t, "bench", "--target", p.url, "--warmup", "0s", "--requests", "100", "--key", "full")
+	if r.code != 1 || !strings.Contains(r.stdout, "100 errors") || !strings.Contains(r.stderr, "replied 100 errors, the first: 4") {
 		t.Errorf("%+v", r)
 	}
 }

@@ -38,6 +38,9 @@ const (
 	Redis    Engine = "redis"
 )
 
+// RateMax is the highest rate that there is advice for.
+const RateMax = 1e12
+
 // Needs are what is asked of a counter: the hottest that the policy names.
 type Needs struct {
 	Pattern   string
@@ -73,8 +76,9 @@ type Cost struct {
 	WriteCallsMost  float64 `json:"write_calls_most"`
 	ReadCalls       float64 `json:"read_calls"`
 	Bytes           float64 `json:"bytes"` // of memory; 0 if it was not measured
-	// Servers that the writes take: over REST as it was measured embedded, whatever
-	// the store, since it was not with others; over RESP as with the store.
+	// Servers that writes and reads take together: over REST as increments were
+	// measured embedded, whatever the store, since nothing else was; over RESP writes
+	// as with the store, and reads as from memory.
 	ServersREST int `json:"servers_rest"`
 	ServersRESP int `json:"servers_resp"`
 }
@@ -108,8 +112,8 @@ func For(n Needs) (*Advice, error) {
 
 func (n *Needs) check() error {
 	switch {
-	case n.Writes < 0 || n.Reads < 0 || math.IsNaN(n.Writes+n.Reads) || math.IsInf(n.Writes+n.Reads, 0):
-		return fmt.Errorf("%v writes and %v reads a second: want numbers from 0", n.Writes, n.Reads)
+	case !(n.Writes >= 0 && n.Writes <= RateMax && n.Reads >= 0 && n.Reads <= RateMax):
+		return fmt.Errorf("writes a second: %v, reads a second: %v: want numbers from 0 to %s", n.Writes, n.Reads, Number(RateMax))
 	case n.Freshness < 0:
 		return fmt.Errorf("freshness %s: want a duration such as 5s", n.Freshness)
 	case n.Accuracy != Exact && n.Accuracy != Bounded && n.Accuracy != Approximate:
@@ -117,7 +121,7 @@ func (n *Needs) check() error {
 	case n.Store != "" && n.Store != Embedded && n.Store != Postgres && n.Store != Redis:
 		return fmt.Errorf("store %q: want %s, %s or %s", n.Store, Embedded, Postgres, Redis)
 	case n.Nodes < 1 || n.Regions < 1:
-		return fmt.Errorf("%d servers in %d regions: want one at least", n.Nodes, n.Regions)
+		return fmt.Errorf("servers: %d, regions: %d: want one at least", n.Nodes, n.Regions)
 	case n.Nodes > 1 && n.Store == Embedded:
 		return fmt.Errorf("an embedded store has one server: %d need %s or %s", n.Nodes, Postgres, Redis)
 	case n.Bounded && n.Unique:
@@ -177,26 +181,26 @@ func (a *Advice) chooseCells() {
 		a.reject("shards", "each would need a part of the stock, and refuse while another has some left")
 		a.note("give the bound with each write: INCREX with LBOUND or UBOUND over RESP; REST has If-Match")
 		if shards > 1 {
-			a.note("%s writes a second are more than one cell took, %s: keep several counters, each with its own part of the stock", Number(n.Writes), ceiling)
+			a.note("%s more than one cell took, %s: keep several counters, each with its own part of the stock", rate(n.Writes, "write"), ceiling)
 		}
 		return
 	case a.Store == Embedded:
 		a.reject("shards", "one log takes all writes of an embedded store: a hot counter is one record in it, whatever its cells")
 		if shards > 1 {
-			a.note("%s writes a second are more than one embedded server took, %s: combine them in the client (docs/client.md: %s), or share a store among servers",
-				Number(n.Writes), ceiling, clientStream)
+			a.note("%s more than one embedded server took, %s: combine them in the client (docs/client.md: %s), or share a store among servers",
+				rate(n.Writes, "write"), ceiling, clientStream)
 		}
 		return
 	case shards > quipu.ShardsMax:
-		a.note("%s writes a second are more than %d cells of %s: combine them in the client first (docs/client.md)", Number(n.Writes), quipu.ShardsMax, ceiling)
+		a.note("%s more than %d cells of %s: combine them in the client first (docs/client.md)", rate(n.Writes, "write"), quipu.ShardsMax, ceiling)
 		shards = quipu.ShardsMax
 		fallthrough
 	case shards > 1:
 		a.Policy.Shards = int(shards)
-		a.because("shards", "%s writes a second, over the %s that one cell took, and rounded up", Number(n.Writes), ceiling)
-		a.note("shards take adds that ask for no value: Prefer: return=minimal, Q.ADD with NOVALUE, or the client's writer")
+		a.because("shards", "%s a second, over the %s that one cell took, and rounded up", Count(n.Writes, "write"), ceiling)
+		a.note("shards take adds that ask for no value: Prefer: return=minimal, or Q.ADD with NOVALUE")
 	default:
-		a.reject("shards from the start", "%s writes a second are within the %s that one cell took; if it gets hotter, it is split without being told", Number(n.Writes), ceiling)
+		a.reject("shards from the start", "%s within the %s that one cell took; if it gets hotter, it is split without being told", rate(n.Writes, "write"), ceiling)
 	}
 	a.rejectByHand(n.Writes)
 }
@@ -205,12 +209,12 @@ func (a *Advice) chooseCells() {
 func (a *Advice) rejectByHand(writes float64) {
 	const perRow, perKey, spare = 1000, 10_000, 10 // of the rule of thumb
 	if a.Store == Postgres {
-		a.reject("rows by hand", "the rule of thumb, %d × rate ÷ %s a row, gives %s rows; 100 of them took %s",
-			spare, Number(perRow), Number(math.Ceil(spare*writes/perRow)), postgresByHand)
+		a.reject("rows by hand", "the rule of thumb, %d × rate ÷ %s a row, gives %s; 100 rows took %s",
+			spare, Number(perRow), Count(math.Ceil(spare*writes/perRow), "row"), postgresByHand)
 		return
 	}
-	a.reject("keys by hand", "the rule of thumb, %d × rate ÷ %s a key, gives %s keys to sum at every read; a plain INCR of one took %s",
-		spare, Number(perKey), Number(math.Ceil(spare*writes/perKey)), redisByHand)
+	a.reject("keys by hand", "the rule of thumb, %d × rate ÷ %s a key, gives %s to sum at every read; a plain INCR of one took %s",
+		spare, Number(perKey), Count(math.Ceil(spare*writes/perKey), "key"), redisByHand)
 }
 
 // chooseTiming says when cells are summed for readers.
@@ -236,20 +240,23 @@ func (a *Advice) chooseTiming() {
 		a.reject("rollup, hybrid", "a total is refreshed every %s at most, and a refresh takes time too: reads that may be %s old ask the store", quipu.IntervalMin, n.Freshness)
 		return
 	case n.Reads <= refreshes:
-		a.reject("rollup, hybrid", "refreshing it would take %s calls of the store a second, for %s reads", Number(refreshes), Number(n.Reads))
+		a.reject("rollup, hybrid", "refreshing it would take %s of the store a second, for %s", Count(refreshes, "call"), Count(n.Reads, "read"))
 		return
 	}
 	a.Policy.Timing, a.Policy.Interval = quipu.Hybrid, interval
 	if n.Accuracy == Approximate {
 		a.Policy.Timing = quipu.Rollup
-		a.because("timing", "%s reads a second are served from a total, for %s calls of the store", Number(n.Reads), Number(refreshes))
+		a.because("timing", "%s served from a total, for %s of the store", rate(n.Reads, "read"), Count(refreshes, "call"))
 		a.reject("hybrid", "it also adds what this server wrote since, at every read: reads that may be %s old do without", n.Freshness)
 	} else {
-		a.because("timing", "%s reads a second are served from a total, for %s calls of the store, and who writes here reads it here at once", Number(n.Reads), Number(refreshes))
+		a.because("timing", "%s served from a total, for %s of the store, and who writes here reads it here at once", rate(n.Reads, "read"), Count(refreshes, "call"))
 		a.reject("rollup", "a caller would not see its own write for up to %s", n.Freshness)
 	}
 	a.because("interval", "half of the %s that a read may be old, so that a refresh may take the other half", n.Freshness)
-	a.reject("fan-in", "every read would ask the store: %s calls a second", Number(n.Reads))
+	if interval < n.Freshness/2 {
+		a.because("interval", "the longest that there is; reads may be %s old", n.Freshness)
+	}
+	a.reject("fan-in", "every read would ask the store: %s a second", Count(n.Reads, "call"))
 }
 
 // chooseDurability says what an acknowledgement survives, and what is served when
@@ -276,8 +283,6 @@ func (a *Advice) chooseDurability() {
 		a.reject("weaker durability", "in Redis it is the server's own: appendfsync everysec makes replies say written")
 	}
 	if shared {
-		a.Policy.Stale = max(n.Freshness, 10*time.Minute)
-		a.because("stale", "in an outage of the store an old count is better than none; it says how old it is")
 		a.Policy.Partial = true
 		a.because("partial", "if a shard can't be read, the sum of the others is better than none; it says that it is not complete")
 	}
@@ -313,16 +318,26 @@ func (a *Advice) serverRESP() (rate Figure, servers float64) {
 	}
 }
 
+// reads returns how many reads one server took over RESP in pipelines of 16 that it
+// answers from its memory.
+func (a *Advice) reads() Figure {
+	if a.Store != Embedded && !a.asked() {
+		return keptGet
+	}
+	return embeddedGet
+}
+
+// asked reports whether every read asks a store that others share.
+func (a *Advice) asked() bool { return a.Store != Embedded && a.Policy.Timing == quipu.FanIn }
+
 // reckon says what it will cost.
 func (a *Advice) reckon() {
 	n, c := a.Needs, &a.Cost
-	c.Cells = 1
-	if a.Policy.Shards > 1 {
-		c.Cells += a.Policy.Shards // and home
-	}
-	rate, of := a.serverRESP()
-	servers := func(each float64) int { return int(min(max(1, math.Ceil(n.Writes/each)), math.MaxInt32)) }
-	c.ServersREST, c.ServersRESP = servers(embeddedREST.Value), servers(rate.Value/of)
+	c.Cells = max(1, a.Policy.Shards) // home is one of them
+	each, of := a.serverRESP()
+	servers := func(load float64) int { return int(max(1, math.Ceil(load))) }
+	c.ServersREST = servers((n.Writes + n.Reads) / embeddedREST.Value)
+	c.ServersRESP = servers(n.Writes*of/each.Value + n.Reads/a.reads().Value)
 	if a.Store == Embedded {
 		c.Bytes = embeddedBytes.Value * float64(c.Cells)
 		return
@@ -333,7 +348,24 @@ func (a *Advice) reckon() {
 	}
 	c.WriteCallsLeast, c.WriteCallsMost = n.Writes*calls.Value/1000, n.Writes
 	c.ReadCalls = n.Reads
-	if a.Policy.Timing != quipu.FanIn {
+	if !a.asked() {
 		c.ReadCalls = float64(n.Nodes) / a.Policy.Interval.Seconds()
 	}
+	a.warnOfReads()
+}
+
+// warnOfReads says that a store is asked more often than it was measured to answer.
+func (a *Advice) warnOfReads() {
+	took, what := redisGet, "one Redis took of plain GETs"
+	if a.Store == Postgres {
+		took, what = postgresByHand, "PostgreSQL took of updates of one row; its reads were not measured"
+	}
+	if !a.asked() || a.Needs.Reads <= took.Value {
+		return
+	}
+	help := "keep several counters"
+	if older := a.Needs.older(); older != "" {
+		help = older + ", and servers answer them from memory"
+	}
+	a.note("%s calls of the store, more than the %s that %s: %s", rate(a.Needs.Reads, "read"), took, what, help)
 }

@@ -21,6 +21,8 @@ var (
 	embeddedDeep   = Figure{3_057_958, "peers", "quipu-synced, incr-hot, depth 256", operations}
 	embeddedLess   = Figure{1_028_813, "peers", "quipu-written, incr-hot, depth 16", operations}
 	embeddedGet    = Figure{1_289_075, "peers", "quipu-synced, get, depth 16", operations}
+	embeddedGets   = Figure{5_457_799, "peers", "quipu-synced, get, depth 256", operations}
+	keptGet        = Figure{1_884_938, "hot-read", "quipu", operations}
 	embeddedBytes  = Figure{79.6, "memory-per-counter", "quipu", "bytes/counter, of 1,000,000"}
 	clientStream   = Figure{2_115_475, "client", "stream, 8 keys", operations}
 	postgresHot    = Figure{449_310, "postgres-hot", "quipu", operations}
@@ -29,6 +31,7 @@ var (
 	redisHot       = Figure{800_734, "redis-hot", "quipu", operations}
 	redisCalls     = Figure{0.671, "redis-hot", "quipu", storeCalls}
 	redisByHand    = Figure{349_640, "redis-hot", "redis", operations}
+	redisGet       = Figure{957_787, "peers", "redis-off, get, depth 16", operations}
 )
 
 const (
@@ -39,8 +42,8 @@ const (
 // Figures returns all that advice is computed from.
 func Figures() []Figure {
 	return []Figure{
-		embeddedREST, embeddedRESP, embeddedDeep, embeddedLess, embeddedGet, embeddedBytes, clientStream,
-		postgresHot, postgresCalls, postgresByHand, redisHot, redisCalls, redisByHand,
+		embeddedREST, embeddedRESP, embeddedDeep, embeddedLess, embeddedGet, embeddedGets, keptGet, embeddedBytes, clientStream,
+		postgresHot, postgresCalls, postgresByHand, redisHot, redisCalls, redisByHand, redisGet,
 	}
 }
 
@@ -59,4 +62,21 @@ func Number(v float64) string {
 		digits = digits[:i] + "," + digits[i:]
 	}
 	return digits
+}
+
+// Count writes so many of something, named as one of them is: 1 read, 2 reads.
+func Count(v float64, one string) string {
+	if n := Number(v); n != "1" {
+		return n + " " + one + "s"
+	}
+	return "1 " + one
+}
+
+// rate writes how often something happens in a second, as the beginning of a
+// sentence: 1 read a second is, 2 reads a second are.
+func rate(v float64, one string) string {
+	if Number(v) == "1" {
+		return Count(v, one) + " a second is"
+	}
+	return Count(v, one) + " a second are"
 }

@@ -74,7 +74,7 @@ func TestJudge(t *testing.T) {
 	f(advise.Hot{Writes: 1e6, Policy: quipu.Policy{Single: true}}, n, quipu.Policy{Single: true, Timing: quipu.Hybrid, Interval: s / 2, Stale: s})
 
 	// What was promised to readers is not taken back.
-	f(advise.Hot{Policy: single}, pg, quipu.Policy{Single: true, Durability: quipu.Memory, Stale: 10 * time.Minute, Partial: true}, "{partial false true ")
+	f(advise.Hot{Policy: single}, pg, quipu.Policy{Single: true, Durability: quipu.Memory, Partial: true}, "{partial false true ")
 	f(advise.Hot{Policy: quipu.Policy{Durability: quipu.Memory}}, advise.Needs{Store: advise.Embedded, Nodes: 1, Regions: 1},
 		quipu.Policy{Durability: quipu.Written}, "{durability memory written ")
 	n.Accuracy, n.Freshness = advise.Exact, 0

@@ -50,7 +50,7 @@ func (a *Advice) YAML() string {
 
 // sentence says what was asked for.
 func (n *Needs) sentence(store Engine) string {
-	s := fmt.Sprintf("For a counter with %s writes and %s reads a second, %s", Number(n.Writes), Number(n.Reads), n.Accuracy)
+	s := fmt.Sprintf("For a counter with %s and %s a second, %s", Count(n.Writes, "write"), Count(n.Reads, "read"), n.Accuracy)
 	if n.Accuracy != Exact {
 		s += fmt.Sprintf(" and up to %s old", n.Freshness)
 	}
@@ -71,7 +71,7 @@ func (n *Needs) sentence(store Engine) string {
 func (c *Cost) lines(a *Advice) []string {
 	cells := "one cell"
 	if c.Cells > 1 {
-		cells = fmt.Sprintf("%d cells: home and %d shards", c.Cells, c.Cells-1)
+		cells = fmt.Sprintf("%d cells: home and %s", c.Cells, Count(float64(c.Cells-1), "shard"))
 	}
 	lines := []string{cells}
 	if a.Store == Embedded {
@@ -92,26 +92,72 @@ func (c *Cost) lines(a *Advice) []string {
 	return append(lines, c.servers(a))
 }
 
-// servers says how many of them the writes take, and whether there are so many.
+// servers says how many of them the writes and reads take, and whether there are so
+// many.
 func (c *Cost) servers(a *Advice) string {
 	resp, of := a.serverRESP()
-	each := resp.String()
+	each, least := resp.String()+" writes", ""
 	if of > 1 {
-		each = fmt.Sprintf("half of the %s that two took", resp)
+		each = fmt.Sprintf("half of the %s writes that two took", resp)
 	}
-	nodes, measured := a.Needs.Nodes, ""
+	measured := "increments"
 	if a.Store != Embedded {
-		measured = ", measured with an embedded store"
+		measured = "increments with an embedded store"
 	}
-	fit := "will do"
+	if a.asked() && a.Needs.Reads > 0 {
+		least = " if they came from memory: they ask the store, which was not measured and takes more"
+	}
+	return fmt.Sprintf("servers: %d over REST at %s calls a second each, measured of %s; %d over RESP in pipelines of 16 at %s, or %s reads%s; %d %s",
+		c.ServersREST, embeddedREST, measured, c.ServersRESP, each, a.reads(), least, a.Needs.Nodes, c.fit(a))
+}
+
+// fit says whether the servers that there are will do, and what would help.
+func (c *Cost) fit(a *Advice) string {
+	n := a.Needs
 	switch {
-	case nodes < c.ServersRESP:
-		fit = "won't do: combine writes in the client (docs/client.md), or add servers"
-	case nodes < c.ServersREST:
-		fit = "will do over RESP, not over REST"
+	case n.Nodes >= c.ServersREST:
+		return "will do"
+	case n.Nodes >= c.ServersRESP:
+		return "will do over RESP, not over REST"
 	}
-	return fmt.Sprintf("servers for these writes: %d over REST at %s a second each%s; %d over RESP in pipelines of 16 at %s; %d %s",
-		c.ServersREST, embeddedREST, measured, c.ServersRESP, each, nodes, fit)
+	resp, of := a.serverRESP()
+	half := float64(n.Nodes) / 2 // of writes and reads, one is above it
+	var help []string
+	more := "add servers"
+	if a.Store == Embedded {
+		more = "share a store among servers"
+	}
+	if n.Writes*of/resp.Value > half && !n.Bounded {
+		help = append(help, "combine writes in the client (docs/client.md)")
+	}
+	if n.Reads/a.reads().Value > half {
+		if a.Store == Embedded && n.Reads <= embeddedGets.Value {
+			help = append(help, fmt.Sprintf("read in pipelines of 256, which took %s", embeddedGets))
+		}
+		switch older := n.older(); {
+		case older == "":
+		case a.asked():
+			help = append(help, older)
+		case a.Store == Embedded && n.Accuracy == Exact:
+			more += " and " + older
+		}
+	}
+	if help != nil {
+		more = strings.Join(help, ", ") + ", or " + more
+	}
+	return "won't do: " + more
+}
+
+// older says how a total could serve the reads; it is empty if none can.
+func (n *Needs) older() string {
+	switch {
+	case n.Bounded:
+		return ""
+	case n.Accuracy == Exact:
+		return "let reads be old (--accuracy bounded)"
+	default:
+		return "let reads be older (--freshness)"
+	}
 }
 
 // A writer writes YAML with comments.

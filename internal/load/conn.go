@@ -38,12 +38,20 @@ type replies struct {
 	n      int
 	failed int    // errors among them
 	first  string // of the errors
+	denied bool   // by the first: none that follow will be taken either
 }
 
+// A DeniedError is that a server takes nothing from who does not say a key, or the
+// right one.
+type DeniedError struct{ Reply string }
+
+// Error returns what the server replied.
+func (e *DeniedError) Error() string { return "the server denies access: " + e.Reply }
+
 // fail counts a reply that is an error.
-func (r *replies) fail(text []byte) {
+func (r *replies) fail(text []byte, denied bool) {
 	if r.failed == 0 {
-		r.first = string(text)
+		r.first, r.denied = string(text), denied
 	}
 	r.n++
 	r.failed++
@@ -154,6 +162,9 @@ func (w *wire) exchange(got func(replies)) error {
 			got(r)
 		}
 		want -= r.n
+		if r.denied {
+			return &DeniedError{r.first}
+		}
 		if scanErr != nil {
 			return scanErr
 		}

@@ -174,7 +174,8 @@ func (c Config) ops(r *rand.Rand) func() Op {
 
 // Run loads a server, and returns what it measured. A Report comes with an
 // error too if there was something to measure before. The end of ctx ends the
-// run early, which is no error. Tick, if not nil, is called each second.
+// run early, which is no error; a server that denies access ends it with a
+// DeniedError. Tick, if not nil, is called each second.
 func Run(ctx context.Context, c Config, tick func(Sample)) (*Report, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -232,6 +233,9 @@ func (r *runner) measure(ctx context.Context, tick func(Sample)) (*Report, error
 	took := time.Since(began)
 	series := end()
 	report := rec.report()
+	if _, denied := errors.AsType[*DeniedError](err); denied && report.Errors == report.Operations {
+		return nil, err
+	}
 	report.Config, report.Began, report.Seconds, report.Series = r.Config, began, took.Seconds(), series
 	report.Interrupted = ctx.Err() != nil
 	report.Rate = float64(report.Operations) / took.Seconds()

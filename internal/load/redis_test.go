@@ -3,6 +3,7 @@ package load
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -88,13 +89,14 @@ func TestRedis(t *testing.T) {
 	}
 }
 
-// Errors are counted, and the first is kept.
+// Errors are counted, and the first is kept; a server that denies access is asked no
+// further.
 func TestRedisErrors(t *testing.T) {
 	s := startRedis(t, "--requirepass", "secret")
 	c := Config{Target: s.Addr, Op: Incr, Dist: Hot, Connections: 2, Depth: 3, Requests: 100}
 	r, err := Run(t.Context(), c, nil)
-	if err != nil || r.Operations != 100 || r.Errors != 100 || !strings.HasPrefix(r.FirstError, "NOAUTH") {
-		t.Errorf("%v, %+v", err, r)
+	if denied, ok := errors.AsType[*DeniedError](err); !ok || !strings.HasPrefix(denied.Reply, "NOAUTH ") || r != nil {
+		t.Errorf("no password: %v, %+v", err, r)
 	}
 	c.APIKey = "wrong"
 	if _, err := Run(t.Context(), c, nil); err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
@@ -102,6 +104,10 @@ func TestRedisErrors(t *testing.T) {
 	}
 	c.APIKey = "secret"
 	if r, err := Run(t.Context(), c, nil); err != nil || r.Errors != 0 || r.Server == nil {
+		t.Errorf("%v, %+v", err, r)
+	}
+	c.Op = Add // which Redis does not have
+	if r, err := Run(t.Context(), c, nil); err != nil || r.Operations != 100 || r.Errors != 100 || !strings.HasPrefix(r.FirstError, "ERR unknown command") {
 		t.Errorf("%v, %+v", err, r)
 	}
 }

@@ -130,7 +130,7 @@ func (s *resp) scan(p []byte) (used int, r replies, err error) {
 		case ':', '+', '_':
 			r.n++
 		case '-':
-			r.fail(text)
+			r.fail(text, bytes.HasPrefix(text, []byte("NOAUTH ")))
 		case '$':
 			n, err := strconv.Atoi(string(text))
 			switch {

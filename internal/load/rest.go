@@ -73,7 +73,7 @@ func (s *rest) scan(p []byte) (used int, r replies, err error) {
 		case bytes.HasPrefix(code, []byte("200")):
 			r.n++
 		default:
-			r.fail(code)
+			r.fail(code, bytes.HasPrefix(code, []byte("401")))
 		}
 	}
 }

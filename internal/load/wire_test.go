@@ -48,7 +48,7 @@ func TestScan(t *testing.T) {
 	f := func(p protocol, text string, n, failed int, first string, rest int) {
 		t.Helper()
 		used, r, err := p.scan([]byte(text))
-		if want := (replies{n, failed, first}); err != nil || r != want || len(text)-used != rest {
+		if want := (replies{n: n, failed: failed, first: first}); err != nil || r != want || len(text)-used != rest {
 			t.Errorf("scan %q: got %+v, %d left, %v; want %+v, %d left", text, r, len(text)-used, err, want, rest)
 		}
 	}
