@@ -258,8 +258,12 @@ func ParsePolicy(settings map[string]string) (p Policy, err error) {
 			return p, &SettingError{name, store.Errorf(store.KindInvalid, "%s: %w", name, err)}
 		}
 	}
-	if _, given := settings["interval"]; !given && p.Timing == FanIn {
+	interval, given := settings["interval"]
+	switch {
+	case !given && p.Timing == FanIn:
 		p.Interval = 0 // that of a preset whose timing was not wanted
+	case given && p.Interval == 0 && p.Timing != FanIn: // it would mean the default
+		return p, &SettingError{"interval", store.Errorf(store.KindInvalid, "interval: %q: want %s to %s", interval, span(IntervalMin), span(IntervalMax))}
 	}
 	return p, p.check()
 }
@@ -282,7 +286,9 @@ func (p *Policy) set(name, value string) (known bool, err error) {
 	case "spread":
 		p.Spread, err = parseWord(value, SpreadRandom, SpreadWho, SpreadTime)
 	case "cool-down":
-		p.CoolDown, err = parseDuration(value)
+		if p.CoolDown, err = parseDuration(value); err == nil && p.CoolDown == 0 { // it would mean the default
+			err = fmt.Errorf("%q: want more than 0s; leave it out for the default of %s", value, span(coolDownDefault))
+		}
 	case "timing":
 		p.Timing, err = parseWord(value, FanIn, Rollup, Hybrid)
 	case "interval":

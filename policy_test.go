@@ -79,6 +79,8 @@ func TestParsePolicy(t *testing.T) {
 	f(quipu.Policy{Pattern: "k", Timing: quipu.Hybrid, Stale: time.Minute, Interval: time.Minute},
 		"pattern", "k", "preset", "likes", "stale", "1m", "interval", "1m")
 	f(quipu.Policy{Pattern: "k", Durability: quipu.Written, Stale: time.Hour}, "pattern", "k", "preset", "views", "timing", "fan-in")
+	// What is a default in truth may be written.
+	f(quipu.Policy{Pattern: "k", CoolDown: 10 * time.Second}, "pattern", "k", "stale", "0s", "timing", "fan-in", "interval", "0s", "cool-down", "10s")
 	f(quipu.Policy{Pattern: "k", Durability: quipu.Synced, Single: true}, "pattern", "k", "preset", "quota", "durability", "synced")
 
 	bad := func(name, text string, settings ...string) {
@@ -105,7 +107,9 @@ func TestParsePolicy(t *testing.T) {
 	bad("spread", "want random, who, time", "spread", "even")
 	bad("timing", "want fan-in, rollup, hybrid", "timing", "fanin")
 	bad("cool-down", "want a duration such as 10m", "cool-down", "10")
+	bad("cool-down", "want more than 0s; leave it out for the default of 10s", "pattern", "k", "cool-down", "0s")
 	bad("interval", "want a duration", "interval", "soon")
+	bad("interval", "want 10ms to 1h", "pattern", "k", "preset", "likes", "interval", "0s")
 	bad("stale", "want a duration", "stale", "")
 	bad("", "needs timing", "pattern", "k", "preset", "views", "timing", "fan-in", "interval", "1s")
 	bad("", "never split", "pattern", "k", "preset", "stock", "shards", "2")

@@ -8,7 +8,6 @@ import (
 	"os"
 	"reflect"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -88,36 +87,64 @@ func (c *config) load(file string, flags []*kong.Flag) error {
 }
 
 var (
-	yamlLine   = regexp.MustCompile(`^line (\d+): `)
-	yamlAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
-	tabIndent  = regexp.MustCompile(`(?m)^ *\t`)
+	yamlLine   = regexp.MustCompile(`^line \d+: `)
+	yamlAnchor = regexp.MustCompile(`^unknown anchor '.*' referenced$`)
+	tabIndent  = regexp.MustCompile(`^ *\t`)
 )
 
 // syntax returns the error of a file that is no YAML, with its line, and for the
 // usual mistakes in words that say what to do.
 func (c *config) syntax(raw []byte, err error) error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	line := 0
-	if m := yamlLine.FindStringSubmatch(text); m != nil {
-		line, _ = strconv.Atoi(m[1])
-		text = strings.TrimPrefix(text, m[0])
-	}
+	text = strings.TrimPrefix(text, yamlLine.FindString(text))
+	line, at := wrongLine(raw)
 	const quote = "in YAML a bare * begins an alias: quote the pattern, such as \"likes:*\""
-	anchor := yamlAnchor.FindStringSubmatch(text)
-	tab := tabIndent.FindIndex(raw)
-	lineOf := func(at int) int { return 1 + bytes.Count(raw[:at], []byte("\n")) }
 	switch {
-	case anchor != nil: // the parser does not tell where
-		line, text = lineOf(max(0, bytes.Index(raw, []byte("*"+anchor[1])))), quote
-	case strings.Contains(text, "expected alphabetic or numeric character"):
+	case yamlAnchor.MatchString(text), strings.Contains(text, "expected alphabetic or numeric character"):
 		text = quote
-	case tab != nil && (strings.Contains(text, "tab character") || strings.Contains(text, "cannot start any token")):
-		line, text = lineOf(tab[0]), "a tab can't indent in YAML: use spaces"
+	case tabIndent.Match(at) && (strings.Contains(text, "tab character") || strings.Contains(text, "cannot start any token")):
+		text = "a tab can't indent in YAML: use spaces"
 	}
 	if line == 0 {
 		return fmt.Errorf("%s: %s", c.file, text)
 	}
 	return c.at(line, errors.New(text))
+}
+
+// wrongBytesMax is how much may be parsed to find the line that is wrong.
+const wrongBytesMax = 16 << 20
+
+// wrongLine returns the line from which on a text is no YAML: the lines before it
+// are, and no more of them are. Of what is never closed it is the line where that
+// begins. The line that the library tells can't be used: some of its errors count
+// lines from 0 and others from 1, some tell none on the first line, and some tell
+// where the list or mapping begins that the wrong line is in. The line is 0 if it
+// would take too long to find.
+func wrongLine(raw []byte) (line int, text []byte) {
+	end, _ := parsed(raw)
+	lines := bytes.SplitAfter(raw[:end], []byte("\n"))
+	done := 0
+	for n := len(lines); n > 0 && done < wrongBytesMax; n-- {
+		end -= len(lines[n-1])
+		read, ok := parsed(raw[:end])
+		if ok {
+			return n, lines[n-1]
+		}
+		done += read
+	}
+	return 0, nil
+}
+
+// parsed reports whether a text is YAML, and how much of it was read to tell.
+func parsed(raw []byte) (end int, ok bool) {
+	r := bytes.NewReader(raw)
+	documents := yaml.NewDecoder(r)
+	for {
+		var doc yaml.Node
+		if err := documents.Decode(&doc); err != nil {
+			return len(raw) - r.Len(), errors.Is(err, io.EOF)
+		}
+	}
 }
 
 // members calls f for each member of a mapping. Its errors, and that of a name

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/quipudb/quipu"
 )
@@ -18,7 +20,7 @@ type policyCmd struct {
 	Show    policyShowCmd    `cmd:"" help:"Print how a key is counted."`
 	Explain policyExplainCmd `cmd:"" help:"Say which policy a key has, and which others name it."`
 	Set     policySetCmd     `cmd:"" help:"Make a policy, or replace the one of the same pattern."`
-	Rm      policyRmCmd      `cmd:"" help:"Remove a policy that was made by set."`
+	Rm      policyRmCmd      `cmd:"" aliases:"delete" help:"Remove a policy that was made by set."`
 	Presets policyPresetsCmd `cmd:"" help:"Print the presets, and what each promises."`
 	Check   policyCheckCmd   `cmd:"" help:"Say whether a file has valid policies, and which of them never hold."`
 }
@@ -33,6 +35,11 @@ type policyServer struct {
 const (
 	policiesPath = "/api/v1/policies"
 	sourceAPI    = "api" // of a policy that was made by API
+
+	// changesMax is how often a change is tried while others make theirs, and
+	// changeAgain the longest wait between.
+	changesMax  = 12
+	changeAgain = 50 * time.Millisecond
 )
 
 // A placed is a policy of a server, as the REST API writes it.
@@ -126,9 +133,9 @@ func placedOf(raw []json.RawMessage) ([]placed, error) {
 }
 
 // change replaces the policies made by API by what f makes of all policies. If
-// someone else was faster, it tries again.
+// someone else was faster, it reads them again and tries again.
 func (s *policyServer) change(ctx context.Context, f func(all []placed) (made []policyJSON, err error)) (reply []byte, err error) {
-	for attempt := 1; ; attempt++ {
+	for range changesMax {
 		all, _, tag, err := s.get(ctx)
 		if err != nil {
 			return nil, err
@@ -142,10 +149,16 @@ func (s *policyServer) change(ctx context.Context, f func(all []placed) (made []
 			method: http.MethodPut, path: policiesPath, header: map[string]string{"If-Match": tag},
 			body: map[string][]policyJSON{"policies": made},
 		}, &nothing)
-		if err == nil || attempt == attemptsMax || !strings.HasSuffix(err.Error(), "(changed)") {
+		if err == nil || !strings.HasSuffix(err.Error(), "(changed)") {
 			return reply, err
 		}
+		select { // others who wait too should not all come back at once
+		case <-time.After(rand.N(changeAgain)):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
+	return nil, fmt.Errorf("others changed the policies of %s at the same time, %d times in a row: this change was not made; run it again", s.Addr, changesMax)
 }
 
 type policyListCmd struct {

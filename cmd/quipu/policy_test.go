@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -116,7 +117,16 @@ func TestPolicyRefused(t *testing.T) {
 	refused(t, 3, "connection refused", "policy", "list", "--addr", "http://127.0.0.1:1")
 	refused(t, 1, "decode", "policy", "list", "--addr", reply(t, http.StatusOK, "not JSON"))
 	refused(t, 1, `unknown setting "more"`, "policy", "list", "--addr", reply(t, http.StatusOK, `{"policies":[{"policy":{"pattern":"a","more":1}}]}`))
-	refused(t, 1, "(changed)", "policy", "set", "a", "--addr", changing(t))
+	// Who is slower each time is told so, in words that need no HTTP.
+	for _, args := range [][]string{{"set", "a"}, {"rm", "old"}} {
+		r := command(t, append(append([]string{"policy"}, args...), "--addr", changing(t))...)
+		if r.code != 1 || !strings.Contains(r.stderr, "others changed the policies of http://127.0.0.1:") ||
+			!strings.Contains(r.stderr, "this change was not made; run it again") || strings.Contains(r.stderr, "If-Match") {
+			t.Errorf("%q: %+v", args, r)
+		}
+	}
+	f(2, `cool-down: "0s": want more than 0s; leave it out for the default of 10s`, "set", "a*", "cool-down=0s")
+	f(2, `interval: "0s": want 10ms to 1h`, "set", "a*", "timing=rollup", "interval=0s")
 }
 
 // serveHTTP serves with f.
@@ -132,12 +142,42 @@ func changing(t *testing.T) (url string) {
 	t.Helper()
 	return serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
-			_, _ = w.Write([]byte(`{"policies":[]}`))
+			_, _ = w.Write([]byte(`{"policies":[{"source":"api","policy":{"pattern":"old"}}]}`))
 			return
 		}
 		w.WriteHeader(http.StatusPreconditionFailed)
-		_, _ = w.Write([]byte(`{"detail":"read them again","kind":"changed"}`))
+		_, _ = w.Write([]byte(`{"detail":"the policies are not those of If-Match: read them again","kind":"changed"}`))
 	})
+}
+
+// Commands that change the policies of servers which share their file, at the
+// same time, all succeed, and lose nothing of each other.
+func TestPolicyServersShareFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "made.yaml")
+	servers := []*process{serve(t, "--policy-file", file), serve(t, "--policy-file", file)}
+	const each = 6
+	change := func(verb string) {
+		t.Helper()
+		var wg sync.WaitGroup
+		for w, p := range servers {
+			wg.Go(func() {
+				for n := range each {
+					if r := command(t, "policy", verb, fmt.Sprintf("k%d.%d", w, n), "--addr", p.url); r.code != 0 {
+						t.Errorf("%s: %+v", verb, r)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	}
+	change("set")
+	if raw, err := os.ReadFile(file); err != nil || strings.Count(string(raw), "pattern:") != each*len(servers) {
+		t.Errorf("policies after set: %s, %v", raw, err)
+	}
+	change("delete") // as rm is called too
+	if raw, err := os.ReadFile(file); err != nil || strings.Contains(string(raw), "pattern:") {
+		t.Errorf("policies after rm: %s, %v", raw, err)
+	}
 }
 
 func TestPolicyCheck(t *testing.T) {

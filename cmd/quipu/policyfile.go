@@ -26,6 +26,8 @@ const (
 	policyFileName = "policies.yaml"
 	// lookEvery is how often files of policies are looked at.
 	lookEvery = 2 * time.Second
+	// lockEvery is how often a lock is tried that someone holds.
+	lockEvery = 5 * time.Millisecond
 )
 
 // A policyBook keeps the policies of a server that runs: those made by API, which
@@ -36,7 +38,10 @@ type policyBook struct {
 	logger   *slog.Logger
 	readOnly bool
 
-	mu    sync.Mutex // guards the fields below
+	// mu guards the fields below, but for the names of the files, which stay. Who
+	// replaces the file locks that first, and mu then: while another process is
+	// waited for, policies can be read.
+	mu    sync.Mutex
 	made  []quipu.Policy
 	file  watched // of those made; no name if they can't be kept
 	given []quipu.Policy
@@ -78,16 +83,35 @@ func (b *policyBook) Policies() (all []quipu.Policy, made int) {
 
 // ReplacePolicies replaces the policies made by API, if they are still the old
 // ones, and otherwise returns ErrChanged. A nil error means that the file has
-// the new ones, durably.
-func (b *policyBook) ReplacePolicies(old, made []quipu.Policy) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// the new ones, durably. ctx limits how long another server that replaces the same
+// file is waited for.
+func (b *policyBook) ReplacePolicies(ctx context.Context, old, made []quipu.Policy) error {
 	switch {
 	case b.readOnly:
 		return store.ErrReadOnly
 	case b.file.name == "":
 		return store.Errorf(store.KindUnsupported, "this server has no file for policies made by API: start it with --policy-file")
 	}
+	unlock, err := lockBeside(ctx, b.file.name)
+	if err != nil {
+		return store.Errorf(store.KindUnavailable, "the policies can't be written, since %s can't be locked: %w", filepath.Base(b.file.name), err)
+	}
+	err = b.replace(old, made)
+	unlock()
+	if err != nil {
+		return err
+	}
+	if err := syncDir(filepath.Dir(b.file.name)); err != nil {
+		return store.Errorf(store.KindUnknown, "the policies hold, but a power loss may take them back: %w", err)
+	}
+	return nil
+}
+
+// replace replaces the policies made by API, if the file still has the old ones.
+// The caller has the lock of the file.
+func (b *policyBook) replace(old, made []quipu.Policy) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	// Someone else may have written the file since. One that is gone is made anew:
 	// what this server has of it is all that there is.
 	present, err := b.readMade()
@@ -114,9 +138,6 @@ func (b *policyBook) ReplacePolicies(old, made []quipu.Policy) error {
 	b.file.have = stampOf(b.file.name)
 	if err := b.hold(slices.Clone(made), b.given); err != nil {
 		return err
-	}
-	if err := syncDir(filepath.Dir(b.file.name)); err != nil {
-		return store.Errorf(store.KindUnknown, "the policies hold, but a power loss may take them back: %w", err)
 	}
 	b.warn()
 	return nil
@@ -218,8 +239,12 @@ func (b *policyBook) rereadConfig() error {
 	if err != nil {
 		return err
 	}
+	dropped := len(b.given)
 	if err := b.hold(b.made, c.policies); err != nil {
 		return err
+	}
+	if dropped > 0 && len(c.policies) == 0 { // more likely a slip than a wish
+		b.logger.Warn("the configuration file has no policies any more: those that it had hold no longer", "file", b.conf.file, "dropped", dropped)
 	}
 	names := maps.Clone(b.conf.settings)
 	maps.Copy(names, c.settings)
@@ -291,4 +316,35 @@ func replaceFile(name, text string) error {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
+}
+
+// lockBeside locks a file for those who would replace it, in this process and in
+// others, and returns what unlocks it. It waits until ctx ends.
+//
+// Without the lock, two servers that share the file lose what was acknowledged:
+// both read it, both find that it is still what their caller had read, both
+// rename their own over it, and the later one knows nothing of the earlier. What
+// is locked is a file beside it, because the rename puts another file in place of
+// the one that others wait for; and it is never removed, for the same reason. The
+// lock of a process that dies is gone with it. Who only reads needs none: a rename
+// is whole.
+func lockBeside(ctx context.Context, name string) (unlock func(), err error) {
+	f, err := os.OpenFile(name+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		locked, err := tryLock(f)
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		if locked {
+			return func() { _ = f.Close() }, nil // which unlocks it, and has nothing to write
+		}
+		select {
+		case <-time.After(lockEvery):
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("another server has it: %w", context.Cause(ctx)), f.Close())
+		}
+	}
 }

@@ -248,6 +248,27 @@ func TestReloadSaysWhatNeverHolds(t *testing.T) {
 	s.says(text)
 }
 
+// A configuration file that has no policies any more is taken at its word, which
+// is said, once.
+func TestReloadSaysThatNoneAreLeft(t *testing.T) {
+	const text = `level=WARN msg="the configuration file has no policies any more`
+	s := openShelf(t, "policies: [{pattern: a}, {pattern: b}]\n")
+	for _, empty := range []string{"", "# nothing\n", "policies: []\n", "policies:\n"} {
+		s.write(s.confFile, "policies: [{pattern: a}, {pattern: b}]\n")
+		s.book.reload(true)
+		s.holds(0, "a", "b")
+		s.says("policies reloaded")
+		s.write(s.confFile, empty)
+		s.book.reload(true)
+		s.holds(0)
+		s.says(text + `: those that it had hold no longer" file=` + s.confFile + " dropped=2")
+		s.book.reload(true)
+		if strings.Contains(s.log.String(), text) {
+			t.Errorf("said again: %s", s.log.String())
+		}
+	}
+}
+
 // A reload says which other settings have changed, and leaves them alone.
 func TestReloadLeavesSettingsAlone(t *testing.T) {
 	s := openShelf(t, "")
@@ -266,7 +287,7 @@ func TestReplacePolicies(t *testing.T) {
 	s := openShelf(t, "policies: [{pattern: a}]\n")
 	f := func(old, made []quipu.Policy, want error) {
 		t.Helper()
-		if err := s.book.ReplacePolicies(old, made); !errors.Is(err, want) {
+		if err := s.book.ReplacePolicies(t.Context(), old, made); !errors.Is(err, want) {
 			t.Errorf("replace %v by %v: %v, want %v", old, made, err, want)
 		}
 	}
@@ -321,18 +342,23 @@ func TestReplacePolicies(t *testing.T) {
 	f(nil, policies("z"), store.ErrReadOnly)
 }
 
-// Writers that go by what they read lose nothing of each other, and leave no
-// file behind but the one.
+// Writers that go by what they read lose nothing of each other, also those of
+// another server that shares the file, and leave no file behind but it and its
+// lock.
 func TestReplacePoliciesConcurrently(t *testing.T) {
 	s := openShelf(t, "")
+	books := []*policyBook{s.book}
+	s.reopen()
+	books = append(books, s.book)
 	const writers, each = 4, 10
 	var wg sync.WaitGroup
 	for w := range writers {
 		wg.Go(func() {
+			book := books[w%len(books)]
 			for n := 0; n < each; {
-				old, _ := s.book.Policies()
+				old, _ := book.Policies()
 				p := quipu.Policy{Pattern: string(rune('a'+w)) + strings.Repeat("x", n)}
-				switch err := s.book.ReplacePolicies(old, append(slices.Clone(old), p)); {
+				switch err := book.ReplacePolicies(t.Context(), old, append(slices.Clone(old), p)); {
 				case err == nil:
 					n++
 				case !errors.Is(err, store.ErrChanged):
@@ -348,9 +374,40 @@ func TestReplacePoliciesConcurrently(t *testing.T) {
 		t.Errorf("%d policies, want %d: %v", made, writers*each, all)
 	}
 	entries, err := os.ReadDir(filepath.Dir(s.inFile))
-	if err != nil || len(entries) != 2 {
+	if err != nil || len(entries) != 3 {
 		t.Errorf("files %v, %v", entries, err)
 	}
+}
+
+// Another server that replaces the file is waited for as long as the caller
+// does, and meanwhile policies can be read.
+func TestReplacePoliciesWaits(t *testing.T) {
+	s := openShelf(t, "policies: [{pattern: a}]\n")
+	unlock, err := lockBeside(t.Context(), s.inFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 4*lockEvery)
+	defer cancel()
+	err = s.book.ReplacePolicies(ctx, nil, policies("x"))
+	if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "another server has it") {
+		t.Errorf("replace while another does: %v", err)
+	}
+	done := make(chan error)
+	go func() { done <- s.book.ReplacePolicies(t.Context(), nil, policies("x")) }()
+	<-time.After(4 * lockEvery)
+	s.holds(0, "a")
+	s.book.reload(true)
+	select {
+	case err := <-done:
+		t.Fatalf("replaced without the lock: %v", err)
+	default:
+	}
+	unlock()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	s.holds(1, "x", "a")
 }
 
 // Any policies are read from the file as they were written.

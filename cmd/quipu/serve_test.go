@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -361,6 +362,8 @@ func TestConfigCheck(t *testing.T) {
 	bad("2", "store: 'memory:'\n---\nhttp: 127.0.0.1:0\n", "a second")
 	bad("4", "store: 'memory:'\n---\n a: b\n\tc", "a tab")
 
+	bad("2", "policies:\n  - {pattern: a, cool-down: 0s}\n", `cool-down: "0s": want more than 0s`)
+
 	refused(t, 1, "no such file", "config", "check", "missing.yaml")
 	// What serve refuses without a line of the file, the check does.
 	both := func(text, want string) {
@@ -384,4 +387,50 @@ func TestConfigCheck(t *testing.T) {
 	both("tls-cert: missing.pem\n", "--tls-cert and --tls-key")
 	both("token-window: 999us\n", "at least 1ms")
 	both("allow-host: ['a:1']\n", "without a port")
+}
+
+// The line is told at which a file stops to be YAML, whichever part of the parser
+// notices, and wherever.
+func TestConfigSyntaxLine(t *testing.T) {
+	const head = "store: 'memory:'\npolicies:\n  - {pattern: a,\n     shards: 2}\n" // four lines that are right
+	const tail = "  - pattern: z\n    shards: 2\n  - {pattern: y}\n"
+	f := func(line int, text, want string) {
+		t.Helper()
+		var c config
+		file := writeFile(t, text)
+		if err := c.load(file, nil); err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("%s:%d: ", file, line)) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want line %d and %q", text, err, line, want)
+		}
+	}
+	for _, end := range []string{"", tail} {
+		f(5, head+"  - {pattern: b\n"+end, "expected ',' or '}'")
+		f(5, head+"  - {pattern: b, shards: [1, 2\n"+end, "expected ',' or ']'")
+		f(6, head+"  - pattern: b\n    preset: [}\n"+end, "expected node content")
+		f(7, head+"  - pattern: b\n    shards: 2\n   single: true\n"+end, "expected")
+		f(6, head+"  - pattern: b\n  preset: likes\n"+end, "expected '-' indicator")
+		f(6, head+"  - pattern: b\n    preset: a: b\n"+end, "mapping values are not allowed")
+		f(6, head+"  - pattern: b\n    preset\n"+end, "could not find expected ':'")
+		f(6, head+"  - pattern: b\n    preset: @likes\n"+end, "cannot start any token")
+		f(6, head+"  - pattern: b\n    preset: 'likes\n"+end, "found unexpected end of stream")
+		f(5, head+"  - pattern: \"b\\q\"\n"+end, "found unknown escape character")
+		f(5, head+"  - pattern: !x!y b\n"+end, "found undefined tag handle")
+		f(5, head+"  - pattern: b\x01\n"+end, "control characters are not allowed")
+		f(5, head+"  - pattern: b\xff\n"+end, "UTF-8")
+		f(5, head+"  - pattern: *b\n"+end, "quote the pattern")
+		f(6, head+"  - pattern: b*\n    shards: 'a' 2\n"+end, "expected key")
+		f(5, head+"\t- pattern: b\n"+end, "use spaces")
+	}
+	f(1, "{", "")
+	f(1, "store: [}\n", "expected node content")
+	f(1, "store: 'memory:\n", "found unexpected end of stream")
+	f(2, "store: a\n b: c\n", "mapping values are not allowed")
+	f(1, "@\n"+strings.Repeat(tail, 10_000), "cannot start any token")
+	f(30_005, head+strings.Repeat(tail, 10_000)+"  - {pattern: b\n", "expected ',' or '}'")
+
+	// What would take too long to find is told without a line.
+	var c config
+	file := writeFile(t, "store: 'memory:\n"+strings.Repeat(tail, 10_000))
+	if err := c.load(file, nil); err == nil || err.Error() != file+": found unexpected end of stream" {
+		t.Errorf("a quote that is never closed: %v", err)
+	}
 }

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -21,8 +22,9 @@ type Policies interface {
 	Policies() (all []quipu.Policy, made int)
 
 	// ReplacePolicies replaces those that were made here, or returns
-	// store.ErrChanged if they are not the old ones.
-	ReplacePolicies(old, made []quipu.Policy) error
+	// store.ErrChanged if they are not the old ones. It may have to wait for who
+	// else replaces them, and does so until ctx ends.
+	ReplacePolicies(ctx context.Context, old, made []quipu.Policy) error
 }
 
 // fixed are the policies of a DB that nobody may change.
@@ -32,7 +34,7 @@ type fixed struct{ db *quipu.DB }
 func (f fixed) Policies() ([]quipu.Policy, int) { return f.db.Policies(), 0 }
 
 // ReplacePolicies refuses.
-func (fixed) ReplacePolicies(_, _ []quipu.Policy) error {
+func (fixed) ReplacePolicies(_ context.Context, _, _ []quipu.Policy) error {
 	return store.Errorf(store.KindUnsupported, "this server keeps no policies made by API")
 }
 
@@ -98,7 +100,7 @@ func replacePolicies(c *call) error {
 		if match[0] != "*" && match[0] != policyTag(all[:made]) {
 			return errPoliciesChanged()
 		}
-		err := c.h.policies.ReplacePolicies(all[:made], next)
+		err := c.h.policies.ReplacePolicies(c.ctx, all[:made], next)
 		if errors.Is(err, store.ErrChanged) && match[0] == "*" && c.ctx.Err() == nil {
 			continue
 		}

@@ -1,6 +1,7 @@
 package rest_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,7 +27,7 @@ func (b *book) Policies() (all []quipu.Policy, made int) {
 	return slices.Concat(b.made, b.given), len(b.made)
 }
 
-func (b *book) ReplacePolicies(old, made []quipu.Policy) error {
+func (b *book) ReplacePolicies(_ context.Context, old, made []quipu.Policy) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err != nil {
@@ -126,6 +127,8 @@ func TestPoliciesRefused(t *testing.T) {
 		r.problem(t, 400, "invalid", detail)
 		r.want(t, 400, "field="+field, "offset="+fmt.Sprint(offset))
 	}
+	check(`{"policies":[{"pattern":"a","cool_down":"0s"}]}`, "cool_down", 28, "want more than 0s; leave it out for the default of 10s")
+	check(`{"policies":[{"pattern":"a","timing":"hybrid","interval":"0s"}]}`, "interval", 46, "want 10ms to 1h")
 	check(``, "body", 0, "want an object")
 	check(`{}`, "policies", 2, "missing")
 	check(`{"policies":{}}`, "policies", 12, "want an array")
