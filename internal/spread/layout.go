@@ -3,6 +3,7 @@ package spread
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/quipudb/quipu/internal/hot"
@@ -114,11 +115,14 @@ func (s *Store) open(ctx context.Context, c store.Cell, word hot.Word) (name sto
 		if err := s.under.Read(ctx, cells, values); err != nil {
 			return name, err
 		}
-		home, err := s.home(ctx, c)
-		if err != nil || home.Layout != 0 {
-			return name, err
+		var home store.Value
+		if slices.ContainsFunc(values, func(v store.Value) bool { return v.Exists && hot.Word(v.Layout) != open }) {
+			if home, err = s.home(ctx, c); err != nil || home.Layout != 0 {
+				return name, err
+			}
 		}
 		var deltas []store.Delta
+		var others uint64 // what else is open
 		for i, v := range values {
 			is := hot.Word(v.Layout)
 			switch {
@@ -135,15 +139,19 @@ func (s *Store) open(ctx context.Context, c store.Cell, word hot.Word) (name sto
 					return name, nil
 				}
 				deltas = append(deltas, layout(cells[i], 0, open)) // the next round will see
-			case v.Exists && !is.Folding() && round > 0: // someone else is at it
-				return name, nil
 			case v.Exists:
+				if !is.Folding() {
+					others = mix(others, uint64(is))
+				}
 				gone := laid(store.Delta{Cell: cells[i], Op: store.OpDelete}, is)
 				gone.Guard.Match, gone.Guard.Version = true, v.Version // nobody has added to it since
 				deltas = append(deltas, gone, layout(cells[i], 0, open))
 			default:
 				deltas = append(deltas, layout(cells[i], 0, open))
 			}
+		}
+		if others != 0 && (!s.abandoned(c, others) || round > 0) {
+			return name, nil // someone else is at it
 		}
 		if len(deltas) == 0 {
 			name = layout(c, 0, word)

@@ -51,6 +51,7 @@ type judged struct {
 
 	gone    int      // looks in a row that did not find the shards it had
 	refused hot.Word // the layout of which a shard did not take an add, or 0
+	others  uint64   // what shards were open, of all words, that home did not name
 
 	// The total when it was last read, and at what rate it changed; what its shards
 	// had, and of late in which part of the looks they had more than before.
@@ -153,6 +154,18 @@ func (s *Store) refused(c store.Cell, k *counter) {
 	s.heating.Lock()
 	defer s.heating.Unlock()
 	s.judge(c).refused = k.word
+}
+
+// abandoned reports whether the shards that others have opened, and home does not
+// name, were the same when this server would have split the counter the last time.
+// Then nobody is going to name them.
+func (s *Store) abandoned(c store.Cell, others uint64) bool {
+	s.heating.Lock()
+	defer s.heating.Unlock()
+	j := s.judge(c)
+	was := j.others
+	j.others = others
+	return was == others
 }
 
 // relearn looks at the homes of counters whose shards were there and did not take an

@@ -196,3 +196,25 @@ func TestStaleReader(t *testing.T) {
 		t.Error("what is split was started")
 	}
 }
+
+// Two servers have died while they split a counter, and have left shards of two
+// layouts that home does not name. They are left alone at first, and no longer than
+// that.
+func TestAbandoned(t *testing.T) {
+	each(t, func(t *testing.T, under *shared) {
+		s, c := server(t, under, lazy), cell("a")
+		mustDo(t, s, add(c, 1))
+		for i, word := range []int64{1<<20 | 1, 2<<20 | 1} {
+			left := store.Delta{Cell: store.ShardCell(c, 1+i), Op: store.OpLayout, N: word}
+			left.Guard.Laid = true
+			mustDo(t, under, left)
+		}
+		if ok, err := s.SplitOnce(t.Context(), c, 4); ok || err != nil {
+			t.Errorf("%v, %v: others might be splitting it", ok, err)
+		}
+		if ok, err := s.SplitOnce(t.Context(), c, 4); !ok || err != nil {
+			t.Errorf("%v, %v: nobody is", ok, err)
+		}
+		holds(t, s, c, 1, 4)
+	})
+}
