@@ -3,21 +3,9 @@ package quipu
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/quipudb/quipu/store"
 )
-
-// An Event is one Add among many. The zero value of a field means that the
-// option of the same name is not given.
-type Event struct {
-	Key       string
-	Delta     int64
-	Token     string
-	At        time.Time
-	Who       string
-	WantValue bool
-}
 
 // AddBatch adds many events in one call, up to EventsMax. It is not one
 // transaction: each event is decided by itself, exactly as Add would, and a
@@ -88,8 +76,8 @@ func (db *DB) route(c *batchCall, events []Event, receipts []Receipt) {
 	rules := db.rules()
 	for i := range events {
 		e := &events[i]
-		receipts[i].Key = e.Key
-		if receipts[i].Err = e.check(); receipts[i].Err != nil {
+		receipts[i].Namespace, receipts[i].Key = db.namespace, e.Key
+		if receipts[i].Err = checkEvent(e); receipts[i].Err != nil {
 			continue
 		}
 		partition := store.PartitionOf(store.Cell{Namespace: db.namespace, Key: e.Key}, db.traits.Partitions)
@@ -98,8 +86,8 @@ func (db *DB) route(c *batchCall, events []Event, receipts []Receipt) {
 	slices.Sort(c.slots)
 }
 
-// check returns an error if no store would take e.
-func (e *Event) check() error {
+// checkEvent returns an error if no store would take e.
+func checkEvent(e *Event) error {
 	if err := store.CheckKey(e.Key); err != nil {
 		return err
 	}
@@ -115,7 +103,7 @@ func (e *Event) check() error {
 func (db *DB) pack(c *batchCall, events []Event) {
 	c.deltas = slices.Grow(c.deltas[:0], len(c.slots))[:len(c.slots)]
 	for i, s := range c.slots {
-		events[s.index()].fill(&c.deltas[i], db.namespace)
+		fill(&c.deltas[i], &events[s.index()], db.namespace)
 	}
 	c.batches = c.batches[:0]
 	for start := 0; start < len(c.slots); {
@@ -149,7 +137,7 @@ func (c *batchCall) cut(start int) int {
 }
 
 // fill makes d what e does to its counter.
-func (e *Event) fill(d *store.Delta, namespace string) {
+func fill(d *store.Delta, e *Event, namespace string) {
 	d.Cell.Namespace, d.Cell.Key = namespace, e.Key
 	d.Op, d.N, d.Want, d.Guard, d.Lot = store.OpAdd, e.Delta, e.WantValue, store.Guard{}, Lot(e.Who)
 	if e.Token != "" {

@@ -10,17 +10,7 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// ListOptions say which page of a list is wanted. The zero value is the first.
-type ListOptions struct {
-	Limit  int    // counters in a page, up to PageMax; the default is 100
-	Cursor string // Next of the page before
-}
-
-// A Page is a part of a list.
-type Page struct {
-	Counts []Count
-	Next   string // the Cursor of the next page; empty if there is none
-}
+const pageDefault = 100
 
 // List returns the counters whose keys start with prefix, in the byte order of
 // their keys, a page at a time. A counter that exists all the while is in

@@ -5,7 +5,52 @@ import (
 	"log/slog"
 
 	"github.com/quipudb/quipu/internal/engine"
+	"github.com/quipudb/quipu/store"
 )
+
+// Options are what a DB can be told. The zero value is ready to use.
+type Options struct {
+	// Policies say how keys are counted; the first that names a key holds.
+	Policies []Policy
+
+	// Limits bound what the embedded engine keeps; see Limits for the
+	// defaults. A store given to New brings its own.
+	Limits Limits
+
+	// Memory is the memory limit of the embedded engine in bytes. The default
+	// is 256 MiB.
+	Memory int64
+
+	// Recall is how many counters are remembered as they were last read, for
+	// when the store can't be reached: see Policy.Stale and MaxStaleness. The
+	// default is none; the embedded engine has no use for it.
+	Recall int
+
+	// ReadOnly refuses writes with ErrReadOnly. It is for servers that share a
+	// store with others, so that readers and writers scale and fail apart.
+	ReadOnly bool
+
+	// Logger takes reports of background work. The default is slog.Default().
+	Logger *slog.Logger
+}
+
+// Validate returns an error if the options contradict themselves.
+func (o Options) Validate() error {
+	if err := checkPolicies(o.Policies); err != nil {
+		return err
+	}
+	l := o.Limits
+	if l.KeysMax < 0 || l.TokensMax < 0 || l.TokenWindow < 0 || l.NamespacesMax < 0 || l.WritersMax < 0 {
+		return store.Errorf(store.KindInvalid, "negative limit")
+	}
+	if o.Recall < 0 {
+		return store.Errorf(store.KindInvalid, "recall of %d counters", o.Recall)
+	}
+	if o.Memory < 0 {
+		return store.Errorf(store.KindInvalid, "memory limit of %d bytes", o.Memory)
+	}
+	return nil
+}
 
 // Open opens the DB in a directory, on the embedded engine. A directory that
 // does not exist or is empty becomes a new DB. Only one process can have it

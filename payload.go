@@ -6,8 +6,11 @@ import (
 	"hash/fnv"
 	"unicode/utf8"
 
+	"github.com/quipudb/quipu/call"
 	"github.com/quipudb/quipu/store"
 )
+
+const whoBytesMax = 255
 
 // noTimeMS is the time of an event that does not say when it happened: the zero
 // time.Time in Unix milliseconds.
@@ -15,7 +18,7 @@ const noTimeMS = -62_135_596_800_000
 
 // applyOptions puts the options of a write into its delta.
 func applyOptions(d *store.Delta, opts []WriteOption) error {
-	t, err := WriteTermsOf(opts)
+	t, err := call.WriteTermsOf(opts)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/quipudb/quipu/internal/hot"
 	"github.com/quipudb/quipu/internal/node"
@@ -91,6 +93,8 @@ func New(s store.Store, o Options) *DB {
 	return sh.in(defaultNamespace)
 }
 
+const defaultNamespace = "default"
+
 // In returns a view of another namespace: 1 to 64 bytes of UTF-8 without '/'
 // and control characters. If namespace is not that, every call of the view
 // returns ErrInvalid or ErrTooLarge.
@@ -102,6 +106,24 @@ func (s *shared) in(namespace string) *DB {
 		db.err = CheckNamespace(namespace)
 	}
 	return db
+}
+
+// CheckNamespace returns an error if namespace can't be one.
+func CheckNamespace(namespace string) error {
+	switch {
+	case namespace == "":
+		return store.Errorf(store.KindInvalid, "namespace is empty")
+	case len(namespace) > store.NamespaceBytesMax:
+		return store.Errorf(store.KindTooLarge, "namespace of %d bytes: at most %d", len(namespace), store.NamespaceBytesMax)
+	case !utf8.ValidString(namespace):
+		return store.Errorf(store.KindInvalid, "namespace is not UTF-8")
+	}
+	for _, r := range namespace {
+		if r == '/' || unicode.IsControl(r) {
+			return store.Errorf(store.KindInvalid, "namespace %q: / and control characters are not allowed", namespace)
+		}
+	}
+	return nil
 }
 
 // Traits says what kind of store the DB is over.

@@ -4,35 +4,11 @@ import (
 	"context"
 	"time"
 
+	"github.com/quipudb/quipu/call"
+	"github.com/quipudb/quipu/internal/session"
 	"github.com/quipudb/quipu/internal/spread"
 	"github.com/quipudb/quipu/store"
 )
-
-// A Count is the answer to a read, and says what it is.
-type Count struct {
-	Key   string
-	Value int64
-
-	// Lower and Upper bound the exact value at AsOf, or at a moment between that and
-	// the read if it was changed meanwhile, if Bounded is set; otherwise nothing is
-	// proved. Of a counter that is split over several partitions of a store, they
-	// bound a value that lies between what it was when its shards began to be read
-	// and what it was when all were: it counts every write acknowledged before, and
-	// of those made meanwhile some, perhaps a later one without an earlier one, so
-	// the counter need not have had it at any moment.
-	Lower, Upper int64
-	Bounded      bool
-
-	Exact    bool // Value counts every write acknowledged before the read began
-	Complete bool // every part of the counter was read
-	Exists   bool
-
-	AsOf      time.Time     // every write acknowledged before it is counted
-	Staleness time.Duration // how long before the read AsOf may have been; 0 if exact
-	Source    string        // "store"; "rollup" for a total that is kept; "recalled" if the store could not be reached
-	Shards    int           // how many parts the counter has
-	Version   uint64        // changes whenever Value does; 0 if the counter does not exist; for IfVersion, if it is below VersionMixed
-}
 
 // VersionMixed is the least Version of a value that is made up of several cells:
 // of a counter that is split, or of a total and what was written since. No write
@@ -112,7 +88,7 @@ const byPolicy time.Duration = -1
 // readTerms are what a reader needs, all options together.
 type readTerms struct {
 	staleness time.Duration
-	sessions  []session
+	sessions  []session.Position
 }
 
 // checkRead returns an error if the view or an option can't be used, and what
@@ -123,27 +99,28 @@ func (db *DB) checkRead(opts []ReadOption) (t readTerms, err error) {
 		return t, db.err
 	}
 	t.staleness = byPolicy
-	for _, o := range opts {
-		switch o.kind {
-		case readExact, readError:
-			t.staleness = 0
-		case readSession:
-			s, err := parseSession(o.text)
-			if err != nil {
-				return t, err
-			}
-			t.staleness = 0
-			t.sessions = append(t.sessions, s)
-		case readStaleness:
-			if d := time.Duration(o.n); t.staleness == byPolicy || d < t.staleness {
-				t.staleness = d
-			}
-		default:
-			return t, store.Errorf(store.KindInvalid, "unknown read option")
+	if len(opts) == 0 {
+		return t, nil
+	}
+	asked, err := call.ReadTermsOf(opts)
+	if err != nil {
+		return t, err
+	}
+	if asked.MaxStaleness < 0 || asked.MaxError < 0 {
+		return t, store.Errorf(store.KindInvalid, "negative staleness or error")
+	}
+	if asked.HasStaleness {
+		t.staleness = asked.MaxStaleness
+	}
+	if asked.Exact || asked.HasError || len(asked.Sessions) > 0 {
+		t.staleness = 0
+	}
+	for _, text := range asked.Sessions {
+		s, err := session.Parse(text)
+		if err != nil {
+			return t, err
 		}
-		if o.n < 0 {
-			return t, store.Errorf(store.KindInvalid, "negative staleness or error")
-		}
+		t.sessions = append(t.sessions, s)
 	}
 	return t, nil
 }

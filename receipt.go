@@ -8,44 +8,6 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// A Receipt says what became of one write.
-type Receipt struct {
-	Key string
-
-	// Applied is the amount added. For Set, Reset and Delete it is, with
-	// HasValue, the change of the value, held at the limits of int64.
-	Applied int64
-
-	// Value and Before are the counter after and before the write, if HasValue
-	// is set: the write asked for them with WantValue, and if it is a repeat, so
-	// did the first.
-	Value, Before int64
-	HasValue      bool
-
-	// Replayed says that this write was a repeat: it changed nothing, and this
-	// is the result of the first.
-	Replayed bool
-
-	// Version is the counter's version after the write, for IfVersion; 0 after
-	// a Delete.
-	Version uint64
-
-	// Durability is what the acknowledgement means.
-	Durability Durability
-
-	// Err says why an event was refused. Only AddBatch sets it.
-	Err error
-
-	namespace string // of the counter
-}
-
-// In returns r as that of a counter in a namespace: for clients who have it from
-// a wire.
-func (r Receipt) In(namespace string) Receipt {
-	r.namespace = namespace
-	return r
-}
-
 // receipt fills out with the store's result for a delta, or returns the error
 // that names the refusal.
 func (s *shared) receipt(ctx context.Context, out *Receipt, d *store.Delta, r *store.Result, durability Durability) error {
@@ -53,7 +15,7 @@ func (s *shared) receipt(ctx context.Context, out *Receipt, d *store.Delta, r *s
 		return s.refusal(d, r.Outcome)
 	}
 	out.Key = d.Cell.Key
-	out.namespace = d.Cell.Namespace
+	out.Namespace = d.Cell.Namespace
 	out.Replayed = r.Replayed
 	out.Version = spread.Told(r)
 	out.Durability = durability
@@ -76,12 +38,12 @@ func (s *shared) receipt(ctx context.Context, out *Receipt, d *store.Delta, r *s
 			return nil
 		}
 	}
-	out.withValue(r)
+	withValue(out, r)
 	return nil
 }
 
 // withValue fills what only a write that asked for its value knows.
-func (r *Receipt) withValue(from *store.Result) {
+func withValue(r *Receipt, from *store.Result) {
 	r.HasValue = true
 	r.Before, r.Value = from.Before, from.After
 	r.Applied = change(from.Before, from.After)

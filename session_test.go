@@ -13,7 +13,7 @@ import (
 func TestSession(t *testing.T) {
 	f := func(version uint64, want string) {
 		t.Helper()
-		got := quipu.Receipt{Key: "a", Version: version}.In("default").Session()
+		got := quipu.Receipt{Namespace: "default", Key: "a", Version: version}.Session()
 		if got != want {
 			t.Errorf("the session of version %d is %q, want %q", version, got, want)
 		}
@@ -66,7 +66,7 @@ func TestSessionWithoutWitness(t *testing.T) {
 		t.Helper()
 		s := newStub()
 		s.value = v
-		session := quipu.Receipt{Key: "a", Version: version}.In("default").Session()
+		session := quipu.Receipt{Namespace: "default", Key: "a", Version: version}.Session()
 		if _, err := quipu.New(s, quipu.Options{}).Read(t.Context(), "a", quipu.Session(session)); errors.Is(err, quipu.ErrSessionLost) != lost {
 			t.Errorf("version %d of %+v: %v, want it lost: %v", version, v, err, lost)
 		}

@@ -7,28 +7,6 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// TokenState is the state of a token.
-type TokenState = store.TokenState
-
-// The states of a token.
-const (
-	TokenUnknown = store.TokenUnknown // not applied, not settled; its write may still arrive
-	TokenApplied = store.TokenApplied // its write was applied
-	TokenSettled = store.TokenSettled // it was settled first: its write never will be applied
-	TokenExpired = store.TokenExpired // it is older than the window: refused, whatever it was
-)
-
-// A Fate is what is known of a token.
-type Fate struct {
-	State TokenState
-
-	// Receipt is what the write returned, if State is TokenApplied.
-	Receipt Receipt
-
-	// At is when the token was decided; zero if unknown.
-	At time.Time
-}
-
 // Lookup reports what is known now of a token on a counter. It changes nothing:
 // a write with the token may still be on its way.
 func (db *DB) Lookup(ctx context.Context, key, token string) (Fate, error) {
@@ -45,7 +23,7 @@ func (db *DB) Lookup(ctx context.Context, key, token string) (Fate, error) {
 		fate.At = time.UnixMilli(f.AtMS)
 	}
 	if f.State == store.TokenApplied {
-		fate.Receipt = pastReceipt(key, &f, min(db.durabilityOf(key), db.traits.Durability)).In(db.namespace)
+		fate.Receipt = pastReceipt(cell, &f, min(db.durabilityOf(key), db.traits.Durability))
 	}
 	return fate, nil
 }
@@ -104,13 +82,13 @@ func (s *shared) refusal(d *store.Delta, o store.Outcome) error {
 }
 
 // pastReceipt is the receipt of a write that was decided earlier.
-func pastReceipt(key string, f *store.Fate, durability Durability) Receipt {
-	r := Receipt{Key: key, Version: f.Result.Version, Durability: durability}
+func pastReceipt(c store.Cell, f *store.Fate, durability Durability) Receipt {
+	r := Receipt{Namespace: c.Namespace, Key: c.Key, Version: f.Result.Version, Durability: durability}
 	if f.Op == store.OpAdd {
 		r.Applied = f.N
 	}
 	if f.Want {
-		r.withValue(&f.Result)
+		withValue(&r, &f.Result)
 	}
 	return r
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/store"
@@ -129,37 +128,6 @@ func TestEnlistRetires(t *testing.T) {
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-func TestTerms(t *testing.T) {
-	at := time.UnixMilli(1234)
-	got, err := quipu.WriteTermsOf([]quipu.WriteOption{
-		quipu.IfVersion(0), quipu.At(at), quipu.Token("t"), quipu.WantValue(), quipu.Who(""),
-	})
-	want := quipu.WriteTerms{
-		Token: "t", AtMS: 1234, WantValue: true, HasToken: true, HasWho: true, HasAt: true, HasVersion: true,
-	}
-	if err != nil || got != want {
-		t.Errorf("terms %+v, %v", got, err)
-	}
-	if got, err := quipu.WriteTermsOf(nil); err != nil || got != (quipu.WriteTerms{}) {
-		t.Errorf("terms of nothing: %+v, %v", got, err)
-	}
-	for _, bad := range [][]quipu.WriteOption{{{}}, {quipu.Who("a"), quipu.Who("b")}, {quipu.WantValue(), quipu.WantValue()}} {
-		if _, err := quipu.WriteTermsOf(bad); !errors.Is(err, quipu.ErrInvalid) {
-			t.Errorf("terms of %+v: %v", bad, err)
-		}
-	}
-	need, err := quipu.ReadTermsOf([]quipu.ReadOption{
-		quipu.MaxStaleness(5), quipu.MaxStaleness(3), quipu.MaxStaleness(4), quipu.MaxError(2), quipu.MaxError(-1),
-		quipu.Session("s1"), quipu.Exact(), quipu.Session("s2"),
-	})
-	if err != nil || !need.Exact || !need.HasStaleness || need.MaxStaleness != 3 || !need.HasError || need.MaxError != -1 || len(need.Sessions) != 2 {
-		t.Errorf("terms %+v, %v", need, err)
-	}
-	if _, err := quipu.ReadTermsOf([]quipu.ReadOption{{}}); !errors.Is(err, quipu.ErrInvalid) {
-		t.Errorf("terms of no option: %v", err)
 	}
 }
 

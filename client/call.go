@@ -23,15 +23,15 @@ const (
 	retryMax   = 500 * time.Millisecond
 )
 
-// A call is how a call may be treated.
-type call struct {
+// A manner is how a call may be treated.
+type manner struct {
 	write      bool // it changes something
 	repeatable bool // it may be sent again after it may have been received
 	long       bool // it has no deadline unless its caller names one
 }
 
 // do sends a request until there is a definite answer, or the time is over.
-func (db *DB) do(ctx context.Context, c call, send func(context.Context, ...grpc.CallOption) error) error {
+func (db *DB) do(ctx context.Context, c manner, send func(context.Context, ...grpc.CallOption) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (db *DB) do(ctx context.Context, c call, send func(context.Context, ...grpc
 
 // ended is the error of a call whose time is over, by cause; last is that of its
 // last attempt.
-func (c call) ended(cause, last error, doubt bool) error {
+func (c manner) ended(cause, last error, doubt bool) error {
 	var detail string
 	if e, ok := errors.AsType[*store.Error](last); ok {
 		detail = e.Detail

@@ -20,7 +20,6 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
-	"github.com/quipudb/quipu"
 	pb "github.com/quipudb/quipu/quipupb"
 	"github.com/quipudb/quipu/store"
 )
@@ -78,7 +77,7 @@ type shared struct {
 var ErrUnauthorized = errors.New("quipu: the API key is wrong or missing")
 
 // Dial connects to the RPC door of a server, at HOST:PORT, and makes one call
-// that reads nothing. It returns quipu.ErrUnavailable, with what went wrong last,
+// that reads nothing. It returns store.ErrUnavailable, with what went wrong last,
 // if the server can't be reached by the end of ctx, or of Options.Timeout if ctx
 // has no deadline. A connection that is lost later is made again by itself.
 //
@@ -109,7 +108,7 @@ func (db *DB) greet(ctx context.Context) error {
 	ctx, cancel := db.deadline(ctx)
 	defer cancel()
 	wrong := ""
-	err := db.do(ctx, call{repeatable: true}, func(ctx context.Context, o ...grpc.CallOption) error {
+	err := db.do(ctx, manner{repeatable: true}, func(ctx context.Context, o ...grpc.CallOption) error {
 		_, err := db.rpc.GetBatch(ctx, &pb.GetBatchRequest{}, o...)
 		if status.Code(err) == codes.Unavailable {
 			wrong = status.Convert(err).Message() + ": "
@@ -173,16 +172,16 @@ func (db *DB) In(namespace string) *DB {
 
 // Verify checks what the server serves, in all namespaces: see quipu.DB.Verify.
 // It takes as long as ctx lets it.
-func (db *DB) Verify(ctx context.Context) (quipu.Audit, error) {
+func (db *DB) Verify(ctx context.Context) (store.Audit, error) {
 	var reply *pb.VerifyReply
-	err := db.do(ctx, call{repeatable: true, long: true}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
+	err := db.do(ctx, manner{repeatable: true, long: true}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
 		reply, err = db.rpc.Verify(ctx, &pb.VerifyRequest{}, o...)
 		return err
 	})
 	if err != nil {
-		return quipu.Audit{}, err
+		return store.Audit{}, err
 	}
-	a := quipu.Audit{Cells: reply.Cells, Tokens: reply.Tokens, Deltas: reply.Deltas}
+	a := store.Audit{Cells: reply.Cells, Tokens: reply.Tokens, Deltas: reply.Deltas}
 	for _, d := range reply.Drift {
 		a.Drift = append(a.Drift, store.Drift{What: d.What, Have: d.Have, Want: d.Want})
 	}
@@ -221,7 +220,7 @@ func (db *DB) Backup(ctx context.Context, out io.Writer) error {
 
 // Close closes the connection and all views after the calls under way, which do
 // not wait to be sent again. Close writers before it. Later calls return
-// quipu.ErrClosed; a second Close returns nil.
+// store.ErrClosed; a second Close returns nil.
 func (db *DB) Close() error {
 	db.end()
 	db.mu.Lock()

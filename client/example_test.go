@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/call"
 	"github.com/quipudb/quipu/client"
 	"github.com/quipudb/quipu/internal/server/rpc"
 	"github.com/quipudb/quipu/store/memstore"
@@ -45,14 +46,14 @@ func ExampleDial() {
 
 	// Counts once, however often it is sent.
 	for range 2 {
-		r, err := db.Add(ctx, "likes:post-1", 1, quipu.Token("order-17"), quipu.WantValue())
+		r, err := db.Add(ctx, "likes:post-1", 1, call.Token("order-17"), call.WantValue())
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
 		fmt.Println(r.Value, r.Replayed)
 	}
-	c, err := db.Read(ctx, "likes:post-1", quipu.Exact())
+	c, err := db.Read(ctx, "likes:post-1", call.Exact())
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -7,40 +7,40 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/call"
 	pb "github.com/quipudb/quipu/quipupb"
 	"github.com/quipudb/quipu/store"
 )
 
 // Read returns the count of a key: see quipu.DB.Read.
-func (db *DB) Read(ctx context.Context, key string, opts ...quipu.ReadOption) (quipu.Count, error) {
+func (db *DB) Read(ctx context.Context, key string, opts ...call.ReadOption) (call.Count, error) {
 	o, err := readOptions(opts)
 	if err == nil {
 		err = checkText("key", key)
 	}
 	if err != nil {
-		return quipu.Count{}, err
+		return call.Count{}, err
 	}
 	r := &pb.GetRequest{Namespace: db.namespace, Key: key, Options: o}
 	var reply *pb.Count
-	err = db.do(ctx, call{repeatable: true}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
+	err = db.do(ctx, manner{repeatable: true}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
 		reply, err = db.rpc.Get(ctx, r, o...)
 		return err
 	})
 	if err != nil {
-		return quipu.Count{}, err
+		return call.Count{}, err
 	}
 	return decodeCount(key, reply), nil
 }
 
 // ReadBatch returns the counts of many keys: see quipu.DB.ReadBatch.
-func (db *DB) ReadBatch(ctx context.Context, keys []string, opts ...quipu.ReadOption) ([]quipu.Count, error) {
+func (db *DB) ReadBatch(ctx context.Context, keys []string, opts ...call.ReadOption) ([]call.Count, error) {
 	o, err := readOptions(opts)
 	if err != nil {
 		return nil, err
 	}
-	if len(keys) > quipu.KeysMax {
-		return nil, store.Errorf(store.KindTooLarge, "read of %d keys: at most %d", len(keys), quipu.KeysMax)
+	if len(keys) > call.KeysMax {
+		return nil, store.Errorf(store.KindTooLarge, "read of %d keys: at most %d", len(keys), call.KeysMax)
 	}
 	for _, key := range keys {
 		if err := store.CheckKey(key); err != nil {
@@ -49,7 +49,7 @@ func (db *DB) ReadBatch(ctx context.Context, keys []string, opts ...quipu.ReadOp
 	}
 	r := &pb.GetBatchRequest{Namespace: db.namespace, Keys: keys, Options: o}
 	var reply *pb.GetBatchReply
-	err = db.do(ctx, call{repeatable: true}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
+	err = db.do(ctx, manner{repeatable: true}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
 		reply, err = db.rpc.GetBatch(ctx, r, o...)
 		return err
 	})
@@ -59,7 +59,7 @@ func (db *DB) ReadBatch(ctx context.Context, keys []string, opts ...quipu.ReadOp
 	if len(reply.Counts) != len(keys) {
 		return nil, store.Errorf(store.KindOther, "read of %d keys: %d counts", len(keys), len(reply.Counts))
 	}
-	counts := make([]quipu.Count, len(keys))
+	counts := make([]call.Count, len(keys))
 	for i, c := range reply.Counts {
 		counts[i] = decodeCount(keys[i], c)
 	}
@@ -67,23 +67,23 @@ func (db *DB) ReadBatch(ctx context.Context, keys []string, opts ...quipu.ReadOp
 }
 
 // List returns a page of counters: see quipu.DB.List.
-func (db *DB) List(ctx context.Context, prefix string, o quipu.ListOptions) (quipu.Page, error) {
+func (db *DB) List(ctx context.Context, prefix string, o call.ListOptions) (call.Page, error) {
 	if err := checkText("prefix", prefix, "cursor", o.Cursor); err != nil {
-		return quipu.Page{}, err
+		return call.Page{}, err
 	}
 	r := &pb.ListRequest{
 		Namespace: db.namespace, Prefix: prefix, Cursor: o.Cursor,
 		Limit: int32(max(math.MinInt32, min(math.MaxInt32, o.Limit))), // what is cut off is refused anyway
 	}
 	var reply *pb.ListReply
-	err := db.do(ctx, call{repeatable: true}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
+	err := db.do(ctx, manner{repeatable: true}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
 		reply, err = db.rpc.List(ctx, r, o...)
 		return err
 	})
 	if err != nil {
-		return quipu.Page{}, err
+		return call.Page{}, err
 	}
-	p := quipu.Page{Counts: make([]quipu.Count, len(reply.Counts)), Next: reply.Next}
+	p := call.Page{Counts: make([]call.Count, len(reply.Counts)), Next: reply.Next}
 	for i, c := range reply.Counts {
 		p.Counts[i] = decodeCount(c.Key, c)
 	}
@@ -91,20 +91,20 @@ func (db *DB) List(ctx context.Context, prefix string, o quipu.ListOptions) (qui
 }
 
 // Lookup reports what is known of a token: see quipu.DB.Lookup.
-func (db *DB) Lookup(ctx context.Context, key, token string) (quipu.Fate, error) {
-	return db.fate(ctx, call{repeatable: true}, key, token, db.rpc.Lookup)
+func (db *DB) Lookup(ctx context.Context, key, token string) (call.Fate, error) {
+	return db.fate(ctx, manner{repeatable: true}, key, token, db.rpc.Lookup)
 }
 
 // Settle decides a token for good: see quipu.DB.Settle.
-func (db *DB) Settle(ctx context.Context, key, token string) (quipu.Fate, error) {
-	return db.fate(ctx, call{write: true, repeatable: true}, key, token, db.rpc.Settle)
+func (db *DB) Settle(ctx context.Context, key, token string) (call.Fate, error) {
+	return db.fate(ctx, manner{write: true, repeatable: true}, key, token, db.rpc.Settle)
 }
 
-func (db *DB) fate(ctx context.Context, c call, key, token string,
+func (db *DB) fate(ctx context.Context, c manner, key, token string,
 	ask func(context.Context, *pb.TokenRequest, ...grpc.CallOption) (*pb.Fate, error),
-) (quipu.Fate, error) {
+) (call.Fate, error) {
 	if err := checkText("key", key, "token", token); err != nil {
-		return quipu.Fate{}, err
+		return call.Fate{}, err
 	}
 	r := &pb.TokenRequest{Namespace: db.namespace, Key: key, Token: token}
 	var reply *pb.Fate
@@ -113,24 +113,24 @@ func (db *DB) fate(ctx context.Context, c call, key, token string,
 		return err
 	})
 	if err != nil {
-		return quipu.Fate{}, err
+		return call.Fate{}, err
 	}
-	f := quipu.Fate{State: quipu.TokenState(reply.State)}
+	f := call.Fate{State: store.TokenState(reply.State)}
 	if reply.AtMs != 0 {
 		f.At = time.UnixMilli(reply.AtMs)
 	}
 	if reply.Receipt != nil {
-		f.Receipt = decodeReceipt(key, reply.Receipt).In(db.namespace)
+		f.Receipt = db.receipt(key, reply.Receipt)
 	}
 	return f, nil
 }
 
 // readOptions returns what the options of a read say.
-func readOptions(opts []quipu.ReadOption) (*pb.ReadOptions, error) {
+func readOptions(opts []call.ReadOption) (*pb.ReadOptions, error) {
 	if len(opts) == 0 {
 		return nil, nil
 	}
-	t, err := quipu.ReadTermsOf(opts)
+	t, err := call.ReadTermsOf(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -149,8 +149,8 @@ func readOptions(opts []quipu.ReadOption) (*pb.ReadOptions, error) {
 	return o, nil
 }
 
-func decodeCount(key string, c *pb.Count) quipu.Count {
-	out := quipu.Count{
+func decodeCount(key string, c *pb.Count) call.Count {
+	out := call.Count{
 		Key: key, Value: c.Value, Exact: c.Exact, Complete: c.Complete, Exists: c.Exists,
 		AsOf: time.Unix(0, c.AsOfNs), Staleness: time.Duration(c.StalenessNs),
 		Source: c.Source, Shards: int(c.Shards), Version: c.Version,

@@ -52,7 +52,7 @@ func newShipper(ctx context.Context, w *Writer) (*shipper, error) {
 func (s *shipper) enlist(ctx context.Context) (writer uint64, partitions int, err error) {
 	db := s.w.db
 	var reply *pb.EnlistReply
-	err = db.do(ctx, call{repeatable: true}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
+	err = db.do(ctx, manner{repeatable: true}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
 		reply, err = db.rpc.Enlist(ctx, &pb.EnlistRequest{}, o...)
 		return err
 	})

@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/call"
 	pb "github.com/quipudb/quipu/quipupb"
 	"github.com/quipudb/quipu/store"
 )
@@ -18,10 +18,10 @@ import (
 const chunkBytes = 2 << 20
 
 // Add adds to a counter: see quipu.DB.Add.
-func (db *DB) Add(ctx context.Context, key string, delta int64, opts ...quipu.WriteOption) (quipu.Receipt, error) {
+func (db *DB) Add(ctx context.Context, key string, delta int64, opts ...call.WriteOption) (call.Receipt, error) {
 	t, err := db.terms(key, opts)
 	if err != nil {
-		return quipu.Receipt{}, err
+		return call.Receipt{}, err
 	}
 	r := &pb.AddRequest{Namespace: db.namespace, Key: key, Delta: delta, Options: encodeTerms(&t)}
 	if t.HasAt {
@@ -36,10 +36,10 @@ func (db *DB) Add(ctx context.Context, key string, delta int64, opts ...quipu.Wr
 }
 
 // Set assigns to a counter: see quipu.DB.Set.
-func (db *DB) Set(ctx context.Context, key string, value int64, opts ...quipu.WriteOption) (quipu.Receipt, error) {
+func (db *DB) Set(ctx context.Context, key string, value int64, opts ...call.WriteOption) (call.Receipt, error) {
 	t, err := db.assignTerms(key, opts)
 	if err != nil {
-		return quipu.Receipt{}, err
+		return call.Receipt{}, err
 	}
 	r := &pb.SetRequest{Namespace: db.namespace, Key: key, Value: value, Options: encodeTerms(&t)}
 	return db.write(ctx, key, t.HasToken, func(ctx context.Context, o ...grpc.CallOption) (*pb.Receipt, error) {
@@ -48,10 +48,10 @@ func (db *DB) Set(ctx context.Context, key string, value int64, opts ...quipu.Wr
 }
 
 // Reset sets a counter to zero: see quipu.DB.Reset.
-func (db *DB) Reset(ctx context.Context, key string, opts ...quipu.WriteOption) (quipu.Receipt, error) {
+func (db *DB) Reset(ctx context.Context, key string, opts ...call.WriteOption) (call.Receipt, error) {
 	t, err := db.assignTerms(key, opts)
 	if err != nil {
-		return quipu.Receipt{}, err
+		return call.Receipt{}, err
 	}
 	r := &pb.ResetRequest{Namespace: db.namespace, Key: key, Options: encodeTerms(&t)}
 	return db.write(ctx, key, t.HasToken, func(ctx context.Context, o ...grpc.CallOption) (*pb.Receipt, error) {
@@ -60,10 +60,10 @@ func (db *DB) Reset(ctx context.Context, key string, opts ...quipu.WriteOption) 
 }
 
 // Delete makes a counter not exist: see quipu.DB.Delete.
-func (db *DB) Delete(ctx context.Context, key string, opts ...quipu.WriteOption) (quipu.Receipt, error) {
+func (db *DB) Delete(ctx context.Context, key string, opts ...call.WriteOption) (call.Receipt, error) {
 	t, err := db.assignTerms(key, opts)
 	if err != nil {
-		return quipu.Receipt{}, err
+		return call.Receipt{}, err
 	}
 	r := &pb.DeleteRequest{Namespace: db.namespace, Key: key, Options: encodeTerms(&t)}
 	return db.write(ctx, key, t.HasToken, func(ctx context.Context, o ...grpc.CallOption) (*pb.Receipt, error) {
@@ -74,21 +74,21 @@ func (db *DB) Delete(ctx context.Context, key string, opts ...quipu.WriteOption)
 // write sends one write.
 func (db *DB) write(ctx context.Context, key string, repeatable bool,
 	send func(context.Context, ...grpc.CallOption) (*pb.Receipt, error),
-) (quipu.Receipt, error) {
+) (call.Receipt, error) {
 	var reply *pb.Receipt
-	err := db.do(ctx, call{write: true, repeatable: repeatable}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
+	err := db.do(ctx, manner{write: true, repeatable: repeatable}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
 		reply, err = send(ctx, o...)
 		return err
 	})
 	if err != nil {
-		return quipu.Receipt{}, err
+		return call.Receipt{}, err
 	}
-	return decodeReceipt(key, reply).In(db.namespace), nil
+	return db.receipt(key, reply), nil
 }
 
 // terms returns what the options of a write say, or why it can't be sent.
-func (db *DB) terms(key string, opts []quipu.WriteOption) (quipu.WriteTerms, error) {
-	t, err := quipu.WriteTermsOf(opts)
+func (db *DB) terms(key string, opts []call.WriteOption) (call.WriteTerms, error) {
+	t, err := call.WriteTermsOf(opts)
 	if err == nil {
 		err = checkText("key", key, "token", t.Token, "who", t.Who)
 	}
@@ -99,7 +99,7 @@ func (db *DB) terms(key string, opts []quipu.WriteOption) (quipu.WriteTerms, err
 }
 
 // assignTerms is terms for what is not an add.
-func (db *DB) assignTerms(key string, opts []quipu.WriteOption) (quipu.WriteTerms, error) {
+func (db *DB) assignTerms(key string, opts []call.WriteOption) (call.WriteTerms, error) {
 	t, err := db.terms(key, opts)
 	if err == nil && (t.HasAt || t.HasWho) {
 		err = store.Errorf(store.KindInvalid, "options At and Who have a meaning for Add only")
@@ -118,7 +118,7 @@ func checkText(namesAndTexts ...string) error {
 	return nil
 }
 
-func encodeTerms(t *quipu.WriteTerms) *pb.WriteOptions {
+func encodeTerms(t *call.WriteTerms) *pb.WriteOptions {
 	o := &pb.WriteOptions{WantValue: t.WantValue}
 	if t.HasToken {
 		o.Token = &t.Token
@@ -131,11 +131,11 @@ func encodeTerms(t *quipu.WriteTerms) *pb.WriteOptions {
 
 // AddBatch adds many events: see quipu.DB.AddBatch. It may take several
 // requests; after an error, some of them may have been applied.
-func (db *DB) AddBatch(ctx context.Context, events []quipu.Event) ([]quipu.Receipt, error) {
-	if len(events) > quipu.EventsMax {
-		return nil, store.Errorf(store.KindTooLarge, "batch of %d events: at most %d", len(events), quipu.EventsMax)
+func (db *DB) AddBatch(ctx context.Context, events []call.Event) ([]call.Receipt, error) {
+	if len(events) > call.EventsMax {
+		return nil, store.Errorf(store.KindTooLarge, "batch of %d events: at most %d", len(events), call.EventsMax)
 	}
-	receipts := make([]quipu.Receipt, len(events))
+	receipts := make([]call.Receipt, len(events))
 	for begin := 0; begin < len(events) || begin == 0; {
 		end, err := db.addChunk(ctx, events, receipts, begin)
 		if err != nil {
@@ -153,14 +153,14 @@ func (db *DB) AddBatch(ctx context.Context, events []quipu.Event) ([]quipu.Recei
 
 // addChunk sends events from begin on, as many as go into a request, and returns
 // their end.
-func (db *DB) addChunk(ctx context.Context, events []quipu.Event, receipts []quipu.Receipt, begin int) (end int, err error) {
+func (db *DB) addChunk(ctx context.Context, events []call.Event, receipts []call.Receipt, begin int) (end int, err error) {
 	r := &pb.AddBatchRequest{Namespace: db.namespace}
 	var places []int
 	repeatable := true
 	bytes := 0
 	for end = begin; end < len(events) && bytes < chunkBytes; end++ {
 		e := &events[end]
-		receipts[end].Key = e.Key
+		receipts[end].Namespace, receipts[end].Key = db.namespace, e.Key
 		if receipts[end].Err = checkText("key", e.Key, "token", e.Token, "who", e.Who); receipts[end].Err != nil {
 			continue
 		}
@@ -177,7 +177,7 @@ func (db *DB) addChunk(ctx context.Context, events []quipu.Event, receipts []qui
 		bytes += len(e.Key) + len(sent.Token) + len(e.Who) + 32
 	}
 	var reply *pb.AddBatchReply
-	err = db.do(ctx, call{write: true, repeatable: repeatable}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
+	err = db.do(ctx, manner{write: true, repeatable: repeatable}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
 		reply, err = db.rpc.AddBatch(ctx, r, o...)
 		return err
 	})
@@ -188,18 +188,18 @@ func (db *DB) addChunk(ctx context.Context, events []quipu.Event, receipts []qui
 		return begin, store.Errorf(store.KindOther, "batch of %d events: %d receipts", len(places), len(reply.Receipts))
 	}
 	for i, place := range places {
-		receipts[place] = decodeReceipt(events[place].Key, reply.Receipts[i]).In(db.namespace)
+		receipts[place] = db.receipt(events[place].Key, reply.Receipts[i])
 	}
 	return end, nil
 }
 
-func decodeReceipt(key string, r *pb.Receipt) quipu.Receipt {
+func (db *DB) receipt(key string, r *pb.Receipt) call.Receipt {
 	if r.Error != nil {
-		return quipu.Receipt{Key: key, Err: errorOf(r.Error)}
+		return call.Receipt{Namespace: db.namespace, Key: key, Err: errorOf(r.Error)}
 	}
-	return quipu.Receipt{
-		Key: key, Applied: r.Applied, Value: r.Value, Before: r.Before, HasValue: r.HasValue,
-		Replayed: r.Replayed, Version: r.Version, Durability: quipu.Durability(r.Durability),
+	return call.Receipt{
+		Namespace: db.namespace, Key: key, Applied: r.Applied, Value: r.Value, Before: r.Before, HasValue: r.HasValue,
+		Replayed: r.Replayed, Version: r.Version, Durability: store.Durability(r.Durability),
 	}
 }
 

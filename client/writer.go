@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -137,7 +136,7 @@ func (db *DB) Writer(ctx context.Context, o WriterOptions) (*Writer, error) {
 }
 
 // Add adds delta to a counter, and returns by the Writer's mode. An error means
-// that nothing was added, unless it is quipu.ErrUnknown: then ctx ended while the
+// that nothing was added, unless it is store.ErrUnknown: then ctx ended while the
 // add was on its way.
 func (w *Writer) Add(ctx context.Context, key string, delta int64) error {
 	if w.stripes == nil {
@@ -323,8 +322,8 @@ func (w *Writer) takeFailure() error {
 
 // Close ships what was added and ends the Writer. If ctx ends before, what is not
 // durable by then is given up: what was sent may have counted, the rest has not,
-// and the error is quipu.ErrUnknown. Otherwise it returns what Flush would. Later
-// calls return quipu.ErrClosed; a second Close returns nil.
+// and the error is store.ErrUnknown. Otherwise it returns what Flush would. Later
+// calls return store.ErrClosed; a second Close returns nil.
 func (w *Writer) Close(ctx context.Context) error {
 	w.mu.Lock()
 	if !w.closed {
@@ -444,7 +443,7 @@ func (w *Writer) report(f Failure) {
 	if w.failure == nil {
 		w.failure = f.Err
 		if f.Key != "" {
-			w.failure = store.Errorf(quipu.KindOf(f.Err), "%s: %w", f.Key, f.Err)
+			w.failure = store.Errorf(store.KindOf(f.Err), "%s: %w", f.Key, f.Err)
 		}
 	}
 	w.mu.Unlock()

@@ -89,7 +89,7 @@ func reads(s *suite) {
 
 	s.law("a session of what the store does not have is lost, and says what to do", func(k *kit) {
 		here := quipu.Session(k.add("other", 1).Session())
-		gone := quipu.Session(quipu.Receipt{Key: "a", Version: k.add("a", 1).Version + 1<<40}.In("default").Session())
+		gone := quipu.Session(quipu.Receipt{Namespace: "default", Key: "a", Version: k.add("a", 1).Version + 1<<40}.Session())
 		for range 2 {
 			if _, err := k.db.Read(k.ctx, "a", gone); !errors.Is(err, quipu.ErrSessionLost) || !strings.Contains(err.Error(), "read again without it") {
 				k.Fatalf("a read with a session that is lost: %v", err)

@@ -2,6 +2,7 @@ package tidy
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"testing/fstest"
 )
@@ -73,6 +74,33 @@ func TestCheck(t *testing.T) {
 		"internal/sketch/x.go: imports os/exec: the package is pure: bytes in, bytes out",
 		"internal/sketch/x.go: imports os: the package is pure: bytes in, bytes out")
 	f("internal/sketch/x_test.go", imports("math/rand/v2", "os"))
+}
+
+// What a package links counts with what its own imports link, and without tests.
+func TestLinks(t *testing.T) {
+	f := func(imported string, want ...string) {
+		t.Helper()
+		const comment = "// Package p has a comment.\npackage p\n"
+		packages, err := read(fstest.MapFS{
+			"client/client.go":        {Data: []byte(comment + "import \"" + module + "/call\"\nimport \"google.golang.org/grpc/status\"")},
+			"client/client_test.go":   {Data: []byte(comment + "import \"" + module + "\"")},
+			"call/call.go":            {Data: []byte(comment + "import \"" + module + "/store\"")},
+			"open.go":                 {Data: []byte(comment + "import \"" + module + "/internal/engine\"")},
+			"internal/engine/disk.go": {Data: []byte(comment + "import \"github.com/cockroachdb/pebble/v2\"")},
+			"store/store.go":          {Data: []byte(comment + "import \"" + imported + "\"")},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := slices.DeleteFunc(check(packages), func(c string) bool { return !strings.Contains(c, ": links ") })
+		if !slices.Equal(got, want) {
+			t.Errorf("links with %s:\ngot  %q\nwant %q", imported, got, want)
+		}
+	}
+	f("time")
+	f(module+"/internal/engine",
+		"client: links github.com/cockroachdb/pebble/v2, by way of internal/engine/disk.go",
+		"store: links github.com/cockroachdb/pebble/v2, by way of internal/engine/disk.go")
 }
 
 // A comment that only the tests have is not the package's.

@@ -14,7 +14,12 @@ type row struct {
 // A row for a single file adds to the row of its package.
 var table = map[string]row{
 	// The library. It makes the default store, and knows of no other.
-	".": {code: []string{"./store", "./internal/engine", "./internal/hot", "./internal/node", "./internal/rollup", "./internal/spread"}},
+	".": {code: []string{
+		"./call", "./store", "./internal/engine", "./internal/hot", "./internal/node", "./internal/rollup", "./internal/session", "./internal/spread",
+	}},
+	// What a call says and answers, for the library and the client.
+	"call":             {code: []string{"./store", "./internal/session"}, pure: true},
+	"internal/session": {code: []string{"./store"}, pure: true},
 
 	// The contract imports nobody: everybody imports it.
 	"store": {pure: true},
@@ -78,8 +83,8 @@ var table = map[string]row{
 	// server but what is in the protocol.
 	"quipupb": {code: []string{"google.golang.org/grpc/...", "google.golang.org/protobuf/..."}},
 	"client": {
-		code:  []string{".", "./store", "./quipupb", "google.golang.org/grpc/..."},
-		tests: []string{"./internal/server/...", "./store/memstore"},
+		code:  []string{"./call", "./store", "./quipupb", "google.golang.org/grpc/..."},
+		tests: []string{".", "./internal/server/...", "./store/memstore"},
 	},
 
 	// PostgreSQL servers, and our own, for tests and benchmarks.
@@ -124,6 +129,14 @@ var table = map[string]row{
 	"bench": {code: []string{
 		"./...", "github.com/cockroachdb/pebble/v2/...", "github.com/jackc/pgx/v5/...", "google.golang.org/grpc/...",
 	}},
+}
+
+// links says which third parties a package may link, by its own imports and by
+// those of the packages it imports. It is for packages that other people's
+// programs import: what these link, such a program carries.
+var links = map[string][]string{
+	"client": {"google.golang.org/grpc/...", "google.golang.org/protobuf/..."},
+	"store":  {},
 }
 
 // testImports are what every test may import.

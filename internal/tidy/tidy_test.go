@@ -113,8 +113,46 @@ func check(packages map[string][]file) []string {
 			}
 		}
 	}
+	for pkg, allowed := range links {
+		for _, f := range linked(packages, pkg) {
+			for _, imported := range f.imports {
+				ours := strings.HasPrefix(relative(imported), ".")
+				allows := func(pattern string) bool { return match(pattern, imported) }
+				if !isStd(imported) && !ours && !slices.ContainsFunc(allowed, allows) {
+					complain("%s: links %s, by way of %s", pkg, imported, f.path)
+				}
+			}
+		}
+	}
 	slices.Sort(complaints)
 	return complaints
+}
+
+// linked returns the files that a program links with pkg: its own, and those of
+// the packages of ours that it imports.
+func linked(packages map[string][]file, pkg string) []file {
+	var files []file
+	seen := map[string]bool{}
+	var visit func(pkg string)
+	visit = func(pkg string) {
+		if seen[pkg] {
+			return
+		}
+		seen[pkg] = true
+		for _, f := range packages[pkg] {
+			if f.isTest() {
+				continue
+			}
+			files = append(files, f)
+			for _, imported := range f.imports {
+				if ours := relative(imported); strings.HasPrefix(ours, ".") {
+					visit(path.Clean(ours))
+				}
+			}
+		}
+	}
+	visit(pkg)
+	return files
 }
 
 // commented reports whether a package has a comment where its readers see it:

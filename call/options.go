@@ -1,25 +1,9 @@
-package quipu
+package call
 
 import (
-	"log/slog"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/quipudb/quipu/store"
-)
-
-// Limits bound what a store keeps.
-type Limits = store.Limits
-
-// Durability says what an acknowledgement survives.
-type Durability = store.Durability
-
-// The durability words, weakest first.
-const (
-	Memory  = store.Memory  // acknowledged at once: a crash of the process may lose it
-	Written = store.Written // survives the death of the process, not power loss
-	Synced  = store.Synced  // survives power loss
 )
 
 // The limits of one call.
@@ -28,56 +12,6 @@ const (
 	KeysMax   = store.ReadCellsMax // keys in a ReadBatch
 	PageMax   = store.ScanMax      // counters in a page of List
 )
-
-const (
-	defaultNamespace = "default"
-	pageDefault      = 100
-	whoBytesMax      = 255
-)
-
-// Options are what a DB can be told. The zero value is ready to use.
-type Options struct {
-	// Policies say how keys are counted; the first that names a key holds.
-	Policies []Policy
-
-	// Limits bound what the embedded engine keeps; see Limits for the
-	// defaults. A store given to New brings its own.
-	Limits Limits
-
-	// Memory is the memory limit of the embedded engine in bytes. The default
-	// is 256 MiB.
-	Memory int64
-
-	// Recall is how many counters are remembered as they were last read, for
-	// when the store can't be reached: see Policy.Stale and MaxStaleness. The
-	// default is none; the embedded engine has no use for it.
-	Recall int
-
-	// ReadOnly refuses writes with ErrReadOnly. It is for servers that share a
-	// store with others, so that readers and writers scale and fail apart.
-	ReadOnly bool
-
-	// Logger takes reports of background work. The default is slog.Default().
-	Logger *slog.Logger
-}
-
-// Validate returns an error if the options contradict themselves.
-func (o Options) Validate() error {
-	if err := checkPolicies(o.Policies); err != nil {
-		return err
-	}
-	l := o.Limits
-	if l.KeysMax < 0 || l.TokensMax < 0 || l.TokenWindow < 0 || l.NamespacesMax < 0 || l.WritersMax < 0 {
-		return store.Errorf(store.KindInvalid, "negative limit")
-	}
-	if o.Recall < 0 {
-		return store.Errorf(store.KindInvalid, "recall of %d counters", o.Recall)
-	}
-	if o.Memory < 0 {
-		return store.Errorf(store.KindInvalid, "memory limit of %d bytes", o.Memory)
-	}
-	return nil
-}
 
 // A WriteOption changes what one write means. Give each at most once, in any
 // order. An option that has no meaning for a call is refused with ErrInvalid.
@@ -232,22 +166,4 @@ func ReadTermsOf(opts []ReadOption) (t ReadTerms, err error) {
 		}
 	}
 	return t, nil
-}
-
-// CheckNamespace returns an error if namespace can't be one.
-func CheckNamespace(namespace string) error {
-	switch {
-	case namespace == "":
-		return store.Errorf(store.KindInvalid, "namespace is empty")
-	case len(namespace) > store.NamespaceBytesMax:
-		return store.Errorf(store.KindTooLarge, "namespace of %d bytes: at most %d", len(namespace), store.NamespaceBytesMax)
-	case !utf8.ValidString(namespace):
-		return store.Errorf(store.KindInvalid, "namespace is not UTF-8")
-	}
-	for _, r := range namespace {
-		if r == '/' || unicode.IsControl(r) {
-			return store.Errorf(store.KindInvalid, "namespace %q: / and control characters are not allowed", namespace)
-		}
-	}
-	return nil
 }

@@ -1,0 +1,107 @@
+package quipu
+
+import (
+	"time"
+
+	"github.com/quipudb/quipu/call"
+	"github.com/quipudb/quipu/store"
+)
+
+// What calls say and answer is in package call, which a client can import
+// without the engine.
+type (
+	// A WriteOption changes what one write means. Give each at most once, in any
+	// order. An option that has no meaning for a call is refused with ErrInvalid.
+	WriteOption = call.WriteOption
+
+	// A ReadOption says what a reader needs of the answer. Give them in any order:
+	// the answer meets all of them.
+	ReadOption = call.ReadOption
+
+	// An Event is one Add among many.
+	Event = call.Event
+
+	// A Receipt says what became of one write.
+	Receipt = call.Receipt
+
+	// A Count is the answer to a read, and says what it is.
+	Count = call.Count
+
+	// ListOptions say which page of a list is wanted. The zero value is the first.
+	ListOptions = call.ListOptions
+
+	// A Page is a part of a list.
+	Page = call.Page
+
+	// A Fate is what is known of a token.
+	Fate = call.Fate
+
+	// TokenState is the state of a token.
+	TokenState = store.TokenState
+
+	// Limits bound what a store keeps.
+	Limits = store.Limits
+
+	// Durability says what an acknowledgement survives.
+	Durability = store.Durability
+)
+
+// The limits of one call.
+const (
+	EventsMax = call.EventsMax // events in an AddBatch
+	KeysMax   = call.KeysMax   // keys in a ReadBatch
+	PageMax   = call.PageMax   // counters in a page of List
+)
+
+// The durability words, weakest first.
+const (
+	Memory  = store.Memory  // acknowledged at once: a crash of the process may lose it
+	Written = store.Written // survives the death of the process, not power loss
+	Synced  = store.Synced  // survives power loss
+)
+
+// The states of a token.
+const (
+	TokenUnknown = store.TokenUnknown // not applied, not settled; its write may still arrive
+	TokenApplied = store.TokenApplied // its write was applied
+	TokenSettled = store.TokenSettled // it was settled first: its write never will be applied
+	TokenExpired = store.TokenExpired // it is older than the window: refused, whatever it was
+)
+
+// Token names this write among all writes to the counter, so that a repeat
+// counts once and returns the first result.
+func Token(token string) WriteOption { return call.Token(token) }
+
+// At says when the counted event happened, to the millisecond; the zero time
+// says nothing. It has a meaning for Add only.
+func At(t time.Time) WriteOption { return call.At(t) }
+
+// Who says who did what is counted; "" says nothing. It has a meaning for Add
+// only.
+func Who(who string) WriteOption { return call.Who(who) }
+
+// WantValue asks for the value before and after the write.
+func WantValue() WriteOption { return call.WantValue() }
+
+// IfVersion applies the write only if the counter is at this version, and
+// refuses it with ErrChanged otherwise. Version 0 is a counter that does not
+// exist.
+func IfVersion(version uint64) WriteOption { return call.IfVersion(version) }
+
+// Exact asks for the value that counts every write acknowledged before the
+// read began.
+func Exact() ReadOption { return call.Exact() }
+
+// Session asks for a value that counts the write whose Receipt had this
+// session, and all that the writer had seen by then. If the store has lost that
+// write the read returns ErrSessionLost: drop the session, and read again without
+// it.
+func Session(session string) ReadOption { return call.Session(session) }
+
+// MaxStaleness asks for a value that counts every write acknowledged d before
+// the read began.
+func MaxStaleness(d time.Duration) ReadOption { return call.MaxStaleness(d) }
+
+// MaxError asks for a value that is proved to be at most n away from the exact
+// one.
+func MaxError(n int64) ReadOption { return call.MaxError(n) }

@@ -1,0 +1,41 @@
+package call_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/quipudb/quipu/call"
+	"github.com/quipudb/quipu/store"
+)
+
+func TestTerms(t *testing.T) {
+	at := time.UnixMilli(1234)
+	got, err := call.WriteTermsOf([]call.WriteOption{
+		call.IfVersion(0), call.At(at), call.Token("t"), call.WantValue(), call.Who(""),
+	})
+	want := call.WriteTerms{
+		Token: "t", AtMS: 1234, WantValue: true, HasToken: true, HasWho: true, HasAt: true, HasVersion: true,
+	}
+	if err != nil || got != want {
+		t.Errorf("terms %+v, %v", got, err)
+	}
+	if got, err := call.WriteTermsOf(nil); err != nil || got != (call.WriteTerms{}) {
+		t.Errorf("terms of nothing: %+v, %v", got, err)
+	}
+	for _, bad := range [][]call.WriteOption{{{}}, {call.Who("a"), call.Who("b")}, {call.WantValue(), call.WantValue()}} {
+		if _, err := call.WriteTermsOf(bad); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("terms of %+v: %v", bad, err)
+		}
+	}
+	need, err := call.ReadTermsOf([]call.ReadOption{
+		call.MaxStaleness(5), call.MaxStaleness(3), call.MaxStaleness(4), call.MaxError(2), call.MaxError(-1),
+		call.Session("s1"), call.Exact(), call.Session("s2"),
+	})
+	if err != nil || !need.Exact || !need.HasStaleness || need.MaxStaleness != 3 || !need.HasError || need.MaxError != -1 || len(need.Sessions) != 2 {
+		t.Errorf("terms %+v, %v", need, err)
+	}
+	if _, err := call.ReadTermsOf([]call.ReadOption{{}}); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("terms of no option: %v", err)
+	}
+}
