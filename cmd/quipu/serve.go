@@ -161,6 +161,9 @@ func (c *serveCmd) listen(addr, refusal string) (server.Listen, error) {
 		ConnectionsMax: c.MaxConnections,
 		Refusal:        refusal,
 	}
+	if len(c.APIKey) > 0 {
+		l.StrangersMax = server.StrangersMax(c.MaxConnections)
+	}
 	if c.TLSCert == "" {
 		return l, nil
 	}

@@ -9,13 +9,13 @@ import (
 // from Go's. Those of a Listener are, unless TLS is on.
 type Detachable interface {
 	// Detach returns the connection's file descriptor, which does not block, for
-	// the caller to close. The place under the listener's limit is kept until
-	// release is called, once. The connection itself is closed.
-	Detach() (fd int, release func(), err error)
+	// the caller to close, and its place under the listener's limit, for the caller
+	// to release and, by OnDrop, to lose. The connection itself is closed.
+	Detach() (fd int, place *Place, err error)
 }
 
 // Detach implements Detachable.
-func (c *conn) Detach() (fd int, release func(), err error) {
+func (c *conn) Detach() (fd int, place *Place, err error) {
 	s, ok := c.Conn.(syscall.Conn)
 	if !ok {
 		return 0, nil, fmt.Errorf("a %T has no file descriptor", c.Conn)
@@ -36,7 +36,6 @@ func (c *conn) Detach() (fd int, release func(), err error) {
 	if err != nil {
 		return 0, nil, fmt.Errorf("duplicate a file descriptor: %w", err)
 	}
-	c.closed.Store(true) // the place is given back by release, not by Close
-	_ = c.Conn.Close()
-	return fd, func() { c.listener.open.Add(-1) }, nil
+	_ = c.Conn.Close() // not c's own Close, which would give the place back
+	return fd, c.place, nil
 }

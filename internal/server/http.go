@@ -41,6 +41,7 @@ func HTTP(h http.Handler, callTimeout time.Duration, logger *slog.Logger) *http.
 		WriteTimeout:      callTimeout + writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    headerBytesMax,
+		ConnContext:       withPlace,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
 	var silent silentConns

@@ -4,7 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
@@ -22,16 +22,22 @@ type Listen struct {
 	ConnectionsMax int         // connections open at a time; at least 1
 	Refusal        string      // written to a client over the limit, unless TLS is on
 	TLS            *tls.Config // nil for none
+
+	// StrangersMax is how many connections may be open at a time on which no key
+	// was shown, and LoginTimeout how long each of them may; 0 for
+	// LoginTimeoutDefault. If StrangersMax is 0 no key is needed. Otherwise the
+	// door must say which connections are known: see Place.
+	StrangersMax int
+	LoginTimeout time.Duration
 }
 
 // A Listener accepts connections up to a limit, and refuses those beyond it
 // instead of letting them wait.
 type Listener struct {
 	net.Listener
-	max     int64
+	places  *places
 	refusal []byte
-	open    atomic.Int64
-	refused atomic.Int64
+	close   func()
 }
 
 // ExposedError is returned by Resolve for an address that other machines can
@@ -65,17 +71,34 @@ func (o Listen) Open() (net.Listener, *Listener, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("listen on %s: %w", o.Addr, err)
 	}
-	l := &Listener{Listener: tcp, max: int64(o.ConnectionsMax)}
+	l := o.limit(tcp)
 	if o.TLS == nil {
-		l.refusal = []byte(o.Refusal)
 		return l, l, nil
 	}
 	return tls.NewListener(l, o.TLS), l, nil
 }
 
-// Connections returns how many connections are open, and how many were refused
-// since the start.
-func (l *Listener) Connections() (open, refused int64) { return l.open.Load(), l.refused.Load() }
+// limit puts limits on what another listener accepts.
+func (o Listen) limit(of net.Listener) *Listener {
+	if o.LoginTimeout == 0 {
+		o.LoginTimeout = LoginTimeoutDefault
+	}
+	ps := newPlaces(o.ConnectionsMax, o.StrangersMax, o.LoginTimeout)
+	l := &Listener{Listener: of, places: ps, close: sync.OnceFunc(func() { close(ps.closed) })}
+	if o.TLS == nil {
+		l.refusal = []byte(o.Refusal)
+	}
+	return l
+}
+
+// Connections returns how many connections are open, and what became of others.
+func (l *Listener) Connections() Connections { return l.places.count() }
+
+// Close stops listening. Connections that were accepted stay open.
+func (l *Listener) Close() error {
+	l.close()
+	return l.Listener.Close()
+}
 
 // Accept returns the next connection under the limit.
 func (l *Listener) Accept() (net.Conn, error) {
@@ -84,35 +107,30 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.open.Add(1) <= l.max {
-			return &conn{Conn: c, listener: l}, nil
+		if p := l.places.take(func() { _ = c.Close() }); p != nil {
+			return &conn{Conn: c, place: p}, nil
 		}
-		l.open.Add(-1)
 		l.refuse(c)
 	}
 }
 
 // refuse never waits for long: the words fit in an empty socket buffer.
 func (l *Listener) refuse(c net.Conn) {
-	l.refused.Add(1)
-	if c.SetWriteDeadline(time.Now().Add(refusalTimeout)) == nil {
+	if len(l.refusal) > 0 && c.SetWriteDeadline(time.Now().Add(refusalTimeout)) == nil {
 		_, _ = c.Write(l.refusal) // a courtesy: the close says the same
 	}
 	_ = c.Close()
 }
 
-// conn gives its place back when it is closed, once.
+// conn gives its place back when it is closed.
 type conn struct {
 	net.Conn
-	listener *Listener
-	closed   atomic.Bool
+	place *Place
 }
 
 // Close closes the connection and frees its place.
 func (c *conn) Close() error {
-	if !c.closed.Swap(true) {
-		c.listener.open.Add(-1)
-	}
+	c.place.Release()
 	return c.Conn.Close()
 }
 

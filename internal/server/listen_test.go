@@ -101,13 +101,13 @@ func TestConnectionLimit(t *testing.T) {
 	if n, err := over.Read(make([]byte, 1)); n != 0 || err == nil {
 		t.Errorf("the refused connection is open")
 	}
-	if open, refused := limited.Connections(); open != 1 || refused != 1 {
-		t.Errorf("open %d, refused %d", open, refused)
+	if n := limited.Connections(); n != (server.Connections{Open: 1, Refused: 1}) {
+		t.Errorf("%+v", n)
 	}
 	_ = first.Close()
 	_ = first.Close()
-	if open, _ := limited.Connections(); open != 0 {
-		t.Errorf("open %d after close", open)
+	if n := limited.Connections(); n.Open != 0 {
+		t.Errorf("open %d after close", n.Open)
 	}
 	third := dial()
 	second := <-accepted

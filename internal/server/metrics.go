@@ -86,13 +86,25 @@ func NewMetrics(m Meter) *Metrics {
 // Watch adds the connections of a door's listener.
 func (m *Metrics) Watch(door string, l *Listener) {
 	labels := prometheus.Labels{"door": door}
+	gauge := func(name, help string, of func(Connections) int64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels},
+			func() float64 { return float64(of(l.Connections())) })
+	}
+	counter := func(name, help string, of func(Connections) int64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels},
+			func() float64 { return float64(of(l.Connections())) })
+	}
 	m.registry.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "quipu_connections_open", Help: "Connections open.", ConstLabels: labels,
-		}, func() float64 { return float64(l.open.Load()) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "quipu_connections_refused_total", Help: "Connections refused at the limit.", ConstLabels: labels,
-		}, func() float64 { return float64(l.refused.Load()) }),
+		gauge("quipu_connections_open", "Connections open.",
+			func(c Connections) int64 { return c.Open }),
+		gauge("quipu_connections_strangers", "Connections open that have shown no API key where one is required.",
+			func(c Connections) int64 { return c.Strangers }),
+		counter("quipu_connections_refused_total", "Connections refused at the limit.",
+			func(c Connections) int64 { return c.Refused }),
+		counter("quipu_strangers_dropped_total", "Connections without an API key that made room for newer ones.",
+			func(c Connections) int64 { return c.Dropped }),
+		counter("quipu_strangers_expired_total", "Connections that showed no API key in time.",
+			func(c Connections) int64 { return c.Expired }),
 	)
 }
 

@@ -105,6 +105,7 @@ func (s *session) enter(user, key string) error {
 	s.user, s.entered = user, true
 	s.db, s.parser.known = db, true
 	s.watched = nil // they were of another namespace
+	s.place.Known()
 	return nil
 }
 

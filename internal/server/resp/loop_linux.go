@@ -83,19 +83,18 @@ type told struct {
 // A conn is a connection in the loop. But for the last fields it belongs to the
 // loop's goroutine.
 type conn struct {
-	s       *session
-	fd      int
-	release func() // tells the listener that the connection is gone
-	events  uint32 // what epoll waits for
-	off     int    // how much of the session's replies was sent
-	took    time.Time
-	busy    bool // a goroutine runs the session's job
-	stuck   bool // its next command waits for those before
-	ended   bool // nothing more will be read
-	closed  bool
-	listed  bool // in again
-	due     bool // in unsent
-	more    bool // it stopped executing because it had so many replies
+	s      *session
+	fd     int
+	events uint32 // what epoll waits for
+	off    int    // how much of the session's replies was sent
+	took   time.Time
+	busy   bool // a goroutine runs the session's job
+	stuck  bool // its next command waits for those before
+	ended  bool // nothing more will be read
+	closed bool
+	listed bool // in again
+	due    bool // in unsent
+	more   bool // it stopped executing because it had so many replies
 
 	added bool        // the loop has seen it
 	hung  atomic.Bool // to be closed at once
@@ -113,16 +112,17 @@ func (d *Door) carryInLoop(c net.Conn) (bool, error) {
 		return false, err
 	}
 	addr, local := c.RemoteAddr().String(), c.LocalAddr().String()
-	fd, release, err := detachable.Detach()
+	fd, place, err := detachable.Detach()
 	if err != nil {
 		return false, fmt.Errorf("take the connection over: %w", err)
 	}
-	k := &conn{fd: fd, release: release}
+	k := &conn{fd: fd}
 	k.s = d.open(addr, local, func() {
 		k.hung.Store(true)
 		l.post(k)
 	})
-	k.s.conn = k
+	k.s.conn, k.s.place = k, place
+	place.OnDrop(k.s.hang)
 	l.post(k)
 	return true, nil
 }
@@ -625,7 +625,7 @@ func (l *loop) drop(c *conn) {
 		}
 	}
 	_ = syscall.Close(c.fd)
-	c.release()
+	c.s.place.Release()
 	c.s.end()
 	if !c.busy {
 		l.d.serving.Done()

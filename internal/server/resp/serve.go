@@ -7,6 +7,8 @@ import (
 	"os"
 	"runtime/debug"
 	"time"
+
+	"github.com/quipudb/quipu/internal/server"
 )
 
 // readBytes is how much is read at a time.
@@ -16,6 +18,7 @@ const readBytes = 16 << 10
 // waits in each. It is the simple transport, by which the loop is judged.
 func (d *Door) serve(c net.Conn) {
 	s := d.open(c.RemoteAddr().String(), c.LocalAddr().String(), func() { _ = c.Close() })
+	s.place = server.PlaceOf(c)
 	defer s.end()
 	d.mu.Lock()
 	d.conns[s] = c

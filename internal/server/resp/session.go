@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -58,6 +59,7 @@ type session struct {
 	local   string // of the door
 	since   time.Time
 	hang    func() // ends the connection, from any goroutine
+	place   *server.Place
 	active  atomic.Int64
 	last    atomic.Pointer[command]
 	bytes   atomic.Int64 // held by in, out, spans and queue, as the door knows it

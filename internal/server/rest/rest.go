@@ -134,12 +134,8 @@ func (c *call) admit() error {
 				": without API keys it answers to IP addresses, localhost and the names of --allow-host",
 		}
 	}
-	if !c.open && c.h.keys.Required() && !c.h.keys.Has(server.Bearer(c.r.Header.Get("Authorization"))) {
-		c.w.Header().Set("WWW-Authenticate", `Bearer realm="quipu"`)
-		return &problem{
-			status: http.StatusUnauthorized, kind: "unauthorized", title: "API key needed",
-			detail: "send Authorization: Bearer with one of the server's API keys",
-		}
+	if err := c.checkKey(); err != nil {
+		return err
 	}
 	// A page of another origin, open in the browser of someone who can reach
 	// this server, must not count.
@@ -150,6 +146,26 @@ func (c *call) admit() error {
 		}
 	}
 	return c.parseQuery()
+}
+
+// checkKey refuses a caller that needs a key and has none. A caller with a key
+// makes its connection known, also on an open route.
+func (c *call) checkKey() error {
+	if !c.h.keys.Required() {
+		return nil
+	}
+	if c.h.keys.Has(server.Bearer(c.r.Header.Get("Authorization"))) {
+		server.PlaceFrom(c.r.Context()).Known()
+		return nil
+	}
+	if c.open {
+		return nil
+	}
+	c.w.Header().Set("WWW-Authenticate", `Bearer realm="quipu"`)
+	return &problem{
+		status: http.StatusUnauthorized, kind: "unauthorized", title: "API key needed",
+		detail: "send Authorization: Bearer with one of the server's API keys",
+	}
 }
 
 // knownAs reports whether a Host header is an IP address or a known name, with

@@ -25,6 +25,7 @@ func (d *Door) admit(ctx context.Context, info *tap.Info) (context.Context, erro
 		return ctx, nil
 	}
 	if vs := info.Header.Get("authorization"); len(vs) == 1 && d.keys.Has(server.Bearer(vs[0])) {
+		placeOf(ctx).Known()
 		return ctx, nil
 	}
 	d.refused.Observe(codes.Unauthenticated, 0)

@@ -88,6 +88,7 @@ func New(db *quipu.DB, o Options) *Door {
 	}
 	d.drain = sync.OnceFunc(func() { close(d.draining) })
 	d.server = grpc.NewServer(
+		grpc.Creds(placed{}),
 		grpc.InTapHandle(d.admit),
 		grpc.UnaryInterceptor(d.call),
 		grpc.StreamInterceptor(d.stream),
