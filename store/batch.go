@@ -1,6 +1,9 @@
 package store
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // A Writer is a source of numbered batches. Its id is issued by the store
 // (see Enlist) and is its epoch: a later writer has a higher id.
@@ -158,9 +161,9 @@ type Guard struct {
 	// Otherwise it is Unmet.
 	Exists Existence
 
-	// Bound, if not nil, applies an OpAdd only if the sum is within it, and an
-	// OpLayout only if the value is. Otherwise it is Bounded, whether the sum leaves
-	// the bound or int64.
+	// Bound, if not nil, applies an OpAdd only if the sum is within it, an OpSet
+	// only if its N is, and an OpLayout only if the value is. Otherwise it is
+	// Bounded, whether the sum leaves the bound or int64.
 	Bound *Bound
 }
 
@@ -174,14 +177,44 @@ const (
 	ExistsNot                   // it does not
 )
 
-// A Bound is where a sum must stay. Both limits belong to it.
+// A Bound is where a sum must stay. Both limits belong to it. If Low is above
+// High, no sum is within it.
 type Bound struct {
 	Low, High int64
 
-	// Saturate takes the limit nearest to the sum instead of refusing. Only if the difference to the value before is not an int64 it is refused
-	// nevertheless, as Overflow.
+	// Saturate, which is for an OpAdd alone, takes the limit nearest to the sum
+	// instead of refusing. Only if the difference to the value before is not an
+	// int64, it is refused nevertheless, as Overflow.
 	Saturate bool
+
+	// Inward makes each limit hold only against adds that move towards it: Low
+	// against negative ones, High against positive ones. So a value that is outside
+	// already can come back step by step. If it would go farther out instead, it is
+	// refused; saturated, it stays where it is.
+	Inward bool
 }
+
+// Limits returns between which limits, both included, the sum of a value and n
+// must be.
+func (b *Bound) Limits(value, n int64) (low, high int64) {
+	low, high = b.Low, b.High
+	if !b.Inward {
+		return low, high
+	}
+	if b.Saturate {
+		low, high = min(low, value), max(high, value)
+	}
+	if n >= 0 {
+		low = math.MinInt64
+	}
+	if n <= 0 {
+		high = math.MaxInt64
+	}
+	return low, high
+}
+
+// Has reports whether a value is within the limits.
+func (b *Bound) Has(value int64) bool { return value >= b.Low && value <= b.High }
 
 // A Reply is what Apply says of one batch.
 type Reply struct {

@@ -230,10 +230,22 @@ func checkConditions(d *Delta) error {
 		return Errorf(KindInvalid, "operation %d with expiry %d", d.Op, d.Expiry)
 	case d.Guard.Exists > ExistsNot:
 		return Errorf(KindInvalid, "unknown condition on existence %d", d.Guard.Exists)
-	case d.Guard.Bound != nil && d.Op != OpAdd && (d.Op != OpLayout || d.Guard.Bound.Saturate):
+	case d.Guard.Bound != nil:
+		return checkBound(d)
+	}
+	return nil
+}
+
+// checkBound checks a delta that has a bound.
+func checkBound(d *Delta) error {
+	b := d.Guard.Bound
+	switch {
+	case d.Op == OpAdd:
+		if b.Saturate && !b.Inward && b.Low > b.High {
+			return Errorf(KindInvalid, "bound from %d to %d is empty: it has no limit to take", b.Low, b.High)
+		}
+	case d.Op != OpSet && d.Op != OpLayout, b.Saturate:
 		return Errorf(KindInvalid, "operation %d with a bound", d.Op)
-	case d.Guard.Bound != nil && d.Guard.Bound.Low > d.Guard.Bound.High:
-		return Errorf(KindInvalid, "bound from %d to %d is empty", d.Guard.Bound.Low, d.Guard.Bound.High)
 	}
 	return nil
 }

@@ -187,8 +187,11 @@ func TestCheckBatchConditions(t *testing.T) {
 	}
 	f(0, store.Delta{Op: store.OpAdd, Guard: store.Guard{Bound: &store.Bound{}}})
 	f(0, store.Delta{Op: store.OpAdd, Guard: store.Guard{Bound: &store.Bound{Low: math.MinInt64, High: math.MaxInt64, Saturate: true}}})
-	f(bad, store.Delta{Op: store.OpAdd, Guard: store.Guard{Bound: &store.Bound{Low: 1}}})
-	f(bad, store.Delta{Op: store.OpSet, Guard: store.Guard{Bound: &store.Bound{}}})
+	f(0, store.Delta{Op: store.OpAdd, Guard: store.Guard{Bound: &store.Bound{Low: 1}}})
+	f(bad, store.Delta{Op: store.OpAdd, Guard: store.Guard{Bound: &store.Bound{Low: 1, Saturate: true}}})
+	f(0, store.Delta{Op: store.OpAdd, Guard: store.Guard{Bound: &store.Bound{Low: 1, Saturate: true, Inward: true}}})
+	f(0, store.Delta{Op: store.OpSet, Guard: store.Guard{Bound: &store.Bound{}}})
+	f(bad, store.Delta{Op: store.OpSet, Guard: store.Guard{Bound: &store.Bound{Saturate: true}}})
 	f(bad, store.Delta{Op: store.OpDelete, Guard: store.Guard{Bound: &store.Bound{}}})
 	f(bad, store.Delta{Op: store.OpGet, Guard: store.Guard{Bound: &store.Bound{}}})
 	f(bad, store.Delta{Op: store.OpExpire, Expiry: store.ExpiryClear, Guard: store.Guard{Bound: &store.Bound{}}})

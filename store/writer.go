@@ -96,14 +96,18 @@ func (b *Batch) Digest() uint64 {
 	}
 	for i := range b.Deltas {
 		d := &b.Deltas[i]
-		if d.Expiry == ExpiryKeep && d.Guard.Exists == ExistsAny && d.Guard.Bound == nil {
+		bound := d.Guard.Bound
+		if bound != nil && bound.Inward {
+			bound = nil // It follows from a policy, which may change before the batch is sent again.
+		}
+		if d.Expiry == ExpiryKeep && d.Guard.Exists == ExistsAny && bound == nil {
 			continue
 		}
 		buf = binary.AppendUvarint(append(buf, digestGuard), uint64(i))
 		buf = append(buf, byte(d.Expiry), byte(d.Guard.Exists))
 		buf = binary.AppendVarint(buf, d.DeadlineMS)
-		buf = appendBool(buf, d.Guard.Bound != nil)
-		if bound := d.Guard.Bound; bound != nil {
+		buf = appendBool(buf, bound != nil)
+		if bound != nil {
 			buf = binary.AppendVarint(binary.AppendVarint(buf, bound.Low), bound.High)
 			buf = appendBool(buf, bound.Saturate)
 		}

@@ -179,10 +179,13 @@ func next(s State, d *store.Delta, old store.Value) (store.Value, store.Outcome)
 	}
 	v := store.Value{N: old.N, Exists: true, DeadlineMS: ms, Layout: old.Layout}
 	if d.Op == store.OpSet {
+		if b := d.Guard.Bound; b != nil && !b.Has(d.N) {
+			return old, store.Bounded
+		}
 		v.N = d.N
 	}
 	if d.Op == store.OpLayout {
-		if b := d.Guard.Bound; b != nil && (old.N < b.Low || old.N > b.High) {
+		if b := d.Guard.Bound; b != nil && !b.Has(old.N) {
 			return old, store.Bounded
 		}
 		v.Layout = d.N
@@ -206,17 +209,18 @@ func sum(old, n int64, b *store.Bound) (int64, store.Outcome) {
 		return after, store.Applied
 	}
 	// A sum that leaves int64 leaves it on the side of n.
-	low := wraps && n < 0 || !wraps && after < b.Low
-	high := wraps && n > 0 || !wraps && after > b.High
+	low, high := b.Limits(old, n)
+	below := wraps && n < 0 || !wraps && after < low
+	above := wraps && n > 0 || !wraps && after > high
 	switch {
-	case !low && !high:
+	case !below && !above:
 		return after, store.Applied
 	case !b.Saturate:
 		return 0, store.Bounded
-	case low:
-		after = b.Low
+	case below:
+		after = low
 	default:
-		after = b.High
+		after = high
 	}
 	if old < 0 && after-old < after || old > 0 && after-old > after {
 		return 0, store.Overflow // the difference is no int64

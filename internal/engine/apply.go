@@ -540,11 +540,14 @@ func (c *change) cell(d *store.Delta, p plan) store.Result {
 			next = unread
 		}
 	case store.OpSet:
+		if b := d.Guard.Bound; b != nil && !b.Has(d.N) {
+			return refuse(store.Bounded)
+		}
 		value = d.N
 	case store.OpDelete:
 		value, next, has = 0, absent, 0
 	case store.OpLayout:
-		if b := d.Guard.Bound; b != nil && (old < b.Low || old > b.High) {
+		if b := d.Guard.Bound; b != nil && !b.Has(old) {
 			return refuse(store.Bounded)
 		}
 		has = extra(-d.N)
@@ -601,15 +604,16 @@ func sum(d *store.Delta, old int64, state meta) (int64, store.Outcome) {
 		}
 		return d.N, store.Applied
 	}
-	if !over && value >= bound.Low && value <= bound.High {
+	low, high := bound.Limits(old, d.N)
+	if !over && value >= low && value <= high {
 		return d.N, store.Applied
 	}
 	if !bound.Saturate {
 		return 0, store.Bounded
 	}
-	to := bound.Low
-	if over && d.N > 0 || !over && value > bound.High {
-		to = bound.High
+	to := low
+	if over && d.N > 0 || !over && value > high {
+		to = high
 	}
 	n := to - old
 	if (to > old) != (n > 0) && n != 0 {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -199,6 +200,23 @@ func markText(m *decide.Mark) string {
 	return string(b)
 }
 
+// asBegun returns a batch as add.lua has taken it. It took no bound, and one that
+// is inward may have come since: see store.Batch.Digest.
+func asBegun(b *store.Batch) *store.Batch {
+	bound := func(d store.Delta) bool { return d.Guard.Bound != nil && d.Guard.Bound.Inward }
+	if !slices.ContainsFunc(b.Deltas, bound) {
+		return b
+	}
+	was := *b
+	was.Deltas = slices.Clone(b.Deltas)
+	for i := range was.Deltas {
+		if bound(was.Deltas[i]) {
+			was.Deltas[i].Guard.Bound = nil
+		}
+	}
+	return &was
+}
+
 // parseMark returns the mark that is stored; its results only if b is the batch
 // that it is about. "" is the mark of a writer that is not known.
 func parseMark(s string, b *store.Batch, digest uint64) (m decide.Mark, err error) {
@@ -215,7 +233,7 @@ func parseMark(s string, b *store.Batch, digest uint64) (m decide.Mark, err erro
 		return m, d.err
 	}
 	if f[2][0] == 'f' { // the reply of add.lua to the same adds
-		adds, ok := plan(b)
+		adds, ok := plan(asBegun(b))
 		if !ok {
 			return m, store.Errorf(store.KindCorrupt, "mark %q of a batch that is no plain adds", s)
 		}

@@ -86,6 +86,76 @@ func bounds(s *suite) {
 		k.holds(c, 15)
 	})
 
+	s.law("an inward bound lets a value outside come back, and go no farther", func(k *kit) {
+		c := cell("a")
+		f := func(old, n int64, b store.Bound, o store.Outcome, after int64) {
+			k.Helper()
+			b.Inward = true
+			k.one(set(c, old))
+			k.told(k.one(within(want(add(c, n)), b)), store.Result{Outcome: o, Before: old, After: after, Existed: true})
+			k.holds(c, after)
+		}
+		stock := store.Bound{Low: 0, High: 100}
+		f(5, -5, stock, store.Applied, 0)
+		f(5, -6, stock, store.Bounded, 5)
+		f(-9, 2, stock, store.Applied, -7)
+		f(-9, -1, stock, store.Bounded, -9)
+		f(-9, 0, stock, store.Applied, -9)
+		f(-9, 110, stock, store.Bounded, -9)
+		f(99, 2, stock, store.Bounded, 99)
+		f(109, -2, stock, store.Applied, 107)
+		f(109, 1, stock, store.Bounded, 109)
+		stock.Saturate = true
+		f(5, -6, stock, store.Applied, 0)
+		f(99, 2, stock, store.Applied, 100)
+		f(-9, -1, stock, store.Applied, -9)
+		f(-9, 2, stock, store.Applied, -7)
+		f(109, 5, stock, store.Applied, 109)
+		f(math.MinInt64, math.MinInt64, stock, store.Applied, math.MinInt64)
+		f(math.MaxInt64, math.MaxInt64, stock, store.Applied, math.MaxInt64)
+		// Each side by itself: no value is within both.
+		f(7, -3, store.Bound{Low: 5, High: 1}, store.Bounded, 7)
+		f(7, -2, store.Bound{Low: 5, High: 1}, store.Applied, 5)
+		f(0, 1, store.Bound{Low: 5, High: 1}, store.Applied, 1)
+	})
+
+	s.law("a set outside its bound is refused", func(k *kit) {
+		c := cell("a")
+		b := store.Bound{Low: 0, High: 10}
+		k.told(k.one(within(want(set(c, -1)), b)), store.Result{Outcome: store.Bounded})
+		k.absent(c)
+		k.applied(k.one(within(want(set(c, 10)), b)), 0, 10)
+		k.told(k.one(once(within(want(set(c, 11)), b), "t")), store.Result{Outcome: store.Bounded, Before: 10, After: 10, Existed: true})
+		k.state(c, "t", store.TokenUnknown)
+		b.Inward = true
+		k.told(k.one(within(want(set(c, 11)), b)), store.Result{Outcome: store.Bounded, Before: 10, After: 10, Existed: true})
+		k.holds(c, 10)
+	})
+
+	s.law("an empty bound admits nothing", func(k *kit) {
+		c := cell("a")
+		for _, n := range []int64{-1, 0, 1} {
+			k.outcome(k.one(within(add(c, n), store.Bound{Low: 1, High: -1})), store.Bounded)
+		}
+		k.absent(c)
+	})
+
+	s.law("an inward bound may change before a batch is sent again", func(k *kit) {
+		c, w := cell("a"), k.enlist()
+		limit := &store.Bound{Low: 0, High: 3, Inward: true}
+		b := k.numbered(w, 0, 1, add(c, 5))
+		first := k.reply(b)
+		b.Deltas[0].Guard.Bound = limit
+		k.repeatsBatch(k.reply(b), first)
+		b = k.numbered(w, 1, 2, add(c, 1), add(c, -2))
+		b.Deltas[0].Guard.Bound = limit
+		first = k.reply(b)
+		k.outcome(first.Results[0], store.Bounded)
+		b.Deltas[0].Guard.Bound = nil
+		k.repeatsBatch(k.reply(b), first)
+		k.holds(c, 3)
+	})
+
 	s.law("a bound is never crossed by many at once, and what it admits adds up", boundRaces)
 }
 

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"reflect"
 	"slices"
@@ -363,6 +364,9 @@ func (m *model) next(d store.Delta, old store.Value, said store.Outcome) (*big.I
 	case !old.Exists && m.keysFull(d.Cell.Namespace, said == store.Full):
 		return nil, 0, store.Full
 	case d.Op == store.OpSet:
+		if b := d.Guard.Bound; b != nil && (d.N < b.Low || d.N > b.High) {
+			return nil, 0, store.Bounded
+		}
 		after = big.NewInt(d.N)
 	case d.Op == store.OpLayout:
 		if b := d.Guard.Bound; b != nil && (old.N < b.Low || old.N > b.High) {
@@ -404,12 +408,30 @@ func newDeadline(d store.Delta, old store.Value) (held bool, ms int64) {
 	return true, d.DeadlineMS
 }
 
+// inward returns the limits of a bound that holds against what moves outwards
+// only.
+func inward(old, n int64, b store.Bound) (low, high *big.Int) {
+	low, high = big.NewInt(math.MinInt64), big.NewInt(math.MaxInt64)
+	switch {
+	case n < 0 && b.Saturate && old < b.Low, n > 0 && b.Saturate && old > b.High:
+		return big.NewInt(old), big.NewInt(old)
+	case n < 0:
+		low = big.NewInt(b.Low)
+	case n > 0:
+		high = big.NewInt(b.High)
+	}
+	return low, high
+}
+
 // boundedSum returns the sum that an add makes, or why it does not.
 func boundedSum(old int64, d store.Delta) (*big.Int, store.Outcome) {
 	before := big.NewInt(old)
 	after := new(big.Int).Add(before, big.NewInt(d.N))
 	if b := d.Guard.Bound; b != nil {
 		low, high := big.NewInt(b.Low), big.NewInt(b.High)
+		if b.Inward {
+			low, high = inward(old, d.N, *b)
+		}
 		out := after.Cmp(low) < 0 || after.Cmp(high) > 0
 		if out && !b.Saturate {
 			return nil, store.Bounded

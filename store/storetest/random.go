@@ -152,8 +152,9 @@ func (m *machine) drawDelta(r *rapid.T, c store.Cell) store.Delta {
 	if d.Op == store.OpExpire || ((d.Op == store.OpAdd || d.Op == store.OpSet) && rapid.IntRange(0, 2).Draw(r, "expiring") == 0) {
 		m.drawExpiry(r, &d)
 	}
-	if d.Op == store.OpAdd && rapid.IntRange(0, 3).Draw(r, "bounded") == 0 {
+	if (d.Op == store.OpAdd || d.Op == store.OpSet) && rapid.IntRange(0, 3).Draw(r, "bounded") == 0 {
 		d = within(d, drawBound(r))
+		d.Guard.Bound.Saturate = d.Guard.Bound.Saturate && d.Op == store.OpAdd
 	}
 	if d.Op == store.OpSettle || (d.Op != store.OpGet && rapid.Bool().Draw(r, "once")) {
 		d.Guard.Token = m.drawToken(r)
@@ -211,8 +212,9 @@ func drawBound(r *rapid.T) store.Bound {
 		Low:      rapid.SampledFrom(someNumbers()).Draw(r, "low"),
 		High:     rapid.SampledFrom(someNumbers()).Draw(r, "high"),
 		Saturate: rapid.Bool().Draw(r, "saturate"),
+		Inward:   rapid.Bool().Draw(r, "inward"),
 	}
-	if b.Low > b.High {
+	if b.Low > b.High && b.Saturate && !b.Inward {
 		b.Low, b.High = b.High, b.Low
 	}
 	return b

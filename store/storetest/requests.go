@@ -191,11 +191,11 @@ func badDeltas(c store.Cell) []store.Delta {
 		until(get(c), 5),
 		until(settle(c, "t"), 5),
 		only(add(c, 1), store.ExistsNot+1),
-		within(set(c, 1), store.Bound{High: 5}),
+		within(set(c, 1), store.Bound{High: 5, Saturate: true}),
 		within(del(c), store.Bound{High: 5}),
 		within(get(c), store.Bound{High: 5}),
 		within(expire(c, store.ExpiryClear, 0), store.Bound{High: 5}),
-		within(add(c, 1), store.Bound{Low: 1, High: 0}),
+		within(add(c, 1), store.Bound{Low: 1, High: 0, Saturate: true}),
 		once(get(c), "t"),
 	}
 }
