@@ -89,10 +89,11 @@ type Delta struct {
 	N      int64
 	Guard  Guard // conditions; the zero Guard has none
 
-	// DeadlineMS is the deadline that Expiry sets, in Unix milliseconds, above 0.
-	// One that has passed makes the cell absent as soon as the change is made:
-	// After is the value that was made, Version and DeadlineMS of the result are
-	// 0, and a new key needs room as always.
+	// DeadlineMS is the deadline that Expiry sets, in Unix milliseconds, above 0;
+	// with ExpiryAfter, the lifetime that it gives, in milliseconds. A deadline
+	// that has passed makes the cell absent as soon as the change is made: After is
+	// the value that was made, Version and DeadlineMS of the result are 0, and a
+	// new key needs room as always.
 	DeadlineMS int64
 
 	// A store has no use for these two: how many writes of callers are in this
@@ -119,8 +120,8 @@ func (d *Delta) NeedsWhole() bool {
 }
 
 // Expiry is what a delta does to the deadline of its cell: one of the first
-// three, and with ExpirySet some of the others, which must all hold for the
-// deadline to be set. If they do not, an OpExpire is refused as Unmet, and any
+// three, and with ExpirySet some of the others. The conditions among them must
+// all hold for the deadline to be set. If they do not, an OpExpire is refused as Unmet, and any
 // other change is made without touching the deadline.
 //
 // A cell that comes into being has no deadline before. A cell that is deleted
@@ -134,9 +135,39 @@ const (
 	ExpirySet      Expiry = 2  // it becomes DeadlineMS
 	ExpiryIfNone   Expiry = 4  // only if there is none
 	ExpiryIfSome   Expiry = 8  // only if there is one
-	ExpiryIfLater  Expiry = 16 // only if DeadlineMS is later than the one there is; none is the latest
-	ExpiryIfSooner Expiry = 32 // only if DeadlineMS is sooner than the one there is, or there is none
+	ExpiryIfLater  Expiry = 16 // only if the new one is later than the one there is; none is the latest
+	ExpiryIfSooner Expiry = 32 // only if the new one is sooner than the one there is, or there is none
+
+	// ExpiryAfter makes the new deadline the store's time plus DeadlineMS: the
+	// store adds them up in the step that applies the delta, so the clocks of
+	// servers and callers do not matter. Stores keep and tell the deadline, never
+	// the lifetime, and a repeat does not move it.
+	ExpiryAfter Expiry = 64
 )
+
+// Deadline returns the deadline that d gives a cell whose deadline is old, 0 for
+// none, when the store's time is nowMS; and whether the conditions on it hold.
+// A deadline beyond int64 is the last one.
+func (d *Delta) Deadline(old, nowMS int64) (ms int64, met bool) {
+	if d.Expiry == ExpiryKeep {
+		return old, true
+	}
+	if d.Expiry == ExpiryClear {
+		return 0, old != 0
+	}
+	ms = d.DeadlineMS
+	if d.Expiry&ExpiryAfter != 0 {
+		ms = nowMS + min(ms, math.MaxInt64-nowMS)
+	}
+	switch {
+	case d.Expiry&ExpiryIfNone != 0 && old != 0,
+		d.Expiry&ExpiryIfSome != 0 && old == 0,
+		d.Expiry&ExpiryIfLater != 0 && (old == 0 || ms <= old),
+		d.Expiry&ExpiryIfSooner != 0 && old != 0 && ms >= old:
+		return old, false
+	}
+	return ms, true
+}
 
 // A Guard is the condition on a delta. What may refuse one is judged in this
 // order: token, version, layout, existence and deadline, room for a key, sum.

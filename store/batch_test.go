@@ -26,6 +26,7 @@ func TestStoredNumbersAreFixed(t *testing.T) {
 	}
 	for i, x := range []store.Expiry{
 		store.ExpiryClear, store.ExpirySet, store.ExpiryIfNone, store.ExpiryIfSome, store.ExpiryIfLater, store.ExpiryIfSooner,
+		store.ExpiryAfter,
 	} {
 		if int(x) != 1<<i || store.ExpiryKeep != 0 {
 			t.Errorf("expiry %d, want %d", x, 1<<i)

@@ -219,8 +219,8 @@ func checkDelta(d *Delta) error {
 
 // checkConditions checks what only some deltas have.
 func checkConditions(d *Delta) error {
-	const conditions = ExpiryIfNone | ExpiryIfSome | ExpiryIfLater | ExpiryIfSooner
-	do := d.Expiry &^ conditions
+	const withSet = ExpiryIfNone | ExpiryIfSome | ExpiryIfLater | ExpiryIfSooner | ExpiryAfter
+	do := d.Expiry &^ withSet
 	switch {
 	case do > ExpirySet, do != ExpirySet && d.Expiry != do:
 		return Errorf(KindInvalid, "unknown expiry %d", d.Expiry)

@@ -153,7 +153,7 @@ func TestCheckBatchConditions(t *testing.T) {
 		checks(t, store.CheckBatch(&store.Batch{Deltas: []store.Delta{d}}, 1), want)
 	}
 	const bad = store.KindInvalid
-	all := store.ExpirySet | store.ExpiryIfNone | store.ExpiryIfSome | store.ExpiryIfLater | store.ExpiryIfSooner
+	all := store.ExpirySet | store.ExpiryIfNone | store.ExpiryIfSome | store.ExpiryIfLater | store.ExpiryIfSooner | store.ExpiryAfter
 	for _, op := range []store.Op{store.OpAdd, store.OpSet, store.OpExpire} {
 		f(0, store.Delta{Op: op, Expiry: store.ExpiryClear})
 		f(0, store.Delta{Op: op, Expiry: store.ExpirySet, DeadlineMS: 1})
@@ -167,7 +167,12 @@ func TestCheckBatchConditions(t *testing.T) {
 		f(bad, store.Delta{Op: op, Expiry: store.ExpiryIfSooner, DeadlineMS: 1})
 		f(bad, store.Delta{Op: op, Expiry: store.ExpiryIfSooner})
 		f(bad, store.Delta{Op: op, Expiry: all + 1, DeadlineMS: 1})
-		f(bad, store.Delta{Op: op, Expiry: 64 | store.ExpirySet, DeadlineMS: 1})
+		f(0, store.Delta{Op: op, Expiry: store.ExpiryAfter | store.ExpirySet, DeadlineMS: 1})
+		f(bad, store.Delta{Op: op, Expiry: store.ExpiryAfter | store.ExpirySet})
+		f(bad, store.Delta{Op: op, Expiry: store.ExpiryAfter | store.ExpirySet, DeadlineMS: -1})
+		f(bad, store.Delta{Op: op, Expiry: store.ExpiryAfter, DeadlineMS: 1})
+		f(bad, store.Delta{Op: op, Expiry: store.ExpiryAfter | store.ExpiryClear})
+		f(bad, store.Delta{Op: op, Expiry: 128 | store.ExpirySet, DeadlineMS: 1})
 		f(bad, store.Delta{Op: op, Expiry: 128})
 	}
 	f(bad, store.Delta{Op: store.OpExpire})

@@ -23,7 +23,8 @@
 //
 // A cell may have a deadline, in Unix milliseconds. From that moment on it does
 // not exist: it reads as absent, and the next change to it starts from nothing.
-// Time is the store's own and never goes back: what has expired for one caller
+// A delta names the deadline itself, or a lifetime, which the store adds to its
+// own time. Time is the store's own and never goes back: what has expired for one caller
 // has expired for all. A store removes expired cells sooner or later by itself;
 // until then they may count against the namespace's limit, but they do not keep
 // it full: a store makes room. Scan does not return them.

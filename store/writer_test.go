@@ -163,6 +163,7 @@ func TestDigestCoversConditions(t *testing.T) {
 	f("any existence", func(b *store.Batch) { b.Deltas[1].Guard.Exists = store.ExistsAny })
 	f("the other existence", func(b *store.Batch) { b.Deltas[1].Guard.Exists = store.ExistsNot })
 	f("another expiry", func(b *store.Batch) { b.Deltas[2].Expiry = store.ExpirySet })
+	f("a lifetime", func(b *store.Batch) { b.Deltas[2].Expiry |= store.ExpiryAfter })
 	f("another deadline", func(b *store.Batch) { b.Deltas[2].DeadlineMS++ })
 	f("the expiry of another delta", func(b *store.Batch) {
 		b.Deltas[1].Expiry, b.Deltas[1].DeadlineMS = b.Deltas[2].Expiry, b.Deltas[2].DeadlineMS

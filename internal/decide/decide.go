@@ -119,7 +119,7 @@ func decide(s State, at Clock, d *store.Delta, rec *Record) store.Result {
 	if d.Guard.Match && d.Guard.Version != old.Version {
 		return store.Result{Outcome: store.Changed}
 	}
-	v, outcome := next(s, d, old)
+	v, outcome := next(s, at.NowMS, d, old)
 	res := store.Result{Outcome: outcome}
 	made := v.N
 	switch outcome {
@@ -153,7 +153,7 @@ func decide(s State, at Clock, d *store.Delta, rec *Record) store.Result {
 // next returns what d makes of a cell, or the cell as it is and why d is
 // refused: the layout is judged first, then the conditions on existence and on
 // the deadline, then the room for a new key, then the sum.
-func next(s State, d *store.Delta, old store.Value) (store.Value, store.Outcome) {
+func next(s State, nowMS int64, d *store.Delta, old store.Value) (store.Value, store.Outcome) {
 	switch {
 	case d.Guard.Laid && d.Guard.Layout != old.Layout, d.Op == store.OpLayout && old.DeadlineMS != 0:
 		return old, store.Unmet
@@ -170,7 +170,7 @@ func next(s State, d *store.Delta, old store.Value) (store.Value, store.Outcome)
 	if d.Op == store.OpDelete {
 		return store.Value{}, store.Applied
 	}
-	ms, met := deadline(d, old.DeadlineMS)
+	ms, met := d.Deadline(old.DeadlineMS, nowMS)
 	if d.Op == store.OpExpire && !met {
 		return old, store.Unmet
 	}
@@ -232,24 +232,4 @@ func sum(old, n int64, b *store.Bound) (int64, store.Outcome) {
 func plus(a, b int64) (n int64, wraps bool) {
 	n = a + b
 	return n, (n > a) != (b > 0)
-}
-
-// deadline returns the deadline that d gives a cell, and whether the conditions
-// on it held.
-func deadline(d *store.Delta, old int64) (ms int64, met bool) {
-	if d.Expiry == store.ExpiryKeep {
-		return old, true
-	}
-	if d.Expiry == store.ExpiryClear {
-		return 0, old != 0
-	}
-	has := func(condition store.Expiry) bool { return d.Expiry&condition != 0 }
-	switch {
-	case has(store.ExpiryIfNone) && old != 0,
-		has(store.ExpiryIfSome) && old == 0,
-		has(store.ExpiryIfLater) && (old == 0 || d.DeadlineMS <= old),
-		has(store.ExpiryIfSooner) && old != 0 && d.DeadlineMS >= old:
-		return old, false
-	}
-	return d.DeadlineMS, true
 }

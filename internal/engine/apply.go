@@ -556,7 +556,11 @@ func (c *change) cell(d *store.Delta, p plan) store.Result {
 	}
 	after := value
 	if d.Expiry != store.ExpiryKeep {
-		until, met := expiry(d, had.deadline())
+		now := int64(0)
+		if d.Expiry&store.ExpiryAfter != 0 {
+			now = c.time()
+		}
+		until, met := d.Deadline(had.deadline(), now)
 		if !met && d.Op == store.OpExpire {
 			return refuse(store.Unmet)
 		}

@@ -49,30 +49,6 @@ func (c *change) settleExpired(p plan) {
 // over reports whether x is a deadline that has passed.
 func (c *change) over(x extra) bool { return x > 0 && int64(x) <= c.time() }
 
-// expiry returns the deadline that a delta makes of the present one, and whether
-// its conditions hold.
-func expiry(d *store.Delta, deadline int64) (int64, bool) {
-	late := func(ms int64) int64 {
-		if ms == 0 {
-			return math.MaxInt64
-		}
-		return ms
-	}
-	switch {
-	case d.Expiry == store.ExpiryKeep:
-		return deadline, true
-	case d.Expiry == store.ExpiryClear:
-		return 0, deadline != 0
-	case d.Expiry&store.ExpiryIfNone != 0 && deadline != 0,
-		d.Expiry&store.ExpiryIfSome != 0 && deadline == 0,
-		d.Expiry&store.ExpiryIfLater != 0 && d.DeadlineMS <= late(deadline),
-		d.Expiry&store.ExpiryIfSooner != 0 && d.DeadlineMS >= late(deadline):
-		return deadline, false
-	default:
-		return d.DeadlineMS, true
-	}
-}
-
 // collectMax is how many deadlines are looked at in one go.
 const collectMax = 5000
 

@@ -79,6 +79,11 @@ func expiring(d store.Delta, x store.Expiry, ms int64) store.Delta {
 // until makes a delta set the deadline.
 func until(d store.Delta, ms int64) store.Delta { return expiring(d, store.ExpirySet, ms) }
 
+// lasting makes a delta give its cell a lifetime.
+func lasting(d store.Delta, ms int64) store.Delta {
+	return expiring(d, store.ExpirySet|store.ExpiryAfter, ms)
+}
+
 // only makes a delta depend on whether its cell exists.
 func only(d store.Delta, e store.Existence) store.Delta {
 	d.Guard.Exists = e

@@ -341,7 +341,7 @@ func (m *model) changed(d store.Delta, got store.Result) error {
 // deadline; or why it does not. The outcome that the store said counts only
 // where it had a choice.
 func (m *model) next(d store.Delta, old store.Value, said store.Outcome) (*big.Int, int64, store.Outcome) {
-	set, ms := newDeadline(d, old)
+	set, ms := newDeadline(d, old, m.nowMS)
 	var after *big.Int
 	if old.Exists {
 		after = big.NewInt(old.N)
@@ -384,7 +384,7 @@ func (m *model) next(d store.Delta, old store.Value, said store.Outcome) (*big.I
 
 // newDeadline returns the deadline of a cell that d changes, and whether d's
 // conditions on it hold.
-func newDeadline(d store.Delta, old store.Value) (held bool, ms int64) {
+func newDeadline(d store.Delta, old store.Value, nowMS int64) (held bool, ms int64) {
 	has := old.DeadlineMS != 0
 	if d.Expiry == store.ExpiryKeep {
 		return true, old.DeadlineMS
@@ -397,7 +397,13 @@ func newDeadline(d store.Delta, old store.Value) (held bool, ms int64) {
 	if !has {
 		is.Lsh(big.NewInt(1), 64)
 	}
-	order := big.NewInt(d.DeadlineMS).Cmp(is)
+	until := big.NewInt(d.DeadlineMS)
+	if last := big.NewInt(math.MaxInt64); d.Expiry&store.ExpiryAfter != 0 {
+		if until.Add(until, big.NewInt(nowMS)); until.Cmp(last) > 0 {
+			until = last
+		}
+	}
+	order := until.Cmp(is)
 	for condition, holds := range map[store.Expiry]bool{
 		store.ExpiryIfNone: !has, store.ExpiryIfSome: has, store.ExpiryIfLater: order > 0, store.ExpiryIfSooner: order < 0,
 	} {
@@ -405,7 +411,7 @@ func newDeadline(d store.Delta, old store.Value) (held bool, ms int64) {
 			return false, old.DeadlineMS
 		}
 	}
-	return true, d.DeadlineMS
+	return true, until.Int64()
 }
 
 // inward returns the limits of a bound that holds against what moves outwards

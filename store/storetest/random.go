@@ -202,6 +202,13 @@ func (m *machine) drawExpiry(r *rapid.T, d *store.Delta) {
 	if rapid.Bool().Draw(r, "if") {
 		d.Expiry |= store.Expiry(rapid.IntRange(0, 15).Draw(r, "conditions")) << 2
 	}
+	if rapid.Bool().Draw(r, "after") {
+		d.Expiry |= store.ExpiryAfter
+		d.DeadlineMS = rapid.SampledFrom([]int64{
+			1, time.Minute.Milliseconds(), window.Milliseconds(), math.MaxInt64,
+		}).Draw(r, "lifetime")
+		return
+	}
 	d.DeadlineMS = m.clock.ms() + rapid.SampledFrom([]time.Duration{
 		time.Millisecond, time.Minute, time.Minute + time.Millisecond, window, 3 * window, -time.Millisecond, 0,
 	}).Draw(r, "until").Milliseconds()

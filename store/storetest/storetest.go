@@ -64,6 +64,7 @@ func Run(t *testing.T, open Opener) {
 		{"writer", writers},
 		{"quota", quotas},
 		{"deadline", deadlines},
+		{"lifetime", lifetimes},
 		{"bound", bounds},
 		{"condition", conditions},
 		{"layout", layouts},

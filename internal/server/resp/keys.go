@@ -86,18 +86,16 @@ func planExpire(unitMS int64, absolute bool, command string) func(*cycle, *sessi
 		if err != nil {
 			return nil, err
 		}
-		base := int64(0)
-		if !absolute {
-			base = time.Now().UnixMilli()
-		}
-		if at > math.MaxInt64/unitMS || at < math.MinInt64/unitMS || at*unitMS > math.MaxInt64-base {
+		if at > math.MaxInt64/unitMS || at < math.MinInt64/unitMS || !absolute && isEndless(at*unitMS) {
 			return nil, badExpiry(command)
 		}
 		d, err := c.delta(store.OpExpire, args[1])
 		if err != nil {
 			return nil, err
 		}
-		d.Expiry, d.DeadlineMS = expiry, max(at*unitMS+base, 1)
+		if d.Expiry, d.DeadlineMS = expiry, max(at*unitMS, 1); !absolute && at > 0 { // others have passed already
+			d.Expiry |= store.ExpiryAfter
+		}
 		return encodeDone, nil
 	}
 }

@@ -107,8 +107,8 @@ func planSet(c *cycle, _ *session, args [][]byte) (encode, error) {
 	switch {
 	case o.keep:
 		d.Expiry = store.ExpiryKeep
-	case o.deadline != 0:
-		d.Expiry, d.DeadlineMS = store.ExpirySet, o.deadline
+	case o.ends != end{}:
+		d.Expiry, d.DeadlineMS = o.ends.expiry, o.ends.ms
 	}
 	if o.get {
 		return encodeBefore, nil
@@ -128,7 +128,7 @@ func planSet(c *cycle, _ *session, args [][]byte) (encode, error) {
 type setOptions struct {
 	exists    store.Existence
 	get, keep bool
-	deadline  int64 // 0 for none
+	ends      end
 }
 
 func parseSet(args [][]byte) (o setOptions, err error) {
@@ -152,7 +152,7 @@ func parseSet(args [][]byte) (o setOptions, err error) {
 		}
 	}
 	if unit != nil {
-		o.deadline, err = deadline(unit, value, "set")
+		o.ends, err = parseEnd(unit, value, "set")
 	}
 	return o, err
 }
@@ -160,29 +160,38 @@ func parseSet(args [][]byte) (o setOptions, err error) {
 // isUnit reports whether an argument announces a time.
 func isUnit(a []byte) bool { return is(a, "EX") || is(a, "PX") || is(a, "EXAT") || is(a, "PXAT") }
 
-// deadline returns the moment that a unit and a positive number mean, in Unix
-// milliseconds.
-func deadline(unit, value []byte, command string) (int64, error) {
+// An end is when a counter ends: what a delta does to its deadline.
+type end struct {
+	expiry store.Expiry
+	ms     int64
+}
+
+// parseEnd returns the end that a unit and a positive number mean: a lifetime,
+// which the store's clock measures, or a moment.
+func parseEnd(unit, value []byte, command string) (end, error) {
 	n, err := integer(value)
 	if err != nil {
-		return 0, err
+		return end{}, err
 	}
-	seconds := is(unit, "EX") || is(unit, "EXAT")
+	seconds, absolute := is(unit, "EX") || is(unit, "EXAT"), is(unit, "EXAT") || is(unit, "PXAT")
 	if n <= 0 || seconds && n > math.MaxInt64/1000 {
-		return 0, badExpiry(command)
+		return end{}, badExpiry(command)
 	}
 	if seconds {
 		n *= 1000
 	}
-	if is(unit, "EX") || is(unit, "PX") {
-		now := time.Now().UnixMilli()
-		if n > math.MaxInt64-now {
-			return 0, badExpiry(command)
-		}
-		n += now
+	if absolute {
+		return end{store.ExpirySet, n}, nil
 	}
-	return n, nil
+	if isEndless(n) {
+		return end{}, badExpiry(command)
+	}
+	return end{store.ExpirySet | store.ExpiryAfter, n}, nil
 }
+
+// isEndless reports whether a lifetime ends after the last moment there is, which
+// Redis refuses. Any clock will do to judge that.
+func isEndless(ms int64) bool { return ms > math.MaxInt64-time.Now().UnixMilli() }
 
 func badExpiry(command string) error {
 	return wireError("ERR invalid expire time in '" + command + "' command")
@@ -199,7 +208,7 @@ func planSetNX(c *cycle, _ *session, args [][]byte) (encode, error) {
 
 func planSetEX(unit, command string) func(*cycle, *session, [][]byte) (encode, error) {
 	return func(c *cycle, _ *session, args [][]byte) (encode, error) {
-		at, err := deadline([]byte(unit), args[2], command)
+		ends, err := parseEnd([]byte(unit), args[2], command)
 		if err != nil {
 			return nil, err
 		}
@@ -207,7 +216,7 @@ func planSetEX(unit, command string) func(*cycle, *session, [][]byte) (encode, e
 		if err != nil {
 			return nil, err
 		}
-		d.Expiry, d.DeadlineMS = store.ExpirySet, at
+		d.Expiry, d.DeadlineMS = ends.expiry, ends.ms
 		return encodeOK, nil
 	}
 }
@@ -223,15 +232,15 @@ func planGetDel(c *cycle, _ *session, args [][]byte) (encode, error) {
 }
 
 func planGetEx(c *cycle, _ *session, args [][]byte) (encode, error) {
-	op, expiry, at := store.OpGet, store.ExpiryKeep, int64(0)
+	op, ends := store.OpGet, end{}
 	var wrong error
 	switch {
 	case len(args) == 2:
 	case len(args) == 3 && is(args[2], "PERSIST"):
-		op, expiry = store.OpExpire, store.ExpiryClear
+		op, ends = store.OpExpire, end{expiry: store.ExpiryClear}
 	case len(args) == 4 && isUnit(args[2]):
-		if at, wrong = deadline(args[2], args[3], "getex"); wrong == nil {
-			op, expiry = store.OpExpire, store.ExpirySet
+		if ends, wrong = parseEnd(args[2], args[3], "getex"); wrong == nil {
+			op = store.OpExpire
 		}
 	default:
 		return nil, errSyntax
@@ -240,7 +249,7 @@ func planGetEx(c *cycle, _ *session, args [][]byte) (encode, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.Expiry, d.DeadlineMS = expiry, at
+	d.Expiry, d.DeadlineMS = ends.expiry, ends.ms
 	if wrong == nil {
 		return encodeBefore, nil
 	}
@@ -341,7 +350,7 @@ func planIncrEx(c *cycle, _ *session, args [][]byte) (encode, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.N, d.Guard.Bound, d.Expiry, d.DeadlineMS = o.by, &o.bound, o.expiry, o.deadline
+	d.N, d.Guard.Bound, d.Expiry, d.DeadlineMS = o.by, &o.bound, o.ends.expiry, o.ends.ms
 	return func(e *encoder, results []store.Result) {
 		r := &results[0]
 		if refusal(e, r) {
@@ -354,10 +363,9 @@ func planIncrEx(c *cycle, _ *session, args [][]byte) (encode, error) {
 }
 
 type incrExOptions struct {
-	by       int64
-	bound    store.Bound
-	expiry   store.Expiry
-	deadline int64
+	by    int64
+	bound store.Bound
+	ends  end
 }
 
 func parseIncrEx(args [][]byte) (o incrExOptions, err error) {
@@ -382,12 +390,13 @@ func parseIncrEx(args [][]byte) (o incrExOptions, err error) {
 			o.bound.Saturate = true
 		case isUnit(a) && !last && once(3):
 			i++
-			o.expiry |= store.ExpirySet
-			o.deadline, err = deadline(a, args[i], "increx")
+			var ends end
+			ends, err = parseEnd(a, args[i], "increx")
+			o.ends.expiry, o.ends.ms = o.ends.expiry|ends.expiry, ends.ms
 		case is(a, "PERSIST") && once(3):
-			o.expiry |= store.ExpiryClear
+			o.ends.expiry |= store.ExpiryClear
 		case is(a, "ENX") && once(4):
-			o.expiry |= store.ExpiryIfNone
+			o.ends.expiry |= store.ExpiryIfNone
 		default:
 			err = errSyntax
 		}
@@ -396,7 +405,7 @@ func parseIncrEx(args [][]byte) (o incrExOptions, err error) {
 		}
 	}
 	switch {
-	case given[4] && o.deadline == 0:
+	case given[4] && o.ends.ms == 0:
 		return o, wireError("ERR ENX needs one of EX, PX, EXAT and PXAT")
 	case o.bound.Low > o.bound.High:
 		return o, wireError("ERR LBOUND is greater than UBOUND")
