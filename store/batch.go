@@ -249,7 +249,7 @@ func (b *Bound) Has(value int64) bool { return value >= b.Low && value <= b.High
 
 // A Reply is what Apply says of one batch.
 type Reply struct {
-	Err        error      // the batch as a whole was refused and changed nothing
+	Err        error      // the batch as a whole was refused and changed nothing; only after ErrUnknown it may have
 	Mark       uint64     // the writer's mark after this call; with ErrMark, the mark that refused it
 	Replayed   bool       // the mark had it already: Results are the first ones
 	Durability Durability // what this acknowledgement means

@@ -109,6 +109,25 @@ func Partly(err error, others bool) error {
 	return Errorf(KindUnknown, "only a part of the call may have been applied: %w", err)
 }
 
+// Answer puts the error that each batch of a call ended with, or nil, where it
+// belongs: into its reply, so that what happened to one says nothing of the others.
+// Only if all failed alike the call did, and Answer returns the first error.
+func Answer(errs []error, replies []Reply) error {
+	alike := true
+	for _, err := range errs {
+		alike = alike && err != nil && KindOf(err) == KindOf(errs[0])
+	}
+	if alike && len(errs) > 0 {
+		return errs[0]
+	}
+	for i, err := range errs {
+		if err != nil {
+			replies[i] = Reply{Err: err, Results: replies[i].Results[:0]}
+		}
+	}
+	return nil
+}
+
 // KindOf returns the kind of err, or KindOther.
 func KindOf(err error) Kind {
 	if e, ok := errors.AsType[*Error](err); ok {

@@ -81,3 +81,28 @@ func TestKindsAreFixed(t *testing.T) {
 		}
 	}
 }
+
+// What one batch of a call ended with says nothing of the others.
+func TestAnswer(t *testing.T) {
+	f := func(errs []error, want error, told ...error) {
+		t.Helper()
+		replies := make([]store.Reply, len(errs))
+		for i := range replies {
+			replies[i].Results = []store.Result{{Outcome: store.Applied}}
+		}
+		if err := store.Answer(errs, replies); !errors.Is(err, want) {
+			t.Errorf("%v: %v, want %v", errs, err, want)
+		}
+		for i, err := range told {
+			if !errors.Is(replies[i].Err, err) || (err == nil) != (len(replies[i].Results) == 1) {
+				t.Errorf("%v: reply %d is %+v", errs, i, replies[i])
+			}
+		}
+	}
+	f(nil, nil)
+	f([]error{nil, nil}, nil, nil, nil)
+	f([]error{store.ErrUnknown}, store.ErrUnknown)
+	f([]error{store.ErrUnavailable, store.ErrUnavailable}, store.ErrUnavailable)
+	f([]error{nil, store.ErrUnknown}, nil, nil, store.ErrUnknown)
+	f([]error{store.ErrUnavailable, store.ErrUnknown}, nil, store.ErrUnavailable, store.ErrUnknown)
+}

@@ -39,6 +39,13 @@ type Meter interface {
 	Meters(f func(name, help string, value float64))
 }
 
+// A Prober is a Store that can tell, at little cost, whether it takes writes.
+type Prober interface {
+	// Probe returns nil if a partition takes writes now, and otherwise why not. It
+	// changes no cell, and does not try twice.
+	Probe(ctx context.Context, partition int) error
+}
+
 // A Starter is a Store for callers that can't wait, such as the loop of a
 // server that has many connections.
 type Starter interface {

@@ -48,10 +48,12 @@
 //
 // # Errors
 //
-// Apply returns an error when it can't answer for the batches at all: the
-// store is closed, unavailable, or the outcome is unknown (see ErrUnknown).
-// What concerns one batch is in its Reply.Err, what concerns one delta in its
-// Result.Outcome. Errors match the Err… values of this package by errors.Is.
+// Apply returns an error when it can't answer for any of the batches: the store is
+// closed, unavailable, or the outcome is unknown (see ErrUnknown). What concerns
+// one batch is in its Reply.Err: if a partition can't be reached, only the batches
+// of that partition are unavailable or unknown (see Answer). What concerns one
+// delta is in its Result.Outcome. Errors match the Err… values of this package by
+// errors.Is.
 //
 // # Cancellation
 //

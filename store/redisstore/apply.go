@@ -22,7 +22,7 @@ func (s *Store) Apply(ctx context.Context, batches []store.Batch, replies []stor
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
-	defer s.mu.RUnlock()
+	defer s.calls.Done()
 	if len(batches) == 1 {
 		return s.apply(ctx, &batches[0], &replies[0])
 	}
@@ -44,29 +44,7 @@ func (s *Store) Apply(ctx context.Context, batches []store.Batch, replies []stor
 		})
 	}
 	wg.Wait()
-	return together(errs, replies)
-}
-
-// together returns the error of a call whose batches have these. What is unknown
-// of one is unknown of the call. If some batches were answered, the others were
-// refused, each by itself.
-func together(errs []error, replies []store.Reply) error {
-	answered := false
-	for _, err := range errs {
-		if store.KindOf(err) == store.KindUnknown {
-			return err
-		}
-		answered = answered || err == nil
-	}
-	if !answered {
-		return errors.Join(errs...)
-	}
-	for i, err := range errs {
-		if err != nil {
-			replies[i] = store.Reply{Err: err, Results: replies[i].Results[:0]}
-		}
-	}
-	return nil
+	return store.Answer(errs, replies)
 }
 
 // apply applies one batch, if it is one for this store.
@@ -84,7 +62,7 @@ func (s *Store) insist(ctx context.Context, b *store.Batch, r *store.Reply) erro
 	if b.Writer != 0 {
 		w.digest, w.acked = b.Digest(), s.acked[b.Partition].get(b.Writer)
 	}
-	p := patient{most: delayMax, all: servePatience}
+	p := newPatient(delayMax, servePatience)
 	var doubt error // the first after which it is unknown whether the batch was applied
 	for {
 		err := s.try(ctx, w, r)

@@ -16,7 +16,7 @@ func (s *Store) Audit(ctx context.Context) (store.Audit, error) {
 	if err := s.enter(ctx); err != nil {
 		return a, err
 	}
-	defer s.mu.RUnlock()
+	defer s.calls.Done()
 	for i := range s.parts {
 		if err := s.auditPart(ctx, &s.parts[i], &a); err != nil {
 			return a, err

@@ -22,7 +22,8 @@ const (
 	conflictPatience = 15 * time.Second // with others who are faster
 	waitPatience     = 5 * time.Second  // for replicas
 	dialPatience     = 3 * time.Second
-	connPatience     = 10 * time.Second       // for any answer on a connection
+	connPatience     = 5 * time.Second        // for any answer on a connection
+	closePatience    = time.Second            // for the calls under way, when the store is closed
 	delayMax         = 200 * time.Millisecond // between two tries, if the server can't serve
 	conflictMax      = 10 * time.Millisecond  // if somebody else was faster
 )
@@ -95,7 +96,7 @@ func (s *Store) run(ctx context.Context, c call, w wait) (rueidis.RedisMessage, 
 		m, err = s.send(ctx, c, w, true)
 	}
 	if err != nil {
-		return m, s.failed(ctx, err)
+		return m, failed(ctx, err)
 	}
 	return m, nil
 }
@@ -119,8 +120,11 @@ func (s *Store) send(ctx context.Context, c call, w wait, whole bool) (rueidis.R
 		}
 		if err := s.waited(rs[1], logs); err != nil {
 			s.meters.unmet.Add(1)
-			if _, refused := rueidis.IsRedisErr(err); refused && logs {
-				_, _ = s.check(ctx) // it keeps no log any more
+			if _, refused := rueidis.IsRedisErr(err); refused && logs { // it keeps no log any more
+				select {
+				case s.recheck <- struct{}{}:
+				default:
+				}
 			}
 			return store.Errorf(store.KindUnknown, "written, but wait for %d replicas: %w", s.options.Replicas, err)
 		}
@@ -176,14 +180,13 @@ func (c call) build(b rueidis.Builder, whole bool) rueidis.Completed {
 
 // failed returns what an error of the client means: it is unknown whether a
 // call was made, unless the error tells that it was not.
-func (s *Store) failed(ctx context.Context, err error) error {
+func failed(ctx context.Context, err error) error {
 	if store.KindOf(err) != store.KindOther {
 		return err
 	}
 	if rerr, ok := rueidis.IsRedisErr(err); ok {
 		switch word, _, _ := strings.Cut(rerr.Error(), " "); word {
 		case "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "READONLY", "MASTERDOWN", "BUSY", "NOREPLICAS":
-			s.doubts.Add(1)
 			return store.Errorf(store.KindUnavailable, "redis: %w", err)
 		case "OOM", "MISCONF": // a script is refused at its first write
 			return store.Errorf(store.KindUnavailable, "redis: %w", permanent{err})
@@ -196,7 +199,6 @@ func (s *Store) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return store.Errorf(store.KindUnknown, "redis: %w", ctx.Err())
 	}
-	s.doubts.Add(1)
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" || errors.Is(err, rueidis.ErrNoSlot) {
 		return store.Errorf(store.KindUnavailable, "redis: %w", err)
 	}
@@ -213,16 +215,19 @@ func (p permanent) Unwrap() error { return p.error }
 // same for all.
 type patient struct {
 	most  time.Duration // one pause
-	all   time.Duration // and all of them
+	all   time.Duration // from the first try on
 	since time.Time
 	tries int
 }
 
+// newPatient returns one whose patience begins now, with the first try: a try that
+// took long enough is the last.
+func newPatient(most, all time.Duration) patient {
+	return patient{most: most, all: all, since: time.Now()}
+}
+
 // again waits before another try. It reports false if there is none.
 func (p *patient) again(ctx context.Context) bool {
-	if p.since.IsZero() {
-		p.since = time.Now()
-	}
 	if time.Since(p.since) > p.all {
 		return false
 	}
@@ -240,7 +245,7 @@ func (p *patient) again(ctx context.Context) bool {
 
 // look makes a call that changes nothing that matters, until it is answered.
 func (s *Store) look(ctx context.Context, c call, w wait) (rueidis.RedisMessage, error) {
-	p := patient{most: delayMax, all: servePatience}
+	p := newPatient(delayMax, servePatience)
 	for {
 		m, err := s.run(ctx, c, w)
 		if err == nil || !passes(err) || !p.again(ctx) {
@@ -254,6 +259,8 @@ func looked(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case store.KindOf(err) == store.KindUnavailable: // it says what is wrong, and a context that ended meanwhile does not
+		return err
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case store.KindOf(err) == store.KindUnknown:

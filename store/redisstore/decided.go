@@ -18,7 +18,7 @@ func (s *Store) decide(ctx context.Context, w *writing, r *store.Reply) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	for p := (patient{most: conflictMax, all: conflictPatience}); ; {
+	for p := newPatient(conflictMax, conflictPatience); ; {
 		st := newState(w.part, s.share)
 		st.batch(b)
 		if err := s.load(ctx, st, b.Writer, versions(b), max(s.waits(b.Durability), s.shown())); err != nil {

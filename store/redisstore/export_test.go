@@ -40,3 +40,6 @@ func (s *Store) DecideOnce(ctx context.Context, b store.Batch, between func()) (
 	between()
 	return s.commit(ctx, st, b.Writer, noWait)
 }
+
+// CheckNow looks at the servers' settings, as the store does every so often.
+func (s *Store) CheckNow(ctx context.Context) { _, _ = s.check(ctx, settingsPatience) }

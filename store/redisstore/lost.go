@@ -19,7 +19,7 @@ func (s *Store) Lost(ctx context.Context, c store.Cell, version uint64, v store.
 	if err := s.enter(ctx); err != nil {
 		return false, err
 	}
-	defer s.mu.RUnlock()
+	defer s.calls.Done()
 	if lacks, known := v.Lacks(version); known {
 		return lacks, nil
 	}

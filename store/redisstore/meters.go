@@ -4,7 +4,7 @@ import "sync/atomic"
 
 // meters count what the store does.
 type meters struct {
-	calls, conflicts, resends, waits, unmet, lost, expired atomic.Uint64
+	calls, conflicts, resends, waits, unmet, lost, expired, evicting atomic.Uint64
 }
 
 // Meters reports what the store did.
@@ -21,6 +21,7 @@ func (s *Store) Meters(f func(name, help string, value float64)) {
 		{"quipu_redis_waits_unmet_total", "Calls for which too few replicas answered in time.", &m.unmet},
 		{"quipu_redis_lost_total", "Calls refused because what was acknowledged before is missing in the server.", &m.lost},
 		{"quipu_redis_expired_total", "Expired cells removed in the background or to make room.", &m.expired},
+		{"quipu_redis_evicting_servers", "Servers that may drop counters when their memory is full.", &m.evicting},
 	} {
 		f(x.name, x.help, float64(x.n.Load()))
 	}

@@ -23,7 +23,7 @@ func (s *Store) Read(ctx context.Context, cells []store.Cell, values []store.Val
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
-	defer s.mu.RUnlock()
+	defer s.calls.Done()
 	groups := make(map[int][]int)
 	for i, c := range cells {
 		home := store.PartitionOf(c, len(s.parts))
@@ -145,6 +145,17 @@ func (s *Store) missing(p *part, version string, told uint64) error {
 	return store.Errorf(store.KindLost, "partition %d: callers were told of version %d, and the server is at %d", p.number, told, is)
 }
 
+// Probe returns nil if a partition takes writes now: it writes the partition's time,
+// which changes no cell.
+func (s *Store) Probe(ctx context.Context, partition int) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.calls.Done()
+	_, err := s.run(ctx, call{readScript, []string{s.parts[partition].meta}, []string{s.now(), flag(true), "0"}}, noWait)
+	return looked(ctx, err)
+}
+
 // Scan returns up to n cells of a namespace in key order: a page of every
 // partition, merged.
 func (s *Store) Scan(ctx context.Context, r store.Range, n int) ([]store.Entry, error) {
@@ -154,7 +165,7 @@ func (s *Store) Scan(ctx context.Context, r store.Range, n int) ([]store.Entry, 
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
-	defer s.mu.RUnlock()
+	defer s.calls.Done()
 	// Keys are spread evenly: twice its part is mostly enough of a partition.
 	page := min(n, 2*n/len(s.parts)+8)
 	from, to := "["+r.Prefix, "("+r.Prefix+"\xff" // no key has this byte
@@ -261,7 +272,7 @@ func (s *Store) Lookup(ctx context.Context, c store.Cell, name string) (store.Fa
 	if err := s.enter(ctx); err != nil {
 		return store.Fate{}, err
 	}
-	defer s.mu.RUnlock()
+	defer s.calls.Done()
 	p := &s.parts[store.PartitionOf(c, len(s.parts))]
 	st := newState(p, s.share)
 	t := st.token(c, name)
@@ -288,7 +299,7 @@ func (s *Store) Size(ctx context.Context, namespace string) (int64, error) {
 	if err := s.enter(ctx); err != nil {
 		return 0, err
 	}
-	defer s.mu.RUnlock()
+	defer s.calls.Done()
 	asked := make([]question, len(s.parts))
 	for i := range asked {
 		p := &s.parts[i]
@@ -316,7 +327,7 @@ func (s *Store) Namespaces(ctx context.Context, after string, n int) ([]string, 
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
-	defer s.mu.RUnlock()
+	defer s.calls.Done()
 	asked := make([]question, len(s.parts))
 	for i := range asked {
 		p := &s.parts[i]

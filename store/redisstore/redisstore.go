@@ -18,8 +18,10 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
+	"log/slog"
 	"maps"
 	"net"
 	"slices"
@@ -55,6 +57,9 @@ type Options struct {
 	// AcceptEviction takes a server that may drop keys when its memory is full.
 	AcceptEviction bool
 
+	// Logger is told when a server begins to drop keys; by default nobody is.
+	Logger *slog.Logger
+
 	// Existing is for who only reads: the store must be there. Opening makes
 	// nothing.
 	Existing bool
@@ -70,9 +75,11 @@ type Store struct {
 	share   store.Limits // of one partition
 	parts   []part
 	offers  store.Durability // the strongest, when it was opened
-	doubts  atomic.Uint64    // how often the servers may have become others
+	doubts  atomic.Uint64    // how often a server answered on a new connection
 	verdict atomic.Pointer[verdict]
-	asking  sync.Mutex // held by who asks for the settings because of a doubt
+	asking  sync.Mutex // held by the call that asks for settings because of a doubt
+	servers servers
+	recheck chan struct{} // has one element while the settings are to be looked at soon
 	stop    context.CancelFunc
 	work    sync.WaitGroup     // what is done in the background
 	acked   []marks            // of each partition
@@ -80,7 +87,8 @@ type Store struct {
 	turns   [256]chan struct{} // see turn
 	meters  meters
 
-	mu     sync.RWMutex // held for reading by calls under way; guards closed
+	calls  sync.WaitGroup // those under way
+	mu     sync.Mutex     // guards closed, and that no call begins after it is set
 	closed bool
 }
 
@@ -88,6 +96,7 @@ var (
 	_ store.Store      = (*Store)(nil)
 	_ store.Auditor    = (*Store)(nil)
 	_ store.Meter      = (*Store)(nil)
+	_ store.Prober     = (*Store)(nil)
 	_ store.Sizer      = (*Store)(nil)
 	_ store.Namespacer = (*Store)(nil)
 )
@@ -114,7 +123,9 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	s := &Store{options: o, limits: o.Limits.WithDefaults()}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	s := &Store{options: o, limits: o.Limits.WithDefaults(), recheck: make(chan struct{}, 1)}
+	s.verdict.Store(&verdict{})
 	for i := range s.turns {
 		s.turns[i] = make(chan struct{}, 1)
 	}
@@ -133,13 +144,14 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 
 // open finds or makes the store in the server.
 func (s *Store) open(ctx context.Context) error {
-	set, err := s.check(ctx)
+	set, err := s.check(ctx, dialPatience)
 	if err != nil {
 		return err
 	}
 	if set.evicts != "" && !s.options.AcceptEviction {
 		return store.Errorf(store.KindInvalid,
-			"the server's maxmemory-policy is %s, so it may drop counters: set it to noeviction, or accept it", set.evicts)
+			"the server's maxmemory-policy is %s, so it may drop counters: set maxmemory-policy to noeviction in Redis, "+
+				"or accept the loss with --redis-allow-eviction (Options.AcceptEviction)", set.evicts)
 	}
 	n, err := s.partitions(ctx)
 	if err != nil {
@@ -179,7 +191,7 @@ func (s *Store) partitions(ctx context.Context) (int, error) {
 	rs := s.client.DoMulti(ctx, all...)
 	for _, r := range rs {
 		if err := r.Error(); err != nil {
-			return 0, s.failed(ctx, err)
+			return 0, failed(ctx, err)
 		}
 	}
 	has, err := rs[len(rs)-1].AsStrSlice()
@@ -210,10 +222,10 @@ func (s *Store) partitions(ctx context.Context) (int, error) {
 	return n, store.CheckWindow(s.limits.TokenWindow, s.options.Limits.TokenWindow)
 }
 
-// dial connects to a server. Whoever is there now may have other settings. If
-// nobody is, nothing can be sent, and to try again at once is no use.
+// dial connects to a server, whose settings may be others than those of the one
+// before: they are asked for once it answers. If nobody listens, nothing can be sent,
+// and to try again at once is no use.
 func (s *Store) dial(ctx context.Context, addr string, d *net.Dialer, secure *tls.Config) (conn net.Conn, err error) {
-	s.doubts.Add(1)
 	if secure != nil {
 		conn, err = (&tls.Dialer{NetDialer: d, Config: secure}).DialContext(ctx, "tcp", addr)
 	} else {
@@ -222,10 +234,13 @@ func (s *Store) dial(ctx context.Context, addr string, d *net.Dialer, secure *tl
 	if err != nil && ctx.Err() == nil {
 		err = permanent{err}
 	}
-	if err == nil && s.options.wrap != nil {
+	if err != nil {
+		return nil, err
+	}
+	if s.options.wrap != nil {
 		conn = s.options.wrap(conn)
 	}
-	return conn, err
+	return &newConn{conn, func() { s.heard(addr) }}, nil
 }
 
 // Traits says what kind of store this is.
@@ -233,32 +248,46 @@ func (s *Store) Traits() store.Traits {
 	return store.Traits{Name: "redis", Partitions: len(s.parts), Durability: s.offers, Limits: s.limits, Layouts: true, Shared: true}
 }
 
-// Close ends the store after the calls under way. What it holds stays in the
-// server.
+// Close ends the store after the calls under way. It does not wait long for those that
+// a server leaves unanswered. What the store holds stays in the server.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closed {
-		s.closed = true
-		s.stop()
-		s.work.Wait()
-		s.client.Close()
+	was := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if was {
+		return nil
 	}
+	s.stop()
+	ended := make(chan struct{})
+	go func() {
+		s.calls.Wait()
+		s.work.Wait()
+		close(ended)
+	}()
+	enough := time.NewTimer(closePatience)
+	defer enough.Stop()
+	select {
+	case <-ended:
+	case <-enough.C:
+	}
+	s.client.Close()
 	return nil
 }
 
-// enter begins a call, which ends with s.mu.RUnlock. Or it says why it can't be
+// enter begins a call, which ends with s.calls.Done. Or it says why it can't be
 // served.
 func (s *Store) enter(ctx context.Context) error {
-	s.mu.RLock()
-	err := ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.closed {
-		err = store.ErrClosed
+		return store.ErrClosed
 	}
-	if err != nil {
-		s.mu.RUnlock()
-	}
-	return err
+	s.calls.Add(1)
+	return nil
 }
 
 // now is the time that scripts are given: none, so that they take the server's,

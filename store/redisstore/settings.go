@@ -3,7 +3,9 @@ package redisstore
 import (
 	"context"
 	"maps"
+	"net"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -11,8 +13,8 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// How often the servers' settings are looked at, besides after any sign that the
-// servers are not the same, and how long a batch waits for that.
+// How often the servers' settings are looked at, and how long each server may take
+// to tell them.
 const (
 	settingsEvery    = 10 * time.Second
 	settingsPatience = time.Second
@@ -35,28 +37,19 @@ func (set *settings) hear(got map[string]string) {
 	}
 }
 
-// settings asks every server that can be reached, replicas too: they take over.
-// What a server does not tell counts as not syncing, and as not evicting.
-func (s *Store) settings(ctx context.Context) (settings, error) {
-	set := settings{syncs: true, logs: true}
-	var unreached error
-	answered := false
-	for _, node := range s.client.Nodes() {
-		got, err := configOf(ctx, node)
-		if err != nil {
-			unreached = err
-			continue
-		}
-		answered = true
-		set.hear(got)
+// add takes what another server tells.
+func (set *settings) add(other settings) {
+	set.syncs, set.logs = set.syncs && other.syncs, set.logs && other.logs
+	if other.evicts != "" {
+		set.evicts = other.evicts
 	}
-	if !answered {
-		if ctx.Err() != nil {
-			return set, ctx.Err()
-		}
-		return set, store.Errorf(store.KindUnavailable, "redis: no server answers: %w", unreached)
-	}
-	return set, nil
+}
+
+// servers are the settings of the servers, as each told them last.
+type servers struct {
+	mu    sync.Mutex // guards the fields below
+	told  map[string]settings
+	heard map[string]bool // those that answered on a new connection since they were asked
 }
 
 // configOf returns the settings that a server tells, and whether it knows WAITAOF.
@@ -90,15 +83,17 @@ func configOf(ctx context.Context, node rueidis.Client) (map[string]string, erro
 	return all, nil
 }
 
-// A verdict is what the servers' settings were found to mean, and how often the
-// servers may have become others before that.
+// A verdict is what the servers' settings were found to mean, and how many new
+// connections had been answered before they were asked.
 type verdict struct {
 	doubts      uint64
 	syncs, logs bool
 }
 
 // durability is what an acknowledgement means that was just given to a batch that
-// asked for one. If the servers may have become others, they are asked first.
+// asked for one. A server that answers on a new connection may be another one, or
+// set up anew: it is asked first. A server that does not answer has acknowledged
+// nothing, so nobody waits for it.
 func (s *Store) durability(ctx context.Context, asked store.Durability) store.Durability {
 	if s.waits(asked) != noWait {
 		return store.Synced
@@ -130,35 +125,137 @@ func (s *Store) shown() wait {
 	return noWait
 }
 
-// doubted asks the servers, unless somebody else just did. If they do not answer,
-// no more is claimed until the next look.
+// doubted asks the servers that answered on a new connection, unless somebody else
+// just did. If one does not tell, no more is claimed until it does.
 func (s *Store) doubted(ctx context.Context) *verdict {
 	s.asking.Lock()
 	defer s.asking.Unlock()
-	if v := s.verdict.Load(); v.doubts == s.doubts.Load() {
-		return v
-	}
-	ctx, cancel := context.WithTimeout(ctx, settingsPatience)
-	defer cancel()
-	for range 5 { // to ask may take new connections, of a few to a server, and each is another doubt
-		_, err := s.check(ctx)
-		if v := s.verdict.Load(); err != nil || v.doubts == s.doubts.Load() {
+	for range 5 { // asking may take new connections, of a few to a server, and each is another doubt
+		doubts := s.doubts.Load()
+		if v := s.verdict.Load(); v.doubts == doubts {
 			return v
 		}
+		s.servers.mu.Lock()
+		heard := s.servers.heard
+		s.servers.heard = nil
+		s.servers.mu.Unlock()
+		nodes := s.client.Nodes()
+		maps.DeleteFunc(nodes, func(addr string, _ rueidis.Client) bool { return !heard[addr] })
+		told, _ := ask(ctx, nodes, settingsPatience)
+		for addr := range nodes {
+			if _, ok := told[addr]; !ok {
+				told[addr] = settings{}
+			}
+		}
+		s.weigh(doubts, told)
 	}
 	return &verdict{}
 }
 
-// check asks the servers for their settings. What they say holds for the doubts
-// there were before they were asked.
-func (s *Store) check(ctx context.Context) (settings, error) {
+// check asks all servers for their settings, replicas too: they take over. One that
+// does not answer counts as it was. What a server does not tell counts as not
+// syncing, and as not evicting.
+func (s *Store) check(ctx context.Context, patience time.Duration) (settings, error) {
 	doubts := s.doubts.Load()
-	set, err := s.settings(ctx)
-	s.verdict.Store(&verdict{doubts, err == nil && set.syncs, err == nil && set.logs})
-	return set, err
+	told, err := ask(ctx, s.client.Nodes(), patience)
+	if len(told) == 0 {
+		if ctx.Err() != nil {
+			return settings{}, ctx.Err()
+		}
+		return settings{}, store.Errorf(store.KindUnavailable, "redis: no server answers: %w", err)
+	}
+	return s.weigh(doubts, told), nil
 }
 
-// watch looks at the servers' settings every so often.
+// ask asks servers for their settings side by side, and returns those of the ones
+// that answer in time, and why another did not.
+func ask(ctx context.Context, nodes map[string]rueidis.Client, patience time.Duration) (told map[string]settings, missed error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	type reply struct {
+		addr   string
+		config map[string]string
+		err    error
+	}
+	replies := make(chan reply, len(nodes)) // with room, since nobody waits for the late ones
+	for addr, node := range nodes {
+		go func() {
+			config, err := configOf(ctx, node)
+			replies <- reply{addr, config, err}
+		}()
+	}
+	told = make(map[string]settings, len(nodes))
+	for range nodes {
+		select {
+		case r := <-replies:
+			if r.err != nil {
+				missed = r.err
+				continue
+			}
+			set := settings{syncs: true, logs: true}
+			set.hear(r.config)
+			told[r.addr] = set
+		case <-ctx.Done(): // The client may still be connecting, which has a time limit of its own.
+			return told, ctx.Err()
+		}
+	}
+	return told, missed
+}
+
+// weigh takes what servers told of themselves, when there had been so many doubts,
+// and returns what the servers that there are promise together.
+func (s *Store) weigh(doubts uint64, told map[string]settings) settings {
+	nodes := s.client.Nodes()
+	s.servers.mu.Lock()
+	defer s.servers.mu.Unlock()
+	if s.servers.told == nil {
+		s.servers.told = make(map[string]settings)
+	}
+	maps.Copy(s.servers.told, told)
+	maps.DeleteFunc(s.servers.told, func(addr string, _ settings) bool { return nodes[addr] == nil })
+	all, evicting := settings{syncs: true, logs: true}, 0
+	for _, set := range s.servers.told {
+		all.add(set)
+		if set.evicts != "" {
+			evicting++
+		}
+	}
+	s.verdict.Store(&verdict{doubts, all.syncs, all.logs})
+	if was := s.meters.evicting.Swap(uint64(evicting)); was == 0 && evicting > 0 && !s.options.AcceptEviction {
+		s.options.Logger.Error("a Redis server may drop counters when its memory is full: set its maxmemory-policy to noeviction",
+			"maxmemory-policy", all.evicts, "servers", evicting)
+	}
+	return all
+}
+
+// heard takes notice of the first bytes on a new connection to a server.
+func (s *Store) heard(addr string) {
+	s.servers.mu.Lock()
+	if s.servers.heard == nil {
+		s.servers.heard = make(map[string]bool)
+	}
+	s.servers.heard[addr] = true
+	s.servers.mu.Unlock()
+	s.doubts.Add(1)
+}
+
+// A newConn is a connection to a server that is listened to for its first bytes.
+type newConn struct {
+	net.Conn
+	heard func() // nil after them
+}
+
+// Read reads from the connection. One goroutine at a time does.
+func (c *newConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 && c.heard != nil {
+		c.heard()
+		c.heard = nil
+	}
+	return n, err
+}
+
+// watch looks at the servers' settings every so often, and when it is told to.
 func (s *Store) watch(ctx context.Context) {
 	t := time.NewTicker(settingsEvery)
 	defer t.Stop()
@@ -167,7 +264,8 @@ func (s *Store) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.C:
-			_, _ = s.check(ctx)
+		case <-s.recheck:
 		}
+		_, _ = s.check(ctx, settingsPatience) // there is a next time
 	}
 }

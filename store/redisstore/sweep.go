@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,30 +13,51 @@ import (
 // no room, and by every store in the background, in small steps. Several that do
 // it disturb nobody: what one has removed the others do not find.
 const (
-	sweepEvery  = time.Second // how often partitions are looked at, and one of them is tidied
-	sweepCells  = 200         // removed in one step
-	sweepSpaces = 50          // tidied in one step
-	roomSteps   = 10          // made for a batch that finds no room
+	sweepEvery    = time.Second // how often partitions are looked at, and one of them is tidied
+	sweepPatience = 10 * time.Second
+	sweepCells    = 200 // removed in one step
+	sweepSpaces   = 50  // tidied in one step
+	roomSteps     = 10  // made for a batch that finds no room
 )
 
-// sweepAlways removes what has expired until the store is closed.
+// sweepAlways removes what has expired until the store is closed. Partitions are
+// swept side by side, so that one that does not answer keeps no other from it.
 func (s *Store) sweepAlways(ctx context.Context) {
 	t := time.NewTicker(sweepEvery)
 	defer t.Stop()
+	var busy sync.WaitGroup
+	defer busy.Wait()
+	swept := make([]atomic.Bool, len(s.parts)) // is being
 	for turn := 0; ; turn++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
 		}
-		// An error is as good as nothing found: there is a next time.
 		for i := range s.parts {
-			for more := true; more; {
-				n, err := s.sweep(ctx, &s.parts[i])
-				more = err == nil && n == sweepCells
+			if swept[i].Swap(true) {
+				continue // it takes long
 			}
+			tidy := turn%len(s.parts) == i
+			busy.Go(func() {
+				defer swept[i].Store(false)
+				s.sweepPart(ctx, &s.parts[i], tidy)
+			})
 		}
-		_ = s.tidy(ctx, &s.parts[turn%len(s.parts)])
+	}
+}
+
+// sweepPart removes what has expired in a partition, and may tidy it. An error is as
+// good as nothing found: there is a next time.
+func (s *Store) sweepPart(ctx context.Context, p *part, tidy bool) {
+	ctx, cancel := context.WithTimeout(ctx, sweepPatience)
+	defer cancel()
+	for more := true; more; {
+		n, err := s.sweep(ctx, p)
+		more = err == nil && n == sweepCells
+	}
+	if tidy {
+		_ = s.tidy(ctx, p)
 	}
 }
 
@@ -99,7 +122,7 @@ func (s *Store) tidy(ctx context.Context, p *part) error {
 func (s *Store) namespaces(ctx context.Context, p *part) ([]string, error) {
 	names, err := s.client.Do(ctx, s.client.B().Smembers().Key(p.names).Build()).AsStrSlice()
 	if err != nil {
-		return nil, looked(ctx, s.failed(ctx, err))
+		return nil, looked(ctx, failed(ctx, err))
 	}
 	return names, nil
 }
