@@ -43,6 +43,8 @@ func deadlines(s *suite) {
 		f(expiring(set(c, 3), store.ExpiryClear, 0), 3, 0)
 		f(expire(c, store.ExpirySet, math.MaxInt64), 3, math.MaxInt64)
 		f(expire(c, store.ExpiryClear, 0), 3, 0)
+		f(expire(c, store.ExpirySet|store.ExpiryIfSooner, math.MaxInt64), 3, math.MaxInt64) // sooner than never
+		f(expire(c, store.ExpiryClear, 0), 3, 0)
 		f(until(set(c, 4), ms), 4, ms)
 		k.outcome(k.one(del(c)), store.Applied)
 		k.absent(c)

@@ -3,11 +3,13 @@ package resp
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/quipudb/quipu/store"
@@ -33,11 +35,36 @@ func functionFlush(s *session, args [][]byte) error {
 	return nil
 }
 
-// A parameter is what CONFIG GET shows, and if set is not nil, CONFIG SET changes.
+// A parameter is what CONFIG GET shows: a text, or a number that CONFIG SET changes
+// within a range.
 type parameter struct {
-	name string
-	get  func(d *Door) string
-	set  func(d *Door, value string) bool
+	name      string
+	get       func(d *Door) string
+	number    func(d *Door) *atomic.Int64
+	low, high int64
+}
+
+// value returns what CONFIG GET shows.
+func (p *parameter) value(d *Door) string {
+	if p.number != nil {
+		return itoa(p.number(d).Load())
+	}
+	return p.get(d)
+}
+
+// parse returns the number that CONFIG SET would make of the parameter.
+func (p *parameter) parse(value []byte) (int64, error) {
+	failed := "ERR CONFIG SET failed (possibly related to argument '" + p.name + "') - "
+	n, ok := parseInt(value)
+	switch {
+	case p.number == nil:
+		return 0, wireError(failed + "can't set immutable config")
+	case !ok:
+		return 0, wireError(failed + "argument couldn't be parsed into an integer")
+	case n < p.low || n > p.high:
+		return 0, wireError(failed + "argument must be between " + itoa(p.low) + " and " + itoa(p.high) + " inclusive")
+	}
+	return n, nil
 }
 
 func fixed(value string) func(*Door) string { return func(*Door) string { return value } }
@@ -52,23 +79,14 @@ func parameters() []parameter {
 			return "yes"
 		}},
 		{name: "client-query-buffer-limit", get: fixed(strconv.Itoa(inBytesMax))},
-		{name: "databases", get: fixed("1")},
+		{name: "databases", get: fixed(strconv.Itoa(databases))},
 		{name: "maxclients", get: func(d *Door) string { return strconv.Itoa(d.options.ConnectionsMax) }},
 		{name: "maxmemory", get: fixed("0")},
 		{name: "maxmemory-clients", get: func(d *Door) string { return itoa(d.options.Memory) }},
 		{name: "maxmemory-policy", get: fixed("noeviction")},
 		{name: "proto-max-bulk-len", get: fixed(strconv.Itoa(bulkBytesMax))},
 		{name: "save", get: fixed("")},
-		{
-			name: "timeout", get: func(d *Door) string { return itoa(d.idleSeconds.Load()) },
-			set: func(d *Door, value string) bool {
-				n, ok := parseInt([]byte(value))
-				if ok = ok && n >= 0 && n <= 1<<31; ok {
-					d.idleSeconds.Store(n)
-				}
-				return ok
-			},
-		},
+		{name: "timeout", number: func(d *Door) *atomic.Int64 { return &d.idleSeconds }, high: math.MaxInt32},
 	}
 }
 
@@ -85,15 +103,23 @@ func configGet(s *session, args [][]byte) error {
 		}
 	}
 	var found []parameter
+	var names []string // as the client spells them
 	for _, p := range parameters() {
-		if slices.ContainsFunc(args[2:], func(a []byte) bool { return match(strings.ToLower(string(a)), p.name) }) {
-			found = append(found, p)
+		i := slices.IndexFunc(args[2:], func(a []byte) bool { return match(strings.ToLower(string(a)), p.name) })
+		if i < 0 {
+			continue
+		}
+		found = append(found, p)
+		if asked := string(args[2+i]); len(asked) == len(p.name) && !strings.ContainsAny(asked, "*?[\\") {
+			names = append(names, asked)
+		} else {
+			names = append(names, p.name)
 		}
 	}
 	s.fields(len(found))
-	for _, p := range found {
-		s.text(p.name)
-		s.text(p.get(s.d))
+	for i := range found {
+		s.text(names[i])
+		s.text(found[i].value(s.d))
 	}
 	return nil
 }
@@ -102,18 +128,25 @@ func configSet(s *session, args [][]byte) error {
 	if len(args)%2 != 0 {
 		return errSyntax
 	}
+	all := parameters()
+	values := map[int]int64{} // by the index of the parameter; stored when all are in order
 	for i := 2; i < len(args); i += 2 {
 		name := strings.ToLower(string(args[i]))
-		at := slices.IndexFunc(parameters(), func(p parameter) bool { return p.name == name })
-		failed := "ERR CONFIG SET failed (possibly related to argument '" + clip(args[i], 128) + "') - "
-		switch {
-		case at < 0:
+		at := slices.IndexFunc(all, func(p parameter) bool { return p.name == name })
+		if at < 0 {
 			return wireError("ERR Unknown option or number of arguments for CONFIG SET - '" + clip(args[i], 128) + "'")
-		case parameters()[at].set == nil:
-			return wireError(failed + "can't set immutable config")
-		case !parameters()[at].set(s.d, string(args[i+1])):
-			return wireError(failed + "argument must be between 0 and 2147483648 inclusive")
 		}
+		if _, twice := values[at]; twice {
+			return wireError("ERR CONFIG SET failed (possibly related to argument '" + clip(args[i], 128) + "') - duplicate parameter")
+		}
+		n, err := all[at].parse(args[i+1])
+		if err != nil {
+			return err
+		}
+		values[at] = n
+	}
+	for at, n := range values {
+		all[at].number(s.d).Store(n)
 	}
 	s.ok()
 	return nil
@@ -262,7 +295,7 @@ func commandInfo(s *session, args [][]byte) error {
 		if c := s.d.commands.named(name); c != nil {
 			s.describeCommand(c)
 		} else {
-			s.nullArray()
+			s.null()
 		}
 	}
 	return nil

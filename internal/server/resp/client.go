@@ -58,18 +58,6 @@ func resetSession(s *session, _ [][]byte) error {
 	return nil
 }
 
-func selectDB(s *session, args [][]byte) error {
-	n, err := integer(args[1])
-	if err != nil {
-		return err
-	}
-	if n != 0 {
-		return wireError("ERR DB index is out of range")
-	}
-	s.ok()
-	return nil
-}
-
 func auth(s *session, args [][]byte) error {
 	switch {
 	case len(args) > 3:
@@ -99,11 +87,12 @@ func (s *session) enter(user, key string) error {
 	if quipu.CheckNamespace(user) != nil {
 		return errWrongPass
 	}
-	db := s.d.view(user)
+	if err := s.use(user, s.index); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.user, s.entered = user, true
-	s.db, s.parser.known = db, true
+	s.entered, s.parser.known = true, true
 	s.watched = nil // they were of another namespace
 	s.place.Known()
 	return nil
@@ -281,7 +270,7 @@ func clientMaintenance(s *session, args [][]byte) error {
 func clientReply(s *session, args [][]byte) error {
 	switch {
 	case is(args[2], "ON"):
-		s.muted = false
+		s.muted, s.drop = false, false
 		s.ok()
 	case is(args[2], "OFF"):
 		s.muted = true
@@ -311,18 +300,15 @@ func clientList(s *session, args [][]byte) error {
 	switch {
 	case len(args) == 2:
 	case len(args) == 4 && is(args[2], "TYPE"):
-		switch {
-		case is(args[3], "NORMAL"):
-		case is(args[3], "MASTER"), is(args[3], "REPLICA"), is(args[3], "SLAVE"), is(args[3], "PUBSUB"):
-			all = false
-		default:
-			return wireError("ERR Unknown client type '" + clip(args[3], 128) + "'")
+		var err error
+		if all, err = isNormal(args[3]); err != nil {
+			return err
 		}
 	case len(args) > 3 && is(args[2], "ID"):
 		all = false
 		for _, a := range args[3:] {
 			id, ok := parseInt(a)
-			if !ok || id < 1 {
+			if !ok {
 				return wireError("ERR Invalid client ID")
 			}
 			ids = append(ids, id)
@@ -342,6 +328,17 @@ func clientList(s *session, args [][]byte) error {
 	return nil
 }
 
+// isNormal reports whether a type of clients is that of all clients here.
+func isNormal(kind []byte) (bool, error) {
+	switch {
+	case is(kind, "NORMAL"):
+		return true, nil
+	case is(kind, "MASTER"), is(kind, "REPLICA"), is(kind, "SLAVE"), is(kind, "PUBSUB"):
+		return false, nil
+	}
+	return false, wireError("ERR Unknown client type '" + clip(kind, 128) + "'")
+}
+
 // describe returns the session's line in CLIENT LIST. It is called from other
 // sessions too.
 func (s *session) describe(now time.Time) string {
@@ -351,17 +348,24 @@ func (s *session) describe(now time.Time) string {
 	if c := s.last.Load(); c != nil {
 		last = c.lower
 	}
-	flag := "N"
+	flag := ""
+	queued := s.queuing.Load()
+	if queued >= 0 {
+		flag += "x"
+	}
 	if s.noEvict {
-		flag = "e"
+		flag += "e"
 	}
 	if s.noTouch {
-		flag = strings.TrimPrefix(flag+"T", "N")
+		flag += "T"
+	}
+	if flag == "" {
+		flag = "N"
 	}
 	idle := max(now.UnixMilli()-s.active.Load(), 0) / 1000
-	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=0 name=%s age=%d idle=%d flags=%s db=0 sub=0 psub=0 ssub=0 multi=-1 "+
+	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=0 name=%s age=%d idle=%d flags=%s db=%d sub=0 psub=0 ssub=0 multi=%d "+
 		"qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=%d oll=0 omem=0 tot-mem=%d events=r cmd=%s user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s",
-		s.id, s.addr, s.local, s.name, int64(now.Sub(s.since)/time.Second), idle, flag,
+		s.id, s.addr, s.local, s.name, int64(now.Sub(s.since)/time.Second), idle, flag, s.index, queued,
 		s.waiting.Load(), s.bytes.Load(), last, s.user, s.protocol, s.library[0], s.library[1])
 }
 
@@ -424,11 +428,18 @@ func (f *killFilter) parse(args [][]byte) error {
 		case is(args[i], "LADDR"):
 			f.local = value
 		case is(args[i], "USER"):
+			if quipu.CheckNamespace(value) != nil {
+				return wireError("ERR No such user '" + clip(args[i+1], 128) + "'")
+			}
 			f.user = value
 		case is(args[i], "MAXAGE") && ok:
 			f.age = number
 		case is(args[i], "TYPE"):
-			f.none = !is(args[i+1], "NORMAL")
+			normal, err := isNormal(args[i+1])
+			if err != nil {
+				return err
+			}
+			f.none = !normal
 		case is(args[i], "SKIPME") && (is(args[i+1], "YES") || is(args[i+1], "NO")):
 			f.self = is(args[i+1], "NO")
 		default:

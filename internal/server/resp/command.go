@@ -145,7 +145,17 @@ func wrongArity(c *command) error {
 	return wireError("ERR wrong number of arguments for '" + c.lower + "' command")
 }
 
+// absent says why commands that Redis has, and a client may count on, do not exist.
+var absent = map[string]string{
+	"DEBUG":  "DEBUG command not allowed: there is nothing to debug from here",
+	"MOVE":   "MOVE is not supported: a counter stays in its namespace",
+	"SWAPDB": "SWAPDB is not supported: a database is a namespace, and stays one",
+}
+
 func unknownCommand(args [][]byte) error {
+	if why := absent[strings.ToUpper(clip(args[0], 32))]; why != "" {
+		return wireError("ERR " + why)
+	}
 	var b strings.Builder
 	b.WriteString("ERR unknown command '" + clip(args[0], 128) + "', with args beginning with: ")
 	size := 0

@@ -417,14 +417,25 @@ func dbSize(ctx context.Context, s *session, _ [][]byte) error {
 	return err
 }
 
-// flush deletes the counters of the session's namespace.
-func flush(ctx context.Context, s *session, args [][]byte) error {
+// flushDB deletes the counters of the selected database.
+func flushDB(ctx context.Context, s *session, args [][]byte) error {
+	return s.flush(ctx, args, []*quipu.DB{s.db})
+}
+
+// flushAll deletes the counters of all databases of the session's user.
+func flushAll(ctx context.Context, s *session, args [][]byte) error {
+	return s.flush(ctx, args, s.databases())
+}
+
+func (s *session) flush(ctx context.Context, args [][]byte, views []*quipu.DB) error {
 	if len(args) > 2 || len(args) == 2 && !is(args[1], "SYNC") && !is(args[1], "ASYNC") {
 		return errSyntax
 	}
-	err := s.db.Clear(ctx)
-	if err == nil {
-		s.ok()
+	for _, db := range views {
+		if err := db.Clear(ctx); err != nil {
+			return err
+		}
 	}
-	return err
+	s.ok()
+	return nil
 }

@@ -38,7 +38,7 @@ func startRedis(t testing.TB) string {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "s")
 	var log bytes.Buffer
-	c := exec.Command(path, "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no", "--databases", "1", "--dir", dir)
+	c := exec.Command(path, "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no", "--dir", dir)
 	c.Stdout, c.Stderr = &log, &log
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
@@ -112,9 +112,9 @@ func sameAsRedis(t *testing.T, socket, addr string, seed uint64) {
 		}
 	}
 	var history []string
-	multi := make([]bool, len(pairs))
+	multi, watching := make([]bool, len(pairs)), make([]bool, len(pairs))
 	// What can't be part of a transaction here, and what ends one.
-	alone := map[string]bool{"RENAME": true, "RENAMENX": true, "MSETNX": true, "KEYS": true}
+	alone := map[string]bool{"RENAME": true, "RENAMENX": true, "MSETNX": true, "KEYS": true, "SELECT": true}
 	ends := map[string]bool{"EXEC": true, "DISCARD": true}
 	for range 150 {
 		at := g.IntN(len(pairs))
@@ -123,8 +123,14 @@ func sameAsRedis(t *testing.T, socket, addr string, seed uint64) {
 		var commands [][]string
 		for range 1 + g.IntN(8)*g.IntN(2) {
 			c := g.command()
-			for multi[at] && alone[strings.ToUpper(c[0])] {
+			for multi[at] && alone[strings.ToUpper(c[0])] || watching[at] && strings.EqualFold(c[0], "SELECT") {
 				c = g.command()
+			}
+			switch name := strings.ToUpper(c[0]); {
+			case name == "WATCH":
+				watching[at] = true
+			case len(c) == 1 && multi[at] == ends[name] && (ends[name] || name == "UNWATCH"):
+				watching[at] = false
 			}
 			multi[at] = len(c) == 1 && (strings.EqualFold(c[0], "MULTI") || multi[at] && !ends[strings.ToUpper(c[0])]) || len(c) > 1 && multi[at]
 			commands = append(commands, c)
@@ -315,13 +321,13 @@ func (g *generator) plain() []string {
 	case 39:
 		return []string{g.pick("PING", "ECHO", "CLIENT GETNAME"), "x"}
 	case 40:
-		return []string{"SELECT", g.pick("0", "1", "x", "-1")}
+		return []string{"SELECT", g.pick("0", "1", "15", "16", "x", "-1")}
 	case 41:
 		return []string{"NOSUCH", "a", strings.Repeat("long", 40), "b"}
 	case 42:
 		return []string{"CLIENT", g.pick("SETNAME", "GETNAME", "NOSUCH"), "x"}
 	default:
-		return []string{"CONFIG", "SET", "nosuch", "1"}
+		return []string{"CONFIG", "SET", g.pick("nosuch", "timeout", "TIMEOUT"), g.pick("x", "-1", "2147483648", "0")}
 	}
 }
 

@@ -49,9 +49,11 @@ type session struct {
 	queue   []queued
 	queued  int               // bytes in queue
 	watched []store.Condition // with versions
+	queuing atomic.Int32      // how many commands are in queue; -1 if multi is not set
 
 	muted   bool // CLIENT REPLY OFF
 	skip    bool // CLIENT REPLY SKIP: the next reply is dropped
+	drop    bool // the reply that is being made is dropped
 	closing bool // nothing more is executed: close when out is sent
 
 	id      int64
@@ -69,6 +71,7 @@ type session struct {
 	name     string
 	library  [2]string // name and version
 	user     string
+	index    int  // of the database that was selected
 	entered  bool // has a key, or needs none
 	noEvict  bool
 	noTouch  bool
@@ -86,6 +89,7 @@ func (d *Door) open(addr, local string, hang func()) *session {
 	now := time.Now()
 	s := &session{d: d, db: d.db, addr: addr, local: local, since: now, hang: hang}
 	s.active.Store(now.UnixMilli())
+	s.queuing.Store(-1)
 	s.leave()
 	s.id = d.ids.Add(1)
 	d.mu.Lock()
@@ -107,13 +111,14 @@ func (s *session) end() {
 func (s *session) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.db, s.user, s.entered = s.d.db, userDefault, !s.d.options.Keys.Required()
+	s.db, s.user, s.index, s.entered = s.d.db, userDefault, 0, !s.d.options.Keys.Required()
 	s.parser.known, s.resp3, s.protocol = s.entered, false, 2
 }
 
 // discard ends a transaction.
 func (s *session) discard() {
 	s.multi, s.dirty, s.queue, s.queued, s.watched = false, false, nil, 0, nil
+	s.queuing.Store(-1)
 }
 
 // account tells the door how much memory the session holds beyond what every

@@ -18,7 +18,7 @@ func TestConnectionCommands(t *testing.T) {
 		f("PING a b", "-ERR wrong number of arguments for 'ping' command\r\n")
 		f("ECHO x", bulk("x"))
 		f("SELECT 0", ok)
-		f("SELECT 1", "-ERR DB index is out of range\r\n")
+		f("SELECT 16", "-ERR DB index is out of range\r\n")
 		f("SELECT x", notInteger)
 		f("NOSUCH", "-ERR unknown command 'NOSUCH', with args beginning with: \r\n")
 		f("LPUSH a b", "-ERR unknown command 'LPUSH', with args beginning with: 'a' 'b' \r\n")
@@ -97,12 +97,12 @@ func TestServerCommands(t *testing.T) {
 		f("FUNCTION FLUSH SYNC", ok)
 		f("FUNCTION FLUSH NOW", "-ERR FUNCTION FLUSH only supports SYNC|ASYNC option\r\n")
 		f("CONFIG GET save", "*2\r\n"+bulk("save")+bulk(""))
-		f("CONFIG GET SAVE database?", "*4\r\n"+bulk("databases")+bulk("1")+bulk("save")+bulk(""))
+		f("CONFIG GET SAVE database?", "*4\r\n"+bulk("databases")+bulk("16")+bulk("SAVE")+bulk(""))
 		f("CONFIG GET nosuch", "*0\r\n")
 		f("CONFIG GET timeout", "*2\r\n"+bulk("timeout")+bulk("0"))
 		f("CONFIG SET timeout 300", ok)
 		f("CONFIG GET timeout", "*2\r\n"+bulk("timeout")+bulk("300"))
-		f("CONFIG SET timeout -1", "-ERR CONFIG SET failed (possibly related to argument 'timeout') - argument must be between 0 and 2147483648 inclusive\r\n")
+		f("CONFIG SET timeout -1", "-ERR CONFIG SET failed (possibly related to argument 'timeout') - argument must be between 0 and 2147483647 inclusive\r\n")
 		f("CONFIG SET save x", "-ERR CONFIG SET failed (possibly related to argument 'save') - can't set immutable config\r\n")
 		f("CONFIG SET nosuch x", "-ERR Unknown option or number of arguments for CONFIG SET - 'nosuch'\r\n")
 		f("CONFIG SET timeout 300 save", syntax)
@@ -120,7 +120,7 @@ func TestCommandCommands(t *testing.T) {
 			}
 		}
 		f("COMMAND INFO get nosuch", "*2\r\n*10\r\n"+bulk("get")+":2\r\n*2\r\n+readonly\r\n+fast\r\n:1\r\n:1\r\n:1\r\n"+
-			"*3\r\n+@read\r\n+@string\r\n+@fast\r\n*0\r\n*0\r\n*0\r\n*-1\r\n")
+			"*3\r\n+@read\r\n+@string\r\n+@fast\r\n*0\r\n*0\r\n*0\r\n$-1\r\n")
 		f("COMMAND GETKEYS MSET a 1 b 2", "*2\r\n"+bulk("a")+bulk("b"))
 		f("COMMAND GETKEYS MGET a b c", "*3\r\n"+bulk("a")+bulk("b")+bulk("c"))
 		f("COMMAND GETKEYS PING", "-ERR The command has no key arguments\r\n")

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math"
@@ -132,7 +133,7 @@ type setOptions struct {
 }
 
 func parseSet(args [][]byte) (o setOptions, err error) {
-	var unit, value []byte // looked at when everything else is in order, as Redis does
+	var life lifetime
 	for i := 3; i < len(args); i++ {
 		a := args[i]
 		switch {
@@ -142,19 +143,32 @@ func parseSet(args [][]byte) (o setOptions, err error) {
 			o.exists = store.ExistsMust
 		case is(a, "GET"):
 			o.get = true
-		case is(a, "KEEPTTL") && unit == nil:
+		case is(a, "KEEPTTL") && life.unit == nil:
 			o.keep = true
-		case isUnit(a) && !o.keep && unit == nil && i+1 < len(args):
+		case !o.keep && life.takes(args[i:]):
 			i++
-			unit, value = a, args[i]
 		default:
 			return o, errSyntax
 		}
 	}
-	if unit != nil {
-		o.ends, err = parseEnd(unit, value, "set")
+	if life.unit != nil {
+		o.ends, err = parseEnd(life.unit, life.value, "set")
 	}
 	return o, err
+}
+
+// A lifetime is a unit and a number among the options of a command. The number is
+// looked at when everything else is in order, as Redis does.
+type lifetime struct{ unit, value []byte }
+
+// takes takes a unit and a number, if options begin with them. Of several in the same
+// unit the last one counts.
+func (l *lifetime) takes(options [][]byte) bool {
+	if len(options) < 2 || !isUnit(options[0]) || l.unit != nil && !bytes.EqualFold(l.unit, options[0]) {
+		return false
+	}
+	l.unit, l.value = options[0], options[1]
+	return true
 }
 
 // isUnit reports whether an argument announces a time.
@@ -233,17 +247,22 @@ func planGetDel(c *cycle, _ *session, args [][]byte) (encode, error) {
 
 func planGetEx(c *cycle, _ *session, args [][]byte) (encode, error) {
 	op, ends := store.OpGet, end{}
+	var life lifetime
+	for i := 2; i < len(args); i++ {
+		switch {
+		case is(args[i], "PERSIST") && life.unit == nil:
+			op, ends = store.OpExpire, end{expiry: store.ExpiryClear}
+		case ends.expiry != store.ExpiryClear && life.takes(args[i:]):
+			i++
+		default:
+			return nil, errSyntax
+		}
+	}
 	var wrong error
-	switch {
-	case len(args) == 2:
-	case len(args) == 3 && is(args[2], "PERSIST"):
-		op, ends = store.OpExpire, end{expiry: store.ExpiryClear}
-	case len(args) == 4 && isUnit(args[2]):
-		if ends, wrong = parseEnd(args[2], args[3], "getex"); wrong == nil {
+	if life.unit != nil {
+		if ends, wrong = parseEnd(life.unit, life.value, "getex"); wrong == nil {
 			op = store.OpExpire
 		}
-	default:
-		return nil, errSyntax
 	}
 	d, err := c.delta(op, args[1])
 	if err != nil {

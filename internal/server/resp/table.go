@@ -100,7 +100,7 @@ func connectionCommands() []*command {
 		{name: "ECHO", arity: 2, flags: flagFast | flagInline, local: echo, since: "1.0.0", about: "Returns the message."},
 		{name: "QUIT", arity: -1, flags: flagFast | flagControl | flagStranger, local: quit, since: "1.0.0", about: "Closes the connection."},
 		{name: "RESET", arity: 1, flags: flagFast | flagControl | flagStranger, local: resetSession, since: "6.2.0", about: "Makes the connection as it was when it began."},
-		{name: "SELECT", arity: 2, flags: flagFast | flagInline, local: selectDB, since: "1.0.0", about: "Takes database 0, the only one."},
+		{name: "SELECT", arity: 2, flags: flagFast | flagLone, local: selectDB, since: "1.0.0", about: "Selects a database: a namespace of the user."},
 		{name: "AUTH", arity: -2, flags: flagFast | flagStranger | flagLone, local: auth, since: "1.0.0", about: "Shows an API key; the user is the namespace to work in."},
 		{name: "HELLO", arity: -1, flags: flagFast | flagStranger | flagLone, local: hello, since: "6.0.0", about: "Chooses the protocol, and shows an API key."},
 		{name: "CLIENT", arity: -2, since: "2.4.0", about: "Commands about connections.", subs: map[string]*command{
@@ -132,8 +132,8 @@ func serverCommands() []*command {
 		{name: "INFO", arity: -1, slow: info, since: "1.0.0", about: "Returns what the server counts."},
 		{name: "TIME", arity: 1, flags: flagFast | flagInline, local: serverTime, since: "2.6.0", about: "Returns the time of the server."},
 		{name: "DBSIZE", arity: 1, flags: flagRead, slow: dbSize, since: "1.0.0", about: "Returns how many counters there are."},
-		{name: "FLUSHALL", arity: -1, flags: flagWrite | flagSweep, slow: flush, since: "1.0.0", about: "Deletes the counters of the namespace."},
-		{name: "FLUSHDB", arity: -1, flags: flagWrite | flagSweep, slow: flush, since: "1.0.0", about: "Deletes the counters of the namespace."},
+		{name: "FLUSHALL", arity: -1, flags: flagWrite | flagSweep, slow: flushAll, since: "1.0.0", about: "Deletes the counters of all databases of the user."},
+		{name: "FLUSHDB", arity: -1, flags: flagWrite | flagSweep, slow: flushDB, since: "1.0.0", about: "Deletes the counters of the selected database."},
 		{name: "FUNCTION", arity: -2, since: "7.0.0", about: "There are no functions.", subs: map[string]*command{
 			"FLUSH": {name: "FUNCTION|FLUSH", arity: -2, flags: flagWrite | flagInline, local: functionFlush, since: "7.0.0", about: "Deletes all functions, of which there are none."},
 		}},

@@ -18,6 +18,7 @@ func multi(s *session, _ [][]byte) error {
 		return wireError("ERR MULTI calls can not be nested")
 	}
 	s.multi = true
+	s.queuing.Store(0)
 	s.ok()
 	return nil
 }
@@ -32,6 +33,7 @@ func (s *session) enqueue(c *command, args [][]byte) error {
 	}
 	kept := queued{c, copyArgs(args)}
 	s.queue = append(s.queue, kept)
+	s.queuing.Store(int32(len(s.queue)))
 	for _, a := range kept.args {
 		s.queued += len(a) + 24
 	}

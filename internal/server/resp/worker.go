@@ -145,9 +145,6 @@ func (w *worker) execute(s *session, args [][]byte) verdict {
 	v := w.dispatch(s, c, args)
 	if v == executed {
 		s.calls++
-		if s.last.Load() != c {
-			s.last.Store(c)
-		}
 	}
 	return v
 }
@@ -169,7 +166,11 @@ func (w *worker) hangUp(s *session) verdict {
 
 // find returns the command that args name, if the session may call it.
 func (w *worker) find(s *session, args [][]byte) (*command, error) {
-	c, err := s.d.commands.find(args, s.last.Load())
+	last := s.last.Load()
+	c, err := s.d.commands.find(args, last)
+	if c != last { // as CLIENT LIST shows it, executed or not
+		s.last.Store(c)
+	}
 	switch {
 	case err != nil:
 		if !s.parser.known { // strangers learn nothing
@@ -257,10 +258,10 @@ func (s *session) call(f func(*session, [][]byte) error, args [][]byte) {
 
 // mute calls f and drops the reply if the client does not want it.
 func (s *session) mute(f func()) {
-	start, skip := len(s.out), s.skip
-	s.skip = false
+	start := len(s.out)
+	s.drop, s.skip = s.skip, false
 	f()
-	if skip || s.muted {
+	if s.drop || s.muted {
 		s.out = s.out[:start]
 	}
 }

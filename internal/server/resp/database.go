@@ -1,0 +1,66 @@
+package resp
+
+import (
+	"math"
+
+	"github.com/quipudb/quipu"
+)
+
+// databases is how many databases a user has. Each is a namespace.
+const databases = 16
+
+// namespaceOf returns the namespace that is a database of a user. Database 0 is the
+// one of the user's own name. Nothing that two users count meets, and so the others
+// have the name in theirs too, except those of the default user.
+func namespaceOf(user string, index int) string {
+	switch {
+	case index == 0:
+		return user
+	case user == userDefault:
+		return "db" + itoa(int64(index))
+	}
+	return user + ".db" + itoa(int64(index))
+}
+
+func selectDB(s *session, args [][]byte) error {
+	n, err := integer(args[1])
+	switch {
+	case err != nil:
+		return err
+	case n < math.MinInt32 || n > math.MaxInt32:
+		return wireError("ERR value is out of range, value must between -2147483648 and 2147483647")
+	case n < 0 || n >= databases:
+		return wireError("ERR DB index is out of range")
+	case int(n) != s.index && len(s.watched) > 0: // the next EXEC could not compare them
+		return wireError("ERR SELECT is not possible while keys of another database are watched: UNWATCH first")
+	}
+	if err := s.use(s.user, int(n)); err != nil {
+		return err
+	}
+	s.ok()
+	return nil
+}
+
+// use makes a database of a user the one that the session works in.
+func (s *session) use(user string, index int) error {
+	namespace := namespaceOf(user, index)
+	if err := quipu.CheckNamespace(namespace); err != nil {
+		return wireError("ERR database " + itoa(int64(index)) + " would be a namespace with too long a name")
+	}
+	db := s.d.view(namespace)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.db, s.user, s.index = db, user, index
+	return nil
+}
+
+// databases returns the databases of the session's user.
+func (s *session) databases() []*quipu.DB {
+	views := make([]*quipu.DB, 0, databases)
+	for i := range databases {
+		if name := namespaceOf(s.user, i); quipu.CheckNamespace(name) == nil {
+			views = append(views, s.d.view(name))
+		}
+	}
+	return views
+}

@@ -1,0 +1,184 @@
+package resp_test
+
+import (
+	"cmp"
+	"strings"
+	"testing"
+
+	"github.com/quipudb/quipu/internal/server/resp"
+)
+
+// Redis and the door get the same stories, each on connections of its own, and must
+// give the same replies, byte for byte. A story is commands separated by semicolons.
+func TestSameStoriesAsRedis(t *testing.T) {
+	socket := startRedis(t)
+	transports(t, func(t *testing.T, o resp.Options) { sameStories(t, socket, open(t, o).addr) })
+	t.Run("embedded", func(t *testing.T) { sameStories(t, socket, openEmbedded(t).addr) })
+}
+
+func sameStories(t *testing.T, socket, addr string) {
+	for _, story := range stories {
+		t.Run(story, func(t *testing.T) {
+			p := newPair(t, addr, socket)
+			p.both("FLUSHALL")
+			for line := range strings.SplitSeq(story, ";") {
+				if got, want := p.both(line); got != want {
+					t.Errorf("%s: %q, Redis %q", line, got, want)
+				}
+			}
+		})
+	}
+}
+
+// A client that turns replies off and on again gets those that Redis sends, and no
+// others.
+func TestSameSilenceAsRedis(t *testing.T) {
+	socket := startRedis(t)
+	transports(t, func(t *testing.T, o resp.Options) {
+		addr := open(t, o).addr
+		for _, story := range []string{
+			"CLIENT REPLY SKIP; CLIENT REPLY ON; PING",
+			"CLIENT REPLY SKIP; PING; PING",
+			"CLIENT REPLY SKIP; CLIENT REPLY SKIP; INCR k; GET k",
+			"CLIENT REPLY SKIP; NOSUCH; GET k",
+			"CLIENT REPLY SKIP; CLIENT REPLY nosuch; GET k",
+			"CLIENT REPLY SKIP; MULTI; INCR k; EXEC",
+			"CLIENT REPLY SKIP; CLIENT REPLY OFF; PING; CLIENT REPLY ON; PING",
+			"CLIENT REPLY OFF; PING; CLIENT REPLY SKIP; PING; CLIENT REPLY ON; PING",
+			"CLIENT REPLY OFF; INCR k; CLIENT REPLY SKIP; CLIENT REPLY ON; GET k",
+			"CLIENT REPLY OFF; CLIENT REPLY OFF; CLIENT REPLY ON; CLIENT REPLY ON",
+			"SET k 1; CLIENT REPLY SKIP; KEYS *; INCR k; DBSIZE",
+		} {
+			t.Run(story, func(t *testing.T) {
+				p := newPair(t, addr, socket)
+				p.both("FLUSHALL")
+				var raw strings.Builder
+				for line := range strings.SplitSeq(story+"; ECHO end", ";") {
+					raw.WriteString(array(strings.Fields(line)...))
+				}
+				if got, want := p.ours.upTo("end", raw.String()), p.redis.upTo("end", raw.String()); got != want {
+					t.Errorf("%q, Redis %q", got, want)
+				}
+			})
+		}
+	})
+}
+
+// upTo sends commands, and returns all replies up to a bulk string.
+func (c *client) upTo(last, raw string) (replies string) {
+	c.t.Helper()
+	c.send(raw)
+	for !strings.HasSuffix(replies, bulk(last)) {
+		replies += c.reply()
+	}
+	return replies
+}
+
+// CLIENT LIST tells the last command of a connection, and what it has selected and
+// queued, as Redis does.
+func TestSameClientListAsRedis(t *testing.T) {
+	socket := startRedis(t)
+	transports(t, func(t *testing.T, o resp.Options) {
+		addr := open(t, o).addr
+		for _, story := range []string{
+			"PING", "NOSUCH", "SET k", "SET k 1; NOSUCH x", "CLIENT ID", "CLIENT nosuch", "CLIENT SETNAME me; GET k", "CONFIG GET save",
+			"MULTI", "MULTI; SET k 1; INCR k", "MULTI; SET k", "MULTI; INCR k; DISCARD", "MULTI; INCR k; EXEC", "HELLO 3", "HELLO 3; RESET",
+			"SELECT 5", "SELECT 5; GET k", "SELECT 5; RESET", "SELECT 5; SELECT 99", "INCR k; INCR k; GET k; GET k", "KEYS *", "DBSIZE", "CLIENT NO-EVICT ON",
+		} {
+			t.Run(story, func(t *testing.T) {
+				p, other := newPair(t, addr, socket), newPair(t, addr, socket)
+				a, b := p.both("CLIENT ID")
+				for line := range strings.SplitSeq(story, ";") {
+					p.both(line)
+				}
+				ours := other.ours.line("CLIENT LIST ID " + strings.Trim(a, ":\r\n"))
+				redis := other.redis.line("CLIENT LIST ID " + strings.Trim(b, ":\r\n"))
+				for _, field := range []string{"name", "flags", "db", "multi", "cmd", "user"} {
+					got, want := listed(ours, field), listed(redis, field)
+					if field == "flags" { // without that of a Unix socket
+						want = cmp.Or(strings.ReplaceAll(want, "U", ""), "N")
+					}
+					if got != want {
+						t.Errorf("%s=%s, Redis %s", field, got, want)
+					}
+				}
+			})
+		}
+		p := newPair(t, addr, socket)
+		ours, redis := p.both("CLIENT INFO")
+		if got, want := listed(ours, "cmd"), listed(redis, "cmd"); got != want {
+			t.Errorf("CLIENT INFO: cmd=%s, Redis %s", got, want)
+		}
+	})
+}
+
+// listed returns a field of a line of CLIENT LIST.
+func listed(line, field string) string {
+	_, rest, _ := strings.Cut(line, " "+field+"=")
+	value, _, _ := strings.Cut(rest, " ")
+	return strings.TrimSpace(value)
+}
+
+// both sends a command of words without spaces to both servers.
+func (p pair) both(words string) (ours, redis string) { return p.ours.line(words), p.redis.line(words) }
+
+var stories = []string{
+	// Options that are repeated, and options that exclude each other.
+	"SET k 1 EX 100 EX 200; TTL k",
+	"SET k 1 PX 100000 PX 300000; TTL k",
+	"SET k 1 EX 100 PX 100; GET k",
+	"SET k 1 EX 100 EXAT 9999999999; GET k",
+	"SET k 1 KEEPTTL KEEPTTL; GET k",
+	"SET k 1 KEEPTTL EX 1; GET k",
+	"SET k 1 EX 1 KEEPTTL; GET k",
+	"SET k 1 NX NX; SET k 2 XX XX; GET k",
+	"SET k 1 NX XX; SET k 1 XX NX; GET k",
+	"SET k 1 GET GET; SET k 2 GET NX; GET k",
+	"SET k 1 EX x EX 100; TTL k",
+	"SET k 1 EX 100 EX x; TTL k",
+	"SET k 1 EX",
+	"SET k 1 PERSIST; SET k 1 NX PERSIST",
+	"SET k 1; GETEX k EX 100 EX 200; TTL k; GETEX k PERSIST PERSIST; TTL k",
+	"SET k 1 EX 100; GETEX k EX 200 PERSIST; GETEX k PERSIST EX 1; TTL k",
+	"SET k 1; GETEX k NX; GETEX k GET; GETEX k KEEPTTL; GETEX k EX; GETEX k EX x; GETEX k PXAT 9999999999999; EXPIRETIME k",
+	"GETEX none EX x; GETEX none EX 0; GETEX none EX; GETEX none EX 1 PX 1",
+	"SET k 1; EXPIRE k 100 NX NX; EXPIRE k 200 XX XX; EXPIRE k 300 GT GT; EXPIRE k 200 LT LT; TTL k",
+	"SET k 1; EXPIRE k 100 XX GT; EXPIRE k 100 XX LT; EXPIRE k 100 NX GT; EXPIRE k 100 GT LT; TTL k",
+	"SCAN 0 COUNT 10 COUNT 20; SCAN 0 MATCH x MATCH y; SCAN 0 COUNT 0; SCAN 0 COUNT x; SCAN 0 COUNT; SCAN x; SCAN 0 TYPE list",
+
+	// The largest time.
+	"SET k 1; PEXPIREAT k 9223372036854775807 LT; PEXPIRETIME k",
+	"SET k 1; PEXPIREAT k 9223372036854775807 GT; PEXPIRETIME k",
+	"SET k 1; PEXPIREAT k 9223372036854775807; PEXPIREAT k 9223372036854775807 LT; PEXPIREAT k 9223372036854775806 LT; PEXPIREAT k 9223372036854775807 GT; PEXPIRETIME k",
+	"SET k 1; EXPIREAT k 9223372036854775 LT; EXPIRETIME k; EXPIREAT k 9223372036854776",
+	"SET k 1; PEXPIRE k 9223372036854775807 LT; EXPIRE k -9223372036854775808; EXPIRE k 9223372036854775807",
+
+	// Connections.
+	"CLIENT KILL ID x", "CLIENT KILL ID 0", "CLIENT KILL ID -1", "CLIENT KILL ID 1 ID", "CLIENT KILL ID",
+	"CLIENT KILL TYPE nosuch", "CLIENT KILL TYPE", "CLIENT KILL SKIPME maybe", "CLIENT KILL SKIPME", "CLIENT KILL nosuch x",
+	"CLIENT KILL ADDR", "CLIENT KILL ADDR 1.2.3.4:5", "CLIENT KILL 1.2.3.4:5", "CLIENT KILL x", "CLIENT KILL", "CLIENT KILL LADDR 1.2.3.4:5",
+	"CLIENT KILL USER //", "CLIENT KILL ID 99999999 TYPE replica", "CLIENT KILL ID 99999999 SKIPME no", "CLIENT KILL TYPE master", "CLIENT KILL TYPE pubsub SKIPME no",
+	"CLIENT KILL ID 9223372036854775808", "CLIENT KILL ID x TYPE nosuch", "CLIENT KILL TYPE nosuch ID x",
+	"CLIENT LIST TYPE nosuch", "CLIENT LIST TYPE", "CLIENT LIST ID", "CLIENT LIST ID x", "CLIENT LIST ID 0", "CLIENT LIST nosuch", "CLIENT LIST ID 99999999", "CLIENT LIST TYPE pubsub", "CLIENT LIST TYPE slave",
+	"CLIENT REPLY nosuch", "CLIENT REPLY", "CLIENT REPLY ON", "CLIENT REPLY ON x", "CLIENT NO-EVICT x", "CLIENT NO-EVICT on", "CLIENT",
+	"CLIENT SETNAME a; CLIENT GETNAME; CLIENT SETNAME; CLIENT GETNAME x; CLIENT ID x; CLIENT INFO x", "CLIENT nosuch", "CLIENT nosuch x",
+
+	// Databases.
+	"SELECT 1; SET k 7; SELECT 0; GET k; SELECT 1; GET k; DBSIZE; FLUSHDB; DBSIZE",
+	"SELECT 15; INCR k; FLUSHALL; GET k",
+	"SELECT 16; SELECT -1; SELECT x; SELECT; SELECT 0 0; SELECT 99999999999; SELECT 9223372036854775808; SELECT 01",
+	"SET a 1; SELECT 2; SET a 2; KEYS *; SELECT 0; KEYS *; SELECT 2; DEL a; SELECT 0; GET a",
+	"SELECT 3; SET k 1; RESET; GET k; SELECT 3; GET k",
+	"SELECT 4; SET k 1; HELLO x; GET k; AUTH x; GET k",
+
+	// What COMMAND tells.
+	"COMMAND INFO nosuch", "COMMAND INFO nosuch nosuch2", "COMMAND INFO client|nosuch", "COMMAND COUNT x", "COMMAND nosuch", "COMMAND LIST x", "COMMAND LIST FILTERBY", "COMMAND LIST FILTERBY PATTERN", "COMMAND LIST FILTERBY nosuch x",
+	"COMMAND LIST FILTERBY PATTERN nosuch*", "COMMAND LIST FILTERBY MODULE x", "COMMAND LIST FILTERBY ACLCAT nosuch", "COMMAND DOCS nosuch",
+
+	// Settings.
+	"CONFIG SET timeout -1", "CONFIG SET timeout x", "CONFIG SET timeout 2147483648", "CONFIG SET timeout 2147483647; CONFIG GET timeout; CONFIG SET timeout 0",
+	"CONFIG SET TIMEOUT 5; CONFIG GET timeout; CONFIG GET TIMEOUT; CONFIG GET TimeO*; CONFIG SET Timeout 0", "CONFIG SET TIMEOUT x", "CONFIG SET timeout 1 timeout 2", "CONFIG SET timeout 1 TIMEOUT 2; CONFIG GET timeout; CONFIG SET timeout 0",
+	"CONFIG SET timeout 7 nosuch 1; CONFIG GET timeout", "CONFIG SET timeout 7 timeout; CONFIG SET timeout", "CONFIG SET timeout 7 databases 1; CONFIG GET timeout", "CONFIG SET databases 3", "CONFIG SET NoSuch 1",
+	"CONFIG GET nosuch", "CONFIG GET", "CONFIG nosuch", "CONFIG RESETSTAT x", "CONFIG RESETSTAT", "CONFIG GET timeout timeout", "CONFIG GET databases", "CONFIG GET maxmemory-policy",
+	"CONFIG SET timeout 1.5", "CONFIG SET timeout +1", "CONFIG SET timeout 1kb",
+}
