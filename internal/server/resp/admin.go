@@ -292,7 +292,7 @@ func commandInfo(s *session, args [][]byte) error {
 	}
 	s.array(len(args) - 2)
 	for _, name := range args[2:] {
-		if c := s.d.commands.named(name); c != nil {
+		if c := s.d.commands.path(name); c != nil {
 			s.describeCommand(c)
 		} else {
 			s.null()
@@ -302,18 +302,19 @@ func commandInfo(s *session, args [][]byte) error {
 }
 
 func commandDocs(s *session, args [][]byte) error {
-	names := s.d.names
-	if len(args) > 2 {
-		names = nil
-		for _, a := range args[2:] {
-			if c := s.d.commands.named(a); c != nil {
-				names = append(names, c.name)
-			}
+	var found []*command
+	for _, a := range args[2:] {
+		if c := s.d.commands.path(a); c != nil {
+			found = append(found, c)
 		}
 	}
-	s.fields(len(names))
-	for _, name := range names {
-		c := s.d.commands[name]
+	if len(args) == 2 {
+		for _, name := range s.d.names {
+			found = append(found, s.d.commands[name])
+		}
+	}
+	s.fields(len(found))
+	for _, c := range found {
 		s.text(c.lower)
 		s.documentCommand(c)
 	}
@@ -321,23 +322,55 @@ func commandDocs(s *session, args [][]byte) error {
 }
 
 func commandGetKeys(s *session, args [][]byte) error {
-	c := s.d.commands.named(args[2])
-	if c == nil {
-		return wireError("ERR Invalid command specified")
-	}
-	rest := args[2:]
-	if len(rest) != c.arity && (c.arity >= 0 || len(rest) < -c.arity) {
-		return wireError("ERR Invalid number of arguments specified for command")
-	}
-	at := c.keys.positions(len(rest))
-	if at == nil {
-		return wireError("ERR The command has no key arguments")
+	_, at, err := s.keysOf(args[2:])
+	if err != nil {
+		return err
 	}
 	s.array(len(at))
 	for _, i := range at {
-		s.bulk(rest[i])
+		s.bulk(args[2+i])
 	}
 	return nil
+}
+
+func commandGetKeysAndFlags(s *session, args [][]byte) error {
+	c, at, err := s.keysOf(args[2:])
+	if err != nil {
+		return err
+	}
+	s.array(len(at))
+	for n, i := range at {
+		s.array(2)
+		s.bulk(args[2+i])
+		s.words(strings.Fields(c.keys.use(n, args[2:])))
+	}
+	return nil
+}
+
+// use returns what becomes of the n-th key of a command with arguments. Those of SET
+// decide whether it reads.
+func (k keySpec) use(n int, args [][]byte) string {
+	words, varies := strings.CutSuffix(k.uses[min(n, len(k.uses)-1)], " variable_flags")
+	if varies && !slices.ContainsFunc(args[3:], func(a []byte) bool { return is(a, "GET") }) {
+		return "OW update"
+	}
+	return words
+}
+
+// keysOf returns the command that args are, and the indexes of its keys.
+func (s *session) keysOf(args [][]byte) (*command, []int, error) {
+	c, err := s.d.commands.find(args, nil)
+	if c == nil {
+		return nil, nil, wireError("ERR Invalid command specified")
+	}
+	at := c.keys.positions(len(args))
+	switch {
+	case c.keys.first == 0:
+		return nil, nil, wireError("ERR The command has no key arguments")
+	case err != nil:
+		return nil, nil, wireError("ERR Invalid number of arguments specified for command")
+	}
+	return c, at, nil
 }
 
 // words returns the flags of a command as Redis names them.
@@ -346,7 +379,7 @@ func (c *command) words() []string {
 	for _, f := range []struct {
 		flag flags
 		word string
-	}{{flagWrite, "write"}, {flagRead, "readonly"}, {flagAdmin, "admin"}, {flagStranger, "no_auth"}, {flagFast, "fast"}} {
+	}{{flagWrite, "write"}, {flagRead, "readonly"}, {flagGrow, "denyoom"}, {flagAdmin, "admin"}, {flagFast, "fast"}, {flagStranger, "no_auth"}} {
 		if c.flags&f.flag != 0 {
 			w = append(w, f.word)
 		}
@@ -354,31 +387,39 @@ func (c *command) words() []string {
 	return w
 }
 
-// categories returns the categories of a command as Redis names them.
+// categories returns the categories of a command as Redis names them, in its order.
 func (c *command) categories() []string {
+	if c.subs != nil && c.local == nil { // its subcommands say more
+		return []string{"@slow"}
+	}
+	category := c.category
+	if category == "" {
+		category = map[string]string{
+			"generic": "keyspace", "string": "string", "counter": "string", "connection": "connection", "transactions": "transaction",
+		}[c.group]
+	}
 	var w []string
 	for _, f := range []struct {
-		flag flags
 		word string
-	}{{flagWrite, "@write"}, {flagRead, "@read"}, {flagAdmin, "@admin"}} {
-		if c.flags&f.flag != 0 {
-			w = append(w, f.word)
+		has  bool
+	}{
+		{"keyspace", category == "keyspace"},
+		{"read", c.flags&flagRead != 0},
+		{"write", c.flags&flagWrite != 0},
+		{"string", category == "string"},
+		{"admin", c.flags&flagAdmin != 0},
+		{"fast", c.flags&flagFast != 0},
+		{"slow", c.flags&flagFast == 0},
+		{"dangerous", c.flags&(flagAdmin|flagDangerous) != 0},
+		{"connection", category == "connection"},
+		{"transaction", category == "transaction"},
+		{"scripting", category == "scripting"},
+	} {
+		if f.has {
+			w = append(w, "@"+f.word)
 		}
 	}
-	switch c.group {
-	case "generic":
-		w = append(w, "@keyspace")
-	case "transactions":
-		w = append(w, "@transaction")
-	case "counter":
-		w = append(w, "@string")
-	default:
-		w = append(w, "@"+c.group)
-	}
-	if c.flags&flagFast != 0 {
-		return append(w, "@fast")
-	}
-	return append(w, "@slow")
+	return w
 }
 
 // describeCommand replies a command as COMMAND INFO does.
@@ -391,11 +432,63 @@ func (s *session) describeCommand(c *command) {
 	s.integer(int64(c.keys.last))
 	s.integer(int64(c.keys.step))
 	s.words(c.categories())
-	s.array(0) // tips
-	s.array(0) // key specifications: first, last and step say all
-	s.array(len(c.subs))
+	s.set(0) // tips
+	s.describeKeys(c.keys)
+	s.set(len(c.subs))
 	for _, name := range sortedNames(c.subs) {
 		s.describeCommand(c.subs[name])
+	}
+}
+
+// describeKeys replies where the keys of a command are, and what becomes of them:
+// one specification for all, or one for each.
+func (s *session) describeKeys(k keySpec) {
+	s.set(len(k.uses))
+	for i, uses := range k.uses {
+		last := k.last
+		if len(k.uses) > 1 {
+			last = k.first
+		}
+		if last > 0 { // counted from the first key
+			last -= k.first
+		}
+		s.fields(3)
+		s.text("flags")
+		s.words(strings.Fields(uses))
+		s.text("begin_search")
+		s.fields(2)
+		s.text("type")
+		s.text("index")
+		s.text("spec")
+		s.fields(1)
+		s.text("index")
+		s.integer(int64(k.first + i))
+		s.text("find_keys")
+		s.fields(2)
+		s.text("type")
+		s.text("range")
+		s.text("spec")
+		s.fields(3)
+		s.text("lastkey")
+		s.integer(int64(last))
+		s.text("keystep")
+		s.integer(int64(k.step))
+		s.text("limit")
+		s.integer(0)
+	}
+}
+
+// help returns what replies the subcommands of a command, with their meaning.
+func help(c *command) func(*session, [][]byte) error {
+	return func(s *session, _ [][]byte) error {
+		names := slices.DeleteFunc(sortedNames(c.subs), func(name string) bool { return name == "HELP" })
+		s.array(1 + 2*len(c.subs))
+		s.simple(c.name + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")
+		for _, name := range append(names, "HELP") { // the last one, as in Redis
+			s.simple(c.subs[name].syntax)
+			s.simple("    " + c.subs[name].about)
+		}
+		return nil
 	}
 }
 

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"bytes"
 	"context"
 	"strconv"
 	"strings"
@@ -23,6 +24,9 @@ type command struct {
 	subs  map[string]*command // by the second word in capitals
 	child bool                // it is one of them
 
+	syntax   string // of a subcommand, for HELP
+	category string // that access control knows it by, if the group does not say it
+
 	// plan adds what the command does to a cycle, and returns what makes its
 	// reply of the results.
 	plan func(c *cycle, s *session, args [][]byte) (encode, error)
@@ -39,7 +43,16 @@ func (c *command) joins(args [][]byte) bool {
 
 // A keySpec says which arguments are keys: from first to last, which is counted
 // from the end if negative, every step. The zero value has none.
-type keySpec struct{ first, last, step int }
+type keySpec struct {
+	first, last, step int
+	uses              []string // what becomes of the keys, in Redis's words: of all, or of each
+}
+
+// used returns the keys with what becomes of them.
+func (k keySpec) used(uses ...string) keySpec {
+	k.uses = uses
+	return k
+}
 
 type flags uint32
 
@@ -56,7 +69,9 @@ const (
 	flagLone     // never part of a transaction
 	flagRepeat   // see repeat
 	flagSweep    // it goes through all keys
-	flagToken    // with an argument ID or WITHSESSION it is not planned but gathered apart
+	flagGrow     // it may add a counter, for which there may be no room
+	flagDangerous
+	flagToken // with an argument ID or WITHSESSION it is not planned but gathered apart
 )
 
 // Redis's words.
@@ -125,6 +140,16 @@ func (t table) find(args [][]byte, last *command) (*command, error) {
 }
 
 func (t table) named(name []byte) *command { return lookup(t, name) }
+
+// path finds a command, or a subcommand such as "client|id".
+func (t table) path(name []byte) *command {
+	parent, child, nested := bytes.Cut(name, []byte("|"))
+	c := t.named(parent)
+	if c == nil || !nested {
+		return c
+	}
+	return lookup(c.subs, child)
+}
 
 // lookup finds a name in any mixture of capitals and small letters.
 func lookup(m map[string]*command, name []byte) *command {

@@ -119,13 +119,13 @@ func TestCommandCommands(t *testing.T) {
 				t.Errorf("%s: %.40q, want %s of them", words, got, count)
 			}
 		}
-		f("COMMAND INFO get nosuch", "*2\r\n*10\r\n"+bulk("get")+":2\r\n*2\r\n+readonly\r\n+fast\r\n:1\r\n:1\r\n:1\r\n"+
-			"*3\r\n+@read\r\n+@string\r\n+@fast\r\n*0\r\n*0\r\n*0\r\n$-1\r\n")
+		f("COMMAND INFO dbsize nosuch", "*2\r\n*10\r\n"+bulk("dbsize")+":1\r\n*2\r\n+readonly\r\n+fast\r\n:0\r\n:0\r\n:0\r\n"+
+			"*3\r\n+@keyspace\r\n+@read\r\n+@fast\r\n*0\r\n*0\r\n*0\r\n$-1\r\n")
 		f("COMMAND GETKEYS MSET a 1 b 2", "*2\r\n"+bulk("a")+bulk("b"))
 		f("COMMAND GETKEYS MGET a b c", "*3\r\n"+bulk("a")+bulk("b")+bulk("c"))
-		f("COMMAND GETKEYS PING", "-ERR The command has no key arguments\r\n")
-		f("COMMAND GETKEYS GET", "-ERR Invalid number of arguments specified for command\r\n")
-		f("COMMAND GETKEYS NOSUCH", "-ERR Invalid command specified\r\n")
+		f("COMMAND GETKEYS PING x", "-ERR The command has no key arguments\r\n")
+		f("COMMAND GETKEYS GET a b", "-ERR Invalid number of arguments specified for command\r\n")
+		f("COMMAND GETKEYS NOSUCH x", "-ERR Invalid command specified\r\n")
 		f("COMMAND DOCS echo", "*2\r\n"+bulk("echo")+"*6\r\n"+bulk("summary")+bulk("Returns the message.")+
 			bulk("since")+bulk("1.0.0")+bulk("group")+bulk("connection"))
 		f("COMMAND DOCS nosuch", "*0\r\n")
@@ -155,7 +155,7 @@ func TestHello(t *testing.T) {
 		f("INCR a", one)
 		f("GET a", bulk("1"))
 		f("CONFIG GET save", "%1\r\n"+bulk("save")+bulk(""))
-		f("COMMAND INFO echo", "*1\r\n*10\r\n"+bulk("echo")+":2\r\n~1\r\n+fast\r\n:0\r\n:0\r\n:0\r\n~2\r\n+@connection\r\n+@fast\r\n*0\r\n*0\r\n*0\r\n")
+		f("COMMAND INFO echo", "*1\r\n*10\r\n"+bulk("echo")+":2\r\n~1\r\n+fast\r\n:0\r\n:0\r\n:0\r\n~2\r\n+@fast\r\n+@connection\r\n~0\r\n~0\r\n~0\r\n")
 		if got := c.line("CLIENT INFO"); !strings.HasPrefix(got, "=") || !strings.Contains(got, "\r\ntxt:id=") {
 			t.Errorf("CLIENT INFO: %q", got)
 		}

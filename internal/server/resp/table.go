@@ -6,10 +6,11 @@ import (
 
 // The keys of most commands.
 var (
-	oneKey  = keySpec{1, 1, 1}
-	twoKeys = keySpec{1, 2, 1}
-	allKeys = keySpec{1, -1, 1}
-	pairs   = keySpec{1, -1, 2}
+	oneKey    = keySpec{first: 1, last: 1, step: 1}
+	twoKeys   = keySpec{first: 1, last: 2, step: 1}
+	allKeys   = keySpec{first: 1, last: -1, step: 1}
+	pairs     = keySpec{first: 1, last: -1, step: 2}
+	secondKey = keySpec{first: 2, last: 2, step: 1} // after a subcommand, or a token
 )
 
 // newTable returns all commands.
@@ -19,9 +20,13 @@ func newTable() table {
 		for _, c := range group {
 			t[c.name] = c
 			c.lower = strings.ToLower(c.name)
+			if c.subs != nil {
+				c.subs["HELP"] = &command{name: c.name + "|HELP", arity: 2, local: help(c), since: "5.0.0", syntax: "HELP", about: "Prints this help."}
+			}
 			for _, sub := range c.subs {
 				sub.lower = strings.ToLower(sub.name)
 				sub.group, sub.child = c.group, true
+				sub.category = c.category
 			}
 		}
 	}
@@ -31,53 +36,53 @@ func newTable() table {
 const (
 	reads  = flagRead | flagFast
 	writes = flagWrite | flagFast
-	adds   = flagWrite | flagFast | flagEntries
+	adds   = flagWrite | flagFast | flagEntries | flagGrow
 )
 
 func stringCommands() []*command {
 	commands := []*command{
-		{name: "GET", arity: 2, flags: reads | flagRepeat, keys: oneKey, plan: planGet, since: "1.0.0", about: "Returns the value of a counter."},
-		{name: "SET", arity: -3, flags: flagWrite, keys: oneKey, plan: planSet, since: "1.0.0", about: "Sets a counter, unless conditions are not met."},
-		{name: "SETNX", arity: 3, flags: writes, keys: oneKey, plan: planSetNX, since: "1.0.0", about: "Sets a counter if it does not exist."},
-		{name: "SETEX", arity: 4, flags: flagWrite, keys: oneKey, plan: planSetEX("EX", "setex"), since: "2.0.0", about: "Sets a counter and its lifetime in seconds."},
-		{name: "PSETEX", arity: 4, flags: flagWrite, keys: oneKey, plan: planSetEX("PX", "psetex"), since: "2.6.0", about: "Sets a counter and its lifetime in milliseconds."},
-		{name: "GETSET", arity: 3, flags: writes, keys: oneKey, plan: planGetSet, since: "1.0.0", about: "Sets a counter and returns what it was."},
-		{name: "GETDEL", arity: 2, flags: writes, keys: oneKey, plan: planGetDel, since: "6.2.0", about: "Deletes a counter and returns what it was."},
-		{name: "GETEX", arity: -2, flags: writes, keys: oneKey, plan: planGetEx, since: "6.2.0", about: "Returns the value of a counter and changes its lifetime."},
-		{name: "MGET", arity: -2, flags: reads, keys: allKeys, plan: planMGet, since: "1.0.0", about: "Returns the values of counters."},
-		{name: "MSET", arity: -3, flags: flagWrite | flagAtomic, keys: pairs, plan: planMSet, slow: mset, since: "1.0.1", about: "Sets counters in one step."},
-		{name: "MSETNX", arity: -3, flags: flagWrite, keys: pairs, slow: msetnx, since: "1.0.1", about: "Sets counters in one step if none of them exists."},
-		{name: "INCR", arity: 2, flags: adds | flagRepeat, keys: oneKey, plan: planAdd(1), since: "1.0.0", about: "Adds one to a counter."},
-		{name: "DECR", arity: 2, flags: adds | flagRepeat, keys: oneKey, plan: planAdd(-1), since: "1.0.0", about: "Subtracts one from a counter."},
-		{name: "INCRBY", arity: 3, flags: adds | flagRepeat, keys: oneKey, plan: planAddBy(1), since: "1.0.0", about: "Adds to a counter."},
-		{name: "DECRBY", arity: 3, flags: adds | flagRepeat, keys: oneKey, plan: planAddBy(-1), since: "1.0.0", about: "Subtracts from a counter."},
-		{name: "INCREX", arity: -2, flags: writes, keys: oneKey, plan: planIncrEx, since: "8.8.0", about: "Adds to a counter within bounds and sets its lifetime."},
-		{name: "STRLEN", arity: 2, flags: reads, keys: oneKey, plan: planStrLen, since: "2.2.0", about: "Returns the length of a counter's value in digits."},
+		{name: "GET", arity: 2, flags: reads | flagRepeat, keys: oneKey.used("RO access"), plan: planGet, since: "1.0.0", about: "Returns the value of a counter."},
+		{name: "SET", arity: -3, flags: flagGrow | flagWrite, keys: oneKey.used("RW access update variable_flags"), plan: planSet, since: "1.0.0", about: "Sets a counter, unless conditions are not met."},
+		{name: "SETNX", arity: 3, flags: flagGrow | writes, keys: oneKey.used("OW insert"), plan: planSetNX, since: "1.0.0", about: "Sets a counter if it does not exist."},
+		{name: "SETEX", arity: 4, flags: flagGrow | flagWrite, keys: oneKey.used("OW update"), plan: planSetEX("EX", "setex"), since: "2.0.0", about: "Sets a counter and its lifetime in seconds."},
+		{name: "PSETEX", arity: 4, flags: flagGrow | flagWrite, keys: oneKey.used("OW update"), plan: planSetEX("PX", "psetex"), since: "2.6.0", about: "Sets a counter and its lifetime in milliseconds."},
+		{name: "GETSET", arity: 3, flags: flagGrow | writes, keys: oneKey.used("RW access update"), plan: planGetSet, since: "1.0.0", about: "Sets a counter and returns what it was."},
+		{name: "GETDEL", arity: 2, flags: writes, keys: oneKey.used("RW access delete"), plan: planGetDel, since: "6.2.0", about: "Deletes a counter and returns what it was."},
+		{name: "GETEX", arity: -2, flags: writes, keys: oneKey.used("RW access update"), plan: planGetEx, since: "6.2.0", about: "Returns the value of a counter and changes its lifetime."},
+		{name: "MGET", arity: -2, flags: reads, keys: allKeys.used("RO access"), plan: planMGet, since: "1.0.0", about: "Returns the values of counters."},
+		{name: "MSET", arity: -3, flags: flagGrow | flagWrite | flagAtomic, keys: pairs.used("OW update"), plan: planMSet, slow: mset, since: "1.0.1", about: "Sets counters in one step."},
+		{name: "MSETNX", arity: -3, flags: flagGrow | flagWrite, keys: pairs.used("OW insert"), slow: msetnx, since: "1.0.1", about: "Sets counters in one step if none of them exists."},
+		{name: "INCR", arity: 2, flags: adds | flagRepeat, keys: oneKey.used("RW access update"), plan: planAdd(1), since: "1.0.0", about: "Adds one to a counter."},
+		{name: "DECR", arity: 2, flags: adds | flagRepeat, keys: oneKey.used("RW access update"), plan: planAdd(-1), since: "1.0.0", about: "Subtracts one from a counter."},
+		{name: "INCRBY", arity: 3, flags: adds | flagRepeat, keys: oneKey.used("RW access update"), plan: planAddBy(1), since: "1.0.0", about: "Adds to a counter."},
+		{name: "DECRBY", arity: 3, flags: adds | flagRepeat, keys: oneKey.used("RW access update"), plan: planAddBy(-1), since: "1.0.0", about: "Subtracts from a counter."},
+		{name: "INCREX", arity: -2, flags: flagGrow | writes, keys: oneKey.used("RW access update"), plan: planIncrEx, since: "8.8.0", about: "Adds to a counter within bounds and sets its lifetime."},
+		{name: "STRLEN", arity: 2, flags: reads, keys: oneKey.used("RO"), plan: planStrLen, since: "2.2.0", about: "Returns the length of a counter's value in digits."},
 	}
 	return grouped("string", commands)
 }
 
 func keyCommands() []*command {
 	commands := []*command{
-		{name: "DEL", arity: -2, flags: flagWrite | flagAtomic, keys: allKeys, plan: planDelete, slow: del, since: "1.0.0", about: "Deletes counters."},
-		{name: "UNLINK", arity: -2, flags: writes | flagAtomic, keys: allKeys, plan: planDelete, slow: del, since: "4.0.0", about: "Deletes counters."},
-		{name: "EXISTS", arity: -2, flags: reads, keys: allKeys, plan: planExists, since: "1.0.0", about: "Returns how many of the counters exist."},
-		{name: "TOUCH", arity: -2, flags: reads, keys: allKeys, plan: planExists, since: "3.2.1", about: "Returns how many of the counters exist."},
-		{name: "TYPE", arity: 2, flags: reads, keys: oneKey, plan: planType, since: "1.0.0", about: "Returns the type of a key: string, or none."},
-		{name: "KEYS", arity: 2, flags: flagRead | flagSweep, slow: keys, since: "1.0.0", about: "Returns all keys that match a pattern."},
+		{name: "DEL", arity: -2, flags: flagWrite | flagAtomic, keys: allKeys.used("RM delete"), plan: planDelete, slow: del, since: "1.0.0", about: "Deletes counters."},
+		{name: "UNLINK", arity: -2, flags: writes | flagAtomic, keys: allKeys.used("RM delete"), plan: planDelete, slow: del, since: "4.0.0", about: "Deletes counters."},
+		{name: "EXISTS", arity: -2, flags: reads, keys: allKeys.used("RO"), plan: planExists, since: "1.0.0", about: "Returns how many of the counters exist."},
+		{name: "TOUCH", arity: -2, flags: reads, keys: allKeys.used("RO"), plan: planExists, since: "3.2.1", about: "Returns how many of the counters exist."},
+		{name: "TYPE", arity: 2, flags: reads, keys: oneKey.used("RO"), plan: planType, since: "1.0.0", about: "Returns the type of a key: string, or none."},
+		{name: "KEYS", arity: 2, flags: flagDangerous | flagRead | flagSweep, slow: keys, since: "1.0.0", about: "Returns all keys that match a pattern."},
 		{name: "SCAN", arity: -2, flags: flagRead, slow: scan, since: "2.8.0", about: "Returns the keys a few at a time."},
 		{name: "RANDOMKEY", arity: 1, flags: flagRead, slow: randomKey, since: "1.0.0", about: "Returns the key of some counter."},
-		{name: "RENAME", arity: 3, flags: flagWrite, keys: twoKeys, slow: rename, since: "1.0.0", about: "Renames a counter."},
-		{name: "RENAMENX", arity: 3, flags: writes, keys: twoKeys, slow: renameNX, since: "1.0.0", about: "Renames a counter if the new name is free."},
-		{name: "EXPIRE", arity: -3, flags: writes, keys: oneKey, plan: planExpire(1000, false, "expire"), since: "1.0.0", about: "Sets the lifetime of a counter in seconds."},
-		{name: "PEXPIRE", arity: -3, flags: writes, keys: oneKey, plan: planExpire(1, false, "pexpire"), since: "2.6.0", about: "Sets the lifetime of a counter in milliseconds."},
-		{name: "EXPIREAT", arity: -3, flags: writes, keys: oneKey, plan: planExpire(1000, true, "expireat"), since: "1.2.0", about: "Sets when a counter expires, in Unix seconds."},
-		{name: "PEXPIREAT", arity: -3, flags: writes, keys: oneKey, plan: planExpire(1, true, "pexpireat"), since: "2.6.0", about: "Sets when a counter expires, in Unix milliseconds."},
-		{name: "TTL", arity: 2, flags: reads, keys: oneKey, plan: planTTL(1000, false), since: "1.0.0", about: "Returns how long a counter has to live, in seconds."},
-		{name: "PTTL", arity: 2, flags: reads, keys: oneKey, plan: planTTL(1, false), since: "2.6.0", about: "Returns how long a counter has to live, in milliseconds."},
-		{name: "EXPIRETIME", arity: 2, flags: reads, keys: oneKey, plan: planTTL(1000, true), since: "7.0.0", about: "Returns when a counter expires, in Unix seconds."},
-		{name: "PEXPIRETIME", arity: 2, flags: reads, keys: oneKey, plan: planTTL(1, true), since: "7.0.0", about: "Returns when a counter expires, in Unix milliseconds."},
-		{name: "PERSIST", arity: 2, flags: writes, keys: oneKey, plan: planPersist, since: "2.2.0", about: "Makes a counter live for ever."},
+		{name: "RENAME", arity: 3, flags: flagWrite, keys: twoKeys.used("RW access delete", "OW update"), slow: rename, since: "1.0.0", about: "Renames a counter."},
+		{name: "RENAMENX", arity: 3, flags: writes, keys: twoKeys.used("RW access delete", "OW insert"), slow: renameNX, since: "1.0.0", about: "Renames a counter if the new name is free."},
+		{name: "EXPIRE", arity: -3, flags: writes, keys: oneKey.used("RW update"), plan: planExpire(1000, false, "expire"), since: "1.0.0", about: "Sets the lifetime of a counter in seconds."},
+		{name: "PEXPIRE", arity: -3, flags: writes, keys: oneKey.used("RW update"), plan: planExpire(1, false, "pexpire"), since: "2.6.0", about: "Sets the lifetime of a counter in milliseconds."},
+		{name: "EXPIREAT", arity: -3, flags: writes, keys: oneKey.used("RW update"), plan: planExpire(1000, true, "expireat"), since: "1.2.0", about: "Sets when a counter expires, in Unix seconds."},
+		{name: "PEXPIREAT", arity: -3, flags: writes, keys: oneKey.used("RW update"), plan: planExpire(1, true, "pexpireat"), since: "2.6.0", about: "Sets when a counter expires, in Unix milliseconds."},
+		{name: "TTL", arity: 2, flags: reads, keys: oneKey.used("RO access"), plan: planTTL(1000, false), since: "1.0.0", about: "Returns how long a counter has to live, in seconds."},
+		{name: "PTTL", arity: 2, flags: reads, keys: oneKey.used("RO access"), plan: planTTL(1, false), since: "2.6.0", about: "Returns how long a counter has to live, in milliseconds."},
+		{name: "EXPIRETIME", arity: 2, flags: reads, keys: oneKey.used("RO access"), plan: planTTL(1000, true), since: "7.0.0", about: "Returns when a counter expires, in Unix seconds."},
+		{name: "PEXPIRETIME", arity: 2, flags: reads, keys: oneKey.used("RO access"), plan: planTTL(1, true), since: "7.0.0", about: "Returns when a counter expires, in Unix milliseconds."},
+		{name: "PERSIST", arity: 2, flags: writes, keys: oneKey.used("RW update"), plan: planPersist, since: "2.2.0", about: "Makes a counter live for ever."},
 	}
 	return grouped("generic", commands)
 }
@@ -88,7 +93,7 @@ func transactionCommands() []*command {
 		{name: "MULTI", arity: 1, flags: control | flagInline, local: multi, since: "1.2.0", about: "Begins a transaction."},
 		{name: "EXEC", arity: 1, flags: flagControl | flagEntries | flagAtomic, plan: planExec, slow: exec, since: "1.2.0", about: "Executes the commands of a transaction in one step."},
 		{name: "DISCARD", arity: 1, flags: control | flagInline, local: discard, since: "2.0.0", about: "Ends a transaction without executing it."},
-		{name: "WATCH", arity: -2, flags: control, keys: allKeys, slow: watch, since: "2.2.0", about: "Makes the next transaction depend on counters staying as they are."},
+		{name: "WATCH", arity: -2, flags: control, keys: allKeys.used("RO"), slow: watch, since: "2.2.0", about: "Makes the next transaction depend on counters staying as they are."},
 		{name: "UNWATCH", arity: 1, flags: flagFast | flagInline, local: unwatch, since: "2.2.0", about: "Forgets what was watched."},
 	}
 	return grouped("transactions", commands)
@@ -104,17 +109,17 @@ func connectionCommands() []*command {
 		{name: "AUTH", arity: -2, flags: flagFast | flagStranger | flagLone, local: auth, since: "1.0.0", about: "Shows an API key; the user is the namespace to work in."},
 		{name: "HELLO", arity: -1, flags: flagFast | flagStranger | flagLone, local: hello, since: "6.0.0", about: "Chooses the protocol, and shows an API key."},
 		{name: "CLIENT", arity: -2, since: "2.4.0", about: "Commands about connections.", subs: map[string]*command{
-			"ID":                  {name: "CLIENT|ID", arity: 2, flags: flagFast, local: clientID, since: "5.0.0", about: "Returns the id of the connection."},
-			"INFO":                {name: "CLIENT|INFO", arity: 2, local: clientInfo, since: "6.2.0", about: "Describes the connection."},
-			"LIST":                {name: "CLIENT|LIST", arity: -2, flags: flagAdmin, local: clientList, since: "2.4.0", about: "Describes all connections."},
-			"KILL":                {name: "CLIENT|KILL", arity: -3, flags: flagAdmin, local: clientKill, since: "2.4.0", about: "Closes connections."},
-			"SETNAME":             {name: "CLIENT|SETNAME", arity: 3, flags: flagFast, local: clientSetName, since: "2.6.9", about: "Names the connection."},
-			"GETNAME":             {name: "CLIENT|GETNAME", arity: 2, flags: flagFast, local: clientGetName, since: "2.6.9", about: "Returns the name of the connection."},
-			"SETINFO":             {name: "CLIENT|SETINFO", arity: 4, flags: flagFast, local: clientSetInfo, since: "7.2.0", about: "Says which library the client is."},
-			"NO-EVICT":            {name: "CLIENT|NO-EVICT", arity: 3, flags: flagAdmin, local: clientSwitch(func(s *session, on bool) { s.noEvict = on }), since: "7.0.0", about: "Accepted, and changes nothing."},
-			"NO-TOUCH":            {name: "CLIENT|NO-TOUCH", arity: 3, flags: flagFast, local: clientSwitch(func(s *session, on bool) { s.noTouch = on }), since: "7.2.0", about: "Accepted, and changes nothing."},
-			"REPLY":               {name: "CLIENT|REPLY", arity: 3, flags: flagLone, local: clientReply, since: "3.2.0", about: "Turns replies on and off."},
-			"MAINT_NOTIFICATIONS": {name: "CLIENT|MAINT_NOTIFICATIONS", arity: -3, local: clientMaintenance, since: "8.0.0", about: "Accepted: there are no such notifications."},
+			"ID":                  {name: "CLIENT|ID", syntax: "ID", arity: 2, local: clientID, since: "5.0.0", about: "Returns the id of the connection."},
+			"INFO":                {name: "CLIENT|INFO", syntax: "INFO", arity: 2, local: clientInfo, since: "6.2.0", about: "Describes the connection."},
+			"LIST":                {name: "CLIENT|LIST", syntax: "LIST [TYPE NORMAL|MASTER|REPLICA|PUBSUB] [ID <id> ...]", arity: -2, flags: flagAdmin, local: clientList, since: "2.4.0", about: "Describes all connections."},
+			"KILL":                {name: "CLIENT|KILL", syntax: "KILL <ip:port> | <option> <value> [<option> <value> ...]", arity: -3, flags: flagAdmin, local: clientKill, since: "2.4.0", about: "Closes connections."},
+			"SETNAME":             {name: "CLIENT|SETNAME", syntax: "SETNAME <name>", arity: 3, local: clientSetName, since: "2.6.9", about: "Names the connection."},
+			"GETNAME":             {name: "CLIENT|GETNAME", syntax: "GETNAME", arity: 2, local: clientGetName, since: "2.6.9", about: "Returns the name of the connection."},
+			"SETINFO":             {name: "CLIENT|SETINFO", syntax: "SETINFO LIB-NAME|LIB-VER <value>", arity: 4, local: clientSetInfo, since: "7.2.0", about: "Says which library the client is."},
+			"NO-EVICT":            {name: "CLIENT|NO-EVICT", syntax: "NO-EVICT ON|OFF", arity: 3, flags: flagAdmin, local: clientSwitch(func(s *session, on bool) { s.noEvict = on }), since: "7.0.0", about: "Accepted, and changes nothing."},
+			"NO-TOUCH":            {name: "CLIENT|NO-TOUCH", syntax: "NO-TOUCH ON|OFF", arity: 3, local: clientSwitch(func(s *session, on bool) { s.noTouch = on }), since: "7.2.0", about: "Accepted, and changes nothing."},
+			"REPLY":               {name: "CLIENT|REPLY", syntax: "REPLY ON|OFF|SKIP", arity: 3, flags: flagLone, local: clientReply, since: "3.2.0", about: "Turns replies on and off."},
+			"MAINT_NOTIFICATIONS": {name: "CLIENT|MAINT_NOTIFICATIONS", syntax: "MAINT_NOTIFICATIONS ON|OFF", arity: -3, local: clientMaintenance, since: "8.0.0", about: "Accepted: there are no such notifications."},
 		}},
 	}
 	return grouped("connection", commands)
@@ -122,25 +127,26 @@ func connectionCommands() []*command {
 
 func serverCommands() []*command {
 	commands := []*command{
-		{name: "COMMAND", arity: -1, flags: flagInline, local: commandAll, since: "2.8.13", about: "Describes the commands.", subs: map[string]*command{
-			"COUNT":   {name: "COMMAND|COUNT", arity: 2, flags: flagInline, local: commandCount, since: "2.8.13", about: "Returns how many commands there are."},
-			"LIST":    {name: "COMMAND|LIST", arity: -2, flags: flagInline, local: commandList, since: "7.0.0", about: "Returns the names of the commands."},
-			"INFO":    {name: "COMMAND|INFO", arity: -2, flags: flagInline, local: commandInfo, since: "2.8.13", about: "Describes some commands."},
-			"DOCS":    {name: "COMMAND|DOCS", arity: -2, flags: flagInline, local: commandDocs, since: "7.0.0", about: "Documents some commands."},
-			"GETKEYS": {name: "COMMAND|GETKEYS", arity: -3, flags: flagInline, local: commandGetKeys, since: "2.8.13", about: "Returns the keys among the arguments of a command."},
+		{name: "COMMAND", arity: -1, category: "connection", flags: flagInline, local: commandAll, since: "2.8.13", about: "Describes the commands.", subs: map[string]*command{
+			"COUNT":           {name: "COMMAND|COUNT", syntax: "COUNT", arity: 2, flags: flagInline, local: commandCount, since: "2.8.13", about: "Returns how many commands there are."},
+			"LIST":            {name: "COMMAND|LIST", syntax: "LIST [FILTERBY ACLCAT|PATTERN|MODULE <value>]", arity: -2, flags: flagInline, local: commandList, since: "7.0.0", about: "Returns the names of the commands."},
+			"INFO":            {name: "COMMAND|INFO", syntax: "INFO [<command> ...]", arity: -2, flags: flagInline, local: commandInfo, since: "2.8.13", about: "Describes some commands."},
+			"DOCS":            {name: "COMMAND|DOCS", syntax: "DOCS [<command> ...]", arity: -2, flags: flagInline, local: commandDocs, since: "7.0.0", about: "Documents some commands."},
+			"GETKEYSANDFLAGS": {name: "COMMAND|GETKEYSANDFLAGS", syntax: "GETKEYSANDFLAGS <command> <argument> ...", arity: -4, flags: flagInline, local: commandGetKeysAndFlags, since: "7.0.0", about: "Returns the keys among the arguments of a command, and what it does with them."},
+			"GETKEYS":         {name: "COMMAND|GETKEYS", syntax: "GETKEYS <command> <argument> ...", arity: -4, flags: flagInline, local: commandGetKeys, since: "2.8.13", about: "Returns the keys among the arguments of a command."},
 		}},
-		{name: "INFO", arity: -1, slow: info, since: "1.0.0", about: "Returns what the server counts."},
+		{name: "INFO", arity: -1, flags: flagDangerous, slow: info, since: "1.0.0", about: "Returns what the server counts."},
 		{name: "TIME", arity: 1, flags: flagFast | flagInline, local: serverTime, since: "2.6.0", about: "Returns the time of the server."},
-		{name: "DBSIZE", arity: 1, flags: flagRead, slow: dbSize, since: "1.0.0", about: "Returns how many counters there are."},
-		{name: "FLUSHALL", arity: -1, flags: flagWrite | flagSweep, slow: flushAll, since: "1.0.0", about: "Deletes the counters of all databases of the user."},
-		{name: "FLUSHDB", arity: -1, flags: flagWrite | flagSweep, slow: flushDB, since: "1.0.0", about: "Deletes the counters of the selected database."},
-		{name: "FUNCTION", arity: -2, since: "7.0.0", about: "There are no functions.", subs: map[string]*command{
-			"FLUSH": {name: "FUNCTION|FLUSH", arity: -2, flags: flagWrite | flagInline, local: functionFlush, since: "7.0.0", about: "Deletes all functions, of which there are none."},
+		{name: "DBSIZE", arity: 1, category: "keyspace", flags: reads, slow: dbSize, since: "1.0.0", about: "Returns how many counters there are."},
+		{name: "FLUSHALL", arity: -1, category: "keyspace", flags: flagDangerous | flagWrite | flagSweep, slow: flushAll, since: "1.0.0", about: "Deletes the counters of all databases of the user."},
+		{name: "FLUSHDB", arity: -1, category: "keyspace", flags: flagDangerous | flagWrite | flagSweep, slow: flushDB, since: "1.0.0", about: "Deletes the counters of the selected database."},
+		{name: "FUNCTION", arity: -2, category: "scripting", since: "7.0.0", about: "There are no functions.", subs: map[string]*command{
+			"FLUSH": {name: "FUNCTION|FLUSH", syntax: "FLUSH [ASYNC|SYNC]", arity: -2, flags: flagWrite | flagInline, local: functionFlush, since: "7.0.0", about: "Deletes all functions, of which there are none."},
 		}},
 		{name: "CONFIG", arity: -2, since: "2.0.0", about: "Commands about settings.", subs: map[string]*command{
-			"GET":       {name: "CONFIG|GET", arity: -3, flags: flagAdmin, local: configGet, since: "2.0.0", about: "Returns settings."},
-			"SET":       {name: "CONFIG|SET", arity: -4, flags: flagAdmin, local: configSet, since: "2.0.0", about: "Changes settings."},
-			"RESETSTAT": {name: "CONFIG|RESETSTAT", arity: 2, flags: flagAdmin, local: configResetStat, since: "2.0.0", about: "Accepted: what is counted stays."},
+			"GET":       {name: "CONFIG|GET", syntax: "GET <pattern> ...", arity: -3, flags: flagAdmin, local: configGet, since: "2.0.0", about: "Returns settings."},
+			"SET":       {name: "CONFIG|SET", syntax: "SET <name> <value> ...", arity: -4, flags: flagAdmin, local: configSet, since: "2.0.0", about: "Changes settings."},
+			"RESETSTAT": {name: "CONFIG|RESETSTAT", syntax: "RESETSTAT", arity: 2, flags: flagAdmin, local: configResetStat, since: "2.0.0", about: "Accepted: what is counted stays."},
 		}},
 	}
 	return grouped("server", commands)
@@ -148,10 +154,10 @@ func serverCommands() []*command {
 
 func ownCommands() []*command {
 	commands := []*command{
-		{name: "Q.ADD", arity: -3, flags: adds | flagToken, keys: oneKey, plan: planQAdd, since: "1.0.0", about: "Adds to a counter, once for a token."},
-		{name: "Q.GET", arity: -2, flags: reads, keys: oneKey, slow: qGet, since: "1.0.0", about: "Returns the value of a counter and what it is worth."},
-		{name: "Q.LOOKUP", arity: 3, flags: reads, keys: keySpec{2, 2, 1}, slow: qLookup, since: "1.0.0", about: "Returns what is known of a token."},
-		{name: "Q.SETTLE", arity: 3, flags: writes, keys: keySpec{2, 2, 1}, slow: qSettle, since: "1.0.0", about: "Decides a token for good."},
+		{name: "Q.ADD", arity: -3, flags: adds | flagToken, keys: oneKey.used("RW access update"), plan: planQAdd, since: "1.0.0", about: "Adds to a counter, once for a token."},
+		{name: "Q.GET", arity: -2, flags: reads, keys: oneKey.used("RO access"), slow: qGet, since: "1.0.0", about: "Returns the value of a counter and what it is worth."},
+		{name: "Q.LOOKUP", arity: 3, flags: reads, keys: secondKey.used("RO access"), slow: qLookup, since: "1.0.0", about: "Returns what is known of a token."},
+		{name: "Q.SETTLE", arity: 3, flags: writes, keys: secondKey.used("RW update"), slow: qSettle, since: "1.0.0", about: "Decides a token for good."},
 	}
 	return grouped("counter", commands)
 }

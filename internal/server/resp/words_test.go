@@ -2,6 +2,9 @@ package resp_test
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -112,6 +115,93 @@ func TestSameClientListAsRedis(t *testing.T) {
 	})
 }
 
+// COMMAND INFO says the same of a command, but for flags and tips that mean nothing
+// here, and notes for people. HELP begins and ends the same.
+func TestSameCommandsAsRedis(t *testing.T) {
+	p := newPair(t, open(t, resp.Options{}).addr, startRedis(t))
+	names, _ := p.both("COMMAND LIST")
+	compared := 0
+	f := func(ours, redis any) {
+		t.Helper()
+		if redis == nil {
+			return // Redis 7.0 does not have it
+		}
+		compared++
+		if got, want := described(ours), described(redis); got != want {
+			t.Errorf("\n%s, Redis\n%s", got, want)
+		}
+	}
+	for _, name := range tree(names).([]any) {
+		ours, redis := p.both("COMMAND INFO " + name.(string))
+		a, b := tree(ours).([]any)[0].([]any), tree(redis).([]any)[0]
+		f(a, b)
+		if len(a[9].([]any)) == 0 {
+			continue
+		}
+		for _, sub := range a[9].([]any) {
+			name := sub.([]any)[0].(string)
+			ours, redis := p.both("COMMAND INFO " + name)
+			f(tree(ours).([]any)[0], tree(redis).([]any)[0])
+		}
+		ours, redis = p.both(name.(string) + " HELP")
+		x, y := tree(ours).([]any), tree(redis).([]any)
+		if x[0] != y[0] || x[len(x)-2] != y[len(y)-2] || x[len(x)-1] != y[len(y)-1] {
+			t.Errorf("%s HELP: %q, Redis %q", name, x, y)
+		}
+		for _, line := range x {
+			if line == "" {
+				t.Errorf("%s HELP has an empty line: %q", name, x)
+			}
+		}
+	}
+	if compared < 75 {
+		t.Errorf("%d commands compared", compared)
+	}
+}
+
+// described returns what both servers should say of a command.
+func described(info any) string {
+	c := info.([]any)
+	flags := slices.DeleteFunc(c[2].([]any), func(f any) bool {
+		return !slices.Contains([]any{"write", "readonly", "denyoom", "admin", "fast", "no_auth"}, f)
+	})
+	var specs []string
+	for _, spec := range c[8].([]any) {
+		fields := spec.([]any)
+		if fields[0] == "notes" {
+			fields = fields[2:]
+		}
+		specs = append(specs, fmt.Sprint(fields))
+	}
+	return fmt.Sprint(c[0], c[1], flags, c[3:7], specs)
+}
+
+// tree returns a reply in RESP2 as strings, numbers, slices and nil.
+func tree(reply string) any {
+	node, _ := subtree(reply)
+	return node
+}
+
+func subtree(reply string) (node any, rest string) {
+	line, rest, _ := strings.Cut(reply, "\r\n")
+	n, _ := strconv.Atoi(line[1:])
+	switch {
+	case line[0] == ':':
+		return n, rest
+	case line[0] == '$' && n >= 0:
+		return rest[:n], rest[n+2:]
+	case line[0] == '*' && n >= 0:
+		list := make([]any, n)
+		for i := range list {
+			list[i], rest = subtree(rest)
+		}
+		return list, rest
+	case line[0] == '$' || line[0] == '*':
+		return nil, rest
+	}
+	return line[1:], rest
+}
+
 // listed returns a field of a line of CLIENT LIST.
 func listed(line, field string) string {
 	_, rest, _ := strings.Cut(line, " "+field+"=")
@@ -174,6 +264,10 @@ var stories = []string{
 	// What COMMAND tells.
 	"COMMAND INFO nosuch", "COMMAND INFO nosuch nosuch2", "COMMAND INFO client|nosuch", "COMMAND COUNT x", "COMMAND nosuch", "COMMAND LIST x", "COMMAND LIST FILTERBY", "COMMAND LIST FILTERBY PATTERN", "COMMAND LIST FILTERBY nosuch x",
 	"COMMAND LIST FILTERBY PATTERN nosuch*", "COMMAND LIST FILTERBY MODULE x", "COMMAND LIST FILTERBY ACLCAT nosuch", "COMMAND DOCS nosuch",
+
+	"COMMAND GETKEYS", "COMMAND GETKEYS nosuch", "COMMAND GETKEYS nosuch a", "COMMAND GETKEYS get", "COMMAND GETKEYS get a", "COMMAND GETKEYS get a b", "COMMAND GETKEYS mset a 1 b 2", "COMMAND GETKEYS ping", "COMMAND GETKEYS ping x",
+	"COMMAND GETKEYS client list", "COMMAND GETKEYS client nosuch", "COMMAND GETKEYS client",
+	"COMMAND GETKEYSANDFLAGS set a 1", "COMMAND GETKEYSANDFLAGS set a 1 GET", "COMMAND GETKEYSANDFLAGS mget a b", "COMMAND GETKEYSANDFLAGS del a b", "COMMAND GETKEYSANDFLAGS rename a b", "COMMAND GETKEYSANDFLAGS ping", "COMMAND GETKEYSANDFLAGS ping x",
 
 	// Settings.
 	"CONFIG SET timeout -1", "CONFIG SET timeout x", "CONFIG SET timeout 2147483648", "CONFIG SET timeout 2147483647; CONFIG GET timeout; CONFIG SET timeout 0",
