@@ -73,7 +73,7 @@ func TestHungMaster(t *testing.T) {
 
 // A server that begins to evict keys is noticed while it is in use.
 func TestEvictionIsNoticed(t *testing.T) {
-	s := server(t)
+	s := server(t, "--appendonly", "yes") // else that is logged
 	var log bytes.Buffer
 	k := kit{t, open(t, "redis://"+s.Addr, redisstore.Options{Partitions: 2, Logger: slog.New(slog.NewTextHandler(&log, nil))})}
 	if log.Len() > 0 || k.meter("quipu_redis_evicting_servers") != 0 {

@@ -8,13 +8,15 @@
 // call if nothing that was read has changed; if it has, it is decided again.
 //
 // What an acknowledgement survives is the server's business, and every reply
-// says it. Written means that the server has it: it may be lost if the server is,
-// or by a failover to a replica that did not have it yet. Synced means that as
-// many replicas as Options.Replicas have it too, in their logs and the server's
-// own if the servers can tell that, or, without any, that the server syncs its log
-// before it answers (appendonly yes, appendfsync always). A writer's mark that is
-// behind what this store has seen acknowledged, or a partition that is behind what
-// this store has told its callers, is reported as store.ErrLost.
+// says it. Memory means that the server has it and keeps no log (appendonly no): a
+// restart of the server loses it. Written means that it is in the server's log,
+// handed to the operating system: it may be lost with the machine, or by a failover
+// to a replica that did not have it yet. Synced means that as many replicas as
+// Options.Replicas have it too, in their logs and the server's own if the servers
+// can tell that, or, without any, that the server syncs its log before it answers
+// (appendonly yes, appendfsync always). A writer's mark that is behind what this
+// store has seen acknowledged, or a partition that is behind what this store has
+// told its callers, is reported as store.ErrLost.
 package redisstore
 
 import (
@@ -57,7 +59,8 @@ type Options struct {
 	// AcceptEviction takes a server that may drop keys when its memory is full.
 	AcceptEviction bool
 
-	// Logger is told when a server begins to drop keys; by default nobody is.
+	// Logger is told when a server begins to drop keys, and when its settings promise
+	// little; by default nobody is.
 	Logger *slog.Logger
 
 	// Existing is for who only reads: the store must be there. Opening makes
@@ -77,7 +80,8 @@ type Store struct {
 	offers  store.Durability // the strongest, when it was opened
 	doubts  atomic.Uint64    // how often a server answered on a new connection
 	verdict atomic.Pointer[verdict]
-	asking  sync.Mutex // held by the call that asks for settings because of a doubt
+	said    atomic.Uint32 // the durability that was logged last
+	asking  sync.Mutex    // held by the call that asks for settings because of a doubt
 	servers servers
 	recheck chan struct{} // has one element while the settings are to be looked at soon
 	stop    context.CancelFunc
@@ -160,8 +164,8 @@ func (s *Store) open(ctx context.Context) error {
 	s.parts = parts(s.options.Prefix, n)
 	s.acked, s.told = make([]marks, n), make([]version, n)
 	s.share = s.limits.Share(n)
-	s.offers = store.Written
-	if s.options.Replicas > 0 || set.syncs {
+	s.offers = max(set.keeps, store.Memory)
+	if s.options.Replicas > 0 {
 		s.offers = store.Synced
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -1,9 +1,11 @@
 package redisstore_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"syscall"
 	"testing"
@@ -341,25 +343,58 @@ func TestDurabilityIsSaid(t *testing.T) {
 		}
 		return s, k
 	}
-	f(store.Written)
+	f(store.Memory)
+	f(store.Memory, "--save", "60 1")
+	f(store.Memory, "--rename-command", "CONFIG", "")
+	f(store.Memory, "--rename-command", "CONFIG", "", "--rename-command", "INFO", "")
 	f(store.Written, "--appendonly", "yes", "--appendfsync", "everysec")
 	f(store.Written, "--appendonly", "yes", "--appendfsync", "always", "--rename-command", "CONFIG", "")
 	s, k := f(store.Synced, "--appendonly", "yes", "--appendfsync", "always")
 	w, seq := k.enlist(), uint64(0)
-	reconnected := func(want store.Durability, appendfsync string) {
+	reconnected := func(want store.Durability, name, value string) {
 		t.Helper()
-		command(t, s, "config", "set", "appendfsync", appendfsync)
+		command(t, s, "config", "set", name, value)
 		command(t, s, "client", "kill", "type", "normal") // as a restart does
 		for range 10 {
 			seq++
 			if d := k.reply(k.numbered(w, seq-1, seq, add("a", 1))).Durability; d != want {
-				t.Fatalf("after appendfsync %s: acknowledged as %v", appendfsync, d)
+				t.Fatalf("after %s %s: acknowledged as %v", name, value, d)
 			}
 		}
 	}
-	reconnected(store.Written, "everysec")
-	reconnected(store.Synced, "always")
-	reconnected(store.Written, "no")
+	reconnected(store.Written, "appendfsync", "everysec")
+	reconnected(store.Synced, "appendfsync", "always")
+	reconnected(store.Written, "appendfsync", "no")
+	reconnected(store.Memory, "appendonly", "no")
+}
+
+// A server that keeps no log is warned about, at the start and when it becomes so.
+func TestWeakSettingsAreLogged(t *testing.T) {
+	f := func(want string, s *redisproc.Server, change func(kit)) {
+		t.Helper()
+		var log bytes.Buffer
+		k := kit{t, open(t, "redis://"+s.Addr, redisstore.Options{Partitions: 2, Logger: slog.New(slog.NewTextHandler(&log, nil))})}
+		change(k)
+		if got := log.String(); strings.Count(got, "level=WARN") > 1 || want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("log %q, want %q", got, want)
+		}
+	}
+	const none = "level=WARN msg=\"Redis keeps no log"
+	nothing := func(kit) {}
+	f(none, server(t), nothing)
+	s := server(t, "--appendonly", "yes", "--appendfsync", "always")
+	f("", s, nothing)
+	set := func(name, value string) func(kit) {
+		return func(k kit) {
+			w := k.enlist()
+			command(t, s, "config", "set", name, value)
+			command(t, s, "client", "kill", "type", "normal") // as a restart does
+			k.reply(k.numbered(w, 0, 1, add("a", 1)))
+			k.reply(k.numbered(w, 1, 2, add("a", 1)))
+		}
+	}
+	f("was=synced is=written", s, set("appendfsync", "everysec"))
+	f(none, s, set("appendonly", "no"))
 }
 
 // Without the replicas that were asked for nothing is acknowledged, and what may
@@ -373,7 +408,7 @@ func TestReplicasMissing(t *testing.T) {
 	w := store.Writer(1)
 	b := k.numbered(w, 0, 1, add("a", 1))
 	b.Durability = store.Written
-	if r := k.reply(b); r.Durability != store.Written || r.Results[0].After != 1 {
+	if r := k.reply(b); r.Durability != store.Memory || r.Results[0].After != 1 {
 		t.Fatalf("reply %+v", r)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -392,7 +427,7 @@ func TestReplicasMissing(t *testing.T) {
 	}
 	b = k.numbered(w, 2, 3, add("a", 1))
 	b.Durability = store.Written
-	if r := k.reply(b); r.Durability != store.Written || r.Results[0].After != 3 {
+	if r := k.reply(b); r.Durability != store.Memory || r.Results[0].After != 3 {
 		t.Fatalf("reply %+v", r)
 	}
 }

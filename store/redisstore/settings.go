@@ -22,16 +22,16 @@ const (
 
 // settings is what matters of how the servers are set up.
 type settings struct {
-	syncs  bool   // all of them sync before they answer
-	logs   bool   // all of them sync soon, and tell when they have
-	evicts string // the policy of one that may drop keys
+	keeps  store.Durability // what an answer of the weakest of them survives; 0 if it did not tell
+	logs   bool             // all of them sync soon, and tell when they have
+	evicts string           // the policy of one that may drop keys
 }
 
 // hear takes what a server tells of itself.
 func (set *settings) hear(got map[string]string) {
-	keeps := got["appendonly"] == "yes"
-	set.syncs = set.syncs && keeps && got["appendfsync"] == "always"
-	set.logs = set.logs && keeps && (got["appendfsync"] == "always" || got["appendfsync"] == "everysec") && got["waitaof"] == "yes"
+	keeps := durabilityOf(got)
+	set.keeps = min(set.keeps, keeps)
+	set.logs = set.logs && keeps > store.Memory && (got["appendfsync"] == "always" || got["appendfsync"] == "everysec") && got["waitaof"] == "yes"
 	if policy := got["maxmemory-policy"]; policy != "" && policy != "noeviction" {
 		set.evicts = policy
 	}
@@ -39,10 +39,23 @@ func (set *settings) hear(got map[string]string) {
 
 // add takes what another server tells.
 func (set *settings) add(other settings) {
-	set.syncs, set.logs = set.syncs && other.syncs, set.logs && other.logs
+	set.keeps, set.logs = min(set.keeps, other.keeps), set.logs && other.logs
 	if other.evicts != "" {
 		set.evicts = other.evicts
 	}
+}
+
+// durabilityOf returns what an answer of a server survives. Without a log it is in
+// the server's memory alone: snapshots are of some minutes ago. With one, the server
+// hands it to the operating system before it answers, and may sync it too.
+func durabilityOf(got map[string]string) store.Durability {
+	switch {
+	case got["appendonly"] != "yes":
+		return store.Memory
+	case got["appendfsync"] != "always":
+		return store.Written
+	}
+	return store.Synced
 }
 
 // servers are the settings of the servers, as each told them last.
@@ -70,24 +83,43 @@ func configOf(ctx context.Context, node rueidis.Client) (map[string]string, erro
 		all["waitaof"] = "yes"
 	}
 	if all["maxmemory-policy"] == "" {
-		info, err := node.Do(ctx, node.B().Info().Section("memory").Build()).ToString()
-		if _, refused := rueidis.IsRedisErr(err); err != nil && !refused {
+		if all["maxmemory-policy"], err = infoOf(ctx, node, "memory", "maxmemory_policy"); err != nil {
 			return nil, err
 		}
-		for line := range strings.Lines(info) {
-			if policy, ok := strings.CutPrefix(line, "maxmemory_policy:"); ok {
-				all["maxmemory-policy"] = strings.TrimSpace(policy)
-			}
+	}
+	if all["appendonly"] == "" {
+		enabled, err := infoOf(ctx, node, "persistence", "aof_enabled")
+		if err != nil {
+			return nil, err
+		}
+		if enabled == "1" {
+			all["appendonly"] = "yes"
 		}
 	}
 	return all, nil
 }
 
+// infoOf returns a field of INFO, which servers tell whose CONFIG is not for
+// everyone. It is "" if they tell neither.
+func infoOf(ctx context.Context, node rueidis.Client, section, field string) (string, error) {
+	info, err := node.Do(ctx, node.B().Info().Section(section).Build()).ToString()
+	if _, refused := rueidis.IsRedisErr(err); err != nil && !refused {
+		return "", err
+	}
+	for line := range strings.Lines(info) {
+		if value, ok := strings.CutPrefix(line, field+":"); ok {
+			return strings.TrimSpace(value), nil
+		}
+	}
+	return "", nil
+}
+
 // A verdict is what the servers' settings were found to mean, and how many new
 // connections had been answered before they were asked.
 type verdict struct {
-	doubts      uint64
-	syncs, logs bool
+	doubts uint64
+	keeps  store.Durability // 0 if not all told
+	logs   bool
 }
 
 // durability is what an acknowledgement means that was just given to a batch that
@@ -102,10 +134,7 @@ func (s *Store) durability(ctx context.Context, asked store.Durability) store.Du
 	if v.doubts != s.doubts.Load() {
 		v = s.doubted(ctx)
 	}
-	if v.syncs {
-		return store.Synced
-	}
-	return store.Written
+	return max(v.keeps, store.Memory)
 }
 
 // waits returns what a batch that asks for a durability waits for.
@@ -154,7 +183,7 @@ func (s *Store) doubted(ctx context.Context) *verdict {
 
 // check asks all servers for their settings, replicas too: they take over. One that
 // does not answer counts as it was. What a server does not tell counts as not
-// syncing, and as not evicting.
+// kept, and as not evicting.
 func (s *Store) check(ctx context.Context, patience time.Duration) (settings, error) {
 	doubts := s.doubts.Load()
 	told, err := ask(ctx, s.client.Nodes(), patience)
@@ -192,7 +221,7 @@ func ask(ctx context.Context, nodes map[string]rueidis.Client, patience time.Dur
 				missed = r.err
 				continue
 			}
-			set := settings{syncs: true, logs: true}
+			set := settings{keeps: store.Synced, logs: true}
 			set.hear(r.config)
 			told[r.addr] = set
 		case <-ctx.Done(): // The client may still be connecting, which has a time limit of its own.
@@ -213,19 +242,35 @@ func (s *Store) weigh(doubts uint64, told map[string]settings) settings {
 	}
 	maps.Copy(s.servers.told, told)
 	maps.DeleteFunc(s.servers.told, func(addr string, _ settings) bool { return nodes[addr] == nil })
-	all, evicting := settings{syncs: true, logs: true}, 0
+	all, evicting := settings{keeps: store.Synced, logs: true}, 0
 	for _, set := range s.servers.told {
 		all.add(set)
 		if set.evicts != "" {
 			evicting++
 		}
 	}
-	s.verdict.Store(&verdict{doubts, all.syncs, all.logs})
+	s.say(all.keeps)
+	s.verdict.Store(&verdict{doubts, all.keeps, all.logs})
 	if was := s.meters.evicting.Swap(uint64(evicting)); was == 0 && evicting > 0 && !s.options.AcceptEviction {
 		s.options.Logger.Error("a Redis server may drop counters when its memory is full: set its maxmemory-policy to noeviction",
 			"maxmemory-policy", all.evicts, "servers", evicting)
 	}
 	return all
+}
+
+// say logs what the servers' settings mean for replies if that is little, at the
+// start and whenever it changes. It says nothing while a server does not tell.
+func (s *Store) say(keeps store.Durability) {
+	if keeps == 0 || s.options.Replicas > 0 {
+		return
+	}
+	switch was := store.Durability(s.said.Swap(uint32(keeps))); {
+	case was == keeps:
+	case keeps == store.Memory:
+		s.options.Logger.Warn("Redis keeps no log, so its restart loses acknowledged counts, and replies say memory: set appendonly yes, and appendfsync always for synced")
+	case was != 0:
+		s.options.Logger.Warn("the settings of Redis have changed, and what replies promise with them", "was", was.String(), "is", keeps.String())
+	}
 }
 
 // heard takes notice of the first bytes on a new connection to a server.
