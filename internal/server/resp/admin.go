@@ -407,7 +407,7 @@ func (c *command) categories() []string {
 		{"read", c.flags&flagRead != 0},
 		{"write", c.flags&flagWrite != 0},
 		{"string", category == "string"},
-		{"admin", c.flags&flagAdmin != 0},
+		{"admin", c.flags&flagAdmin != 0 || category == "admin"},
 		{"fast", c.flags&flagFast != 0},
 		{"slow", c.flags&flagFast == 0},
 		{"dangerous", c.flags&(flagAdmin|flagDangerous) != 0},

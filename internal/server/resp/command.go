@@ -166,6 +166,18 @@ func lookup(m map[string]*command, name []byte) *command {
 	return m[string(room[:len(name)])]
 }
 
+// family returns a command, or if it only has subcommands, those.
+func (c *command) family() []*command {
+	var all []*command
+	if c.subs == nil || c.local != nil {
+		all = append(all, c)
+	}
+	for _, name := range sortedNames(c.subs) {
+		all = append(all, c.subs[name])
+	}
+	return all
+}
+
 func wrongArity(c *command) error {
 	return wireError("ERR wrong number of arguments for '" + c.lower + "' command")
 }

@@ -242,7 +242,7 @@ func (g *generator) command() []string {
 
 func (g *generator) plain() []string {
 	k := g.key
-	switch g.IntN(44) {
+	switch g.IntN(45) {
 	case 0, 1, 2, 3:
 		return []string{"INCR", k()}
 	case 4:
@@ -326,6 +326,8 @@ func (g *generator) plain() []string {
 		return []string{"NOSUCH", "a", strings.Repeat("long", 40), "b"}
 	case 42:
 		return []string{"CLIENT", g.pick("SETNAME", "GETNAME", "NOSUCH"), "x"}
+	case 43:
+		return []string{"OBJECT", g.pick("ENCODING", "FREQ", "encoding"), k()}
 	default:
 		return []string{"CONFIG", "SET", g.pick("nosuch", "timeout", "TIMEOUT"), g.pick("x", "-1", "2147483648", "0")}
 	}
