@@ -56,7 +56,7 @@ func TestSeveralServers(t *testing.T) {
 
 // What is no address is refused at once.
 func TestAddresses(t *testing.T) {
-	for _, addr := range []string{"http://127.0.0.1:8080", "127.0.0.1:9090,127.0.0.1", "127.0.0.1:9090,http://a:1"} {
+	for _, addr := range []string{"http://127.0.0.1:8080", "127.0.0.1:50051,127.0.0.1", "127.0.0.1:50051,http://a:1"} {
 		if _, err := client.Dial(t.Context(), addr, client.Options{}); !errors.Is(err, quipu.ErrInvalid) {
 			t.Errorf("%s: %v", addr, err)
 		}

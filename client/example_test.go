@@ -33,7 +33,7 @@ func exampleServer() (addr string, stop func()) {
 }
 
 func ExampleDial() {
-	addr, stop := exampleServer() // such as 127.0.0.1:9090
+	addr, stop := exampleServer() // such as 127.0.0.1:50051
 	defer stop()
 	ctx := context.Background()
 

@@ -38,7 +38,7 @@ type serveCmd struct {
 	Store string `help:"Where counts are kept: embedded:, memory:, postgres://…, or redis://HOST:PORT[,HOST:PORT…]." default:"embedded:" placeholder:"URL"`
 	HTTP  string `name:"http" help:"Address of the REST door; off closes it, port 0 picks a free one." default:"127.0.0.1:8080"`
 	RESP  string `name:"resp" help:"Address of the RESP door, for clients of Redis; off closes it, port 0 picks a free one." default:"127.0.0.1:6380"`
-	RPC   string `name:"rpc" help:"Address of the RPC door; off closes it, port 0 picks a free one." default:"127.0.0.1:9090"`
+	RPC   string `name:"rpc" help:"Address of the RPC door; off closes it, port 0 picks a free one." default:"127.0.0.1:50051"`
 
 	WaitForStore time.Duration `help:"How long to wait, at the start, for a PostgreSQL or Redis that can't be reached." default:"0s"`
 
@@ -72,7 +72,7 @@ type serveCmd struct {
 func (*serveCmd) Help() string {
 	return `When it can serve it prints one line, such as
 
-  ready http=127.0.0.1:8080 resp=127.0.0.1:6380 rpc=127.0.0.1:9090
+  ready http=127.0.0.1:8080 resp=127.0.0.1:6380 rpc=127.0.0.1:50051
 
 SIGTERM and SIGINT drain: no new connections, up to 10 s for the calls under way, and exit code 0. Policies are read
 again when their file changes, and at SIGHUP; other settings count from the next start.
