@@ -28,9 +28,14 @@ type HotCounter struct {
 	// others had changed it or its layout meanwhile, where the store can tell.
 	RetryRate float64
 
-	// SlowestShard is how long a write through this DB to its slowest shard takes of
-	// late; 0 if it is not split.
-	SlowestShard time.Duration
+	// P99 is how long the slowest write in a hundred took of late, and SlowestShard
+	// the same of the shard where that is the longest; 0 if it is not split.
+	P99, SlowestShard time.Duration
+
+	// Asked is which part of its writes ask for its value. Decided is which part only
+	// its own cell can take, so that no shard helps: those, and writes that have a
+	// token or a condition, set it, or take away from it.
+	Asked, Decided float64
 
 	// RollupAge is how old the total is that is kept for readers, if HasRollup is
 	// set, and RollupEvery how often it is refreshed.
@@ -50,7 +55,7 @@ func (db *DB) Hottest(n int) []HotCounter {
 	for _, c := range db.spread.Hottest(min(n, HottestMax)) {
 		h := HotCounter{
 			Namespace: c.Cell.Namespace, Key: c.Cell.Key, Rate: c.Rate, Shards: c.Shards, GrowthRate: c.All,
-			Waiting: c.Waiting, RetryRate: c.Retries, SlowestShard: c.Slowest,
+			Waiting: c.Waiting, RetryRate: c.Retries, P99: c.P99, SlowestShard: c.ShardP99, Asked: c.Asked, Decided: c.Tied,
 		}
 		h.RollupAge, h.RollupEvery, h.HasRollup = db.totals.rollup(c.Cell, now)
 		found = append(found, h)

@@ -121,7 +121,7 @@ func (c *adviseCmd) judge(ctx context.Context, n advise.Needs) ([]hotAdvice, err
 		if err != nil {
 			return nil, err
 		}
-		h := advise.Hot{Namespace: a.Namespace, Key: a.Key, Writes: a.Rate, Shards: a.Shards, Waiting: a.WaitingRatio}
+		h := advise.Hot{Namespace: a.Namespace, Key: a.Key, Writes: a.Rate, Shards: a.Shards, Waiting: a.WaitingRatio, Asked: a.ValueRatio, Decided: a.DecidedRatio}
 		a.has = "the defaults: no policy names it"
 		if e.Holds != nil {
 			h.Policy, a.Policy = e.Holds.Policy.Policy, &e.Holds.Policy

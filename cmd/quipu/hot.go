@@ -51,11 +51,12 @@ func (*hotCmd) Help() string {
 	return `Counters of all namespaces that are written to the most, the hottest first, and after them those that are split. It is
 redrawn in place until q or Ctrl-C; if standard output is no terminal, it is printed once.
 
-  RATE       writes a second through this server, those of the last second above all
-  PER SHARD  the same, for each of its shards
-  SHARDS     how many cells it is laid out over; the server decides it
-  GROWTH     by how much a second a split counter changes, whoever writes to it
-  ROLLUP     the age of the total that is kept for readers, and how often it is refreshed
+  RATE         writes a second through this server, mostly those of the last second
+  P99          how long the slowest write in a hundred took
+  WORST SHARD  the same for its slowest shard, if it is split
+  SHARDS       how many cells hold it; the server decides this
+  GROWTH       how much a split counter changes a second, whoever writes to it
+  ROLLUP       the age of the total kept for readers, and how often it is refreshed
 
 A server sees what is written through it: of several that share a store, each has a list of its own.
 
@@ -215,6 +216,10 @@ type hotCounter struct {
 	Rate             float64  `json:"rate"`
 	Shards           int      `json:"shards"`
 	WaitingRatio     float64  `json:"waiting_ratio"`
+	ValueRatio       float64  `json:"value_ratio"`
+	DecidedRatio     float64  `json:"decided_ratio"`
+	P99MS            *float64 `json:"p99_ms,omitempty"`
+	SlowestShardMS   *float64 `json:"slowest_shard_p99_ms,omitempty"`
 	GrowthRate       *float64 `json:"growth_rate,omitempty"`
 	RollupAgeMS      *int64   `json:"rollup_age_ms,omitempty"`
 	RollupIntervalMS int64    `json:"rollup_interval_ms,omitempty"`
@@ -230,7 +235,7 @@ func (h *hotCounter) row() []string {
 		rollup = fmt.Sprintf("%v of %v", milliseconds(*h.RollupAgeMS), milliseconds(h.RollupIntervalMS))
 	}
 	return []string{
-		formatRate(h.Rate), formatRate(h.Rate / float64(max(1, h.Shards))), strconv.Itoa(h.Shards), growth, rollup,
+		formatRate(h.Rate), formatMS(h.P99MS), formatMS(h.SlowestShardMS), strconv.Itoa(h.Shards), growth, rollup,
 		shorten(printable(h.Namespace), hotNamespaceMax), shorten(printable(h.Key), hotKeyMax),
 	}
 }
@@ -245,6 +250,19 @@ func formatRate(rate float64) string {
 	return thousands(int64(math.Round(rate)))
 }
 
+// formatMS writes milliseconds for people, with two digits that tell something.
+func formatMS(ms *float64) string {
+	if ms == nil {
+		return "-"
+	}
+	d := time.Duration(*ms * float64(time.Millisecond))
+	unit := time.Microsecond
+	for d >= 100*unit {
+		unit *= 10
+	}
+	return d.Round(unit).String()
+}
+
 // shorten cuts text to so many characters.
 func shorten(text string, most int) string {
 	if utf8.RuneCountInString(text) <= most {
@@ -255,13 +273,13 @@ func shorten(text string, most int) string {
 
 // hotTexts is from which column on a table has text, which begins in line; the
 // numbers before end in line.
-const hotTexts = 5
+const hotTexts = 6
 
 // hotTable returns the lines of a table with aligned columns.
 func hotTable(counters []json.RawMessage) ([]string, error) {
 	// The heads are as wide as what is common below them, so that columns stay where
 	// they are when the table is redrawn.
-	rows := [][]string{{"     RATE", "PER SHARD", "SHARDS", "   GROWTH", "       ROLLUP", "NAMESPACE", "KEY"}}
+	rows := [][]string{{"     RATE", "    P99", "WORST SHARD", "SHARDS", "   GROWTH", "       ROLLUP", "NAMESPACE", "KEY"}}
 	for _, raw := range counters {
 		var h hotCounter
 		if err := json.Unmarshal(raw, &h); err != nil {

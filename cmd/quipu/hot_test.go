@@ -35,8 +35,8 @@ func serveHot(t *testing.T, asked func(n int), replies ...string) string {
 }
 
 const hotReply = `{"counters":[` +
-	`{"namespace":"default","key":"likes:42","rate":12345.6,"shards":4,"growth_rate":30000.1,"rollup_age_ms":40,"rollup_interval_ms":1000},` +
-	`{"namespace":"shop","key":"ord\ners","rate":3.14,"shards":1},` +
+	`{"namespace":"default","key":"likes:42","rate":12345.6,"shards":4,"p99_ms":12.34,"slowest_shard_p99_ms":1534.9,"growth_rate":30000.1,"rollup_age_ms":40,"rollup_interval_ms":1000},` +
+	`{"namespace":"shop","key":"ord\ners","rate":3.14,"shards":1,"p99_ms":0.04},` +
 	`{"namespace":"a-namespace-that-is-quite-long","key":"%s","rate":0,"shards":2,"growth_rate":0}]}`
 
 func TestHotTable(t *testing.T) {
@@ -45,10 +45,10 @@ func TestHotTable(t *testing.T) {
 	for _, args := range [][]string{{"hot"}, {"hot", "--once"}} {
 		r := command(t, append(args, "--addr", url)...)
 		want := "" +
-			"     RATE  PER SHARD  SHARDS     GROWTH         ROLLUP  NAMESPACE                 KEY\n" +
-			"   12,346      3,086       4     30,000     40ms of 1s  default                   likes:42\n" +
-			"      3.1        3.1       1          -              -  shop                      \"ord\\ners\"\n" +
-			"      0.0        0.0       2        0.0              -  a-namespace-that-is-qui…  " + strings.Repeat("é", 59) + "…\n"
+			"     RATE      P99  WORST SHARD  SHARDS     GROWTH         ROLLUP  NAMESPACE                 KEY\n" +
+			"   12,346     12ms         1.5s       4     30,000     40ms of 1s  default                   likes:42\n" +
+			"      3.1     40µs            -       1          -              -  shop                      \"ord\\ners\"\n" +
+			"      0.0        -            -       2        0.0              -  a-namespace-that-is-qui…  " + strings.Repeat("é", 59) + "…\n"
 		if r.code != 0 || r.stdout != want {
 			t.Errorf("%q: %+v, want\n%s", args, r, want)
 		}

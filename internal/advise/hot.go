@@ -26,6 +26,8 @@ type Hot struct {
 	Writes         float64 // a second, through this server
 	Shards         int
 	Waiting        float64      // which part of its writes' time was waiting for others
+	Asked          float64      // which part of its writes ask for its value
+	Decided        float64      // which part only its own cell can take: those, and more
 	Policy         quipu.Policy // that it has; with no pattern if none names it
 }
 
@@ -161,7 +163,11 @@ func (v *Verdict) contended(h Hot, had quipu.Policy) {
 		v.note("%s, and its policy keeps it in one cell: leave single out if it has no floor or ceiling, or send its writes through one server", waits)
 	case h.Shards >= had.MaxShards:
 		v.note("%s, and it has all shards that it may have: raise max-shards, or let its writers send sums", waits)
+	case h.Asked > 0.5:
+		v.note("%s, because they ask for its value: have them ask for nothing back (Prefer: return=minimal, Q.ADD with NOVALUE), or send them through one server", waits)
+	case h.Decided > 0.5:
+		v.note("%s, because only its own cell can take them: they have a token or a condition, set it, or take away from it; send them through one server, or let its writers send sums", waits)
 	default:
-		v.note("%s, because its writers ask for its value: have them ask for nothing back (Prefer: return=minimal, Q.ADD with NOVALUE), or send them through one server", waits)
+		v.note("%s, and any shard could take most of them: it is about to be split, or was and that did not help (quipu_splits_undone_total); look again in a minute, and if it stays so, let its writers send sums", waits)
 	}
 }

@@ -81,7 +81,9 @@ func TestJudge(t *testing.T) {
 	f(advise.Hot{Policy: quipu.Policy{Durability: quipu.Written}}, n, quipu.Policy{}, "{durability written synced a crash would lose")
 
 	// What no policy can mend is said.
-	f(advise.Hot{Writes: 1000, Waiting: 0.3}, pg, quipu.Policy{}, "for 30 % of their time, because its writers ask for its value")
+	f(advise.Hot{Writes: 1000, Waiting: 0.3, Asked: 0.9, Decided: 1}, pg, quipu.Policy{}, "for 30 % of their time, because they ask for its value")
+	f(advise.Hot{Writes: 1000, Waiting: 0.3, Asked: 0.1, Decided: 0.8}, pg, quipu.Policy{}, "because only its own cell can take them: they have a token")
+	f(advise.Hot{Writes: 1000, Waiting: 0.3, Asked: 0.1, Decided: 0.1}, pg, quipu.Policy{}, "and any shard could take most of them")
 	f(advise.Hot{Writes: 1000, Waiting: 0.3, Policy: quipu.Policy{Single: true}}, pg, quipu.Policy{Single: true}, "keeps it in one cell")
 	f(advise.Hot{Writes: 1000, Waiting: 0.3, Shards: 2, Policy: quipu.Policy{MaxShards: 2}}, pg, quipu.Policy{MaxShards: 2}, "raise max-shards")
 

@@ -36,13 +36,28 @@ type Entry struct {
 
 	warmth float64 // writes, each counting less the longer ago it was
 	tied   float64 // those of them that no shard could take
+	asked  float64 // those of them that asked for the value
 	again  float64 // how often they had to be made again
 	at     int64   // as of when, in nanoseconds
 	born   int64   // when it was entered
 	waited time.Duration
 	took   time.Duration
 	calls  int     // that took that
-	share  float64 // what Waiting returned last
+	waits  float64 // what Waiting returned last
+	times  Times
+}
+
+// A Write is what was seen of a call that wrote to a counter.
+type Write struct {
+	Cell  store.Cell
+	Count float64 // how many writes it stands for
+	Tied  bool    // they are for one cell, whatever shards there are
+	Asked bool    // they ask for the value
+
+	// Of the time that the call Took, if that is known, it Waited for others who
+	// changed the same cell, for whom it was made again so many times.
+	Took, Waited time.Duration
+	Retries      int
 }
 
 // NewHeat returns a Heat that knows up to max counters.
@@ -50,28 +65,37 @@ func NewHeat(maxEntries int) *Heat {
 	return &Heat{index: make(map[store.Cell]int), max: maxEntries}
 }
 
-// Note counts writes to a counter, which are tied if they are for one cell whatever
-// shards there are. Of the time that their calls took, some was waiting for others
-// who changed the same cell, for whom they were made again so many times.
-func (h *Heat) Note(c store.Cell, writes float64, tied bool, now time.Time, waited, took time.Duration, retries int) {
-	if h.last >= len(h.entries) || h.entries[h.last].Cell != c { // What is hot comes again and again.
-		at, known := h.index[c]
+// Note counts writes to a counter, made by a call that ended now.
+func (h *Heat) Note(w Write, now time.Time) {
+	if h.last >= len(h.entries) || h.entries[h.last].Cell != w.Cell { // What is hot comes again and again.
+		at, known := h.index[w.Cell]
 		if !known {
-			at = h.enter(c, now.UnixNano())
+			at = h.enter(w.Cell, now.UnixNano())
 		}
 		h.last = at
 	}
 	e := &h.entries[h.last]
 	e.cool(now.UnixNano())
-	e.warmth += writes
-	if tied {
-		e.tied += writes
+	e.warmth += w.Count
+	if w.Tied {
+		e.tied += w.Count
 	}
-	e.again += writes * float64(retries)
-	e.waited += waited
-	if took > 0 {
-		e.took += took
+	if w.Asked {
+		e.asked += w.Count
+	}
+	e.again += w.Count * float64(w.Retries)
+	e.waited += w.Waited
+	if w.Took > 0 {
+		e.took += w.Took
 		e.calls++
+		e.times.Note(w.Took, now)
+	}
+}
+
+// Timed notes how long a write took that ended now, of a counter that is known.
+func (h *Heat) Timed(c store.Cell, took time.Duration, now time.Time) {
+	if e := h.Get(c); e != nil {
+		e.times.Note(took, now)
 	}
 }
 
@@ -114,6 +138,7 @@ func (e *Entry) cool(now int64) {
 		left := e.left(now)
 		e.warmth *= left
 		e.tied *= left
+		e.asked *= left
 		e.again *= left
 		e.at = now
 	}
@@ -121,7 +146,25 @@ func (e *Entry) cool(now int64) {
 
 // Tied reports whether most writes are for one cell: then shards would be of no
 // use, or be folded as soon as they are there.
-func (e *Entry) Tied() bool { return e.tied > e.warmth/2 }
+func (e *Entry) Tied() bool { return e.TiedShare() > 0.5 }
+
+// TiedShare returns which part of the writes are for one cell, whatever shards there
+// are.
+func (e *Entry) TiedShare() float64 { return e.share(e.tied) }
+
+// AskedShare returns which part of the writes ask for the value.
+func (e *Entry) AskedShare() float64 { return e.share(e.asked) }
+
+func (e *Entry) share(some float64) float64 {
+	if e.warmth == 0 {
+		return 0
+	}
+	return some / e.warmth
+}
+
+// P99 returns how long the slowest in a hundred of the writes took, 0 if it is not
+// known.
+func (e *Entry) P99(now time.Time) time.Duration { return e.times.P99(now) }
 
 // Rate returns writes a second, those of the last second above all.
 func (e *Entry) Rate(now time.Time) float64 { return e.warmth * e.perSecond(now) }
@@ -153,14 +196,14 @@ func (e *Entry) Waiting() (share float64, took time.Duration) {
 	if e.calls == 0 {
 		return 0, 0
 	}
-	e.share = float64(e.waited) / float64(e.took)
+	e.waits = float64(e.waited) / float64(e.took)
 	took = e.took / time.Duration(e.calls)
 	e.waited, e.took, e.calls = 0, 0, 0
-	return e.share, took
+	return e.waits, took
 }
 
 // Waited returns what Waiting returned last.
-func (e *Entry) Waited() float64 { return e.share }
+func (e *Entry) Waited() float64 { return e.waits }
 
 // Each calls f for every entry, in no order.
 func (h *Heat) Each(f func(e *Entry)) {

@@ -51,7 +51,7 @@ func TestHeat(t *testing.T) {
 		if i%10 < 4 {
 			c = cell(i % 10)
 		}
-		h.Note(c, 1, i%10 == 3, now, 2, 10, i%10)
+		h.Note(hot.Write{Cell: c, Count: 1, Tied: i%10 == 3, Asked: i%10 == 2, Took: 10 * time.Millisecond, Waited: 2 * time.Millisecond, Retries: i % 10}, now)
 	}
 	for i := range 4 {
 		e := h.Get(cell(i))
@@ -66,6 +66,12 @@ func TestHeat(t *testing.T) {
 		}
 		if e.Tied() != (i == 3) {
 			t.Errorf("counter %d is tied: %v", i, e.Tied())
+		}
+		if asked := e.AskedShare(); i == 2 && asked < 0.99 || i != 2 && asked > 0 {
+			t.Errorf("%v of the writes to counter %d ask for the value", asked, i)
+		}
+		if p99 := e.P99(now); p99 < 9*time.Millisecond || p99 > 11*time.Millisecond {
+			t.Errorf("the slowest writes to counter %d took %v, want some 10ms", i, p99)
 		}
 		if share, took := e.Waiting(); took == 0 || share != 0.2 {
 			t.Errorf("waits %v of the time, %v", share, took)
@@ -97,7 +103,7 @@ func BenchmarkHeatMemory(b *testing.B) {
 	for b.Loop() {
 		h := hot.NewHeat(512)
 		for i := range 10_000_000 {
-			h.Note(cell(i), 1, false, start, 0, 0, 0)
+			h.Note(hot.Write{Cell: cell(i), Count: 1}, start)
 		}
 	}
 }

@@ -258,12 +258,18 @@ var (
 		"Which part of the time of writes to each of them was waiting for others who change it.", hotLabels, nil)
 	hotRetries = prometheus.NewDesc("quipu_hot_retries",
 		"Writes a second to each of them that had to be made again, because others had changed it meanwhile.", hotLabels, nil)
+	hotP99 = prometheus.NewDesc("quipu_hot_p99_seconds",
+		"Time that the slowest write in a hundred to each of them took of late, if some were timed.", hotLabels, nil)
 	hotSlowest = prometheus.NewDesc("quipu_hot_shard_seconds_max",
-		"Time that a write to the slowest shard of each of them that is split takes of late.", hotLabels, nil)
+		"Time that the slowest write in a hundred to the slowest shard of each of them that is split took of late.", hotLabels, nil)
+	hotDecided = prometheus.NewDesc("quipu_hot_decided_ratio",
+		"Which part of the writes to each of them only its own cell can take, so that no shard helps.", hotLabels, nil)
+	hotAsked = prometheus.NewDesc("quipu_hot_value_ratio",
+		"Which part of the writes to each of them ask for its value.", hotLabels, nil)
 )
 
 func (c hotCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{hotRate, hotShards, hotGrowth, hotRollup, hotWaiting, hotRetries, hotSlowest} {
+	for _, d := range []*prometheus.Desc{hotRate, hotShards, hotGrowth, hotRollup, hotWaiting, hotRetries, hotDecided, hotAsked, hotP99, hotSlowest} {
 		ch <- d
 	}
 }
@@ -277,6 +283,11 @@ func (c hotCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(hotShards, float64(h.Shards))
 		gauge(hotWaiting, h.Waiting)
 		gauge(hotRetries, h.RetryRate)
+		gauge(hotDecided, h.Decided)
+		gauge(hotAsked, h.Asked)
+		if h.P99 > 0 {
+			gauge(hotP99, h.P99.Seconds())
+		}
 		if h.Shards > 1 {
 			gauge(hotGrowth, h.GrowthRate)
 			gauge(hotSlowest, h.SlowestShard.Seconds())

@@ -25,7 +25,8 @@ func (twoMeters) Meters(f func(name, help string, value float64)) {
 func (twoMeters) Hottest(n int) []quipu.HotCounter {
 	return []quipu.HotCounter{
 		{
-			Namespace: "n", Key: "a\nb", Rate: 1000.5, Shards: 4, GrowthRate: 2000, Waiting: 0.25, RetryRate: 12.5, SlowestShard: 20 * time.Millisecond,
+			Namespace: "n", Key: "a\nb", Rate: 1000.5, Shards: 4, GrowthRate: 2000, Waiting: 0.25, RetryRate: 12.5, P99: 10 * time.Millisecond, SlowestShard: 20 * time.Millisecond,
+			Asked: 0.5, Decided: 0.75,
 			RollupAge: 3 * time.Second, RollupEvery: 2 * time.Second, HasRollup: true,
 		},
 		{Namespace: "n", Key: "c", Rate: float64(n), Shards: 1},
@@ -92,7 +93,11 @@ func TestMetrics(t *testing.T) {
 		`quipu_hot_waiting_ratio{key="c",namespace="n"} 0`,
 		`quipu_hot_retries{key="a\nb",namespace="n"} 12.5`,
 		`quipu_hot_retries{key="c",namespace="n"} 0`,
+		`quipu_hot_p99_seconds{key="a\nb",namespace="n"} 0.01`,
 		`quipu_hot_shard_seconds_max{key="a\nb",namespace="n"} 0.02`,
+		`quipu_hot_decided_ratio{key="a\nb",namespace="n"} 0.75`,
+		`quipu_hot_value_ratio{key="a\nb",namespace="n"} 0.5`,
+		`quipu_hot_value_ratio{key="c",namespace="n"} 0`,
 	} {
 		if !strings.Contains(w.Body.String(), "\n"+line) {
 			t.Errorf("no line %q in\n%s", line, w.Body)
@@ -102,7 +107,7 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("series of what nobody has called in\n%s", w.Body)
 	}
 	// What has no meaning is left out.
-	for _, name := range []string{"quipu_hot_growth_rate{", "quipu_hot_rollup_age_ratio{", "quipu_hot_shard_seconds_max{"} {
+	for _, name := range []string{"quipu_hot_growth_rate{", "quipu_hot_rollup_age_ratio{", "quipu_hot_shard_seconds_max{", "quipu_hot_p99_seconds{"} {
 		if n := strings.Count(w.Body.String(), name); n != 1 {
 			t.Errorf("%d times %s", n, name)
 		}

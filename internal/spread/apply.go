@@ -34,7 +34,8 @@ func (s *Store) Apply(ctx context.Context, batches []store.Batch, replies []stor
 	began := s.options.Now()
 	err := s.apply(ctx, batches, replies)
 	if err == nil {
-		s.note(batches, replies, began, s.options.Now().Sub(began))
+		now := s.options.Now()
+		s.note(batches, replies, now, now.Sub(began))
 	}
 	return err
 }
@@ -45,6 +46,11 @@ func (s *Store) applyOne(ctx context.Context, batches []store.Batch, replies []s
 	if d := &batches[0].Deltas[0]; d.Guard.Laid || d.Op == store.OpLayout {
 		return s.refuse(ctx, batches, replies)
 	}
+	timed := s.takeTurn()
+	var began time.Time
+	if timed {
+		began = s.options.Now()
+	}
 	if err := s.under.Apply(ctx, batches, replies); err != nil {
 		return err
 	}
@@ -54,6 +60,9 @@ func (s *Store) applyOne(ctx context.Context, batches []store.Batch, replies []s
 			return nil
 		}
 		return s.repair(ctx, batches, replies, identity(batches, replies))
+	}
+	if timed {
+		s.took(batches, began)
 	}
 	// What tells the writes apart costs less than chance.
 	const golden = 0x9e3779b97f4a7c15
@@ -82,7 +91,7 @@ func (s *Store) apply(ctx context.Context, batches []store.Batch, replies []stor
 		if err := s.under.Apply(ctx, r.batches, r.replies); err != nil {
 			return err
 		}
-		r.timed(s.options.Now().Sub(began))
+		r.timed(began, s.options.Now())
 		if err := r.gather(batches, replies); err != nil {
 			return err
 		}
@@ -331,11 +340,11 @@ func (s *Store) move(d *store.Delta, c *counter, now time.Time) int {
 }
 
 // timed notes how long the call took, for each shard that it wrote to.
-func (r *routed) timed(took time.Duration) {
+func (r *routed) timed(began, now time.Time) {
 	for i := range r.from {
 		for _, p := range r.from[i] {
 			if p.of != nil {
-				p.of.paces[p.shard].note(took)
+				p.of.paces[p.shard].note(now.Sub(began), now)
 			}
 		}
 	}
@@ -485,6 +494,15 @@ func (s *Store) Start(batches []store.Batch, replies []store.Reply, done func(er
 					return false
 				}
 			}
+		}
+	}
+	if s.takeTurn() {
+		began, told := s.options.Now(), done
+		done = func(err error) {
+			if err == nil {
+				s.took(batches, began)
+			}
+			told(err)
 		}
 	}
 	if !s.starter.Start(batches, replies, done) {

@@ -18,6 +18,10 @@ const (
 	sample = 16
 	noted  = 16
 
+	// turns is of how many calls of the embedded store that are looked at one is
+	// timed.
+	turns = 4
+
 	// refreshEvery is how often the counters that are split are read, to see
 	// whether they are cold; refreshHot, if this server alone keeps them from it.
 	refreshEvery = time.Second
@@ -63,22 +67,46 @@ type judged struct {
 // chosen reports whether a call is one of those that are looked at.
 func chosen() bool { return rand.Uint32()%sample == 0 }
 
-// note counts the writes of a call that was chosen: of a large one, some for all.
-func (s *Store) note(batches []store.Batch, replies []store.Reply, began time.Time, took time.Duration) {
+// note counts the writes of a call that was chosen and has ended: of a large one,
+// some for all. Replies is nil if the store can't say who waited for whom.
+func (s *Store) note(batches []store.Batch, replies []store.Reply, ended time.Time, took time.Duration) {
 	s.heating.Lock()
 	defer s.heating.Unlock()
 	for i := range batches {
 		deltas := batches[i].Deltas
-		var waited time.Duration
-		var retries int
+		w := hot.Write{Took: took}
 		if replies != nil {
-			waited, retries = replies[i].Waited, replies[i].Retries
+			w.Waited, w.Retries = replies[i].Waited, replies[i].Retries
 		}
 		step, tied := max(1, len(deltas)/noted), stays(&batches[i])
 		for j := rand.IntN(step); j < len(deltas); j += step {
 			if d := &deltas[j]; d.Op == store.OpAdd || d.Op == store.OpSet {
-				s.heat.Note(d.Cell, sample*float64(step)*float64(max(1, d.Writes)), tied || !shardable(d), began, waited, took, retries)
+				w.Cell, w.Count = d.Cell, sample*float64(step)*float64(max(1, d.Writes))
+				w.Tied, w.Asked = tied || !shardable(d), d.Want
+				s.heat.Note(w, ended)
 			}
+		}
+	}
+	if s.noted++; took == 0 && s.noted%turns == 0 {
+		s.turn.Store(true)
+	}
+}
+
+// takeTurn reports whether a call of the embedded store is to be timed. Of those that
+// are looked at one in a few gives the next call its turn: a clock for each would be
+// a tenth of what such a call takes.
+func (s *Store) takeTurn() bool { return s.turn.Load() && s.turn.CompareAndSwap(true, false) }
+
+// took notes how long the writes of a call took, which ends now.
+func (s *Store) took(batches []store.Batch, began time.Time) {
+	now := s.options.Now()
+	s.heating.Lock()
+	defer s.heating.Unlock()
+	for i := range batches {
+		deltas := batches[i].Deltas
+		step := max(1, len(deltas)/noted)
+		for j := rand.IntN(step); j < len(deltas); j += step {
+			s.heat.Timed(deltas[j].Cell, now.Sub(began), now)
 		}
 	}
 }
@@ -416,10 +444,16 @@ type Counter struct {
 	Shards int
 	All    float64 // by how much a second it changes, whoever writes to it, if it is split
 
-	// Waiting is which part of its writes' time was waiting for others who change
-	// it, and Slowest how long a write to its slowest shard takes, if it is split.
+	// P99 is how long the slowest in a hundred of its writes took of late, and
+	// ShardP99 the same of its slowest shard, if it is split.
+	P99, ShardP99 time.Duration
+
+	// Waiting is which part of its writes' time was waiting for others who change it.
 	Waiting float64
-	Slowest time.Duration
+
+	// Tied is which part of its writes only its own cell can take, whatever shards it
+	// has, and Asked which part ask for its value.
+	Tied, Asked float64
 
 	// Retries is how many of its writes a second had to be made again, because
 	// others had changed it or its layout meanwhile.
@@ -434,7 +468,10 @@ func (s *Store) Hottest(n int) []Counter {
 	s.heating.Lock()
 	s.heat.Each(func(e *hot.Entry) {
 		if rate := e.Rate(now); rate >= 1 || s.get(e.Cell) != nil {
-			found = append(found, Counter{Cell: e.Cell, Rate: rate, Shards: 1, Waiting: e.Waited(), Retries: e.RetryRate(now)})
+			found = append(found, Counter{
+				Cell: e.Cell, Rate: rate, Shards: 1, P99: e.P99(now), Waiting: e.Waited(),
+				Tied: e.TiedShare(), Asked: e.AskedShare(), Retries: e.RetryRate(now),
+			})
 		}
 	})
 	for _, c := range s.splitCells() {
@@ -444,7 +481,7 @@ func (s *Store) Hottest(n int) []Counter {
 	}
 	for i := range found {
 		if k := s.get(found[i].Cell); k != nil {
-			found[i].Shards, found[i].Slowest = len(k.cells), k.slowest()
+			found[i].Shards, found[i].ShardP99 = len(k.cells), k.slowest(now)
 			if j := s.judges[found[i].Cell]; j != nil {
 				found[i].All = j.rate
 			}

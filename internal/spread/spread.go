@@ -70,9 +70,11 @@ type Store struct {
 	closed  bool           // no more of them
 	folders sync.WaitGroup // those under way
 
-	heating sync.Mutex // guards the two below
+	heating sync.Mutex // guards the three below
 	heat    *hot.Heat
 	judges  map[store.Cell]*judged
+	noted   int         // calls that were
+	turn    atomic.Bool // the next call of the embedded store is timed
 
 	ctx     context.Context // of what is done in the background
 	cancel  context.CancelFunc
@@ -92,25 +94,31 @@ type counter struct {
 	version atomic.Uint64 // of home, when it was read last
 }
 
-// A pace is how long the writes to a cell take of late, in nanoseconds: a mean in
-// which each counts an eighth.
-type pace struct{ atomic.Int64 }
-
-// note takes one more write into account. Of two at once one may be lost.
-func (p *pace) note(took time.Duration) {
-	if old := p.Load(); old != 0 {
-		took = time.Duration(old) + (took-time.Duration(old))/8
-	}
-	p.Store(int64(took))
+// A pace is how long the writes to a cell take of late.
+type pace struct {
+	mu    sync.Mutex
+	times hot.Times
 }
 
-// slowest returns the pace of the slowest shard: a mean over all would hide it.
-func (c *counter) slowest() time.Duration {
-	most := int64(0)
+func (p *pace) note(took time.Duration, now time.Time) {
+	p.mu.Lock()
+	p.times.Note(took, now)
+	p.mu.Unlock()
+}
+
+func (p *pace) p99(now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.times.P99(now)
+}
+
+// slowest returns how long the slowest write in a hundred took to the shard where
+// that is the longest: a mean over shards, or over writes, would hide it.
+func (c *counter) slowest(now time.Time) (most time.Duration) {
 	for i := range c.paces {
-		most = max(most, c.paces[i].Load())
+		most = max(most, c.paces[i].p99(now))
 	}
-	return time.Duration(most)
+	return most
 }
 
 var (
@@ -124,8 +132,8 @@ var (
 	_ store.Witness     = (*Store)(nil)
 )
 
-// entriesMax is how many counters' heat is known: some 100 KiB, and at most half a
-// MiB if their keys are as long as can be.
+// entriesMax is how many counters' heat is known: some 200 KiB, and a little more
+// than half a MiB if their keys are as long as can be.
 const entriesMax = 512
 
 // New returns a Store around one that knows layouts, which it closes when it is

@@ -3,6 +3,7 @@ package rest
 import (
 	"math"
 	"strconv"
+	"time"
 
 	"github.com/quipudb/quipu"
 )
@@ -47,9 +48,21 @@ func appendHot(b []byte, h *quipu.HotCounter) []byte {
 	b = append(b, `,"shards":`...)
 	b = strconv.AppendInt(b, int64(h.Shards), 10)
 	b = append(b, `,"waiting_ratio":`...)
-	b = strconv.AppendFloat(b, math.Round(h.Waiting*100)/100, 'f', -1, 64)
+	b = appendRatio(b, h.Waiting)
 	b = append(b, `,"retries_per_second":`...)
 	b = appendRate(b, h.RetryRate)
+	b = append(b, `,"value_ratio":`...)
+	b = appendRatio(b, h.Asked)
+	b = append(b, `,"decided_ratio":`...)
+	b = appendRatio(b, h.Decided)
+	if h.P99 > 0 {
+		b = append(b, `,"p99_ms":`...)
+		b = appendMS(b, h.P99)
+	}
+	if h.SlowestShard > 0 {
+		b = append(b, `,"slowest_shard_p99_ms":`...)
+		b = appendMS(b, h.SlowestShard)
+	}
 	if h.Shards > 1 && h.GrowthRate > 0 { // else it was not measured yet, or does not change
 		b = append(b, `,"growth_rate":`...)
 		b = appendRate(b, h.GrowthRate)
@@ -61,6 +74,16 @@ func appendHot(b []byte, h *quipu.HotCounter) []byte {
 		b = strconv.AppendInt(b, h.RollupEvery.Milliseconds(), 10)
 	}
 	return append(b, '}')
+}
+
+// appendRatio appends a part of the whole, to a hundredth.
+func appendRatio(b []byte, ratio float64) []byte {
+	return strconv.AppendFloat(b, math.Round(ratio*100)/100, 'f', -1, 64)
+}
+
+// appendMS appends a time in milliseconds, to a hundredth.
+func appendMS(b []byte, d time.Duration) []byte {
+	return strconv.AppendFloat(b, math.Round(float64(d)/1e4)/100, 'f', -1, 64)
 }
 
 // appendRate appends a rate, to a tenth: more digits than that are chance.
