@@ -136,7 +136,7 @@ func (e *Engine) begin(c *checkpoint) {
 	c.copies, c.free = room[saved](len(c.cells))
 	c.born, e.born = e.born, nil
 	c.collected, e.collected = e.collected, nil
-	e.soonestSet = math.MaxInt64
+	e.soonestSet, e.soonestNew = math.MaxInt64, math.MaxInt64
 	e.timeMS, e.timeFrame = max(e.timeMS, e.o.Now().UnixMilli()), 0
 	c.timeMS = e.timeMS
 	e.dirtyBit ^= dirty0 | dirty1

@@ -16,7 +16,8 @@ import (
 // change a cell whose time is over deletes it first, and the log says so: nothing
 // is judged again in replay. A reader takes it for absent. Cells that nobody
 // touches are found by rows of their deadlines, which are hints: there may be
-// more than one for a cell, and none is removed before its time.
+// more than one for a cell, and none is removed before its time. A checkpoint writes
+// these rows; until then, cells are found among those that were changed.
 
 // now returns the store's time, which never falls: what has expired for one
 // reader has expired for the next.
@@ -69,24 +70,88 @@ func (e *Engine) collect(ctx context.Context) error {
 		if len(rows) == 0 {
 			continue
 		}
-		b := store.Batch{Durability: store.Memory, Apart: true} // one may have a layout by now
-		for _, key := range rows {
+		cells := make([]store.Cell, len(rows))
+		for i, key := range rows {
 			_, cell, _ := decodeDeadline(key)
-			// To look at it is enough.
-			b.Deltas = append(b.Deltas, store.Delta{Cell: decodeCell(cell), Op: store.OpGet, Want: true})
+			cells[i] = decodeCell(cell)
 		}
-		var r store.Reply
-		var w waits
-		if err := e.apply(ctx, &b, &r, &w); err != nil {
+		if err := e.lookAt(ctx, cells); err != nil {
 			return err
-		}
-		if r.Err != nil {
-			return r.Err
 		}
 		e.mu.Lock()
 		e.collected = append(e.collected, rows...)
-		e.meters.expired += uint64(len(rows))
 		e.arm()
+		e.mu.Unlock()
+	}
+}
+
+// collectChanged removes the cells whose deadline has passed before a checkpoint
+// has written it.
+func (e *Engine) collectChanged(ctx context.Context) error {
+	for cells := range slices.Chunk(e.lapsed(), collectMax) {
+		if err := e.lookAt(ctx, cells); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookAt removes those of some cells that have expired.
+func (e *Engine) lookAt(ctx context.Context, cells []store.Cell) error {
+	b := store.Batch{Durability: store.Memory, Apart: true} // one may have a layout by now
+	for _, c := range cells {
+		b.Deltas = append(b.Deltas, store.Delta{Cell: c, Op: store.OpGet, Want: true}) // To look at it is enough.
+	}
+	var r store.Reply
+	var w waits
+	if err := e.apply(ctx, &b, &r, &w); err != nil {
+		return err
+	}
+	if r.Err != nil {
+		return r.Err
+	}
+	e.mu.Lock()
+	e.meters.expired += uint64(len(cells))
+	e.mu.Unlock()
+	return nil
+}
+
+const (
+	lapsedMax  = 100_000 // cells found in one go; the others are found in the next
+	lookedOver = 4096    // cells looked at under the lock
+)
+
+// lapsed returns cells that have expired, of those changed since the last checkpoint
+// began, and moves e.soonestSet to the first deadline of the others. It gives the lock
+// away now and then. Deadlines set meanwhile are in soonestNew, as are all after a
+// checkpoint that begins meanwhile; those before that are in its rows.
+func (e *Engine) lapsed() (cells []store.Cell) {
+	soonest := int64(math.MaxInt64)
+	for from := 0; ; from += lookedOver {
+		e.mu.Lock()
+		now := e.now()
+		if from == 0 {
+			if now < e.soonestSet {
+				e.mu.Unlock()
+				return nil
+			}
+			e.soonestNew = math.MaxInt64
+		}
+		if from >= len(e.dirty) {
+			e.soonestSet = min(soonest, e.soonestNew)
+			e.mu.Unlock()
+			return cells
+		}
+		for _, id := range e.dirty[from:min(from+lookedOver, len(e.dirty))] {
+			deadline := e.extra(id).deadline()
+			switch {
+			case deadline == 0:
+			case deadline <= now && len(cells) < lapsedMax:
+				cells = append(cells, decodeCell(e.cells.keyOf(id)))
+			default:
+				soonest = min(soonest, deadline)
+			}
+		}
 		e.mu.Unlock()
 	}
 }

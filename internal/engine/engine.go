@@ -119,6 +119,7 @@ type Engine struct {
 	collected [][]byte         // rows of deadlines that are no longer needed
 
 	soonestSet int64  // no deadline that was set since the last checkpoint began is before
+	soonestNew int64  // nor this, of those since changed cells were last looked through (see lapsed)
 	tokens     *table // decided since the last checkpoint began
 	frozen     *table // decided before the checkpoint under way began; or nil
 	marks      marks
@@ -236,21 +237,32 @@ func (e *Engine) use() error {
 	return nil
 }
 
-// collectEvery is how often expired cells are looked for.
-const collectEvery = time.Second
+// collectEvery is how often expired cells are looked for. Looking through changed
+// cells takes longer the more there are: after it comes a rest that is so many times
+// as long.
+const (
+	collectEvery = time.Second
+	restShare    = 20
+)
 
 // background makes checkpoints when it is woken, and removes expired cells.
 func (e *Engine) background() {
 	defer e.done.Done()
 	expired := time.NewTicker(collectEvery)
 	defer expired.Stop()
+	var rest time.Time // from looking through changed cells
 	for {
 		select {
 		case <-e.stop:
 			return
 		case <-e.kick:
-		case <-expired.C:
-			if err := e.collect(context.Background()); err != nil && !errors.Is(err, store.ErrClosed) {
+		case now := <-expired.C:
+			err := e.collect(context.Background())
+			if err == nil && now.After(rest) {
+				err = e.collectChanged(context.Background())
+				rest = now.Add(restShare * time.Since(now))
+			}
+			if err != nil && !errors.Is(err, store.ErrClosed) {
 				e.o.Logger.Error("removing expired counters failed", "error", err)
 			}
 			continue

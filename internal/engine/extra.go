@@ -34,7 +34,7 @@ func (e *Engine) setExtra(id uint32, x extra) {
 	s.meta |= hasExtra
 	e.extras[id] = x
 	if x > 0 {
-		e.soonestSet = min(e.soonestSet, int64(x))
+		e.soonestSet, e.soonestNew = min(e.soonestSet, int64(x)), min(e.soonestNew, int64(x))
 	}
 }
 

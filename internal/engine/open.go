@@ -61,7 +61,7 @@ func Open(dir string, o Options) (*Engine, error) {
 		broken: make(chan struct{}), compacted: make(chan struct{}, 1), checkpointing: make(gate, 1),
 		cells: newTable(0), tokens: newTable(tokenBytes),
 		marks: newMarks(), names: namespaces{},
-		extras: map[uint32]extra{}, soonestSet: math.MaxInt64,
+		extras: map[uint32]extra{}, soonestSet: math.MaxInt64, soonestNew: math.MaxInt64,
 		dirtyBit: dirty0, cellsMax: o.Memory / cellShare,
 	}
 	e.plans.New = func() any { return new(plans) }
