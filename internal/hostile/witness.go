@@ -68,3 +68,35 @@ func Witness(ctx context.Context, t Target, counter string, ready chan<- struct{
 	slices.Sort(all)
 	return all, nil
 }
+
+// Besiege runs an attack for some time, beside a Witness that has begun before it,
+// and returns what the witness waited.
+func Besiege(ctx context.Context, a Attack, t Target, lasting time.Duration) (Latencies, error) {
+	watching, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	type seen struct {
+		waited Latencies
+		err    error
+	}
+	witnessed, ready := make(chan seen, 1), make(chan struct{})
+	go func() {
+		waited, err := Witness(watching, t, "hostile:witness:"+a.Name, ready)
+		witnessed <- seen{waited, err}
+	}()
+	select {
+	case <-ready:
+	case s := <-witnessed:
+		return nil, s.err
+	}
+	attacking, stopAttack := context.WithTimeout(ctx, lasting)
+	defer stopAttack()
+	if err := a.Run(attacking, t); err != nil {
+		return nil, fmt.Errorf("%s: %w", a.Name, err)
+	}
+	stopWatching()
+	s := <-witnessed
+	if s.err != nil {
+		return nil, fmt.Errorf("%s: %w", a.Name, s.err)
+	}
+	return s.waited, nil
+}

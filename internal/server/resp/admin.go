@@ -292,6 +292,9 @@ func commandInfo(s *session, args [][]byte) error {
 	}
 	s.array(len(args) - 2)
 	for _, name := range args[2:] {
+		if s.full() {
+			break
+		}
 		if c := s.d.commands.path(name); c != nil {
 			s.describeCommand(c)
 		} else {
@@ -315,6 +318,9 @@ func commandDocs(s *session, args [][]byte) error {
 	}
 	s.fields(len(found))
 	for _, c := range found {
+		if s.full() {
+			break
+		}
 		s.text(c.lower)
 		s.documentCommand(c)
 	}

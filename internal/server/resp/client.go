@@ -93,7 +93,7 @@ func (s *session) enter(user, key string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.entered, s.parser.known = true, true
-	s.watched = nil // they were of another namespace
+	s.unwatch() // they were of another namespace
 	s.place.Known()
 	return nil
 }
@@ -144,10 +144,10 @@ func hello(s *session, args [][]byte) error {
 			}
 			rest = rest[3:]
 		case is(rest[0], "SETNAME") && len(rest) > 1:
-			n := string(rest[1])
-			if !sane(n) {
-				return errClientName
+			if err := checkName("Client names", rest[1]); err != nil {
+				return err
 			}
+			n := string(rest[1])
 			name = &n
 			rest = rest[2:]
 		default:
@@ -181,16 +181,21 @@ func hello(s *session, args [][]byte) error {
 	return nil
 }
 
-const errClientName = wireError("ERR Client names cannot contain spaces, newlines or special characters.")
+// nameBytesMax bounds what a client calls itself, its library and its version: every
+// connection may have them, and CLIENT LIST tells them all.
+const nameBytesMax = 256
 
-// sane reports whether a name can be in a line of CLIENT LIST.
-func sane(name string) bool {
-	for i := range len(name) {
-		if name[i] < '!' || name[i] > '~' {
-			return false
+// checkName returns why a name can't be in a line of CLIENT LIST.
+func checkName(what string, name []byte) error {
+	for _, c := range name {
+		if c < '!' || c > '~' {
+			return wireError("ERR " + what + " cannot contain spaces, newlines or special characters.")
 		}
 	}
-	return true
+	if len(name) > nameBytesMax {
+		return wireError("ERR " + what + " can have at most " + itoa(nameBytesMax) + " bytes.")
+	}
+	return nil
 }
 
 func clientID(s *session, _ [][]byte) error {
@@ -216,28 +221,27 @@ func clientGetName(s *session, _ [][]byte) error {
 }
 
 func clientSetName(s *session, args [][]byte) error {
-	name := string(args[2])
-	if !sane(name) {
-		return errClientName
+	if err := checkName("Client names", args[2]); err != nil {
+		return err
 	}
 	s.mu.Lock()
-	s.name = name
+	s.name = string(args[2])
 	s.mu.Unlock()
 	s.ok()
 	return nil
 }
 
 func clientSetInfo(s *session, args [][]byte) error {
-	option, value := strings.ToLower(string(args[2])), string(args[3])
+	option := strings.ToLower(clip(args[2], 128))
 	i := slices.Index([]string{"lib-name", "lib-ver"}, option)
-	switch {
-	case i < 0:
+	if i < 0 {
 		return wireError("ERR Unrecognized option '" + clip(args[2], 128) + "'")
-	case !sane(value):
-		return wireError("ERR " + option + " cannot contain spaces, newlines or special characters.")
+	}
+	if err := checkName(option, args[3]); err != nil {
+		return err
 	}
 	s.mu.Lock()
-	s.library[i] = value
+	s.library[i] = string(args[3])
 	s.mu.Unlock()
 	s.ok()
 	return nil
@@ -295,7 +299,7 @@ func (d *Door) all() []*session {
 }
 
 func clientList(s *session, args [][]byte) error {
-	var ids []int64
+	var ids map[int64]bool
 	all := true
 	switch {
 	case len(args) == 2:
@@ -305,26 +309,27 @@ func clientList(s *session, args [][]byte) error {
 			return err
 		}
 	case len(args) > 3 && is(args[2], "ID"):
-		all = false
+		all, ids = false, map[int64]bool{}
 		for _, a := range args[3:] {
 			id, ok := parseInt(a)
 			if !ok {
 				return wireError("ERR Invalid client ID")
 			}
-			ids = append(ids, id)
+			ids[id] = true
 		}
 	default:
 		return errSyntax
 	}
-	var b strings.Builder
-	now := time.Now()
+	start, now := len(s.out), time.Now()
 	for _, o := range s.d.all() {
-		if all || slices.Contains(ids, o.id) {
-			b.WriteString(o.describe(now))
-			b.WriteByte('\n')
+		if s.full() {
+			break
+		}
+		if all || ids[o.id] {
+			s.chars(o.describe(now) + "\n")
 		}
 	}
-	s.verbatim(b.String())
+	s.frameText(start)
 	return nil
 }
 

@@ -41,6 +41,12 @@ func (c *command) joins(args [][]byte) bool {
 	return c.flags&flagAtomic != 0 && (c.keys.step == 0 || len(args) > 1+c.keys.step)
 }
 
+// long reports whether a command that needs nothing of the store may have a long
+// reply, or take long to make it: all but those that say that they are short.
+func (c *command) long() bool {
+	return c.local != nil && c.flags&(flagInline|flagControl|flagLone) == 0
+}
+
 // A keySpec says which arguments are keys: from first to last, which is counted
 // from the end if negative, every step. The zero value has none.
 type keySpec struct {
@@ -61,7 +67,7 @@ const (
 	flagRead
 	flagFast
 	flagAdmin
-	flagInline   // local, and any place in a pipeline will do
+	flagInline   // local and short, and any place in a pipeline will do
 	flagControl  // executed even between MULTI and EXEC
 	flagStranger // for those who have not shown a key
 	flagAtomic   // its deltas are one step

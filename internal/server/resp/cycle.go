@@ -3,6 +3,8 @@ package resp
 import (
 	"context"
 	"errors"
+	"math"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -18,7 +20,18 @@ const (
 
 	// keptCommandsMax is how many commands a cycle keeps room for.
 	keptCommandsMax = 1 << 14
+
+	// keptTextMax is how much text a cycle keeps room for.
+	keptTextMax = 64 << 10
+
+	// cycleTextMax is how much text a cycle may have when another session comes to
+	// it.
+	cycleTextMax = 1 << 20
 )
+
+// An entry's place in text is an int32, and an encoder makes no text longer than
+// this: it does not compile if that might overflow.
+const _ uint = math.MaxInt32 - outBytesMax
 
 // errFull says that a command does not fit into a cycle together with what is
 // there.
@@ -39,6 +52,7 @@ type cycle struct {
 	runs    []run
 	keys    []byte // the deltas' strings are views of it, so what is there stays
 	text    []byte // replies that need no result
+	said    int    // how much of text has a run
 
 	plain  int  // index of the last delta, if it is a plain addition; else -1
 	parts  bool // that addition has parts
@@ -87,6 +101,7 @@ type run struct {
 	s     *session
 	to    int
 	calls int
+	owed  int // bytes of text
 	came  time.Duration
 	mute  bool
 }
@@ -126,12 +141,12 @@ func hash[T string | []byte](key T) uint32 {
 // reset makes a cycle ready for use.
 func (c *cycle) reset(db *quipu.DB) {
 	c.db = db
-	if cap(c.entries) > keptCommandsMax || cap(c.keys) > keptCommandsMax<<5 {
+	if cap(c.entries) > keptCommandsMax || cap(c.keys) > keptCommandsMax<<5 || cap(c.text) > keptTextMax {
 		*c = cycle{db: db, wake: c.wake}
 	}
 	clear(c.runs)
 	c.deltas, c.names, c.entries, c.runs = c.deltas[:0], c.names[:0], c.entries[:0], c.runs[:0]
-	c.keys, c.text = c.keys[:0], c.text[:0]
+	c.keys, c.text, c.said = c.keys[:0], c.text[:0], 0
 	c.plain, c.whole, c.joined, c.slow, c.held, c.err = -1, false, false, false, false, nil
 	if c.merged.any {
 		c.merged = mergedKeys{}
@@ -283,21 +298,32 @@ func (c *cycle) failed(err error) *cycle {
 
 // of makes the entries since the last run those of a session.
 func (c *cycle) of(s *session, mute bool) {
-	if n := len(c.runs); n > 0 && c.runs[n-1].s == s && c.runs[n-1].mute == mute && c.runs[n-1].came == s.came {
+	n := len(c.runs)
+	if n > 0 && c.runs[n-1].s == s && c.runs[n-1].mute == mute && c.runs[n-1].came == s.came {
 		c.runs[n-1].to = len(c.entries)
 		c.runs[n-1].calls++
-		return
+		n--
+	} else {
+		c.runs = append(c.runs, run{s: s, to: len(c.entries), calls: 1, came: s.came, mute: mute})
+		if !c.reading { // or it is answered before anything else
+			s.pending++
+		}
 	}
-	c.runs = append(c.runs, run{s: s, to: len(c.entries), calls: 1, came: s.came, mute: mute})
-	if !c.reading { // or it is answered before anything else
-		s.pending++
+	if text := len(c.text) - c.said; text > 0 {
+		c.said = len(c.text)
+		c.runs[n].owed += text
+		s.owed += text
 	}
 }
 
-// say appends a reply that needs no result.
-func (c *cycle) say(reply []byte) {
-	c.entries = append(c.entries, entry{at: int32(len(c.text)), n: int32(len(reply)), textual: true})
-	c.text = append(c.text, reply...)
+// say appends a reply that needs no result, made by f. It goes the way of every
+// reply, with the session's own limits, into text.
+func (c *cycle) say(s *session, f func()) {
+	out, at := s.out, len(c.text)
+	s.out = c.text
+	f()
+	s.out, c.text = out, s.out
+	c.entries = append(c.entries, entry{at: int32(at), n: int32(len(c.text) - at), textual: true})
 }
 
 // room makes room for the results.
@@ -386,46 +412,72 @@ func (c *cycle) undecided() (n int) {
 	return n
 }
 
-// finish gives every session its replies.
+// finish gives every session its replies. One whose replies do not fit, or can't be
+// made, is closed, and no other minds.
 func (c *cycle) finish() {
 	if c.err != nil && len(c.runs) > 0 {
 		c.runs[0].s.d.report(c.err, c.undecided())
 	}
-	at, value := int32(-1), int64(0)
-	i := 0
-	for _, r := range c.runs {
+	sum := sum{at: -1}
+	from := 0
+	for i := range c.runs {
+		r := &c.runs[i]
 		start := len(r.s.out)
-		for ; i < r.to; i++ {
-			e := &c.entries[i]
-			switch {
-			case e.textual:
-				r.s.out = append(r.s.out, c.text[e.at:e.at+e.n]...)
-			case c.err != nil:
-				r.s.fail(errorText(c.err))
-			case e.n > 0:
-				e.encode(&r.s.encoder, c.results[e.at:e.at+e.n])
-			default: // a plain addition
-				result := &c.results[e.at]
-				if result.Outcome != store.Applied {
-					r.s.fail(errorText(result.Outcome.Err()))
-					continue
-				}
-				if e.blind {
-					r.s.ok()
-					continue
-				}
-				if e.at != at {
-					at, value = e.at, result.Before
-				}
-				value += e.by
-				r.s.integer(value)
-			}
+		c.reply(r, c.entries[from:r.to], &sum)
+		from = r.to
+		switch {
+		case r.s.fault != nil:
+			r.s.overflow(start)
+		case r.mute:
+			r.s.cut(start)
 		}
-		if r.mute {
-			r.s.out = r.s.out[:start]
-		}
+		r.s.owed -= r.owed
 		if !c.reading {
 			r.s.pending--
+		}
+	}
+}
+
+// A sum is the value of a counter after so many of the additions that are one delta.
+type sum struct {
+	at    int32 // of the delta
+	value int64
+}
+
+// reply gives a session the replies that entries make.
+func (c *cycle) reply(r *run, entries []entry, sum *sum) {
+	start := len(r.s.out)
+	defer func() {
+		if p := recover(); p != nil {
+			r.s.d.panicked(r.s, p, debug.Stack())
+			r.s.cut(start)
+			r.s.close()
+		}
+	}()
+	for i := range entries {
+		e := &entries[i]
+		switch {
+		case e.textual:
+			r.s.raw(c.text[e.at : e.at+e.n])
+		case c.err != nil:
+			r.s.fail(errorText(c.err))
+		case e.n > 0:
+			e.encode(&r.s.encoder, c.results[e.at:e.at+e.n])
+		default: // a plain addition
+			result := &c.results[e.at]
+			if result.Outcome != store.Applied {
+				r.s.fail(errorText(result.Outcome.Err()))
+				continue
+			}
+			if e.blind {
+				r.s.ok()
+				continue
+			}
+			if e.at != sum.at {
+				sum.at, sum.value = e.at, result.Before
+			}
+			sum.value += e.by
+			r.s.integer(sum.value)
 		}
 	}
 }

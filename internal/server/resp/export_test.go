@@ -7,15 +7,26 @@ import (
 	"strconv"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/store"
 )
 
 // NewWithBug returns a door with a command BUG that panics when it has planned to
-// add to a key.
+// add to a key, and one BUG.REPLY that adds to it and panics when it replies.
 func NewWithBug(db *quipu.DB, o Options) *Door {
 	d := New(db, o)
 	d.commands["BUG"] = &command{name: "BUG", lower: "bug", arity: 2, flags: adds, keys: oneKey, plan: func(c *cycle, _ *session, args [][]byte) (encode, error) {
 		_ = c.add(args[1], 1, false)
 		panic("a bug")
+	}}
+	d.commands["BUG.REPLY"] = &command{name: "BUG.REPLY", lower: "bug.reply", arity: 2, flags: writes, keys: oneKey, plan: func(c *cycle, _ *session, args [][]byte) (encode, error) {
+		delta, err := c.delta(store.OpAdd, args[1])
+		if err == nil {
+			delta.N = 1
+		}
+		return func(e *encoder, _ []store.Result) {
+			e.ok()
+			panic("a bug")
+		}, err
 	}}
 	return d
 }

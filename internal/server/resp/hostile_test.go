@@ -144,9 +144,9 @@ func TestLimits(t *testing.T) {
 		}
 		f("WATCH "+strings.Join(many(600), " "), ok)
 		f("WATCH "+strings.Join(many(1000), " "), ok) // of which 600 are watched already
-		f("WATCH one-more", "-ERR too many keys watched: at most 1000\r\n")
+		f("WATCH one-more", "-ERR too many keys watched: at most 1000, in 256 KiB\r\n")
 		f("UNWATCH", ok)
-		f("WATCH "+strings.Join(many(1001), " "), "-ERR too many keys watched: at most 1000\r\n")
+		f("WATCH "+strings.Join(many(1001), " "), "-ERR too many keys watched: at most 1000, in 256 KiB\r\n")
 		f("WATCH one", ok)
 
 		const tooMany = "-ERR too many keys in one command or transaction: at most 10000 counters and 2 MiB of keys\r\n"

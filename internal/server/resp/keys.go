@@ -248,8 +248,7 @@ func keys(ctx context.Context, s *session, args [][]byte) error {
 		return errPattern
 	}
 	pattern := string(args[1])
-	var found encoder
-	n := 0
+	start, n := len(s.out), 0
 	o := quipu.ListOptions{Limit: quipu.PageMax}
 	for {
 		page, err := s.db.List(ctx, literalPrefix(pattern), o)
@@ -258,19 +257,18 @@ func keys(ctx context.Context, s *session, args [][]byte) error {
 		}
 		for i := range page.Counts {
 			if key := page.Counts[i].Key; match(pattern, key) {
-				found.text(key)
+				s.text(key)
 				n++
 			}
 		}
-		if len(found.out) > replyBytesMax {
+		if s.fault != nil {
 			return wireError("ERR the keys are too many for one reply: use SCAN")
 		}
 		if o.Cursor = page.Next; o.Cursor == "" {
 			break
 		}
 	}
-	s.array(n)
-	s.out = append(s.out, found.out...)
+	s.frameArray(start, n)
 	return nil
 }
 
@@ -306,18 +304,16 @@ func scan(ctx context.Context, s *session, args [][]byte) error {
 	if page.Next != "" {
 		next = s.d.cursors.put(page.Counts[len(page.Counts)-1].Key)
 	}
-	var found encoder
-	n := 0
+	s.array(2)
+	s.text(strconv.FormatUint(next, 10))
+	start, n := len(s.out), 0
 	for i := range page.Counts {
 		if key := page.Counts[i].Key; match(pattern, key) {
-			found.text(key)
+			s.text(key)
 			n++
 		}
 	}
-	s.array(2)
-	s.text(strconv.FormatUint(next, 10))
-	s.array(n)
-	s.out = append(s.out, found.out...)
+	s.frameArray(start, n)
 	return nil
 }
 

@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// scratchBytes is how much is read from a connection at a time.
+	// scratchBytes is how much is read from a connection, or written to it, before
+	// the next one's turn.
 	scratchBytes = 64 << 10
 	// eventsMax is how many connections are served before anyone's replies are.
 	eventsMax = 1024
@@ -121,7 +122,7 @@ func (d *Door) carryInLoop(c net.Conn) (bool, error) {
 		k.hung.Store(true)
 		l.post(k)
 	})
-	k.s.conn, k.s.place = k, place
+	k.s.conn, k.s.place, k.s.jobs = k, place, l.jobs
 	place.OnDrop(k.s.hang)
 	l.post(k)
 	return true, nil
@@ -272,7 +273,7 @@ func (l *loop) serve(c *conn, events uint32) {
 	if events&^syscall.EPOLLOUT == 0 {
 		return
 	}
-	if c.busy || c.s.held > 0 || c.stuck || c.ended || len(c.s.out)-c.off >= outBytesSoft {
+	if c.busy || c.s.held > 0 || c.stuck || c.ended || c.full() {
 		// Not now. If the client is gone the next write tells.
 		if events&(syscall.EPOLLERR|syscall.EPOLLHUP) != 0 {
 			l.drop(c)
@@ -315,20 +316,28 @@ func (l *loop) gather(c *conn, buf []byte) {
 	} else if used > 0 || len(s.in) == 0 {
 		s.in = append(s.in[:0], rest...) // which may be a part of s.in
 	}
+	if s.closing {
+		s.in = nil
+	}
 	if s.job != nil {
+		s.settleAt(l.now) // the job may hold much, and wait for its turn
 		l.work(c)
 		return
 	}
 	c.stuck = s.pending > 0 && s.refused
 	c.more = len(s.out) >= outBytesSoft
-	if len(s.in) > inBytesMax && !c.stuck && len(s.out)-c.off < outBytesSoft {
+	if len(s.in) > inBytesMax && !c.stuck && !c.full() {
 		s.tooLong()
 	}
-	if len(s.in) > keptBytesMax { // it may hold much, and never be sent a reply
+	if len(s.in)+s.owed > keptBytesMax { // it may hold much, and never be sent a reply
 		s.settleAt(l.now)
 	}
 	l.settle(c)
 }
+
+// full reports whether a connection has so many replies to come that it is to
+// execute no more.
+func (c *conn) full() bool { return len(c.s.out)-c.off+c.s.owed >= outBytesSoft }
 
 // execute executes commands, and reports whether none of them has panicked.
 func (l *loop) execute(c *conn, buf []byte) (used int, ok bool) {
@@ -347,22 +356,16 @@ func (l *loop) work(c *conn) {
 	job := c.s.job
 	c.s.job = nil
 	c.busy = true
-	slots := l.jobs
-	if c.s.sweep {
-		slots = l.d.sweeps
-	}
 	go func() {
-		slots <- struct{}{}
 		defer func() {
 			if p := recover(); p != nil {
 				l.d.panicked(c.s, p, debug.Stack())
 				c.hung.Store(true)
 			}
-			<-slots
 			c.idle.Store(true)
 			l.post(c)
 		}()
-		job(l.d.ctx)
+		c.s.run(l.d.ctx, job)
 	}()
 }
 
@@ -375,7 +378,7 @@ func (l *loop) settle(c *conn) {
 	if len(s.out) > c.off || s.closing || c.ended {
 		l.due(c)
 	}
-	if c.events&syscall.EPOLLIN == 0 && !c.ended && !s.closing && !c.stuck && c.s.held == 0 && len(s.out)-c.off < outBytesSoft {
+	if c.events&syscall.EPOLLIN == 0 && !c.ended && !s.closing && !c.stuck && c.s.held == 0 && !c.full() {
 		l.listen(c, c.events|syscall.EPOLLIN|syscall.EPOLLRDHUP)
 	}
 }
@@ -564,23 +567,21 @@ func (l *loop) observe() {
 	l.told = l.told[:0]
 }
 
-// write sends as much as the connection takes.
+// write sends as much as the connection takes, and no more than is fair to others:
+// the rest follows in the next turns.
 func (l *loop) write(c *conn) {
 	s := c.s
-	for c.off < len(s.out) {
-		n, err := syscall.Write(c.fd, s.out[c.off:])
-		if err == syscall.EINTR {
-			continue
-		}
-		if err == syscall.EAGAIN {
-			break
-		}
-		if err != nil {
+	if c.off < len(s.out) {
+		n, err := syscall.Write(c.fd, s.out[c.off:min(c.off+scratchBytes, len(s.out))])
+		switch {
+		case err == syscall.EAGAIN || err == syscall.EINTR:
+		case err != nil:
 			l.drop(c)
 			return
+		default:
+			c.off += n
+			c.took = l.now
 		}
-		c.off += n
-		c.took = l.now
 	}
 	switch {
 	case c.off == len(s.out):
@@ -620,6 +621,9 @@ func (l *loop) drop(c *conn) {
 	// With something unread, closing would take back replies under way.
 	_ = syscall.Shutdown(c.fd, syscall.SHUT_WR)
 	for range 16 {
+		if c.hung.Load() { // there is nothing to be told
+			break
+		}
 		if n, err := syscall.Read(c.fd, l.scratch); n <= 0 || err != nil {
 			break
 		}
@@ -685,9 +689,11 @@ func (l *loop) add(c *conn) {
 func (l *loop) free(c *conn) {
 	c.busy = false
 	if c.closed {
+		c.s.end() // the job may have taken more since
 		l.d.serving.Done()
 		return
 	}
+	c.s.settleAt(l.now)
 	l.list(c)
 }
 

@@ -3,6 +3,7 @@ package resp
 import (
 	"context"
 	"time"
+	"unsafe"
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/store"
@@ -105,7 +106,10 @@ func (s *session) addGuarded() {
 		events[i] = adds[i].Event
 	}
 	s.guarded, s.skip = nil, false
-	s.sweep = false
+	s.kept, s.slots = 0, s.jobs
+	for i := range events {
+		s.kept += len(events[i].Key) + len(events[i].Token) + len(events[i].Who) + int(unsafe.Sizeof(adds[i])+unsafe.Sizeof(events[i]))
+	}
 	s.job = func(ctx context.Context) {
 		ctx, cancel := s.d.deadline(ctx)
 		defer cancel()
@@ -125,8 +129,11 @@ func (s *session) addGuarded() {
 				s.receipt(&receipts[i], adds[i].session)
 			}
 		}
-		if drop {
-			s.out = s.out[:start]
+		switch {
+		case s.fault != nil:
+			s.overflow(start)
+		case drop:
+			s.cut(start)
 		}
 	}
 }

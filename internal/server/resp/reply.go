@@ -1,18 +1,95 @@
 package resp
 
 import (
+	"slices"
 	"strconv"
+)
+
+// Why a reply can't be made.
+const (
+	errReplyLong   = wireError("ERR the reply is too long: at most 16 MiB")
+	errReplyMemory = wireError("OOM the memory for replies is used up: try again later")
 )
 
 // An encoder appends replies in the words of RESP2 or, if resp3 is set, RESP3.
 // Where RESP2 has no word for a type it gets the one Redis uses: null becomes a
 // null bulk, a map an array of keys and values.
+//
+// Its buffer grows only with leave (see grow). When that is refused, fault says
+// why, and what was appended since is not whole: the owner takes it back.
 type encoder struct {
 	out   []byte
 	resp3 bool
+	fault error
+	claim func(bytes int64) error // asks for memory; nil if nobody counts it
+}
+
+// numberBytesMax is how long a line with a sign and a number can be.
+const numberBytesMax = 24
+
+// fits makes room for n more bytes, and reports whether there is any.
+func (e *encoder) fits(n int) bool { return cap(e.out)-len(e.out) >= n || e.grow(n) }
+
+// grow makes the buffer larger, if the reply may be so long and the memory can be
+// had.
+func (e *encoder) grow(n int) bool {
+	had, need := cap(e.out), len(e.out)+n
+	room := 2 * had
+	if had > outBytesSoft { // slower, because the old buffer and the new are there at the same time
+		room = had + had/4
+	}
+	room = max(min(room, outBytesMax), need, 64)
+	switch {
+	case e.fault != nil:
+		return false
+	case need > outBytesMax:
+		e.fault = errReplyLong
+		return false
+	case e.claim != nil && large(room) > large(had):
+		if e.fault = e.claim(large(room) - large(had)); e.fault != nil {
+			return false
+		}
+	}
+	e.out = append(make([]byte, 0, room), e.out...)
+	return true
+}
+
+// chars appends text as it is: a piece of a reply.
+func (e *encoder) chars(text string) {
+	if e.fits(len(text)) {
+		e.out = append(e.out, text...)
+	}
+}
+
+// raw appends what was encoded before.
+func (e *encoder) raw(b []byte) {
+	if e.fits(len(b)) {
+		e.out = append(e.out, b...)
+	}
+}
+
+// cut takes back everything from start on, and the memory for it if that is much.
+func (e *encoder) cut(start int) {
+	e.out, e.fault = e.out[:start], nil
+	if cap(e.out)-start > outBytesSoft {
+		e.out = slices.Clone(e.out)
+	}
+}
+
+// full reports whether nothing more fits, so that there is no use in going on.
+func (e *encoder) full() bool { return e.fault != nil }
+
+// takeFault returns why the replies can't be made, if they can't, and forgets it.
+func (e *encoder) takeFault() error {
+	fault := e.fault
+	e.fault = nil
+	return fault
 }
 
 func (e *encoder) line(sign byte, text string) {
+	if !e.fits(len(text) + 3) {
+		return
+	}
 	e.out = append(e.out, sign)
 	e.out = append(e.out, text...)
 	e.out = append(e.out, '\r', '\n')
@@ -27,7 +104,7 @@ func (e *encoder) ok() { e.simple("OK") }
 func (e *encoder) fail(text string) {
 	start := len(e.out) + 1
 	e.line('-', text)
-	for i := start; i < len(e.out)-2; i++ {
+	for i := min(start, len(e.out)); i < len(e.out)-2; i++ {
 		if e.out[i] == '\r' || e.out[i] == '\n' {
 			e.out[i] = ' '
 		}
@@ -35,6 +112,9 @@ func (e *encoder) fail(text string) {
 }
 
 func (e *encoder) head(sign byte, n int64) {
+	if !e.fits(numberBytesMax) {
+		return
+	}
 	e.out = append(e.out, sign)
 	e.out = strconv.AppendInt(e.out, n, 10)
 	e.out = append(e.out, '\r', '\n')
@@ -45,9 +125,9 @@ func (e *encoder) integer(n int64) { e.head(':', n) }
 // flag appends 1 or 0, as Redis's commands that existed before RESP3 do.
 func (e *encoder) flag(v bool) {
 	if v {
-		e.out = append(e.out, ":1\r\n"...)
+		e.integer(1)
 	} else {
-		e.out = append(e.out, ":0\r\n"...)
+		e.integer(0)
 	}
 }
 
@@ -57,22 +137,26 @@ func (e *encoder) boolean(v bool) {
 	case !e.resp3:
 		e.flag(v)
 	case v:
-		e.out = append(e.out, "#t\r\n"...)
+		e.line('#', "t")
 	default:
-		e.out = append(e.out, "#f\r\n"...)
+		e.line('#', "f")
 	}
 }
 
 func (e *encoder) bulk(b []byte) {
-	e.head('$', int64(len(b)))
-	e.out = append(e.out, b...)
-	e.out = append(e.out, '\r', '\n')
+	if e.fits(numberBytesMax + len(b) + 2) {
+		e.head('$', int64(len(b)))
+		e.out = append(e.out, b...)
+		e.out = append(e.out, '\r', '\n')
+	}
 }
 
 func (e *encoder) text(s string) {
-	e.head('$', int64(len(s)))
-	e.out = append(e.out, s...)
-	e.out = append(e.out, '\r', '\n')
+	if e.fits(numberBytesMax + len(s) + 2) {
+		e.head('$', int64(len(s)))
+		e.out = append(e.out, s...)
+		e.out = append(e.out, '\r', '\n')
+	}
 }
 
 // number appends the value of a counter, as the string that Redis holds.
@@ -83,30 +167,56 @@ func (e *encoder) number(n int64) {
 
 // verbatim appends text for people.
 func (e *encoder) verbatim(s string) {
-	if !e.resp3 {
-		e.text(s)
+	start := len(e.out)
+	e.chars(s)
+	e.frameText(start)
+}
+
+// frameText makes everything appended since start one text for people. So the text
+// can be appended in pieces, and is never in memory twice.
+func (e *encoder) frameText(start int) {
+	n := len(e.out) - start
+	if e.resp3 {
+		e.frame(start, "txt:", '=', n+4)
+	} else {
+		e.frame(start, "", '$', n)
+	}
+	if e.fits(2) {
+		e.out = append(e.out, '\r', '\n')
+	}
+}
+
+// frameArray makes the n elements appended since start an array.
+func (e *encoder) frameArray(start, n int) { e.frame(start, "", '*', n) }
+
+// frame puts a head, and what follows it, before everything appended since start.
+func (e *encoder) frame(start int, after string, sign byte, n int) {
+	if !e.fits(numberBytesMax + len(after)) {
 		return
 	}
-	e.head('=', int64(len(s)+4))
-	e.out = append(e.out, "txt:"...)
-	e.out = append(e.out, s...)
-	e.out = append(e.out, '\r', '\n')
+	end := len(e.out)
+	e.head(sign, int64(n))
+	e.out = append(e.out, after...)
+	var room [2 * numberBytesMax]byte
+	front := append(room[:0], e.out[end:]...)
+	copy(e.out[start+len(front):], e.out[start:end])
+	copy(e.out[start:], front)
 }
 
 func (e *encoder) null() {
 	if e.resp3 {
-		e.out = append(e.out, "_\r\n"...)
+		e.line('_', "")
 	} else {
-		e.out = append(e.out, "$-1\r\n"...)
+		e.line('$', "-1")
 	}
 }
 
 // nullArray appends the null that stands for an array.
 func (e *encoder) nullArray() {
 	if e.resp3 {
-		e.out = append(e.out, "_\r\n"...)
+		e.line('_', "")
 	} else {
-		e.out = append(e.out, "*-1\r\n"...)
+		e.line('*', "-1")
 	}
 }
 

@@ -41,8 +41,13 @@ const (
 	StallDefault          = time.Minute
 )
 
-// sweepsMax is how many commands may go through all keys at a time.
-const sweepsMax = 4
+// sweepsMax is how many commands may go through all keys at a time, and longMax how
+// many long replies may be made: these need a processor each, which short ones need
+// too.
+const (
+	sweepsMax = 4
+	longMax   = 1
+)
 
 // Refusal is what a client over the limit of connections reads.
 const Refusal = "-ERR max number of clients reached\r\n"
@@ -82,6 +87,7 @@ type Door struct {
 	run      string // names this start of the door
 	cursors  cursors
 	sweeps   chan struct{} // holds the commands under way that go through all keys
+	long     chan struct{} // holds those whose replies are long, or take long to make
 	meters   meters
 	seconds  *server.Weighted // that commands take
 
@@ -105,7 +111,7 @@ type Door struct {
 
 // meters count what the door does.
 type meters struct {
-	connections, commands, failed, protocol, strangers, evicted, stalled atomic.Uint64
+	connections, commands, failed, protocol, strangers, evicted, stalled, overflowed atomic.Uint64
 }
 
 // New returns the door of a DB. Close it after the last use; the DB stays open.
@@ -132,7 +138,7 @@ func New(db *quipu.DB, o Options) *Door {
 	_, _ = rand.Read(id[:]) // never fails
 	d := &Door{
 		db: db, options: o, commands: newTable(), apart: db.Traits().Partitions > 1 || db.Traits().Shared,
-		start: time.Now(), run: hex.EncodeToString(id[:]), sweeps: make(chan struct{}, sweepsMax), seconds: o.Metrics.Commands(),
+		start: time.Now(), run: hex.EncodeToString(id[:]), sweeps: make(chan struct{}, sweepsMax), long: make(chan struct{}, longMax), seconds: o.Metrics.Commands(),
 		sessions: map[int64]*session{}, views: map[string]*quipu.DB{},
 		listeners: map[net.Listener]struct{}{}, conns: map[*session]net.Conn{},
 	}
@@ -249,27 +255,42 @@ func (d *Door) connected() int {
 	return len(d.sessions)
 }
 
-// evict closes the connection that holds most memory, if all hold too much: of
-// several who found that at the same time, another may have made room already.
-func (d *Door) evict() {
+// makeRoom closes the connections that hold most memory, as long as all hold too
+// much, but not the one that asks. It reports whether there is room.
+func (d *Door) makeRoom(asking *session) bool {
+	if d.buffered.Load() <= d.options.Memory { // Fast path.
+		return true
+	}
 	d.evicting.Lock()
 	defer d.evicting.Unlock()
-	if d.buffered.Load() <= d.options.Memory {
-		return
+	for d.buffered.Load() > d.options.Memory { // of several who found that, another may have made room already
+		worst := d.worst()
+		if worst == nil || worst == asking {
+			return false
+		}
+		d.evict(worst)
 	}
-	var worst *session
+	return true
+}
+
+// worst returns the session that holds most, or nil if none holds anything.
+func (d *Door) worst() (worst *session) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	most := int64(0)
-	for _, s := range d.all() {
+	for _, s := range d.sessions {
 		if n := s.bytes.Load(); n > most {
 			worst, most = s, n
 		}
 	}
-	if worst == nil {
-		return
-	}
+	return worst
+}
+
+// evict closes a connection that holds too much.
+func (d *Door) evict(s *session) {
 	d.meters.evicted.Add(1)
-	d.buffered.Add(-worst.bytes.Swap(0)) // it is as good as gone
-	worst.hang()
+	d.buffered.Add(-s.bytes.Swap(0)) // it is as good as gone
+	s.hang()
 }
 
 // Meters calls f for each meter of the door, always in the same order.
@@ -282,6 +303,7 @@ func (d *Door) Meters(f func(name, help string, value float64)) {
 	f("quipu_resp_protocol_errors_total", "RESP connections closed because of what they sent.", float64(m.protocol.Load()))
 	f("quipu_resp_auth_failures_total", "RESP callers with a wrong key.", float64(m.strangers.Load()))
 	f("quipu_resp_evicted_total", "RESP connections closed because they held most of too much memory.", float64(m.evicted.Load()))
+	f("quipu_resp_overflowed_total", "RESP connections closed because their replies did not fit into memory.", float64(m.overflowed.Load()))
 	f("quipu_resp_stalled_total", "RESP connections closed because they took no replies.", float64(m.stalled.Load()))
 	f("quipu_resp_buffer_bytes", "Memory that RESP connections hold in large buffers.", float64(d.buffered.Load()))
 }

@@ -66,6 +66,7 @@ func (s *session) work(ctx context.Context, w *worker, c net.Conn) bool {
 		job := s.job
 		if job != nil {
 			s.job = nil
+			s.settle()
 			s.run(ctx, job)
 		}
 		more := used > 0 || job != nil
@@ -85,13 +86,13 @@ func (s *session) work(ctx context.Context, w *worker, c net.Conn) bool {
 	}
 }
 
-// run runs the session's job.
+// run runs the session's job, unless the connection is closed before its turn.
 func (s *session) run(ctx context.Context, job func(context.Context)) {
-	if s.sweep {
-		s.d.sweeps <- struct{}{}
-		defer func() { <-s.d.sweeps }()
+	defer s.leaveTurn()
+	if s.takeTurn(s.slots) {
+		job(ctx)
 	}
-	job(ctx)
+	s.kept = 0
 }
 
 // send writes the replies.
@@ -141,17 +142,17 @@ func (s *session) read(c net.Conn) error {
 func (s *session) tooLong() {
 	s.d.meters.protocol.Add(1)
 	s.fail(protocolError("too big query").Error())
-	s.closing, s.in = true, nil
+	s.close()
+	s.in = nil
 }
 
-// settle accounts for the session, and closes the worst if all hold too much.
+// settle accounts for the session, and closes those who hold most if all hold too
+// much: this one too.
 func (s *session) settle() { s.settleAt(time.Now()) }
 
 func (s *session) settleAt(now time.Time) {
 	s.account(now)
-	if s.d.buffered.Load() > s.d.options.Memory {
-		s.d.evict()
-	}
+	s.d.makeRoom(nil)
 }
 
 // panicked logs what a command has met, which costs its connection and nobody

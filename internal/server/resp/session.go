@@ -15,10 +15,11 @@ import (
 const (
 	// outBytesSoft is how much unsent reply stops a session from executing more.
 	outBytesSoft = 256 << 10
+	// outBytesMax is how much unsent reply there may be: what stops a session, and
+	// the longest reply after it.
+	outBytesMax = outBytesSoft + 16<<20
 	// inBytesMax is the longest command.
 	inBytesMax = 8 << 20
-	// replyBytesMax is the longest reply.
-	replyBytesMax = 16 << 20
 )
 
 // A session is the state of one connection, whatever carries it. One goroutine
@@ -34,22 +35,28 @@ type session struct {
 
 	pending int                   // runs of the session in cycles that are not finished
 	job     func(context.Context) // what must be waited for before anything else
-	sweep   bool                  // it goes through all keys
+	slots   chan struct{}         // where the job takes a turn
+	turn    chan struct{}         // where it has taken one
+	jobs    chan struct{}         // where those take it who wait for the store; nil if they need none
+	kept    int                   // bytes that the job holds of its command
 	refused bool                  // the next command waits for those before
 	held    int                   // cycles that the session must wait for before it executes more
 	conn    *conn                 // in a loop
+	owed    int                   // bytes of replies that wait in cycles
 	guarded []qAdd                // Q.ADDs that follow each other, and take a receipt each
 	calls   uint64                // commands executed, not yet metered
 
 	came     time.Duration // when what is executed came, by the door's clock
 	answered int           // commands since, whose replies are those in out and the job's
 
-	multi   bool // between MULTI and EXEC
-	dirty   bool // a command of the transaction was refused
-	queue   []queued
-	queued  int               // bytes in queue
-	watched []store.Condition // with versions
-	queuing atomic.Int32      // how many commands are in queue; -1 if multi is not set
+	multi    bool // between MULTI and EXEC
+	dirty    bool // a command of the transaction was refused
+	long     bool // one of them has a long reply
+	queue    []queued
+	queued   int               // bytes in queue
+	watched  []store.Condition // with versions
+	watching int               // bytes in watched
+	queuing  atomic.Int32      // how many commands are in queue; -1 if multi is not set
 
 	muted   bool // CLIENT REPLY OFF
 	skip    bool // CLIENT REPLY SKIP: the next reply is dropped
@@ -60,11 +67,13 @@ type session struct {
 	addr    string // of the client
 	local   string // of the door
 	since   time.Time
-	hang    func() // ends the connection, from any goroutine
+	hang    func()        // ends the connection, from any goroutine
+	part    func()        // closes gone
+	gone    chan struct{} // closed when the connection is, or is about to be
 	place   *server.Place
 	active  atomic.Int64
 	last    atomic.Pointer[command]
-	bytes   atomic.Int64 // held by in, out, spans and queue, as the door knows it
+	bytes   atomic.Int64 // that the session holds, as the door knows it: see account
 	waiting atomic.Int64 // bytes in out
 
 	mu       sync.Mutex // guards what CLIENT LIST of others reads
@@ -87,7 +96,10 @@ type queued struct {
 // open adds a session to the door.
 func (d *Door) open(addr, local string, hang func()) *session {
 	now := time.Now()
-	s := &session{d: d, db: d.db, addr: addr, local: local, since: now, hang: hang}
+	s := &session{d: d, db: d.db, addr: addr, local: local, since: now, gone: make(chan struct{})}
+	s.part = sync.OnceFunc(func() { close(s.gone) })
+	s.hang = func() { s.part(); hang() }
+	s.claim = s.claimMemory
 	s.active.Store(now.UnixMilli())
 	s.queuing.Store(-1)
 	s.leave()
@@ -101,6 +113,7 @@ func (d *Door) open(addr, local string, hang func()) *session {
 
 // end takes the session from the door.
 func (s *session) end() {
+	s.part()
 	s.d.mu.Lock()
 	delete(s.d.sessions, s.id)
 	s.d.mu.Unlock()
@@ -117,14 +130,20 @@ func (s *session) leave() {
 
 // discard ends a transaction.
 func (s *session) discard() {
-	s.multi, s.dirty, s.queue, s.queued, s.watched = false, false, nil, 0, nil
+	s.multi, s.dirty, s.long, s.queue, s.queued = false, false, false, nil, 0
 	s.queuing.Store(-1)
+	s.unwatch()
 }
 
+// unwatch forgets what was watched.
+func (s *session) unwatch() { s.watched, s.watching = nil, 0 }
+
 // account tells the door how much memory the session holds beyond what every
-// connection may keep, and how much of it is unsent. It is called when the session has nothing more to do for now.
+// connection may keep, and how much of it is unsent. It is called when the session
+// has nothing more to do for now; meanwhile claimMemory adds what a reply takes.
 func (s *session) account(at time.Time) {
-	now := large(cap(s.in)) + large(cap(s.out)) + large(16*cap(s.parser.spans)) + int64(s.queued)
+	now := large(cap(s.in)) + large(cap(s.out)) + large(16*cap(s.parser.spans)) + large(s.kept) + large(s.owed) +
+		int64(s.queued+s.watching+len(s.name)+len(s.library[0])+len(s.library[1]))
 	if was := s.bytes.Swap(now); was != now {
 		s.d.buffered.Add(now - was)
 	}
@@ -144,6 +163,74 @@ func (s *session) sent(n int) {
 		return
 	}
 	s.out = keep(s.out)
+}
+
+// claimMemory takes memory for the reply that is being made, from the session's
+// share and the door's. If all hold too much, the one that holds most makes room; and
+// if that is this one, there is none. A long reply lets others have a turn here, and
+// is made in pieces that way.
+func (s *session) claimMemory(bytes int64) error {
+	s.bytes.Add(bytes)
+	s.d.buffered.Add(bytes)
+	if !s.d.makeRoom(s) {
+		s.bytes.Add(-bytes)
+		s.d.buffered.Add(-bytes)
+		return errReplyMemory
+	}
+	return s.pass()
+}
+
+// pass lets others have a turn who make long replies, if this session has one, and
+// waits for the next. If the connection is closed meanwhile nobody will read the
+// reply, and it returns an error.
+func (s *session) pass() error {
+	if s.turn != s.d.long {
+		return nil
+	}
+	s.leaveTurn()
+	if !s.takeTurn(s.d.long) {
+		return errReplyMemory
+	}
+	return nil
+}
+
+// takeTurn waits for a place among those who may do something costly at the same
+// time, and reports whether there is one: not if the connection is closed first.
+func (s *session) takeTurn(slots chan struct{}) bool {
+	if slots == nil {
+		return true
+	}
+	select {
+	case slots <- struct{}{}:
+		s.turn = slots
+		return true
+	case <-s.gone:
+		return false
+	}
+}
+
+// leaveTurn gives the place to another.
+func (s *session) leaveTurn() {
+	if s.turn != nil {
+		<-s.turn
+		s.turn = nil
+	}
+}
+
+// overflow ends the session after the replies before start: those that follow do
+// not fit into memory, and can't be taken back, because what they tell has
+// happened. So does Redis at its limit of output.
+func (s *session) overflow(start int) {
+	s.d.meters.overflowed.Add(1)
+	s.d.options.Logger.Warn("connection closed: its replies did not fit into memory", "client", s.addr, "error", s.fault)
+	s.cut(start)
+	s.close()
+}
+
+// close has nothing more executed, and lets go of what was to be.
+func (s *session) close() {
+	s.closing = true
+	s.discard()
 }
 
 // keep returns an empty buffer: the same, unless it is large.

@@ -109,15 +109,15 @@ func connectionCommands() []*command {
 		{name: "AUTH", arity: -2, flags: flagFast | flagStranger | flagLone, local: auth, since: "1.0.0", about: "Shows an API key; the user is the namespace to work in."},
 		{name: "HELLO", arity: -1, flags: flagFast | flagStranger | flagLone, local: hello, since: "6.0.0", about: "Chooses the protocol, and shows an API key."},
 		{name: "CLIENT", arity: -2, since: "2.4.0", about: "Commands about connections.", subs: map[string]*command{
-			"ID":                  {name: "CLIENT|ID", syntax: "ID", arity: 2, local: clientID, since: "5.0.0", about: "Returns the id of the connection."},
+			"ID":                  {name: "CLIENT|ID", syntax: "ID", arity: 2, flags: flagInline, local: clientID, since: "5.0.0", about: "Returns the id of the connection."},
 			"INFO":                {name: "CLIENT|INFO", syntax: "INFO", arity: 2, local: clientInfo, since: "6.2.0", about: "Describes the connection."},
 			"LIST":                {name: "CLIENT|LIST", syntax: "LIST [TYPE NORMAL|MASTER|REPLICA|PUBSUB] [ID <id> ...]", arity: -2, flags: flagAdmin, local: clientList, since: "2.4.0", about: "Describes all connections."},
 			"KILL":                {name: "CLIENT|KILL", syntax: "KILL <ip:port> | <option> <value> [<option> <value> ...]", arity: -3, flags: flagAdmin, local: clientKill, since: "2.4.0", about: "Closes connections."},
-			"SETNAME":             {name: "CLIENT|SETNAME", syntax: "SETNAME <name>", arity: 3, local: clientSetName, since: "2.6.9", about: "Names the connection."},
-			"GETNAME":             {name: "CLIENT|GETNAME", syntax: "GETNAME", arity: 2, local: clientGetName, since: "2.6.9", about: "Returns the name of the connection."},
-			"SETINFO":             {name: "CLIENT|SETINFO", syntax: "SETINFO LIB-NAME|LIB-VER <value>", arity: 4, local: clientSetInfo, since: "7.2.0", about: "Says which library the client is."},
-			"NO-EVICT":            {name: "CLIENT|NO-EVICT", syntax: "NO-EVICT ON|OFF", arity: 3, flags: flagAdmin, local: clientSwitch(func(s *session, on bool) { s.noEvict = on }), since: "7.0.0", about: "Accepted, and changes nothing."},
-			"NO-TOUCH":            {name: "CLIENT|NO-TOUCH", syntax: "NO-TOUCH ON|OFF", arity: 3, local: clientSwitch(func(s *session, on bool) { s.noTouch = on }), since: "7.2.0", about: "Accepted, and changes nothing."},
+			"SETNAME":             {name: "CLIENT|SETNAME", syntax: "SETNAME <name>", arity: 3, flags: flagInline, local: clientSetName, since: "2.6.9", about: "Names the connection."},
+			"GETNAME":             {name: "CLIENT|GETNAME", syntax: "GETNAME", arity: 2, flags: flagInline, local: clientGetName, since: "2.6.9", about: "Returns the name of the connection."},
+			"SETINFO":             {name: "CLIENT|SETINFO", syntax: "SETINFO LIB-NAME|LIB-VER <value>", arity: 4, flags: flagInline, local: clientSetInfo, since: "7.2.0", about: "Says which library the client is."},
+			"NO-EVICT":            {name: "CLIENT|NO-EVICT", syntax: "NO-EVICT ON|OFF", arity: 3, flags: flagAdmin | flagInline, local: clientSwitch(func(s *session, on bool) { s.noEvict = on }), since: "7.0.0", about: "Accepted, and changes nothing."},
+			"NO-TOUCH":            {name: "CLIENT|NO-TOUCH", syntax: "NO-TOUCH ON|OFF", arity: 3, flags: flagInline, local: clientSwitch(func(s *session, on bool) { s.noTouch = on }), since: "7.2.0", about: "Accepted, and changes nothing."},
 			"REPLY":               {name: "CLIENT|REPLY", syntax: "REPLY ON|OFF|SKIP", arity: 3, flags: flagLone, local: clientReply, since: "3.2.0", about: "Turns replies on and off."},
 			"MAINT_NOTIFICATIONS": {name: "CLIENT|MAINT_NOTIFICATIONS", syntax: "MAINT_NOTIFICATIONS ON|OFF", arity: -3, local: clientMaintenance, since: "8.0.0", about: "Accepted: there are no such notifications."},
 		}},
@@ -127,13 +127,13 @@ func connectionCommands() []*command {
 
 func serverCommands() []*command {
 	commands := []*command{
-		{name: "COMMAND", arity: -1, category: "connection", flags: flagInline, local: commandAll, since: "2.8.13", about: "Describes the commands.", subs: map[string]*command{
+		{name: "COMMAND", arity: -1, category: "connection", local: commandAll, since: "2.8.13", about: "Describes the commands.", subs: map[string]*command{
 			"COUNT":           {name: "COMMAND|COUNT", syntax: "COUNT", arity: 2, flags: flagInline, local: commandCount, since: "2.8.13", about: "Returns how many commands there are."},
-			"LIST":            {name: "COMMAND|LIST", syntax: "LIST [FILTERBY ACLCAT|PATTERN|MODULE <value>]", arity: -2, flags: flagInline, local: commandList, since: "7.0.0", about: "Returns the names of the commands."},
-			"INFO":            {name: "COMMAND|INFO", syntax: "INFO [<command> ...]", arity: -2, flags: flagInline, local: commandInfo, since: "2.8.13", about: "Describes some commands."},
-			"DOCS":            {name: "COMMAND|DOCS", syntax: "DOCS [<command> ...]", arity: -2, flags: flagInline, local: commandDocs, since: "7.0.0", about: "Documents some commands."},
-			"GETKEYSANDFLAGS": {name: "COMMAND|GETKEYSANDFLAGS", syntax: "GETKEYSANDFLAGS <command> <argument> ...", arity: -4, flags: flagInline, local: commandGetKeysAndFlags, since: "7.0.0", about: "Returns the keys among the arguments of a command, and what it does with them."},
-			"GETKEYS":         {name: "COMMAND|GETKEYS", syntax: "GETKEYS <command> <argument> ...", arity: -4, flags: flagInline, local: commandGetKeys, since: "2.8.13", about: "Returns the keys among the arguments of a command."},
+			"LIST":            {name: "COMMAND|LIST", syntax: "LIST [FILTERBY ACLCAT|PATTERN|MODULE <value>]", arity: -2, local: commandList, since: "7.0.0", about: "Returns the names of the commands."},
+			"INFO":            {name: "COMMAND|INFO", syntax: "INFO [<command> ...]", arity: -2, local: commandInfo, since: "2.8.13", about: "Describes some commands."},
+			"DOCS":            {name: "COMMAND|DOCS", syntax: "DOCS [<command> ...]", arity: -2, local: commandDocs, since: "7.0.0", about: "Documents some commands."},
+			"GETKEYSANDFLAGS": {name: "COMMAND|GETKEYSANDFLAGS", syntax: "GETKEYSANDFLAGS <command> <argument> ...", arity: -4, local: commandGetKeysAndFlags, since: "7.0.0", about: "Returns the keys among the arguments of a command, and what it does with them."},
+			"GETKEYS":         {name: "COMMAND|GETKEYS", syntax: "GETKEYS <command> <argument> ...", arity: -4, local: commandGetKeys, since: "2.8.13", about: "Returns the keys among the arguments of a command."},
 		}},
 		{name: "INFO", arity: -1, flags: flagDangerous, slow: info, since: "1.0.0", about: "Returns what the server counts."},
 		{name: "TIME", arity: 1, flags: flagFast | flagInline, local: serverTime, since: "2.6.0", about: "Returns the time of the server."},

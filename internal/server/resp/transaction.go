@@ -1,9 +1,11 @@
 package resp
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"slices"
+	"strings"
+	"unsafe"
 
 	"github.com/quipudb/quipu/store"
 )
@@ -31,14 +33,17 @@ func (s *session) enqueue(c *command, args [][]byte) error {
 	case len(s.queue) == store.BatchDeltasMax || s.queued > inBytesMax:
 		return errTooLarge
 	}
-	kept := queued{c, copyArgs(args)}
-	s.queue = append(s.queue, kept)
+	kept := copyArgs(args)
+	s.queue = append(s.queue, queued{c, kept})
 	s.queuing.Store(int32(len(s.queue)))
-	for _, a := range kept.args {
-		s.queued += len(a) + 24
-	}
-	s.queued += 48
+	s.queued += argsBytes(kept) + 48
+	s.long = s.long || c.long()
 	return nil
+}
+
+// aborted returns why EXEC was refused, in Redis's words.
+func aborted(why error) error {
+	return wireError("EXECABORT Transaction discarded because of: " + strings.TrimPrefix(errorText(why), "ERR "))
 }
 
 func discard(s *session, _ [][]byte) error {
@@ -66,41 +71,37 @@ func planExec(c *cycle, s *session, _ [][]byte) (encode, error) {
 	if err := s.checkExec(); err != nil {
 		return nil, err
 	}
-	if err := c.transaction(s, s.queue); err != nil && !c.empty() {
+	err := c.transaction(s, s.queue)
+	if errors.Is(err, errFull) && !c.empty() {
 		return nil, err // it may fit into a cycle of its own
-	} else if err != nil {
-		s.discard()
-		return nil, errTooLarge
 	}
 	s.discard()
-	return nil, nil
+	if errors.Is(err, errFull) {
+		err = errTooLarge
+	}
+	return nil, err
 }
 
-// transaction adds commands whose additions stay apart.
+// transaction adds commands whose additions stay apart. If their replies do not fit
+// into memory it returns why, and nothing is to be applied.
 func (c *cycle) transaction(s *session, commands []queued) error {
-	out := s.out
-	defer func() { s.out, c.whole, c.plain = out, false, -1 }()
+	defer func() { c.whole, c.plain = false, -1 }()
 	c.whole, c.plain = true, -1
-	s.out = nil
-	s.array(len(commands))
-	c.say(s.out)
+	c.say(s, func() { s.array(len(commands)) })
 	for _, q := range commands {
-		if q.command.plan == nil {
-			s.out = s.out[:0]
-			s.call(q.command.local, q.args)
-			c.say(s.out)
-			continue
-		}
+		var err error
 		before := c.mark()
-		err := c.plan(s, q.command, q.args)
-		if errors.Is(err, errFull) {
+		if q.command.plan == nil {
+			c.say(s, func() { s.try(q.command.local, q.args) })
+		} else if err = c.plan(s, q.command, q.args); errors.Is(err, errFull) {
 			return err
 		}
 		if err != nil {
 			c.rewind(before)
-			s.out = s.out[:0]
-			s.fail(errorText(err))
-			c.say(s.out)
+			c.say(s, func() { s.fail(errorText(err)) })
+		}
+		if fault := cmp.Or(s.takeFault(), s.pass()); fault != nil {
+			return aborted(fault)
 		}
 	}
 	return nil
@@ -116,8 +117,18 @@ func exec(ctx context.Context, s *session, _ [][]byte) error {
 	c := new(cycle)
 	c.reset(s.db)
 	c.joined = true
-	if err := c.transaction(s, queue); err != nil {
+	err := c.transaction(s, queue)
+	if errors.Is(err, errFull) {
 		return errTooLarge
+	}
+	if err != nil {
+		return err
+	}
+	if s.turn == s.d.long { // which is not for those who wait for the store
+		s.leaveTurn()
+		if !s.takeTurn(s.jobs) {
+			return errReplyMemory // nobody will read it
+		}
 	}
 	return s.apply(ctx, c, conditions)
 }
@@ -157,19 +168,9 @@ func watch(ctx context.Context, s *session, args [][]byte) error {
 	if s.multi {
 		return wireError("ERR WATCH inside MULTI is not allowed")
 	}
-	var names []string
-	for _, key := range args[1:] {
-		name := string(key)
-		if err := store.CheckKey(name); err != nil {
-			return err
-		}
-		known := func(c store.Condition) bool { return c.Cell.Key == name }
-		if !slices.ContainsFunc(s.watched, known) && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	if len(names)+len(s.watched) > watchedMax {
-		return wireError("ERR too many keys watched: at most " + itoa(watchedMax))
+	names, watching, err := s.unwatched(args[1:])
+	if err != nil {
+		return err
 	}
 	ctx, cancel := s.d.deadline(ctx)
 	defer cancel()
@@ -180,8 +181,35 @@ func watch(ctx context.Context, s *session, args [][]byte) error {
 	for i := range cells {
 		s.watched = append(s.watched, store.Condition{Cell: store.Cell{Key: names[i]}, Version: cells[i].Version})
 	}
+	s.watching = watching
 	s.ok()
 	return nil
+}
+
+// unwatched returns those of the keys that are not watched yet, and how many bytes
+// the session watches with them.
+func (s *session) unwatched(keys [][]byte) (names []string, watching int, err error) {
+	seen := make(map[string]bool, len(s.watched))
+	for i := range s.watched {
+		seen[s.watched[i].Cell.Key] = true
+	}
+	watching = s.watching
+	for _, key := range keys {
+		if seen[string(key)] {
+			continue
+		}
+		name := string(key)
+		if err := store.CheckKey(name); err != nil {
+			return nil, 0, err
+		}
+		seen[name] = true
+		names = append(names, name)
+		watching += len(name) + int(unsafe.Sizeof(store.Condition{}))
+		if len(seen) > watchedMax || watching > watchedBytesMax {
+			return nil, 0, wireError("ERR too many keys watched: at most " + itoa(watchedMax) + ", in 256 KiB")
+		}
+	}
+	return names, watching, nil
 }
 
 // look returns what the cells of counters are, with the versions that conditions
@@ -222,11 +250,15 @@ func (s *session) lookOnly(ctx context.Context, keys []string, cells []store.Res
 	return nil
 }
 
-// watchedMax is how many keys a session may watch.
-const watchedMax = 1000
+// What a session may watch: so many keys, and so many bytes of them with what is
+// compared.
+const (
+	watchedMax      = 1000
+	watchedBytesMax = 256 << 10
+)
 
 func unwatch(s *session, _ [][]byte) error {
-	s.watched = nil
+	s.unwatch()
 	s.ok()
 	return nil
 }

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
+	"unsafe"
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/store"
@@ -24,7 +24,6 @@ type worker struct {
 
 	args   [][]byte
 	values []store.Value
-	text   []byte
 }
 
 func (d *Door) newWorker(submit func(*cycle)) *worker {
@@ -44,8 +43,12 @@ const (
 // be submitted, and its job, if it has one, be run.
 func (w *worker) gather(s *session, buf []byte) (used int) {
 	s.refused = false
+	if w.crowded(s) {
+		s.again()
+		return 0
+	}
 	var last []byte // the command before, if it can simply be repeated
-	for !s.closing && s.job == nil && len(s.out) < outBytesSoft {
+	for !s.closing && s.job == nil && len(s.out)+s.owed < outBytesSoft {
 		if last != nil && bytes.HasPrefix(buf[used:], last) && w.repeat(s) { // Fast path.
 			used += len(last)
 			continue
@@ -73,6 +76,19 @@ func (w *worker) gather(s *session, buf []byte) (used int) {
 		w.args = nil
 	}
 	return used
+}
+
+// crowded submits the session's cycle if it has much text already, so that nobody's
+// replies leave no room for another's, and reports whether the session must wait for
+// it now.
+func (w *worker) crowded(s *session) bool {
+	for _, c := range w.cycles {
+		if c.db == s.db && len(c.text) > cycleTextMax {
+			w.flush(c)
+			return s.held > 0
+		}
+	}
+	return false
 }
 
 // abandon takes back what a command had planned when it panicked. What came before
@@ -137,7 +153,7 @@ func (w *worker) execute(s *session, args [][]byte) verdict {
 	if err != nil {
 		if c != nil && c.name == "EXEC" {
 			s.discard()
-			err = wireError("EXECABORT Transaction discarded because of: " + strings.TrimPrefix(errorText(err), "ERR "))
+			err = aborted(err)
 		}
 		s.dirty = s.dirty || s.multi
 		return w.say(s, func(*session, [][]byte) error { return err }, nil)
@@ -215,20 +231,40 @@ func (w *worker) dispatch(s *session, c *command, args [][]byte) verdict {
 		return w.say(s, c.local, args)
 	case !w.alone(s):
 		return s.again()
-	case c.local != nil:
+	case c.local != nil && !c.long():
 		s.answered++
 		s.mute(func() { s.call(c.local, args) })
 	default:
 		s.answered++
-		kept := copyArgs(args)
-		s.sweep = c.flags&flagSweep != 0
-		s.job = func(ctx context.Context) {
-			s.mute(func() {
-				s.call(func(s *session, args [][]byte) error { return c.slow(ctx, s, args) }, kept)
-			})
-		}
+		s.later(c, copyArgs(args))
 	}
 	return executed
+}
+
+// later makes a command the session's job.
+func (s *session) later(c *command, args [][]byte) {
+	s.kept, s.slots = argsBytes(args), s.jobs
+	switch {
+	case c.flags&flagSweep != 0:
+		s.slots = s.d.sweeps
+	case c.long(), c.name == "EXEC" && s.long:
+		s.slots = s.d.long
+	}
+	s.job = func(ctx context.Context) {
+		s.mute(func() {
+			start := len(s.out)
+			s.call(func(s *session, args [][]byte) error {
+				if c.slow == nil {
+					return c.local(s, args)
+				}
+				err := c.slow(ctx, s, args)
+				if err == nil && s.fault != nil && c.flags&flagWrite != 0 {
+					s.overflow(start) // an error would say that nothing has changed
+				}
+				return err
+			}, args)
+		})
+	}
 }
 
 // again makes the session read the same command again, later.
@@ -239,18 +275,32 @@ func (s *session) again() verdict {
 }
 
 // waits reports whether a command that could be planned can't be now: it needs
-// conditions, or is one step where a cycle may not be. A cycle is several if the
+// conditions, has long replies, or is one step where a cycle may not be. A cycle is several if the
 // store has partitions. If others share the store they may have split a counter, and
 // to be one step the whole cycle would have to wait until that is put together.
 func (s *session) waits(c *command, args [][]byte) bool {
-	return c.joins(args) && (s.d.apart || len(s.watched) > 0 && c.name == "EXEC")
+	return c.joins(args) && (s.d.apart || c.name == "EXEC" && (len(s.watched) > 0 || s.long))
 }
 
-// call runs a handler, and makes its error the reply.
+// call runs a handler, and makes its error the reply; or that its reply does not fit
+// into memory.
 func (s *session) call(f func(*session, [][]byte) error, args [][]byte) {
 	start := len(s.out)
+	s.try(f, args)
+	if fault := s.takeFault(); fault != nil {
+		s.cut(start)
+		s.fail(errorText(fault))
+	}
+	if s.fault != nil { // not even that
+		s.overflow(start)
+	}
+}
+
+// try runs a handler, and makes its error the reply.
+func (s *session) try(f func(*session, [][]byte) error, args [][]byte) {
+	start := len(s.out)
 	if err := f(s, args); err != nil {
-		s.out = s.out[:start]
+		s.cut(start)
 		s.fail(errorText(err))
 		s.d.report(err, 1)
 	}
@@ -262,7 +312,7 @@ func (s *session) mute(f func()) {
 	s.drop, s.skip = s.skip, false
 	f()
 	if s.drop || s.muted {
-		s.out = s.out[:start]
+		s.cut(start)
 	}
 }
 
@@ -277,12 +327,8 @@ func (w *worker) say(s *session, f func(*session, [][]byte) error, args [][]byte
 	if s.job != nil {
 		return s.again()
 	}
-	out := s.out
-	s.out = w.text[:0]
-	s.call(f, args)
-	w.text, s.out = s.out, out
 	c := w.cycle(s)
-	c.say(w.text)
+	c.say(s, func() { s.call(f, args) })
 	c.of(s, s.muted || s.skip)
 	s.skip = false
 	return executed
@@ -409,7 +455,7 @@ func (w *worker) answer(s *session) bool {
 		return true
 	}
 	w.reads = nil
-	s.sweep = false
+	s.kept, s.slots = cap(c.keys)+len(c.names)*readBytesEach, s.jobs
 	s.job = func(ctx context.Context) {
 		ctx, cancel := s.d.deadline(ctx)
 		defer cancel()
@@ -417,6 +463,18 @@ func (w *worker) answer(s *session) bool {
 		c.finish()
 	}
 	return false
+}
+
+// readBytesEach is what reading one counter takes besides its key: a name, a value
+// and a result.
+const readBytesEach = int(unsafe.Sizeof("") + unsafe.Sizeof(store.Value{}) + unsafe.Sizeof(store.Result{}))
+
+// argsBytes returns how much memory copied arguments take.
+func argsBytes(args [][]byte) (n int) {
+	for _, a := range args {
+		n += len(a) + int(unsafe.Sizeof(a))
+	}
+	return n
 }
 
 // copyArgs returns args that live as long as they are wanted.

@@ -1,0 +1,254 @@
+package resp_test
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/hostile"
+	"github.com/quipudb/quipu/internal/server/resp"
+	"github.com/quipudb/quipu/store/memstore"
+)
+
+const (
+	replyLong   = "the reply is too long: at most 16 MiB\r\n"
+	replyMemory = "OOM the memory for replies is used up: try again later\r\n"
+)
+
+// describe returns a command that asks for the longest description n times.
+func describe(n int) string {
+	return fmt.Sprintf("*%d\r\n", n+2) + bulk("COMMAND") + bulk("INFO") + strings.Repeat(bulk("command"), n)
+}
+
+// free waits until nobody holds anything.
+func (d *door) free(t *testing.T, other *client) {
+	t.Helper()
+	d.holds(t, other, 0, 0)
+}
+
+// holds waits until connections hold so many bytes.
+func (d *door) holds(t *testing.T, other *client, least, most float64) {
+	t.Helper()
+	until(t, fmt.Sprintf("connections hold %v to %v bytes", least, most), func() bool {
+		got := d.meter("quipu_resp_buffer_bytes")
+		return got >= least && got <= most
+	}, func() { other.expect("PING", pong) })
+}
+
+// A reply that would be too long is refused while it is made, and the connection is
+// good for more.
+func TestReplyTooLong(t *testing.T) {
+	transports(t, func(t *testing.T, o resp.Options) {
+		d := open(t, o)
+		c, other := dial(t, d.addr), dial(t, d.addr)
+		c.send(describe(500_000))
+		until(t, "it is refused", func() bool { return c.r.Buffered() > 0 || d.meter("quipu_resp_buffer_bytes") > 0 }, func() { other.expect("PING", pong) })
+		if got := c.reply(); got != "-ERR "+replyLong {
+			t.Errorf("COMMAND INFO: %.100q", got)
+		}
+		c.expect("PING", pong)
+
+		// A transaction is refused as a whole: what it counts must not depend on what
+		// can be told.
+		c.expect("MULTI", ok)
+		c.expect("INCR a", queued)
+		c.send(strings.Repeat(array("COMMAND", "DOCS"), 5000))
+		for range 5000 {
+			if got := c.reply(); got != queued {
+				t.Fatalf("COMMAND DOCS: %.100q", got)
+			}
+		}
+		c.expect("EXEC", "-EXECABORT Transaction discarded because of: "+replyLong)
+		c.expect("EXISTS a", zero)
+
+		// Replies nobody wants count while they are made, and not longer.
+		c.send(array("CLIENT", "REPLY", "SKIP") + describe(5000) + array("INCR", "a"))
+		if got := c.reply(); got != one {
+			t.Errorf("after a skipped reply: %.100q", got)
+		}
+		d.free(t, other)
+	})
+}
+
+// Replies that are short by themselves are limited while they wait for a write
+// before them.
+func TestRepliesBehindWrite(t *testing.T) {
+	s := &gated{Store: memstore.New(memstore.Options{}), entered: make(chan struct{}), leave: make(chan struct{})}
+	d := openOver(t, quipu.New(s, quipu.Options{}), resp.Options{})
+	c, other := dial(t, d.addr), dial(t, d.addr)
+	other.expect("PING", pong)
+	s.shut.Store(true)
+	c.send(array("INCR", "a"))
+	<-s.entered
+	const times = 200
+	text := strings.Repeat("x", 50_000)
+	sent := make(chan error, 1)
+	go func() {
+		_, err := io.WriteString(c, strings.Repeat(array("ECHO", text), times))
+		sent <- err
+	}()
+	close(s.leave)
+	if got := c.reply(); got != one {
+		t.Fatal(got)
+	}
+	for i := range times {
+		if got := c.reply(); got != bulk(text) {
+			t.Fatalf("reply %d: %.100q", i, got)
+		}
+		if got := d.meter("quipu_resp_buffer_bytes"); got > 2<<20 {
+			t.Fatalf("%v bytes are held", got)
+		}
+	}
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
+	d.free(t, other)
+}
+
+// A reply for which the server has no memory is refused; others who hold less are
+// served.
+func TestReplyMemory(t *testing.T) {
+	transports(t, func(t *testing.T, o resp.Options) {
+		o.Memory = 1 << 20
+		d := open(t, o)
+		c, other := dial(t, d.addr), dial(t, d.addr)
+		c.send(describe(5000))
+		if got := c.reply(); got != "-"+replyMemory {
+			t.Errorf("COMMAND INFO: %.100q", got)
+		}
+		c.expect("INCR a", one)
+		other.expect("INCR a", ":2\r\n")
+		d.free(t, other)
+		if got := d.meter("quipu_resp_evicted_total"); got != 0 {
+			t.Errorf("%v connections were closed", got)
+		}
+	})
+}
+
+// What was counted can't be refused any more: if its replies do not fit the
+// connection is closed, and those of others are whole.
+func TestReplyOverflow(t *testing.T) {
+	transports(t, func(t *testing.T, o resp.Options) {
+		o.Memory = 16 << 10
+		d := open(t, o)
+		c, other := dial(t, d.addr), dial(t, d.addr)
+		other.expect("SET k 1000000000000000000", ok)
+		c.send(array("INCR", "a") + array(strings.Fields("MGET"+strings.Repeat(" k", 1000))...) + array("INCR", "b"))
+		if got, err := io.ReadAll(c.r); err != nil && len(got) > 0 && string(got) != one {
+			t.Errorf("it was told %.100q, %v", got, err)
+		}
+		if got := d.meter("quipu_resp_overflowed_total"); got != 1 {
+			t.Errorf("%v connections overflowed", got)
+		}
+		other.expect("GET a", bulk("1"))
+		d.free(t, other)
+	})
+}
+
+// A reply that can't be made costs its own connection, not that of others in the
+// batch.
+func TestPanicInReply(t *testing.T) {
+	transports(t, func(t *testing.T, o resp.Options) {
+		s, j := &gated{Store: memstore.New(memstore.Options{}), entered: make(chan struct{}), leave: make(chan struct{})}, &journal{}
+		o.Logger = slog.New(slog.NewTextHandler(j, nil))
+		db := quipu.New(s, quipu.Options{})
+		d := serveDoor(t, listen(t, o), db, resp.NewWithBug(db, o))
+		first, before, buggy, after := dial(t, d.addr), dial(t, d.addr), dial(t, d.addr), dial(t, d.addr)
+		s.shut.Store(true)
+		first.send(array("INCR", "first"))
+		<-s.entered // the loop gathers all that comes now in its next turn
+		before.send(array("INCR", "before"))
+		buggy.send(array("INCR", "mine") + array("BUG.REPLY", "mine") + array("INCR", "mine"))
+		after.send(array("INCR", "after"))
+		close(s.leave)
+		for _, c := range []*client{first, before, after} {
+			if got := c.reply(); got != one {
+				t.Errorf("a neighbour's reply: %q", got)
+			}
+		}
+		buggy.ended()
+		if got := j.take(); !strings.Contains(got, "a bug") || !strings.Contains(got, "goroutine") {
+			t.Errorf("the log says %q", got)
+		}
+		after.expect("INCR after", ":2\r\n")
+		d.free(t, after)
+	})
+}
+
+// What a connection is called and watches is short, and counts.
+func TestNamesAndWatches(t *testing.T) {
+	transports(t, func(t *testing.T, o resp.Options) {
+		d := open(t, o)
+		c, other := dial(t, d.addr), dial(t, d.addr)
+		fits, long := strings.Repeat("n", 256), strings.Repeat("n", 257)
+		f := func(want string, words ...string) {
+			t.Helper()
+			if got := c.do(words...); !strings.HasPrefix(got, want) {
+				t.Errorf("%.40q: %.100q, want %q", words, got, want)
+			}
+		}
+		f("-ERR Client names can have at most 256 bytes.", "CLIENT", "SETNAME", long)
+		f("-ERR Client names can have at most 256 bytes.", "HELLO", "2", "SETNAME", long)
+		f("-ERR lib-name can have at most 256 bytes.", "CLIENT", "SETINFO", "lib-name", long)
+		f("-ERR lib-ver can have at most 256 bytes.", "CLIENT", "SETINFO", "LIB-VER", long)
+		f(null, "CLIENT", "GETNAME")
+		f(ok, "CLIENT", "SETNAME", fits)
+		f(bulk(fits), "CLIENT", "GETNAME")
+		f(ok, "CLIENT", "SETINFO", "lib-name", fits)
+		f(ok, "CLIENT", "SETINFO", "lib-ver", fits)
+		d.holds(t, other, 3*256, 3*256)
+		keys := func(n, from int) []string {
+			words := []string{"WATCH"}
+			for i := range n {
+				words = append(words, fmt.Sprintf("%0*d", 512, from+i))
+			}
+			return words
+		}
+		f(ok, keys(400, 0)...)
+		d.holds(t, other, 400*512, 256<<10)
+		f("-ERR too many keys watched", keys(100, 400)...)
+		f(ok, keys(400, 0)...) // those it has
+		f(ok, "UNWATCH")
+		f(ok, keys(100, 400)...)
+		f("+RESET", "RESET")
+		f(ok, "CLIENT", "SETINFO", "lib-name", "")
+		f(ok, "CLIENT", "SETINFO", "lib-ver", "")
+		d.free(t, other)
+
+		// The same word a million times costs no more than once.
+		began := time.Now()
+		f(ok, append([]string{"WATCH"}, strings.Fields(strings.Repeat("w ", 700_000))...)...)
+		f("-ERR Invalid client ID", append([]string{"CLIENT", "LIST", "ID"}, strings.Fields(strings.Repeat("1 ", 700_000)+"x")...)...)
+		if took := time.Since(began); took > patience/2 {
+			t.Errorf("700,000 words took %v", took)
+		}
+	})
+}
+
+// Through every attack a well-behaved client is served, and what the attackers hold
+// stays within its limit.
+func TestHostile(t *testing.T) {
+	for _, a := range hostile.RESP() {
+		t.Run(a.Name, func(t *testing.T) {
+			d := open(t, resp.Options{Memory: 32 << 20})
+			report, err := hostile.Besiege(t.Context(), a, hostile.Target{RESP: d.addr}, 500*time.Millisecond)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// The machine may have much else to do: that p99 is short is a figure of
+			// the benchmarks.
+			if slowest := report.Quantile(1); slowest > 5*time.Second {
+				t.Errorf("a reply took %v", slowest)
+			}
+			t.Logf("%d replies, p99 %v, slowest %v", len(report), report.Quantile(0.99), report.Quantile(1))
+			if got := d.meter("quipu_resp_buffer_bytes"); got > 40<<20 {
+				t.Errorf("%v bytes are held", got)
+			}
+			d.free(t, dial(t, d.addr))
+		})
+	}
+}
