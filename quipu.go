@@ -68,7 +68,7 @@ type shared struct {
 // have to write at the same moment.
 func New(s store.Store, o Options) *DB {
 	if _, ok := s.(*node.Node); !ok && s.Traits().Shared {
-		s = node.New(context.Background(), s, node.Options{Logger: o.Logger})
+		s = node.New(context.Background(), s, node.Options{Logger: o.Logger, ReadOnly: o.ReadOnly})
 	}
 	sh := &shared{
 		store:    s,

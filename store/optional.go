@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"io"
+	"strconv"
 )
 
 // An Auditor is a Store that can check what it serves against an independent
@@ -44,6 +45,35 @@ type Prober interface {
 	// Probe returns nil if a partition takes writes now, and otherwise why not. It
 	// changes no cell, and does not try twice.
 	Probe(ctx context.Context, partition int) error
+}
+
+// Probe returns nil if a partition of a store takes writes now, and otherwise why
+// not. A store that is no Prober is asked to delete what does not exist, if it does
+// not: that changes nothing, and is no refusal.
+func Probe(ctx context.Context, s Store, partition int) error {
+	if p, ok := s.(Prober); ok {
+		return p.Probe(ctx, partition)
+	}
+	c := ProbeCell(partition, s.Traits().Partitions)
+	b := Batch{
+		Partition: partition,
+		If:        []Condition{{Cell: c}},
+		Deltas:    []Delta{{Cell: c, Op: OpDelete, Guard: Guard{Exists: ExistsNot}}},
+	}
+	var replies [1]Reply
+	if err := s.Apply(ctx, []Batch{b}, replies[:]); err != nil {
+		return err
+	}
+	return replies[0].Err
+}
+
+// ProbeCell returns a cell of a partition, of n, that never exists.
+func ProbeCell(partition, n int) Cell {
+	for i := 0; ; i++ {
+		if c := (Cell{Key: "probe." + strconv.Itoa(i)}); PartitionOf(c, n) == partition {
+			return c
+		}
+	}
 }
 
 // A Starter is a Store for callers that can't wait, such as the loop of a

@@ -113,14 +113,12 @@ func TestBackOff(t *testing.T) {
 }
 
 // What certainly did not reach the store is given up after a while, with nothing
-// changed; then callers are refused at once, but for one now and then, who finds
-// the store again when it is back.
+// changed; then callers are refused at once, until a probe finds that the store is
+// back.
 func TestGivesUp(t *testing.T) {
 	run(t, node.Options{}, func(k *kit) {
 		k.do(add("a", 1)).results()
-		k.remote.set(func() {
-			k.remote.on = func(context.Context, int, func() error) error { return store.ErrUnavailable }
-		})
+		k.away(store.ErrUnavailable)
 		begun := time.Now()
 		k.do(add("a", 1)).fails(store.KindUnavailable)
 		if took := time.Since(begun); took < time.Second || took > 3*time.Second {
@@ -128,23 +126,39 @@ func TestGivesUp(t *testing.T) {
 		}
 		attempts := len(k.flights())
 		for range 10 {
-			k.do(add("a", 1)).fails(store.KindUnavailable)
+			pass(100 * time.Millisecond)
+			begun := time.Now()
+			if k.do(add("a", 1)).fails(store.KindUnavailable); time.Since(begun) != 0 {
+				t.Errorf("refused after %v", time.Since(begun))
+			}
 		}
 		if n := len(k.flights()); n != attempts {
 			t.Errorf("%d attempts for callers who were to be refused at once", n-attempts)
 		}
-		pass(time.Second)
-		begun = time.Now()
-		k.do(add("a", 1)).fails(store.KindUnavailable)
-		if took := time.Since(begun); took != 0 || len(k.flights()) != attempts+1 {
-			t.Errorf("one who tries had %d attempts in %v", len(k.flights())-attempts, took)
-		}
-		k.remote.set(func() { k.remote.on = nil })
+		k.away(nil)
 		pass(time.Second)
 		if r := k.do(want(add("a", 1))).results()[0]; r.After != 2 {
 			t.Errorf("result %+v, want 2: what was given up was applied", r)
 		}
 		k.do(add("a", 1)).results()
+	})
+}
+
+// A flight that fails though the store answers is given up as well.
+func TestGivesUpAlone(t *testing.T) {
+	run(t, node.Options{}, func(k *kit) {
+		k.do(add("a", 1)).results()
+		k.remote.set(func() {
+			k.remote.on = func(context.Context, int, func() error) error { return store.ErrUnavailable }
+		})
+		begun, attempts := time.Now(), len(k.flights())
+		k.do(add("a", 1)).fails(store.KindUnavailable)
+		if took := time.Since(begun); took < time.Second || took > 3*time.Second {
+			t.Errorf("given up after %v", took)
+		}
+		if n := len(k.flights()) - attempts; n > 10 {
+			t.Errorf("%d attempts", n)
+		}
 	})
 }
 
@@ -290,21 +304,23 @@ func TestRefusedFlight(t *testing.T) {
 	})
 }
 
-// While the store is away, callers are refused at once, and told why; when it
-// comes back, what was frozen counts, once.
+// While the store is away, callers are refused at once, and told why, those too who
+// wait; when it comes back, what was frozen counts, once.
 func TestDownAndUp(t *testing.T) {
 	run(t, node.Options{}, func(k *kit) {
 		k.do(add("a", 1)).results()
 		refused := store.Errorf(store.KindUnavailable, "connection refused")
-		away := slices.Repeat([]error{refused}, 1000)
-		away[0] = store.Errorf(store.KindUnknown, "cut off") // so what is frozen must be sent until there is an answer
-		k.failures(away...)
-		k.remote.set(func() { k.remote.down = refused })
+		// What is frozen must be sent until there is an answer.
+		k.away(refused, store.Errorf(store.KindUnknown, "cut off"))
 		begun := time.Now()
 		frozen := k.do(add("a", 1))
 		pass(900 * time.Millisecond)
 		queued := k.do(add("a", 1))
-		pass(200 * time.Millisecond)
+		if queued.over() {
+			t.Errorf("a caller was told %v before patience was at its end", queued.err)
+		}
+		pass(1200 * time.Millisecond)
+		queued.fails(store.KindUnavailable)
 		late := k.do(add("a", 1))
 		if !late.over() {
 			t.Fatalf("a caller waits for a store that is away")
@@ -319,14 +335,12 @@ func TestDownAndUp(t *testing.T) {
 		if err := k.node.Read(k.ctx, []store.Cell{cell("a")}, make([]store.Value, 1)); store.KindOf(err) != store.KindUnavailable {
 			t.Errorf("read: %v", err)
 		}
-		if frozen.over() || queued.over() {
-			t.Errorf("told %v and %v", frozen.err, queued.err)
+		if frozen.over() {
+			t.Errorf("told %v", frozen.err)
 		}
-		k.failures()
-		k.remote.set(func() { k.remote.down = nil })
+		k.away(nil)
 		frozen.results()
-		queued.results()
-		k.holds("a", 3)
+		k.holds("a", 2)
 		if n := k.meter("quipu_node_store_reachable"); n != 1 {
 			t.Errorf("reachable: %v", n)
 		}

@@ -3,6 +3,7 @@ package node
 import (
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/quipudb/quipu/store"
 )
@@ -16,6 +17,7 @@ type flight struct {
 	bytes   int
 	entries []*entry
 	refs    atomic.Int32
+	begun   time.Time // when it was frozen
 
 	sent  bool // it was given to the store at least once
 	doubt bool // and perhaps it was applied
@@ -121,7 +123,9 @@ func (e *entry) take() error {
 	} else if refusal(err) {
 		e.reply.Err, err = err, nil
 	}
-	e.flight.release(n)
+	if e.flight != nil { // else it was refused in the queue
+		e.flight.release(n)
+	}
 	e.free()
 	return err
 }

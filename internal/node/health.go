@@ -1,97 +1,300 @@
 package node
 
 import (
+	"context"
+	"log/slog"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quipudb/quipu/store"
 )
 
-// A failure is that the store does not answer.
-type failure struct {
-	since, last time.Time
-	err         error // the last one
+// A pulse is whether one partition of the store answers. It is judged in the
+// background, so that callers neither wait to find out nor have to try.
+//
+// A call that fails, or takes longer than half of Options.Patience, puts the
+// partition in doubt. From then on it is probed until it answers: with a call of
+// its own, so a slow write is not taken for a partition that hangs. If there was
+// no answer for as long as Patience, the partition is down: what is queued for it
+// and whoever comes is refused at once, until a probe or a write is answered.
+type pulse struct {
+	node      *Node
+	partition int
+	calls     chan struct{} // holds the calls under way that are not combined
+
+	ctx    context.Context // of the batches on their way; ends when the node gives them up
+	cancel context.CancelFunc
+
+	down    atomic.Pointer[failure] // why it takes no writes, or nil
+	deaf    atomic.Pointer[failure] // why it can't be read either, or nil
+	doubted atomic.Bool             // it is in doubt, or down: written under mu
+	heard   atomic.Int64            // when it was answered last, in the node's time
+
+	mu      sync.Mutex    // guards the fields below
+	since   time.Time     // the doubt began
+	err     error         // what happened then, nil if it is only late
+	up      chan struct{} // closed at the end of the doubt
+	probing bool
 }
 
-// probeEvery is how often a caller is let through to a store that is unreachable.
-const probeEvery = 250 * time.Millisecond
+// A failure is that a partition does not answer.
+type failure struct {
+	store string // what to call it
+	since time.Time
+	err   error // the last one
+}
 
 func (f *failure) unavailable() error {
-	return store.Errorf(store.KindUnavailable, "the store is unreachable since %s: %w", f.since.UTC().Format(time.RFC3339), f.err)
+	return store.Errorf(store.KindUnavailable, "%s is unreachable since %s: %w", f.store, f.since.UTC().Format(time.RFC3339), f.err)
 }
 
-// tellEvery is how often the log is told of an outage at most: a store of which one
-// part is gone fails with every other call. It is longer than logs hold back what
-// they have just said.
+// How often a partition in doubt is probed: at first, and at most.
+const (
+	probeFirst = 50 * time.Millisecond
+	probeEvery = 500 * time.Millisecond
+)
+
+// refused returns why nothing is sent to the partition, or nil. Reading tells
+// whether what is to be sent changes nothing.
+func (p *pulse) refused(reading bool) error {
+	f := p.down.Load()
+	if reading {
+		f = p.deaf.Load()
+	}
+	if f == nil {
+		return nil
+	}
+	return f.unavailable()
+}
+
+// watch notices if a call that begins now takes long. It returns what ends that.
+func (p *pulse) watch() (stop func() bool) {
+	began := time.Now()
+	return time.AfterFunc(p.node.options.Patience/2, func() { p.doubt(began, nil) }).Stop
+}
+
+// failed takes notice of a call that failed if that puts the partition in doubt. A
+// call that its caller cut short does not: if it took long, that was noticed.
+func (p *pulse) failed(err error) {
+	if store.KindOf(err) == store.KindUnavailable {
+		p.doubt(time.Now(), err)
+	}
+}
+
+// doubt begins to probe the partition, and returns what is closed when it answers.
+// The doubt is as old as the first call that was not answered.
+func (p *pulse) doubt(since time.Time, err error) (up <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.doubted.Load() {
+		p.since, p.err, p.up = since, nil, make(chan struct{})
+		p.doubted.Store(true)
+	}
+	if err != nil {
+		p.err = err
+	}
+	if !p.probing && p.node.ctx.Err() == nil {
+		p.probing = true
+		go p.probe()
+	}
+	return p.up
+}
+
+// answered takes notice of a write or a probe that was answered.
+func (p *pulse) answered() {
+	p.heard.Store(int64(time.Since(p.node.start)))
+	if !p.doubted.Load() { // Fast path.
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.doubted.Load() {
+		return
+	}
+	p.doubted.Store(false)
+	p.deaf.Store(nil)
+	close(p.up)
+	if p.down.Swap(nil) != nil {
+		p.node.outage.end(p.node.options.Logger)
+	}
+}
+
+// back returns what is closed when the partition answers again, nil if it is not
+// down.
+func (p *pulse) back() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.down.Load() == nil {
+		return nil
+	}
+	return p.up
+}
+
+// probe probes the partition until it is not in doubt any more.
+func (p *pulse) probe() {
+	n := p.node
+	for d := probeFirst; ; d = min(2*d, probeEvery) {
+		if write, read := p.try(); write == nil {
+			p.answered()
+		} else {
+			p.judge(write, read)
+		}
+		p.mu.Lock()
+		p.probing = p.doubted.Load() && n.ctx.Err() == nil
+		more, up, left := p.probing, p.up, n.options.Patience-time.Since(p.since)
+		p.mu.Unlock()
+		if !more {
+			return
+		}
+		if left > 0 { // so that it is not judged late
+			d = min(d, left)
+		}
+		pause(n.ctx, d, up)
+	}
+}
+
+// try probes the partition once, and returns why it takes no writes, and why it
+// can't be read. It gives up in time whatever the store does with its context.
+func (p *pulse) try() (write, read error) {
+	n := p.node
+	ctx, cancel := context.WithTimeout(store.Unheard(n.ctx), n.options.Patience/2)
+	defer cancel()
+	writes, reads := make(chan error, 1), make(chan error, 1)
+	go func() {
+		cell := store.ProbeCell(p.partition, n.traits.Partitions)
+		reads <- n.under.Read(ctx, []store.Cell{cell}, make([]store.Value, 1))
+	}()
+	if n.options.ReadOnly {
+		read = awaited(ctx, reads)
+		return read, read
+	}
+	go func() { writes <- store.Probe(ctx, n.under, p.partition) }()
+	if write = awaited(ctx, writes); write != nil {
+		read = awaited(ctx, reads)
+	}
+	return write, read
+}
+
+// awaited returns what comes, or that nothing did in time.
+func awaited(ctx context.Context, c <-chan error) error {
+	select {
+	case err := <-c:
+		if err == nil || ctx.Err() == nil {
+			return err
+		}
+	case <-ctx.Done():
+	}
+	return store.Errorf(store.KindUnavailable, "the store does not answer")
+}
+
+// judge takes notice of a probe that failed. If the doubt is old enough, the
+// partition is down.
+func (p *pulse) judge(write, read error) {
+	n := p.node
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.doubted.Load() || time.Since(p.since) < n.options.Patience {
+		return
+	}
+	if p.err != nil {
+		write = p.err // what became of a call says more than what became of a probe
+	}
+	f := &failure{n.named(p.partition), p.since, write}
+	was := p.down.Swap(f)
+	if read != nil {
+		p.deaf.Store(&failure{f.store, p.since, read})
+	} else {
+		p.deaf.Store(nil)
+	}
+	if was != nil {
+		return
+	}
+	n.outage.begin(n.options.Logger, f)
+	for i := range n.lanes {
+		if l := &n.lanes[i]; l.pulse == p {
+			l.refuse(f.unavailable())
+		}
+	}
+	n.life.Lock()
+	if n.closed {
+		p.cancel() // there is no time to wait for an answer
+	}
+	n.life.Unlock()
+}
+
+// named returns what to call a partition.
+func (n *Node) named(partition int) string {
+	if n.traits.Partitions == 1 {
+		return "the store"
+	}
+	return "partition " + strconv.Itoa(partition) + " of the store"
+}
+
+// Probe returns nil if a partition takes writes, and otherwise why not: at once if
+// that is known, from what became of other calls a moment ago.
+func (n *Node) Probe(ctx context.Context, partition int) error {
+	if err := n.begin(ctx); err != nil {
+		return err
+	}
+	defer n.running.Done()
+	p := &n.pulses[partition]
+	if err := p.refused(n.options.ReadOnly); err != nil {
+		return err
+	}
+	if p.heard.Load() != 0 && time.Since(n.start)-time.Duration(p.heard.Load()) < freshFor && !p.doubted.Load() {
+		return nil
+	}
+	select {
+	case <-p.doubt(time.Now(), nil):
+		return nil
+	case <-ctx.Done():
+	}
+	if err := p.refused(n.options.ReadOnly); err != nil {
+		return err
+	}
+	return store.Errorf(store.KindUnavailable, "%s has not answered yet: %w", n.named(partition), ctx.Err())
+}
+
+// freshFor is for how long a partition that answered counts as one that does.
+const freshFor = time.Second
+
+// tellEvery is how often the log is told of an outage at most. It is longer than
+// logs hold back what they have just said.
 const tellEvery = 15 * time.Second
 
-// An outage is what the log was told of the store.
+// An outage is that some partitions are down, as the log is told of it: when the
+// first goes, and when the last is back.
 type outage struct {
-	mu   sync.Mutex // guards the fields below
-	told bool       // that it can't be reached, and not yet that it can
-	last time.Time  // when it was told so
+	down atomic.Int32 // partitions; written under mu
+
+	mu    sync.Mutex // guards the fields below
+	since time.Time  // the first of them is
+	told  bool       // the log knows
+	last  time.Time  // when it was told so
 }
 
-// note takes notice of whether a call reached the store. One that its caller cut
-// short says nothing.
-func (n *Node) note(err error) {
-	switch {
-	case err == nil:
-		if n.failing.Load() != nil {
-			n.reached()
-		}
-	case store.KindOf(err) == store.KindUnavailable:
-		n.missed(err)
+// begin takes notice of a partition that is down.
+func (o *outage) begin(log *slog.Logger, f *failure) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.down.Add(1) == 1 {
+		o.since = f.since
+	}
+	if now := time.Now(); !o.told && (o.last.IsZero() || now.Sub(o.last) >= tellEvery) {
+		o.told, o.last = true, now
+		log.Warn("the store is unreachable", "what", f.store, "since", f.since.UTC(), "error", f.err)
 	}
 }
 
-// missed takes notice that a call did not reach the store.
-func (n *Node) missed(err error) {
-	n.outage.mu.Lock()
-	defer n.outage.mu.Unlock()
-	f := n.failing.Load().again(err)
-	n.failing.Store(f)
-	if n.outage.told || !n.outage.last.IsZero() && f.last.Sub(n.outage.last) < tellEvery {
+// end takes notice of one that is back.
+func (o *outage) end(log *slog.Logger) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.down.Add(-1) > 0 || !o.told {
 		return
 	}
-	n.outage.told, n.outage.last = true, f.last
-	n.options.Logger.Warn("the store is unreachable", "since", f.since.UTC(), "error", err)
-}
-
-// reached takes notice that a call did.
-func (n *Node) reached() {
-	n.outage.mu.Lock()
-	defer n.outage.mu.Unlock()
-	f := n.failing.Swap(nil)
-	if f == nil || !n.outage.told {
-		return
-	}
-	n.outage.told = false
-	n.options.Logger.Info("the store is back", "away", time.Since(f.since).Round(time.Millisecond))
-}
-
-// again returns the failure that goes on with err. A nil one begins.
-func (f *failure) again(err error) *failure {
-	now := time.Now()
-	next := &failure{since: now, last: now, err: err}
-	if f != nil {
-		next.since = f.since
-	}
-	return next
-}
-
-// unanswered takes notice that a flight was not answered.
-func (l *lane) unanswered(err error) *failure {
-	f := l.failing.Load().again(err)
-	l.failing.Store(f)
-	l.node.missed(err)
-	return f
-}
-
-// answered takes notice that one was.
-func (l *lane) answered() {
-	if l.failing.Load() != nil {
-		l.failing.Store(nil)
-	}
-	l.node.note(nil)
+	o.told = false
+	log.Info("the store is back", "away", time.Since(o.since).Round(time.Millisecond))
 }

@@ -23,12 +23,14 @@ type remote struct {
 	on     func(ctx context.Context, i int, apply func() error) error // the i-th time that a flight is sent
 	others func(ctx context.Context, apply func() error) error        // any other call of Apply
 	down   error                                                      // what Read returns
+
+	hung func(ctx context.Context, partition int, call func() error) error // around every call, or nil
 }
 
 func (s *remote) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
 	apply := func() error { return s.Store.Apply(ctx, batches, replies) }
 	s.mu.Lock()
-	i, on, others := len(s.sent), s.on, s.others
+	i, on, others, hung := len(s.sent), s.on, s.others, s.hung
 	flight := ctx.Value(ownKey{}) != nil && batches[0].Writer != 0
 	if flight {
 		b := batches[0]
@@ -37,6 +39,8 @@ func (s *remote) Apply(ctx context.Context, batches []store.Batch, replies []sto
 	}
 	s.mu.Unlock()
 	switch {
+	case hung != nil:
+		return hung(ctx, batches[0].Partition, apply)
 	case flight && on != nil:
 		return on(ctx, i, apply)
 	case !flight && others != nil:
@@ -47,12 +51,16 @@ func (s *remote) Apply(ctx context.Context, batches []store.Batch, replies []sto
 
 func (s *remote) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
 	s.mu.Lock()
-	down := s.down
+	down, hung := s.down, s.hung
 	s.mu.Unlock()
-	if down != nil {
+	read := func() error { return s.Store.Read(ctx, cells, values) }
+	switch {
+	case down != nil:
 		return down
+	case hung != nil:
+		return hung(ctx, store.PartitionOf(cells[0], s.Traits().Partitions), read)
 	}
-	return s.Store.Read(ctx, cells, values)
+	return read()
 }
 
 func (s *remote) set(f func()) {
@@ -207,6 +215,19 @@ func (c *call) fails(kind store.Kind) {
 	}
 }
 
+// each waits for a call whose batches end each by an error of its own, or nil.
+func (c *call) each(errs ...error) {
+	c.k.Helper()
+	if <-c.done; c.err != nil {
+		c.k.Errorf("error %v, want one for each batch", c.err)
+	}
+	for i, err := range errs {
+		if !errors.Is(c.replies[i].Err, err) || errors.Is(c.replies[i].Err, store.ErrUnknown) != errors.Is(err, store.ErrUnknown) {
+			c.k.Errorf("batch %d: %v, want %v", i, c.replies[i].Err, err)
+		}
+	}
+}
+
 // ends waits for a call to end by its context, having changed nothing.
 func (c *call) ends(by error) {
 	c.k.Helper()
@@ -301,6 +322,52 @@ func (k *kit) failures(errs ...error) {
 			return apply()
 		}
 	})
+}
+
+// away makes every call fail by an error, and flights by others first; nil ends it.
+func (k *kit) away(err error, flights ...error) {
+	from := len(k.flights())
+	k.remote.set(func() {
+		k.remote.down, k.remote.on, k.remote.others = err, nil, nil
+		if err == nil {
+			return
+		}
+		k.remote.on = func(_ context.Context, i int, _ func() error) error {
+			if i-from < len(flights) {
+				return flights[i-from]
+			}
+			return err
+		}
+		k.remote.others = func(context.Context, func() error) error { return err }
+	})
+}
+
+// hang makes every call hang until it is cut short, or the function that is returned
+// is called.
+func (k *kit) hang() (release func()) { return k.hangPart(-1) }
+
+// hangPart does the same with calls to one partition.
+func (k *kit) hangPart(partition int) (release func()) {
+	hold := make(chan struct{})
+	wait := func(ctx context.Context, part int, apply func() error) error {
+		if partition >= 0 && part != partition {
+			return apply()
+		}
+		select {
+		case <-hold:
+			return apply()
+		case <-ctx.Done():
+			return store.Errorf(store.KindUnknown, "no answer: %w", ctx.Err())
+		}
+	}
+	k.remote.set(func() {
+		k.remote.hung = wait
+	})
+	return func() {
+		k.remote.set(func() { k.remote.hung = nil })
+		close(hold)
+		synctest.Wait()
+	}
 }
 
 // loseReplies lets the store do what the next flights say, and loses its answers.

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/quipudb/quipu/store"
@@ -14,7 +13,8 @@ import (
 type lane struct {
 	node      *Node
 	partition int
-	failing   atomic.Pointer[failure] // why the batch on its way is not answered
+	pulse     *pulse // of the partition
+	room      room
 
 	mu          sync.Mutex // guards the fields below up to all, and the states of entries
 	first, last *entry     // the queue
@@ -64,15 +64,22 @@ const (
 // enter queues a batch, and sends it at once if the lane is idle.
 func (l *lane) enter(ctx context.Context, b *store.Batch, r *store.Reply, bytes int, run bool) (*entry, error) {
 	n := l.node
-	if f := l.failing.Load(); f != nil && time.Since(f.since) > n.options.Patience && !l.probes(f) {
-		return nil, f.unavailable()
+	reading := !b.Changes()
+	if err := l.pulse.refused(reading); err != nil {
+		return nil, err
 	}
-	if err := n.room.take(ctx, len(b.Deltas), bytes); err != nil {
+	if err := l.room.take(ctx, len(b.Deltas), bytes); err != nil {
 		return nil, err
 	}
 	e := n.freeEntries.Get().(*entry)
 	e.lane, e.batch, e.reply, e.deltas, e.bytes = l, b, r, len(b.Deltas), bytes
 	l.mu.Lock()
+	if err := l.pulse.refused(reading); err != nil { // since then, and what was queued was refused before this came
+		l.mu.Unlock()
+		l.room.give(e.deltas, e.bytes)
+		e.free()
+		return nil, err
+	}
 	e.state, e.run, e.alone, e.gone, e.err = queued, run, isAlone(b), false, nil
 	l.insert(e, l.last)
 	if l.awaited > 0 {
@@ -89,12 +96,20 @@ func (l *lane) enter(ctx context.Context, b *store.Batch, r *store.Reply, bytes 
 	return e, nil
 }
 
-// probes reports whether a caller may try a store that is unreachable: nobody else
-// does, or did a moment ago.
-func (l *lane) probes(f *failure) bool {
+// refuse gives the callers in the queue an error: nothing of theirs was sent.
+func (l *lane) refuse(err error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.flying && time.Since(f.last) >= probeEvery
+	var told []*entry
+	for e := l.first; e != nil; e = l.first {
+		l.remove(e)
+		e.state, e.err = landed, err
+		told = append(told, e)
+	}
+	l.mu.Unlock()
+	for _, e := range told {
+		l.room.give(e.deltas, e.bytes)
+		e.done <- struct{}{}
+	}
 }
 
 // insert puts e behind another entry of the queue; nil is the front.
@@ -167,26 +182,10 @@ func (e *entry) leave() entryState {
 	}
 	l.mu.Unlock()
 	if was == queued {
-		l.node.room.give(e.deltas, e.bytes)
+		l.room.give(e.deltas, e.bytes)
 		e.free()
 	}
 	return was
-}
-
-// leaveAll gives entries up, and reports whether one of them may be applied.
-func leaveAll(entries []*entry) (applied bool) {
-	for _, e := range entries {
-		switch e.leave() {
-		case queued:
-			continue
-		case frozen:
-		case landed:
-			<-e.done
-			_ = e.take() // the call has an error already
-		}
-		applied = true
-	}
-	return applied
 }
 
 // free makes the entry ready for another caller.
@@ -204,9 +203,9 @@ func (l *lane) fly() {
 		if f == nil {
 			return
 		}
-		begun := time.Now()
+		f.begun = time.Now()
 		err := l.send(f)
-		took := time.Since(begun)
+		took := time.Since(f.begun)
 		l.node.count(f, took)
 		l.land(f, err)
 		l.linger(took)
@@ -306,7 +305,7 @@ func (l *lane) land(f *flight, err error) {
 		l.awaited = len(told)
 	}
 	l.mu.Unlock()
-	n.room.give(deltas, bytes)
+	l.room.give(deltas, bytes)
 	f.refs.Store(int32(len(told)) + 1)
 	for _, e := range told {
 		e.done <- struct{}{}

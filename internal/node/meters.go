@@ -25,8 +25,12 @@ func (m *meters) count(f *flight, took time.Duration) {
 // Meters calls f for each meter of the node, then for those of the store under
 // it.
 func (n *Node) Meters(f func(name, help string, value float64)) {
+	queued := 0
+	for i := range n.lanes {
+		queued += n.lanes[i].room.taken()
+	}
 	reachable := 1.0
-	if n.failing.Load() != nil {
+	if int(n.outage.down.Load()) == len(n.pulses) {
 		reachable = 0
 	}
 	f("quipu_node_flights_total", "Combined batches that were sent, each until it had an answer.", float64(n.flights.Load()))
@@ -34,11 +38,11 @@ func (n *Node) Meters(f func(name, help string, value float64)) {
 	f("quipu_node_flight_seconds_total", "Time that took, pauses included.", time.Duration(n.nanos.Load()).Seconds())
 	f("quipu_node_callers_total", "Batches of callers in them.", float64(n.callers.Load()))
 	f("quipu_node_resends_total", "Combined batches sent again.", float64(n.resends.Load()))
-	f("quipu_node_queue_deltas", "Changes that wait or are on their way.", float64(n.room.taken()))
-	f("quipu_node_queue_deltas_max", "How many may be.", float64(n.room.deltasMax))
+	f("quipu_node_queue_deltas", "Changes that wait or are on their way.", float64(queued))
+	f("quipu_node_queue_deltas_max", "How many may be.", float64(n.options.QueueDeltas))
 	f("quipu_node_retired_total", "Writers of the node that were retired under way.", float64(n.retired.Load()))
 	f("quipu_node_lost_total", "Times the store had forgotten what it had acknowledged.", float64(n.lost.Load()))
-	f("quipu_node_store_reachable", "1 if the last call reached the store, 0 if not.", reachable)
+	f("quipu_node_store_reachable", "1 if a partition of the store answers, 0 if none does.", reachable)
 	if m, ok := n.under.(store.Meter); ok {
 		m.Meters(f)
 	}

@@ -21,8 +21,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/quipudb/quipu/store"
@@ -35,13 +35,14 @@ type Options struct {
 	// of one partition; default 4. A store of more has a lane for each.
 	Lanes int
 
-	// Calls is how many calls may be at the store at once with what is not
+	// Calls is how many calls may be at a partition at once with what is not
 	// combined: batches that are numbered already or have conditions; default 64.
 	Calls int
 
 	// QueueDeltas and QueueBytes bound what waits in the node or is on its way;
-	// default 100,000 and 64 MiB. When the queue is full, callers wait for room
-	// as long as their contexts last.
+	// default 100,000 and 64 MiB. Each lane has an equal share, so that one that waits
+	// for its partition takes no room from others. When it is full, callers wait for
+	// room as long as their contexts last.
 	QueueDeltas int
 	QueueBytes  int
 
@@ -49,12 +50,16 @@ type Options struct {
 	// default 5 s.
 	AttemptTimeout time.Duration
 
-	// Patience is for how long a store may fail to answer before new callers are
-	// refused as unavailable, without waiting; default 1 s.
+	// Patience is for how long a partition may fail to answer, counted from when the
+	// call began, before those who wait and new callers are refused as unavailable,
+	// without waiting any longer; default 1 s.
 	Patience time.Duration
 
-	// CloseTimeout is how long Close tries to send what is queued; default 5 s.
+	// CloseTimeout is how long Close tries to send what is queued; default 2 s.
 	CloseTimeout time.Duration
+
+	// ReadOnly says that nothing is written: a partition that can be read is well.
+	ReadOnly bool
 
 	// Logger is told when the store can't be reached, and when it can again; by
 	// default nobody is.
@@ -68,7 +73,7 @@ func (o Options) withDefaults() Options {
 	o.QueueBytes = cmp.Or(o.QueueBytes, 64<<20)
 	o.AttemptTimeout = cmp.Or(o.AttemptTimeout, 5*time.Second)
 	o.Patience = cmp.Or(o.Patience, time.Second)
-	o.CloseTimeout = cmp.Or(o.CloseTimeout, 5*time.Second)
+	o.CloseTimeout = cmp.Or(o.CloseTimeout, 2*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o
 }
@@ -79,9 +84,9 @@ type Node struct {
 	under   store.Store
 	traits  store.Traits
 	options Options
-	lanes   []lane // by partition; of one partition, as many as the options say
-	calls   chan struct{}
-	room    room
+	lanes   []lane  // by partition; of one partition, as many as the options say
+	pulses  []pulse // by partition
+	start   time.Time
 
 	ctx     context.Context // ends when the node gives up
 	cancel  context.CancelFunc
@@ -93,9 +98,8 @@ type Node struct {
 	enlisting chan struct{} // has one element while a lane uses writer
 	writer    store.Writer  // the last that was enlisted
 
-	freeEntries sync.Pool               // of *entry
-	freeFlights sync.Pool               // of *flight
-	failing     atomic.Pointer[failure] // written under outage.mu
+	freeEntries sync.Pool // of *entry
+	freeFlights sync.Pool // of *flight
 	outage      outage
 	meters
 }
@@ -105,6 +109,7 @@ var (
 	_ store.Auditor     = (*Node)(nil)
 	_ store.Meter       = (*Node)(nil)
 	_ store.Namespacer  = (*Node)(nil)
+	_ store.Prober      = (*Node)(nil)
 	_ store.Sizer       = (*Node)(nil)
 	_ store.Snapshotter = (*Node)(nil)
 	_ store.Witness     = (*Node)(nil)
@@ -118,9 +123,8 @@ func New(ctx context.Context, s store.Store, o Options) *Node {
 		under:     s,
 		traits:    s.Traits(),
 		options:   o,
-		calls:     make(chan struct{}, o.Calls),
+		start:     time.Now(),
 		enlisting: make(chan struct{}, 1),
-		room:      room{deltasMax: o.QueueDeltas, bytesMax: o.QueueBytes},
 	}
 	n.ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	n.freeEntries.New = func() any { return &entry{done: make(chan struct{}, 1)} }
@@ -129,12 +133,20 @@ func New(ctx context.Context, s store.Store, o Options) *Node {
 	if n.traits.Partitions == 1 {
 		n.lanes = make([]lane, o.Lanes)
 	}
+	n.pulses = make([]pulse, n.traits.Partitions)
+	for i := range n.pulses {
+		p := &n.pulses[i]
+		p.node, p.partition, p.calls = n, i, make(chan struct{}, o.Calls)
+		p.ctx, p.cancel = context.WithCancel(n.ctx)
+	}
 	for i := range n.lanes {
 		l := &n.lanes[i]
 		l.node, l.runs, l.all = n, make(map[runKey]int), make(chan struct{}, 1)
 		if n.traits.Partitions > 1 {
 			l.partition = i
 		}
+		l.pulse = &n.pulses[l.partition]
+		l.room.deltasMax, l.room.bytesMax = max(o.QueueDeltas/len(n.lanes), 1), max(o.QueueBytes/len(n.lanes), 1)
 	}
 	return n
 }
@@ -161,11 +173,24 @@ func (n *Node) Apply(ctx context.Context, batches []store.Batch, replies []store
 			send = n.pass
 		}
 		if err := send(ctx, batches[from:to], replies[from:to]); err != nil {
-			return store.Partly(err, from > 0)
+			return stopped(err, replies, from, to)
 		}
 		from = to
 	}
 	return nil
+}
+
+// stopped returns what to say of a call that stopped at some of its batches: those
+// before were answered, and those after were not sent.
+func stopped(err error, replies []store.Reply, from, to int) error {
+	errs := make([]error, len(replies))
+	for i := from; i < len(errs); i++ {
+		errs[i] = err
+		if i >= to && store.KindOf(err) == store.KindUnknown {
+			errs[i] = store.Errorf(store.KindUnavailable, "not sent, after a batch whose outcome is unknown: %w", err)
+		}
+	}
+	return store.Answer(errs, replies)
 }
 
 // begin enters a call, or says why it can't be served.
@@ -196,21 +221,65 @@ func passes(b *store.Batch) bool {
 	return false
 }
 
-// pass gives batches to the store as they are.
+// pass gives batches to the store as they are, those of each partition by
+// themselves.
 func (n *Node) pass(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	rows := make(map[*pulse][]int, 1)
+	for i := range batches {
+		p := n.pulseOf(batches[i].Partition)
+		rows[p] = append(rows[p], i)
+	}
+	errs := make([]error, len(batches))
+	var wg sync.WaitGroup
+	for p, row := range rows {
+		if len(rows) == 1 {
+			return p.pass(ctx, batches, replies)
+		}
+		wg.Go(func() {
+			some, told := make([]store.Batch, len(row)), make([]store.Reply, len(row))
+			for i, at := range row {
+				some[i], told[i] = batches[at], replies[at]
+			}
+			err := p.pass(ctx, some, told)
+			for i, at := range row {
+				errs[at], replies[at] = err, told[i]
+			}
+		})
+	}
+	wg.Wait()
+	return store.Answer(errs, replies)
+}
+
+// pulseOf returns the pulse of a partition, and any if there is no such partition:
+// the store says so.
+func (n *Node) pulseOf(partition int) *pulse {
+	if partition < 0 || partition >= len(n.pulses) {
+		partition = 0
+	}
+	return &n.pulses[partition]
+}
+
+// pass gives batches of the partition to the store as they are.
+func (p *pulse) pass(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	n := p.node
+	changes := slices.ContainsFunc(batches, func(b store.Batch) bool { return b.Changes() })
+	if err := p.refused(!changes); err != nil {
+		return err
+	}
 	select {
-	case n.calls <- struct{}{}:
+	case p.calls <- struct{}{}:
 	case <-ctx.Done():
 		return store.Errorf(store.KindUnavailable, "too many calls are under way: %w", ctx.Err())
-	case <-n.ctx.Done():
+	case <-p.ctx.Done():
 		return store.ErrClosed
 	}
-	defer func() { <-n.calls }()
+	defer func() { <-p.calls }()
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(n.ctx, cancel)()
+	defer context.AfterFunc(p.ctx, cancel)()
+	defer p.watch()()
 	err := n.under.Apply(within, coarseBatches(batches), replies)
-	n.note(err)
+	p.failed(err)
 	if errors.Is(err, context.Canceled) && ctx.Err() == nil && store.KindOf(err) == store.KindOther {
 		err = store.ErrClosed // the node gave up, not the caller
 	}
@@ -224,9 +293,14 @@ func (n *Node) pass(ctx context.Context, batches []store.Batch, replies []store.
 }
 
 // combine queues batches in the lanes they belong to and waits for the answers.
+// What became of one says nothing of the others.
 func (n *Node) combine(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
-	var few [1]*entry
-	entered := few[:0]
+	var fewEntered [1]*entry
+	var fewErrs [1]error
+	entered, errs := fewEntered[:], fewErrs[:]
+	if len(batches) > 1 {
+		entered, errs = make([]*entry, len(batches)), make([]error, len(batches))
+	}
 	var l *lane
 	for i := range batches {
 		b, r := &batches[i], &replies[i]
@@ -241,19 +315,14 @@ func (n *Node) combine(ctx context.Context, batches []store.Batch, replies []sto
 		case l == nil: // All of a call take one lane, so they stay in their order.
 			l = &n.lanes[store.PartitionOf(b.Deltas[0].Cell, len(n.lanes))]
 		}
-		e, err := l.enter(ctx, b, r, bytes, len(batches) == 1 && isPlain(b))
-		if err != nil {
-			return store.Partly(err, leaveAll(entered))
-		}
-		entered = append(entered, e)
+		entered[i], errs[i] = l.enter(ctx, b, r, bytes, len(batches) == 1 && isPlain(b))
 	}
 	for i, e := range entered {
-		if err := e.wait(ctx); err != nil {
-			others := leaveAll(entered[i+1:])
-			return store.Partly(err, others || i > 0)
+		if e != nil {
+			errs[i] = e.wait(ctx)
 		}
 	}
-	return nil
+	return store.Answer(errs, replies)
 }
 
 // check returns the bytes of a batch, or an error if the store would refuse it:
@@ -272,11 +341,61 @@ func (n *Node) check(b *store.Batch) (bytes int, err error) {
 	return bytes, nil
 }
 
+// read makes a call that reads from the partitions of some cells, or from all
+// partitions if there are none, unless one of those can't be read.
+func (n *Node) read(cells []store.Cell, call func() error) error {
+	asked := n.pulses
+	if len(cells) == 1 {
+		p := store.PartitionOf(cells[0], len(n.pulses))
+		asked = n.pulses[p : p+1]
+	}
+	if n.outage.down.Load() > 0 {
+		if err := unreadable(n.pulses, asked, cells); err != nil {
+			return err
+		}
+	}
+	doubt := func(since time.Time, err error) {
+		for i := range asked {
+			asked[i].doubt(since, err)
+		}
+	}
+	began := time.Now()
+	defer time.AfterFunc(n.options.Patience/2, func() { doubt(began, nil) }).Stop()
+	err := call()
+	if store.KindOf(err) == store.KindUnavailable {
+		if len(asked) == 1 {
+			doubt(time.Now(), err)
+		} else { // nobody knows of which it is
+			doubt(time.Now(), nil)
+		}
+	}
+	return err
+}
+
+// unreadable returns why some cells can't be read; or if there are none or one, the
+// partitions that would be asked.
+func unreadable(all, asked []pulse, cells []store.Cell) error {
+	if len(cells) < 2 {
+		for i := range asked {
+			if err := asked[i].refused(true); err != nil {
+				return err
+			}
+		}
+	}
+	for _, c := range cells {
+		if err := all[store.PartitionOf(c, len(all))].refused(true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Read fills values[i] with the durable value of cells[i].
 func (n *Node) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
-	err := n.under.Read(ctx, cells, values)
-	n.note(err)
-	if err != nil {
+	if len(cells) == 0 {
+		return n.under.Read(ctx, cells, values)
+	}
+	if err := n.read(cells, func() error { return n.under.Read(ctx, cells, values) }); err != nil {
 		return err
 	}
 	for i := range values {
@@ -286,9 +405,11 @@ func (n *Node) Read(ctx context.Context, cells []store.Cell, values []store.Valu
 }
 
 // Scan returns up to count cells of a namespace in key order.
-func (n *Node) Scan(ctx context.Context, r store.Range, count int) ([]store.Entry, error) {
-	found, err := n.under.Scan(ctx, r, count)
-	n.note(err)
+func (n *Node) Scan(ctx context.Context, r store.Range, count int) (found []store.Entry, err error) {
+	err = n.read(nil, func() error {
+		found, err = n.under.Scan(ctx, r, count)
+		return err
+	})
 	for i := range found {
 		found[i].Value.Version = fine(found[i].Value.Version)
 	}
@@ -296,9 +417,11 @@ func (n *Node) Scan(ctx context.Context, r store.Range, count int) ([]store.Entr
 }
 
 // Lookup reports what is known of a token now.
-func (n *Node) Lookup(ctx context.Context, c store.Cell, token string) (store.Fate, error) {
-	f, err := n.under.Lookup(ctx, c, token)
-	n.note(err)
+func (n *Node) Lookup(ctx context.Context, c store.Cell, token string) (f store.Fate, err error) {
+	err = n.read([]store.Cell{c}, func() error {
+		f, err = n.under.Lookup(ctx, c, token)
+		return err
+	})
 	f.Result.Version = fine(f.Result.Version)
 	return f, err
 }
@@ -317,7 +440,12 @@ func (n *Node) Audit(ctx context.Context) (store.Audit, error) {
 // Size returns the number of cells of a namespace.
 func (n *Node) Size(ctx context.Context, namespace string) (int64, error) {
 	if s, ok := n.under.(store.Sizer); ok {
-		return s.Size(ctx, namespace)
+		var size int64
+		err := n.read(nil, func() (err error) {
+			size, err = s.Size(ctx, namespace)
+			return err
+		})
+		return size, err
 	}
 	return 0, n.unsupported("can't count its keys")
 }
@@ -325,7 +453,12 @@ func (n *Node) Size(ctx context.Context, namespace string) (int64, error) {
 // Namespaces returns up to count namespaces that have a cell, in order.
 func (n *Node) Namespaces(ctx context.Context, after string, count int) ([]string, error) {
 	if s, ok := n.under.(store.Namespacer); ok {
-		return s.Namespaces(ctx, after, count)
+		var names []string
+		err := n.read(nil, func() (err error) {
+			names, err = s.Namespaces(ctx, after, count)
+			return err
+		})
+		return names, err
 	}
 	return nil, n.unsupported("can't list its namespaces")
 }
@@ -339,8 +472,11 @@ func (n *Node) Lost(ctx context.Context, c store.Cell, version uint64, v store.V
 		return lacks, nil
 	}
 	v.Version >>= versionBits
-	lost, err := w.Lost(ctx, c, (version-1)>>versionBits+1, v)
-	n.note(err)
+	var lost bool
+	err := n.read([]store.Cell{c}, func() (err error) {
+		lost, err = w.Lost(ctx, c, (version-1)>>versionBits+1, v)
+		return err
+	})
 	return lost, err
 }
 
@@ -357,7 +493,7 @@ func (n *Node) unsupported(why string) error {
 }
 
 // Close refuses new calls, sends what is queued as long as Options.CloseTimeout
-// lets it, and closes the store. What could not be sent by then is told
+// lets it, and closes the store. A partition that is down is not waited for. What could not be sent by then is told
 // ErrClosed if it certainly changed nothing, and ErrUnknown otherwise. A second
 // Close returns nil.
 func (n *Node) Close() error {
@@ -368,6 +504,11 @@ func (n *Node) Close() error {
 	if was {
 		n.running.Wait()
 		return nil
+	}
+	for i := range n.pulses {
+		if p := &n.pulses[i]; p.down.Load() != nil {
+			p.cancel() // there is no time to wait for an answer
+		}
 	}
 	enough := time.AfterFunc(n.options.CloseTimeout, n.cancel)
 	n.running.Wait()

@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 const (
 	pauseFirst   = 50 * time.Millisecond
 	pauseLongest = 2 * time.Second
+	pauseDown    = time.Minute // unless it is back before
 )
 
 // send sends a flight until there is a definite answer, and returns nil if it was
@@ -23,7 +25,7 @@ func (l *lane) send(f *flight) error {
 		err := l.attempt(f)
 		if err == nil {
 			l.mark = f.batches[0].Seq
-			l.answered()
+			l.pulse.answered()
 			return nil
 		}
 		reached, end := l.judge(f, err)
@@ -31,7 +33,7 @@ func (l *lane) send(f *flight) error {
 			return end
 		}
 		if !reached || tries > 0 { // else there is nothing to wait for
-			l.node.pause(tries)
+			l.rest(tries)
 		}
 	}
 }
@@ -39,10 +41,10 @@ func (l *lane) send(f *flight) error {
 // attempt sends a flight once.
 func (l *lane) attempt(f *flight) error {
 	n := l.node
-	if n.ctx.Err() != nil {
+	if l.pulse.ctx.Err() != nil {
 		return store.ErrClosed
 	}
-	ctx, cancel := context.WithTimeout(n.ctx, n.options.AttemptTimeout)
+	ctx, cancel := context.WithTimeout(l.pulse.ctx, n.options.AttemptTimeout)
 	defer cancel()
 	if err := l.number(ctx, f); err != nil {
 		return err
@@ -51,6 +53,7 @@ func (l *lane) attempt(f *flight) error {
 		n.resends.Add(1)
 	}
 	f.sent = true
+	defer l.pulse.watch()()
 	if err := n.under.Apply(ctx, f.batches[:], f.replies[:]); err != nil {
 		return err
 	}
@@ -66,7 +69,7 @@ func (l *lane) number(ctx context.Context, f *flight) error {
 		case store.KindOf(err) == store.KindClosed:
 			return err
 		case err != nil: // whatever became of that, the flight was not sent
-			return store.Errorf(store.KindUnavailable, "no writer: %w", err)
+			return store.Errorf(store.KindUnavailable, "%w: %w", errNoWriter, err)
 		}
 		l.writer, l.mark, l.stale = w, 0, false
 	}
@@ -101,17 +104,27 @@ func (l *lane) judge(f *flight, err error) (reached bool, end error) {
 	case store.KindInvalid, store.KindTooLarge, store.KindUnsupported, store.KindSplit, store.KindClosed:
 		end = cmp.Or(f.inDoubt(err), err)
 	case store.KindFull: // of marks
-		l.answered()
+		l.pulse.answered()
 		l.makeRoom()
 		return true, nil // the same again: if it was retired, the store says so
 	default:
 		f.doubt = f.doubt || kind != store.KindUnavailable
-		if failing := l.unanswered(err); !f.doubt && time.Since(failing.since) > n.options.Patience {
-			return false, failing.unavailable() // Nothing was applied, so the next flight has its number.
+		if !errors.Is(err, errNoWriter) { // which another partition could not issue
+			l.pulse.failed(err)
+		}
+		if f.doubt {
+			return false, nil
+		}
+		// Nothing was applied, so the next flight has its number.
+		if err := l.pulse.refused(false); err != nil {
+			return false, err
+		}
+		if time.Since(f.begun) > n.options.Patience {
+			return false, (&failure{n.named(l.partition), f.begun, err}).unavailable()
 		}
 		return false, nil
 	}
-	l.answered()
+	l.pulse.answered()
 	l.stale = true // If there is no end, nothing was applied, and it goes on under another writer.
 	return true, end
 }
@@ -136,16 +149,30 @@ func refusal(err error) bool {
 	}
 }
 
-// pause waits before another attempt, unless the node gives up.
-func (n *Node) pause(tries int) {
+// rest waits before another attempt: while the partition is down, until it is back.
+func (l *lane) rest(tries int) {
 	d := min(pauseFirst<<min(tries, 10), pauseLongest)
-	t := time.NewTimer(d/2 + rand.N(d/2))
+	d = d/2 + rand.N(d/2)
+	back := l.pulse.back()
+	if back != nil {
+		d = pauseDown
+	}
+	pause(l.pulse.ctx, d, back)
+}
+
+// pause waits, unless something happens meanwhile or the context ends.
+func pause(ctx context.Context, d time.Duration, until <-chan struct{}) {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-n.ctx.Done():
+	case <-until:
+	case <-ctx.Done():
 	}
 }
+
+// errNoWriter says that a flight was not sent, because its lane has no writer.
+var errNoWriter = errors.New("no writer")
 
 // enlist returns a writer for a lane, later than the one it had. Lanes of
 // different partitions share theirs: the marks of a writer are apart.
