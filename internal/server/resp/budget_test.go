@@ -235,7 +235,7 @@ func TestHostile(t *testing.T) {
 	for _, a := range hostile.RESP() {
 		t.Run(a.Name, func(t *testing.T) {
 			d := open(t, resp.Options{Memory: 32 << 20})
-			report, err := hostile.Besiege(t.Context(), a, hostile.Target{RESP: d.addr}, 500*time.Millisecond)
+			report, err := hostile.Besiege(t.Context(), a, hostile.Target{RESP: d.addr}, 200*time.Millisecond)
 			if err != nil {
 				t.Fatal(err)
 			}

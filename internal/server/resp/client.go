@@ -92,7 +92,7 @@ func (s *session) enter(user, key string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.entered, s.parser.known = true, true
+	s.entered, s.parser.known, s.strange = true, true, 0
 	s.unwatch() // they were of another namespace
 	s.place.Known()
 	return nil

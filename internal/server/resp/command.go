@@ -85,6 +85,7 @@ const (
 	errSyntax     = wireError("ERR syntax error")
 	errNotInteger = wireError("ERR value is not an integer or out of range")
 	errNoAuth     = wireError("NOAUTH Authentication required.")
+	errStranger   = wireError("NOAUTH Authentication required: too many commands without it.")
 	errPattern    = wireError("ERR pattern is too long: at most 1024 bytes")
 	errTooLarge   = wireError("ERR too many keys in one command or transaction: at most 10000 counters and 2 MiB of keys")
 )

@@ -15,8 +15,12 @@ import (
 
 const (
 	// scratchBytes is how much is read from a connection, or written to it, before
-	// the next one's turn.
+	// the next one is served. When many are ready it is less (see share), so that a
+	// turn reads turnBytes, or shareMin from each, and one that has sent a single
+	// command does not wait for all that the others have.
 	scratchBytes = 64 << 10
+	turnBytes    = 1 << 20
+	shareMin     = 4 << 10
 	// eventsMax is how many connections are served before anyone's replies are.
 	eventsMax = 1024
 	// jobsMax is how many sessions, and how many cycles, may wait for the store at
@@ -48,6 +52,7 @@ type loop struct {
 	event   int // an eventfd: wakes the loop
 	conns   map[int]*conn
 	scratch []byte
+	share   int // how much is read from a connection, or written to it, in this turn
 	now     time.Time
 	looked  time.Time     // when connections were last looked over
 	jobs    chan struct{} // holds as many as are under way
@@ -198,7 +203,9 @@ func (l *loop) run() {
 	defer close(l.ended)
 	events := make([]syscall.EpollEvent, eventsMax)
 	for {
-		for _, e := range events[:l.wait(events)] {
+		n := l.wait(events)
+		l.share = min(max(turnBytes/max(n, 1), shareMin), scratchBytes)
+		for _, e := range events[:n] {
 			if int(e.Fd) == l.event {
 				var b [8]byte
 				_, _ = syscall.Read(l.event, b[:])
@@ -282,7 +289,7 @@ func (l *loop) serve(c *conn, events uint32) {
 		l.listen(c, c.events&^(syscall.EPOLLIN|syscall.EPOLLRDHUP))
 		return
 	}
-	n, err := syscall.Read(c.fd, l.scratch)
+	n, err := syscall.Read(c.fd, l.scratch[:l.share])
 	c.s.came = l.now.Sub(l.d.start)
 	l.reads++
 	l.readBytes += max(n, 0)
@@ -326,7 +333,7 @@ func (l *loop) gather(c *conn, buf []byte) {
 	}
 	c.stuck = s.pending > 0 && s.refused
 	c.more = len(s.out) >= outBytesSoft
-	if len(s.in) > inBytesMax && !c.stuck && !c.full() {
+	if len(s.in) > s.inMax() && !c.stuck && !c.full() {
 		s.tooLong()
 	}
 	if len(s.in)+s.owed > keptBytesMax { // it may hold much, and never be sent a reply
@@ -572,7 +579,7 @@ func (l *loop) observe() {
 func (l *loop) write(c *conn) {
 	s := c.s
 	if c.off < len(s.out) {
-		n, err := syscall.Write(c.fd, s.out[c.off:min(c.off+scratchBytes, len(s.out))])
+		n, err := syscall.Write(c.fd, s.out[c.off:min(c.off+l.share, len(s.out))])
 		switch {
 		case err == syscall.EAGAIN || err == syscall.EINTR:
 		case err != nil:

@@ -11,9 +11,11 @@ const (
 	argsMax        = 1 << 20  // arguments of a command
 	bulkBytesMax   = 1 << 20  // one argument
 
-	// Those of a client that has yet to say who it is, as Redis has them.
-	strangerArgsMax = 10
-	strangerBulkMax = 16 << 10
+	// Those of a client that has yet to say who it is. Redis has the first two.
+	strangerArgsMax     = 10
+	strangerBulkMax     = 16 << 10
+	strangerBytesMax    = 16 << 10 // a command
+	strangerCommandsMax = 32       // before it has to
 
 	// keptArgsMax is how many arguments a parser keeps room for.
 	keptArgsMax = 64

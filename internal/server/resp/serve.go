@@ -70,7 +70,7 @@ func (s *session) work(ctx context.Context, w *worker, c net.Conn) bool {
 			s.run(ctx, job)
 		}
 		more := used > 0 || job != nil
-		if !more && len(s.in) > inBytesMax {
+		if !more && len(s.in) > s.inMax() {
 			s.tooLong()
 		}
 		if len(s.out) > 0 && (!more || len(s.out) >= outBytesSoft) && !s.send(c) {
@@ -136,6 +136,14 @@ func (s *session) read(c net.Conn) error {
 		return nil
 	}
 	return err
+}
+
+// inMax returns how long the session's commands may be.
+func (s *session) inMax() int {
+	if !s.parser.known {
+		return strangerBytesMax
+	}
+	return inBytesMax
 }
 
 // tooLong refuses a command that is longer than all.

@@ -45,6 +45,7 @@ type session struct {
 	owed    int                   // bytes of replies that wait in cycles
 	guarded []qAdd                // Q.ADDs that follow each other, and take a receipt each
 	calls   uint64                // commands executed, not yet metered
+	strange int                   // commands executed before the client said who it is
 
 	came     time.Duration // when what is executed came, by the door's clock
 	answered int           // commands since, whose replies are those in out and the job's

@@ -140,6 +140,12 @@ func (w *worker) alone(s *session) bool {
 
 // execute executes one command.
 func (w *worker) execute(s *session, args [][]byte) verdict {
+	if !s.parser.known {
+		if s.strange++; s.strange > strangerCommandsMax { // it guesses keys, or has none
+			s.close()
+			return w.say(s, func(*session, [][]byte) error { return errStranger }, nil)
+		}
+	}
 	c, err := w.find(s, args)
 	if err != nil && isHTTP(args[0]) {
 		return w.hangUp(s)
