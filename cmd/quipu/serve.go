@@ -345,6 +345,7 @@ func (c *serveCmd) resp(m means) (server.Door, func()) {
 func (c *serveCmd) rpc(m means) (server.Door, func()) {
 	d := rpc.New(m.db, rpc.Options{
 		Keys: m.keys, Metrics: m.metrics, Logger: m.logger, Timeout: c.RequestTimeout, Budget: m.budget,
+		CallsMax: c.MaxConnections,
 	})
 	return d, func() { _ = d.Close() }
 }

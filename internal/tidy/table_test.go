@@ -75,8 +75,10 @@ var table = map[string]row{
 	"internal/server/resp": {code: []string{".", "./store", "./internal/server"}, tests: []string{"./internal/hostile"}},
 	"internal/server/rest": {code: []string{".", "./store", "./internal/server"}},
 	"internal/server/rpc": {
-		code:  []string{".", "./store", "./internal/server", "./quipupb", "google.golang.org/grpc/..."},
-		tests: []string{"google.golang.org/protobuf/proto"},
+		code: []string{
+			".", "./store", "./internal/server", "./quipupb", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
+		},
+		tests: []string{"./internal/hostile"},
 	},
 
 	// The protocol, and the library over it: the client knows nothing of the
@@ -107,7 +109,7 @@ var table = map[string]row{
 	"internal/load/redisproc": {},
 
 	// Attackers know a server as its clients do: from outside.
-	"internal/hostile": {},
+	"internal/hostile": {code: []string{"golang.org/x/net/http2/..."}},
 
 	"internal/tidy": {},
 

@@ -4,11 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
@@ -18,41 +20,93 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
+// errBusy refuses a call when there are as many as there may be.
+var errBusy = store.Errorf(store.KindUnavailable, "the server is at its limit of calls")
+
 // admit turns a caller without a key away when it has sent its headers and
-// nothing else. What tells about the server itself is open to all.
+// nothing else. Only health is open to all.
 func (d *Door) admit(ctx context.Context, info *tap.Info) (context.Context, error) {
-	if !d.keys.Required() || isOpen(info.FullMethodName) {
-		return ctx, nil
-	}
-	if vs := info.Header.Get("authorization"); len(vs) == 1 && d.keys.Has(server.Bearer(vs[0])) {
+	if d.keys.Required() && !strings.HasPrefix(info.FullMethodName, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/") {
+		if vs := info.Header.Get("authorization"); len(vs) != 1 || !d.keys.Has(server.Bearer(vs[0])) {
+			d.refused.Observe(codes.Unauthenticated, 0)
+			return nil, status.Error(codes.Unauthenticated, "send the metadata authorization: Bearer with one of the server's API keys")
+		}
 		placeOf(ctx).Known()
-		return ctx, nil
 	}
-	d.refused.Observe(codes.Unauthenticated, 0)
-	return nil, status.Error(codes.Unauthenticated, "send the metadata authorization: Bearer with one of the server's API keys")
+	return d.visit(ctx, info.FullMethodName), nil
 }
 
-func isOpen(method string) bool {
-	return strings.HasPrefix(method, "/grpc.health.") || strings.HasPrefix(method, "/grpc.reflection.")
+// A handler serves one call that is not a stream.
+type handler func(srv any, s grpc.ServerStream, full string, m *grpc.MethodDesc) error
+
+// calls returns a service whose calls are served by h from the moment that their
+// headers have come: gRPC's own way begins when it has read the message.
+func calls(desc *grpc.ServiceDesc, h handler) *grpc.ServiceDesc {
+	own := *desc
+	own.Methods = nil
+	own.Streams = slices.Clone(desc.Streams)
+	for i := range desc.Methods {
+		m := &desc.Methods[i]
+		full := "/" + desc.ServiceName + "/" + m.MethodName
+		own.Streams = append(own.Streams, grpc.StreamDesc{
+			StreamName: m.MethodName,
+			Handler:    func(srv any, s grpc.ServerStream) error { return h(srv, s, full, m) },
+		})
+	}
+	return &own
 }
 
-// call is the chain of every call that is not a stream.
-func (d *Door) call(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
+// call is the chain of every call of the service that is not a stream.
+func (d *Door) call(srv any, s grpc.ServerStream, full string, m *grpc.MethodDesc) (err error) {
 	start := time.Now()
-	defer func() { err = d.end(ctx, info.FullMethod, start, recover(), err) }()
-	if _, ok := ctx.Deadline(); !ok && info.FullMethod != pb.Quipu_Verify_FullMethodName {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, d.timeout)
-		defer cancel()
+	ctx := s.Context()
+	defer func() { err = d.end(ctx, full, start, recover(), err) }()
+	v := visitOf(ctx)
+	if !v.begin() {
+		return errBusy
 	}
-	return handle(ctx, req)
+	defer v.end()
+	v.hurry(ctx, start)
+	reply, err := m.Handler(srv, ctx, func(m any) error { return v.receive(s, m) }, nil)
+	if err != nil {
+		return err
+	}
+	return s.SendMsg(reply)
+}
+
+// openCall is the chain of every call that needs no key. The message is not read:
+// nothing in it matters, and a stranger may send what it likes.
+func (d *Door) openCall(srv any, s grpc.ServerStream, full string, m *grpc.MethodDesc) (err error) {
+	start := time.Now()
+	ctx := s.Context()
+	defer func() { err = d.end(ctx, full, start, recover(), err) }()
+	select {
+	case d.open <- struct{}{}:
+		defer func() { <-d.open }()
+	default:
+		return errBusy
+	}
+	reply, err := m.Handler(srv, ctx, func(any) error { return nil }, nil)
+	if err != nil {
+		return err
+	}
+	return s.SendMsg(reply)
 }
 
 // stream is the chain of every stream.
 func (d *Door) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
 	start := time.Now()
-	defer func() { err = d.end(s.Context(), info.FullMethod, start, recover(), err) }()
-	return handle(srv, s)
+	ctx := s.Context()
+	defer func() { err = d.end(ctx, info.FullMethod, start, recover(), err) }()
+	v := visitOf(ctx)
+	if !v.begin() {
+		return errBusy
+	}
+	defer v.end()
+	if !info.IsClientStream {
+		v.hurry(ctx, start)
+	}
+	return handle(srv, &intake{ServerStream: s, visit: v})
 }
 
 // end turns a panic, or an error, into what the caller is told, and measures.

@@ -4,8 +4,9 @@
 // It promises that every error carries its kind as a detail, so that a client
 // can tell what to do; that no call outlives its deadline, which is the door's if
 // the caller named none; that a caller without a key is turned away before its
-// message is read; and that the batches of a stream that arrive together become
-// durable together, each answered in order.
+// message is read; that memory for a message is taken from the budget before the
+// message is (see visit); and that the batches of a stream that arrive together
+// become durable together, each answered in order.
 package rpc
 
 import (
@@ -15,6 +16,7 @@ import (
 	"math"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -33,15 +35,28 @@ const TimeoutDefault = 5 * time.Second
 
 // The limits of every connection.
 const (
-	messageBytesMax = 8 << 20 // of a request: what 10,000 of the longest keys take, and some
-	headerBytesMax  = 16 << 10
-	streamsMax      = 250              // calls at a time on one connection
-	helloTimeout    = 10 * time.Second // to make a connection
-	idleTimeout     = 10 * time.Minute // without a call
-	pingEvery       = time.Minute      // of silence, to find out who is gone
-	pingTimeout     = 20 * time.Second // to answer a ping
-	pingsApart      = 5 * time.Second  // who pings more often than that is cut off
+	headerBytesMax = 16 << 10
+	streamsMax     = 100              // calls at a time on one connection
+	helloTimeout   = 10 * time.Second // to make a connection
+	idleTimeout    = 10 * time.Minute // without a call
+	pingEvery      = time.Minute      // of silence, to find out who is gone
+	pingTimeout    = 20 * time.Second // to answer a ping
+	pingsApart     = 5 * time.Second  // who pings more often than that is cut off
+
+	// windowBytes is how much a caller may send of a message before anyone reads
+	// it. It is the least that gRPC can be told.
+	windowBytes = 64 << 10
+	// connWindowBytes is the same for all calls of a connection. It holds nothing
+	// back: gRPC widens it whether anything is read or not.
+	connWindowBytes = 1 << 20
+	readBufferBytes = 16 << 10
+	// openCallsMax is how many calls without a key are answered at a time.
+	openCallsMax = 16
 )
+
+// ConnBytesMax is about how much memory a connection takes beside the budget,
+// if each has one call: its buffers, its goroutines, and a window.
+const ConnBytesMax = readBufferBytes + 32<<10 + windowBytes
 
 // Options are what the door is told. The zero value is an open door.
 type Options struct {
@@ -50,7 +65,14 @@ type Options struct {
 	Logger  *slog.Logger    // calls at debug level, faults at error; nil for slog.Default()
 	Timeout time.Duration   // the deadline of a call; 0 for TimeoutDefault
 	Budget  *server.Budget  // memory of large calls; nil for one of RequestMemoryDefault
+
+	// CallsMax is how many calls there may be at a time, over all connections; 0
+	// for CallsMaxDefault.
+	CallsMax int
 }
+
+// CallsMaxDefault is the limit of calls under way if the options name none.
+const CallsMaxDefault = 10_000
 
 // A Door serves the RPC API of a DB. It is safe for concurrent use.
 type Door struct {
@@ -62,7 +84,10 @@ type Door struct {
 	logger   *slog.Logger
 	timeout  time.Duration
 	budget   *server.Budget
+	callsMax int64
+	calls    atomic.Int64  // under way
 	long     chan struct{} // holds one place: backup and verify go one at a time
+	open     chan struct{} // holds the calls under way that need no key
 	server   *grpc.Server
 	draining chan struct{} // closed when streams have to end
 	drain    func()        // closes it
@@ -82,27 +107,31 @@ func New(db *quipu.DB, o Options) *Door {
 	if o.Budget == nil {
 		o.Budget = server.NewBudget(server.RequestMemoryDefault)
 	}
+	if o.CallsMax == 0 {
+		o.CallsMax = CallsMaxDefault
+	}
 	d := &Door{
-		db: db, keys: o.Keys, logger: o.Logger, timeout: o.Timeout, budget: o.Budget,
-		long: make(chan struct{}, 1), draining: make(chan struct{}),
+		db: db, keys: o.Keys, logger: o.Logger, timeout: o.Timeout, budget: o.Budget, callsMax: int64(o.CallsMax),
+		long: make(chan struct{}, 1), open: make(chan struct{}, openCallsMax), draining: make(chan struct{}),
 	}
 	d.drain = sync.OnceFunc(func() { close(d.draining) })
 	d.server = grpc.NewServer(
 		grpc.Creds(placed{}),
 		grpc.InTapHandle(d.admit),
-		grpc.UnaryInterceptor(d.call),
 		grpc.StreamInterceptor(d.stream),
-		grpc.MaxRecvMsgSize(messageBytesMax),
 		grpc.MaxSendMsgSize(math.MaxInt32), // a reply has the limits of what was asked for
 		grpc.MaxHeaderListSize(headerBytesMax),
 		grpc.MaxConcurrentStreams(streamsMax),
+		grpc.StaticStreamWindowSize(windowBytes),
+		grpc.StaticConnWindowSize(connWindowBytes),
+		grpc.ReadBufferSize(readBufferBytes),
 		grpc.ConnectionTimeout(helloTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout, Time: pingEvery, Timeout: pingTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingsApart, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true), // so that the DB can be closed after Close
 	)
-	pb.RegisterQuipuServer(d.server, d)
-	grpc_health_v1.RegisterHealthServer(d.server, &health{door: d})
+	d.server.RegisterService(calls(&pb.Quipu_ServiceDesc, d.call), d)
+	d.server.RegisterService(calls(&grpc_health_v1.Health_ServiceDesc, d.openCall), &health{door: d})
 	reflection.Register(d.server)
 	d.meters = map[string]*server.Call{}
 	for service, info := range d.server.GetServiceInfo() {

@@ -231,15 +231,15 @@ func TestKeysAreWanted(t *testing.T) {
 	if r, err := health.Check(k.ctx, &grpc_health_v1.HealthCheckRequest{}); err != nil || r.Status != grpc_health_v1.HealthCheckResponse_SERVING {
 		t.Errorf("health: %v, %v", r, err)
 	}
-	if services := k.services(); !strings.Contains(services, "quipu.v1.Quipu") {
+	if services := k.services(metadata.AppendToOutgoingContext(k.ctx, "authorization", "Bearer secret")); !strings.Contains(services, "quipu.v1.Quipu") {
 		t.Errorf("reflection lists %s", services)
 	}
 }
 
 // services returns the services that reflection lists.
-func (k *kit) services() string {
+func (k *kit) services(ctx context.Context) string {
 	k.Helper()
-	r, err := grpc_reflection_v1.NewServerReflectionClient(k.conn).ServerReflectionInfo(k.ctx)
+	r, err := grpc_reflection_v1.NewServerReflectionClient(k.conn).ServerReflectionInfo(ctx)
 	if err != nil {
 		k.Fatal(err)
 	}

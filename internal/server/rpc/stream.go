@@ -43,14 +43,15 @@ func (d *Door) Enlist(ctx context.Context, _ *pb.EnlistRequest) (*pb.EnlistReply
 // one sync with many batches.
 func (d *Door) Write(s grpc.BidiStreamingServer[pb.WriteRequest, pb.WriteReply]) error {
 	w := &writeStream{
-		door: d, stream: s, ctx: s.Context(),
-		read: make(chan *pb.WriteRequest, groupMax), room: make(chan struct{}, 1),
+		door: d, stream: s, ctx: s.Context(), visit: visitOf(s.Context()),
+		read: make(chan request, groupMax), room: make(chan struct{}, 1),
 	}
 	readErr := make(chan error, 1)
 	go func() {
 		readErr <- w.readAll()
 		close(w.read)
 	}()
+	defer w.leave()
 	for {
 		select {
 		case r, ok := <-w.read:
@@ -66,17 +67,24 @@ func (d *Door) Write(s grpc.BidiStreamingServer[pb.WriteRequest, pb.WriteReply])
 	}
 }
 
+// A request is a batch that was read, and what it took from the budget.
+type request struct {
+	*pb.WriteRequest
+	taken int64
+}
+
 // A writeStream is one stream being served.
 type writeStream struct {
 	door   *Door
 	stream grpc.BidiStreamingServer[pb.WriteRequest, pb.WriteReply]
 	ctx    context.Context
-	read   chan *pb.WriteRequest
+	visit  *visit
+	read   chan request
 	ahead  atomic.Int64  // bytes of what was read and not answered
 	room   chan struct{} // told when it became less
 
 	// One group.
-	requests []*pb.WriteRequest
+	requests []request
 	answers  []pb.WriteReply
 	deltas   []store.Delta
 	batches  []store.Batch
@@ -87,25 +95,35 @@ type writeStream struct {
 // readAll reads until the client has nothing more to send.
 func (w *writeStream) readAll() error {
 	for {
-		r, err := w.stream.Recv()
+		m, err := w.stream.Recv()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
+		r := request{m, w.visit.hand()}
 		select {
 		case w.read <- r:
 		case <-w.ctx.Done():
+			w.visit.give(r.taken)
 			return w.ctx.Err()
 		}
-		for ahead := w.ahead.Add(bytesOf(r)); ahead > aheadBytesMax; ahead = w.ahead.Load() {
+		for ahead := w.ahead.Add(bytesOf(m)); ahead > aheadBytesMax; ahead = w.ahead.Load() {
 			select {
 			case <-w.room:
 			case <-w.ctx.Done():
 				return w.ctx.Err()
 			}
 		}
+	}
+}
+
+// leave ends the reading, and gives back what was read and is not answered.
+func (w *writeStream) leave() {
+	w.visit.cancel()
+	for r := range w.read {
+		w.visit.give(r.taken)
 	}
 }
 
@@ -119,8 +137,9 @@ func bytesOf(r *pb.WriteRequest) int64 {
 }
 
 // serve answers first, and what was read behind it.
-func (w *writeStream) serve(first *pb.WriteRequest) error {
+func (w *writeStream) serve(first request) error {
 	w.requests = append(w.requests[:0], first)
+	defer w.forget()
 	deltas := len(first.Keys)
 	for more := true; more && len(w.requests) < groupMax && deltas < store.BatchDeltasMax; {
 		select {
@@ -137,6 +156,9 @@ func (w *writeStream) serve(first *pb.WriteRequest) error {
 	w.answer()
 	took := time.Since(start)
 	meter := w.door.meters[pb.Quipu_Write_FullMethodName]
+	// A client that takes no answers would keep the memory of its batches.
+	stalled := time.AfterFunc(stallMax, w.visit.cancel)
+	defer stalled.Stop()
 	for i := range w.requests {
 		code := codes.OK
 		if e := w.answers[i].Error; e != nil {
@@ -147,8 +169,14 @@ func (w *writeStream) serve(first *pb.WriteRequest) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// forget lets go of a group.
+func (w *writeStream) forget() {
 	for _, r := range w.requests {
-		w.ahead.Add(-bytesOf(r))
+		w.ahead.Add(-bytesOf(r.WriteRequest))
+		w.visit.give(r.taken)
 	}
 	select {
 	case w.room <- struct{}{}:
@@ -156,7 +184,6 @@ func (w *writeStream) serve(first *pb.WriteRequest) error {
 	}
 	clear(w.requests)
 	clear(w.deltas) // they hold keys
-	return nil
 }
 
 // answer fills answers for the requests. Those of one namespace that follow each
@@ -174,11 +201,11 @@ func (w *writeStream) answer() {
 		for ; end < len(w.requests) && w.requests[end].Namespace == namespace; end++ {
 			r, a := w.requests[end], &w.answers[end]
 			a.Writer, a.Partition, a.Seq = r.Writer, r.Partition, r.Seq
-			if err := w.check(ctx, db, r); err != nil {
+			if err := w.check(ctx, db, r.WriteRequest); err != nil {
 				a.Error = w.door.tell(ctx, pb.Quipu_Write_FullMethodName, err)
 				continue
 			}
-			w.batches = append(w.batches, w.batch(r))
+			w.batches = append(w.batches, w.batch(r.WriteRequest))
 			w.places = append(w.places, end)
 		}
 		w.apply(ctx, db)

@@ -157,8 +157,6 @@ func TestStreamRefusesWhatIsNoBatch(t *testing.T) {
 	f(&pb.WriteRequest{Writer: w, Seq: 1, Partition: 2}, invalid)
 	f(&pb.WriteRequest{Writer: w, Seq: 1, Partition: math.MaxUint32}, invalid)
 	f(&pb.WriteRequest{Writer: w, Seq: 1, Namespace: "a/b"}, invalid)
-	many := make([]string, store.BatchDeltasMax+1)
-	f(&pb.WriteRequest{Writer: w, Seq: 1, Keys: many, Deltas: make([]int64, len(many))}, pb.Kind_KIND_TOO_LARGE)
 	home := store.PartitionOf(store.Cell{Namespace: "default", Key: "a"}, 2)
 	r := &pb.WriteRequest{Writer: w, Seq: 1, Partition: uint32(1 - home), Keys: []string{"a"}, Deltas: []int64{1}}
 	f(r, invalid)
@@ -211,9 +209,9 @@ func TestHostileMessages(t *testing.T) {
 			t.Errorf("stream: %v, want %v", err, want)
 		}
 	}
-	f(pb.Quipu_Add_FullMethodName, []byte("\xff\xff\xff\xff"), codes.Internal)
-	f(pb.Quipu_Add_FullMethodName, []byte("\x12\x7f"), codes.Internal)                         // ends too early
-	f(pb.Quipu_Get_FullMethodName, []byte("\x2a\x02\xff\xfe\x12\x02\xff\xfe"), codes.Internal) // no UTF-8
+	f(pb.Quipu_Add_FullMethodName, []byte("\xff\xff\xff\xff"), codes.InvalidArgument)
+	f(pb.Quipu_Add_FullMethodName, []byte("\x12\x7f"), codes.InvalidArgument)                         // ends too early
+	f(pb.Quipu_Get_FullMethodName, []byte("\x2a\x02\xff\xfe\x12\x02\xff\xfe"), codes.InvalidArgument) // no UTF-8
 	f(pb.Quipu_AddBatch_FullMethodName, make([]byte, 9<<20), codes.ResourceExhausted)
 	if _, err := k.Add(k.ctx, &pb.AddRequest{Key: "a", Delta: 1}); err != nil {
 		t.Errorf("the next call: %v", err)
