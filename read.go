@@ -36,7 +36,11 @@ func (db *DB) Read(ctx context.Context, key string, opts ...ReadOption) (Count, 
 	if err != nil {
 		return Count{}, err
 	}
-	return count(key, v, at), db.lost(ctx, t.sessions, key, v)
+	n := count(key, v, at)
+	if err := t.tooOld(&n); err != nil {
+		return Count{}, err
+	}
+	return n, db.lost(ctx, t.sessions, key, v)
 }
 
 // A readCall is what one Read lends to the store, and all else that it needs.
@@ -78,6 +82,9 @@ func (db *DB) ReadBatch(ctx context.Context, keys []string, opts ...ReadOption) 
 			return nil, err
 		}
 		counts[i] = count(key, values[i], at)
+		if err := t.tooOld(&counts[i]); err != nil {
+			return nil, err
+		}
 	}
 	return counts, nil
 }
@@ -87,18 +94,19 @@ const byPolicy time.Duration = -1
 
 // readTerms are what a reader needs, all options together.
 type readTerms struct {
-	staleness time.Duration
+	staleness time.Duration // of totals: 0 if they will not do
+	oldest    time.Duration // of what a replica has; negative if any age will do
 	sessions  []session.Position
 }
 
 // checkRead returns an error if the view or an option can't be used, and what
-// the reader needs. Whatever the store can be asked for is exact, and so meets
-// any need that is a valid one.
+// the reader needs. What a store is asked for is exact, and so meets any need that
+// is a valid one, unless it is a replica: see tooOld.
 func (db *DB) checkRead(opts []ReadOption) (t readTerms, err error) {
 	if db.err != nil {
 		return t, db.err
 	}
-	t.staleness = byPolicy
+	t.staleness, t.oldest = byPolicy, byPolicy
 	if len(opts) == 0 {
 		return t, nil
 	}
@@ -110,7 +118,10 @@ func (db *DB) checkRead(opts []ReadOption) (t readTerms, err error) {
 		return t, store.Errorf(store.KindInvalid, "negative staleness or error")
 	}
 	if asked.HasStaleness {
-		t.staleness = asked.MaxStaleness
+		t.staleness, t.oldest = asked.MaxStaleness, asked.MaxStaleness
+	}
+	if asked.Exact || asked.HasError {
+		t.oldest = 0
 	}
 	if asked.Exact || asked.HasError || len(asked.Sessions) > 0 {
 		t.staleness = 0

@@ -15,6 +15,7 @@ const (
 	sourceStore    = "store"
 	sourceRollup   = "rollup"
 	sourceRecalled = "recalled"
+	sourceReplica  = "replica"
 )
 
 // seen is where a value came from, as of when it is what it is, and what was added
@@ -29,6 +30,9 @@ type seen struct {
 
 // count is what a reader is told of a value.
 func count(key string, v store.Value, from seen) Count {
+	if from.source == sourceStore && v.AsOfMS != 0 {
+		from.asOf, from.source = since(from.asOf, v), sourceReplica
+	}
 	c := Count{
 		Key: key, Value: v.N, Lower: v.N, Upper: v.N, Bounded: true, Complete: from.missing == 0, Exists: v.Exists,
 		AsOf: from.asOf, Source: from.source, Shards: hot.Word(v.Layout).Shards(), Version: v.Version,
@@ -43,6 +47,31 @@ func count(key string, v store.Value, from seen) Count {
 		c.Bounded, c.Lower, c.Upper = false, 0, 0
 	}
 	return c
+}
+
+// since returns as of when a value is that the store was asked for at some time.
+func since(asked time.Time, v store.Value) time.Time {
+	if v.AsOfMS == 0 {
+		return asked
+	}
+	if at := time.UnixMilli(v.AsOfMS); at.Before(asked) {
+		return at
+	}
+	return asked
+}
+
+// tooOld returns an error if a value is from a replica that may lack what the reader
+// needs.
+func (t *readTerms) tooOld(c *Count) error {
+	if c.Source != sourceReplica || t.oldest < 0 || t.oldest > 0 && c.Staleness <= t.oldest {
+		return nil
+	}
+	need := "an exact value"
+	if t.oldest > 0 {
+		need = "one as young as " + t.oldest.String()
+	}
+	return store.Errorf(store.KindUnavailable, "this server reads a replica that may lack the writes of the last %v, so it can't tell %s; ask a server that writes",
+		c.Staleness.Round(time.Millisecond), need)
 }
 
 // unreachable reports whether an error of a read means that the store could not
@@ -195,7 +224,8 @@ func (db *DB) readStore(ctx context.Context, cells []store.Cell, values []store.
 	}
 	got := t.tick()
 	for i := range cells {
-		t.keep(cells[i], snapshot{value: values[i], asked: asked, got: got, shown: true})
+		at := rollup.Moment{Time: since(asked.Time, values[i]), Tick: asked.Tick}
+		t.keep(cells[i], snapshot{value: values[i], asked: at, got: got, shown: true})
 	}
 	return nil
 }
@@ -224,7 +254,8 @@ func (s *shared) collect(ctx context.Context, cells []store.Cell) ([]snapshot, e
 	got := s.totals.tick()
 	snapshots := make([]snapshot, len(cells))
 	for i := range snapshots {
-		snapshots[i] = snapshot{value: values[i], parts: parts[i], asked: asked, got: got}
+		at := rollup.Moment{Time: since(asked.Time, values[i]), Tick: asked.Tick}
+		snapshots[i] = snapshot{value: values[i], parts: parts[i], asked: at, got: got}
 	}
 	return snapshots, err
 }

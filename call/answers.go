@@ -75,7 +75,7 @@ type Count struct {
 
 	AsOf      time.Time     // every write acknowledged before it is counted
 	Staleness time.Duration // how long before the read AsOf may have been; 0 if exact
-	Source    string        // "store"; "rollup" for a total that is kept; "recalled" if the store could not be reached
+	Source    string        // "store"; "rollup" for a total that is kept; "recalled" if the store could not be reached; "replica" if it may be behind
 	Shards    int           // how many parts the counter has
 	Version   uint64        // changes whenever Value does; 0 if the counter does not exist; for IfVersion, if it is below quipu.VersionMixed
 }

@@ -126,6 +126,11 @@ type Value struct {
 
 	// Layout is not 0 if the cell is a part of a counter: see OpLayout.
 	Layout int64
+
+	// AsOfMS is not 0 if the store may lack the latest changes, such as a replica that
+	// is behind. Every change acknowledged before it, in Unix milliseconds, is counted.
+	// A cell that does not exist has it too.
+	AsOfMS int64
 }
 
 // An Entry is a cell found by Scan.

@@ -52,6 +52,25 @@ func Start(ctx context.Context, dir string, settings ...string) (*Server, error)
 	return s, s.Restart(ctx)
 }
 
+// Standby starts a server that follows this one, on new files below dir, with the
+// settings given.
+func (s *Server) Standby(ctx context.Context, dir string, settings ...string) (*Server, error) {
+	f := &Server{Version: s.Version, bin: s.bin, dir: filepath.Join(dir, "pg"), settings: settings}
+	if err := f.makeDir(dir); err != nil {
+		return nil, err
+	}
+	if _, err := f.Run(ctx, "pg_basebackup", "-D", f.Path("data"), "-h", s.dir, "-p", port, "-U", User, "-R", "--checkpoint=fast"); err != nil {
+		return nil, err
+	}
+	return f, f.Restart(ctx)
+}
+
+// Promote makes a standby a primary, and waits until it is one.
+func (s *Server) Promote(ctx context.Context) error {
+	_, err := s.Run(ctx, "pg_ctl", "promote", "-w", "-D", s.Path("data"))
+	return err
+}
+
 // find returns the directory of PostgreSQL's commands. Debian keeps those of
 // each version in a directory of its own, and few of them in the path.
 func find() (string, error) {

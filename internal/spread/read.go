@@ -222,8 +222,18 @@ func total(parts []store.Value, home hot.Word, to *store.Value) (missing uint64)
 		sum = plus(sum, p.N)
 		version = mix(version, p.Version)
 	}
-	*to = store.Value{N: sum, Version: noCells(version), Exists: true, Layout: int64(home)}
+	*to = store.Value{N: sum, Version: noCells(version), Exists: true, Layout: int64(home), AsOfMS: asOf(parts)}
 	return missing
+}
+
+// asOf returns as of when the sum of parts is: as the oldest of them. 0 is now.
+func asOf(parts []store.Value) (ms int64) {
+	for i := range parts {
+		if at := parts[i].AsOfMS; at != 0 && (ms == 0 || at < ms) {
+			ms = at
+		}
+	}
+	return ms
 }
 
 // OfShards marks a version of a counter that is split: no cell comes so far, so a
@@ -363,6 +373,6 @@ func (s *Store) ReadPart(ctx context.Context, c store.Cell) (v store.Value, miss
 	if missing == len(values) {
 		return v, 0, err
 	}
-	v.Exists, v.Layout, v.Version = true, int64(k.word), noCells(v.Version)
+	v.Exists, v.Layout, v.Version, v.AsOfMS = true, int64(k.word), noCells(v.Version), asOf(values)
 	return v, missing, nil
 }

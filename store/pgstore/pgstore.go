@@ -36,6 +36,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/quipudb/quipu/store"
@@ -48,8 +49,9 @@ type Options struct {
 	Schema   string           // default "quipu"
 	MaxConns int              // connections at most; default 16
 
-	// Existing is for who only reads: the schema must be there. Opening neither
-	// makes it nor brings it up to date.
+	// Existing is for a store that is only read: the schema must be there. Opening
+	// neither makes it nor brings it up to date, and reading writes nothing. The server
+	// may be a standby: then values say as of when they are (store.Value.AsOfMS).
 	Existing bool
 }
 
@@ -63,6 +65,7 @@ const (
 type Store struct {
 	limits     store.Limits
 	now        func() time.Time // nil is the server's clock
+	existing   bool             // it writes nothing
 	durability store.Durability // of a transaction that waits for its commit
 	margin     int64            // what may be created beside a transaction that does not lock a namespace alone
 	sql        statements
@@ -96,7 +99,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if o.MaxConns == 0 {
 		o.MaxConns = maxConnsDefault
 	}
-	config, err := parse(url)
+	config, err := parse(url, o.Existing)
 	if err != nil {
 		return nil, err
 	}
@@ -105,10 +108,11 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	}
 	config.MaxConns = int32(min(max(o.MaxConns, 2), 10_000))
 	s := &Store{
-		limits: o.Limits.WithDefaults(),
-		now:    o.Now,
-		sql:    newStatements(o.Schema),
-		locks:  newLocks(o.Schema),
+		limits:   o.Limits.WithDefaults(),
+		now:      o.Now,
+		existing: o.Existing,
+		sql:      newStatements(o.Schema),
+		locks:    newLocks(o.Schema),
 	}
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, failure(ctx, err)
@@ -122,16 +126,25 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	}
 	background, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	s.upkeep.Go(func() { s.keepUp(background) })
+	if !o.Existing {
+		s.upkeep.Go(func() { s.keepUp(background) })
+	}
 	return s, nil
 }
 
 // parse returns the settings of connections. What the driver says of a URL that
 // it can't read may have the password in it, so it is not passed on.
-func parse(url string) (*pgxpool.Config, error) {
+//
+// A store that writes takes no connection to a standby, not even for reading: what
+// it reads there would be old. So of a URL that lists several servers it finds the
+// primary, and finds the next one after a failover.
+func parse(url string, existing bool) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, store.Errorf(store.KindInvalid, "the URL of the PostgreSQL server can't be read")
+	}
+	if !existing && config.ConnConfig.ValidateConnect == nil {
+		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
 	}
 	return config, nil
 }

@@ -25,24 +25,14 @@ func (s *Store) Read(ctx context.Context, cells []store.Cell, values []store.Val
 	s.meters.reads.Add(1)
 	stale := false
 	namespaces, keys := columns(cells)
-	s.meters.trips.Add(1)
-	rows, err := s.pool.Query(ctx, s.sql.read, namespaces, keys)
-	if err != nil {
-		return failure(ctx, err)
-	}
 	var i int
-	var v store.Value
-	var term, nowMS int64
-	var pending bool
-	_, err = pgx.ForEachRow(rows, []any{&i, &v.N, &v.Version, &term, &nowMS, &pending}, func() error {
-		v.Exists = v.Version != 0
-		setTerm(&v, term)
-		values[i] = v
-		stale = stale || pending || s.past(v.DeadlineMS, nowMS)
-		return nil
+	var r row
+	err := s.query(ctx, s.sql.read, []any{namespaces, keys}, append([]any{&i}, r.columns()...), func(asOfMS int64) {
+		values[i] = s.value(&r, asOfMS)
+		stale = stale || r.stale
 	})
 	if err != nil || !stale {
-		return failure(ctx, err)
+		return err
 	}
 	fresh, err := s.freshen(ctx, cells)
 	for i, c := range cells {
@@ -51,6 +41,69 @@ func (s *Store) Read(ctx context.Context, cells []store.Cell, values []store.Val
 		}
 	}
 	return err
+}
+
+// query makes a statement that reads, and calls each for every row, after it was
+// scanned, with as of when it is if the server is a standby, and otherwise with 0.
+//
+// That is asked for before the statement takes its snapshot, on the same connection:
+// the next one may be to another server, and this one may be promoted any time.
+func (s *Store) query(ctx context.Context, sql string, args, scans []any, each func(asOfMS int64)) error {
+	s.meters.trips.Add(1)
+	var asOfMS *int64
+	forEach := func(rows pgx.Rows) error {
+		_, err := pgx.ForEachRow(rows, scans, func() error {
+			if asOfMS == nil {
+				each(0)
+			} else {
+				each(*asOfMS)
+			}
+			return nil
+		})
+		return err
+	}
+	if !s.existing {
+		rows, err := s.pool.Query(ctx, sql, args...)
+		if err == nil {
+			err = forEach(rows)
+		}
+		return failure(ctx, err)
+	}
+	var b pgx.Batch
+	b.Queue(s.sql.replayed).QueryRow(func(row pgx.Row) error { return row.Scan(&asOfMS) })
+	b.Queue(sql, args...).Query(forEach)
+	return failure(ctx, s.pool.SendBatch(ctx, &b).Close())
+}
+
+// A row is a cell as it is stored.
+type row struct {
+	n         int64
+	version   uint64
+	term      int64
+	nowMS     int64
+	pendingMS *int64 // when the first of the adds was made that are pending; nil if none is
+	stale     bool   // it has to be brought up to date
+}
+
+func (r *row) columns() []any { return []any{&r.n, &r.version, &r.term, &r.nowMS, &r.pendingMS} }
+
+// value returns what a row means. A store that only reads can't remove a cell that
+// has expired, so it says that it is absent. Nor can it fold what is pending: so it
+// says that it may lack what was added since.
+func (s *Store) value(r *row, asOfMS int64) store.Value {
+	v := store.Value{N: r.n, Version: r.version, Exists: r.version != 0, AsOfMS: asOfMS}
+	setTerm(&v, r.term)
+	past := s.past(v.DeadlineMS, r.nowMS)
+	if r.stale = !s.existing && (past || r.pendingMS != nil); !s.existing {
+		return v
+	}
+	if past {
+		v = store.Value{AsOfMS: asOfMS}
+	}
+	if r.pendingMS != nil && (asOfMS == 0 || *r.pendingMS < asOfMS) {
+		v.AsOfMS = *r.pendingMS
+	}
+	return v
 }
 
 // past reports whether a deadline has come. The time is taken after the read,
@@ -90,6 +143,9 @@ func (s *Store) Scan(ctx context.Context, r store.Range, n int) ([]store.Entry, 
 	}
 	defer s.leave()
 	s.meters.reads.Add(1)
+	if s.existing {
+		return s.pages(ctx, r, n)
+	}
 	for {
 		found, stale, err := s.page(ctx, r, n)
 		if err != nil || len(stale) == 0 {
@@ -113,28 +169,39 @@ func (s *Store) Scan(ctx context.Context, r store.Range, n int) ([]store.Entry, 
 	}
 }
 
+// pages returns n cells that exist, from as many pages as it takes: those that have
+// expired stay where they are.
+func (s *Store) pages(ctx context.Context, r store.Range, n int) (all []store.Entry, err error) {
+	for {
+		found, _, err := s.page(ctx, r, n)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range found {
+			if e.Value.Exists && len(all) < n {
+				all = append(all, e)
+			}
+		}
+		if len(found) < n || len(all) == n {
+			return all, nil
+		}
+		r.After = found[n-1].Key
+	}
+}
+
 // page returns a page of what is stored, and those of its cells that are not up
 // to date.
 func (s *Store) page(ctx context.Context, r store.Range, n int) (found []store.Entry, stale []store.Cell, err error) {
-	s.meters.trips.Add(1)
-	rows, err := s.pool.Query(ctx, s.sql.scan, []byte(r.Namespace), []byte(r.After), []byte(r.Prefix), prefixEnd(r.Prefix), n)
-	if err != nil {
-		return nil, nil, failure(ctx, err)
-	}
 	var key []byte
-	var v store.Value
-	var term, nowMS int64
-	var pending bool
-	_, err = pgx.ForEachRow(rows, []any{&key, &v.N, &v.Version, &term, &nowMS, &pending}, func() error {
-		v.Exists = v.Version != 0
-		setTerm(&v, term)
-		found = append(found, store.Entry{Key: string(key), Value: v})
-		if pending || s.past(v.DeadlineMS, nowMS) {
+	var c row
+	args := []any{[]byte(r.Namespace), []byte(r.After), []byte(r.Prefix), prefixEnd(r.Prefix), n}
+	err = s.query(ctx, s.sql.scan, args, append([]any{&key}, c.columns()...), func(asOfMS int64) {
+		found = append(found, store.Entry{Key: string(key), Value: s.value(&c, asOfMS)})
+		if c.stale {
 			stale = append(stale, store.Cell{Namespace: r.Namespace, Key: string(key)})
 		}
-		return nil
 	})
-	return found, stale, failure(ctx, err)
+	return found, stale, err
 }
 
 // prefixEnd returns the first key after all those that begin with a prefix, nil
@@ -197,15 +264,14 @@ func (s *Store) Lookup(ctx context.Context, c store.Cell, name string) (store.Fa
 	}
 	defer s.leave()
 	s.meters.reads.Add(1)
-	s.meters.trips.Add(1)
-	var nowMS int64
+	var nowMS, behindMS int64
 	var op *int16
 	var n, digest, atMS, before, after, version *int64
 	var want *bool
-	err := s.pool.QueryRow(ctx, s.sql.lookup, []byte(c.Namespace), []byte(c.Key), []byte(name)).
-		Scan(&nowMS, &op, &n, &want, &digest, &atMS, &before, &after, &version)
+	err := s.query(ctx, s.sql.lookup, []any{[]byte(c.Namespace), []byte(c.Key), []byte(name)},
+		[]any{&nowMS, &op, &n, &want, &digest, &atMS, &before, &after, &version}, func(asOfMS int64) { behindMS = asOfMS })
 	if err != nil {
-		return store.Fate{}, failure(ctx, err)
+		return store.Fate{}, err
 	}
 	if own := s.clock(); own != nil {
 		nowMS = *own
@@ -218,5 +284,10 @@ func (s *Store) Lookup(ctx context.Context, c store.Cell, name string) (store.Fa
 		complete(&t.Token, *digest, *version)
 	}
 	st := &state{tokens: map[tokenID]*token{{c, name}: t}}
-	return decide.Fate(st, decide.Clock{NowMS: s.time(nowMS), Window: s.limits.TokenWindow}, c, name), nil
+	f := decide.Fate(st, decide.Clock{NowMS: s.time(nowMS), Window: s.limits.TokenWindow}, c, name)
+	if f.State == store.TokenUnknown && behindMS != 0 {
+		return store.Fate{}, store.Errorf(store.KindUnavailable,
+			"this PostgreSQL is a standby, and does not know the token: the primary may; ask a server that uses it")
+	}
+	return f, nil
 }

@@ -40,7 +40,7 @@ func Migrate(ctx context.Context, url, schema string) (from, to int, err error) 
 	if schema == "" {
 		schema = schemaDefault
 	}
-	config, err := parse(url)
+	config, err := parse(url, false)
 	if err != nil {
 		return 0, 0, err
 	}

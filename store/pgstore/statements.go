@@ -12,6 +12,7 @@ type statements struct {
 	putMark, dropMarks, raiseFloor             string
 	count, tally, dropPending, refuse          string
 	read, scan, size, lookup, namespaces       string
+	replayed                                   string
 	dueCells, dueTokens, pendingCells          string
 	generations, addGeneration, dropGeneration string
 	auditCells, auditMarks, auditSpaces        string
@@ -131,8 +132,8 @@ func newStatements(schema string) statements {
 		// What is pending is looked for only if anything is.
 		read: in(`
 			select u.i - 1, coalesce(c.value, 0), coalesce(c.version, 0), coalesce(c.term, 0), quipu.now_ms(),
-				(select exists (select from quipu.pending))
-					and exists (select from quipu.pending p where p.ns = u.ns and p.key = u.key)
+				case when (select exists (select from quipu.pending))
+					then (select min(p.at_ms) from quipu.pending p where p.ns = u.ns and p.key = u.key) end
 			from unnest($1::bytea[], $2::bytea[]) with ordinality as u(ns, key, i)
 			left join lateral (select * from quipu.cell c where c.ns = u.ns and c.key = u.key offset 0) as c on true`),
 		scan: in(`
@@ -141,12 +142,19 @@ func newStatements(schema string) statements {
 				where c.ns = $1 and c.key > $2 and c.key >= $3 and ($4::bytea is null or c.key < $4)
 				order by c.key limit $5),
 			p as (
-				select distinct p.key from quipu.pending p
+				select p.key, min(p.at_ms) as at_ms from quipu.pending p
 				where (select exists (select from quipu.pending))
 					and p.ns = $1 and p.key > $2 and p.key >= $3 and ($4::bytea is null or p.key < $4)
-				order by p.key limit $5)
-			select key, coalesce(c.value, 0), coalesce(c.version, 0), coalesce(c.term, 0), quipu.now_ms(), p.key is not null
+				group by p.key order by p.key limit $5)
+			select key, coalesce(c.value, 0), coalesce(c.version, 0), coalesce(c.term, 0), quipu.now_ms(), p.at_ms
 			from c full join p using (key) order by key limit $5`),
+		// Null on a primary. On a standby, the time of the last commit that it has
+		// replayed; if it has replayed none since it was started, that of the last write
+		// in the schema. Whatever was acknowledged before that was committed before it.
+		replayed: in(`
+			select case when pg_is_in_recovery() then greatest(1, coalesce(
+				floor(extract(epoch from pg_last_xact_replay_timestamp()) * 1000)::bigint,
+				(select max(at_ms) from quipu.tally), (select max(at_ms) from quipu.mark))) end`),
 		size: in(`select coalesce(sum(n), 0)::bigint from quipu.space where ns = $1 and gen = 0`),
 		// A step from the first cell of a namespace to that of the next, so that it
 		// does not matter how many cells there are.
