@@ -2,6 +2,7 @@ package quipu
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -265,24 +266,60 @@ func (db *DB) Clear(ctx context.Context) error {
 // Any returns the key of some counter, and "" if there is none. Which one is
 // left to chance, but not to a fair one: a key that follows a wide gap is likelier.
 func (db *DB) Any(ctx context.Context) (string, error) {
-	if db.err != nil {
-		return "", db.err
-	}
-	first, err := db.store.Scan(ctx, store.Range{Namespace: db.namespace}, store.ScanMax)
-	if err != nil || len(first) == 0 {
+	some, err := db.sample(ctx)
+	if err != nil || len(some) == 0 {
 		return "", err
 	}
-	pick := first[rand.IntN(len(first))].Key
-	if len(first) < store.ScanMax {
-		return pick, nil
+	return some[rand.IntN(len(some))].Key, nil
+}
+
+// Lifetimes says how long counters have to live, judged by a sample.
+type Lifetimes struct {
+	Sampled  int           // counters looked at: all of them, or a thousand
+	Expiring int           // those that have a deadline
+	Mean     time.Duration // how long these have to live
+}
+
+// Lifetimes looks at a thousand counters, or at all if there are fewer. Which ones are
+// left to chance, as in Any.
+func (db *DB) Lifetimes(ctx context.Context) (l Lifetimes, err error) {
+	some, err := db.sample(ctx)
+	if err != nil {
+		return l, err
+	}
+	l.Sampled = len(some)
+	now, sum := time.Now().UnixMilli(), 0.0
+	for i := range some {
+		if deadline := some[i].Value.DeadlineMS; deadline != 0 {
+			l.Expiring++
+			sum += float64(max(deadline-now, 0))
+		}
+	}
+	if l.Expiring > 0 {
+		l.Mean = time.Duration(min(sum/float64(l.Expiring)*1e6, math.MaxInt64/2))
+	}
+	return l, nil
+}
+
+// sampleMax is how many counters a sample has.
+const sampleMax = 1000
+
+// sample returns some counters that follow each other: all, if they are few.
+func (db *DB) sample(ctx context.Context) ([]store.Entry, error) {
+	if db.err != nil {
+		return nil, db.err
+	}
+	first, err := db.store.Scan(ctx, store.Range{Namespace: db.namespace}, sampleMax)
+	if err != nil || len(first) < sampleMax {
+		return first, err
 	}
 	// There are more: begin somewhere between the first key and the last
 	// possible one.
-	from := []byte(pick)
+	from := []byte(first[rand.IntN(len(first))].Key)
 	from[rand.IntN(len(from))] = byte(rand.IntN(0x80))
-	next, err := db.store.Scan(ctx, store.Range{Namespace: db.namespace, After: string(from)}, store.ScanMax)
+	next, err := db.store.Scan(ctx, store.Range{Namespace: db.namespace, After: string(from)}, sampleMax)
 	if err != nil || len(next) == 0 {
-		return pick, err
+		return first, err
 	}
-	return next[rand.IntN(len(next))].Key, nil
+	return next, nil
 }

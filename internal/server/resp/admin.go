@@ -1,11 +1,7 @@
 package resp
 
 import (
-	"context"
-	"fmt"
 	"math"
-	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,12 +67,17 @@ func fixed(value string) func(*Door) string { return func(*Door) string { return
 
 func parameters() []parameter {
 	return []parameter{
-		{name: "appendfsync", get: fixed("always")},
-		{name: "appendonly", get: func(d *Door) string {
-			if d.db.Traits().Durability == store.Memory {
-				return "no"
+		{name: "appendfsync", get: func(d *Door) string {
+			if d.logs() && d.db.Traits().Durability == store.Synced {
+				return "always"
 			}
-			return "yes"
+			return "no"
+		}},
+		{name: "appendonly", get: func(d *Door) string {
+			if d.logs() {
+				return "yes"
+			}
+			return "no"
 		}},
 		{name: "client-query-buffer-limit", get: fixed(strconv.Itoa(inBytesMax))},
 		{name: "databases", get: fixed(strconv.Itoa(databases))},
@@ -155,89 +156,6 @@ func configSet(s *session, args [][]byte) error {
 func configResetStat(s *session, _ [][]byte) error {
 	s.ok()
 	return nil
-}
-
-// info replies what monitoring tools read.
-func info(ctx context.Context, s *session, args [][]byte) error {
-	wanted := func(section string) bool {
-		if len(args) == 1 {
-			return true
-		}
-		return slices.ContainsFunc(args[1:], func(a []byte) bool {
-			return is(a, strings.ToUpper(section)) || is(a, "ALL") || is(a, "DEFAULT") || is(a, "EVERYTHING")
-		})
-	}
-	ctx, cancel := s.d.deadline(ctx)
-	defer cancel()
-	var b strings.Builder
-	for _, section := range s.d.info(ctx, s) {
-		if !wanted(section.name) {
-			continue
-		}
-		if b.Len() > 0 {
-			b.WriteString("\r\n")
-		}
-		b.WriteString("# " + section.name + "\r\n")
-		for _, f := range section.fields {
-			b.WriteString(f + "\r\n")
-		}
-	}
-	s.verbatim(b.String())
-	return nil
-}
-
-type section struct {
-	name   string
-	fields []string
-}
-
-func (d *Door) info(ctx context.Context, s *session) []section {
-	var memory runtime.MemStats
-	runtime.ReadMemStats(&memory)
-	uptime := int64(time.Since(d.start) / time.Second)
-	m := &d.meters
-	aof := 1
-	if d.db.Traits().Durability == store.Memory {
-		aof = 0
-	}
-	sections := []section{
-		{"Server", []string{
-			"redis_version:" + redisVersion,
-			"quipu_version:" + d.options.Version,
-			"redis_mode:standalone",
-			"os:" + runtime.GOOS + " " + runtime.GOARCH,
-			"arch_bits:" + strconv.Itoa(strconv.IntSize),
-			fmt.Sprintf("process_id:%d", os.Getpid()),
-			"run_id:" + d.run,
-			fmt.Sprintf("uptime_in_seconds:%d", uptime),
-			fmt.Sprintf("uptime_in_days:%d", uptime/86400),
-		}},
-		{"Clients", []string{
-			fmt.Sprintf("connected_clients:%d", d.connected()),
-			fmt.Sprintf("maxclients:%d", d.options.ConnectionsMax),
-			"blocked_clients:0",
-		}},
-		{"Memory", []string{
-			fmt.Sprintf("used_memory:%d", memory.HeapInuse),
-			fmt.Sprintf("used_memory_rss:%d", memory.Sys-memory.HeapReleased),
-			fmt.Sprintf("mem_clients_normal:%d", d.buffered.Load()),
-			"maxmemory:0",
-			"maxmemory_policy:noeviction",
-		}},
-		{"Persistence", []string{"loading:0", fmt.Sprintf("aof_enabled:%d", aof), "rdb_changes_since_last_save:0"}},
-		{"Stats", []string{
-			fmt.Sprintf("total_connections_received:%d", m.connections.Load()),
-			fmt.Sprintf("total_commands_processed:%d", m.commands.Load()),
-			fmt.Sprintf("client_output_buffer_limit_disconnections:%d", m.evicted.Load()),
-		}},
-		{"Replication", []string{"role:master", "connected_slaves:0"}},
-		{"Cluster", []string{"cluster_enabled:0"}},
-	}
-	keyspace := section{name: "Keyspace"}
-	if n, err := s.db.Size(ctx); err == nil && n > 0 {
-		keyspace.fields = []string{fmt.Sprintf("db0:keys=%d,expires=0,avg_ttl=0", n)}
-	}
-	return append(sections, keyspace)
 }
 
 // commandAll replies the whole table.
