@@ -86,7 +86,7 @@ type Spread uint8
 const (
 	SpreadRandom Spread = iota // any shard
 	SpreadWho                  // one shard for all adds with the same Who
-	SpreadTime                 // one shard for all adds of a span of time
+	SpreadTime                 // one shard of each DB for all adds of a second, then the next
 )
 
 // String returns the word for s.

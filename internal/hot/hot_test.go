@@ -273,10 +273,25 @@ func TestPick(t *testing.T) {
 			t.Errorf("client %d went to shard %d and to %d", who, a, b)
 		}
 	}
-	if a, b := hot.Pick(hot.Time, shards, 7, 5, start), hot.Pick(hot.Time, shards, 9, 6, start.Add(time.Second/2)); a != b {
-		t.Errorf("shards %d and %d in one second", a, b)
+	// By time, a server stays for a second and comes to all of them, and neighbours
+	// are never in one shard.
+	seen = map[int]int{}
+	for s := range shards {
+		now := start.Add(time.Duration(s) * time.Second)
+		a := hot.Pick(hot.Time, shards, 7, 5, now)
+		if b := hot.Pick(hot.Time, shards, 7, 6, now.Add(time.Second-1)); a != b {
+			t.Errorf("shards %d and %d in one second", a, b)
+		}
+		seen[a]++
+		servers := map[int]bool{}
+		for server := range uint64(shards) {
+			servers[hot.Pick(hot.Time, shards, 1000+server, 5, now)] = true
+		}
+		if len(servers) != shards {
+			t.Errorf("%d servers write to %d of %d shards", shards, len(servers), shards)
+		}
 	}
-	if a, b := hot.Pick(hot.Time, shards, 7, 5, start), hot.Pick(hot.Time, shards, 7, 5, start.Add(time.Second)); a == b {
-		t.Errorf("shard %d in the next second too", a)
+	if len(seen) != shards {
+		t.Errorf("in %d seconds it came to %d of %d shards", shards, len(seen), shards)
 	}
 }

@@ -175,11 +175,11 @@ type Spread uint8
 const (
 	Random Spread = iota // a server stays with one for a moment, and moves on
 	Who                  // those of one client stay together
-	Time                 // all move on together
+	Time                 // a server goes from each to the next, one a second
 )
 
-// How long a server stays with one shard, so that what it combines is one add; and
-// all of them.
+// How long a server stays with one shard, so that what it combines is one add: at
+// random, and by time.
 const (
 	stay   = 8 * time.Millisecond
 	rotate = time.Second
@@ -193,7 +193,9 @@ func Pick(s Spread, shards int, server uint64, lot uint32, now time.Time) int {
 	case s == Who && lot != 0:
 		n = uint64(lot)
 	case s == Time:
-		return int(uint64(now.UnixNano()) / uint64(rotate) % uint64(shards))
+		// Servers begin apart and stay so: were they all at one shard, the others
+		// would be of no use.
+		return int((server + uint64(now.UnixNano())/uint64(rotate)) % uint64(shards))
 	default:
 		n = server ^ uint64(now.UnixNano())/uint64(stay)
 	}
