@@ -33,7 +33,7 @@ type adviseCmd struct {
 	Store     string         `help:"Where counts are kept: embedded, postgres, redis, or the URL of a store." placeholder:"STORE"`
 	Pattern   word           `help:"The keys that the policy is for." default:"*"`
 
-	Addr   string        `help:"Look at a running server, and advise for its hottest counters." placeholder:"URL" env:"-"`
+	Addr   address       `help:"Look at a running server, and advise for its hottest counters." placeholder:"ADDR" env:"-"`
 	For    time.Duration `help:"How long to look at it." default:"10s"`
 	APIKey string        `name:"api-key" help:"API key of the server; of several, the first." placeholder:"KEY"`
 	JSON   bool          `name:"json" help:"Print the advice as JSON."`

@@ -3,6 +3,9 @@ package main
 import (
 	"fmt"
 	"math"
+	"net"
+	"net/url"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -60,6 +63,8 @@ func newParser(out *output, conf *config, options ...kong.Option) (*kong.Kong, e
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
 		kong.Vars{"version": versionLine()},
 		kong.Bind(out, conf),
+		kong.KindMapper(reflect.Int, kong.MapperFunc(decodeInt)),
+		kong.KindMapper(reflect.Int64, kong.MapperFunc(decodeInt)),
 	}, options...)
 	return kong.New(&cli{}, options...)
 }
@@ -111,9 +116,23 @@ func (n *number) Decode(ctx *kong.DecodeContext) error {
 	}
 	v, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		return fmt.Errorf("%q: want an integer between %d and %d", s, int64(math.MinInt64), int64(math.MaxInt64))
+		return fmt.Errorf("%q: want an integer, within 64 bits", s)
 	}
 	*n = number(v)
+	return nil
+}
+
+// decodeInt takes an integer, negative ones too: a flag then says itself what is
+// wrong with them.
+func decodeInt(ctx *kong.DecodeContext, target reflect.Value) error {
+	var n number
+	if err := n.Decode(ctx); err != nil {
+		return err
+	}
+	if target.OverflowInt(int64(n)) {
+		return fmt.Errorf("%d is too large", n)
+	}
+	target.SetInt(int64(n))
 	return nil
 }
 
@@ -152,6 +171,27 @@ func (k *apiKeys) Decode(ctx *kong.DecodeContext) error {
 	}
 	_, err = server.NewKeys(*k)
 	return err
+}
+
+// An address is the URL of a server's REST door. HOST:PORT will do.
+type address string
+
+// UnmarshalText takes a URL or HOST:PORT.
+func (a *address) UnmarshalText(text []byte) error {
+	const want = "want HOST:PORT or a URL, such as 127.0.0.1:8080 or https://counters.example"
+	s := string(text)
+	if !strings.Contains(s, "://") {
+		if _, port, err := net.SplitHostPort(s); err != nil || port == "" {
+			return fmt.Errorf("%q: %s", text, want)
+		}
+		s = "http://" + s
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("%q: %s", text, want)
+	}
+	*a = address(strings.TrimSuffix(s, "/"))
+	return nil
 }
 
 // A size is a number of bytes, written such as 256MiB.

@@ -312,3 +312,22 @@ func TestBackup(t *testing.T) {
 		t.Errorf("after failures: %v, %q, %v", entries, raw, err)
 	}
 }
+
+// An address may leave out the scheme.
+func TestAddress(t *testing.T) {
+	p := serve(t)
+	bare := strings.TrimPrefix(p.url, "http://")
+	for _, addr := range []string{bare, p.url, p.url + "/"} {
+		if r := command(t, "add", "k", "0", "--addr", addr); r.code != 0 || r.stdout != "0\n" {
+			t.Errorf("add at %s: %+v", addr, r)
+		}
+	}
+	for _, args := range [][]string{{"hot", "--once"}, {"policy", "list"}, {"verify"}, {"advise", "--for", "1ms"}} {
+		if r := command(t, append(args, "--addr", bare)...); r.code != 0 {
+			t.Errorf("%q at %s: %+v", args, bare, r)
+		}
+	}
+	if r := command(t, "QUIPU_ADDR="+bare, "get", "k"); r.code != 0 || r.stdout != "0\n" {
+		t.Errorf("by the environment: %+v", r)
+	}
+}

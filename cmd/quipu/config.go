@@ -19,10 +19,13 @@ import (
 // A config is what a configuration file says. The zero value says nothing.
 type config struct {
 	file     string
-	stamp    stamp          // of the file before it was read
-	flags    []*kong.Flag   // that it may give
-	settings map[string]any // a string or a slice of them, by the name of the flag
+	stamp    stamp           // of the file before it was read
+	flags    []*kong.Flag    // that it may give
+	settings map[string]any  // a string or a slice of them, by the name of the flag
+	lines    map[string]int  // of the settings
+	used     map[string]bool // settings that were not given otherwise
 	policies []quipu.Policy
+	places   []int // the lines of the policies
 }
 
 // A configFile is a flag that names a configuration file, whose settings then
@@ -49,7 +52,7 @@ func (configFile) BeforeResolve(command *kong.Context, trace *kong.Path, conf *c
 
 // load reads a file whose settings are for the given flags.
 func (c *config) load(file string, flags []*kong.Flag) error {
-	*c = config{file: file, stamp: stampOf(file), flags: flags, settings: map[string]any{}}
+	*c = config{file: file, stamp: stampOf(file), flags: flags, settings: map[string]any{}, lines: map[string]int{}, used: map[string]bool{}}
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("read configuration: %w", err)
@@ -200,7 +203,7 @@ func (c *config) loadSetting(f *kong.Flag, n *yaml.Node) error {
 	if err := f.Mapper.Decode(&kong.DecodeContext{Value: f.Value, Scan: scan}, trial); err != nil {
 		return fmt.Errorf("%s: %w", f.Name, err)
 	}
-	c.settings[f.Name] = value
+	c.settings[f.Name], c.lines[f.Name] = value, n.Line
 	return nil
 }
 
@@ -234,13 +237,16 @@ func (c *config) loadPolicies(n *yaml.Node) error {
 		if err != nil {
 			return c.at(element.Line, err)
 		}
-		c.policies = append(c.policies, p)
+		c.policies, c.places = append(c.policies, p), append(c.places, element.Line)
 	}
 	if err := (quipu.Options{Policies: c.policies}).Validate(); err != nil { // there are too many
 		return c.at(n.Line, err)
 	}
 	return nil
 }
+
+// place says where a policy stands.
+func (c *config) place(i int) string { return fmt.Sprintf("%s:%d: policy %d", c.file, c.places[i], i) }
 
 // Validate has nothing left to check: load did.
 func (c *config) Validate(*kong.Application) error { return nil }
@@ -252,7 +258,33 @@ func (c *config) Resolve(_ *kong.Context, _ *kong.Path, f *kong.Flag) (any, erro
 			return nil, nil
 		}
 	}
-	return c.settings[f.Name], nil
+	value, ok := c.settings[f.Name]
+	if ok {
+		c.used[f.Name] = true
+	}
+	return value, nil
+}
+
+// A flagError says what is wrong with the value of a flag.
+type flagError struct {
+	name string
+	err  error
+}
+
+// Error names the flag.
+func (e *flagError) Error() string { return "--" + e.name + ": " + e.err.Error() }
+
+// Unwrap returns what is wrong.
+func (e *flagError) Unwrap() error { return e.err }
+
+// blame returns the error of a flag as one of the file's line, if that is where
+// the value comes from.
+func (c *config) blame(err error) error {
+	e, ok := errors.AsType[*flagError](err)
+	if !ok || !c.used[e.name] {
+		return err
+	}
+	return c.at(c.lines[e.name], fmt.Errorf("%s: %w", e.name, e.err))
 }
 
 type confCmd struct {
@@ -265,8 +297,7 @@ type checkCmd struct {
 
 // Help is shown by --help.
 func (checkCmd) Help() string {
-	return `Nothing is opened but the TLS files, and the environment does not count. A policy that never holds, because one before it
-names all of its keys, is said, and is no error.
+	return `It opens nothing but the TLS files, and ignores the environment. Policies that can never match produce a warning.
 
 Example:
 
@@ -281,9 +312,9 @@ func (c checkCmd) Run(out *output) error {
 		return err
 	}
 	if _, err := parser.Parse([]string{"serve", "--config", c.File}); err != nil {
-		return err
+		return conf.blame(err)
 	}
-	for _, text := range neverHold(conf.policies) {
+	for _, text := range unmatched(conf.policies, conf.place) {
 		out.hint(text)
 	}
 	return out.print("%s: ok", c.File)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/quipudb/quipu"
 )
 
 // writeFlags are what every write takes.
@@ -279,6 +281,14 @@ Examples:
   quipu list
   quipu list page. --limit 10
   quipu list --all --json`
+}
+
+// Validate is called after the flags are parsed.
+func (c *listCmd) Validate() error {
+	if c.Limit < 1 || c.Limit > quipu.PageMax {
+		return fmt.Errorf("--limit: want 1 to %d", quipu.PageMax)
+	}
+	return nil
 }
 
 // Run lists.

@@ -38,7 +38,7 @@ const (
 )
 
 type hotCmd struct {
-	Addr   string        `help:"URL of the server." default:"http://127.0.0.1:8080"`
+	Addr   address       `help:"Address of the server: HOST:PORT or a URL." default:"http://127.0.0.1:8080"`
 	APIKey string        `name:"api-key" help:"API key of the server; of several, the first." placeholder:"KEY"`
 	Limit  int           `help:"Counters to show." default:"20"`
 	Every  time.Duration `help:"Time from one look to the next." default:"1s"`

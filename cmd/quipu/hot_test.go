@@ -72,7 +72,7 @@ func TestHotWatch(t *testing.T) {
 		}
 	}, row("first"), row("second"), "", row("last"))
 	var stdout bytes.Buffer
-	c := hotCmd{Addr: url, Limit: 20, Every: time.Millisecond}
+	c := hotCmd{Addr: address(url), Limit: 20, Every: time.Millisecond}
 	if err := c.Run(ctx, &output{stdout: &stdout, stderr: io.Discard, stdoutTerminal: true}); err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func run(args []string) int {
 	}
 	command, err := parser.Parse(escapeNumbers(args))
 	if err != nil {
-		out.fail(err)
+		out.fail(conf.blame(err))
 		out.hint(usageHint(err))
 		return exitUsage
 	}

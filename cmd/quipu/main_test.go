@@ -185,7 +185,7 @@ func TestVersion(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	commands := []string{"serve", "add", "get", "set", "list", "reset", "delete", "lookup", "settle", "hot", "verify", "backup", "restore", "migrate", "copy", "mirror", "bench", "wal dump", "config check", "policy list", "policy show", "policy explain", "policy set", "policy rm", "policy presets", "policy check", "advise", "version"}
+	commands := []string{"serve", "add", "get", "set", "list", "reset", "delete", "lookup", "settle", "hot", "verify", "backup", "restore", "migrate", "copy", "mirror", "bench", "wal dump", "config check", "policy list", "policy show", "policy explain", "policy set", "policy rm", "policy load", "policy presets", "policy check", "advise", "version"}
 	all := command(t, "--help")
 	if all.code != 0 || !strings.Contains(all.stdout, "Exit codes:") {
 		t.Errorf("help: %+v", all)
@@ -218,12 +218,22 @@ func TestUsage(t *testing.T) {
 	f("not UTF-8", "get", "\xff")
 	f("--key", "lookup", "t")
 	f("--out", "backup")
-	f("want a URL", "get", "k", "--addr", "nonsense")
-	f("want a URL", "get", "k", "--addr", "ftp://127.0.0.1")
+	f(`--addr: "nonsense": want HOST:PORT or a URL`, "get", "k", "--addr", "nonsense")
+	f("want HOST:PORT or a URL", "get", "k", "--addr", "ftp://127.0.0.1")
+	f("want HOST:PORT or a URL", "get", "k", "--addr", "127.0.0.1:")
+	f("want HOST:PORT or a URL", "get", "k", "--addr", "http://")
+	f("want HOST:PORT or a URL", "policy", "list", "--addr", "nonsense")
+	f("want HOST:PORT or a URL", "QUIPU_ADDR=nonsense", "hot")
 	f("want a size", "serve", "--memory", "lots")
 	f("--log-level", "serve", "--log-level", "loud")
-	f("--tls-cert and --tls-key", "serve", "--store", "memory:", "--tls-cert", "x")
-	f("limits must be", "serve", "--store", "memory:", "--max-connections", "0")
+	f("error: serve: --max-connections: want at least 1\n", "serve", "--store", "memory:", "--max-connections", "0")
+	f("error: serve: --max-connections: want at least 1\n", "serve", "--max-connections", "-1")
+	f("error: serve: --token-quota: want at least 1\n", "serve", "--token-quota", "0")
+	f("error: serve: --redis-replicas: want 0 or more\n", "serve", "--redis-replicas", "-1")
+	f("error: serve: --store-connections: want at least 2\n", "serve", "--store-connections", "1")
+	f("error: serve: --tls-key: want the private key of --tls-cert\n", "serve", "--tls-cert", "cert.pem")
+	f("error: serve: --tls-cert: want the certificate of --tls-key\n", "serve", "--tls-key", "key.pem")
+	f(`error: --max-connections: "many": want an integer`, "serve", "--max-connections", "many")
 	f("--token-window", "serve", "--store", "memory:", "--token-window", "999us")
 	f("without a port", "serve", "--store", "memory:", "--allow-host", "quipu.lan:80")
 	f("load TLS certificate", "serve", "--store", "memory:", "--tls-cert", "missing.pem", "--tls-key", "missing.pem")
@@ -231,7 +241,8 @@ func TestUsage(t *testing.T) {
 	f("--id is empty", "add", "k", "--id", "")
 	f("--id is empty", "delete", "k", "--id=")
 	f("no control characters", "add", "k", "--id", "a\nb")
-	f(`got "-1"`, "list", "--limit", "-1")
+	f("error: list: --limit: want 1 to 10000\n", "list", "--limit", "-1")
+	f("error: list: --limit: want 1 to 10000\n", "list", "--limit", "10001")
 	f("API key 1 is empty", "serve", "--store", "memory:", "--api-key", "")
 	f("API key 2 is empty", "serve", "--store", "memory:", "--api-key", "a,")
 	f("without spaces", "serve", "--store", "memory:", "--api-key", "a b")

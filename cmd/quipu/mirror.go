@@ -23,10 +23,10 @@ type mirrorCmd struct {
 	KeyColumn   string `help:"Column of the keys: text, varchar or bytea, and unique." default:"key" placeholder:"NAME"`
 	ValueColumn string `help:"Column of the totals: bigint or numeric." default:"value" placeholder:"NAME"`
 
-	Addr      string `help:"URL of the server whose counters are read." default:"http://127.0.0.1:8080"`
-	APIKey    string `name:"api-key" help:"API key of the server; of several, the first." placeholder:"KEY"`
-	Namespace word   `help:"Namespace of the keys." default:"default"`
-	Prefix    word   `help:"Only keys that start with it."`
+	Addr      address `help:"Address of the server whose counters are read: HOST:PORT or a URL." default:"http://127.0.0.1:8080"`
+	APIKey    string  `name:"api-key" help:"API key of the server; of several, the first." placeholder:"KEY"`
+	Namespace word    `help:"Namespace of the keys." default:"default"`
+	Prefix    word    `help:"Only keys that start with it."`
 
 	Every    time.Duration `help:"Time from the beginning of a pass to that of the next." default:"30s"`
 	Rows     int           `help:"Rows in a batch, at most." default:"2000"`

@@ -67,7 +67,7 @@ func TestMirrorUsage(t *testing.T) {
 	f("--rows", "--to", "postgres://db/app", "--table", "t", "--rows", "10001")
 	f("--every", "--to", "postgres://db/app", "--table", "t", "--every", "0s")
 	f("give --insecure", "--to", "postgres://db/app", "--table", "t", "--metrics", "0.0.0.0:0")
-	f("want a URL", "--to", "postgres://db/app", "--table", "t", "--addr", "nonsense")
+	f("want HOST:PORT or a URL", "--to", "postgres://db/app", "--table", "t", "--addr", "nonsense")
 }
 
 func TestMirrorOnce(t *testing.T) {

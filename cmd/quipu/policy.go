@@ -21,15 +21,16 @@ type policyCmd struct {
 	Explain policyExplainCmd `cmd:"" help:"Say which policy a key has, and which others name it."`
 	Set     policySetCmd     `cmd:"" help:"Make a policy, or replace the one of the same pattern."`
 	Rm      policyRmCmd      `cmd:"" aliases:"delete" help:"Remove a policy that was made by set."`
+	Load    policyLoadCmd    `cmd:"" help:"Replace the policies made by set with those of a file."`
 	Presets policyPresetsCmd `cmd:"" help:"Print the presets, and what each promises."`
-	Check   policyCheckCmd   `cmd:"" help:"Say whether a file has valid policies, and which of them never hold."`
+	Check   policyCheckCmd   `cmd:"" help:"Check the policies in a file."`
 }
 
 // policyServer is a server whose policies are meant, of all namespaces.
 type policyServer struct {
-	Addr   string `help:"URL of the server." default:"http://127.0.0.1:8080"`
-	APIKey string `name:"api-key" help:"API key of the server; of several, the first." placeholder:"KEY"`
-	JSON   bool   `name:"json" help:"Print what the server replied, one JSON object a line."`
+	Addr   address `help:"Address of the server: HOST:PORT or a URL." default:"http://127.0.0.1:8080"`
+	APIKey string  `name:"api-key" help:"API key of the server; of several, the first." placeholder:"KEY"`
+	JSON   bool    `name:"json" help:"Print what the server replied, one JSON object a line."`
 }
 
 const (
@@ -54,7 +55,7 @@ func (p *placed) place() string {
 	if p.Source == sourceAPI {
 		return fmt.Sprintf("policy %d, made by API", p.Index)
 	}
-	return fmt.Sprintf("policy %d, of the configuration file", p.Index)
+	return fmt.Sprintf("policy %d, from the configuration file", p.Index)
 }
 
 // policyJSON is a policy, also as the server wrote it.
@@ -383,8 +384,8 @@ func (c *policySetCmd) Run(ctx context.Context, out *output) error {
 	return out.print("%s", p)
 }
 
-// warn says which policies of the server's reply never hold.
-func (*policySetCmd) warn(out *output, reply []byte) {
+// warn says which policies of the server's reply can never match.
+func (*policyServer) warn(out *output, reply []byte) {
 	var all struct{ Policies []placed }
 	if json.Unmarshal(reply, &all) != nil {
 		return // an older or newer server: what was asked for is done
@@ -393,7 +394,7 @@ func (*policySetCmd) warn(out *output, reply []byte) {
 	for _, p := range all.Policies {
 		policies = append(policies, p.Policy.Policy)
 	}
-	for _, text := range neverHold(policies) {
+	for _, text := range unmatched(policies, func(i int) string { return all.Policies[i].place() + "," }) {
 		out.hint(text)
 	}
 }
@@ -419,13 +420,13 @@ func checkSetting(name string) error {
 	return nil
 }
 
-// neverHold says which policies never hold, because one before names all of
-// their keys.
-func neverHold(policies []quipu.Policy) (texts []string) {
+// unmatched says which policies can never match a key, because one before matches
+// all of their keys. Place says where each stands.
+func unmatched(policies []quipu.Policy, place func(i int) string) (texts []string) {
 	for i, p := range policies {
 		first := slices.IndexFunc(policies, func(other quipu.Policy) bool { return covers(other, p) })
 		if first < i {
-			texts = append(texts, fmt.Sprintf("policy %d never holds: policy %d names all of its keys: %s, %s", i, first, p, policies[first]))
+			texts = append(texts, fmt.Sprintf("%s can never match: policy %d matches all of its keys: %s, %s", place(i), first, p, policies[first]))
 		}
 	}
 	return texts
@@ -499,6 +500,44 @@ func namespaceOf(name string) string {
 	return "in namespace " + name
 }
 
+type policyLoadCmd struct {
+	policyServer `embed:""`
+
+	File string `arg:"" help:"A YAML file with policies, such as one for --config or --policy-file."`
+}
+
+// Help is shown by --help.
+func (*policyLoadCmd) Help() string {
+	return `The server keeps them over a restart, and they come before those of its configuration file. All policies that were made
+by set or load are replaced, at once. Other settings in the file are checked, and not used. If a policy is wrong, nothing
+changes. Policies that can never match produce a warning.
+
+Example:
+
+  quipu policy load policies.yaml`
+}
+
+// Run loads.
+func (c *policyLoadCmd) Run(ctx context.Context, out *output) error {
+	conf, err := policiesOf(out, c.File)
+	if err != nil {
+		return err
+	}
+	made := []policyJSON{}
+	for _, p := range conf.policies {
+		made = append(made, policyJSON{Policy: p})
+	}
+	raw, err := c.change(ctx, func([]placed) ([]policyJSON, error) { return made, nil })
+	if err != nil {
+		return err
+	}
+	c.warn(out, raw)
+	if c.JSON {
+		return out.print("%s", raw)
+	}
+	return out.print("%s", countPolicies(conf.policies))
+}
+
 type policyPresetsCmd struct{}
 
 // Help is shown by --help.
@@ -525,31 +564,45 @@ type policyCheckCmd struct {
 
 // Help is shown by --help.
 func (*policyCheckCmd) Help() string {
-	return `A policy after one that names all of its keys never holds: that is said, and is no error. Of a configuration file,
-config check checks the rest too.
+	return `Policies that can never match produce a warning. The other settings of a configuration file are checked by
+"quipu config check".
 
 Example:
 
   quipu policy check quipu.yaml`
 }
 
-// Run checks.
-func (c *policyCheckCmd) Run(out *output) error {
+// countPolicies says how many there are.
+func countPolicies(policies []quipu.Policy) string {
+	if len(policies) == 1 {
+		return "1 policy"
+	}
+	return fmt.Sprintf("%d policies", len(policies))
+}
+
+// policiesOf reads the policies of a file, one for --config or for --policy-file.
+func policiesOf(out *output, file string) (*config, error) {
 	parser, err := newParser(out, &config{})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var conf config
+	conf := &config{}
 	for _, n := range parser.Model.Children {
 		if n.Name == "serve" {
-			err = conf.load(c.File, n.Flags)
+			err = conf.load(file, n.Flags)
 		}
 	}
+	return conf, err
+}
+
+// Run checks.
+func (c *policyCheckCmd) Run(out *output) error {
+	conf, err := policiesOf(out, c.File)
 	if err != nil {
 		return err
 	}
-	for _, text := range neverHold(conf.policies) {
+	for _, text := range unmatched(conf.policies, conf.place) {
 		out.hint(text)
 	}
-	return out.print("%s: ok, %d policies", c.File, len(conf.policies))
+	return out.print("%s: ok, %s", c.File, countPolicies(conf.policies))
 }

@@ -50,7 +50,7 @@ func TestPolicy(t *testing.T) {
 	f("likes:42 has policy 1, made by API: {pattern: \"likes:42\", shards: 4}\n"+
 		"policy 2, made by API, names it too, and comes later: {pattern: \"likes:*\", timing: hybrid, stale: 10m}\n"+
 		"policy 4, made by API, names it too, and comes later: {pattern: \"*\", single: true}\n"+
-		"policy 6, of the configuration file, names it too, and comes later: {pattern: \"*\", timing: rollup, stale: 10m}", "explain", "likes:42")
+		"policy 6, from the configuration file, names it too, and comes later: {pattern: \"*\", timing: rollup, stale: 10m}", "explain", "likes:42")
 	f("namespace: any\npattern: likes:*\ndurability: synced\nshards: 1\nmax-shards: 64\nsingle: false\nspread: random\ncool-down: 10s\n"+
 		"timing: hybrid\ninterval: 1s\nstale: 10m\npartial: false", "show", "likes:7")
 	f("namespace: shop\npattern: likes:*\ndurability: synced\nshards: 1\nmax-shards: 64\nsingle: false\nspread: random\ncool-down: 10s\n"+
@@ -73,7 +73,7 @@ func TestPolicy(t *testing.T) {
 	refused(t, 1, "is in the configuration file of the server", "policy", "rm", "old:*", "--addr", p.url)
 	f("", "rm", "likes:*", "--namespace", "shop")
 	f(old, "list")
-	f("x has policy 1, of the configuration file: {pattern: \"*\", timing: rollup, stale: 10m}", "explain", "x")
+	f("x has policy 1, from the configuration file: {pattern: \"*\", timing: rollup, stale: 10m}", "explain", "x")
 
 	if got := client("policy", "list", "--json"); got !=
 		`{"index":0,"source":"file","policy":{"pattern":"old:*","durability":"written"}}`+"\n"+
@@ -191,7 +191,8 @@ func TestPolicyCheck(t *testing.T) {
 	}
 	f("", "FILE: ok, 0 policies\n", "")
 	f("http: 127.0.0.1:0\npolicies:\n  - {pattern: 'a*', preset: likes}\n  - pattern: '*'\n", "FILE: ok, 2 policies\n", "")
-	f("policies: [{pattern: 'a*'}, {pattern: abc}]\n", "FILE: ok, 2 policies\n", "policy 1 never holds: policy 0 names all of its keys")
+	f("policies: [{pattern: 'a*'}]\n", "FILE: ok, 1 policy\n", "")
+	f("policies:\n- {pattern: 'a*'}\n\n- {pattern: abc}\n", "FILE: ok, 2 policies\n", ":4: policy 1 can never match: policy 0 matches all of its keys")
 	file := writeFile(t, "policies:\n  - pattern: a\n    preset: like\n")
 	refused(t, 1, file+":3: preset: \"like\": want accurate,", "policy", "check", file)
 }
@@ -284,19 +285,55 @@ func TestHangupSaysEachTime(t *testing.T) {
 	}
 }
 
-// What never holds is said: by set, and in the log of the server.
-func TestPolicyNeverHolds(t *testing.T) {
+// A file of policies takes the place of those made before, as a whole or not at all.
+func TestPolicyLoad(t *testing.T) {
+	p := serve(t, "--policy-file", filepath.Join(t.TempDir(), "made.yaml"))
+	load := func(text string, args ...string) result {
+		t.Helper()
+		return command(t, append([]string{"policy", "load", writeFile(t, text), "--addr", p.url}, args...)...)
+	}
+	list := func(want string) {
+		t.Helper()
+		if r := command(t, "policy", "list", "--addr", p.url); r.code != 0 || r.stdout != want {
+			t.Errorf("list: %+v, want %q", r, want)
+		}
+	}
+	if r := command(t, "policy", "set", "old", "single=true", "--addr", p.url); r.code != 0 {
+		t.Fatalf("set: %+v", r)
+	}
+	if r := load("policies:\n  - {pattern: 'likes:*', preset: likes}\n  - {pattern: 'likes:1', shards: 4}\n"); r.code != 0 || r.stdout != "2 policies\n" ||
+		!strings.Contains(r.stderr, "policy 1, made by API, can never match: policy 0 matches all of its keys") {
+		t.Errorf("load: %+v", r)
+	}
+	const loaded = "api\t{pattern: \"likes:*\", timing: hybrid, stale: 10m}\napi\t{pattern: \"likes:1\", shards: 4}\n"
+	list(loaded)
+	if r := load("policies: [{pattern: a}, {pattern: b, shards: none}]\n"); r.code != 1 || !strings.Contains(r.stderr, ":1: shards: ") {
+		t.Errorf("a file that is wrong: %+v", r)
+	}
+	list(loaded)
+	if r := load("policies: [{pattern: a}]\n", "--json"); r.code != 0 || !strings.HasPrefix(r.stdout, `{"policies":[{"index":0,`) {
+		t.Errorf("json: %+v", r)
+	}
+	if r := load("policies: []\n"); r.code != 0 || r.stdout != "0 policies\n" {
+		t.Errorf("none: %+v", r)
+	}
+	list("")
+	refused(t, 1, "no such file", "policy", "load", "no-such.yaml", "--addr", p.url)
+}
+
+// What can never match is said: by set, and in the log of the server.
+func TestPolicyNeverMatches(t *testing.T) {
 	file := writeFile(t, "policies: [{pattern: 'likes:*'}]\n")
 	p := serve(t, "--config", file, "--policy-file", filepath.Join(filepath.Dir(file), "made.yaml"))
-	const text = `policy 1 never holds: policy 0 names all of its keys: {pattern: "likes:*"}, {pattern: "*", durability: written}`
+	const text = `policy 1, from the configuration file, can never match: policy 0 matches all of its keys: {pattern: "likes:*"}, {pattern: "*", durability: written}`
 	r := command(t, "policy", "set", "*", "durability=written", "--addr", p.url)
 	if r.code != 0 || r.stdout != "{pattern: \"*\", durability: written}\n" || r.stderr != "quipu: "+text+"\n" {
 		t.Errorf("set: %+v", r)
 	}
-	if r := command(t, "policy", "set", "likes:42", "--addr", p.url); r.code != 0 || strings.Contains(r.stderr, "policy 0 never") {
+	if r := command(t, "policy", "set", "likes:42", "--addr", p.url); r.code != 0 || strings.Contains(r.stderr, "policy 0, made by API, can") {
 		t.Errorf("set: %+v", r)
 	}
-	if code, _ := p.signal(syscall.SIGTERM); code != 0 || !strings.Contains(p.stderr.String(), `"msg":"policies never hold, because others before name all of their keys","count":1,"first":"policy 1 never holds`) {
+	if code, _ := p.signal(syscall.SIGTERM); code != 0 || !strings.Contains(p.stderr.String(), `"msg":"policies can never match, because earlier ones match all of their keys","count":1,"first":"`+file+`:1: policy 1 can never match`) {
 		t.Errorf("exit %d: %s", code, p.stderr)
 	}
 }

@@ -41,12 +41,13 @@ type policyBook struct {
 	// mu guards the fields below, but for the names of the files, which stay. Who
 	// replaces the file locks that first, and mu then: while another process is
 	// waited for, policies can be read.
-	mu    sync.Mutex
-	made  []quipu.Policy
-	file  watched // of those made; no name if they can't be kept
-	given []quipu.Policy
-	conf  *config // as it was at the start
-	seen  watched // its file; no name if it can't be read again
+	mu     sync.Mutex
+	made   []quipu.Policy
+	file   watched // of those made; no name if they can't be kept
+	given  []quipu.Policy
+	places []int   // the lines of those given
+	conf   *config // as it was at the start
+	seen   watched // its file; no name if it can't be read again
 
 	reloads, failures atomic.Uint64
 }
@@ -57,7 +58,7 @@ type policyBook struct {
 func openPolicies(db *quipu.DB, file string, conf *config, readOnly bool, logger *slog.Logger) (*policyBook, error) {
 	b := &policyBook{
 		db: db, logger: logger, readOnly: readOnly,
-		file: watched{name: file}, given: conf.policies, conf: conf,
+		file: watched{name: file}, given: conf.policies, places: conf.places, conf: conf,
 	}
 	if conf.stamp != (stamp{}) { // not a pipe: what was read from one is gone
 		b.seen = watched{name: conf.file, have: conf.stamp}
@@ -160,11 +161,17 @@ func (b *policyBook) hold(made, given []quipu.Policy) error {
 	return nil
 }
 
-// warn logs that policies never hold: how many, and the first of them. The caller
-// has the lock.
+// warn logs that policies can never match: how many, and the first of them. The
+// caller has the lock.
 func (b *policyBook) warn() {
-	if texts := neverHold(slices.Concat(b.made, b.given)); texts != nil {
-		b.logger.Warn("policies never hold, because others before name all of their keys", "count", len(texts), "first", texts[0])
+	texts := unmatched(slices.Concat(b.made, b.given), func(i int) string {
+		if i < len(b.made) {
+			return fmt.Sprintf("policy %d, made by API,", i)
+		}
+		return fmt.Sprintf("%s:%d: policy %d", b.conf.file, b.places[i-len(b.made)], i)
+	})
+	if texts != nil {
+		b.logger.Warn("policies can never match, because earlier ones match all of their keys", "count", len(texts), "first", texts[0])
 	}
 }
 
@@ -243,6 +250,7 @@ func (b *policyBook) rereadConfig() error {
 	if err := b.hold(b.made, c.policies); err != nil {
 		return err
 	}
+	b.places = c.places
 	if dropped > 0 && len(c.policies) == 0 { // more likely a slip than a wish
 		b.logger.Warn("the configuration file has no policies any more: those that it had hold no longer", "file", b.conf.file, "dropped", dropped)
 	}

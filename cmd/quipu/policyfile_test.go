@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -235,17 +236,19 @@ func TestPoliciesAreReadOnce(t *testing.T) {
 	s.meters(0, 0)
 }
 
-// What never holds is said when it is read.
-func TestReloadSaysWhatNeverHolds(t *testing.T) {
-	const text = `msg="policies never hold, because others before name all of their keys" count=2 first="policy 1 never holds`
+// What can never match is said when it is read, with its line.
+func TestReloadSaysWhatNeverMatches(t *testing.T) {
+	text := func(line int) string {
+		return fmt.Sprintf(`msg="policies can never match, because earlier ones match all of their keys" count=2 first="FILE:%d: policy 1 can never match`, line)
+	}
 	s := openShelf(t, "policies: [{pattern: '*'}, {pattern: a}, {pattern: b}]\n")
-	s.says(text)
+	s.says(strings.ReplaceAll(text(1), "FILE", s.confFile))
 	s.write(s.confFile, "policies: [{pattern: a}, {pattern: '*'}]\n")
 	s.book.reload(true)
 	s.says("policies reloaded")
-	s.write(s.confFile, "policies: [{pattern: 'a*'}, {pattern: a}, {pattern: ab}]\n")
+	s.write(s.confFile, "policies:\n- {pattern: 'a*'}\n- {pattern: a}\n- {pattern: ab}\n")
 	s.book.reload(true)
-	s.says(text)
+	s.says(strings.ReplaceAll(text(3), "FILE", s.confFile))
 }
 
 // A configuration file that has no policies any more is taken at its word, which

@@ -27,10 +27,10 @@ const (
 
 // A remote is a server, as the flags of the client commands name it.
 type remote struct {
-	Addr      string `help:"URL of the server." default:"http://127.0.0.1:8080"`
-	APIKey    string `name:"api-key" help:"API key of the server; of several, the first." placeholder:"KEY"`
-	Namespace word   `help:"Namespace of the keys." default:"default"`
-	JSON      bool   `name:"json" help:"Print what the server replied, one JSON object a line."`
+	Addr      address `help:"Address of the server: HOST:PORT or a URL." default:"http://127.0.0.1:8080"`
+	APIKey    string  `name:"api-key" help:"API key of the server; of several, the first." placeholder:"KEY"`
+	Namespace word    `help:"Namespace of the keys." default:"default"`
+	JSON      bool    `name:"json" help:"Print what the server replied, one JSON object a line."`
 }
 
 // A request is one call of the REST API.
@@ -120,7 +120,7 @@ func (r *remote) open(ctx context.Context, q request) (*http.Response, error) {
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, unreached(err, q.doubt())
+		return nil, r.unreached(err, q.doubt())
 	}
 	if res.StatusCode == http.StatusOK {
 		return res, nil
@@ -131,8 +131,14 @@ func (r *remote) open(ctx context.Context, q request) (*http.Response, error) {
 
 // unreached returns the error of a call that got no reply, and the exit code of
 // it if it may have been carried out.
-func unreached(err error, doubt int) error {
+func (r *remote) unreached(err error, doubt int) error {
 	code := doubt
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err // the server is named below, and the path is nothing to the caller
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		err = fmt.Errorf("%w; is it running? \"quipu serve\" starts one, and --addr says where it is", err)
+	}
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" || distrusted(err) {
 		code = exitUnavailable // a connection that was never made sent nothing
 	}
@@ -147,7 +153,7 @@ func unreached(err error, doubt int) error {
 			code = exitFailed
 		}
 	}
-	return &exitError{code, fmt.Errorf("reach the server: %w", err)}
+	return &exitError{code, fmt.Errorf("reach the server at %s: %w", r.Addr, err)}
 }
 
 // distrusted reports whether a TLS handshake failed on our side.
@@ -158,10 +164,6 @@ func distrusted(err error) bool {
 
 // request builds the HTTP request of a call.
 func (r *remote) request(ctx context.Context, q request) (*http.Request, error) {
-	base, err := url.Parse(strings.TrimSuffix(r.Addr, "/"))
-	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, usage("--addr %q: want a URL such as http://127.0.0.1:8080", r.Addr)
-	}
 	path := q.path
 	if !strings.HasPrefix(path, "/") {
 		path = "/api/v1/namespaces/" + url.PathEscape(string(r.Namespace)) + "/" + path
@@ -174,7 +176,7 @@ func (r *remote) request(ctx context.Context, q request) (*http.Request, error) 
 		}
 		body = bytes.NewReader(raw)
 	}
-	req, err := http.NewRequestWithContext(ctx, q.method, base.String()+path, body)
+	req, err := http.NewRequestWithContext(ctx, q.method, string(r.Addr)+path, body)
 	if err != nil {
 		return nil, usage("%w", err)
 	}

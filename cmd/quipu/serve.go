@@ -102,38 +102,48 @@ A configuration file has the names of the flags, and policies, of which the firs
 // Validate is called after the flags are parsed. What serve refuses before it
 // opens the store, it refuses here, and so does config check.
 func (c *serveCmd) Validate() error {
-	switch {
-	case (c.TLSCert == "") != (c.TLSKey == ""):
-		return errors.New("--tls-cert and --tls-key go together")
-	case c.HTTP == doorOff && c.RESP == doorOff && c.RPC == doorOff:
+	for _, f := range []struct {
+		name string
+		ok   bool
+		want string
+	}{
+		{"tls-key", c.TLSKey != "" || c.TLSCert == "", "want the private key of --tls-cert"},
+		{"tls-cert", c.TLSCert != "" || c.TLSKey == "", "want the certificate of --tls-key"},
+		{"key-quota", c.KeyQuota >= 1, "want at least 1"},
+		{"token-quota", c.TokenQuota >= 1, "want at least 1"},
+		{"namespace-quota", c.NamespaceQuota >= 1, "want at least 1"},
+		{"max-connections", c.MaxConnections >= 1, "want at least 1"},
+		{"request-timeout", c.RequestTimeout > 0, "want more than 0s"},
+		{"memory", c.Memory >= memoryMin, "want at least 16MiB"},
+		{"token-window", c.TokenWindow >= time.Millisecond, "want at least 1ms"},
+		{"store-name", c.StoreName != "", "want a name"},
+		{"store-connections", c.StoreConnections >= 2, "want at least 2"},
+		{"redis-replicas", c.RedisReplicas >= 0, "want 0 or more"},
+		{"wait-for-store", c.WaitForStore >= 0, "want 0s or more"},
+	} {
+		if !f.ok {
+			return &flagError{f.name, errors.New(f.want)}
+		}
+	}
+	if c.HTTP == doorOff && c.RESP == doorOff && c.RPC == doorOff {
 		return errors.New("nothing to serve: --http, --resp and --rpc are off")
-	case c.KeyQuota < 1, c.TokenQuota < 1, c.NamespaceQuota < 1, c.MaxConnections < 1, c.RequestTimeout <= 0:
-		return errors.New("limits must be at least 1")
-	case c.Memory < memoryMin:
-		return errors.New("--memory: want at least 16MiB")
-	case c.TokenWindow < time.Millisecond:
-		return errors.New("--token-window: want at least 1ms")
 	}
 	for _, name := range c.AllowHost {
 		if name == "" || strings.ContainsAny(name, ":/ ") {
-			return fmt.Errorf("--allow-host %q: want a name, without a port", name)
+			return &flagError{"allow-host", fmt.Errorf("%q: want a name, without a port", name)}
 		}
 	}
 	scheme, err := storeScheme(c.Store)
 	switch {
 	case err != nil:
 		return err
-	case c.StoreName == "", c.StoreConnections < 2, c.RedisReplicas < 0:
-		return errors.New("--store-name, --store-connections, --redis-replicas: want a name, at least 2, at least 0")
 	case scheme == schemeEmbedded && c.Store != schemeEmbedded+":":
 		return errors.New("--store embedded: takes its directory from --data")
-	case c.WaitForStore < 0:
-		return errors.New("--wait-for-store: want 0 or more")
 	}
 	if err := checkStore(c.Store, c.options(&config{}, slog.Default())); err != nil {
-		return fmt.Errorf("--store: %w", err)
+		return &flagError{"store", err}
 	}
-	for _, d := range []struct{ flag, addr string }{{"--http", c.HTTP}, {"--resp", c.RESP}, {"--rpc", c.RPC}} {
+	for _, d := range []struct{ flag, addr string }{{"http", c.HTTP}, {"resp", c.RESP}, {"rpc", c.RPC}} {
 		if d.addr == doorOff {
 			continue
 		}
@@ -143,10 +153,10 @@ func (c *serveCmd) Validate() error {
 		}
 		_, err = l.Resolve()
 		if _, ok := errors.AsType[*server.ExposedError](err); ok {
-			return fmt.Errorf("%s: %w: give it an --api-key, or --insecure if the network is trusted", d.flag, err)
+			return &flagError{d.flag, fmt.Errorf("%w: give it an --api-key, or --insecure if the network is trusted", err)}
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", d.flag, err)
+			return &flagError{d.flag, err}
 		}
 	}
 	return nil
@@ -216,7 +226,7 @@ func (c *serveCmd) Run(ctx context.Context, out *output, conf *config) (err erro
 	if err != nil {
 		return err
 	}
-	logger.Info("serving", "version", versionName(), "store", db.Traits().Name, "doors", s.Ready())
+	logger.Info("serving", "version", versionName(), "store", db.Traits().Name)
 	if err := out.print("%s", s.Ready()); err != nil {
 		return fmt.Errorf("print the ready line: %w", err)
 	}

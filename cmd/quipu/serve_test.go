@@ -40,6 +40,11 @@ func TestServe(t *testing.T) {
 				t.Errorf("log line %q is no JSON", line)
 			}
 		}
+		for door := range strings.FieldsSeq(strings.TrimPrefix(p.ready, "ready ")) { // said once
+			if strings.Contains(p.stderr.String(), door) {
+				t.Errorf("the log repeats %s: %s", door, p.stderr)
+			}
+		}
 		if !strings.Contains(p.stderr.String(), `"msg":"drained"`) {
 			t.Errorf("log: %s", p.stderr)
 		}
@@ -319,8 +324,8 @@ func TestConfigCheck(t *testing.T) {
 
 	ok("store: 'memory:'\npolicies:\n")
 	file := writeFile(t, "store: 'memory:'\npolicies:\n  - pattern: '*'\n  - pattern: 'likes:*'\n")
-	if r := command(t, "config", "check", file); r.code != 0 || !strings.Contains(r.stderr, "policy 1 never holds: policy 0 names all of its keys") {
-		t.Errorf("a policy that never holds: %+v", r)
+	if r := command(t, "config", "check", file); r.code != 0 || !strings.Contains(r.stderr, file+":4: policy 1 can never match: policy 0 matches all of its keys") {
+		t.Errorf("a policy that can never match: %+v", r)
 	}
 
 	bad := func(line, text, want string) {
@@ -340,6 +345,9 @@ func TestConfigCheck(t *testing.T) {
 	bad("1", "[]\n", "want a mapping")
 	bad("1", "memory: lots\n", "want a size")
 	bad("1", "key-quota: x\n", "key-quota")
+	bad("2: key-quota: want at least 1\n", "store: 'memory:'\nkey-quota: 0\n", "")
+	bad("2: memory: want at least 16MiB\n", "store: 'memory:'\nmemory: 1MiB\n", "")
+	bad("1: http: listen on", "http: nonsense\n", "")
 	bad("2", "store: 'memory:'\ntoken-window: 5\n", "token-window")
 	bad("1", "policies: [{pattern: a, stale: long}]\n", "want a duration such as 10m")
 	bad("1", "policies: [{pattern: a, stale: -1s}]\n", `stale: "-1s": want a duration such as 10m`)
@@ -379,12 +387,12 @@ func TestConfigCheck(t *testing.T) {
 	both("store: redis://h:1/x\n", "redis URL: host, user or database")
 	both("store: redis://h:1?a=b\n", "redis URL: no options are taken")
 	both("store: redis://h:1\nstore-name: 'a{b}'\n", "has a brace")
-	both("store: redis://h:1\nwait-for-store: -1s\n", "--wait-for-store")
+	both("store: redis://h:1\nwait-for-store: -1s\n", ":2: wait-for-store: want 0s or more")
 	both("http: 0.0.0.0:0\n", "--api-key")
 	both("http: nonsense\n", "listen on")
 	both("http: 127.0.0.1:99999\n", "listen on")
 	both("tls-cert: missing.pem\ntls-key: missing.pem\n", "no such file")
-	both("tls-cert: missing.pem\n", "--tls-cert and --tls-key")
+	both("tls-cert: missing.pem\n", "--tls-key: want the private key of --tls-cert")
 	both("token-window: 999us\n", "at least 1ms")
 	both("allow-host: ['a:1']\n", "without a port")
 }

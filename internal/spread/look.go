@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/quipudb/quipu/internal/hot"
@@ -165,8 +166,8 @@ func (s *Store) run() {
 		}
 		errs = append(errs, s.look(within))
 		cancel()
-		if err := errors.Join(errs...); err != nil && s.ctx.Err() == nil && s.options.Logger != nil {
-			s.options.Logger.Warn("looking after hot counters", "error", err)
+		if more, first := summary(errs); first != nil && s.ctx.Err() == nil && s.options.Logger != nil {
+			s.options.Logger.Warn("hot counters could not be looked after", "error", first, "more", more)
 		}
 		select {
 		case <-tick.C:
@@ -174,6 +175,30 @@ func (s *Store) run() {
 			return
 		}
 	}
+}
+
+// summary returns one of the errors that errs join, and how many more there are:
+// when a store is gone each counter has one, and they all say the same. Of several it
+// is always the same one, so that a log can hold back what it has just said.
+func summary(errs []error) (more int, first error) {
+	var all []error
+	var visit func(error)
+	visit = func(err error) {
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
+			for _, e := range joined.Unwrap() {
+				visit(e)
+			}
+		} else if err != nil {
+			all = append(all, err)
+		}
+	}
+	for _, err := range errs {
+		visit(err)
+	}
+	if len(all) == 0 {
+		return 0, nil
+	}
+	return len(all) - 1, slices.MinFunc(all, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 }
 
 // refused notes that a shard of a counter did not take an add, since it is of

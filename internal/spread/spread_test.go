@@ -1,9 +1,11 @@
 package spread_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -766,6 +768,37 @@ func TestRetries(t *testing.T) {
 		}
 		if of, ofOther := rates(); of.Retries < 1 || ofOther.Retries > 0.01 {
 			t.Errorf("an add found its shard closed: %+v, and another counter %+v", of, ofOther)
+		}
+	})
+}
+
+// When a store is gone every counter has the same error: it is said once a look, in
+// words that are the same each time.
+func TestSaysOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		under := newShared(1)
+		var log bytes.Buffer
+		s := spread.New(under, spread.Options{
+			Policy: func(store.Cell) spread.Policy { return lazy }, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		for i := range 5 {
+			c := cell(fmt.Sprint("k", i))
+			mustDo(t, s, add(c, 1))
+			split(t, s, c, 4)
+		}
+		under.cannotRead(func(store.Cell) bool { return true })
+		<-time.After(5 * time.Second)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+		if len(lines) < 2 {
+			t.Fatalf("it said %q", lines)
+		}
+		for _, line := range lines {
+			if _, said, _ := strings.Cut(line, "msg="); said != `"hot counters could not be looked after" error="`+store.ErrUnavailable.Error()+`" more=4` {
+				t.Errorf("it said %q", line)
+			}
 		}
 	})
 }
