@@ -404,9 +404,10 @@ func (c *change) holds(want *store.Condition, p plan) bool {
 
 // tick moves the store's time to now, never back, and makes the frame say so.
 func (e *Engine) tick(f *wal.Frame) int64 {
-	now := max(e.timeMS, e.o.Now().UnixMilli())
+	now := max(e.timeMS, e.clock.NowMS())
 	if now != e.timeMS || f.ID != e.timeFrame {
 		e.timeMS, e.timeFrame = now, f.ID
+		e.kept.logged(now, f.ID, e.log.Synced())
 		f.Payload = binary.AppendUvarint(append(f.Payload, recTime), uint64(now))
 	}
 	return now
@@ -449,7 +450,7 @@ func (c *change) delta(d *store.Delta, p plan, got *fetched) store.Result {
 	key := appendToken(e.tokenBuf[:0], cell, d.Guard.Token)
 	e.tokenBuf = key
 	rec, known := e.findToken(key, got)
-	if known && now-rec.atMS < store.TokenKeptMS(e.o.Limits.TokenWindow) {
+	if known && e.gaps.Age(rec.atMS, now) < store.TokenKeptMS(e.o.Limits.TokenWindow) {
 		return e.repeat(d, &rec, now)
 	}
 	if store.TokenStale(d.Guard.Token, now, e.o.Limits.TokenWindow) {
@@ -483,7 +484,7 @@ func (c *change) delta(d *store.Delta, p plan, got *fetched) store.Result {
 // repeat answers a write, or a settling, of a token that was decided before.
 func (e *Engine) repeat(d *store.Delta, rec *tokenRec, now int64) store.Result {
 	switch {
-	case now-rec.atMS >= e.o.Limits.TokenWindow.Milliseconds():
+	case e.gaps.Age(rec.atMS, now) >= e.o.Limits.TokenWindow.Milliseconds():
 		return store.Result{Outcome: store.Expired}
 	case d.Op != store.OpSettle && rec.outcome == store.Applied && rec.digest != d.Guard.Digest:
 		return store.Result{Outcome: store.Mismatch}

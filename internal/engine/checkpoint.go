@@ -137,8 +137,7 @@ func (e *Engine) begin(c *checkpoint) {
 	c.born, e.born = e.born, nil
 	c.collected, e.collected = e.collected, nil
 	e.soonestSet, e.soonestNew = math.MaxInt64, math.MaxInt64
-	e.timeMS, e.timeFrame = max(e.timeMS, e.o.Now().UnixMilli()), 0
-	c.timeMS = e.timeMS
+	c.timeMS, e.timeFrame = e.now(), 0
 	e.dirtyBit ^= dirty0 | dirty1
 	e.frozen, e.tokens = e.tokens, newTable(tokenBytes)
 	e.save = c
@@ -387,8 +386,9 @@ func (e *Engine) sweep(c *checkpoint) error {
 	var swept [][]byte
 	over := func(b []byte) (over, ok bool) {
 		rec, ok := decodeToken(b)
-		if over = c.timeMS-rec.atMS >= kept; !over {
-			nextMS = min(nextMS, rec.atMS+kept)
+		age := e.gaps.Age(rec.atMS, c.timeMS)
+		if over = age >= kept; !over {
+			nextMS = min(nextMS, c.timeMS+kept-age)
 		}
 		return over, ok
 	}

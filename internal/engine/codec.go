@@ -3,6 +3,8 @@ package engine
 import (
 	"encoding/binary"
 
+	"github.com/quipudb/quipu/internal/clock"
+	"github.com/quipudb/quipu/internal/wal"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -300,7 +302,7 @@ const (
 	rowToken     = 't' // + token key: record
 	rowMark      = 'w' // + writer, big endian: mark
 	rowNamespace = 's' // + namespace: number of keys and tokens
-	rowMeta      = 'm' // store id, position, time, floor, versions skipped, spans of those that are lost
+	rowMeta      = 'm' // see metaRow
 )
 
 // A row is a cell as the disk has it.
@@ -347,6 +349,45 @@ func decodeDeadline(key []byte) (deadline int64, cell []byte, ok bool) {
 	}
 	deadline, cell = int64(binary.BigEndian.Uint64(key)), key[8:]
 	return deadline, cell, deadline > 0 && namespaceLen(cell) > 0
+}
+
+// A metaRow is what a checkpoint says of the store as a whole.
+type metaRow struct {
+	id       storeID
+	position wal.Position
+	timeMS   int64
+	floor    store.Writer
+	skipped  uint64 // versions
+	lost     []span // of versions; at the end of rows that had none once
+	gaps     clock.Gaps
+}
+
+func (m *metaRow) append(dst []byte) []byte {
+	dst = append(dst, m.id[:]...)
+	dst = binary.AppendUvarint(dst, uint64(m.position))
+	dst = binary.AppendUvarint(dst, uint64(m.timeMS))
+	dst = binary.AppendUvarint(dst, uint64(m.floor))
+	dst = binary.AppendUvarint(dst, m.skipped)
+	dst = appendSpans(dst, m.lost)
+	for _, g := range m.gaps { // up to the end of the row
+		dst = binary.AppendUvarint(dst, uint64(g.AtMS))
+		dst = binary.AppendUvarint(dst, uint64(g.ByMS))
+	}
+	return dst
+}
+
+func decodeMeta(b []byte) (m metaRow, ok bool) {
+	r := reader{b: b}
+	copy(m.id[:], r.bytes(uint64(len(m.id))))
+	m.position = wal.Position(r.uvarint())
+	m.timeMS = int64(r.uvarint())
+	m.floor = store.Writer(r.uvarint())
+	m.skipped = r.uvarint()
+	m.lost = r.spans()
+	for len(r.b) > 0 && !r.bad {
+		m.gaps = append(m.gaps, clock.Gap{AtMS: int64(r.uvarint()), ByMS: int64(r.uvarint())})
+	}
+	return m, !r.bad
 }
 
 // Spans are their number, and for each how far it begins after the one before, and

@@ -19,15 +19,6 @@ import (
 // more than one for a cell, and none is removed before its time. A checkpoint writes
 // these rows; until then, cells are found among those that were changed.
 
-// now returns the store's time, which never falls: what has expired for one
-// reader has expired for the next.
-func (e *Engine) now() int64 {
-	if now := e.o.Now().UnixMilli(); now > e.timeMS {
-		e.timeMS, e.timeFrame = now, 0 // the next record says so
-	}
-	return e.timeMS
-}
-
 // settleExpired makes a cell whose deadline has passed an absent one, before it
 // is looked at by a change.
 func (c *change) settleExpired(p plan) {
@@ -38,13 +29,14 @@ func (c *change) settleExpired(p plan) {
 	}
 	c.f.Payload = appendCellRecord(c.f.Payload, recDelete, e.cells.keyOf(p.slot))
 	c.mark.tally.count(p.hash, -s.value)
-	// Everybody sees that it is gone, durable or not, so the undo entry that put
-	// makes is one of an absent cell.
+	// The change has seen that it is gone, durable or not, so the undo entry that put
+	// makes is one of an absent cell, and keeps the deadline, which says that readers
+	// have to wait for the time to be durable.
 	e.preserve(p.slot, s)
 	e.count(e.cells.keyOf(p.slot), present, absent)
 	s.value, s.meta = 0, s.meta.withState(absent).withVersion(0)
-	e.setExtra(p.slot, 0)
 	e.put(p.slot, 0, absent, 0, c.f.ID, c.level)
+	e.setExtra(p.slot, 0)
 }
 
 // over reports whether x is a deadline that has passed.
@@ -96,9 +88,10 @@ func (e *Engine) collectChanged(ctx context.Context) error {
 	return nil
 }
 
-// lookAt removes those of some cells that have expired.
+// lookAt removes those of some cells that have expired. Nobody waits for that, but
+// it is synced, so that readers are not told of it before.
 func (e *Engine) lookAt(ctx context.Context, cells []store.Cell) error {
-	b := store.Batch{Durability: store.Memory, Apart: true} // one may have a layout by now
+	b := store.Batch{Apart: true} // one may have a layout by now
 	for _, c := range cells {
 		b.Deltas = append(b.Deltas, store.Delta{Cell: c, Op: store.OpGet, Want: true}) // To look at it is enough.
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/quipudb/quipu/internal/clock"
 	"github.com/quipudb/quipu/internal/wal"
 	"github.com/quipudb/quipu/store"
 )
@@ -37,8 +38,10 @@ type Options struct {
 	// 16 GiB.
 	Memory int64
 
-	// Now is the clock; the default is time.Now.
-	Now func() time.Time
+	// Now is the wall clock, and Elapsed the monotonic one. The defaults are the
+	// machine's. If Now alone is given it is believed, however it jumps.
+	Now     func() time.Time
+	Elapsed func() time.Duration
 
 	// Logger takes reports of background work; the default discards them.
 	Logger *slog.Logger
@@ -65,9 +68,6 @@ func (o Options) withDefaults() Options {
 		o.Memory = 256 << 20
 	}
 	o.Memory = min(max(o.Memory, 16<<20), 16<<30)
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -128,8 +128,12 @@ type Engine struct {
 	near       near
 	skipped    uint64 // versions that nothing has
 	lost       []span // those of them that something may have had, in order
-	timeMS     int64  // of the last record; never falls
-	timeFrame  uint64 // the frame that has it
+	clock      *clock.Clock
+	gaps       clock.Gaps // in the store's time; they do not change after Open
+	timeMS     int64      // of the last record; never falls
+	timeFrame  uint64     // the frame that has it
+	kept       keptTime
+	jumps      uint64 // of the wall clock, that were reported
 	dirtyBit   meta   // marks the cells in dirty; the other bit, those in saves that are not copied yet
 	dirty      []uint32
 	born       []uint32
@@ -257,6 +261,7 @@ func (e *Engine) background() {
 			return
 		case <-e.kick:
 		case now := <-expired.C:
+			e.watchClock()
 			err := e.collect(context.Background())
 			if err == nil && now.After(rest) {
 				err = e.collectChanged(context.Background())

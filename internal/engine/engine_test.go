@@ -19,7 +19,7 @@ func opener(o engine.Options, evict bool) storetest.Opener {
 		fs := newMemDisk()
 		rng := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
 		o := o
-		o.Limits, o.Now = c.Limits, c.Now
+		o.Limits, o.Now, o.Elapsed = c.Limits, c.Now, c.Elapsed
 		open := func(t testing.TB) *engine.Engine {
 			t.Helper()
 			o.FS = fs
@@ -51,6 +51,8 @@ func opener(o engine.Options, evict bool) storetest.Opener {
 		}
 	}
 }
+
+func TestClocks(t *testing.T) { storetest.Clocks(t, opener(engine.Options{}, false)) }
 
 func TestLaws(t *testing.T) {
 	t.Run("default", func(t *testing.T) { storetest.Run(t, opener(engine.Options{}, false)) })

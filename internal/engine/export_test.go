@@ -58,3 +58,9 @@ func (e *Engine) Unlocked() bool {
 	e.mu.Unlock()
 	return true
 }
+
+// Collect removes the cells that have expired, as the background does.
+func (e *Engine) Collect(ctx context.Context) error { return e.collect(ctx) }
+
+// WatchClock reports jumps of the wall clock, as the background does.
+func (e *Engine) WatchClock() { e.watchClock() }

@@ -80,7 +80,7 @@ func (e *Engine) skipLost(clean bool) error {
 	if restored {
 		// The same backup may have been restored before.
 		n = restoredVersions
-		if first := clockVersion(e.o.Now()) + n; first > e.version(f.Pos())+n {
+		if first := clockVersion(e.clock.Wall()) + n; first > e.version(f.Pos())+n {
 			n = first - e.version(f.Pos())
 		}
 	}

@@ -25,7 +25,6 @@ func (e *Engine) Meters(f func(name, help string, value float64)) {
 	e.mu.Lock()
 	cells, cellBytes := e.cells.count, e.cells.bytes()
 	dirty, tokens, writers := len(e.dirty), e.tokens.count, len(e.marks.of)-1
-	ahead := max(0, e.timeMS-e.o.Now().UnixMilli())
 	stopped := 0.0
 	if e.failed.Load() != nil || e.log.Err() != nil {
 		stopped = 1
@@ -66,7 +65,10 @@ func (e *Engine) Meters(f func(name, help string, value float64)) {
 	if usage, err := e.o.FS.GetDiskUsage(e.dir); err == nil {
 		f("quipu_disk_free_bytes", "Bytes that are free on the disk.", float64(usage.AvailBytes))
 	}
-	f("quipu_clock_ahead_seconds", "How far the last change is ahead of the clock, which was set back.", float64(ahead)/1000)
+	e.mu.Lock()
+	e.now()
+	e.clock.Meters(f)
+	e.mu.Unlock()
 	f("quipu_recovered_bytes", "Bytes of log replayed at the last start.", float64(m.recoveredBytes))
 	f("quipu_recovered_frames", "Frames of log replayed at the last start.", float64(m.recoveredFrames))
 	d, err := guard(e, func() (*pebble.Metrics, error) { return e.db.Metrics(), nil })

@@ -18,6 +18,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/zeebo/xxh3"
 
+	"github.com/quipudb/quipu/internal/clock"
 	"github.com/quipudb/quipu/internal/wal"
 	"github.com/quipudb/quipu/store"
 )
@@ -62,7 +63,7 @@ func Open(dir string, o Options) (*Engine, error) {
 		cells: newTable(0), tokens: newTable(tokenBytes),
 		marks: newMarks(), names: namespaces{},
 		extras: map[uint32]extra{}, soonestSet: math.MaxInt64, soonestNew: math.MaxInt64,
-		dirtyBit: dirty0, cellsMax: o.Memory / cellShare,
+		dirtyBit: dirty0, cellsMax: o.Memory / cellShare, clock: clock.New(o.Now, o.Elapsed),
 	}
 	e.plans.New = func() any { return new(plans) }
 	if err := e.open(); err != nil {
@@ -110,13 +111,13 @@ func (e *Engine) open() error {
 			"file", c.File, "offset", c.Offset, "bytes", c.Bytes, "reason", c.Reason)
 	}
 	e.weigh()
+	if err := e.startClock(); err != nil {
+		return fmt.Errorf("write the time of the start: %w", err)
+	}
 	if made {
 		if err := e.skipLost(found.Clean); err != nil {
 			return store.Errorf(store.KindUnavailable, "open log: %w", err)
 		}
-	}
-	if ahead := time.Duration(e.timeMS-e.o.Now().UnixMilli()) * time.Millisecond; ahead > clockAhead {
-		e.o.Logger.Warn("the clock is behind the time of the last change: until it has caught up, time stands still for tokens", "by", ahead)
 	}
 	if e.due() {
 		e.wake()
@@ -125,10 +126,6 @@ func (e *Engine) open() error {
 	go e.background()
 	return nil
 }
-
-// clockAhead is how far the last change may be ahead of the clock before it is
-// worth a warning.
-const clockAhead = time.Minute
 
 // version returns the version of a change whose record is at a position.
 func (e *Engine) version(at wal.Position) uint64 { return uint64(at) + e.skipped }
@@ -203,7 +200,7 @@ func (e *Engine) create() error {
 	if _, err := io.ReadFull(rand.Reader, e.id[:]); err != nil {
 		return err
 	}
-	e.skipped = clockVersion(e.o.Now())
+	e.skipped = clockVersion(e.clock.Wall())
 	e.lost = []span{{to: e.skipped}}
 	if err := beginFile(e.o.FS, e.dir, identityFile, []byte(identity(formatVersion, e.id))); err != nil {
 		return err
@@ -289,12 +286,10 @@ func endFile(files vfs.FS, dir, name string) error {
 
 // appendMeta encodes what a checkpoint says of the store.
 func (e *Engine) appendMeta(dst []byte, position wal.Position) []byte {
-	dst = append(dst, e.id[:]...)
-	dst = binary.AppendUvarint(dst, uint64(position))
-	dst = binary.AppendUvarint(dst, uint64(e.timeMS))
-	dst = binary.AppendUvarint(dst, uint64(e.marks.floor))
-	dst = binary.AppendUvarint(dst, e.skipped)
-	return appendSpans(dst, e.lost)
+	m := metaRow{
+		id: e.id, position: position, timeMS: e.timeMS, floor: e.marks.floor, skipped: e.skipped, lost: e.lost, gaps: e.gaps,
+	}
+	return m.append(dst)
 }
 
 // openDisk opens Pebble and reads everything but cells and tokens. It returns
@@ -314,15 +309,11 @@ func (e *Engine) openDisk() (wal.Position, error) {
 	var position wal.Position
 	found := false
 	err = e.rows(rowMeta, func(_, value []byte) bool {
-		r := reader{b: value}
-		id := r.bytes(uint64(len(e.id)))
-		position = wal.Position(r.uvarint())
-		e.timeMS = int64(r.uvarint())
-		e.marks.floor = store.Writer(r.uvarint())
-		e.skipped = r.uvarint()
-		e.lost = r.spans()
-		found = string(id) == string(e.id[:])
-		return !r.bad
+		m, ok := decodeMeta(value)
+		position, e.timeMS, e.marks.floor, e.skipped = m.position, m.timeMS, m.floor, m.skipped
+		e.lost, e.gaps = m.lost, m.gaps
+		found = m.id == e.id
+		return ok
 	})
 	if err == nil && !found {
 		err = store.Errorf(store.KindCorrupt, "it is not this store's: its identity is missing or another")

@@ -25,6 +25,7 @@ func (e *Engine) visible(id uint32, h *horizon) (value int64, m meta, x extra) {
 				h.nowMS = e.now()
 			}
 			if x > 0 && int64(x) <= h.nowMS {
+				h.expired(x)
 				return 0, m.withState(absent).withVersion(0) &^ hasExtra, 0
 			}
 		}
@@ -33,6 +34,9 @@ func (e *Engine) visible(id uint32, h *horizon) (value int64, m meta, x extra) {
 	for u != nil && h.pending(u.frame, u.level) {
 		value, m, x = u.value, u.meta, u.extra
 		u = e.undo.at(u.prev, id)
+	}
+	if m.state() == absent && x > 0 {
+		h.expired(x)
 	}
 	return value, m, x
 }
@@ -68,17 +72,22 @@ func (e *Engine) Read(ctx context.Context, cells []store.Cell, values []store.Va
 		for i, c := range cells {
 			values[i] = e.readOne(c, &h, &n)
 		}
-		if !n.any() {
-			break
+		var err error
+		switch {
+		case n.any():
+			_, err = e.fetch(ctx, n, nil)
+		case h.expiredMS > e.keptMS():
+			err = e.keepTime(ctx)
+		default:
+			if e.inserts > 0 {
+				e.evict()
+			}
+			return nil
 		}
-		if _, err := e.fetch(ctx, n, nil); err != nil {
+		if err != nil {
 			return err
 		}
 	}
-	if e.inserts > 0 {
-		e.evict()
-	}
-	return nil
 }
 
 func (e *Engine) readOne(c store.Cell, h *horizon, n *needs) store.Value {
@@ -135,6 +144,9 @@ func (e *Engine) Peek(cells []store.Cell, values []store.Value) bool {
 		}
 		values[i] = valueOf(value, m, x)
 	}
+	if h.expiredMS > e.keptMS() {
+		return false
+	}
 	e.meters.reads += uint64(len(cells))
 	return true
 }
@@ -179,7 +191,7 @@ func (e *Engine) Lookup(ctx context.Context, c store.Cell, token string) (store.
 	}
 	e.mu.Lock()
 	rec, known, wait, err := e.lookup(ctx, appendToken(nil, appendCell(nil, c), token))
-	now := max(e.timeMS, e.o.Now().UnixMilli())
+	now := e.now()
 	e.mu.Unlock()
 	if err != nil {
 		return store.Fate{}, err
@@ -187,7 +199,7 @@ func (e *Engine) Lookup(ctx context.Context, c store.Cell, token string) (store.
 	if err := wait.wait(ctx); err != nil {
 		return store.Fate{}, err
 	}
-	age := now - rec.atMS
+	age := e.gaps.Age(rec.atMS, now)
 	switch {
 	case known && age < e.o.Limits.TokenWindow.Milliseconds():
 		if rec.outcome == store.Settled {

@@ -49,8 +49,7 @@ func (e *Engine) planToken(cell []byte, token string, more int, got *fetched, n 
 	if got.token(key) == nil {
 		n.token(key)
 	}
-	now := max(e.timeMS, e.o.Now().UnixMilli())
-	if e.names.tokensFull(cell, int64(more), &e.o.Limits) && now >= e.sweepMS && !got.madeRoom() {
+	if e.names.tokensFull(cell, int64(more), &e.o.Limits) && !got.madeRoom() && e.now() >= e.sweepMS {
 		n.sweep = true
 	}
 	return store.Memory

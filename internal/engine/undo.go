@@ -66,7 +66,11 @@ func (u *undos) grow() {
 type horizon struct {
 	written, synced uint64
 	nowMS           int64 // the store's time at that moment; 0 before it is asked for
+	expiredMS       int64 // the last deadline that was found to have passed; 0 if none was
 }
+
+// expired notes that a cell is told to have expired.
+func (h *horizon) expired(deadline extra) { h.expiredMS = max(h.expiredMS, int64(deadline)) }
 
 func (e *Engine) horizon() horizon {
 	return horizon{synced: e.log.Synced(), written: e.log.Written()}

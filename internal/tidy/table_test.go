@@ -25,12 +25,14 @@ var table = map[string]row{
 	"store": {pure: true},
 	// What the contract decides, for the stores that decide in this process.
 	"internal/decide": {code: []string{"./store"}, pure: true},
+	// The time of the stores that keep their own. It reads the machine's clocks.
+	"internal/clock": {},
 	// The laws are code, run from the tests of every store.
 	"store/storetest": {code: []string{"./store", "pgregory.net/rapid"}},
 
 	// A store imports the contract and its own client library, and the engine
 	// also its log. No store knows of another.
-	"store/memstore": {code: []string{"./store", "./internal/decide"}},
+	"store/memstore": {code: []string{"./store", "./internal/clock", "./internal/decide"}},
 	"store/pgstore": {
 		code:  []string{"./store", "./internal/decide", "github.com/jackc/pgx/v5/..."},
 		tests: []string{".", "./internal/hot", "./internal/pgtest"},
@@ -40,7 +42,7 @@ var table = map[string]row{
 		tests: []string{"./internal/load/redisproc"},
 	},
 	"internal/engine": {code: []string{
-		"./store", "./internal/wal",
+		"./store", "./internal/clock", "./internal/wal",
 		"github.com/cockroachdb/pebble/v2/...", "github.com/zeebo/xxh3",
 	}},
 	// What lays counters out over the cells of whichever store it is given.

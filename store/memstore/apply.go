@@ -43,7 +43,7 @@ func (s *Store) apply(b *store.Batch, r *store.Reply) {
 	p := &s.parts[b.Partition]
 	if b.Writer == 0 {
 		if r.Err = decide.Conditions(state{s}, b); r.Err == nil {
-			decide.Deltas(state{s}, s.clock(), b, r, &p.unnumbered, p.retire)
+			decide.Deltas(state{s}, s.at(), b, r, &p.unnumbered, p.retire)
 		}
 		return
 	}
@@ -61,12 +61,12 @@ func (s *Store) apply(b *store.Batch, r *store.Reply) {
 	if r.Err = decide.Conditions(state{s}, b); r.Err != nil {
 		return
 	}
-	decide.Deltas(state{s}, s.clock(), b, r, &m.Record, p.retire)
+	decide.Deltas(state{s}, s.at(), b, r, &m.Record, p.retire)
 	m.Set(b, digest, r)
 	p.marks[b.Writer] = m
 }
 
-func (s *Store) clock() decide.Clock {
+func (s *Store) at() decide.Clock {
 	return decide.Clock{NowMS: s.nowMS, Window: s.limits.TokenWindow}
 }
 

@@ -64,4 +64,7 @@ func (s *Store) Meters(f func(name, help string, value float64)) {
 	f("quipu_store_tokens", "Tokens remembered.", float64(tokens))
 	f("quipu_store_marks", "Marks of writers remembered.", float64(marks))
 	f("quipu_store_deltas_total", "Changes applied to cells.", float64(deltas))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clock.Meters(f)
 }

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quipudb/quipu/internal/clock"
 	"github.com/quipudb/quipu/internal/decide"
 	"github.com/quipudb/quipu/store"
 )
@@ -22,19 +23,23 @@ import (
 // Options are the settings of a store. The zero value is useful.
 type Options struct {
 	Limits     store.Limits     // zero fields mean their defaults
-	Now        func() time.Time // the clock; default time.Now
 	Partitions int              // default 1
 	Shared     bool             // several in this process use it at the same time
+	Now        func() time.Time // the wall clock; default the machine's
+
+	// Elapsed is the monotonic clock beside Now. Without it Now is believed,
+	// however it jumps; without both, the machine's clocks are read.
+	Elapsed func() time.Duration
 }
 
 // A Store keeps everything in memory. It is safe for concurrent use.
 type Store struct {
 	limits store.Limits
-	now    func() time.Time
 	shared bool
 
 	mu      sync.Mutex // guards the fields below
 	closed  bool
+	clock   *clock.Clock
 	nowMS   int64                      // the store's time: never goes back
 	first   uint64                     // all versions are above it
 	version uint64                     // the last one given to a cell: no cell ever gets it again
@@ -60,7 +65,7 @@ var (
 func New(o Options) *Store {
 	s := &Store{
 		limits:  o.Limits.WithDefaults(),
-		now:     o.Now,
+		clock:   clock.New(o.Now, o.Elapsed),
 		shared:  o.Shared,
 		cells:   make(map[store.Cell]store.Value),
 		due:     dueHeap{place: make(map[store.Cell]int)},
@@ -69,12 +74,10 @@ func New(o Options) *Store {
 		decided: make(map[string][]tokenID),
 		parts:   make([]partition, max(o.Partitions, 1)),
 	}
-	if s.now == nil {
-		s.now = time.Now
-	}
+	s.clock.Start(0)
 	// The versions of earlier processes are below it, unless one of them made more
 	// than a change for each microsecond that it lived.
-	s.first = uint64(max(s.now().UnixMicro(), 0))
+	s.first = uint64(max(s.clock.NowMS()*1000, 0))
 	s.version = s.first
 	for i := range s.parts {
 		s.parts[i].marks = make(map[store.Writer]*decide.Mark)
@@ -183,7 +186,7 @@ func (s *Store) Lookup(ctx context.Context, c store.Cell, name string) (store.Fa
 		return store.Fate{}, err
 	}
 	defer s.mu.Unlock()
-	return decide.Fate(state{s}, s.clock(), c, name), nil
+	return decide.Fate(state{s}, s.at(), c, name), nil
 }
 
 // Close refuses all later calls. A second Close returns nil.
@@ -206,7 +209,7 @@ func (s *Store) enter(ctx context.Context) error {
 		s.mu.Unlock()
 		return err
 	}
-	s.nowMS = max(s.nowMS, s.now().UnixMilli())
+	s.nowMS = s.clock.NowMS()
 	s.expire()
 	return nil
 }

@@ -12,6 +12,7 @@ func open(partitions int) storetest.Opener {
 		return &storetest.Instance{Store: memstore.New(memstore.Options{
 			Limits:     c.Limits,
 			Now:        c.Now,
+			Elapsed:    c.Elapsed,
 			Partitions: partitions,
 		})}
 	}
@@ -21,5 +22,7 @@ func TestLaws(t *testing.T) {
 	t.Run("1 partition", func(t *testing.T) { storetest.Run(t, open(1)) })
 	t.Run("8 partitions", func(t *testing.T) { storetest.Run(t, open(8)) })
 }
+
+func TestClocks(t *testing.T) { storetest.Clocks(t, open(8)) }
 
 func BenchmarkStore(b *testing.B) { storetest.Bench(b, open(8)) }

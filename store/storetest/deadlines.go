@@ -198,6 +198,35 @@ func deadlines(s *suite) {
 		}
 	})
 
+	s.kept("an expiry that a reader was told", func(k *kit, cl *clock, again func()) {
+		for name, look := range map[string]func(c store.Cell){
+			"read": func(c store.Cell) { k.absent(c) },
+			"scan": func(c store.Cell) {
+				k.listed(k.scan(store.Range{Namespace: namespace, Prefix: c.Key}, 9), nil)
+			},
+			"peek": func(c store.Cell) {
+				if vs := k.peeked(c); vs == nil || vs[0].Exists {
+					k.absent(c)
+				}
+			},
+			"get":      func(c store.Cell) { k.told(k.one(get(c)), store.Result{Outcome: store.Applied}) },
+			"write":    func(c store.Cell) { k.applied(k.one(want(add(c, 0))), 0, 0) },
+			"together": func(c store.Cell) { k.readAll(cell("never"), c, cell("ever")) },
+		} {
+			c := cell(name)
+			k.one(until(add(c, 7), cl.ms()+1000))
+			cl.move(time.Second)
+			look(c)
+			cl.move(-time.Second)
+			again()
+			if v := k.read(c); v.N != 0 || v.DeadlineMS != 0 {
+				k.Fatalf("%s: a cell that was told to have expired is back: %+v", name, v)
+			}
+			k.one(del(c))
+			cl.move(2 * time.Second)
+		}
+	})
+
 	s.lawAt("cells expire one by one, each at its last deadline", forever, deadlinesInOrder)
 
 	s.lawAt("a page is filled with cells that exist", forever, func(k *kit, cl *clock) {

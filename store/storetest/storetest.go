@@ -22,6 +22,10 @@ import (
 type Config struct {
 	Limits store.Limits     // zero fields mean their defaults
 	Now    func() time.Time // the store's clock; nil is real time
+
+	// Elapsed is a monotonic clock beside Now, for stores that keep time of their
+	// own: see Clocks. Without it Now is believed.
+	Elapsed func() time.Duration
 }
 
 // An Opener makes a new, empty store. Whatever it leaves behind it removes
