@@ -49,7 +49,7 @@ func run(args []string) int {
 	}
 	command, err := parser.Parse(escapeNumbers(args))
 	if err != nil {
-		out.fail(conf.blame(err))
+		out.fail(conf.blame(withoutArgument(err)))
 		out.hint(usageHint(err))
 		return exitUsage
 	}
@@ -90,6 +90,18 @@ func mistyped(environment []string, commands []*kong.Node) (texts []string) {
 		}
 	}
 	return texts
+}
+
+// withoutArgument does not repeat an argument of serve, which has none: it may be
+// an API key behind a space too many.
+func withoutArgument(err error) error {
+	p, ok := errors.AsType[*kong.ParseError](err)
+	if ok && p.Context != nil && strings.HasPrefix(err.Error(), "unexpected argument ") {
+		if n := p.Context.Selected(); n != nil && n.Name == "serve" {
+			return errors.New("serve takes flags only, and an argument follows them")
+		}
+	}
+	return err
 }
 
 // usageHint points to the help of the command that was misused.

@@ -42,13 +42,18 @@ func (o *output) print(format string, args ...any) error {
 // are wrapped.
 var ownName = regexp.MustCompile(`(?m)(^|: )quipu: `)
 
+// fromVariable is how the parser tells the value of a variable that it refused.
+// The name is enough, and the value may be a secret.
+var fromVariable = regexp.MustCompile(` \(from envar (\w+)="(?:[^"\\]|\\.)*"\)`)
+
 // fail says that the command failed.
 func (o *output) fail(err error) {
 	label := "quipu: error:"
 	if o.colours {
 		label = "\x1b[31m" + label + "\x1b[0m"
 	}
-	text := ownName.ReplaceAllString(err.Error(), "$1")
+	text := fromVariable.ReplaceAllString(err.Error(), " (from $1)")
+	text = ownName.ReplaceAllString(text, "$1")
 	_, _ = fmt.Fprintln(o.stderr, label, strings.ReplaceAll(text, quotedEscape, ""))
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -54,7 +55,24 @@ func TestCrossOrigin(t *testing.T) {
 	f.do("POST", path+"/increment", "", "Sec-Fetch-Site: cross-site").problem(t, 403, "forbidden", "origin")
 	f.do("POST", path+"/increment", "", "Origin: https://example.com").problem(t, 403, "forbidden", "origin")
 	f.do("POST", path+"/increment", "", "Sec-Fetch-Site: same-origin").want(t, 200, "value=1")
-	f.do("GET", path, "", "Sec-Fetch-Site: cross-site").want(t, 200, "value=1")
+	f.do("POST", path+"/increment", "", "Origin: "+f.url).want(t, 200, "value=2")
+	f.do("GET", path, "", "Sec-Fetch-Site: cross-site").want(t, 200, "value=2")
+
+	// Every route is closed to pages of other origins, unless it is one of few.
+	public := []string{"/healthz", "/readyz", "/openapi.json", "/api/v1/counters/{key}", "/api/v1/namespaces/{ns}/counters/{key}"}
+	for _, r := range rest.Routes() {
+		method, path, _ := strings.Cut(r, " ")
+		at := strings.NewReplacer("{", "", "}", "").Replace(path)
+		for _, header := range []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site", "Origin: https://example.com", "Origin: null"} {
+			got := f.do(method, at, "", header)
+			if open := method == "GET" && slices.Contains(public, path); open == (got.status == http.StatusForbidden) {
+				t.Errorf("%s with %s: %d", r, header, got.status)
+			}
+		}
+	}
+	if got := f.do("GET", "/metrics", "", "Sec-Fetch-Site: none").status; got != http.StatusOK {
+		t.Errorf("metrics, typed into the address bar: %d", got)
+	}
 }
 
 // A web page that has its own name point here is refused by that name.

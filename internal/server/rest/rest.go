@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,7 +55,6 @@ type Handler struct {
 	metrics   *server.Metrics
 	logger    *slog.Logger
 	policies  Policies
-	origins   *http.CrossOriginProtection
 	deadlines deadlines
 	budget    *server.Budget
 	hosts     []string
@@ -89,7 +89,6 @@ func New(db *quipu.DB, o Options) *Handler {
 		metrics:  o.Metrics,
 		logger:   o.Logger,
 		policies: o.Policies,
-		origins:  http.NewCrossOriginProtection(),
 		long:     make(chan struct{}, 1),
 		budget:   o.Budget,
 		hosts:    o.Hosts,
@@ -137,12 +136,10 @@ func (c *call) admit() error {
 	if err := c.checkKey(); err != nil {
 		return err
 	}
-	// A page of another origin, open in the browser of someone who can reach
-	// this server, must not count.
-	if err := c.h.origins.Check(c.r); err != nil {
+	if !c.anyOrigin && crossOrigin(c.r) {
 		return &problem{
 			status: http.StatusForbidden, kind: "forbidden", title: "Cross-origin request",
-			detail: "browsers may not write from another origin",
+			detail: "browsers may not call this from a page of another origin",
 		}
 	}
 	return c.parseQuery()
@@ -165,6 +162,27 @@ func (c *call) checkKey() error {
 	return &problem{
 		status: http.StatusUnauthorized, kind: "unauthorized", title: "API key needed",
 		detail: "send Authorization: Bearer with one of the server's API keys",
+	}
+}
+
+// crossOrigin reports whether a request comes from a page of another origin, open
+// in the browser of someone who can reach this server. Such a page can't read the
+// reply, but it could count, or have the server make backups all day. Browsers
+// that are not old send Sec-Fetch-Site to a server on the same machine or behind
+// TLS; other clients send neither header.
+func crossOrigin(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "same-origin", "none":
+		return false
+	case "":
+		origin := r.Header.Get("Origin")
+		if origin == "" {
+			return false
+		}
+		from, err := url.Parse(origin)
+		return err != nil || from.Host != r.Host
+	default:
+		return true
 	}
 }
 

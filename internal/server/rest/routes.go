@@ -16,6 +16,7 @@ type route struct {
 	known       []string // parameters after the question mark
 	anyQuery    bool     // takes any parameters
 	open        bool     // served without an API key
+	anyOrigin   bool     // served to web pages of other origins: changes nothing, tells little, costs little
 	inNamespace bool     // the path names a namespace
 	reads       bool     // changes nothing, though it is a POST
 }
@@ -37,7 +38,7 @@ func counterRoutes() []route {
 	return []route{
 		{method: "POST", path: "/counters/{key}/increment", serve: increment},
 		{method: "POST", path: "/counters/{key}/decrement", serve: decrement},
-		{method: "GET", path: "/counters/{key}", serve: get, known: readParams},
+		{method: "GET", path: "/counters/{key}", anyOrigin: true, serve: get, known: readParams},
 		{method: "GET", path: "/counters/{key}/exact", serve: getExact},
 		{method: "PUT", path: "/counters/{key}", serve: set},
 		{method: "POST", path: "/counters/{key}/reset", serve: reset},
@@ -59,10 +60,10 @@ func routes() []route {
 		{method: "GET", path: apiPath + "/hot", serve: hot, known: []string{"limit"}},
 		{method: "GET", path: apiPath + "/policies", serve: listPolicies},
 		{method: "PUT", path: apiPath + "/policies", serve: replacePolicies},
-		{method: "GET", path: "/healthz", open: true, anyQuery: true, serve: healthz},
-		{method: "GET", path: "/readyz", open: true, anyQuery: true, serve: readyz},
+		{method: "GET", path: "/healthz", open: true, anyOrigin: true, anyQuery: true, serve: healthz},
+		{method: "GET", path: "/readyz", open: true, anyOrigin: true, anyQuery: true, serve: readyz},
 		{method: "GET", path: "/metrics", anyQuery: true, serve: metrics},
-		{method: "GET", path: "/openapi.json", open: true, anyQuery: true, serve: openapi},
+		{method: "GET", path: "/openapi.json", open: true, anyOrigin: true, anyQuery: true, serve: openapi},
 	}
 	for _, r := range counterRoutes() {
 		in := r
@@ -99,9 +100,9 @@ func (h *Handler) mount(pprof bool) {
 		h.root.add(h.endpoint(r))
 	}
 	h.root.close(func(path string, methods []string) *endpoint {
-		return h.endpoint(route{method: "other", path: path, open: true, anyQuery: true, serve: notAllowed(methods)})
+		return h.endpoint(route{method: "other", path: path, open: true, anyOrigin: true, anyQuery: true, serve: notAllowed(methods)})
 	})
-	h.missing = h.endpoint(route{method: "other", path: "other", open: true, anyQuery: true, serve: notFound})
+	h.missing = h.endpoint(route{method: "other", path: "other", open: true, anyOrigin: true, anyQuery: true, serve: notFound})
 }
 
 func (h *Handler) endpoint(r route) *endpoint {
