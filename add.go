@@ -2,6 +2,7 @@ package quipu
 
 import (
 	"context"
+	"errors"
 
 	"github.com/quipudb/quipu/store"
 )
@@ -55,16 +56,20 @@ func (db *DB) write(ctx context.Context, op store.Op, key string, n int64, opts 
 	d := &c.deltas[0]
 	d.Cell.Namespace, d.Cell.Key = db.namespace, key
 	d.Op, d.N = op, n
+	want := false
 	if len(opts) > 0 {
-		err = applyOptions(d, opts)
+		want, err = applyOptions(d, opts)
 	}
 	if err == nil {
 		err = db.send(ctx, c, db.durabilityOf(key))
 	}
 	if err == nil {
-		err = db.receipt(ctx, &r, d, &c.replies[0].Results[0], c.replies[0].Durability)
+		err = db.receipt(ctx, &r, d, &c.replies[0].Results[0], want, c.replies[0].Durability)
 	}
-	if len(opts) > 0 { // In the pool deltas are plain: clearing them all takes longer than finding them.
+	if errors.Is(err, store.ErrToken) {
+		err = db.reused(ctx, d)
+	}
+	if len(opts) > 0 || d.Want { // In the pool deltas are plain: clearing them all takes longer than finding them.
 		*d = store.Delta{}
 	}
 	db.writes.Put(c)

@@ -19,7 +19,6 @@ func TestDigest(t *testing.T) {
 	sent := s.record()
 	db := quipu.New(s, quipu.Options{})
 	ctx := t.Context()
-	at := time.Date(2026, time.January, 2, 3, 4, 5, 6_789_000, time.UTC)
 	f := func(want uint64, write func(token quipu.WriteOption) (quipu.Receipt, error)) {
 		t.Helper()
 		*sent = nil
@@ -33,8 +32,11 @@ func TestDigest(t *testing.T) {
 	f(0x626157a1524a940c, func(token quipu.WriteOption) (quipu.Receipt, error) {
 		return db.Add(ctx, "a", 1, token)
 	})
-	f(0x4c97cc76164f90f5, func(token quipu.WriteOption) (quipu.Receipt, error) {
-		return db.Add(ctx, "b", -1, token, quipu.WantValue(), quipu.At(at), quipu.Who("me"), quipu.IfVersion(7))
+	f(0x1db56f8053529423, func(token quipu.WriteOption) (quipu.Receipt, error) {
+		return db.Add(ctx, "b", -1, token, quipu.WantValue(), quipu.Who("me"), quipu.IfVersion(7))
+	})
+	f(0xfd2d0118aa773472, func(token quipu.WriteOption) (quipu.Receipt, error) {
+		return db.Add(ctx, "b", -1, token, quipu.Floor(-9), quipu.Ceiling(1<<40), quipu.Saturate(), quipu.TTL(time.Minute))
 	})
 	f(0xc340bd9bcb03453c, func(token quipu.WriteOption) (quipu.Receipt, error) {
 		return db.Set(ctx, "a", 1<<40, token)

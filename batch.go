@@ -2,6 +2,7 @@ package quipu
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/quipudb/quipu/store"
@@ -30,7 +31,7 @@ func (db *DB) AddBatch(ctx context.Context, events []Event) ([]Receipt, error) {
 		err = db.apply(ctx, c.batches, c.replies)
 	}
 	if err == nil {
-		db.scatter(ctx, c, receipts)
+		db.scatter(ctx, c, events, receipts)
 	}
 	if c.reusable() {
 		db.batches.Put(c)
@@ -91,12 +92,8 @@ func checkEvent(e *Event) error {
 	if err := store.CheckKey(e.Key); err != nil {
 		return err
 	}
-	if e.Token != "" {
-		if err := store.CheckToken(e.Token); err != nil {
-			return err
-		}
-	}
-	return checkWho(e.Who)
+	t := e.Terms()
+	return checkTerms(&t)
 }
 
 // pack fills c.batches with the events in c.slots.
@@ -138,23 +135,29 @@ func (c *batchCall) cut(start int) int {
 
 // fill makes d what e does to its counter.
 func fill(d *store.Delta, e *Event, namespace string) {
-	d.Cell.Namespace, d.Cell.Key = namespace, e.Key
-	d.Op, d.N, d.Want, d.Guard, d.Lot = store.OpAdd, e.Delta, e.WantValue, store.Guard{}, Lot(e.Who)
-	if e.Token != "" {
-		d.Guard.Token = e.Token
-		d.Guard.Digest = digest(d, e.At.UnixMilli(), e.Who)
-	}
+	*d = store.Delta{Cell: store.Cell{Namespace: namespace, Key: e.Key}, Op: store.OpAdd, N: e.Delta}
+	t := e.Terms()
+	applyTerms(d, &t)
 }
 
+// reusedMax is of how many events of a batch it is looked up what their tokens
+// were used for.
+const reusedMax = 10
+
 // scatter puts what the store replied into the receipts of the events.
-func (db *DB) scatter(ctx context.Context, c *batchCall, receipts []Receipt) {
-	slots := c.slots
+func (db *DB) scatter(ctx context.Context, c *batchCall, events []Event, receipts []Receipt) {
+	slots, reused := c.slots, 0
 	for i := range c.batches {
 		b, reply := &c.batches[i], &c.replies[i]
 		for j := range b.Deltas {
-			to := &receipts[slots[j].index()]
+			at := slots[j].index()
+			to := &receipts[at]
 			if to.Err = reply.Err; to.Err == nil {
-				to.Err = db.receipt(ctx, to, &b.Deltas[j], &reply.Results[j], reply.Durability)
+				to.Err = db.receipt(ctx, to, &b.Deltas[j], &reply.Results[j], events[at].WantValue, reply.Durability)
+			}
+			if reused < reusedMax && errors.Is(to.Err, store.ErrToken) {
+				reused++
+				to.Err = db.reused(ctx, &b.Deltas[j])
 			}
 		}
 		slots = slots[len(b.Deltas):]

@@ -36,6 +36,10 @@ type (
 	// A Fate is what is known of a token.
 	Fate = call.Fate
 
+	// A BoundError is the error of a write that a floor or a ceiling refused. It
+	// matches ErrBound.
+	BoundError = call.BoundError
+
 	// TokenState is the state of a token.
 	TokenState = store.TokenState
 
@@ -72,8 +76,9 @@ const (
 // counts once and returns the first result.
 func Token(token string) WriteOption { return call.Token(token) }
 
-// At says when the counted event happened, to the millisecond; the zero time
-// says nothing. It has a meaning for Add only.
+// At says when the counted event happened; the zero time says nothing. Nothing
+// keeps it yet, so that any other time is refused with ErrUnsupported. It has a
+// meaning for Add only.
 func At(t time.Time) WriteOption { return call.At(t) }
 
 // Who says who did what is counted; "" says nothing. It has a meaning for Add
@@ -87,6 +92,27 @@ func WantValue() WriteOption { return call.WantValue() }
 // refuses it with ErrChanged otherwise. Version 0 is a counter that does not
 // exist.
 func IfVersion(version uint64) WriteOption { return call.IfVersion(version) }
+
+// Floor refuses an Add that would take the counter below n, with a *BoundError. A
+// counter that is below it already can be added to, but not taken from. It has a
+// meaning for Add only.
+func Floor(n int64) WriteOption { return call.Floor(n) }
+
+// Ceiling refuses an Add that would take the counter above n, with a *BoundError.
+// A counter that is above it already can be taken from, but not added to. It has a
+// meaning for Add only.
+func Ceiling(n int64) WriteOption { return call.Ceiling(n) }
+
+// Saturate makes an Add that a floor or a ceiling would refuse go as far as that,
+// whether it is the call's own or that of the counter's policy; with neither, as
+// far as int64 goes. The receipt says how much was applied. It has a meaning for
+// Add only.
+func Saturate() WriteOption { return call.Saturate() }
+
+// TTL makes the counter not exist any more so long after the Add, by the clock of
+// the store, to the millisecond. Each Add with a TTL sets it anew; one without
+// leaves it as it is. It has a meaning for Add only.
+func TTL(d time.Duration) WriteOption { return call.TTL(d) }
 
 // Exact asks for the value that counts every write acknowledged before the
 // read began.

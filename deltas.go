@@ -13,7 +13,7 @@ import (
 // The calls of this file are for doors whose protocol says more of a counter
 // than the other methods do: deadlines, bounds, conditions. They speak the words
 // of the store; the Cell of a delta or a condition names a counter by its Key,
-// and its Namespace is filled in here.
+// and its Namespace is filled in here, as is the Digest of a delta with a token.
 
 // Apply decides deltas, each by itself, and fills results[i] for deltas[i].
 // Those of one counter are decided in their order. What is told together is as
@@ -77,6 +77,7 @@ func (db *DB) Start(deltas []store.Delta, results []store.Result, done func(erro
 	if len(c.batches) > 1 {
 		return false
 	}
+	db.bind(c.batches)
 	c.replies[0].Results = results[:0]
 	began := db.beginWrite()
 	return s.Start(c.batches, c.replies, func(err error) {
@@ -129,13 +130,16 @@ func (db *DB) deltas(deltas []store.Delta) *deltaCall {
 	return c
 }
 
-// address fills in the namespace of deltas, and returns how durable they must be
-// together.
+// address fills in the namespace of deltas, and what stands for the payload of
+// those with a token, and returns how durable they must be together.
 func (db *DB) address(deltas []store.Delta) Durability {
 	rules := db.rules()
 	durability := store.Memory
 	for i := range deltas {
 		deltas[i].Cell.Namespace = db.namespace
+		if g := &deltas[i].Guard; g.Token != "" && g.Digest == 0 {
+			g.Digest = digest(&deltas[i], "")
+		}
 		if len(rules) > 0 {
 			durability = max(durability, rules.policy(deltas[i].Cell.Key).Durability)
 		}

@@ -27,6 +27,9 @@ var (
 	ErrSettled = store.ErrSettled
 	// ErrChanged is returned when the counter is not at the version asked for.
 	ErrChanged = store.ErrChanged
+	// ErrBound is returned, by a *BoundError, when a floor or a ceiling refused the
+	// write.
+	ErrBound = store.ErrBound
 	// ErrFull is returned when the namespace is at its limit of keys or tokens.
 	ErrFull = store.ErrFull
 	// ErrUnavailable is returned when the store can't serve now; nothing

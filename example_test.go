@@ -51,7 +51,7 @@ func ExampleDB_Add_retry() {
 	// 1 false
 	// 1 true
 	// 1 true
-	// quipu: the token was used for another payload
+	// quipu: the token was used for another payload: first it was to add 1, now it is to add 2
 }
 
 // The value that a write asks for is exact and no other call gets it, so it can

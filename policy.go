@@ -3,12 +3,14 @@ package quipu
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/quipudb/quipu/internal/duration"
 	"github.com/quipudb/quipu/internal/hot"
 	"github.com/quipudb/quipu/store"
 )
@@ -53,6 +55,13 @@ type Policy struct {
 	// Single counters are never split.
 	Single bool
 
+	// Floor and Ceiling are where a counter must stay: a write that would take it
+	// beyond one is refused with a *BoundError. A counter that is beyond one already,
+	// since it was before the policy, can come back step by step. One cell decides
+	// every write, so such a counter is never split. One that does not exist is 0,
+	// and can be deleted whatever its bounds are.
+	Floor, Ceiling Bound
+
 	// Spread says which shard of a split counter an add goes to.
 	Spread Spread
 
@@ -78,6 +87,15 @@ type Policy struct {
 	// fails.
 	Partial bool
 }
+
+// A Bound is where a counter ends, or nowhere if it is not given.
+type Bound struct {
+	N     int64
+	Given bool
+}
+
+// BoundAt returns the bound at n, which belongs to it.
+func BoundAt(n int64) Bound { return Bound{n, true} }
 
 // A Spread is a way to choose the shard that an add goes to.
 type Spread uint8
@@ -140,7 +158,7 @@ func (p Policy) Effective() Policy {
 	p.Shards = max(p.Shards, 1)
 	if p.MaxShards == 0 {
 		p.MaxShards = ShardsMax
-		if p.Single {
+		if !p.splits() {
 			p.MaxShards = 1
 		}
 	}
@@ -152,6 +170,9 @@ func (p Policy) Effective() Policy {
 	}
 	return p
 }
+
+// splits reports whether counters of p may be split.
+func (p *Policy) splits() bool { return !p.Single && !p.Floor.Given && !p.Ceiling.Given }
 
 // check returns an error if p names no keys, or can't be kept.
 func (p Policy) check() error {
@@ -179,6 +200,10 @@ func (p Policy) check() error {
 		return refuse("max-shards of %d: want 1 to %d", p.MaxShards, ShardsMax)
 	case p.Single && (p.Shards > 1 || p.MaxShards > 1):
 		return refuse("single counters are never split: leave out shards and max-shards, or single")
+	case !p.splits() && (p.Shards > 1 || p.MaxShards > 1):
+		return refuse("counters with a floor or a ceiling are never split: leave out shards and max-shards")
+	case p.Floor.Given && p.Ceiling.Given && p.Floor.N > p.Ceiling.N:
+		return refuse("a floor of %d is above the ceiling of %d", p.Floor.N, p.Ceiling.N)
 	case e.Shards > e.MaxShards:
 		return refuse("%d shards are more than the %d of max-shards", e.Shards, e.MaxShards)
 	case p.Interval != 0 && p.Timing == FanIn:
@@ -237,7 +262,7 @@ func (e *SettingError) Error() string { return e.Err.Error() }
 func (e *SettingError) Unwrap() error { return e.Err }
 
 // settingNames are the names of the settings, as files have them.
-const settingNames = "preset, namespace, pattern, durability, shards, max-shards, single, spread, cool-down, timing, interval, stale, partial"
+const settingNames = "preset, namespace, pattern, durability, shards, max-shards, single, floor, ceiling, spread, cool-down, timing, interval, stale, partial"
 
 // ParsePolicy returns the policy of which settings are given by their names, as
 // files have them: those of the fields in lower case, with a dash between
@@ -283,6 +308,10 @@ func (p *Policy) set(name, value string) (known bool, err error) {
 		p.MaxShards, err = parseCount(value)
 	case "single":
 		p.Single, err = parseTruth(value)
+	case "floor":
+		p.Floor, err = parseBound(value)
+	case "ceiling":
+		p.Ceiling, err = parseBound(value)
 	case "spread":
 		p.Spread, err = parseWord(value, SpreadRandom, SpreadWho, SpreadTime)
 	case "cool-down":
@@ -322,6 +351,14 @@ func parseCount(value string) (int, error) {
 	return n, nil
 }
 
+func parseBound(value string) (Bound, error) {
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		return Bound{}, fmt.Errorf("%q: want an integer between %d and %d", value, int64(math.MinInt64), int64(math.MaxInt64))
+	}
+	return BoundAt(n), nil
+}
+
 func parseTruth(value string) (bool, error) {
 	if value != "true" && value != "false" {
 		return false, fmt.Errorf("%q: want true or false", value)
@@ -330,9 +367,12 @@ func parseTruth(value string) (bool, error) {
 }
 
 func parseDuration(value string) (time.Duration, error) {
-	d, err := time.ParseDuration(value)
-	if err != nil || d < 0 {
-		return 0, fmt.Errorf("%q: want a duration such as 10m", value)
+	d, err := duration.Parse(value)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%q: %w", value, err)
+	case d < 0:
+		return 0, fmt.Errorf("%q: want 0s or more", value)
 	}
 	return d, nil
 }
@@ -340,7 +380,7 @@ func parseDuration(value string) (time.Duration, error) {
 // A Setting is one setting of a policy, as it is written.
 type Setting struct {
 	Name  string // as files have it
-	Value any    // a string, an int, a bool, or a fmt.Stringer for words and durations
+	Value any    // a string, an int, an int64 or nil if there is none, a bool, or a fmt.Stringer for words and durations
 	Given bool   // it is not the default
 }
 
@@ -353,6 +393,8 @@ func (p Policy) Settings() []Setting {
 		{"shards", p.Shards, p.Shards != 0},
 		{"max-shards", p.MaxShards, p.MaxShards != 0},
 		{"single", p.Single, p.Single},
+		p.Floor.setting("floor"),
+		p.Ceiling.setting("ceiling"),
 		{"spread", p.Spread, p.Spread != SpreadRandom},
 		{"cool-down", span(p.CoolDown), p.CoolDown != 0},
 		{"timing", p.Timing, p.Timing != FanIn},
@@ -360,6 +402,13 @@ func (p Policy) Settings() []Setting {
 		{"stale", span(p.Stale), p.Stale != 0},
 		{"partial", p.Partial, p.Partial},
 	}
+}
+
+func (b Bound) setting(name string) Setting {
+	if !b.Given {
+		return Setting{Name: name}
+	}
+	return Setting{name, b.N, true}
 }
 
 // String returns p as a file has it, on one line: what is not a default, as a

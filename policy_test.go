@@ -3,6 +3,7 @@ package quipu_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -106,13 +107,19 @@ func TestParsePolicy(t *testing.T) {
 	bad("partial", "want true or false", "partial", "")
 	bad("spread", "want random, who, time", "spread", "even")
 	bad("timing", "want fan-in, rollup, hybrid", "timing", "fanin")
-	bad("cool-down", "want a duration such as 10m", "cool-down", "10")
+	bad("cool-down", "want a duration such as 30s", "cool-down", "10")
 	bad("cool-down", "want more than 0s; leave it out for the default of 10s", "pattern", "k", "cool-down", "0s")
 	bad("interval", "want a duration", "interval", "soon")
 	bad("interval", "want 10ms to 1h", "pattern", "k", "preset", "likes", "interval", "0s")
 	bad("stale", "want a duration", "stale", "")
 	bad("", "needs timing", "pattern", "k", "preset", "views", "timing", "fan-in", "interval", "1s")
 	bad("", "never split", "pattern", "k", "preset", "stock", "shards", "2")
+	bad("", "never split", "pattern", "k", "ceiling", "5", "max-shards", "2")
+	bad("floor", "want an integer between -9223372036854775808", "floor", "none")
+	bad("", "a floor of 2 is above the ceiling of 1", "pattern", "k", "floor", "2", "ceiling", "1")
+	f(quipu.Policy{Pattern: "k", Stale: 7 * 24 * time.Hour}, "pattern", "k", "stale", "7d")
+	f(quipu.Policy{Pattern: "k", Floor: quipu.BoundAt(math.MinInt64), Ceiling: quipu.BoundAt(math.MaxInt64)},
+		"pattern", "k", "floor", "-9223372036854775808", "ceiling", "9223372036854775807")
 }
 
 func pairs(settings []string) map[string]string {

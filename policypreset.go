@@ -25,8 +25,8 @@ func Presets() []NamedPolicy {
 			Policy{Durability: Written, Timing: Rollup, Interval: 5 * time.Second, Stale: time.Hour},
 		},
 		{
-			"stock", "Exact and durable: one cell decides every write, and a read is exact or fails.",
-			Policy{Single: true},
+			"stock", "Exact and durable: one cell decides every write, none takes it below 0, and a read is exact or fails.",
+			Policy{Floor: BoundAt(0)},
 		},
 		{
 			"quota", "Exact: one cell decides every write; with an embedded store, a power loss may give back what was used last.",

@@ -3,6 +3,8 @@ package quipu
 import (
 	"slices"
 	"strings"
+
+	"github.com/quipudb/quipu/store"
 )
 
 // SetPolicies replaces the policies of the DB, for all its views at once: a call
@@ -46,6 +48,7 @@ type policySet struct {
 	named    map[string]rules // of the namespaces that policies name
 	rest     rules            // of all others
 	hybrid   bool             // a policy is
+	bounded  bool             // a policy has a floor or a ceiling
 }
 
 // newPolicySet returns a set of valid policies, nil if there are none.
@@ -56,6 +59,7 @@ func newPolicySet(policies []Policy) *policySet {
 	s := &policySet{policies: slices.Clone(policies), rest: rulesFor(policies, "")}
 	for _, p := range policies {
 		s.hybrid = s.hybrid || p.Timing == Hybrid
+		s.bounded = s.bounded || p.bound() != nil
 		if _, known := s.named[p.Namespace]; known || p.Namespace == "" {
 			continue
 		}
@@ -73,6 +77,7 @@ type rule struct {
 	prefix bool
 	index  int    // in all policies
 	policy Policy // with its defaults
+	bound  *store.Bound
 }
 
 // rules are those of one namespace, in order. A call that looks more than once
@@ -88,7 +93,7 @@ func rulesFor(policies []Policy, namespace string) rules {
 			continue
 		}
 		text, prefix := strings.CutSuffix(p.Pattern, "*")
-		rs = append(rs, rule{text: text, prefix: prefix, index: i, policy: p.Effective()})
+		rs = append(rs, rule{text: text, prefix: prefix, index: i, policy: p.Effective(), bound: p.bound()})
 	}
 	return rs
 }

@@ -269,6 +269,7 @@ func (s *shared) apply(ctx context.Context, batches []store.Batch, replies []sto
 	if s.readOnly && changes(batches) {
 		return store.ErrReadOnly
 	}
+	s.bind(batches)
 	began := s.beginWrite()
 	err := s.store.Apply(ctx, batches, replies)
 	s.ended(batches, replies, began, err)
@@ -312,7 +313,7 @@ func (s *shared) count(op store.Op, r *store.Result, replayed bool) {
 func (s *shared) layoutOf(c store.Cell) spread.Policy {
 	p := s.rulesIn(c.Namespace).policy(c.Key)
 	limits := hot.Limits{Shards: p.Shards, Max: p.MaxShards, CoolDown: p.CoolDown}
-	if p.Single {
+	if !p.splits() {
 		limits.Max = 1
 	}
 	return spread.Policy{Limits: limits, Spread: hot.Spread(p.Spread)}

@@ -37,6 +37,9 @@ func count(key string, v store.Value, from seen) Count {
 		Key: key, Value: v.N, Lower: v.N, Upper: v.N, Bounded: true, Complete: from.missing == 0, Exists: v.Exists,
 		AsOf: from.asOf, Source: from.source, Shards: hot.Word(v.Layout).Shards(), Version: v.Version,
 	}
+	if v.DeadlineMS != 0 {
+		c.ExpiresAt = time.UnixMilli(v.DeadlineMS)
+	}
 	if from.source == sourceStore {
 		c.Exact = !from.unproved
 	} else {

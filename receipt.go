@@ -8,10 +8,14 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// receipt fills out with the store's result for a delta, or returns the error
-// that names the refusal.
-func (s *shared) receipt(ctx context.Context, out *Receipt, d *store.Delta, r *store.Result, durability Durability) error {
-	if r.Outcome != store.Applied {
+// receipt fills out with the store's result for a delta, with its value if the
+// caller wants that, or returns the error that names the refusal.
+func (s *shared) receipt(ctx context.Context, out *Receipt, d *store.Delta, r *store.Result, want bool, durability Durability) error {
+	switch r.Outcome {
+	case store.Applied:
+	case store.Bounded:
+		return boundError(d, r)
+	default:
 		return s.refusal(d, r.Outcome)
 	}
 	out.Key = d.Cell.Key
@@ -22,7 +26,10 @@ func (s *shared) receipt(ctx context.Context, out *Receipt, d *store.Delta, r *s
 	if d.Op == store.OpAdd {
 		out.Applied = d.N
 	}
-	if !d.Want {
+	if b := d.Guard.Bound; b != nil && b.Saturate {
+		out.Applied = change(r.Before, r.After)
+	}
+	if !want {
 		return nil
 	}
 	if r.Replayed && r.Before == 0 && r.After == 0 {

@@ -2,6 +2,7 @@ package quipu
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/quipudb/quipu/store"
@@ -79,6 +80,30 @@ func (s *shared) refusal(d *store.Delta, o store.Outcome) error {
 			at.UTC().Format(time.RFC3339), span(s.traits.Limits.TokenWindow))
 	}
 	return o.Err()
+}
+
+// reused returns the error of a delta whose token was used for another payload. It
+// says what differs, as far as the store remembers that.
+func (s *shared) reused(ctx context.Context, d *store.Delta) error {
+	f, err := s.store.Lookup(ctx, d.Cell, d.Guard.Token)
+	if err != nil || f.State != store.TokenApplied {
+		return store.ErrToken
+	}
+	did := func(op store.Op, n int64) string {
+		switch op {
+		case store.OpSet:
+			return fmt.Sprintf("set to %d", n)
+		case store.OpDelete:
+			return "delete"
+		default:
+			return fmt.Sprintf("add %d", n)
+		}
+	}
+	first, again := did(f.Op, f.N), did(d.Op, d.N)
+	if first == again {
+		return store.Errorf(store.KindToken, "%s: both are to %s, but who, the floor, the ceiling, the lifetime or the version asked for differs", store.ErrToken.Detail, first)
+	}
+	return store.Errorf(store.KindToken, "%s: first it was to %s, now it is to %s", store.ErrToken.Detail, first, again)
 }
 
 // pastReceipt is the receipt of a write that was decided earlier.

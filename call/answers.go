@@ -73,6 +73,8 @@ type Count struct {
 	Complete bool // every part of the counter was read
 	Exists   bool
 
+	ExpiresAt time.Time // from when on it does not exist, by the clock of the store; zero if it has no end
+
 	AsOf      time.Time     // every write acknowledged before it is counted
 	Staleness time.Duration // how long before the read AsOf may have been; 0 if exact
 	Source    string        // "store"; "rollup" for a total that is kept; "recalled" if the store could not be reached; "replica" if it may be behind

@@ -11,4 +11,27 @@ type Event struct {
 	At        time.Time
 	Who       string
 	WantValue bool
+
+	Floor, Ceiling *int64
+	Saturate       bool
+	TTL            time.Duration
+}
+
+// Terms returns what the event says besides its counter and its amount.
+func (e *Event) Terms() WriteTerms {
+	t := WriteTerms{
+		Token: e.Token, HasToken: e.Token != "", Who: e.Who, HasWho: e.Who != "", HasAt: !e.At.IsZero(),
+		Saturate: e.Saturate, WantValue: e.WantValue, HasFloor: e.Floor != nil, HasCeiling: e.Ceiling != nil,
+		TTL: e.TTL, HasTTL: e.TTL != 0,
+	}
+	if t.HasAt {
+		t.AtMS = e.At.UnixMilli()
+	}
+	if t.HasFloor {
+		t.Floor = *e.Floor
+	}
+	if t.HasCeiling {
+		t.Ceiling = *e.Ceiling
+	}
+	return t
 }

@@ -29,20 +29,30 @@ const (
 	writeWho
 	writeWant
 	writeVersion
+	writeFloor
+	writeCeiling
+	writeSaturate
+	writeTTL
 	writeKinds
 )
 
 // String returns the name of the option.
 func (k writeKind) String() string {
-	return [writeKinds]string{"", "Token", "At", "Who", "WantValue", "IfVersion"}[k]
+	return [writeKinds]string{"", "Token", "At", "Who", "WantValue", "IfVersion", "Floor", "Ceiling", "Saturate", "TTL"}[k]
+}
+
+// ofAdds reports whether the option has a meaning for Add only.
+func (k writeKind) ofAdds() bool {
+	return k != writeToken && k != writeWant && k != writeVersion
 }
 
 // Token names this write among all writes to the counter, so that a repeat
 // counts once and returns the first result.
 func Token(token string) WriteOption { return WriteOption{kind: writeToken, text: token} }
 
-// At says when the counted event happened, to the millisecond; the zero time
-// says nothing. It has a meaning for Add only.
+// At says when the counted event happened; the zero time says nothing. Nothing
+// keeps it yet, so that any other time is refused with ErrUnsupported. It has a
+// meaning for Add only.
 func At(t time.Time) WriteOption { return WriteOption{kind: writeAt, n: uint64(t.UnixMilli())} }
 
 // Who says who did what is counted; "" says nothing. It has a meaning for Add
@@ -57,6 +67,27 @@ func WantValue() WriteOption { return WriteOption{kind: writeWant} }
 // exist.
 func IfVersion(version uint64) WriteOption { return WriteOption{kind: writeVersion, n: version} }
 
+// Floor refuses an Add that would take the counter below n, with a *BoundError. A
+// counter that is below it already can be added to, but not taken from. It has a
+// meaning for Add only.
+func Floor(n int64) WriteOption { return WriteOption{kind: writeFloor, n: uint64(n)} }
+
+// Ceiling refuses an Add that would take the counter above n, with a *BoundError.
+// A counter that is above it already can be taken from, but not added to. It has a
+// meaning for Add only.
+func Ceiling(n int64) WriteOption { return WriteOption{kind: writeCeiling, n: uint64(n)} }
+
+// Saturate makes an Add that a floor or a ceiling would refuse go as far as that,
+// whether it is the call's own or that of the counter's policy; with neither, as
+// far as int64 goes. The receipt says how much was applied. It has a meaning for
+// Add only.
+func Saturate() WriteOption { return WriteOption{kind: writeSaturate} }
+
+// TTL makes the counter not exist any more so long after the Add, by the clock of
+// the store, to the millisecond. Each Add with a TTL sets it anew; one without
+// leaves it as it is. It has a meaning for Add only.
+func TTL(d time.Duration) WriteOption { return WriteOption{kind: writeTTL, n: uint64(d)} }
+
 // WriteTerms are what the options of a write say together, for a client that
 // sends them over a wire.
 type WriteTerms struct {
@@ -64,14 +95,18 @@ type WriteTerms struct {
 	Who       string // if HasWho
 	AtMS      int64  // if HasAt: Unix milliseconds
 	Version   uint64 // if HasVersion
+	Floor     int64  // if HasFloor
+	Ceiling   int64  // if HasCeiling
+	Saturate  bool
+	TTL       time.Duration // if HasTTL
 	WantValue bool
 
-	HasToken, HasWho, HasAt, HasVersion bool
+	HasToken, HasWho, HasAt, HasVersion, HasFloor, HasCeiling, HasTTL bool
 }
 
-// WriteTermsOf returns what options say, or ErrInvalid if one is given twice or
-// is none.
-func WriteTermsOf(opts []WriteOption) (t WriteTerms, err error) {
+// WriteTermsOf returns what the options of an Add, or of another write, say. It
+// returns ErrInvalid if one is given twice, is none, or has no meaning.
+func WriteTermsOf(opts []WriteOption, adds bool) (t WriteTerms, err error) {
 	for i := range opts {
 		o := &opts[i]
 		var given *bool
@@ -86,8 +121,19 @@ func WriteTermsOf(opts []WriteOption) (t WriteTerms, err error) {
 			given = &t.WantValue
 		case writeVersion:
 			given, t.Version = &t.HasVersion, o.n
+		case writeFloor:
+			given, t.Floor = &t.HasFloor, int64(o.n)
+		case writeCeiling:
+			given, t.Ceiling = &t.HasCeiling, int64(o.n)
+		case writeSaturate:
+			given = &t.Saturate
+		case writeTTL:
+			given, t.TTL = &t.HasTTL, time.Duration(o.n)
 		default:
 			return WriteTerms{}, store.Errorf(store.KindInvalid, "unknown write option")
+		}
+		if !adds && o.kind.ofAdds() {
+			return WriteTerms{}, store.Errorf(store.KindInvalid, "option %s has a meaning for Add only", o.kind)
 		}
 		if *given {
 			return WriteTerms{}, store.Errorf(store.KindInvalid, "option %s is given twice", o.kind)

@@ -12,20 +12,26 @@ import (
 func TestTerms(t *testing.T) {
 	at := time.UnixMilli(1234)
 	got, err := call.WriteTermsOf([]call.WriteOption{
-		call.IfVersion(0), call.At(at), call.Token("t"), call.WantValue(), call.Who(""),
-	})
+		call.IfVersion(0), call.At(at), call.Token("t"), call.WantValue(), call.Who(""), call.Floor(-1), call.Ceiling(0), call.Saturate(), call.TTL(7),
+	}, true)
 	want := call.WriteTerms{
 		Token: "t", AtMS: 1234, WantValue: true, HasToken: true, HasWho: true, HasAt: true, HasVersion: true,
+		Floor: -1, HasFloor: true, HasCeiling: true, Saturate: true, TTL: 7, HasTTL: true,
 	}
 	if err != nil || got != want {
 		t.Errorf("terms %+v, %v", got, err)
 	}
-	if got, err := call.WriteTermsOf(nil); err != nil || got != (call.WriteTerms{}) {
+	if got, err := call.WriteTermsOf(nil, false); err != nil || got != (call.WriteTerms{}) {
 		t.Errorf("terms of nothing: %+v, %v", got, err)
 	}
 	for _, bad := range [][]call.WriteOption{{{}}, {call.Who("a"), call.Who("b")}, {call.WantValue(), call.WantValue()}} {
-		if _, err := call.WriteTermsOf(bad); !errors.Is(err, store.ErrInvalid) {
+		if _, err := call.WriteTermsOf(bad, true); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("terms of %+v: %v", bad, err)
+		}
+	}
+	for _, o := range []call.WriteOption{call.Who("a"), call.At(at), call.Floor(1), call.Ceiling(1), call.Saturate(), call.TTL(1)} {
+		if _, err := call.WriteTermsOf([]call.WriteOption{o}, false); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("terms of %+v for a Set: %v", o, err)
 		}
 	}
 	need, err := call.ReadTermsOf([]call.ReadOption{

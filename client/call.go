@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/quipudb/quipu/call"
 	pb "github.com/quipudb/quipu/quipupb"
 	"github.com/quipudb/quipu/store"
 )
@@ -151,6 +152,9 @@ func errorOf(told *pb.Error) error {
 	k := store.Kind(told.Kind)
 	if k == store.KindClosed {
 		k = store.KindUnavailable
+	}
+	if b := told.Bound; b != nil {
+		return &call.BoundError{Value: b.Value, Asked: b.Asked, Limit: b.Limit, Above: b.Above, Set: b.Set}
 	}
 	return store.Errorf(k, "%s", told.Detail)
 }

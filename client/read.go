@@ -155,6 +155,9 @@ func decodeCount(key string, c *pb.Count) call.Count {
 		AsOf: time.Unix(0, c.AsOfNs), Staleness: time.Duration(c.StalenessNs),
 		Source: c.Source, Shards: int(c.Shards), Version: c.Version,
 	}
+	if c.ExpiresAtMs != 0 {
+		out.ExpiresAt = time.UnixMilli(c.ExpiresAtMs)
+	}
 	if c.Lower != nil && c.Upper != nil {
 		out.Bounded, out.Lower, out.Upper = true, *c.Lower, *c.Upper
 	}

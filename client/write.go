@@ -19,7 +19,7 @@ const chunkBytes = 2 << 20
 
 // Add adds to a counter: see quipu.DB.Add.
 func (db *DB) Add(ctx context.Context, key string, delta int64, opts ...call.WriteOption) (call.Receipt, error) {
-	t, err := db.terms(key, opts)
+	t, err := db.terms(key, true, opts)
 	if err != nil {
 		return call.Receipt{}, err
 	}
@@ -30,6 +30,15 @@ func (db *DB) Add(ctx context.Context, key string, delta int64, opts ...call.Wri
 	if t.HasWho {
 		r.Who = &t.Who
 	}
+	if t.HasFloor {
+		r.Floor = &t.Floor
+	}
+	if t.HasCeiling {
+		r.Ceiling = &t.Ceiling
+	}
+	if r.Saturate = t.Saturate; t.HasTTL {
+		r.TtlNs = (*int64)(&t.TTL)
+	}
 	return db.write(ctx, key, t.HasToken, func(ctx context.Context, o ...grpc.CallOption) (*pb.Receipt, error) {
 		return db.rpc.Add(ctx, r, o...)
 	})
@@ -37,7 +46,7 @@ func (db *DB) Add(ctx context.Context, key string, delta int64, opts ...call.Wri
 
 // Set assigns to a counter: see quipu.DB.Set.
 func (db *DB) Set(ctx context.Context, key string, value int64, opts ...call.WriteOption) (call.Receipt, error) {
-	t, err := db.assignTerms(key, opts)
+	t, err := db.terms(key, false, opts)
 	if err != nil {
 		return call.Receipt{}, err
 	}
@@ -49,7 +58,7 @@ func (db *DB) Set(ctx context.Context, key string, value int64, opts ...call.Wri
 
 // Reset sets a counter to zero: see quipu.DB.Reset.
 func (db *DB) Reset(ctx context.Context, key string, opts ...call.WriteOption) (call.Receipt, error) {
-	t, err := db.assignTerms(key, opts)
+	t, err := db.terms(key, false, opts)
 	if err != nil {
 		return call.Receipt{}, err
 	}
@@ -61,7 +70,7 @@ func (db *DB) Reset(ctx context.Context, key string, opts ...call.WriteOption) (
 
 // Delete makes a counter not exist: see quipu.DB.Delete.
 func (db *DB) Delete(ctx context.Context, key string, opts ...call.WriteOption) (call.Receipt, error) {
-	t, err := db.assignTerms(key, opts)
+	t, err := db.terms(key, false, opts)
 	if err != nil {
 		return call.Receipt{}, err
 	}
@@ -86,23 +95,15 @@ func (db *DB) write(ctx context.Context, key string, repeatable bool,
 	return db.receipt(key, reply), nil
 }
 
-// terms returns what the options of a write say, or why it can't be sent.
-func (db *DB) terms(key string, opts []call.WriteOption) (call.WriteTerms, error) {
-	t, err := call.WriteTermsOf(opts)
+// terms returns what the options of an Add, or of another write, say, or why it
+// can't be sent.
+func (db *DB) terms(key string, adds bool, opts []call.WriteOption) (call.WriteTerms, error) {
+	t, err := call.WriteTermsOf(opts, adds)
 	if err == nil {
 		err = checkText("key", key, "token", t.Token, "who", t.Who)
 	}
 	if err == nil && !t.HasToken && db.options.Tokens {
 		t.HasToken, t.Token = true, newToken()
-	}
-	return t, err
-}
-
-// assignTerms is terms for what is not an add.
-func (db *DB) assignTerms(key string, opts []call.WriteOption) (call.WriteTerms, error) {
-	t, err := db.terms(key, opts)
-	if err == nil && (t.HasAt || t.HasWho) {
-		err = store.Errorf(store.KindInvalid, "options At and Who have a meaning for Add only")
 	}
 	return t, err
 }
@@ -164,7 +165,13 @@ func (db *DB) addChunk(ctx context.Context, events []call.Event, receipts []call
 		if receipts[end].Err = checkText("key", e.Key, "token", e.Token, "who", e.Who); receipts[end].Err != nil {
 			continue
 		}
-		sent := &pb.Event{Key: e.Key, Delta: e.Delta, Token: e.Token, Who: e.Who, WantValue: e.WantValue}
+		sent := &pb.Event{
+			Key: e.Key, Delta: e.Delta, Token: e.Token, Who: e.Who, WantValue: e.WantValue,
+			Floor: e.Floor, Ceiling: e.Ceiling, Saturate: e.Saturate,
+		}
+		if e.TTL != 0 {
+			sent.TtlNs = new(int64(e.TTL))
+		}
 		if !e.At.IsZero() {
 			sent.AtMs = new(e.At.UnixMilli())
 		}

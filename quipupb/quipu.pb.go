@@ -1,4 +1,4 @@
-// quipu.proto sha256:edce84d9d6cc3cc25bfb7c1a80f22c6b7607e144f8a651b52acd717924dac866
+// quipu.proto sha256:dcb13977efb95810b7a29c42574c1a522e27a24d3076b5f849341c63fb9e207d
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -243,6 +243,7 @@ type Error struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          Kind                   `protobuf:"varint,1,opt,name=kind,proto3,enum=quipu.v1.Kind" json:"kind,omitempty"`
 	Detail        string                 `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
+	Bound         *Error_Bound           `protobuf:"bytes,3,opt,name=bound,proto3" json:"bound,omitempty"` // if the kind is KIND_BOUND
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -289,6 +290,13 @@ func (x *Error) GetDetail() string {
 		return x.Detail
 	}
 	return ""
+}
+
+func (x *Error) GetBound() *Error_Bound {
+	if x != nil {
+		return x.Bound
+	}
+	return nil
 }
 
 // WriteOptions are what a write can be told besides what to do.
@@ -427,8 +435,12 @@ type AddRequest struct {
 	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	Delta         int64                  `protobuf:"zigzag64,3,opt,name=delta,proto3" json:"delta,omitempty"`
 	Options       *WriteOptions          `protobuf:"bytes,4,opt,name=options,proto3" json:"options,omitempty"`
-	AtMs          *int64                 `protobuf:"varint,5,opt,name=at_ms,json=atMs,proto3,oneof" json:"at_ms,omitempty"` // when the counted event happened, Unix milliseconds
-	Who           *string                `protobuf:"bytes,6,opt,name=who,proto3,oneof" json:"who,omitempty"`                // who did what is counted
+	AtMs          *int64                 `protobuf:"varint,5,opt,name=at_ms,json=atMs,proto3,oneof" json:"at_ms,omitempty"`     // when the counted event happened, Unix milliseconds: refused, since nothing keeps it yet
+	Who           *string                `protobuf:"bytes,6,opt,name=who,proto3,oneof" json:"who,omitempty"`                    // who did what is counted
+	Floor         *int64                 `protobuf:"zigzag64,7,opt,name=floor,proto3,oneof" json:"floor,omitempty"`             // refuse what would end below it; a counter below it can be added to
+	Ceiling       *int64                 `protobuf:"zigzag64,8,opt,name=ceiling,proto3,oneof" json:"ceiling,omitempty"`         // refuse what would end above it; a counter above it can be taken from
+	Saturate      bool                   `protobuf:"varint,9,opt,name=saturate,proto3" json:"saturate,omitempty"`               // go as far as the floor or the ceiling instead of refusing
+	TtlNs         *int64                 `protobuf:"varint,10,opt,name=ttl_ns,json=ttlNs,proto3,oneof" json:"ttl_ns,omitempty"` // how long the counter exists from now on, in whole milliseconds
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -503,6 +515,34 @@ func (x *AddRequest) GetWho() string {
 		return *x.Who
 	}
 	return ""
+}
+
+func (x *AddRequest) GetFloor() int64 {
+	if x != nil && x.Floor != nil {
+		return *x.Floor
+	}
+	return 0
+}
+
+func (x *AddRequest) GetCeiling() int64 {
+	if x != nil && x.Ceiling != nil {
+		return *x.Ceiling
+	}
+	return 0
+}
+
+func (x *AddRequest) GetSaturate() bool {
+	if x != nil {
+		return x.Saturate
+	}
+	return false
+}
+
+func (x *AddRequest) GetTtlNs() int64 {
+	if x != nil && x.TtlNs != nil {
+		return *x.TtlNs
+	}
+	return 0
 }
 
 type SetRequest struct {
@@ -813,6 +853,10 @@ type Event struct {
 	AtMs          *int64                 `protobuf:"varint,4,opt,name=at_ms,json=atMs,proto3,oneof" json:"at_ms,omitempty"`
 	Who           string                 `protobuf:"bytes,5,opt,name=who,proto3" json:"who,omitempty"`
 	WantValue     bool                   `protobuf:"varint,6,opt,name=want_value,json=wantValue,proto3" json:"want_value,omitempty"`
+	Floor         *int64                 `protobuf:"zigzag64,7,opt,name=floor,proto3,oneof" json:"floor,omitempty"` // these four as in AddRequest
+	Ceiling       *int64                 `protobuf:"zigzag64,8,opt,name=ceiling,proto3,oneof" json:"ceiling,omitempty"`
+	Saturate      bool                   `protobuf:"varint,9,opt,name=saturate,proto3" json:"saturate,omitempty"`
+	TtlNs         *int64                 `protobuf:"varint,10,opt,name=ttl_ns,json=ttlNs,proto3,oneof" json:"ttl_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -887,6 +931,34 @@ func (x *Event) GetWantValue() bool {
 		return x.WantValue
 	}
 	return false
+}
+
+func (x *Event) GetFloor() int64 {
+	if x != nil && x.Floor != nil {
+		return *x.Floor
+	}
+	return 0
+}
+
+func (x *Event) GetCeiling() int64 {
+	if x != nil && x.Ceiling != nil {
+		return *x.Ceiling
+	}
+	return 0
+}
+
+func (x *Event) GetSaturate() bool {
+	if x != nil {
+		return x.Saturate
+	}
+	return false
+}
+
+func (x *Event) GetTtlNs() int64 {
+	if x != nil && x.TtlNs != nil {
+		return *x.TtlNs
+	}
+	return 0
 }
 
 type AddBatchRequest struct {
@@ -1159,11 +1231,12 @@ type Count struct {
 	Exact         bool                   `protobuf:"varint,5,opt,name=exact,proto3" json:"exact,omitempty"`       // value counts every write acknowledged before the read began
 	Complete      bool                   `protobuf:"varint,6,opt,name=complete,proto3" json:"complete,omitempty"` // every part of the counter was read
 	Exists        bool                   `protobuf:"varint,7,opt,name=exists,proto3" json:"exists,omitempty"`
-	AsOfNs        int64                  `protobuf:"varint,8,opt,name=as_of_ns,json=asOfNs,proto3" json:"as_of_ns,omitempty"`              // Unix time; every write acknowledged before it is counted
-	StalenessNs   int64                  `protobuf:"varint,9,opt,name=staleness_ns,json=stalenessNs,proto3" json:"staleness_ns,omitempty"` // how long before the read that may have been
-	Source        string                 `protobuf:"bytes,10,opt,name=source,proto3" json:"source,omitempty"`                              // where the value came from
-	Shards        uint32                 `protobuf:"varint,11,opt,name=shards,proto3" json:"shards,omitempty"`                             // how many parts were read
-	Version       uint64                 `protobuf:"varint,12,opt,name=version,proto3" json:"version,omitempty"`                           // 0 if the counter does not exist
+	AsOfNs        int64                  `protobuf:"varint,8,opt,name=as_of_ns,json=asOfNs,proto3" json:"as_of_ns,omitempty"`                 // Unix time; every write acknowledged before it is counted
+	StalenessNs   int64                  `protobuf:"varint,9,opt,name=staleness_ns,json=stalenessNs,proto3" json:"staleness_ns,omitempty"`    // how long before the read that may have been
+	Source        string                 `protobuf:"bytes,10,opt,name=source,proto3" json:"source,omitempty"`                                 // where the value came from
+	Shards        uint32                 `protobuf:"varint,11,opt,name=shards,proto3" json:"shards,omitempty"`                                // how many parts were read
+	Version       uint64                 `protobuf:"varint,12,opt,name=version,proto3" json:"version,omitempty"`                              // 0 if the counter does not exist
+	ExpiresAtMs   int64                  `protobuf:"varint,13,opt,name=expires_at_ms,json=expiresAtMs,proto3" json:"expires_at_ms,omitempty"` // from when on it does not exist, Unix milliseconds; 0 if it has no end
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1278,6 +1351,13 @@ func (x *Count) GetShards() uint32 {
 func (x *Count) GetVersion() uint64 {
 	if x != nil {
 		return x.Version
+	}
+	return 0
+}
+
+func (x *Count) GetExpiresAtMs() int64 {
+	if x != nil {
+		return x.ExpiresAtMs
 	}
 	return 0
 }
@@ -1994,6 +2074,83 @@ func (x *WriteReply) GetRefused() []*WriteReply_Refusal {
 	return nil
 }
 
+// Bound is what a floor or a ceiling refused.
+type Error_Bound struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Value         int64                  `protobuf:"zigzag64,1,opt,name=value,proto3" json:"value,omitempty"` // the counter, which stays as it is
+	Asked         int64                  `protobuf:"zigzag64,2,opt,name=asked,proto3" json:"asked,omitempty"` // the amount that was to be added, or the value that was to be set
+	Limit         int64                  `protobuf:"zigzag64,3,opt,name=limit,proto3" json:"limit,omitempty"` // the floor or the ceiling
+	Above         bool                   `protobuf:"varint,4,opt,name=above,proto3" json:"above,omitempty"`   // the limit is a ceiling
+	Set           bool                   `protobuf:"varint,5,opt,name=set,proto3" json:"set,omitempty"`       // the write was no add
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Error_Bound) Reset() {
+	*x = Error_Bound{}
+	mi := &file_quipu_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Error_Bound) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Error_Bound) ProtoMessage() {}
+
+func (x *Error_Bound) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Error_Bound.ProtoReflect.Descriptor instead.
+func (*Error_Bound) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{0, 0}
+}
+
+func (x *Error_Bound) GetValue() int64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+func (x *Error_Bound) GetAsked() int64 {
+	if x != nil {
+		return x.Asked
+	}
+	return 0
+}
+
+func (x *Error_Bound) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *Error_Bound) GetAbove() bool {
+	if x != nil {
+		return x.Above
+	}
+	return false
+}
+
+func (x *Error_Bound) GetSet() bool {
+	if x != nil {
+		return x.Set
+	}
+	return false
+}
+
 type VerifyReply_Drift struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	What          string                 `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"` // what was compared
@@ -2005,7 +2162,7 @@ type VerifyReply_Drift struct {
 
 func (x *VerifyReply_Drift) Reset() {
 	*x = VerifyReply_Drift{}
-	mi := &file_quipu_proto_msgTypes[27]
+	mi := &file_quipu_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2017,7 +2174,7 @@ func (x *VerifyReply_Drift) String() string {
 func (*VerifyReply_Drift) ProtoMessage() {}
 
 func (x *VerifyReply_Drift) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[27]
+	mi := &file_quipu_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2064,7 +2221,7 @@ type WriteReply_Refusal struct {
 
 func (x *WriteReply_Refusal) Reset() {
 	*x = WriteReply_Refusal{}
-	mi := &file_quipu_proto_msgTypes[28]
+	mi := &file_quipu_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2076,7 +2233,7 @@ func (x *WriteReply_Refusal) String() string {
 func (*WriteReply_Refusal) ProtoMessage() {}
 
 func (x *WriteReply_Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[28]
+	mi := &file_quipu_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2110,10 +2267,17 @@ var File_quipu_proto protoreflect.FileDescriptor
 
 const file_quipu_proto_rawDesc = "" +
 	"\n" +
-	"\vquipu.proto\x12\bquipu.v1\"C\n" +
+	"\vquipu.proto\x12\bquipu.v1\"\xe3\x01\n" +
 	"\x05Error\x12\"\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x0e.quipu.v1.KindR\x04kind\x12\x16\n" +
-	"\x06detail\x18\x02 \x01(\tR\x06detail\"\x85\x01\n" +
+	"\x06detail\x18\x02 \x01(\tR\x06detail\x12+\n" +
+	"\x05bound\x18\x03 \x01(\v2\x15.quipu.v1.Error.BoundR\x05bound\x1aq\n" +
+	"\x05Bound\x12\x14\n" +
+	"\x05value\x18\x01 \x01(\x12R\x05value\x12\x14\n" +
+	"\x05asked\x18\x02 \x01(\x12R\x05asked\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x12R\x05limit\x12\x14\n" +
+	"\x05above\x18\x04 \x01(\bR\x05above\x12\x10\n" +
+	"\x03set\x18\x05 \x01(\bR\x03set\"\x85\x01\n" +
 	"\fWriteOptions\x12\x19\n" +
 	"\x05token\x18\x01 \x01(\tH\x00R\x05token\x88\x01\x01\x12\x1d\n" +
 	"\n" +
@@ -2129,7 +2293,7 @@ const file_quipu_proto_rawDesc = "" +
 	"\tmax_error\x18\x04 \x01(\x03H\x01R\bmaxError\x88\x01\x01B\x13\n" +
 	"\x11_max_staleness_nsB\f\n" +
 	"\n" +
-	"_max_error\"\xc7\x01\n" +
+	"_max_error\"\xda\x02\n" +
 	"\n" +
 	"AddRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
@@ -2137,9 +2301,18 @@ const file_quipu_proto_rawDesc = "" +
 	"\x05delta\x18\x03 \x01(\x12R\x05delta\x120\n" +
 	"\aoptions\x18\x04 \x01(\v2\x16.quipu.v1.WriteOptionsR\aoptions\x12\x18\n" +
 	"\x05at_ms\x18\x05 \x01(\x03H\x00R\x04atMs\x88\x01\x01\x12\x15\n" +
-	"\x03who\x18\x06 \x01(\tH\x01R\x03who\x88\x01\x01B\b\n" +
+	"\x03who\x18\x06 \x01(\tH\x01R\x03who\x88\x01\x01\x12\x19\n" +
+	"\x05floor\x18\a \x01(\x12H\x02R\x05floor\x88\x01\x01\x12\x1d\n" +
+	"\aceiling\x18\b \x01(\x12H\x03R\aceiling\x88\x01\x01\x12\x1a\n" +
+	"\bsaturate\x18\t \x01(\bR\bsaturate\x12\x1a\n" +
+	"\x06ttl_ns\x18\n" +
+	" \x01(\x03H\x04R\x05ttlNs\x88\x01\x01B\b\n" +
 	"\x06_at_msB\x06\n" +
-	"\x04_who\"\x84\x01\n" +
+	"\x04_whoB\b\n" +
+	"\x06_floorB\n" +
+	"\n" +
+	"\b_ceilingB\t\n" +
+	"\a_ttl_ns\"\x84\x01\n" +
 	"\n" +
 	"SetRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
@@ -2165,7 +2338,7 @@ const file_quipu_proto_rawDesc = "" +
 	"durability\x18\a \x01(\x0e2\x14.quipu.v1.DurabilityR\n" +
 	"durability\x12\x18\n" +
 	"\asession\x18\b \x01(\tR\asession\x12%\n" +
-	"\x05error\x18\t \x01(\v2\x0f.quipu.v1.ErrorR\x05error\"\x9a\x01\n" +
+	"\x05error\x18\t \x01(\v2\x0f.quipu.v1.ErrorR\x05error\"\xad\x02\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05delta\x18\x02 \x01(\x12R\x05delta\x12\x14\n" +
@@ -2173,8 +2346,17 @@ const file_quipu_proto_rawDesc = "" +
 	"\x05at_ms\x18\x04 \x01(\x03H\x00R\x04atMs\x88\x01\x01\x12\x10\n" +
 	"\x03who\x18\x05 \x01(\tR\x03who\x12\x1d\n" +
 	"\n" +
-	"want_value\x18\x06 \x01(\bR\twantValueB\b\n" +
-	"\x06_at_ms\"X\n" +
+	"want_value\x18\x06 \x01(\bR\twantValue\x12\x19\n" +
+	"\x05floor\x18\a \x01(\x12H\x01R\x05floor\x88\x01\x01\x12\x1d\n" +
+	"\aceiling\x18\b \x01(\x12H\x02R\aceiling\x88\x01\x01\x12\x1a\n" +
+	"\bsaturate\x18\t \x01(\bR\bsaturate\x12\x1a\n" +
+	"\x06ttl_ns\x18\n" +
+	" \x01(\x03H\x03R\x05ttlNs\x88\x01\x01B\b\n" +
+	"\x06_at_msB\b\n" +
+	"\x06_floorB\n" +
+	"\n" +
+	"\b_ceilingB\t\n" +
+	"\a_ttl_ns\"X\n" +
 	"\x0fAddBatchRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12'\n" +
 	"\x06events\x18\x02 \x03(\v2\x0f.quipu.v1.EventR\x06events\">\n" +
@@ -2190,7 +2372,7 @@ const file_quipu_proto_rawDesc = "" +
 	"\x04keys\x18\x02 \x03(\tR\x04keys\x12/\n" +
 	"\aoptions\x18\x03 \x01(\v2\x15.quipu.v1.ReadOptionsR\aoptions\"8\n" +
 	"\rGetBatchReply\x12'\n" +
-	"\x06counts\x18\x01 \x03(\v2\x0f.quipu.v1.CountR\x06counts\"\xca\x02\n" +
+	"\x06counts\x18\x01 \x03(\v2\x0f.quipu.v1.CountR\x06counts\"\xee\x02\n" +
 	"\x05Count\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x12R\x05value\x12\x19\n" +
@@ -2204,7 +2386,8 @@ const file_quipu_proto_rawDesc = "" +
 	"\x06source\x18\n" +
 	" \x01(\tR\x06source\x12\x16\n" +
 	"\x06shards\x18\v \x01(\rR\x06shards\x12\x18\n" +
-	"\aversion\x18\f \x01(\x04R\aversionB\b\n" +
+	"\aversion\x18\f \x01(\x04R\aversion\x12\"\n" +
+	"\rexpires_at_ms\x18\r \x01(\x03R\vexpiresAtMsB\b\n" +
 	"\x06_lowerB\b\n" +
 	"\x06_upper\"q\n" +
 	"\vListRequest\x12\x1c\n" +
@@ -2332,7 +2515,7 @@ func file_quipu_proto_rawDescGZIP() []byte {
 }
 
 var file_quipu_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_quipu_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_quipu_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_quipu_proto_goTypes = []any{
 	(Kind)(0),                  // 0: quipu.v1.Kind
 	(Durability)(0),            // 1: quipu.v1.Durability
@@ -2364,63 +2547,65 @@ var file_quipu_proto_goTypes = []any{
 	(*EnlistReply)(nil),        // 27: quipu.v1.EnlistReply
 	(*WriteRequest)(nil),       // 28: quipu.v1.WriteRequest
 	(*WriteReply)(nil),         // 29: quipu.v1.WriteReply
-	(*VerifyReply_Drift)(nil),  // 30: quipu.v1.VerifyReply.Drift
-	(*WriteReply_Refusal)(nil), // 31: quipu.v1.WriteReply.Refusal
+	(*Error_Bound)(nil),        // 30: quipu.v1.Error.Bound
+	(*VerifyReply_Drift)(nil),  // 31: quipu.v1.VerifyReply.Drift
+	(*WriteReply_Refusal)(nil), // 32: quipu.v1.WriteReply.Refusal
 }
 var file_quipu_proto_depIdxs = []int32{
 	0,  // 0: quipu.v1.Error.kind:type_name -> quipu.v1.Kind
-	4,  // 1: quipu.v1.AddRequest.options:type_name -> quipu.v1.WriteOptions
-	4,  // 2: quipu.v1.SetRequest.options:type_name -> quipu.v1.WriteOptions
-	4,  // 3: quipu.v1.ResetRequest.options:type_name -> quipu.v1.WriteOptions
-	4,  // 4: quipu.v1.DeleteRequest.options:type_name -> quipu.v1.WriteOptions
-	1,  // 5: quipu.v1.Receipt.durability:type_name -> quipu.v1.Durability
-	3,  // 6: quipu.v1.Receipt.error:type_name -> quipu.v1.Error
-	11, // 7: quipu.v1.AddBatchRequest.events:type_name -> quipu.v1.Event
-	10, // 8: quipu.v1.AddBatchReply.receipts:type_name -> quipu.v1.Receipt
-	5,  // 9: quipu.v1.GetRequest.options:type_name -> quipu.v1.ReadOptions
-	5,  // 10: quipu.v1.GetBatchRequest.options:type_name -> quipu.v1.ReadOptions
-	17, // 11: quipu.v1.GetBatchReply.counts:type_name -> quipu.v1.Count
-	17, // 12: quipu.v1.ListReply.counts:type_name -> quipu.v1.Count
-	2,  // 13: quipu.v1.Fate.state:type_name -> quipu.v1.Fate.State
-	10, // 14: quipu.v1.Fate.receipt:type_name -> quipu.v1.Receipt
-	30, // 15: quipu.v1.VerifyReply.drift:type_name -> quipu.v1.VerifyReply.Drift
-	1,  // 16: quipu.v1.WriteReply.durability:type_name -> quipu.v1.Durability
-	3,  // 17: quipu.v1.WriteReply.error:type_name -> quipu.v1.Error
-	31, // 18: quipu.v1.WriteReply.refused:type_name -> quipu.v1.WriteReply.Refusal
-	3,  // 19: quipu.v1.WriteReply.Refusal.error:type_name -> quipu.v1.Error
-	6,  // 20: quipu.v1.Quipu.Add:input_type -> quipu.v1.AddRequest
-	12, // 21: quipu.v1.Quipu.AddBatch:input_type -> quipu.v1.AddBatchRequest
-	7,  // 22: quipu.v1.Quipu.Set:input_type -> quipu.v1.SetRequest
-	8,  // 23: quipu.v1.Quipu.Reset:input_type -> quipu.v1.ResetRequest
-	9,  // 24: quipu.v1.Quipu.Delete:input_type -> quipu.v1.DeleteRequest
-	14, // 25: quipu.v1.Quipu.Get:input_type -> quipu.v1.GetRequest
-	15, // 26: quipu.v1.Quipu.GetBatch:input_type -> quipu.v1.GetBatchRequest
-	18, // 27: quipu.v1.Quipu.List:input_type -> quipu.v1.ListRequest
-	20, // 28: quipu.v1.Quipu.Lookup:input_type -> quipu.v1.TokenRequest
-	20, // 29: quipu.v1.Quipu.Settle:input_type -> quipu.v1.TokenRequest
-	22, // 30: quipu.v1.Quipu.Verify:input_type -> quipu.v1.VerifyRequest
-	24, // 31: quipu.v1.Quipu.Backup:input_type -> quipu.v1.BackupRequest
-	26, // 32: quipu.v1.Quipu.Enlist:input_type -> quipu.v1.EnlistRequest
-	28, // 33: quipu.v1.Quipu.Write:input_type -> quipu.v1.WriteRequest
-	10, // 34: quipu.v1.Quipu.Add:output_type -> quipu.v1.Receipt
-	13, // 35: quipu.v1.Quipu.AddBatch:output_type -> quipu.v1.AddBatchReply
-	10, // 36: quipu.v1.Quipu.Set:output_type -> quipu.v1.Receipt
-	10, // 37: quipu.v1.Quipu.Reset:output_type -> quipu.v1.Receipt
-	10, // 38: quipu.v1.Quipu.Delete:output_type -> quipu.v1.Receipt
-	17, // 39: quipu.v1.Quipu.Get:output_type -> quipu.v1.Count
-	16, // 40: quipu.v1.Quipu.GetBatch:output_type -> quipu.v1.GetBatchReply
-	19, // 41: quipu.v1.Quipu.List:output_type -> quipu.v1.ListReply
-	21, // 42: quipu.v1.Quipu.Lookup:output_type -> quipu.v1.Fate
-	21, // 43: quipu.v1.Quipu.Settle:output_type -> quipu.v1.Fate
-	23, // 44: quipu.v1.Quipu.Verify:output_type -> quipu.v1.VerifyReply
-	25, // 45: quipu.v1.Quipu.Backup:output_type -> quipu.v1.BackupReply
-	27, // 46: quipu.v1.Quipu.Enlist:output_type -> quipu.v1.EnlistReply
-	29, // 47: quipu.v1.Quipu.Write:output_type -> quipu.v1.WriteReply
-	34, // [34:48] is the sub-list for method output_type
-	20, // [20:34] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	30, // 1: quipu.v1.Error.bound:type_name -> quipu.v1.Error.Bound
+	4,  // 2: quipu.v1.AddRequest.options:type_name -> quipu.v1.WriteOptions
+	4,  // 3: quipu.v1.SetRequest.options:type_name -> quipu.v1.WriteOptions
+	4,  // 4: quipu.v1.ResetRequest.options:type_name -> quipu.v1.WriteOptions
+	4,  // 5: quipu.v1.DeleteRequest.options:type_name -> quipu.v1.WriteOptions
+	1,  // 6: quipu.v1.Receipt.durability:type_name -> quipu.v1.Durability
+	3,  // 7: quipu.v1.Receipt.error:type_name -> quipu.v1.Error
+	11, // 8: quipu.v1.AddBatchRequest.events:type_name -> quipu.v1.Event
+	10, // 9: quipu.v1.AddBatchReply.receipts:type_name -> quipu.v1.Receipt
+	5,  // 10: quipu.v1.GetRequest.options:type_name -> quipu.v1.ReadOptions
+	5,  // 11: quipu.v1.GetBatchRequest.options:type_name -> quipu.v1.ReadOptions
+	17, // 12: quipu.v1.GetBatchReply.counts:type_name -> quipu.v1.Count
+	17, // 13: quipu.v1.ListReply.counts:type_name -> quipu.v1.Count
+	2,  // 14: quipu.v1.Fate.state:type_name -> quipu.v1.Fate.State
+	10, // 15: quipu.v1.Fate.receipt:type_name -> quipu.v1.Receipt
+	31, // 16: quipu.v1.VerifyReply.drift:type_name -> quipu.v1.VerifyReply.Drift
+	1,  // 17: quipu.v1.WriteReply.durability:type_name -> quipu.v1.Durability
+	3,  // 18: quipu.v1.WriteReply.error:type_name -> quipu.v1.Error
+	32, // 19: quipu.v1.WriteReply.refused:type_name -> quipu.v1.WriteReply.Refusal
+	3,  // 20: quipu.v1.WriteReply.Refusal.error:type_name -> quipu.v1.Error
+	6,  // 21: quipu.v1.Quipu.Add:input_type -> quipu.v1.AddRequest
+	12, // 22: quipu.v1.Quipu.AddBatch:input_type -> quipu.v1.AddBatchRequest
+	7,  // 23: quipu.v1.Quipu.Set:input_type -> quipu.v1.SetRequest
+	8,  // 24: quipu.v1.Quipu.Reset:input_type -> quipu.v1.ResetRequest
+	9,  // 25: quipu.v1.Quipu.Delete:input_type -> quipu.v1.DeleteRequest
+	14, // 26: quipu.v1.Quipu.Get:input_type -> quipu.v1.GetRequest
+	15, // 27: quipu.v1.Quipu.GetBatch:input_type -> quipu.v1.GetBatchRequest
+	18, // 28: quipu.v1.Quipu.List:input_type -> quipu.v1.ListRequest
+	20, // 29: quipu.v1.Quipu.Lookup:input_type -> quipu.v1.TokenRequest
+	20, // 30: quipu.v1.Quipu.Settle:input_type -> quipu.v1.TokenRequest
+	22, // 31: quipu.v1.Quipu.Verify:input_type -> quipu.v1.VerifyRequest
+	24, // 32: quipu.v1.Quipu.Backup:input_type -> quipu.v1.BackupRequest
+	26, // 33: quipu.v1.Quipu.Enlist:input_type -> quipu.v1.EnlistRequest
+	28, // 34: quipu.v1.Quipu.Write:input_type -> quipu.v1.WriteRequest
+	10, // 35: quipu.v1.Quipu.Add:output_type -> quipu.v1.Receipt
+	13, // 36: quipu.v1.Quipu.AddBatch:output_type -> quipu.v1.AddBatchReply
+	10, // 37: quipu.v1.Quipu.Set:output_type -> quipu.v1.Receipt
+	10, // 38: quipu.v1.Quipu.Reset:output_type -> quipu.v1.Receipt
+	10, // 39: quipu.v1.Quipu.Delete:output_type -> quipu.v1.Receipt
+	17, // 40: quipu.v1.Quipu.Get:output_type -> quipu.v1.Count
+	16, // 41: quipu.v1.Quipu.GetBatch:output_type -> quipu.v1.GetBatchReply
+	19, // 42: quipu.v1.Quipu.List:output_type -> quipu.v1.ListReply
+	21, // 43: quipu.v1.Quipu.Lookup:output_type -> quipu.v1.Fate
+	21, // 44: quipu.v1.Quipu.Settle:output_type -> quipu.v1.Fate
+	23, // 45: quipu.v1.Quipu.Verify:output_type -> quipu.v1.VerifyReply
+	25, // 46: quipu.v1.Quipu.Backup:output_type -> quipu.v1.BackupReply
+	27, // 47: quipu.v1.Quipu.Enlist:output_type -> quipu.v1.EnlistReply
+	29, // 48: quipu.v1.Quipu.Write:output_type -> quipu.v1.WriteReply
+	35, // [35:49] is the sub-list for method output_type
+	21, // [21:35] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_quipu_proto_init() }
@@ -2439,7 +2624,7 @@ func file_quipu_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quipu_proto_rawDesc), len(file_quipu_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   29,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,4 +1,4 @@
-// quipu.proto sha256:edce84d9d6cc3cc25bfb7c1a80f22c6b7607e144f8a651b52acd717924dac866
+// quipu.proto sha256:dcb13977efb95810b7a29c42574c1a522e27a24d3076b5f849341c63fb9e207d
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/advise"
+	"github.com/quipudb/quipu/internal/duration"
 )
 
 type adviseCmd struct {
@@ -301,7 +302,7 @@ func (c *adviseCmd) ask(q *questions, given func(flag string) bool, n *advise.Ne
 	}
 	if n.Freshness == unknown && !n.Bounded && n.Accuracy != advise.Exact {
 		q.ask("How old may a read be?", "1s", func(answer string) (err error) {
-			if n.Freshness, err = time.ParseDuration(answer); err != nil || n.Freshness < 0 {
+			if n.Freshness, err = duration.Parse(answer); err != nil || n.Freshness < 0 {
 				n.Freshness = unknown
 				return fmt.Errorf("%q: want a duration such as 5s", answer)
 			}

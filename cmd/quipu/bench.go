@@ -114,7 +114,7 @@ func (o *output) samples() func(load.Sample) {
 	}
 	return func(s load.Sample) {
 		_, _ = fmt.Fprintf(o.stderr, eraseLine+"%.0f s: %s/s, p99 %s, %s errors",
-			s.At, thousands(int64(s.Rate)), duration(s.P99), thousands(s.Errors))
+			s.At, thousands(int64(s.Rate)), elapsed(s.P99), thousands(s.Errors))
 	}
 }
 
@@ -139,7 +139,7 @@ func (c *benchCmd) print(out *output, r *load.Report) error {
 		line("%s requests were due and not sent before the end: the rate was too high", thousands(r.Unsent))
 	}
 	l := r.Latency
-	line("latency: p50 %s, p90 %s, p99 %s, p99.9 %s, max %s", duration(l.P50), duration(l.P90), duration(l.P99), duration(l.P999), duration(l.Max))
+	line("latency: p50 %s, p90 %s, p99 %s, p99.9 %s, max %s", elapsed(l.P50), elapsed(l.P90), elapsed(l.P99), elapsed(l.P999), elapsed(l.Max))
 	if r.Server != nil {
 		line("server:  %s ns of CPU an operation, %.2f cores busy (process %d)", thousands(int64(r.Server.CPUNSPerOp)), r.Server.Cores, r.Server.PID)
 	}
@@ -182,8 +182,8 @@ func (p plotFile) discard() error {
 	return errors.Join(p.f.Close(), os.Remove(p.f.Name()))
 }
 
-// duration writes nanoseconds for people, to three digits.
-func duration(ns int64) string {
+// elapsed writes nanoseconds for people, to three digits.
+func elapsed(ns int64) string {
 	d := time.Duration(ns)
 	switch {
 	case d >= time.Second:

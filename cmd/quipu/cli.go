@@ -9,10 +9,12 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/quipudb/quipu/internal/duration"
 	"github.com/quipudb/quipu/internal/server"
 )
 
@@ -65,6 +67,7 @@ func newParser(out *output, conf *config, options ...kong.Option) (*kong.Kong, e
 		kong.Bind(out, conf),
 		kong.KindMapper(reflect.Int, kong.MapperFunc(decodeInt)),
 		kong.KindMapper(reflect.Int64, kong.MapperFunc(decodeInt)),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeDuration)),
 	}, options...)
 	return kong.New(&cli{}, options...)
 }
@@ -133,6 +136,20 @@ func decodeInt(ctx *kong.DecodeContext, target reflect.Value) error {
 		return fmt.Errorf("%d is too large", n)
 	}
 	target.SetInt(int64(n))
+	return nil
+}
+
+// decodeDuration takes a length of time, in days too.
+func decodeDuration(ctx *kong.DecodeContext, target reflect.Value) error {
+	t, err := ctx.Scan.PopValue("duration")
+	if err != nil {
+		return err
+	}
+	d, err := duration.Parse(strings.TrimPrefix(fmt.Sprint(t.Value), escaped))
+	if err != nil {
+		return fmt.Errorf("%q: %w", fmt.Sprint(t.Value), err)
+	}
+	target.SetInt(int64(d))
 	return nil
 }
 

@@ -58,8 +58,12 @@ func before(r receipt) int64 { return r.Before }
 type addCmd struct {
 	writeFlags `embed:""`
 
-	Key word    `arg:"" help:"The counter."`
-	N   *number `arg:"" optional:"" help:"The amount, which may be negative; 1 if not given."`
+	Key      word           `arg:"" help:"The counter."`
+	N        *number        `arg:"" optional:"" help:"The amount, which may be negative; 1 if not given."`
+	Floor    *number        `help:"Refuse it if the counter would end below this." placeholder:"N"`
+	Ceiling  *number        `help:"Refuse it if the counter would end above this." placeholder:"N"`
+	Saturate bool           `help:"Go as far as the floor or the ceiling, the policy's included, instead of being refused."`
+	TTL      *time.Duration `name:"ttl" help:"Delete the counter so long after this, such as 30s or 7d." placeholder:"TIME"`
 }
 
 // Help is shown by --help.
@@ -69,6 +73,8 @@ func (*addCmd) Help() string {
   quipu add page.views
   quipu add stock.shoes -3
   quipu add orders 1 --id order-4711     counts once, however often it is run
+  quipu add stock.shoes -3 --floor 0     takes three, or none
+  quipu add hits.10:25 --ttl 1h          a counter that goes by itself
   quipu add -- -5 1                      a key that looks like a flag`
 }
 
@@ -78,9 +84,21 @@ func (c *addCmd) Run(ctx context.Context, out *output) error {
 	if c.N != nil {
 		delta = *c.N
 	}
+	body := map[string]any{"delta": delta}
+	if c.Floor != nil {
+		body["floor"] = *c.Floor
+	}
+	if c.Ceiling != nil {
+		body["ceiling"] = *c.Ceiling
+	}
+	if c.Saturate {
+		body["saturate"] = true
+	}
+	if c.TTL != nil {
+		body["ttl"] = c.TTL.String()
+	}
 	return c.write(ctx, out, request{
-		method: http.MethodPost, path: counter(c.Key, "/increment"),
-		body: map[string]number{"delta": delta},
+		method: http.MethodPost, path: counter(c.Key, "/increment"), body: body,
 	}, after)
 }
 

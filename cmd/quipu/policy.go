@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -67,7 +68,9 @@ type policyJSON struct {
 // UnmarshalJSON reads what the REST API writes of a policy.
 func (p *policyJSON) UnmarshalJSON(raw []byte) (err error) {
 	var members map[string]any
-	if err := json.Unmarshal(raw, &members); err != nil {
+	numbers := json.NewDecoder(bytes.NewReader(raw))
+	numbers.UseNumber() // A float64 has no room for every floor.
+	if err := numbers.Decode(&members); err != nil {
 		return err
 	}
 	settings := map[string]string{}
@@ -237,6 +240,9 @@ func (c *policyShowCmd) Run(ctx context.Context, out *output) error {
 		return printRaw(out, raw, err)
 	}
 	for _, s := range e.Effective.Settings() {
+		if s.Value == nil {
+			continue // there is no bound
+		}
 		value := fmt.Sprint(s.Value)
 		switch s.Name {
 		case "namespace":
@@ -320,7 +326,7 @@ func (*policySetCmd) Help() string {
 first that names all of its keys, so that it holds. Policies that are made so come before those of the configuration
 file.
 
-Settings: preset, durability, shards, max-shards, single, spread, cool-down, timing, interval, stale, partial. A preset
+Settings: preset, durability, shards, max-shards, single, floor, ceiling, spread, cool-down, timing, interval, stale, partial. A preset
 gives what the others leave open. The pattern comes first, and can't begin with the name of a setting and an =.
 
 Examples:

@@ -227,6 +227,7 @@ func refusal(res *http.Response, doubt int) error {
 	default:
 		p.Detail = "the server does not have the API key that was given: see --api-key and QUIPU_API_KEY"
 	}
+	p.Detail = strings.Replace(p.Detail, "the Idempotency-Key", "the token of --id", 1) // in the words of this door
 	if p.RequestID != "" {
 		p.Detail = strings.Replace(p.Detail, "this request id", "request id "+p.RequestID, 1)
 	}

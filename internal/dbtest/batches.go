@@ -138,6 +138,15 @@ func batches(s *suite) {
 func (k *kit) one(e quipu.Event) quipu.Receipt {
 	k.Helper()
 	opts := []quipu.WriteOption{quipu.At(e.At), quipu.Who(e.Who)}
+	if e.Floor != nil {
+		opts = append(opts, quipu.Floor(*e.Floor))
+	}
+	if e.Ceiling != nil {
+		opts = append(opts, quipu.Ceiling(*e.Ceiling))
+	}
+	if e.Saturate {
+		opts = append(opts, quipu.Saturate())
+	}
 	if e.Token != "" {
 		opts = append(opts, quipu.Token(e.Token))
 	}

@@ -64,6 +64,8 @@ func Run(t *testing.T, open Open) {
 		{"list", lists},
 		{"batch", batches},
 		{"namespace", namespaces},
+		{"bound", bounds},
+		{"lifetime", lifetimes},
 		{"policy", policies},
 		{"limit", limits},
 		{"parallel", parallels},

@@ -61,7 +61,18 @@ func drawEvent(t *rapid.T) quipu.Event {
 		Token:     rapid.SampledFrom(tokensOfHistories).Draw(t, "token"),
 		Who:       rapid.SampledFrom([]string{"", "me"}).Draw(t, "who"),
 		WantValue: rapid.Bool().Draw(t, "want"),
+		Floor:     drawLimit(t, "floor", -3),
+		Ceiling:   drawLimit(t, "ceiling", 3),
+		Saturate:  rapid.IntRange(0, 5).Draw(t, "saturate") == 0,
 	}
+}
+
+// drawLimit returns a limit near one, mostly none.
+func drawLimit(t *rapid.T, name string, near int64) *int64 {
+	if rapid.IntRange(0, 3).Draw(t, name) > 0 {
+		return nil
+	}
+	return new(near + rapid.Int64Range(-2, 2).Draw(t, name))
 }
 
 // same checks that two namespaces hold the same.

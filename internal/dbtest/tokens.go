@@ -8,9 +8,6 @@ import (
 	"github.com/quipudb/quipu"
 )
 
-// epoch is when the events of the laws happened.
-var epoch = time.Date(2026, time.January, 2, 3, 4, 5, 6e6, time.UTC)
-
 // tokens are the laws of writing once.
 func tokens(s *suite) {
 	s.law("a repeat counts once and returns the first result", func(k *kit) {
@@ -20,7 +17,7 @@ func tokens(s *suite) {
 			func() quipu.Receipt { return k.add("a", 5, quipu.Token("value"), quipu.WantValue()) },
 			func() quipu.Receipt { return k.add("a", 0, quipu.Token("zero"), quipu.WantValue()) },
 			func() quipu.Receipt {
-				return k.add("a", 1, quipu.Token("event"), quipu.At(epoch), quipu.Who("me"))
+				return k.add("a", 1, quipu.Token("event"), quipu.Who("me"))
 			},
 			func() quipu.Receipt { return k.set("a", 9, quipu.Token("set"), quipu.WantValue()) },
 			func() quipu.Receipt { return k.reset("a", quipu.Token("reset"), quipu.WantValue()) },
@@ -49,7 +46,7 @@ func tokens(s *suite) {
 	})
 
 	s.law("the same token with another payload is refused and changes nothing", func(k *kit) {
-		was := k.add("a", 5, quipu.Token("t"), quipu.At(epoch), quipu.Who("me"))
+		was := k.add("a", 5, quipu.Token("t"), quipu.Who("me"), quipu.Floor(0))
 		f := func(write func() (quipu.Receipt, error)) {
 			k.Helper()
 			_, err := write()
@@ -63,24 +60,28 @@ func tokens(s *suite) {
 				return k.db.Add(k.ctx, "a", n, append(opts, quipu.Token("t"))...)
 			}
 		}
-		at, me := quipu.At(epoch), quipu.Who("me")
-		f(add(6, at, me))
-		f(add(-5, at, me))
+		zero, me := quipu.Floor(0), quipu.Who("me")
+		f(add(6, zero, me))
+		f(add(-5, zero, me))
 		f(add(5))
-		f(add(5, at))
+		f(add(5, zero))
 		f(add(5, me))
-		f(add(5, at, quipu.Who("he")))
-		f(add(5, quipu.At(epoch.Add(time.Millisecond)), me))
-		f(add(5, at, me, quipu.IfVersion(was.Version)))
-		f(add(5, at, me, quipu.IfVersion(0)))
+		f(add(5, zero, quipu.Who("he")))
+		f(add(5, quipu.Floor(1), me))
+		f(add(5, quipu.Ceiling(0), me))
+		f(add(5, zero, quipu.Ceiling(9), me))
+		f(add(5, zero, quipu.Saturate(), me))
+		f(add(5, zero, quipu.TTL(time.Hour), me))
+		f(add(5, zero, me, quipu.IfVersion(was.Version)))
+		f(add(5, zero, me, quipu.IfVersion(0)))
 		f(func() (quipu.Receipt, error) { return k.db.Set(k.ctx, "a", 5, quipu.Token("t")) })
 		f(func() (quipu.Receipt, error) { return k.db.Reset(k.ctx, "a", quipu.Token("t")) })
 		f(func() (quipu.Receipt, error) { return k.db.Delete(k.ctx, "a", quipu.Token("t")) })
 		f(func() (quipu.Receipt, error) {
-			rs := k.addBatch(quipu.Event{Key: "a", Delta: 5, Token: "t", At: epoch})
+			rs := k.addBatch(quipu.Event{Key: "a", Delta: 5, Token: "t", Floor: new(int64(0))})
 			return rs[0], rs[0].Err
 		})
-		k.repeats(k.add("a", 5, quipu.Token("t"), at, me), was)
+		k.repeats(k.add("a", 5, quipu.Token("t"), zero, me), was)
 
 		k.add("a", 5, quipu.Token("versioned"), quipu.IfVersion(was.Version))
 		_, err := k.db.Add(k.ctx, "a", 5, quipu.Token("versioned"), quipu.IfVersion(was.Version+1))
@@ -89,10 +90,9 @@ func tokens(s *suite) {
 	})
 
 	s.law("the order of options and the way of sending are no part of the payload", func(k *kit) {
-		first := k.add("a", 2, quipu.Token("t"), quipu.WantValue(), quipu.Who("me"), quipu.At(epoch))
-		k.repeats(k.add("a", 2, quipu.At(epoch), quipu.Who("me"), quipu.WantValue(), quipu.Token("t")), first)
-		k.repeats(k.add("a", 2, quipu.Who("me"), quipu.Token("t"), quipu.At(epoch.In(time.FixedZone("", 3600))), quipu.WantValue()), first)
-		event := quipu.Event{Key: "a", Delta: 2, Token: "t", At: epoch, Who: "me", WantValue: true}
+		first := k.add("a", 2, quipu.Token("t"), quipu.WantValue(), quipu.Who("me"), quipu.Ceiling(9), quipu.TTL(time.Hour))
+		k.repeats(k.add("a", 2, quipu.TTL(time.Hour), quipu.Ceiling(9), quipu.Who("me"), quipu.WantValue(), quipu.Token("t")), first)
+		event := quipu.Event{Key: "a", Delta: 2, Token: "t", Who: "me", WantValue: true, Ceiling: new(int64(9)), TTL: time.Hour}
 		k.repeats(k.addBatch(event)[0], first)
 
 		event = quipu.Event{Key: "a", Delta: 3, Token: "batch first"}

@@ -2,6 +2,7 @@ package dbtest
 
 import (
 	"math"
+	"time"
 
 	"github.com/quipudb/quipu"
 )
@@ -100,18 +101,36 @@ func writes(s *suite) {
 	})
 
 	s.law("options that mean nothing for a call are refused", func(k *kit) {
-		_, err := k.db.Set(k.ctx, "a", 1, quipu.At(epoch))
-		k.fails(err, quipu.ErrInvalid)
-		_, err = k.db.Reset(k.ctx, "a", quipu.Who("me"))
-		k.fails(err, quipu.ErrInvalid)
-		_, err = k.db.Delete(k.ctx, "a", quipu.At(epoch))
-		k.fails(err, quipu.ErrInvalid)
-		_, err = k.db.Add(k.ctx, "a", 1, quipu.WantValue(), quipu.WantValue())
+		now := time.Now()
+		for _, o := range []quipu.WriteOption{
+			quipu.At(now), quipu.Who("me"), quipu.Floor(0), quipu.Ceiling(9), quipu.Saturate(), quipu.TTL(time.Hour),
+		} {
+			_, err := k.db.Set(k.ctx, "a", 1, o)
+			k.fails(err, quipu.ErrInvalid)
+			_, err = k.db.Reset(k.ctx, "a", o)
+			k.fails(err, quipu.ErrInvalid)
+			_, err = k.db.Delete(k.ctx, "a", o)
+			k.fails(err, quipu.ErrInvalid)
+		}
+		_, err := k.db.Add(k.ctx, "a", 1, quipu.WantValue(), quipu.WantValue())
 		k.fails(err, quipu.ErrInvalid)
 		_, err = k.db.Add(k.ctx, "a", 1, quipu.Token("a"), quipu.Token("b"))
 		k.fails(err, quipu.ErrInvalid)
 		_, err = k.db.Add(k.ctx, "a", 1, quipu.WriteOption{})
 		k.fails(err, quipu.ErrInvalid)
 		k.absent("a")
+	})
+
+	s.law("a time that nothing keeps is refused", func(k *kit) {
+		_, err := k.db.Add(k.ctx, "a", 1, quipu.At(time.Now()), quipu.Token("t"))
+		k.fails(err, quipu.ErrUnsupported)
+		rs := k.addBatch(quipu.Event{Key: "a", Delta: 1, At: time.Now()}, quipu.Event{Key: "b", Delta: 1})
+		k.fails(rs[0].Err, quipu.ErrUnsupported)
+		k.succeeds(rs[1].Err)
+		k.absent("a")
+		k.add("a", 1, quipu.At(time.Time{}), quipu.Token("t"))
+		if r := k.add("a", 1, quipu.Token("t")); !r.Replayed {
+			k.Fatalf("no time at all is another payload: %+v", r)
+		}
 	})
 }

@@ -15,7 +15,7 @@ type row struct {
 var table = map[string]row{
 	// The library. It makes the default store, and knows of no other.
 	".": {code: []string{
-		"./call", "./store", "./internal/engine", "./internal/hot", "./internal/node", "./internal/rollup", "./internal/session", "./internal/spread",
+		"./call", "./store", "./internal/duration", "./internal/engine", "./internal/hot", "./internal/node", "./internal/rollup", "./internal/session", "./internal/spread",
 	}},
 	// What a call says and answers, for the library and the client.
 	"call":             {code: []string{"./store", "./internal/session"}, pure: true},
@@ -60,11 +60,13 @@ var table = map[string]row{
 	"internal/wal": {code: []string{"./store", "github.com/cockroachdb/pebble/v2/vfs"}},
 
 	// Arithmetic that a simulator can replay.
-	"internal/hot":     {code: []string{"./store"}, pure: true},
-	"internal/limit":   {pure: true},
-	"internal/replica": {code: []string{"./store"}, pure: true},
-	"internal/rollup":  {code: []string{"./store"}, pure: true},
-	"internal/sketch":  {pure: true},
+	"internal/hot": {code: []string{"./store"}, pure: true},
+	// How people write lengths of time.
+	"internal/duration": {pure: true},
+	"internal/limit":    {pure: true},
+	"internal/replica":  {code: []string{"./store"}, pure: true},
+	"internal/rollup":   {code: []string{"./store"}, pure: true},
+	"internal/sketch":   {pure: true},
 	// What a counter needs, into a policy and its reasons.
 	"internal/advise": {code: []string{".", "./store"}, pure: true},
 
@@ -75,7 +77,7 @@ var table = map[string]row{
 		".", "./store", "github.com/prometheus/client_golang/...", "google.golang.org/grpc/codes",
 	}},
 	"internal/server/resp": {code: []string{".", "./store", "./internal/server"}, tests: []string{"./internal/hostile"}},
-	"internal/server/rest": {code: []string{".", "./store", "./internal/server"}},
+	"internal/server/rest": {code: []string{".", "./store", "./internal/duration", "./internal/server"}},
 	"internal/server/rpc": {
 		code: []string{
 			".", "./store", "./internal/server", "./quipupb", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
@@ -119,7 +121,7 @@ var table = map[string]row{
 	// engine's files; only backend.go names every store.
 	"cmd/quipu": {
 		code: []string{
-			".", "./store", "./internal/advise", "./internal/engine", "./internal/load/...", "./internal/mirror", "./internal/server/...",
+			".", "./store", "./internal/advise", "./internal/duration", "./internal/engine", "./internal/load/...", "./internal/mirror", "./internal/server/...",
 			"./internal/hot", "./internal/spread", "./internal/transfer", "./internal/wal",
 			"github.com/alecthomas/kong", "go.yaml.in/yaml/v3",
 		},

@@ -209,7 +209,7 @@ func (c *cycle) count() int { return len(c.deltas) + len(c.names) }
 // the value before, and each caller gets that and the sum up to its own. One that
 // is blind asks for no value.
 //
-// The sum may overflow where the first of the additions would not. Then they are
+// The sum may be refused where the first of the additions would not be. Then they are
 // redone one by one, after the cycle (see redo), and so no later delta of the
 // cycle may be for the same key: name refuses it as one too many.
 func (c *cycle) add(key []byte, by int64, blind bool) error {
@@ -374,8 +374,9 @@ func (c *cycle) take(values []store.Value) {
 	}
 }
 
-// redo appends the parts of merged additions that overflowed as a sum, each as
-// a delta of its own, and returns where they begin.
+// redo appends the parts of merged additions that overflowed as a sum, or crossed
+// the floor or the ceiling of a policy, each as a delta of its own, and returns
+// where they begin.
 func (c *cycle) redo() int {
 	from := len(c.deltas)
 	if !c.merged.any || c.err != nil {
@@ -383,7 +384,10 @@ func (c *cycle) redo() int {
 	}
 	for i := range c.entries {
 		e := &c.entries[i]
-		if e.textual || e.n > 0 || c.results[e.at].Outcome != store.Overflow || c.deltas[e.at].N == e.by {
+		if e.textual || e.n > 0 || c.deltas[e.at].N == e.by {
+			continue
+		}
+		if o := c.results[e.at].Outcome; o != store.Overflow && o != store.Bounded {
 			continue
 		}
 		d := c.deltas[e.at]

@@ -207,6 +207,9 @@ func (s *session) rename(ctx context.Context, from, to string, absent bool) (mov
 		if absent {
 			conditions = append(conditions, store.Condition{Cell: store.Cell{Key: to}})
 		}
+		if err := s.db.CheckValue(to, v.After); err != nil { // or it would be deleted, and not set
+			return false, err
+		}
 		set := store.Delta{Cell: store.Cell{Key: to}, Op: store.OpSet, N: v.After, Expiry: store.ExpiryClear}
 		if v.DeadlineMS != 0 {
 			set.Expiry, set.DeadlineMS = store.ExpirySet, v.DeadlineMS

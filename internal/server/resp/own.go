@@ -41,7 +41,7 @@ func parseQAdd(args [][]byte) (e qAdd, err error) {
 	if e.Delta, err = integer(args[2]); err != nil {
 		return e, err
 	}
-	var id, at, who bool
+	var id, who bool
 	for i := 3; i < len(args); i++ {
 		a, last := args[i], i+1 == len(args)
 		switch {
@@ -51,13 +51,8 @@ func parseQAdd(args [][]byte) (e qAdd, err error) {
 			if err := store.CheckToken(e.Token); err != nil {
 				return e, err
 			}
-		case is(a, "AT") && !last && !at:
-			i++
-			ms, err := integer(args[i])
-			if err != nil {
-				return e, err
-			}
-			at, e.At = true, time.UnixMilli(ms)
+		case is(a, "AT") && !last: // To take what nothing keeps would be a lie.
+			return e, wireError("ERR AT is not supported: nothing keeps the time of an event yet")
 		case is(a, "WHO") && !last && !who:
 			i++
 			who, e.Who = true, string(args[i])

@@ -30,7 +30,7 @@ func encodeBefore(e *encoder, results []store.Result) {
 // refusal replies an error if a delta was refused for another reason than the
 // conditions that the command has.
 func refusal(e *encoder, r *store.Result) bool {
-	if r.Outcome == store.Applied || r.Outcome == store.Unmet || r.Outcome == store.Bounded {
+	if r.Outcome == store.Applied || r.Outcome == store.Unmet {
 		return false
 	}
 	e.fail(errorText(r.Outcome.Err()))
@@ -88,7 +88,7 @@ func (c *cycle) set(key, value []byte) (*store.Delta, error) {
 		return nil, err
 	}
 	d.N, d.Expiry = n, store.ExpiryClear
-	return d, nil
+	return d, c.db.CheckValue(d.Cell.Key, n) // None of several may be refused alone.
 }
 
 func planSet(c *cycle, _ *session, args [][]byte) (encode, error) {
@@ -370,9 +370,10 @@ func planIncrEx(c *cycle, _ *session, args [][]byte) (encode, error) {
 		return nil, err
 	}
 	d.N, d.Guard.Bound, d.Expiry, d.DeadlineMS = o.by, &o.bound, o.ends.expiry, o.ends.ms
+	d.Guard.Token = o.token
 	return func(e *encoder, results []store.Result) {
 		r := &results[0]
-		if refusal(e, r) {
+		if r.Outcome != store.Bounded && refusal(e, r) {
 			return
 		}
 		e.array(2)
@@ -385,11 +386,12 @@ type incrExOptions struct {
 	by    int64
 	bound store.Bound
 	ends  end
+	token string
 }
 
 func parseIncrEx(args [][]byte) (o incrExOptions, err error) {
 	o = incrExOptions{by: 1, bound: store.Bound{Low: math.MinInt64, High: math.MaxInt64}}
-	var given [5]bool // BYINT, LBOUND, UBOUND, an expiry, ENX
+	var given [6]bool // BYINT, LBOUND, UBOUND, an expiry, ENX, ID
 	once := func(i int) bool { was := given[i]; given[i] = true; return !was }
 	for i := 2; i < len(args); i++ {
 		a, last := args[i], i+1 == len(args)
@@ -407,6 +409,10 @@ func parseIncrEx(args [][]byte) (o incrExOptions, err error) {
 			o.bound.High, err = integer(args[i])
 		case is(a, "SATURATE"):
 			o.bound.Saturate = true
+		case is(a, "ID") && !last && once(5):
+			i++
+			o.token = string(args[i])
+			err = store.CheckToken(o.token)
 		case isUnit(a) && !last && once(3):
 			i++
 			var ends end

@@ -30,6 +30,9 @@ const (
 	retryAfterSeconds = "1"
 )
 
+// tokenHeader names a write.
+const tokenHeader = "Idempotency-Key"
+
 // Header values that are the same for many replies. They are shared by all of
 // them, so nothing may append to or change them.
 var (
@@ -144,7 +147,7 @@ func (c *call) fail(err error) {
 	if c.safe() {
 		detail = server.ReadDetail
 	}
-	p := problemOf(err, detail)
+	p := problemOf(err, detail).of(tokenHeader)
 	if c.unmatched && errors.Is(err, store.ErrChanged) {
 		p.detail = "no write can be made at this ETag, which is weak or that of several cells: read with read=exact, and use the ETag of that"
 	}
@@ -309,11 +312,11 @@ func (c *call) writeOptions() error {
 // quotes it is a string of RFC 9651, as the draft of that header wants it;
 // bare, it is what it is, as most clients send it.
 func (c *call) token() (string, error) {
-	vs := c.r.Header["Idempotency-Key"]
+	vs := c.r.Header[tokenHeader]
 	if vs == nil {
 		return "", nil
 	}
-	const field = "Idempotency-Key"
+	const field = tokenHeader
 	if len(vs) > 1 {
 		return "", invalid(field, "given more than once")
 	}

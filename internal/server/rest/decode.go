@@ -3,11 +3,13 @@ package rest
 import (
 	"math"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/duration"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -102,7 +104,11 @@ func (d *decoder) member(field string, seen *uint, names ...string) int {
 		*seen |= 1 << i
 		return i
 	}
-	d.fail(at, field, "unknown field "+quoted(name))
+	known := "; it has none"
+	if len(names) > 0 {
+		known = "; want " + strings.Join(names, ", ")
+	}
+	d.fail(at, field, "unknown field "+quoted(name)+known+",")
 	return -1
 }
 
@@ -286,37 +292,15 @@ func (d *decoder) hex4() (rune, bool) {
 	return r, true
 }
 
-// instant reads a time as RFC 3339 writes it.
-func (d *decoder) instant(field string) time.Time {
-	d.space()
-	at := d.i
-	s := d.text(field)
-	if d.err != nil {
-		return time.Time{}
-	}
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
-		d.fail(at, field, "want a time such as 2006-01-02T15:04:05Z")
-	}
-	return t
-}
-
 // empty reports whether there is no value at all.
 func (d *decoder) empty() bool {
 	d.space()
 	return d.i == len(d.b)
 }
 
-// An event is the body of an increment.
-type event struct {
-	delta int64
-	at    time.Time
-	who   string
-}
-
-// decodeEvent reads {"delta":1,"at":…,"who":…}. All of it is optional.
-func decodeEvent(body []byte) (event, error) {
-	e := event{delta: 1}
+// decodeEvent reads {"delta":1,"who":…,…}. All of it is optional.
+func decodeEvent(body []byte) (quipu.Event, error) {
+	e := quipu.Event{Delta: 1}
 	d := decoder{b: body}
 	if d.empty() {
 		return e, nil
@@ -325,23 +309,52 @@ func decodeEvent(body []byte) (event, error) {
 	var seen uint
 	for n := 0; d.more('}', n, "body"); n++ {
 		at := d.i
-		switch d.member("body", &seen, "delta", "at", "who", "dims") {
-		case 0:
-			e.delta = d.integer("delta")
-		case 1:
-			e.at = d.instant("at")
-		case 2:
-			e.who = d.text("who")
-		case 3:
-			d.noDims(at)
-		}
+		d.term(&e, d.member("body", &seen, eventFields...), at)
 	}
 	return e, d.end()
 }
 
-// noDims refuses dimensions: to take them and keep nothing would be a lie.
-func (d *decoder) noDims(at int) {
-	d.refuse(store.KindUnsupported, at, "dims", "this version keeps no dimensions,")
+// eventFields are what every add may say, and opFields what one of a batch may.
+var (
+	eventFields = []string{"delta", "who", "floor", "ceiling", "saturate", "ttl", "at", "dims"}
+	opFields    = append([]string{"key", "id"}, eventFields...)
+)
+
+// term reads the value of one of eventFields, whose name is at an offset.
+func (d *decoder) term(e *quipu.Event, field, at int) {
+	switch field {
+	case 0:
+		e.Delta = d.integer("delta")
+	case 1:
+		e.Who = d.text("who")
+	case 2:
+		e.Floor = new(d.integer("floor"))
+	case 3:
+		e.Ceiling = new(d.integer("ceiling"))
+	case 4:
+		e.Saturate = d.truth("saturate")
+	case 5:
+		e.TTL = d.lifetime("ttl")
+	case 6: // To take what nothing keeps would be a lie.
+		d.refuse(store.KindUnsupported, at, "at", "this version does not keep when an event happened,")
+	case 7:
+		d.refuse(store.KindUnsupported, at, "dims", "this version keeps no dimensions,")
+	}
+}
+
+// lifetime reads a duration above zero.
+func (d *decoder) lifetime(field string) time.Duration {
+	d.space()
+	at := d.i
+	s := d.text(field)
+	if d.err != nil {
+		return 0
+	}
+	ttl, err := duration.Parse(s)
+	if err != nil || ttl < time.Millisecond {
+		d.fail(at, field, "want a duration of 1ms or more, such as 30s or 7d,")
+	}
+	return ttl
 }
 
 // decodeValue reads {"value":…}.
@@ -400,7 +413,7 @@ func decodeList[T any](body []byte, name, elements string, most int, one func(d 
 	return list, d.end()
 }
 
-// decodeBatch reads {"ops":[{"key":…,"delta":1,"id":…,"at":…,"who":…},…]}.
+// decodeBatch reads {"ops":[{"key":…,"delta":1,"id":…,…},…]}.
 func decodeBatch(body []byte) ([]quipu.Event, error) {
 	return decodeList(body, "ops", "operations", store.BatchDeltasMax, (*decoder).op)
 }
@@ -414,21 +427,15 @@ func (d *decoder) op(i int) quipu.Event {
 	var seen uint
 	for n := 0; d.more('}', n, "ops"); n++ {
 		at := d.i
-		switch d.member("ops", &seen, "key", "delta", "id", "at", "who", "dims") {
+		switch field := d.member("ops", &seen, opFields...); field {
 		case 0:
 			e.Key = d.text("key")
 		case 1:
-			e.Delta = d.integer("delta")
-		case 2:
 			if e.Token = d.text("id"); e.Token == "" {
 				d.fail(at, "id", "it is empty,")
 			}
-		case 3:
-			e.At = d.instant("at")
-		case 4:
-			e.Who = d.text("who")
-		case 5:
-			d.noDims(at)
+		default:
+			d.term(&e, field-2, at)
 		}
 	}
 	if d.err == nil && seen&1 == 0 {

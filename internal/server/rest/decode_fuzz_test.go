@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/duration"
 )
 
 // FuzzBody compares the decoder of increments with encoding/json, held to the
@@ -19,7 +23,7 @@ func FuzzBody(f *testing.F) {
 		"", " ", "{}", `{"delta":1}`, `{"delta":-9223372036854775808}`, `{"delta":9223372036854775808}`, `{"delta":1.0}`,
 		`{"delta":1e2}`, `{"delta":-0}`, `{"delta":00}`, `{"delta":"1"}`, `{"delta":null}`, `{"delta":1,"delta":1}`, `{"Delta":1}`,
 		`{"delta":1}x`, `{"delta":1,}`, `[1]`, `null`, `{"who":"\u00e9\ud83d\ude00\n\/\\"}`, `{"who":"\ud83d"}`, `{"who":"\ud83d\u0041"}`, `{"who":"` + "\xff" + `"}`,
-		`{"who":"\ufffd"}`, `{"at":"2026-01-02T03:04:05.678Z","delta":7,"who":"ann"}`, `{"at":"2026-13-02T03:04:05Z"}`, `{"\u0064elta":3}`,
+		`{"who":"\ufffd"}`, `{"at":"2026-01-02T03:04:05.678Z"}`, `{"floor":-1,"ceiling":5,"saturate":true,"ttl":"1m"}`, `{"ttl":"0s"}`, `{"saturate":1}`, `{"\u0064elta":3}`,
 		`{"dims":{}}`, "{\"delta\"\t:\r\n 5 }", `{"delta":18446744073709551616}`, `{"who":""}`,
 	} {
 		f.Add([]byte(seed))
@@ -33,7 +37,7 @@ func FuzzBody(f *testing.F) {
 		if p, isProblem := errors.AsType[*problem](err); err != nil && (!isProblem || p.offset > len(body) || p.field == "" || p.status < 400) {
 			t.Fatalf("body %q: bad problem %+v", body, err)
 		}
-		if ok && (got.delta != want.delta || got.who != want.who || !got.at.Equal(want.at)) {
+		if ok && !reflect.DeepEqual(got, want) {
 			t.Fatalf("body %q: got %+v, want %+v", body, got, want)
 		}
 	})
@@ -43,8 +47,8 @@ var integerText = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
 
 // oracle decodes the body of an increment by encoding/json, and adds the
 // strictness that it lacks.
-func oracle(body []byte) (event, bool) {
-	e := event{delta: 1}
+func oracle(body []byte) (quipu.Event, bool) {
+	e := quipu.Event{Delta: 1}
 	if len(bytes.Trim(body, " \t\r\n")) == 0 {
 		return e, true
 	}
@@ -59,17 +63,23 @@ func oracle(body []byte) (event, bool) {
 		var ok bool
 		switch name {
 		case "delta":
-			var err error
-			e.delta, err = strconv.ParseInt(string(raw), 10, 64)
-			ok = err == nil && integerText.Match(raw)
+			e.Delta, ok = oracleInteger(raw)
+		case "floor":
+			e.Floor = new(int64)
+			*e.Floor, ok = oracleInteger(raw)
+		case "ceiling":
+			e.Ceiling = new(int64)
+			*e.Ceiling, ok = oracleInteger(raw)
+		case "saturate":
+			e.Saturate, ok = string(raw) == "true", string(raw) == "true" || string(raw) == "false"
 		case "who":
-			e.who, ok = oracleText(raw)
-		case "at":
+			e.Who, ok = oracleText(raw)
+		case "ttl":
 			var s string
 			var err error
 			if s, ok = oracleText(raw); ok {
-				e.at, err = time.Parse(time.RFC3339Nano, s)
-				ok = err == nil
+				e.TTL, err = duration.Parse(s)
+				ok = err == nil && e.TTL >= time.Millisecond
 			}
 		}
 		if !ok {
@@ -77,6 +87,11 @@ func oracle(body []byte) (event, bool) {
 		}
 	}
 	return e, true
+}
+
+func oracleInteger(raw json.RawMessage) (int64, bool) {
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	return n, err == nil && integerText.Match(raw)
 }
 
 // oracleText decodes a string; half a surrogate pair, which encoding/json

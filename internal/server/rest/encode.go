@@ -75,8 +75,9 @@ func appendReceipt(b []byte, r *quipu.Receipt, added bool) []byte {
 	return append(b, `"}`...)
 }
 
-// appendReceipts appends the results of a batch, each a receipt or an error.
-func appendReceipts(b []byte, rs []quipu.Receipt) []byte {
+// appendReceipts appends the results of a batch, each a receipt or an error. Named
+// says which part of the request has named an operation.
+func appendReceipts(b []byte, rs []quipu.Receipt, named func(i int) string) []byte {
 	b = append(b, `{"results":[`...)
 	for i := range rs {
 		if i > 0 {
@@ -90,7 +91,7 @@ func appendReceipts(b []byte, rs []quipu.Receipt) []byte {
 		b = append(b, `{"key":`...)
 		b = appendString(b, r.Key)
 		b = append(b, `,"error":`...)
-		b = appendProblem(b, problemOf(r.Err, server.Detail), "")
+		b = appendProblem(b, problemOf(r.Err, server.Detail).of(named(i)), "")
 		b = append(b, '}')
 	}
 	return append(b, "]}\n"...)
@@ -115,6 +116,10 @@ func appendCount(b []byte, c *quipu.Count) []byte {
 	b = strconv.AppendBool(b, c.Complete)
 	b = append(b, `,"exists":`...)
 	b = strconv.AppendBool(b, c.Exists)
+	if !c.ExpiresAt.IsZero() {
+		b = append(b, `,"expires_at":`...)
+		b = appendTime(b, c.ExpiresAt)
+	}
 	b = append(b, `,"as_of":`...)
 	b = appendTime(b, c.AsOf)
 	b = append(b, `,"staleness_ms":`...)

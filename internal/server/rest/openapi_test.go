@@ -222,7 +222,7 @@ func TestEveryOperationAnswersAsDocumented(t *testing.T) {
 		delete(left, method+" "+c.template(path))
 	}
 	for _, prefix := range []string{"/api/v1", "/api/v1/namespaces/n"} {
-		call("POST", prefix+"/counters/a/increment", `{"delta":1,"who":"w","at":"2026-01-01T00:00:00Z"}`, "Idempotency-Key: t")
+		call("POST", prefix+"/counters/a/increment", `{"delta":1,"who":"w","floor":0,"ceiling":9,"saturate":true,"ttl":"1h"}`, "Idempotency-Key: t")
 		call("POST", prefix+"/counters/a/decrement", "", "Prefer: return=minimal")
 		call("GET", prefix+"/counters/a", "")
 		call("GET", prefix+"/counters/a/exact", "")

@@ -170,7 +170,7 @@ func explainPolicy(c *call) error {
 func appendPolicy(b []byte, p quipu.Policy, all bool) []byte {
 	between := byte('{')
 	for _, s := range p.Settings() {
-		if !s.Given && !all {
+		if !s.Given && (!all || s.Value == nil) {
 			continue
 		}
 		b = append(b, between, '"')
@@ -179,6 +179,8 @@ func appendPolicy(b []byte, p quipu.Policy, all bool) []byte {
 		switch v := s.Value.(type) {
 		case int:
 			b = strconv.AppendInt(b, int64(v), 10)
+		case int64:
+			b = strconv.AppendInt(b, v, 10)
 		case bool:
 			b = strconv.AppendBool(b, v)
 		default: // text, or what is written as text
@@ -199,7 +201,7 @@ func decodePolicies(body []byte) ([]quipu.Policy, error) {
 
 // policySettings are the settings of a policy in JSON.
 var policySettings = []string{
-	"shards", "max_shards", // integers
+	"shards", "max_shards", "floor", "ceiling", // integers
 	"single", "partial", // true or false
 	"preset", "namespace", "pattern", "durability", "spread", "cool_down", "timing", "interval", "stale",
 }
@@ -220,10 +222,10 @@ func (d *decoder) policy(int) quipu.Policy {
 		}
 		name := policySettings[i]
 		var value string
-		switch i {
-		case 0, 1:
+		switch {
+		case i < 4:
 			value = strconv.FormatInt(d.integer(name), 10)
-		case 2, 3:
+		case i < 6:
 			value = strconv.FormatBool(d.truth(name))
 		default:
 			value = d.text(name)

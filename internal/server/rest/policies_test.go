@@ -140,7 +140,7 @@ func TestPoliciesRefused(t *testing.T) {
 	check(`{"policies":[{"pattern":"a","shards":"2"}]}`, "shards", 37, "want an integer")
 	check(`{"policies":[{"pattern":"a","shards":65}]}`, "shards", 28, "want a number from 1 to 64")
 	check(`{"policies":[{"pattern":"a","single":"true"}]}`, "single", 37, "want true or false")
-	check(`{"policies":[{"pattern":"a", "cool_down":"x"}]}`, "cool_down", 29, `cool_down: "x": want a duration such as 10m`)
+	check(`{"policies":[{"pattern":"a", "cool_down":"x"}]}`, "cool_down", 29, `cool_down: "x": want a duration such as 30s`)
 	check(`{"policies":[{"pattern":"a","cool-down":"1s"}]}`, "policies", 28, "unknown field")
 	check(`{"policies":[{"pattern":"a","preset":"x"}]}`, "preset", 28, "want accurate, best-effort")
 	check(`{"policies":[{"pattern":"a","timing":null}]}`, "timing", 37, "want a string")

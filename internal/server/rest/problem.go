@@ -3,7 +3,9 @@ package rest
 import (
 	"errors"
 	"strconv"
+	"strings"
 
+	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/store"
 )
@@ -18,6 +20,7 @@ type problem struct {
 	offset int    // the byte of the body where it is, if body is set
 	body   bool
 	cause  error // for the log, if the detail does not tell
+	bound  *quipu.BoundError
 }
 
 // Error returns the detail.
@@ -50,6 +53,18 @@ func problemOf(err error, detail func(error) string) *problem {
 	if server.StatusOf(k).Private {
 		p.cause = err
 	}
+	p.bound, _ = errors.AsType[*quipu.BoundError](err)
+	return p
+}
+
+// of says which part of the request gave the token that a problem is about, in its
+// own words: only the library calls it a token.
+func (p *problem) of(field string) *problem {
+	switch p.kind {
+	case store.KindToken.String(), store.KindExpired.String(), store.KindSettled.String():
+		p.field = field
+		p.detail = strings.Replace(p.detail, "the token", "the "+field, 1)
+	}
 	return p
 }
 
@@ -74,9 +89,27 @@ func appendProblem(b []byte, p *problem, requestID string) []byte {
 		b = append(b, `,"offset":`...)
 		b = strconv.AppendInt(b, int64(p.offset), 10)
 	}
+	if p.bound != nil {
+		b = appendBound(b, p.bound)
+	}
 	if requestID != "" {
 		b = append(b, `,"request_id":`...)
 		b = appendString(b, requestID)
 	}
 	return append(b, '}')
+}
+
+// appendBound appends what a bound refused: what the counter is, what was asked,
+// and the limit.
+func appendBound(b []byte, e *quipu.BoundError) []byte {
+	b = append(b, `,"value":`...)
+	b = strconv.AppendInt(b, e.Value, 10)
+	b = append(b, `,"asked":`...)
+	b = strconv.AppendInt(b, e.Asked, 10)
+	if e.Above {
+		b = append(b, `,"ceiling":`...)
+	} else {
+		b = append(b, `,"floor":`...)
+	}
+	return strconv.AppendInt(b, e.Limit, 10)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/duration"
 )
 
 func get(c *call) error {
@@ -73,7 +74,7 @@ func decodeNeed(q url.Values) (need, error) {
 	// same as none.
 	if q.Has("max_staleness") {
 		v := q.Get("max_staleness")
-		d, err := time.ParseDuration(v)
+		d, err := duration.Parse(v)
 		if err != nil || d < 0 {
 			return need{}, invalid("max_staleness", "want a duration such as 5s, not "+strconv.Quote(v))
 		}

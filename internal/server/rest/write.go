@@ -23,25 +23,39 @@ func add(c *call, negate bool) error {
 		return err
 	}
 	if negate {
-		if e.delta == math.MinInt64 {
+		if e.Delta == math.MinInt64 {
 			return invalid("delta", "its negative is over the limit of int64")
 		}
-		e.delta = -e.delta
+		e.Delta = -e.Delta
 	}
 	if err := c.writeOptions(); err != nil {
 		return err
 	}
-	if !e.at.IsZero() {
-		c.opts = append(c.opts, quipu.At(e.at))
-	}
-	if e.who != "" {
-		c.opts = append(c.opts, quipu.Who(e.who))
-	}
-	r, err := c.db.Add(c.ctx, c.args.key, e.delta, c.opts...)
+	c.eventOptions(&e)
+	r, err := c.db.Add(c.ctx, c.args.key, e.Delta, c.opts...)
 	if err != nil {
 		return err
 	}
 	return c.receipt(&r, true)
+}
+
+// eventOptions adds to opts what the body asks of an add.
+func (c *call) eventOptions(e *quipu.Event) {
+	if e.Who != "" {
+		c.opts = append(c.opts, quipu.Who(e.Who))
+	}
+	if e.Floor != nil {
+		c.opts = append(c.opts, quipu.Floor(*e.Floor))
+	}
+	if e.Ceiling != nil {
+		c.opts = append(c.opts, quipu.Ceiling(*e.Ceiling))
+	}
+	if e.Saturate {
+		c.opts = append(c.opts, quipu.Saturate())
+	}
+	if e.TTL != 0 {
+		c.opts = append(c.opts, quipu.TTL(e.TTL))
+	}
 }
 
 func set(c *call) error {
@@ -146,6 +160,11 @@ func batch(c *call) error {
 			c.log(problemOf(receipts[i].Err, server.Detail))
 		}
 	}
-	c.out = appendReceipts(c.out[:0], receipts)
+	c.out = appendReceipts(c.out[:0], receipts, func(i int) string {
+		if token != "" && events[i].Token == token+"/"+strconv.Itoa(i) {
+			return tokenHeader
+		}
+		return "id"
+	})
 	return c.reply()
 }

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"runtime/debug"
 	"slices"
@@ -161,7 +162,11 @@ func (d *Door) tell(ctx context.Context, method string, err error) *pb.Error {
 	if detail == server.SeeLog { // REST has request ids
 		detail = "the server's log says more"
 	}
-	return &pb.Error{Kind: pb.Kind(k), Detail: detail}
+	told := &pb.Error{Kind: pb.Kind(k), Detail: detail}
+	if b, ok := errors.AsType[*quipu.BoundError](err); ok {
+		told.Bound = &pb.Error_Bound{Value: b.Value, Asked: b.Asked, Limit: b.Limit, Above: b.Above, Set: b.Set}
+	}
+	return told
 }
 
 // in returns the view of a namespace; "" is the default one.

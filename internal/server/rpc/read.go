@@ -182,6 +182,9 @@ func encodeCount(c *quipu.Count) *pb.Count {
 		AsOfNs: c.AsOf.UnixNano(), StalenessNs: int64(c.Staleness),
 		Source: c.Source, Shards: uint32(c.Shards), Version: c.Version,
 	}
+	if !c.ExpiresAt.IsZero() {
+		out.ExpiresAtMs = c.ExpiresAt.UnixMilli()
+	}
 	if c.Bounded {
 		out.Lower, out.Upper = &c.Lower, &c.Upper
 	}

@@ -17,6 +17,18 @@ func (d *Door) Add(ctx context.Context, r *pb.AddRequest) (*pb.Receipt, error) {
 	if r.Who != nil {
 		opts = append(opts, quipu.Who(*r.Who))
 	}
+	if r.Floor != nil {
+		opts = append(opts, quipu.Floor(*r.Floor))
+	}
+	if r.Ceiling != nil {
+		opts = append(opts, quipu.Ceiling(*r.Ceiling))
+	}
+	if r.Saturate {
+		opts = append(opts, quipu.Saturate())
+	}
+	if r.TtlNs != nil {
+		opts = append(opts, quipu.TTL(time.Duration(*r.TtlNs)))
+	}
 	return receiptOf(d.in(r.Namespace).Add(ctx, r.Key, r.Delta, opts...))
 }
 
@@ -39,7 +51,10 @@ func (d *Door) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.Receipt, er
 func (d *Door) AddBatch(ctx context.Context, r *pb.AddBatchRequest) (*pb.AddBatchReply, error) {
 	events := make([]quipu.Event, len(r.Events))
 	for i, e := range r.Events {
-		events[i] = quipu.Event{Key: e.Key, Delta: e.Delta, Token: e.Token, Who: e.Who, WantValue: e.WantValue}
+		events[i] = quipu.Event{
+			Key: e.Key, Delta: e.Delta, Token: e.Token, Who: e.Who, WantValue: e.WantValue,
+			Floor: e.Floor, Ceiling: e.Ceiling, Saturate: e.Saturate, TTL: time.Duration(e.GetTtlNs()),
+		}
 		if e.AtMs != nil {
 			events[i].At = time.UnixMilli(*e.AtMs)
 		}

@@ -1,0 +1,89 @@
+package quipu
+
+import (
+	"math"
+
+	"github.com/quipudb/quipu/call"
+	"github.com/quipudb/quipu/store"
+)
+
+// bind makes writes keep the floors and ceilings of the policies, however they
+// were asked for: every way to the store leads through here.
+func (s *shared) bind(batches []store.Batch) {
+	set := s.policies.Load()
+	if set == nil || !set.bounded { // Fast path: BenchmarkAddOverhead.
+		return
+	}
+	for i := range batches {
+		for j := range batches[i].Deltas {
+			d := &batches[i].Deltas[j]
+			if d.Op != store.OpAdd && d.Op != store.OpSet || d.Cell.Namespace == "" {
+				continue
+			}
+			if r := s.rulesIn(d.Cell.Namespace).of(d.Cell.Key); r != nil && r.bound != nil {
+				d.Guard.Bound = joined(r.bound, d.Guard.Bound)
+				d.Want = d.Want || batches[i].Writer == 0 // so that a refusal can say what the counter is
+			}
+		}
+	}
+}
+
+// bound returns the bound that p sets, or nil.
+func (p *Policy) bound() *store.Bound {
+	if !p.Floor.Given && !p.Ceiling.Given {
+		return nil
+	}
+	b := open()
+	if p.Floor.Given {
+		b.Low = p.Floor.N
+	}
+	if p.Ceiling.Given {
+		b.High = p.Ceiling.N
+	}
+	return &b
+}
+
+// open returns a bound that only int64 limits.
+func open() store.Bound {
+	return store.Bound{Low: math.MinInt64, High: math.MaxInt64, Inward: true}
+}
+
+// joined returns the bound that keeps a policy's and a call's, which may be nil.
+// The policy's is shared, and not changed. Only a call can ask to be saturated.
+func joined(policy, call *store.Bound) *store.Bound {
+	if call == nil {
+		return policy
+	}
+	b := store.Bound{Low: max(policy.Low, call.Low), High: min(policy.High, call.High), Saturate: call.Saturate}
+	// A strict bound without limits asks for no more than an inward one does.
+	b.Inward = call.Inward || call.Low == math.MinInt64 && call.High == math.MaxInt64
+	if b.Low > b.High && !b.Inward {
+		b.Saturate = false // There is no value to go to.
+	}
+	return &b
+}
+
+// CheckValue returns ErrBound if the policy of a key has a floor above a value or a
+// ceiling below it: for doors that make one step of several changes, of which none
+// may be refused alone.
+func (db *DB) CheckValue(key string, value int64) error {
+	r := db.rules().of(key)
+	if r == nil || r.bound == nil || r.bound.Has(value) {
+		return nil
+	}
+	return store.Errorf(store.KindBound, "%d is outside the floor and the ceiling that the policy has: %d to %d", value, r.bound.Low, r.bound.High)
+}
+
+// boundError returns why a bound refused a delta.
+func boundError(d *store.Delta, r *store.Result) error {
+	e := &call.BoundError{Value: r.Before, Asked: d.N, Set: d.Op == store.OpSet}
+	b := d.Guard.Bound
+	e.Above = d.N > 0
+	if e.Set {
+		e.Above = d.N > b.High
+	}
+	if e.Limit = b.Low; e.Above {
+		e.Limit = b.High
+	}
+	return e
+}

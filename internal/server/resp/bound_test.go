@@ -1,0 +1,98 @@
+package resp_test
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/server/resp"
+	"github.com/quipudb/quipu/store/memstore"
+)
+
+// A policy's floor and ceiling hold for every command, and for each of those that
+// come together.
+func TestPolicyBounds(t *testing.T) {
+	o := quipu.Options{
+		Policies: []quipu.Policy{{Pattern: "s*", Floor: quipu.BoundAt(0), Ceiling: quipu.BoundAt(9)}},
+		Logger:   slog.New(slog.DiscardHandler),
+	}
+	const leaves = "-ERR the counter would leave its bound\r\n"
+	outside := func(n string) string {
+		return "-ERR " + n + " is outside the floor and the ceiling that the policy has: 0 to 9\r\n"
+	}
+	check := func(t *testing.T, c *client) {
+		t.Helper()
+		f := c.expect
+		f("INCRBY s 3", ":3\r\n")
+		f("DECRBY s 4", leaves)
+		f("DECR free", ":-1\r\n")
+		f("INCRBY s 7", leaves)
+		f("Q.ADD s -4 NOVALUE", leaves)
+		f("Q.ADD s -4 ID t", "-ERR adding -4 to 3 would end below the floor of 0\r\n")
+		f("SET s -1", outside("-1"))
+		f("SET s 10 EX 9 GET", outside("10"))
+		f("SETEX s 9 10", outside("10"))
+		f("MSET free 5 s -1", outside("-1"))
+		f("MSETNX other 5 s2 -1", outside("-1"))
+		f("EXISTS other", zero)
+		f("GET free", bulk("-1"))
+		f("RENAME free s", outside("-1"))
+		f("GET free", bulk("-1"))
+		f("GET s", bulk("3"))
+		f("INCREX s BYINT -4", "*2\r\n:3\r\n:0\r\n")
+		f("INCREX s BYINT -4 LBOUND 20", "*2\r\n:3\r\n:0\r\n")
+		f("INCREX s BYINT -4 SATURATE", "*2\r\n:0\r\n:-3\r\n")
+		f("INCREX s BYINT 4 UBOUND 2 SATURATE", "*2\r\n:2\r\n:2\r\n")
+
+		// Those that come together share a delta, but not its fate.
+		c.send(strings.Repeat("DECR s\r\n", 4))
+		for _, want := range []string{":1\r\n", zero, leaves, leaves} {
+			if got := c.reply(); got != want {
+				t.Fatalf("one of four: %q, want %q", got, want)
+			}
+		}
+		f("MULTI", ok)
+		f("INCR s", "+QUEUED\r\n")
+		f("DECRBY s 5", "+QUEUED\r\n")
+		f("INCR s", "+QUEUED\r\n")
+		f("EXEC", "*3\r\n"+one+leaves+":2\r\n")
+	}
+	transports(t, func(t *testing.T, r resp.Options) {
+		check(t, dial(t, openOver(t, quipu.New(memstore.New(memstore.Options{}), o), r).addr))
+	})
+	t.Run("embedded", func(t *testing.T) {
+		db, err := quipu.Open(t.TempDir(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(t, dial(t, openOver(t, db, resp.Options{}).addr))
+	})
+}
+
+func TestIncrExOnce(t *testing.T) {
+	story(t, func(c *client) {
+		f := c.expect
+		f("INCREX a BYINT 3 UBOUND 4 EX 100 ID t", "*2\r\n:3\r\n:3\r\n")
+		f("INCRBY a 10", ":13\r\n")
+		f("PERSIST a", one)
+		f("INCREX a BYINT 3 UBOUND 4 EX 100 ID t", "*2\r\n:3\r\n:3\r\n") // the first reply, and no second lifetime
+		f("TTL a", ":-1\r\n")
+		f("INCREX a ID t BYINT 3 EX 100 UBOUND 4", "*2\r\n:3\r\n:3\r\n")
+		for _, other := range []string{"BYINT 3 UBOUND 4 EX 101", "BYINT 3 UBOUND 5 EX 100", "BYINT 3 UBOUND 4", "UBOUND 4 EX 100", "BYINT 3 UBOUND 4 EX 100 SATURATE"} {
+			f("INCREX a ID t "+other, "-TOKEN the token was used for another payload\r\n")
+		}
+		f("INCREX a BYINT 3 UBOUND 4 ID u", "*2\r\n:13\r\n:0\r\n") // A refusal uses no token.
+		f("SET a 1", ok)
+		f("INCREX a BYINT 3 UBOUND 4 ID u", "*2\r\n:4\r\n:3\r\n")
+		f("MULTI", ok)
+		f("INCREX a BYINT 3 UBOUND 4 ID u", "+QUEUED\r\n")
+		f("INCREX a ID v", "+QUEUED\r\n")
+		f("EXEC", "*2\r\n*2\r\n:4\r\n:3\r\n*2\r\n:5\r\n:1\r\n")
+		f("INCREX a ID", syntax)
+		f("INCREX a ID a ID b", syntax)
+		f("INCREX a ID "+strings.Repeat("t", 256), "-ERR token of 256 bytes: at most 255\r\n")
+		f("Q.ADD a 1 AT 5", "-ERR AT is not supported: nothing keeps the time of an event yet\r\n")
+		f("GET a", bulk("5"))
+	})
+}
