@@ -22,7 +22,7 @@ type verifyCmd struct {
 
 // Help is shown by --help.
 func (*verifyCmd) Help() string {
-	return `Exit code 1 and a line for each difference if there is drift.
+	return `If there is drift, it prints a line for each difference and exits with code 1.
 
 Examples:
 
@@ -110,7 +110,7 @@ type backupCmd struct {
 
 // Help is shown by --help.
 func (*backupCmd) Help() string {
-	return `A server goes on serving. FILE appears when the backup is whole, and not before.
+	return `The server keeps serving. FILE appears only when the backup is complete.
 
 Examples:
 
@@ -145,7 +145,7 @@ func (c *backupCmd) Run(ctx context.Context, out *output, command *kong.Context)
 func writeWhole(name string, out *output, write func(io.Writer) error) (err error) {
 	if name == "-" {
 		if out.stdoutTerminal {
-			return usage("a backup is no text: give --out a file, or redirect the output")
+			return usage("a backup is not text: give --out a file, or redirect the output")
 		}
 		return measured(out, out.stdout, write)
 	}

@@ -24,31 +24,31 @@ import (
 
 type adviseCmd struct {
 	Writes    *rate          `name:"writes-per-second" help:"Writes a second to the hottest counter." placeholder:"N"`
-	Reads     *rate          `name:"reads-per-second" help:"Reads a second of it." placeholder:"N"`
-	Accuracy  string         `help:"What a reader needs: exact; bounded, which may be old but lacks nothing that was acknowledged before; or approximate, which may lack some after a crash." placeholder:"WORD"`
+	Reads     *rate          `name:"reads-per-second" help:"Reads a second of the same counter." placeholder:"N"`
+	Accuracy  string         `help:"What readers need: exact; bounded (may be old, but includes every write acknowledged before its age); or approximate (a crash may lose some writes)." placeholder:"WORD"`
 	Freshness *time.Duration `help:"How old a read may be." placeholder:"TIME"`
-	Bounded   bool           `help:"It must never cross a floor or a ceiling."`
-	Unique    bool           `help:"It counts different things, each once."`
-	Regions   int            `help:"Regions that write." default:"1"`
-	Nodes     int            `help:"Servers." default:"1"`
+	Bounded   bool           `help:"The counter must never cross a floor or a ceiling."`
+	Unique    bool           `help:"It counts distinct things, each once."`
+	Regions   int            `help:"Number of regions that write." default:"1"`
+	Nodes     int            `help:"Number of servers." default:"1"`
 	Store     string         `help:"Where counts are kept: embedded, postgres, redis, or the URL of a store." placeholder:"STORE"`
 	Pattern   word           `help:"The keys that the policy is for." default:"*"`
 
-	Addr   address       `help:"Look at a running server, and advise for its hottest counters." placeholder:"ADDR" env:"-"`
-	For    time.Duration `help:"How long to look at it." default:"10s"`
-	APIKey string        `name:"api-key" help:"API key of the server; of several, the first." placeholder:"KEY"`
+	Addr   address       `help:"Watch a running server and advise on its hottest counters." placeholder:"ADDR" env:"-"`
+	For    time.Duration `help:"How long to watch it." default:"10s"`
+	APIKey string        `name:"api-key" help:"API key for the server. Of a comma-separated list, the first is used." placeholder:"KEY"`
 	JSON   bool          `name:"json" help:"Print the advice as JSON."`
 }
 
 // Help is shown by --help.
 func (*adviseCmd) Help() string {
-	return `Prints a policy as YAML, for a configuration file, with the reasons, the expected cost, and what was considered and
-rejected, as comments. What is not given is asked for on a terminal. Figures are those of bench/results: of one machine
-with 2 cores, so take them as proportions, and measure yours with quipu bench.
+	return `It prints a policy as YAML for a configuration file. Comments give the reasons, the expected cost, and the alternatives
+that were rejected. On a terminal it asks for what is missing. The figures were measured on one machine with 2 cores
+(bench/results): take them as proportions, and measure your own with quipu bench.
 
-With --addr, it looks at the hottest counters of a running server, and says for each what it gets today, what should
-change and why, or that nothing has to. Readers are taken to need what the policy promises them, unless --accuracy says
-otherwise; reads are those of all counters, since a server does not tell which are of one.
+With --addr it watches a running server and says for each of its hottest counters which policy it has, what should change
+and why. It assumes that readers need what the policy promises, unless you give --accuracy. It counts all reads of the
+server as reads of each counter, because a server does not count them by counter.
 
 Examples:
 
@@ -202,7 +202,7 @@ func (q *questions) ask(text, usual string, take func(answer string) error) {
 		if !q.in.Scan() {
 			_, _ = fmt.Fprintln(q.out)
 			if q.err = q.in.Err(); q.err == nil {
-				q.err = usage("the answers end here: give the rest as flags")
+				q.err = usage("the input ended: give the remaining answers as flags")
 			}
 			return
 		}

@@ -77,7 +77,7 @@ func TestAdviseHot(t *testing.T) {
 		return r
 	}
 	// Of a server that does nothing there is nothing to say.
-	if r := look("--for", "1ms"); r.stdout != "# Too little was seen in 1ms to advise: 0 writes, 0 reads; look longer with --for.\n" || !strings.Contains(r.stderr, "seen on embedded: ") {
+	if r := look("--for", "1ms"); r.stdout != "# Too little was seen in 1ms to advise: 0 writes, 0 reads; look longer with --for.\n" || !strings.Contains(r.stderr, "store embedded: ") {
 		t.Errorf("advise: %+v", r)
 	}
 	if r := look("--for", "1ms", "--json"); r.stdout != `{"counters":[]}`+"\n" {
@@ -107,7 +107,7 @@ func TestAdviseHot(t *testing.T) {
 		"\n#   change shards from 8 to 1: one log takes all writes of an embedded store",
 		"\n#   change timing from rollup to fan-in: an embedded store reads from its own memory",
 		"\n#   it has the defaults: no policy names it\n#   nothing has to change in it\n",
-		"\n#   it has policy 0, of the configuration file: {pattern: \"wide*\", shards: 8}\n",
+		"\n#   it has policy 0, from the configuration file: {pattern: \"wide*\", shards: 8}\n",
 		"\n#   its policy below must stand before \"wide*\" in the configuration file",
 		"\n#   its policy below replaces that one\n",
 		"\npolicies:\n",

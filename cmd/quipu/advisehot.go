@@ -37,7 +37,7 @@ type hotAdvice struct {
 func (c *adviseCmd) advise(ctx context.Context, out *output, command *kong.Context, n advise.Needs) error {
 	for _, flag := range []string{"writes-per-second", "bounded", "unique", "regions", "store", "pattern"} {
 		if given(command, flag) {
-			return usage("--addr has it seen, not told: leave out --%s", flag)
+			return usage("--addr measures that: leave out --%s", flag)
 		}
 	}
 	switch {
@@ -86,7 +86,7 @@ func (c *adviseCmd) look(ctx context.Context, out *output, n *advise.Needs) (rat
 	if err != nil {
 		return rates{}, err
 	}
-	out.hint(fmt.Sprintf("looking at %s for %s", c.Addr, c.For))
+	out.hint(fmt.Sprintf("watching %s for %s", c.Addr, c.For))
 	begin := time.Now()
 	select {
 	case <-time.After(c.For):
@@ -99,7 +99,7 @@ func (c *adviseCmd) look(ctx context.Context, out *output, n *advise.Needs) (rat
 	}
 	seen := after.since(before, time.Since(begin))
 	n.Store = after.store()
-	out.hint(fmt.Sprintf("seen on %s: %s a second, and %s, which may be reads too", n.Store,
+	out.hint(fmt.Sprintf("store %s: %s a second, and %s a second that may be reads too", n.Store,
 		advise.Count(seen.reads, "read"), advise.Count(seen.resp, "RESP command")))
 	return seen, nil
 }

@@ -16,38 +16,38 @@ import (
 )
 
 type benchCmd struct {
-	Target string `help:"Server to load: redis://HOST:PORT or HOST:PORT for a RESP door or a Redis server, http://HOST:PORT for a REST door; rediss:// and https:// for TLS." default:"redis://127.0.0.1:6380"`
+	Target string `help:"Server to benchmark: redis://HOST:PORT or HOST:PORT for --resp or a Redis server, http://HOST:PORT for --http; rediss:// and https:// for TLS." default:"redis://127.0.0.1:6380"`
 	APIKey string `name:"api-key" help:"API key of the server, or its password." placeholder:"KEY"`
 
-	Op        load.Op   `help:"Operation: incr, add (an increment that asks for nothing back), get, set, or mixed." enum:"incr,add,get,set,mixed" default:"incr"`
+	Op        load.Op   `help:"Operation: incr, add (an increment that does not ask for the value), get, set, or mixed." enum:"incr,add,get,set,mixed" default:"incr"`
 	ReadShare float64   `help:"Share of get in a mixed load, from 0 to 1; the rest is incr." default:"0.9"`
 	Dist      load.Dist `help:"Which keys: hot is a single one; uniform or zipf over --keys." enum:"hot,uniform,zipf" default:"hot"`
 	Keys      int64     `help:"Number of keys." default:"1000000"`
 	Key       word      `help:"The hot key, such as one that has a policy, instead of key:000000000000." placeholder:"KEY"`
 
-	Connections int           `help:"Connections." short:"c" default:"50"`
-	Depth       int           `help:"Requests that a connection sends at once." default:"1"`
+	Connections int           `help:"Number of connections." short:"c" default:"50"`
+	Depth       int           `help:"Requests that a connection sends before it waits (pipelining)." default:"1"`
 	Duration    time.Duration `help:"How long to measure." default:"10s"`
 	Requests    *int64        `help:"How many requests to send, however long it takes, instead of --duration." placeholder:"N"`
-	Warmup      time.Duration `help:"How long to load before it counts." default:"1s"`
-	Rate        float64       `help:"Requests that are due each second, whatever the server does; latency counts from then. Without it, each connection sends when its replies are there." placeholder:"R"`
+	Warmup      time.Duration `help:"How long to run before measuring." default:"1s"`
+	Rate        float64       `help:"Send so many requests a second, whatever the server does (open loop); latency is measured from when each was due. Without it, each connection waits for its replies." placeholder:"R"`
 
-	ServerPID int    `name:"server-pid" help:"Process of the server, for its CPU time. A RESP server on the loopback is asked for it." placeholder:"PID"`
+	ServerPID int    `name:"server-pid" help:"Process id of the server, to measure its CPU time. A local RESP server is asked for it." placeholder:"PID"`
 	JSON      bool   `name:"json" help:"Print the result as JSON."`
-	Plot      string `help:"Draw the result into a file." placeholder:"FILE.svg"`
+	Plot      string `help:"Draw a chart of the result into a file." placeholder:"FILE.svg"`
 }
 
 // Help is shown by --help.
 func (*benchCmd) Help() string {
-	return `It counts on keys named key:000000000000 and up, or on --key. Ctrl-C ends it early, and prints what was measured so far.
+	return `It writes to keys named key:000000000000 and up, or to --key. Ctrl-C ends it early and prints what was measured so far.
 
 Examples:
 
-  quipu bench                                          the RESP door, one hot key, for 10 s
+  quipu bench                                          over RESP, one hot key, for 10 s
   quipu bench --target redis://127.0.0.1:6379          a Redis server
-  quipu bench --target http://127.0.0.1:8080           the REST door
+  quipu bench --target http://127.0.0.1:8080           over REST
   quipu bench --depth 64 --dist zipf --op mixed
-  quipu bench --op add --key likes:42                  writes that ask for nothing back, to one's own key
+  quipu bench --op add --key likes:42                  writes that ask for no value, to a key of yours
   quipu bench --rate 20000 --plot latency.svg          open loop, with a chart`
 }
 

@@ -24,37 +24,37 @@ type cli struct {
 
 	Serve serveCmd `cmd:"" help:"Run the server."`
 
-	Add    addCmd    `cmd:"" help:"Add to a counter, and print its value."`
+	Add    addCmd    `cmd:"" help:"Add to a counter and print its new value."`
 	Get    getCmd    `cmd:"" help:"Print counters."`
-	Set    setCmd    `cmd:"" help:"Set a counter, and print its value."`
+	Set    setCmd    `cmd:"" help:"Set a counter and print its value."`
 	List   listCmd   `cmd:"" help:"Print the counters whose keys start with a prefix."`
-	Reset  resetCmd  `cmd:"" help:"Set a counter to 0, and print what it had counted."`
-	Delete deleteCmd `cmd:"" help:"Delete a counter, and print what it had counted."`
-	Lookup lookupCmd `cmd:"" help:"Print what is known of a write by its token."`
-	Settle settleCmd `cmd:"" help:"Decide a token for good: if its write was not applied, it never will be."`
+	Reset  resetCmd  `cmd:"" help:"Set a counter to 0 and print the value it had."`
+	Delete deleteCmd `cmd:"" help:"Delete a counter and print the value it had."`
+	Lookup lookupCmd `cmd:"" help:"Print what became of a write, by its token."`
+	Settle settleCmd `cmd:"" help:"Make a token final: if its write was not applied yet, it never will be."`
 
-	Hot     hotCmd     `cmd:"" help:"Show the counters that are written to the most, again and again."`
-	Verify  verifyCmd  `cmd:"" help:"Check what is served against the record of what was applied."`
-	Backup  backupCmd  `cmd:"" help:"Copy everything into one file."`
-	Restore restoreCmd `cmd:"" help:"Make a data directory from a backup."`
-	Migrate migrateCmd `cmd:"" help:"Bring the schema of a PostgreSQL store up to date."`
+	Hot     hotCmd     `cmd:"" help:"Watch the counters that are written to the most."`
+	Verify  verifyCmd  `cmd:"" help:"Check the counters against an independent record of all writes."`
+	Backup  backupCmd  `cmd:"" help:"Back up everything into one file."`
+	Restore restoreCmd `cmd:"" help:"Restore a backup into a new data directory."`
+	Migrate migrateCmd `cmd:"" help:"Create or upgrade the schema of a PostgreSQL store."`
 	Copy    copyCmd    `cmd:"" help:"Copy every counter from one store into another."`
-	Mirror  mirrorCmd  `cmd:"" help:"Write the totals of a server into a table of PostgreSQL, again and again."`
-	Bench   benchCmd   `cmd:"" help:"Load a server, ours or a Redis, and print how it took it."`
-	WAL     walCmd     `cmd:"" name:"wal" help:"Look into the log of a data directory."`
+	Mirror  mirrorCmd  `cmd:"" help:"Keep a PostgreSQL table up to date with the totals of a server."`
+	Bench   benchCmd   `cmd:"" help:"Benchmark a Quipu or Redis server."`
+	WAL     walCmd     `cmd:"" name:"wal" help:"Inspect the log of a data directory."`
 	Conf    confCmd    `cmd:"" name:"config" help:"Check a configuration file."`
-	Policy  policyCmd  `cmd:"" help:"Look at and change how keys are counted."`
-	Advise  adviseCmd  `cmd:"" help:"Recommend how a counter should be counted, and say why."`
+	Policy  policyCmd  `cmd:"" help:"Show and change the policies: how keys are counted."`
+	Advise  adviseCmd  `cmd:"" help:"Recommend a policy for a counter, with the reasons."`
 	About   aboutCmd   `cmd:"" name:"version" help:"Print the version, the commit and the Go version."`
 }
 
 const description = `Counters that lose nothing and count nothing twice.
 
-Every flag can also be given in the environment: --addr is QUIPU_ADDR. The flags of serve can also be given in a YAML
-file. A flag goes before the environment, and that before the file.
+Every flag has an environment variable: QUIPU_ADDR for --addr. The flags of serve can also be set in a YAML file. A flag
+overrides the environment, and the environment overrides the file.
 
-Exit codes: 0 done; 1 refused, failed, or drift found; 2 wrong usage; 3 the server can't be reached or can't serve, and
-nothing changed; 4 the outcome of a write is unknown: run it again with the same --id.`
+Exit codes: 0 success; 1 the command failed or was refused, or verify found drift; 2 wrong usage; 3 the server can't be
+reached or can't serve, and nothing changed; 4 the outcome of a write is unknown: run it again with the same --id.`
 
 // newParser returns a parser of the grammar.
 func newParser(out *output, conf *config, options ...kong.Option) (*kong.Kong, error) {

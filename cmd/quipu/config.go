@@ -67,7 +67,7 @@ func (c *config) load(file string, flags []*kong.Flag) error {
 		err = documents.Decode(&second)
 	}
 	if err == nil {
-		return c.at(second.Line, errors.New("want one document, this is a second"))
+		return c.at(second.Line, errors.New("this begins a second YAML document: want one"))
 	}
 	if !errors.Is(err, io.EOF) {
 		return c.syntax(raw, err)
@@ -288,7 +288,7 @@ func (c *config) blame(err error) error {
 }
 
 type confCmd struct {
-	Check checkCmd `cmd:"" help:"Say whether serve would take a configuration file, and if not, which line is wrong."`
+	Check checkCmd `cmd:"" help:"Check a configuration file for serve, and name the line that is wrong."`
 }
 
 type checkCmd struct {

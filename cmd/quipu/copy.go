@@ -21,18 +21,18 @@ import (
 
 type copyCmd struct {
 	From string `help:"The source: embedded:DIR, postgres://…, or redis://HOST:PORT[,HOST:PORT…]." required:"" placeholder:"URL"`
-	To   string `help:"The target, likewise. It is made if there is none." required:"" placeholder:"URL"`
+	To   string `help:"The target, in the same form. It is created if it does not exist." required:"" placeholder:"URL"`
 
-	FromName string `help:"The schema of the source in PostgreSQL, or what its keys in Redis begin with." default:"quipu" placeholder:"NAME"`
-	ToName   string `help:"The same of the target." default:"quipu" placeholder:"NAME"`
+	FromName string `help:"Schema of the source in PostgreSQL, or prefix of its keys in Redis." default:"quipu" placeholder:"NAME"`
+	ToName   string `help:"The same for the target." default:"quipu" placeholder:"NAME"`
 
-	Namespace []word `help:"Copy this namespace only. May be given more than once; the environment does not count." env:"-" sep:"none" placeholder:"NAME"`
-	Overwrite bool   `help:"Delete counters that are in the target and not in the source."`
-	DryRun    bool   `help:"Compare, say what would be done, and copy nothing."`
+	Namespace []word `help:"Copy only this namespace. Repeatable; not read from the environment." env:"-" sep:"none" placeholder:"NAME"`
+	Overwrite bool   `help:"Delete counters from the target that the source does not have."`
+	DryRun    bool   `help:"Compare and report what would be done, but copy nothing."`
 	JSON      bool   `name:"json" help:"Print the summary as JSON."`
 
-	RedisReplicas      int  `help:"Replicas of Redis that must have a write before it is acknowledged." default:"0" placeholder:"N"`
-	RedisAllowEviction bool `help:"Accept a Redis that may drop counters when its memory is full."`
+	RedisReplicas      int  `help:"Number of Redis replicas that must have a write before it is acknowledged." default:"0" placeholder:"N"`
+	RedisAllowEviction bool `help:"Accept a Redis server that may drop counters when its memory is full."`
 }
 
 // Help is shown by --help.

@@ -18,7 +18,7 @@ import (
 type writeFlags struct {
 	remote `embed:""`
 
-	ID *word `name:"id" help:"Token of this write: run again with it, the write counts once. Without it, one is made for this run." placeholder:"TOKEN"`
+	ID *word `name:"id" help:"Token for this write. Repeated with the same token, it counts once. The default is a new token for each run." placeholder:"TOKEN"`
 }
 
 // receipt is what the server says of a write.
@@ -42,7 +42,7 @@ func (f *writeFlags) write(ctx context.Context, out *output, q request, show fun
 	raw, err := f.call(ctx, q, &r)
 	if err != nil {
 		if exitCode(err) == exitUnknown {
-			out.hint("it may have counted; run it again with --id " + strconv.Quote(q.token) + " to be sure")
+			out.hint("the write may have counted; run it again with --id " + strconv.Quote(q.token) + " to be sure")
 		}
 		return err
 	}
@@ -143,7 +143,7 @@ type resetCmd struct {
 
 // Help is shown by --help.
 func (*resetCmd) Help() string {
-	return `No increment is lost between what is printed and what is counted from then on.
+	return `No increment is lost: each is either in the printed value or counted from 0 on.
 
 Example:
 
@@ -240,16 +240,16 @@ type getCmd struct {
 	remote `embed:""`
 
 	Keys         []word         `arg:"" name:"key" help:"The counters."`
-	Exact        bool           `help:"Count every write acknowledged before."`
-	Session      *string        `help:"Count the write whose reply had this session, as add --json prints it." placeholder:"SESSION"`
-	MaxStaleness *time.Duration `help:"Count every write acknowledged so long before." placeholder:"TIME"`
+	Exact        bool           `help:"Include every write acknowledged before this read."`
+	Session      *string        `help:"Include the write that returned this session (add --json prints it)." placeholder:"SESSION"`
+	MaxStaleness *time.Duration `help:"Accept a value up to this old." placeholder:"TIME"`
 }
 
 // Help is shown by --help.
 func (*getCmd) Help() string {
-	return `One counter is printed as its value; of several, each line has the key, a tab, and the value. A counter that does not
-exist is 0. Of a value that is not exact, its age and its bounds are said on standard error; --json has them too. A key
-with control characters is quoted.
+	return `For one key it prints the value. For several it prints a line for each: the key, a tab and the value. A counter that
+does not exist is 0. If a value is not exact, its age and bounds go to standard error; --json has them too. Keys with
+control characters are quoted.
 
 Examples:
 
@@ -284,15 +284,15 @@ func (c *getCmd) Run(ctx context.Context, out *output) error {
 type listCmd struct {
 	remote `embed:""`
 
-	Prefix word `arg:"" optional:"" help:"Only keys that start with it."`
-	Limit  int  `help:"Counters to print; with --all, counters to ask for at a time." default:"100"`
-	All    bool `help:"Print all of them."`
+	Prefix word `arg:"" optional:"" help:"Only keys with this prefix."`
+	Limit  int  `help:"Maximum number of counters to print; with --all, the size of a page." default:"100"`
+	All    bool `help:"Print all counters, page by page."`
 }
 
 // Help is shown by --help.
 func (*listCmd) Help() string {
-	return `Each line has the key, a tab, and the value, in the byte order of the keys. A key with control characters is quoted;
---json has every key as it is.
+	return `Each line has the key, a tab and the value, in the byte order of the keys. Keys with control characters are quoted;
+--json prints every key as it is.
 
 Examples:
 
@@ -361,7 +361,7 @@ type lookupCmd struct {
 
 // Help is shown by --help.
 func (*lookupCmd) Help() string {
-	return `Prints applied, settled, expired or unknown. It changes nothing: a write that is unknown may still arrive.
+	return `It prints applied, settled, expired or unknown, and changes nothing: a write that is unknown may still arrive.
 
 Example:
 
@@ -379,7 +379,7 @@ type settleCmd struct {
 
 // Help is shown by --help.
 func (*settleCmd) Help() string {
-	return `Prints applied if the write was applied, and settled if it was not and now never will be.
+	return `It prints applied if the write was applied, or settled if it was not and now never will be.
 
 Example:
 

@@ -39,17 +39,17 @@ const (
 
 type hotCmd struct {
 	Addr   address       `help:"Address of the server: HOST:PORT or a URL." default:"http://127.0.0.1:8080"`
-	APIKey string        `name:"api-key" help:"API key of the server; of several, the first." placeholder:"KEY"`
-	Limit  int           `help:"Counters to show." default:"20"`
-	Every  time.Duration `help:"Time from one look to the next." default:"1s"`
+	APIKey string        `name:"api-key" help:"API key for the server. Of a comma-separated list, the first is used." placeholder:"KEY"`
+	Limit  int           `help:"Number of counters to show." default:"20"`
+	Every  time.Duration `help:"Time between updates." default:"1s"`
 	Once   bool          `help:"Print one table and exit."`
-	JSON   bool          `name:"json" help:"Print once what the server replied, one counter a line."`
+	JSON   bool          `name:"json" help:"Print the reply of the server once, one counter per line."`
 }
 
 // Help is shown by --help.
 func (*hotCmd) Help() string {
-	return `Counters of all namespaces that are written to the most, the hottest first, and after them those that are split. It is
-redrawn in place until q or Ctrl-C; if standard output is no terminal, it is printed once.
+	return `It shows the hottest counters of all namespaces, the hottest first, then other counters that are split. On a terminal
+it redraws the table until you press q or Ctrl-C; otherwise it prints the table once.
 
   RATE         writes a second through this server, mostly those of the last second
   P99          how long the slowest write in a hundred took
@@ -58,7 +58,7 @@ redrawn in place until q or Ctrl-C; if standard output is no terminal, it is pri
   GROWTH       how much a split counter changes a second, whoever writes to it
   ROLLUP       the age of the total kept for readers, and how often it is refreshed
 
-A server sees what is written through it: of several that share a store, each has a list of its own.
+A server sees only the writes that go through it. If several servers share a store, ask each.
 
 Examples:
 

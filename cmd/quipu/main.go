@@ -86,7 +86,7 @@ func mistyped(environment []string, commands []*kong.Node) (texts []string) {
 			continue
 		}
 		if near := nearest(word, known); near != "" {
-			texts = append(texts, fmt.Sprintf("%s is unknown, and counts for nothing: did you mean %s%s?", name, prefix, near))
+			texts = append(texts, fmt.Sprintf("%s is not a setting and was ignored: did you mean %s%s?", name, prefix, near))
 		}
 	}
 	return texts

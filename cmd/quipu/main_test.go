@@ -258,7 +258,7 @@ func TestUsage(t *testing.T) {
 
 // A variable that is nearly that of a flag is a mistake, and others are not ours.
 func TestMistypedEnvironment(t *testing.T) {
-	const text = "quipu: QUIPU_HTTTP is unknown, and counts for nothing: did you mean QUIPU_HTTP?\n"
+	const text = "quipu: QUIPU_HTTTP is not a setting and was ignored: did you mean QUIPU_HTTP?\n"
 	r := command(t, "QUIPU_HTTTP=x", "QUIPU_PORT=tcp://10.0.0.1:8080", "QUIPU_SERVICE_HOST=10.0.0.1", "QUIPU_PORT_8080_TCP_ADDR=10.0.0.1", "version")
 	if r.code != 0 || r.stderr != text {
 		t.Errorf("version: %+v, want %q", r, text)

@@ -14,8 +14,7 @@ type migrateCmd struct {
 
 // Help is shown by --help.
 func (*migrateCmd) Help() string {
-	return `Makes the schema in PostgreSQL, or brings it up to date, in one transaction. Servers do the same when they start; this
-does it beforehand.
+	return `It works in one transaction. Servers do the same when they start; this command does it beforehand.
 
 Example:
 

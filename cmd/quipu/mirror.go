@@ -18,26 +18,26 @@ import (
 
 type mirrorCmd struct {
 	To    string `help:"The database: postgres://…" required:"" placeholder:"URL"`
-	Table string `help:"The table, or SCHEMA.TABLE. Capitals count." required:"" placeholder:"NAME"`
+	Table string `help:"The table, or SCHEMA.TABLE. Case-sensitive." required:"" placeholder:"NAME"`
 
-	KeyColumn   string `help:"Column of the keys: text, varchar or bytea, and unique." default:"key" placeholder:"NAME"`
-	ValueColumn string `help:"Column of the totals: bigint or numeric." default:"value" placeholder:"NAME"`
+	KeyColumn   string `help:"Column for the keys: text, varchar or bytea, and unique." default:"key" placeholder:"NAME"`
+	ValueColumn string `help:"Column for the totals: bigint or numeric." default:"value" placeholder:"NAME"`
 
 	Addr      address `help:"Address of the server whose counters are read: HOST:PORT or a URL." default:"http://127.0.0.1:8080"`
-	APIKey    string  `name:"api-key" help:"API key of the server; of several, the first." placeholder:"KEY"`
+	APIKey    string  `name:"api-key" help:"API key for the server. Of a comma-separated list, the first is used." placeholder:"KEY"`
 	Namespace word    `help:"Namespace of the keys." default:"default"`
-	Prefix    word    `help:"Only keys that start with it."`
+	Prefix    word    `help:"Only keys with this prefix."`
 
-	Every    time.Duration `help:"Time from the beginning of a pass to that of the next." default:"30s"`
-	Rows     int           `help:"Rows in a batch, at most." default:"2000"`
-	Grows    bool          `help:"These counters only grow: never replace a higher value by a lower one, and say so."`
+	Every    time.Duration `help:"Time from the start of one pass to the start of the next." default:"30s"`
+	Rows     int           `help:"Maximum number of rows in a batch." default:"2000"`
+	Grows    bool          `help:"These counters only grow: never replace a value with a lower one, and report the attempt."`
 	Once     bool          `help:"Make one pass and exit."`
 	JSON     bool          `name:"json" help:"With --once: print the summary as JSON."`
-	Metrics  string        `help:"Serve metrics for Prometheus under /metrics; port 0 picks a free one." placeholder:"ADDR"`
-	Insecure bool          `help:"Let other machines reach the metrics."`
+	Metrics  string        `help:"Address for Prometheus metrics, under /metrics. Port 0 picks a free port." placeholder:"ADDR"`
+	Insecure bool          `help:"Serve the metrics to other machines."`
 
-	LogLevel  string `help:"Least level that is logged: debug, info, warn, error." enum:"debug,info,warn,error" default:"info"`
-	LogFormat string `help:"Format of the log: text, json, or auto: text on a terminal." enum:"auto,text,json" default:"auto"`
+	LogLevel  string `help:"Lowest level to log: debug, info, warn or error." enum:"debug,info,warn,error" default:"info"`
+	LogFormat string `help:"Log format: text, json, or auto (text on a terminal, else json)." enum:"auto,text,json" default:"auto"`
 }
 
 // Help is shown by --help.

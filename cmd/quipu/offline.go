@@ -20,7 +20,7 @@ import (
 type source struct {
 	remote `embed:""`
 
-	Data string `help:"Work on this data directory, which no server may be using, instead of a server." placeholder:"DIR"`
+	Data string `help:"Use this data directory instead of a server. No server may have it open." placeholder:"DIR"`
 }
 
 // offline reports whether the directory is meant. A flag goes before an
@@ -66,13 +66,13 @@ func withData(dir string, out *output, f func(*quipu.DB) error) (err error) {
 
 type restoreCmd struct {
 	File string `arg:"" help:"The backup; - is standard input."`
-	Data string `help:"Directory to make; it must not exist or be empty." required:"" placeholder:"DIR"`
+	Data string `help:"Directory to restore into. It must be empty or not exist." required:"" placeholder:"DIR"`
 }
 
 // Help is shown by --help.
 func (restoreCmd) Help() string {
-	return `The directory may be there already if it is empty, such as a mount point. One whose restore was cut off is no store, and
-serve says so.
+	return `The directory must be empty, such as a mount point, or not exist yet. If a restore was interrupted, serve refuses the
+directory and says so.
 
 Examples:
 
@@ -113,11 +113,11 @@ func (i *interruptible) Read(p []byte) (int, error) {
 }
 
 type walCmd struct {
-	Dump dumpCmd `cmd:"" help:"Print what is in the log, a line for each frame and each record."`
+	Dump dumpCmd `cmd:"" help:"Print the log, one line for each frame and each record."`
 }
 
 type dumpCmd struct {
-	Data string `help:"Data directory. It is only read, and may be in use." default:"./quipu-data"`
+	Data string `help:"Data directory. It is only read; a server may have it open." default:"./quipu-data"`
 }
 
 // Help is shown by --help.

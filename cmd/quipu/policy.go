@@ -18,11 +18,11 @@ import (
 
 type policyCmd struct {
 	List    policyListCmd    `cmd:"" help:"Print the policies of a server."`
-	Show    policyShowCmd    `cmd:"" help:"Print how a key is counted."`
-	Explain policyExplainCmd `cmd:"" help:"Say which policy a key has, and which others name it."`
-	Set     policySetCmd     `cmd:"" help:"Make a policy, or replace the one of the same pattern."`
-	Rm      policyRmCmd      `cmd:"" aliases:"delete" help:"Remove a policy that was made by set."`
-	Load    policyLoadCmd    `cmd:"" help:"Replace the policies made by set with those of a file."`
+	Show    policyShowCmd    `cmd:"" help:"Print the settings that apply to a key."`
+	Explain policyExplainCmd `cmd:"" help:"Say which policy applies to a key, and which others match it."`
+	Set     policySetCmd     `cmd:"" help:"Create a policy, or replace the one with the same pattern."`
+	Rm      policyRmCmd      `cmd:"" aliases:"delete" help:"Remove a policy that was made through the API."`
+	Load    policyLoadCmd    `cmd:"" help:"Replace the policies made through the API with those of a file."`
 	Presets policyPresetsCmd `cmd:"" help:"Print the presets, and what each promises."`
 	Check   policyCheckCmd   `cmd:"" help:"Check the policies in a file."`
 }
@@ -30,8 +30,8 @@ type policyCmd struct {
 // policyServer is a server whose policies are meant, of all namespaces.
 type policyServer struct {
 	Addr   address `help:"Address of the server: HOST:PORT or a URL." default:"http://127.0.0.1:8080"`
-	APIKey string  `name:"api-key" help:"API key of the server; of several, the first." placeholder:"KEY"`
-	JSON   bool    `name:"json" help:"Print what the server replied, one JSON object a line."`
+	APIKey string  `name:"api-key" help:"API key for the server. Of a comma-separated list, the first is used." placeholder:"KEY"`
+	JSON   bool    `name:"json" help:"Print the replies of the server, one JSON object per line."`
 }
 
 const (
@@ -162,7 +162,7 @@ func (s *policyServer) change(ctx context.Context, f func(all []placed) (made []
 			return nil, ctx.Err()
 		}
 	}
-	return nil, fmt.Errorf("others changed the policies of %s at the same time, %d times in a row: this change was not made; run it again", s.Addr, changesMax)
+	return nil, fmt.Errorf("the policies of %s kept changing: this change was tried %d times and not made; run it again", s.Addr, changesMax)
 }
 
 type policyListCmd struct {
@@ -171,7 +171,7 @@ type policyListCmd struct {
 
 // Help is shown by --help.
 func (*policyListCmd) Help() string {
-	return `Each line has where a policy comes from, api or file, a tab, and the policy. The first that names a key holds.
+	return `Each line has the source of a policy (api or file), a tab and the policy. The first policy that matches a key applies.
 
 Examples:
 
@@ -225,7 +225,7 @@ type policyShowCmd struct {
 
 // Help is shown by --help.
 func (*policyShowCmd) Help() string {
-	return `Every setting is printed, also those that have their defaults. explain says where they come from.
+	return `It prints every setting, defaults included. "quipu policy explain" says where they come from.
 
 Examples:
 
@@ -276,7 +276,7 @@ type policyExplainCmd struct {
 
 // Help is shown by --help.
 func (*policyExplainCmd) Help() string {
-	return `Policies made by set come before those of the server's configuration file; of all that name a key, the first holds.
+	return `Policies made through the API come before those of the server's configuration file. The first that matches applies.
 
 Example:
 
@@ -306,7 +306,7 @@ type policyNamed struct {
 	policyServer `embed:""`
 
 	Pattern   word `arg:"" help:"A key, or a prefix followed by *."`
-	Namespace word `help:"The namespace whose keys are meant; any if not given." placeholder:"NAME"`
+	Namespace word `help:"Only for keys of this namespace. The default is any." placeholder:"NAME"`
 }
 
 // same reports whether p is addressed.
@@ -317,17 +317,18 @@ func (c *policyNamed) same(p quipu.Policy) bool {
 type policySetCmd struct {
 	policyNamed `embed:""`
 
-	Settings []string `arg:"" optional:"" name:"setting" help:"NAME=VALUE, with the names that files have."`
+	Settings []string `arg:"" optional:"" name:"setting" help:"NAME=VALUE, named as in configuration files."`
 }
 
 // Help is shown by --help.
 func (*policySetCmd) Help() string {
-	return `The server keeps it over a restart. A policy of the same pattern and namespace is replaced; a new one is put before the
-first that names all of its keys, so that it holds. Policies that are made so come before those of the configuration
-file.
+	return `The server keeps the policy over restarts. It replaces the policy with the same pattern and namespace. A new one is put
+before the first policy that matches all of its keys, so that it applies. Policies made through the API come before those
+of the configuration file.
 
-Settings: preset, durability, shards, max-shards, single, floor, ceiling, spread, cool-down, timing, interval, stale, partial. A preset
-gives what the others leave open. The pattern comes first, and can't begin with the name of a setting and an =.
+Settings: preset, durability, shards, max-shards, single, floor, ceiling, spread, cool-down, timing, interval, stale,
+partial. Settings override those of the preset. The pattern comes first; it can't begin with the name of a setting and
+a "=".
 
 Examples:
 
@@ -339,7 +340,7 @@ Examples:
 // Run sets.
 func (c *policySetCmd) Run(ctx context.Context, out *output) error {
 	if name, _, ok := strings.Cut(string(c.Pattern), "="); ok && isSetting(name) {
-		return usage("%q stands where the pattern goes: want PATTERN NAME=VALUE …, such as 'likes:*' preset=likes", string(c.Pattern))
+		return usage("%q is where the pattern belongs: want PATTERN NAME=VALUE …, such as 'likes:*' preset=likes", string(c.Pattern))
 	}
 	settings := map[string]string{"pattern": string(c.Pattern)}
 	if c.Namespace != "" {
@@ -351,7 +352,7 @@ func (c *policySetCmd) Run(ctx context.Context, out *output) error {
 			return usage("%q: want NAME=VALUE, such as preset=likes", s)
 		}
 		if _, twice := settings[name]; twice || name == "namespace" {
-			return usage("%s is given twice, or is no setting here", name)
+			return usage("%s is given twice, or can't be set here", name)
 		}
 		if err := checkSetting(name); err != nil {
 			return usage("%w", err)
@@ -450,7 +451,7 @@ type policyRmCmd struct {
 
 // Help is shown by --help.
 func (*policyRmCmd) Help() string {
-	return `Policies of the configuration file are removed there.
+	return `To remove a policy of the configuration file, edit that file.
 
 Example:
 
@@ -509,14 +510,14 @@ func namespaceOf(name string) string {
 type policyLoadCmd struct {
 	policyServer `embed:""`
 
-	File string `arg:"" help:"A YAML file with policies, such as one for --config or --policy-file."`
+	File string `arg:"" help:"YAML file with policies, such as one for --config or --policy-file."`
 }
 
 // Help is shown by --help.
 func (*policyLoadCmd) Help() string {
-	return `The server keeps them over a restart, and they come before those of its configuration file. All policies that were made
-by set or load are replaced, at once. Other settings in the file are checked, and not used. If a policy is wrong, nothing
-changes. Policies that can never match produce a warning.
+	return `All policies made through the API are replaced at once; if one in the file is wrong, nothing changes. The server keeps
+them over restarts, and they come before those of its configuration file. Other settings in the file are ignored.
+Policies that can never match produce a warning.
 
 Example:
 
@@ -565,7 +566,7 @@ func (*policyPresetsCmd) Run(out *output) error {
 }
 
 type policyCheckCmd struct {
-	File string `arg:"" help:"The file: one for --config or for --policy-file."`
+	File string `arg:"" help:"The file, for --config or --policy-file."`
 }
 
 // Help is shown by --help.

@@ -96,7 +96,7 @@ func TestPolicyRefused(t *testing.T) {
 	f(1, "--policy-file (unsupported)", "set", "a", "preset=likes")
 	f(2, "want NAME=VALUE", "set", "a", "likes")
 	f(2, "pattern is given twice", "set", "a", "pattern=b")
-	f(2, "no setting here", "set", "a", "namespace=b")
+	f(2, "can't be set here", "set", "a", "namespace=b")
 	f(2, "shards is given twice", "set", "a", "shards=1", "shards=2")
 	f(2, `unknown setting "shard" of a policy: did you mean shards?`, "set", "a", "shard=1")
 	f(2, `unknown setting "max_shards" of a policy: did you mean max-shards?`, "set", "a", "max_shards=1")
@@ -120,8 +120,8 @@ func TestPolicyRefused(t *testing.T) {
 	// Who is slower each time is told so, in words that need no HTTP.
 	for _, args := range [][]string{{"set", "a"}, {"rm", "old"}} {
 		r := command(t, append(append([]string{"policy"}, args...), "--addr", changing(t))...)
-		if r.code != 1 || !strings.Contains(r.stderr, "others changed the policies of http://127.0.0.1:") ||
-			!strings.Contains(r.stderr, "this change was not made; run it again") || strings.Contains(r.stderr, "If-Match") {
+		if r.code != 1 || !strings.Contains(r.stderr, "the policies of http://127.0.0.1:") ||
+			!strings.Contains(r.stderr, "kept changing: this change was tried 12 times and not made; run it again") || strings.Contains(r.stderr, "If-Match") {
 			t.Errorf("%q: %+v", args, r)
 		}
 	}

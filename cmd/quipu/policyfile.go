@@ -229,7 +229,7 @@ func (b *policyBook) reload(all bool) {
 func (b *policyBook) again(name string, read func() error) {
 	if err := read(); err != nil {
 		b.failures.Add(1)
-		b.logger.Error("policies not reloaded: those from before hold", "file", name, "error", err)
+		b.logger.Error("policies not reloaded: the previous ones stay in effect", "file", name, "error", err)
 		return
 	}
 	b.reloads.Add(1)
@@ -252,13 +252,13 @@ func (b *policyBook) rereadConfig() error {
 	}
 	b.places = c.places
 	if dropped > 0 && len(c.policies) == 0 { // more likely a slip than a wish
-		b.logger.Warn("the configuration file has no policies any more: those that it had hold no longer", "file", b.conf.file, "dropped", dropped)
+		b.logger.Warn("the configuration file no longer has policies: those that it had are dropped", "file", b.conf.file, "dropped", dropped)
 	}
 	names := maps.Clone(b.conf.settings)
 	maps.Copy(names, c.settings)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if !reflect.DeepEqual(b.conf.settings[name], c.settings[name]) {
-			b.logger.Warn("a setting changed that counts from the next start", "file", b.conf.file, "setting", name)
+			b.logger.Warn("a changed setting takes effect at the next start", "file", b.conf.file, "setting", name)
 		}
 	}
 	return nil

@@ -254,7 +254,7 @@ func TestReloadSaysWhatNeverMatches(t *testing.T) {
 // A configuration file that has no policies any more is taken at its word, which
 // is said, once.
 func TestReloadSaysThatNoneAreLeft(t *testing.T) {
-	const text = `level=WARN msg="the configuration file has no policies any more`
+	const text = `level=WARN msg="the configuration file no longer has policies`
 	s := openShelf(t, "policies: [{pattern: a}, {pattern: b}]\n")
 	for _, empty := range []string{"", "# nothing\n", "policies: []\n", "policies:\n"} {
 		s.write(s.confFile, "policies: [{pattern: a}, {pattern: b}]\n")
@@ -264,7 +264,7 @@ func TestReloadSaysThatNoneAreLeft(t *testing.T) {
 		s.write(s.confFile, empty)
 		s.book.reload(true)
 		s.holds(0)
-		s.says(text + `: those that it had hold no longer" file=` + s.confFile + " dropped=2")
+		s.says(text + `: those that it had are dropped" file=` + s.confFile + " dropped=2")
 		s.book.reload(true)
 		if strings.Contains(s.log.String(), text) {
 			t.Errorf("said again: %s", s.log.String())

@@ -28,9 +28,9 @@ const (
 // A remote is a server, as the flags of the client commands name it.
 type remote struct {
 	Addr      address `help:"Address of the server: HOST:PORT or a URL." default:"http://127.0.0.1:8080"`
-	APIKey    string  `name:"api-key" help:"API key of the server; of several, the first." placeholder:"KEY"`
+	APIKey    string  `name:"api-key" help:"API key for the server. Of a comma-separated list, the first is used." placeholder:"KEY"`
 	Namespace word    `help:"Namespace of the keys." default:"default"`
-	JSON      bool    `name:"json" help:"Print what the server replied, one JSON object a line."`
+	JSON      bool    `name:"json" help:"Print the replies of the server, one JSON object per line."`
 }
 
 // A request is one call of the REST API.
@@ -223,9 +223,9 @@ func refusal(res *http.Response, doubt int) error {
 	switch {
 	case res.StatusCode != http.StatusUnauthorized:
 	case res.Request.Header.Get("Authorization") == "":
-		p.Detail = "the server wants an API key: give it one with --api-key, or in QUIPU_API_KEY"
+		p.Detail = "the server needs an API key: give it with --api-key, or in QUIPU_API_KEY"
 	default:
-		p.Detail = "the server does not have the API key that was given: see --api-key and QUIPU_API_KEY"
+		p.Detail = "the server does not accept this API key: check --api-key and QUIPU_API_KEY"
 	}
 	p.Detail = strings.Replace(p.Detail, "the Idempotency-Key", "the token of --id", 1) // in the words of this door
 	if p.RequestID != "" {

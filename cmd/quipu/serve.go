@@ -31,54 +31,55 @@ const (
 )
 
 type serveCmd struct {
-	Config     configFile `help:"Read settings from a YAML file: the names of these flags, and policies." placeholder:"FILE"`
-	PolicyFile string     `help:"File that keeps the policies made by API. With the embedded store, policies.yaml in its directory." placeholder:"FILE"`
+	Config     configFile `help:"YAML file with settings, named like these flags, and policies." placeholder:"FILE"`
+	PolicyFile string     `help:"File that stores the policies made through the API. The default with the embedded store is policies.yaml in its directory." placeholder:"FILE"`
 
 	Data  string `help:"Directory of the embedded store." default:"./quipu-data"`
 	Store string `help:"Where counts are kept: embedded:, memory:, postgres://…, or redis://HOST:PORT[,HOST:PORT…]." default:"embedded:" placeholder:"URL"`
-	HTTP  string `name:"http" help:"Address of the REST door; off closes it, port 0 picks a free one." default:"127.0.0.1:8080"`
-	RESP  string `name:"resp" help:"Address of the RESP door, for clients of Redis; off closes it, port 0 picks a free one." default:"127.0.0.1:6380"`
-	RPC   string `name:"rpc" help:"Address of the RPC door; off closes it, port 0 picks a free one." default:"127.0.0.1:50051"`
+	HTTP  string `name:"http" help:"Address for the REST API, or off. Port 0 picks a free port." default:"127.0.0.1:8080"`
+	RESP  string `name:"resp" help:"Address for Redis clients (RESP), or off. Port 0 picks a free port." default:"127.0.0.1:6380"`
+	RPC   string `name:"rpc" help:"Address for gRPC and the Go client, or off. Port 0 picks a free port." default:"127.0.0.1:50051"`
 
-	WaitForStore time.Duration `help:"How long to wait, at the start, for a PostgreSQL or Redis that can't be reached." default:"0s"`
+	WaitForStore time.Duration `help:"How long to wait at the start for a PostgreSQL or Redis server that can't be reached." default:"0s"`
 
-	StoreName          string `help:"The schema in PostgreSQL, or what keys in Redis begin with." default:"quipu" placeholder:"NAME"`
-	StoreConnections   int    `help:"Connections to PostgreSQL, at most." default:"16"`
-	RedisReplicas      int    `help:"Replicas of Redis that must have a write before it is acknowledged as synced." default:"0" placeholder:"N"`
-	RedisAllowEviction bool   `help:"Accept a Redis that may drop counters when its memory is full."`
-	ReadOnly           bool   `help:"Take no writes: for servers that share a store with others."`
+	StoreName          string `help:"Schema in PostgreSQL, or prefix of the keys in Redis." default:"quipu" placeholder:"NAME"`
+	StoreConnections   int    `help:"Maximum number of connections to PostgreSQL." default:"16"`
+	RedisReplicas      int    `help:"Number of Redis replicas that must have a write before it is acknowledged as synced." default:"0" placeholder:"N"`
+	RedisAllowEviction bool   `help:"Accept a Redis server that may drop counters when its memory is full."`
+	ReadOnly           bool   `help:"Refuse writes. For servers that share a store with others."`
 
-	APIKey    apiKeys  `name:"api-key" help:"A key that callers must send as a bearer token. May be given more than once." placeholder:"KEY"`
-	Insecure  bool     `help:"Serve other machines without an API key, and under any name."`
-	AllowHost []string `help:"A name by which callers know this server, besides localhost and IP addresses. It matters without an API key. May be given more than once." placeholder:"NAME"`
-	TLSCert   string   `name:"tls-cert" help:"Certificate chain, PEM." placeholder:"FILE"`
-	TLSKey    string   `name:"tls-key" help:"Private key of the certificate, PEM." placeholder:"FILE"`
+	APIKey    apiKeys  `name:"api-key" help:"Key that callers must send as a bearer token. Repeatable." placeholder:"KEY"`
+	Insecure  bool     `help:"Serve other machines without an API key, under any host name."`
+	AllowHost []string `help:"Host name that requests may use besides localhost and IP addresses. Only checked without an API key. Repeatable." placeholder:"NAME"`
+	TLSCert   string   `name:"tls-cert" help:"TLS certificate chain (PEM)." placeholder:"FILE"`
+	TLSKey    string   `name:"tls-key" help:"Private key of the TLS certificate (PEM)." placeholder:"FILE"`
 
 	Memory         size          `help:"Memory limit of the embedded store." default:"256MiB"`
-	KeyQuota       int64         `help:"Keys in one namespace." default:"1000000000"`
-	TokenQuota     int64         `help:"Tokens remembered in one namespace." default:"10000000"`
-	NamespaceQuota int           `help:"Namespaces with a key or a token." default:"10000"`
-	TokenWindow    time.Duration `help:"How long a repeat returns the first result." default:"24h"`
-	MaxConnections int           `help:"Connections open at a time, for each door." default:"10000"`
-	RequestTimeout time.Duration `help:"How long a call may take, the sending of its body included." default:"5s"`
-	RequestMemory  size          `help:"Memory for the bodies and replies of large calls; those that find it used up wait." default:"64MiB"`
+	KeyQuota       int64         `help:"Maximum number of keys in one namespace." default:"1000000000"`
+	TokenQuota     int64         `help:"Maximum number of tokens remembered in one namespace." default:"10000000"`
+	NamespaceQuota int           `help:"Maximum number of namespaces that have a key or a token." default:"10000"`
+	TokenWindow    time.Duration `help:"How long a token is remembered: within it, a repeated write counts once and returns the first result." default:"24h"`
+	MaxConnections int           `help:"Maximum number of open connections for each of --http, --resp and --rpc." default:"10000"`
+	RequestTimeout time.Duration `help:"Time limit for a call, including the time to receive it." default:"5s"`
+	RequestMemory  size          `help:"Memory for large requests and replies. When it is used up, further large calls wait." default:"64MiB"`
 
-	Pprof     bool   `help:"Serve profiles under /debug/pprof/."`
-	LogLevel  string `help:"Least level that is logged: debug, info, warn, error." enum:"debug,info,warn,error" default:"info"`
-	LogFormat string `help:"Format of the log: text, json, or auto: text on a terminal." enum:"auto,text,json" default:"auto"`
+	Pprof     bool   `help:"Serve Go profiles under /debug/pprof/."`
+	LogLevel  string `help:"Lowest level to log: debug, info, warn or error." enum:"debug,info,warn,error" default:"info"`
+	LogFormat string `help:"Log format: text, json, or auto (text on a terminal, else json)." enum:"auto,text,json" default:"auto"`
 }
 
 // Help is shown by --help.
 func (*serveCmd) Help() string {
-	return `When it can serve it prints one line, such as
+	return `When it is ready to serve, it prints one line, such as
 
   ready http=127.0.0.1:8080 resp=127.0.0.1:6380 rpc=127.0.0.1:50051
 
-SIGTERM and SIGINT drain: no new connections, up to 10 s for the calls under way, and exit code 0. Policies are read
-again when their file changes, and at SIGHUP; other settings count from the next start.
+On SIGTERM and SIGINT it accepts no new connections, gives running calls up to 10 s to finish, and exits with code 0.
+Policies are reloaded when their file changes and on SIGHUP; other settings take effect at the next start.
 
-An address that other machines can reach needs an API key or --insecure. Without either, callers must know the server
-by an IP address, as localhost or by a name of --allow-host, so that no web page can reach it under a name of its own.
+An address that other machines can reach needs an API key or --insecure. Without an API key, the server answers only
+requests addressed to an IP address, to localhost or to a name of --allow-host, so that web pages can't reach it through
+a domain of their own.
 
 Examples:
 
@@ -90,7 +91,7 @@ Examples:
   quipu serve --store "postgres://quipu@db/app" --wait-for-store 2m
   quipu serve --config quipu.yaml
 
-A configuration file has the names of the flags, and policies, of which the first that names a key holds:
+A configuration file sets flags by name, and lists policies. The first policy that matches a key applies:
 
   data: /var/lib/quipu
   http: 127.0.0.1:8080
@@ -251,7 +252,7 @@ func warnFull(meters func(func(name, help string, value float64)), logger *slog.
 		}
 	})
 	if full {
-		logger.Warn("the disk of --data is nearly full: writes are refused until as much as --memory, and 64 MiB, are free", "free", formatSize(int64(free)))
+		logger.Warn("the disk of --data is nearly full: writes are refused until --memory plus 64 MiB are free", "free", formatSize(int64(free)))
 	}
 }
 

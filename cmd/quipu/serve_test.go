@@ -191,8 +191,8 @@ func TestAddressInUse(t *testing.T) {
 
 func TestAPIKeys(t *testing.T) {
 	p := serve(t, "--api-key", "one", "--api-key", "two")
-	refused(t, 1, "wants an API key: give it one with --api-key, or in QUIPU_API_KEY (unauthorized)", "get", "a", "--addr", p.url)
-	refused(t, 1, "does not have the API key that was given: see --api-key and QUIPU_API_KEY (unauthorized)", "get", "a", "--addr", p.url, "--api-key", "three")
+	refused(t, 1, "needs an API key: give it with --api-key, or in QUIPU_API_KEY (unauthorized)", "get", "a", "--addr", p.url)
+	refused(t, 1, "does not accept this API key: check --api-key and QUIPU_API_KEY (unauthorized)", "get", "a", "--addr", p.url, "--api-key", "three")
 	for _, key := range []string{"one", "two"} {
 		if r := command(t, "get", "a", "--addr", p.url, "--api-key", key); r.code != 0 {
 			t.Errorf("key %s: %+v", key, r)

@@ -127,7 +127,7 @@ func (m *Mirror) Run(ctx context.Context) {
 			return
 		case err != nil:
 			pause, wait = wait/2+rand.N(wait/2), min(2*wait, waitMax)
-			m.o.Logger.Warn("the pass stopped, and will go on", "in", pause, "error", err)
+			m.o.Logger.Warn("the pass failed and will be resumed", "in", pause, "error", err)
 		default:
 			took := time.Since(m.lastBegun())
 			pause = m.o.Every - took

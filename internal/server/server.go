@@ -109,7 +109,7 @@ func (s *Server) drain(limit time.Duration) {
 			if err := d.door.Shutdown(ctx); err == nil {
 				return
 			}
-			s.logger.Warn("calls cut off: the drain took too long", "door", d.name, "limit", limit)
+			s.logger.Warn("calls did not finish in time and were cut off", "door", d.name, "limit", limit)
 			if err := d.door.Close(); err != nil {
 				s.logger.Warn("close door", "door", d.name, "error", err)
 			}

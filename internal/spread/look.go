@@ -167,7 +167,7 @@ func (s *Store) run() {
 		errs = append(errs, s.look(within))
 		cancel()
 		if more, first := summary(errs); first != nil && s.ctx.Err() == nil && s.options.Logger != nil {
-			s.options.Logger.Warn("hot counters could not be looked after", "error", first, "more", more)
+			s.options.Logger.Warn("maintenance of hot counters failed", "error", first, "more", more)
 		}
 		select {
 		case <-tick.C:

@@ -796,7 +796,7 @@ func TestSaysOnce(t *testing.T) {
 			t.Fatalf("it said %q", lines)
 		}
 		for _, line := range lines {
-			if _, said, _ := strings.Cut(line, "msg="); said != `"hot counters could not be looked after" error="`+store.ErrUnavailable.Error()+`" more=4` {
+			if _, said, _ := strings.Cut(line, "msg="); said != `"maintenance of hot counters failed" error="`+store.ErrUnavailable.Error()+`" more=4` {
 				t.Errorf("it said %q", line)
 			}
 		}
