@@ -81,12 +81,15 @@ func parameters() []parameter {
 		}},
 		{name: "client-query-buffer-limit", get: fixed(strconv.Itoa(inBytesMax))},
 		{name: "databases", get: fixed(strconv.Itoa(databases))},
+		{name: "latency-monitor-threshold", number: func(d *Door) *atomic.Int64 { return &d.latency.threshold }, high: math.MaxInt64},
 		{name: "maxclients", get: func(d *Door) string { return strconv.Itoa(d.options.ConnectionsMax) }},
 		{name: "maxmemory", get: fixed("0")},
 		{name: "maxmemory-clients", get: func(d *Door) string { return itoa(d.options.Memory) }},
 		{name: "maxmemory-policy", get: fixed("noeviction")},
 		{name: "proto-max-bulk-len", get: fixed(strconv.Itoa(bulkBytesMax))},
 		{name: "save", get: fixed("")},
+		{name: "slowlog-log-slower-than", number: func(d *Door) *atomic.Int64 { return &d.slow.usec }, low: -1, high: math.MaxInt64},
+		{name: "slowlog-max-len", number: func(d *Door) *atomic.Int64 { return &d.slow.length }, high: slowLengthMax},
 		{name: "timeout", number: func(d *Door) *atomic.Int64 { return &d.idleSeconds }, high: math.MaxInt32},
 	}
 }
@@ -154,6 +157,7 @@ func configSet(s *session, args [][]byte) error {
 }
 
 func configResetStat(s *session, _ [][]byte) error {
+	s.d.each(func(c *command) { c.stats.reset() })
 	s.ok()
 	return nil
 }

@@ -170,6 +170,9 @@ func TestPanicInReply(t *testing.T) {
 				t.Errorf("a neighbour's reply: %q", got)
 			}
 		}
+		if got := buggy.reply(); got != one {
+			t.Errorf("the reply before: %q", got)
+		}
 		buggy.ended()
 		if got := j.take(); !strings.Contains(got, "a bug") || !strings.Contains(got, "goroutine") {
 			t.Errorf("the log says %q", got)

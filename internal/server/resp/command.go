@@ -24,6 +24,7 @@ type command struct {
 	subs  map[string]*command // by the second word in capitals
 	child bool                // it is one of them
 
+	stats    stats
 	syntax   string // of a subcommand, for HELP
 	category string // that access control knows it by, if the group does not say it
 

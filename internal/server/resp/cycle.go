@@ -98,12 +98,13 @@ type encode func(e *encoder, results []store.Result)
 // A run is entries of one session, up to an index, and how many commands they
 // answer that came at a time.
 type run struct {
-	s     *session
-	to    int
-	calls int
-	owed  int // bytes of text
-	came  time.Duration
-	mute  bool
+	s       *session
+	command *command // which they all are; nil if none was executed
+	to      int
+	calls   int
+	owed    int // bytes of text
+	came    time.Duration
+	mute    bool
 }
 
 // ends reports whether a run is the session's, and ends at an index.
@@ -296,15 +297,15 @@ func (c *cycle) failed(err error) *cycle {
 	return &cycle{db: c.db, entries: c.entries, runs: c.runs, text: c.text, plain: -1, held: c.held, wake: c.wake, err: err}
 }
 
-// of makes the entries since the last run those of a session.
-func (c *cycle) of(s *session, mute bool) {
+// of makes the entries since the last run those of a session, and of a command.
+func (c *cycle) of(s *session, cmd *command, mute bool) {
 	n := len(c.runs)
-	if n > 0 && c.runs[n-1].s == s && c.runs[n-1].mute == mute && c.runs[n-1].came == s.came {
+	if n > 0 && c.runs[n-1].s == s && c.runs[n-1].command == cmd && c.runs[n-1].mute == mute && c.runs[n-1].came == s.came {
 		c.runs[n-1].to = len(c.entries)
 		c.runs[n-1].calls++
 		n--
 	} else {
-		c.runs = append(c.runs, run{s: s, to: len(c.entries), calls: 1, came: s.came, mute: mute})
+		c.runs = append(c.runs, run{s: s, command: cmd, to: len(c.entries), calls: 1, came: s.came, mute: mute})
 		if !c.reading { // or it is answered before anything else
 			s.pending++
 		}
@@ -398,12 +399,11 @@ func (c *cycle) redo() int {
 	return from
 }
 
-// answered returns how many commands the cycle answers.
-func (c *cycle) answered() (n int) {
+// answered tells a session, whose all runs are, what the cycle answers.
+func (c *cycle) answered(s *session) {
 	for i := range c.runs {
-		n += c.runs[i].calls
+		s.answer(c.runs[i].command, c.runs[i].calls)
 	}
-	return n
 }
 
 // undecided returns how many of its replies say that the call of the cycle failed.
@@ -430,6 +430,8 @@ func (c *cycle) finish() {
 		c.reply(r, c.entries[from:r.to], &sum)
 		from = r.to
 		switch {
+		case r.s.broken:
+			r.s.cut(start)
 		case r.s.fault != nil:
 			r.s.overflow(start)
 		case r.mute:
@@ -454,10 +456,10 @@ func (c *cycle) reply(r *run, entries []entry, sum *sum) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.s.d.panicked(r.s, p, debug.Stack())
-			r.s.cut(start)
-			r.s.close()
+			r.s.breakOff(start)
 		}
 	}()
+	failed := 0
 	for i := range entries {
 		e := &entries[i]
 		switch {
@@ -465,12 +467,18 @@ func (c *cycle) reply(r *run, entries []entry, sum *sum) {
 			r.s.raw(c.text[e.at : e.at+e.n])
 		case c.err != nil:
 			r.s.fail(errorText(c.err))
+			failed++
 		case e.n > 0:
+			at := len(r.s.out)
 			e.encode(&r.s.encoder, c.results[e.at:e.at+e.n])
+			if at < len(r.s.out) && r.s.out[at] == '-' {
+				failed++
+			}
 		default: // a plain addition
 			result := &c.results[e.at]
 			if result.Outcome != store.Applied {
 				r.s.fail(errorText(result.Outcome.Err()))
+				failed++
 				continue
 			}
 			if e.blind {
@@ -483,5 +491,9 @@ func (c *cycle) reply(r *run, entries []entry, sum *sum) {
 			sum.value += e.by
 			r.s.integer(sum.value)
 		}
+	}
+	// A transaction has more entries, and fails as a whole.
+	if failed > 0 && r.command != nil && (len(entries) == r.calls || c.err != nil) {
+		r.command.stats.failed.Add(uint64(min(failed, r.calls)))
 	}
 }

@@ -29,6 +29,7 @@ func sections() []section {
 		{name: "Stats", fields: infoStats},
 		{name: "Replication", fields: lines("role:master", "connected_slaves:0")},
 		{name: "CPU", fields: infoCPU},
+		{name: "Commandstats", more: true, fields: infoCommands},
 		{name: "Cluster", fields: lines("cluster_enabled:0")},
 		{name: "Keyspace", fields: infoKeyspace},
 	}

@@ -82,9 +82,14 @@ type loop struct {
 
 // A told is how many commands that came at a time have their replies.
 type told struct {
-	came  time.Duration
-	calls int
+	came time.Duration
+	answer
 }
+
+const (
+	toldMax  = 1024 // that are kept before they are measured
+	toldBack = 4    // that are looked at for one to add to
+)
 
 // A conn is a connection in the loop. But for the last fields it belongs to the
 // loop's goroutine.
@@ -511,9 +516,10 @@ func (l *loop) reply(c *cycle) {
 		c.err = *err
 	}
 	c.finish()
+	c.noteSlow(l.d, l.now.Sub(l.d.start))
 	for _, r := range c.runs {
 		k := r.s.conn
-		l.tell(r.came, r.calls)
+		l.tell(r.came, answer{r.command, r.calls})
 		if c.held {
 			r.s.held--
 		}
@@ -543,8 +549,10 @@ func (l *loop) send() {
 		c := l.unsent[i]
 		c.due = false
 		if !c.closed && !c.busy {
-			l.tell(c.s.came, c.s.answered)
-			c.s.answered = 0
+			for _, a := range c.s.answers {
+				l.tell(c.s.came, a)
+			}
+			c.s.answers = c.s.answers[:0]
 			l.write(c)
 		}
 	}
@@ -553,13 +561,18 @@ func (l *loop) send() {
 }
 
 // tell notes that commands have their replies. Those of a turn came, mostly, at
-// one time, and so are noted as one.
-func (l *loop) tell(came time.Duration, calls int) {
-	if n := len(l.told); n > 0 && l.told[n-1].came == came {
-		l.told[n-1].calls += calls
-	} else if calls > 0 {
-		l.told = append(l.told, told{came, calls})
+// one time, and are of few kinds, and so are noted together.
+func (l *loop) tell(came time.Duration, a answer) {
+	for i := len(l.told) - 1; i >= max(0, len(l.told)-toldBack); i-- {
+		if t := &l.told[i]; t.came == came && t.command == a.command {
+			t.calls += a.calls
+			return
+		}
 	}
+	if len(l.told) == toldMax {
+		l.observe()
+	}
+	l.told = append(l.told, told{came, a})
 }
 
 // observe measures what the replies that were sent took.
@@ -569,7 +582,7 @@ func (l *loop) observe() {
 	}
 	now := time.Since(l.d.start)
 	for _, t := range l.told {
-		l.d.seconds.Observe(now-t.came, t.calls)
+		l.d.observe(now-t.came, t.answer)
 	}
 	l.told = l.told[:0]
 }

@@ -95,7 +95,7 @@ func (s *session) guard(args [][]byte) error {
 
 // addGuarded makes the Q.ADDs that were gathered the session's job.
 func (s *session) addGuarded() {
-	adds, drop := s.guarded, s.muted || s.skip
+	adds, drop, cmd := s.guarded, s.muted || s.skip, s.d.commands["Q.ADD"]
 	events := make([]quipu.Event, len(adds))
 	for i := range adds {
 		events[i] = adds[i].Event
@@ -112,14 +112,16 @@ func (s *session) addGuarded() {
 		if err != nil {
 			s.d.report(err, len(events))
 		}
-		start := len(s.out)
+		start, failed := len(s.out), 0
 		for i := range events {
 			switch {
 			case err != nil:
 				s.fail(errorText(err))
+				failed++
 			case receipts[i].Err != nil:
 				s.fail(errorText(receipts[i].Err))
 				s.d.report(receipts[i].Err, 1)
+				failed++
 			default:
 				s.receipt(&receipts[i], adds[i].session)
 			}
@@ -130,6 +132,8 @@ func (s *session) addGuarded() {
 		case drop:
 			s.cut(start)
 		}
+		cmd.stats.failed.Add(uint64(failed))
+		s.noteSlow([][]byte{[]byte(cmd.name), []byte(events[0].Key)})
 	}
 }
 

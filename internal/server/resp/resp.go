@@ -86,6 +86,8 @@ type Door struct {
 	start    time.Time
 	run      string // names this start of the door
 	cursors  cursors
+	slow     slowlog
+	latency  latency
 	sweeps   chan struct{} // holds the commands under way that go through all keys
 	long     chan struct{} // holds those whose replies are long, or take long to make
 	meters   meters
@@ -143,6 +145,8 @@ func New(db *quipu.DB, o Options) *Door {
 		listeners: map[net.Listener]struct{}{}, conns: map[*session]net.Conn{},
 	}
 	d.names = sortedNames(d.commands)
+	d.slow.usec.Store(slowUsecDefault)
+	d.slow.length.Store(slowLengthDefault)
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	return d
 }

@@ -38,7 +38,8 @@ func (d *Door) serve(c net.Conn) {
 		c.apply(ctx, nil)
 		cancel()
 		c.finish()
-		s.answered += c.answered()
+		c.answered(s)
+		c.noteSlow(d, time.Since(d.start))
 		w.done(c)
 	}
 	for {
@@ -109,8 +110,7 @@ func (s *session) send(c net.Conn) bool {
 		return false
 	}
 	s.sent(n)
-	s.d.seconds.Observe(time.Since(s.d.start)-s.came, s.answered)
-	s.answered = 0
+	s.observe()
 	return true
 }
 

@@ -47,8 +47,8 @@ type session struct {
 	calls   uint64                // commands executed, not yet metered
 	strange int                   // commands executed before the client said who it is
 
-	came     time.Duration // when what is executed came, by the door's clock
-	answered int           // commands since, whose replies are those in out and the job's
+	came    time.Duration // when what is executed came, by the door's clock
+	answers []answer      // to commands since, whose replies are those in out and the job's
 
 	multi    bool // between MULTI and EXEC
 	dirty    bool // a command of the transaction was refused
@@ -62,6 +62,7 @@ type session struct {
 	muted   bool // CLIENT REPLY OFF
 	skip    bool // CLIENT REPLY SKIP: the next reply is dropped
 	drop    bool // the reply that is being made is dropped
+	broken  bool // a reply was left out: none may follow
 	closing bool // nothing more is executed: close when out is sent
 
 	id      int64
@@ -224,7 +225,14 @@ func (s *session) leaveTurn() {
 func (s *session) overflow(start int) {
 	s.d.meters.overflowed.Add(1)
 	s.d.options.Logger.Warn("connection closed: its replies did not fit into memory", "client", s.addr, "error", s.fault)
+	s.breakOff(start)
+}
+
+// breakOff ends the session after the replies before start. Those that follow in other
+// runs would be taken for others, and are not sent either.
+func (s *session) breakOff(start int) {
 	s.cut(start)
+	s.broken = true
 	s.close()
 }
 

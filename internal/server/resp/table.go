@@ -16,7 +16,7 @@ var (
 // newTable returns all commands.
 func newTable() table {
 	t := table{}
-	for _, group := range [][]*command{stringCommands(), keyCommands(), transactionCommands(), connectionCommands(), serverCommands(), objectCommands(), accessCommands(), ownCommands()} {
+	for _, group := range [][]*command{stringCommands(), keyCommands(), transactionCommands(), connectionCommands(), serverCommands(), objectCommands(), accessCommands(), slowlogCommands(), latencyCommands(), ownCommands()} {
 		for _, c := range group {
 			t[c.name] = c
 			c.lower = strings.ToLower(c.name)
@@ -146,7 +146,7 @@ func serverCommands() []*command {
 		{name: "CONFIG", arity: -2, since: "2.0.0", about: "Commands about settings.", subs: map[string]*command{
 			"GET":       {name: "CONFIG|GET", syntax: "GET <pattern> ...", arity: -3, flags: flagAdmin, local: configGet, since: "2.0.0", about: "Returns settings."},
 			"SET":       {name: "CONFIG|SET", syntax: "SET <name> <value> ...", arity: -4, flags: flagAdmin, local: configSet, since: "2.0.0", about: "Changes settings."},
-			"RESETSTAT": {name: "CONFIG|RESETSTAT", syntax: "RESETSTAT", arity: 2, flags: flagAdmin, local: configResetStat, since: "2.0.0", about: "Accepted: what is counted stays."},
+			"RESETSTAT": {name: "CONFIG|RESETSTAT", syntax: "RESETSTAT", arity: 2, flags: flagAdmin, local: configResetStat, since: "2.0.0", about: "Forgets what INFO commandstats tells."},
 		}},
 	}
 	return grouped("server", commands)

@@ -91,6 +91,7 @@ func (c *cycle) transaction(s *session, commands []queued) error {
 	for _, q := range commands {
 		var err error
 		before := c.mark()
+		q.command.stats.calls.Add(1)
 		if q.command.plan == nil {
 			c.say(s, func() { s.try(q.command.local, q.args) })
 		} else if err = c.plan(s, q.command, q.args); errors.Is(err, errFull) {
@@ -98,6 +99,7 @@ func (c *cycle) transaction(s *session, commands []queued) error {
 		}
 		if err != nil {
 			c.rewind(before)
+			q.command.stats.failed.Add(1)
 			c.say(s, func() { s.fail(errorText(err)) })
 		}
 		if fault := cmp.Or(s.takeFault(), s.pass()); fault != nil {
@@ -157,7 +159,7 @@ func (s *session) apply(ctx context.Context, c *cycle, conditions []store.Condit
 	case c.err != nil:
 		return c.err
 	default:
-		c.of(s, false)
+		c.of(s, nil, false)
 		c.finish()
 	}
 	return nil

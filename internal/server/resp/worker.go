@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 	"unsafe"
 
 	"github.com/quipudb/quipu"
@@ -143,7 +144,7 @@ func (w *worker) execute(s *session, args [][]byte) verdict {
 	if !s.parser.known {
 		if s.strange++; s.strange > strangerCommandsMax { // it guesses keys, or has none
 			s.close()
-			return w.say(s, func(*session, [][]byte) error { return errStranger }, nil)
+			return w.say(s, nil, func(*session, [][]byte) error { return errStranger }, nil)
 		}
 	}
 	c, err := w.find(s, args)
@@ -153,7 +154,7 @@ func (w *worker) execute(s *session, args [][]byte) verdict {
 	if err == nil && s.multi && c.flags&flagControl == 0 {
 		err = s.enqueue(c, args)
 		if err == nil {
-			return w.say(s, func(*session, [][]byte) error { s.simple("QUEUED"); return nil }, nil)
+			return w.say(s, nil, func(*session, [][]byte) error { s.simple("QUEUED"); return nil }, nil)
 		}
 	}
 	if err != nil {
@@ -162,7 +163,8 @@ func (w *worker) execute(s *session, args [][]byte) verdict {
 			err = aborted(err)
 		}
 		s.dirty = s.dirty || s.multi
-		return w.say(s, func(*session, [][]byte) error { return err }, nil)
+		c.rejects()
+		return w.say(s, nil, func(*session, [][]byte) error { return err }, nil)
 	}
 	v := w.dispatch(s, c, args)
 	if v == executed {
@@ -217,9 +219,9 @@ func (w *worker) dispatch(s *session, c *command, args [][]byte) verdict {
 		return s.again()
 	case guarded:
 		if err := s.guard(args); err != nil {
-			return w.say(s, func(*session, [][]byte) error { return err }, nil)
+			return w.say(s, c, func(*session, [][]byte) error { return err }, args)
 		}
-		s.answered++
+		s.answer(c, 1)
 		if s.skip {
 			s.addGuarded()
 		}
@@ -234,14 +236,14 @@ func (w *worker) dispatch(s *session, c *command, args [][]byte) verdict {
 		}
 		return w.plan(s, w.cycle(s), c, args)
 	case c.flags&flagInline != 0:
-		return w.say(s, c.local, args)
+		return w.say(s, c, c.local, args)
 	case !w.alone(s):
 		return s.again()
 	case c.local != nil && !c.long():
-		s.answered++
-		s.mute(func() { s.call(c.local, args) })
+		s.answer(c, 1)
+		s.mute(func() { s.counted(c, args, func() { s.call(c.local, args) }) })
 	default:
-		s.answered++
+		s.answer(c, 1)
 		s.later(c, copyArgs(args))
 	}
 	return executed
@@ -259,17 +261,20 @@ func (s *session) later(c *command, args [][]byte) {
 	s.job = func(ctx context.Context) {
 		s.mute(func() {
 			start := len(s.out)
-			s.call(func(s *session, args [][]byte) error {
-				if c.slow == nil {
-					return c.local(s, args)
-				}
-				err := c.slow(ctx, s, args)
-				if err == nil && s.fault != nil && c.flags&flagWrite != 0 {
-					s.overflow(start) // an error would say that nothing has changed
-				}
-				return err
-			}, args)
+			s.counted(c, nil, func() {
+				s.call(func(s *session, args [][]byte) error {
+					if c.slow == nil {
+						return c.local(s, args)
+					}
+					err := c.slow(ctx, s, args)
+					if err == nil && s.fault != nil && c.flags&flagWrite != 0 {
+						s.overflow(start) // an error would say that nothing has changed
+					}
+					return err
+				}, args)
+			})
 		})
+		s.noteSlow(args)
 	}
 }
 
@@ -322,20 +327,21 @@ func (s *session) mute(f func()) {
 	}
 }
 
-// say calls a handler that needs nothing but the session. If replies to earlier
+// say calls a handler that needs nothing but the session, of a command if one is
+// executed. If replies to earlier
 // commands are still to come, its own takes its place after them.
-func (w *worker) say(s *session, f func(*session, [][]byte) error, args [][]byte) verdict {
+func (w *worker) say(s *session, cmd *command, f func(*session, [][]byte) error, args [][]byte) verdict {
 	if w.alone(s) {
-		s.answered++
-		s.mute(func() { s.call(f, args) })
+		s.answer(cmd, 1)
+		s.mute(func() { s.counted(cmd, args, func() { s.call(f, args) }) })
 		return executed
 	}
 	if s.job != nil {
 		return s.again()
 	}
 	c := w.cycle(s)
-	c.say(s, func() { s.call(f, args) })
-	c.of(s, s.muted || s.skip)
+	c.say(s, func() { s.counted(cmd, args, func() { s.call(f, args) }) })
+	c.of(s, cmd, s.muted || s.skip)
 	s.skip = false
 	return executed
 }
@@ -350,7 +356,7 @@ func (w *worker) plan(s *session, c *cycle, cmd *command, args [][]byte) verdict
 	if errors.Is(err, errFull) {
 		c.rewind(before)
 		if c.empty() {
-			return w.say(s, func(*session, [][]byte) error { return errTooLarge }, nil)
+			return w.say(s, cmd, func(*session, [][]byte) error { return errTooLarge }, args)
 		}
 		if c == w.reads {
 			if !w.answer(s) {
@@ -365,10 +371,10 @@ func (w *worker) plan(s *session, c *cycle, cmd *command, args [][]byte) verdict
 	}
 	if err != nil {
 		c.rewind(before)
-		return w.say(s, func(*session, [][]byte) error { return err }, nil)
+		return w.say(s, cmd, func(*session, [][]byte) error { return err }, args)
 	}
 	c.joined = c.joined || cmd.joins(args)
-	c.of(s, s.muted || s.skip)
+	c.of(s, cmd, s.muted || s.skip)
 	s.skip = false
 	return executed
 }
@@ -449,7 +455,7 @@ func (w *worker) flushAll() {
 // Otherwise it makes that the session's job, and reports false.
 func (w *worker) answer(s *session) bool {
 	c := w.reads
-	s.answered += c.answered()
+	c.answered(s)
 	n := len(c.names)
 	if cap(w.values) < n {
 		w.values = make([]store.Value, n)
@@ -457,6 +463,9 @@ func (w *worker) answer(s *session) bool {
 	if c.db.Peek(c.names, w.values[:n]) {
 		c.take(w.values[:n])
 		c.finish()
+		if s.d.slow.usec.Load() == 0 { // all are wanted, however fast
+			c.noteSlow(s.d, s.came)
+		}
 		c.reset(c.db)
 		return true
 	}
@@ -467,6 +476,7 @@ func (w *worker) answer(s *session) bool {
 		defer cancel()
 		c.read(ctx)
 		c.finish()
+		c.noteSlow(s.d, time.Since(s.d.start))
 	}
 	return false
 }
