@@ -181,7 +181,7 @@ func (db *DB) Verify(ctx context.Context) (store.Audit, error) {
 	if err != nil {
 		return store.Audit{}, err
 	}
-	a := store.Audit{Cells: reply.Cells, Tokens: reply.Tokens, Deltas: reply.Deltas}
+	a := store.Audit{Cells: reply.Cells, Tokens: reply.Tokens, Deltas: reply.Deltas, Unproved: reply.Unproved}
 	for _, d := range reply.Drift {
 		a.Drift = append(a.Drift, store.Drift{What: d.What, Have: d.Have, Want: d.Want})
 	}

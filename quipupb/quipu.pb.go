@@ -1,4 +1,4 @@
-// quipu.proto sha256:dcb13977efb95810b7a29c42574c1a522e27a24d3076b5f849341c63fb9e207d
+// quipu.proto sha256:99186449148ec937d2d8dd8b9e066ea96c30841f813cb66572459c802ff381d9
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -1643,8 +1643,9 @@ type VerifyReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cells         int64                  `protobuf:"varint,1,opt,name=cells,proto3" json:"cells,omitempty"`
 	Tokens        int64                  `protobuf:"varint,2,opt,name=tokens,proto3" json:"tokens,omitempty"`
-	Deltas        uint64                 `protobuf:"varint,3,opt,name=deltas,proto3" json:"deltas,omitempty"` // changes applied since the store was made
-	Drift         []*VerifyReply_Drift   `protobuf:"bytes,4,rep,name=drift,proto3" json:"drift,omitempty"`    // empty if all is well
+	Deltas        uint64                 `protobuf:"varint,3,opt,name=deltas,proto3" json:"deltas,omitempty"`    // changes applied since the store was made
+	Drift         []*VerifyReply_Drift   `protobuf:"bytes,4,rep,name=drift,proto3" json:"drift,omitempty"`       // empty if all is well
+	Unproved      []string               `protobuf:"bytes,5,rep,name=unproved,proto3" json:"unproved,omitempty"` // what the check can't know, in words
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1703,6 +1704,13 @@ func (x *VerifyReply) GetDeltas() uint64 {
 func (x *VerifyReply) GetDrift() []*VerifyReply_Drift {
 	if x != nil {
 		return x.Drift
+	}
+	return nil
+}
+
+func (x *VerifyReply) GetUnproved() []string {
+	if x != nil {
+		return x.Unproved
 	}
 	return nil
 }
@@ -2411,12 +2419,13 @@ const file_quipu_proto_rawDesc = "" +
 	"\aAPPLIED\x10\x01\x12\v\n" +
 	"\aSETTLED\x10\x02\x12\v\n" +
 	"\aEXPIRED\x10\x03\"\x0f\n" +
-	"\rVerifyRequest\"\xcb\x01\n" +
+	"\rVerifyRequest\"\xe7\x01\n" +
 	"\vVerifyReply\x12\x14\n" +
 	"\x05cells\x18\x01 \x01(\x03R\x05cells\x12\x16\n" +
 	"\x06tokens\x18\x02 \x01(\x03R\x06tokens\x12\x16\n" +
 	"\x06deltas\x18\x03 \x01(\x04R\x06deltas\x121\n" +
-	"\x05drift\x18\x04 \x03(\v2\x1b.quipu.v1.VerifyReply.DriftR\x05drift\x1aC\n" +
+	"\x05drift\x18\x04 \x03(\v2\x1b.quipu.v1.VerifyReply.DriftR\x05drift\x12\x1a\n" +
+	"\bunproved\x18\x05 \x03(\tR\bunproved\x1aC\n" +
 	"\x05Drift\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12\x12\n" +
 	"\x04have\x18\x02 \x01(\tR\x04have\x12\x12\n" +

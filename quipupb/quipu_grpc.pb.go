@@ -1,4 +1,4 @@
-// quipu.proto sha256:dcb13977efb95810b7a29c42574c1a522e27a24d3076b5f849341c63fb9e207d
+// quipu.proto sha256:99186449148ec937d2d8dd8b9e066ea96c30841f813cb66572459c802ff381d9
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.

@@ -17,7 +17,11 @@ type Audit struct {
 	Cells  int64   // cells read
 	Tokens int64   // tokens read
 	Deltas uint64  // changes applied since the store was made, as the marks count them
-	Drift  []Drift // what is not as it should be; empty if all is well
+	Drift  []Drift // what is not as it should be, or is lost; empty if all is well
+
+	// Unproved is what a check can't know, in words: an independent record tells that
+	// something differs, and not that its own end is gone as well.
+	Unproved []string
 }
 
 // Drift is one difference between what a store serves and its record.

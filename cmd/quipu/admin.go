@@ -22,7 +22,8 @@ type verifyCmd struct {
 
 // Help is shown by --help.
 func (*verifyCmd) Help() string {
-	return `If there is drift, it prints a line for each difference and exits with code 1.
+	return `If something differs, or is known to be lost, it prints a line for each difference and exits with code 1. Lines that begin
+with "not proved" say what the check can't know, such as whether somebody removed the end of a log that was not closed.
 
 Examples:
 
@@ -38,6 +39,8 @@ type audit struct {
 	Tokens int64   `json:"tokens"`
 	Deltas uint64  `json:"deltas"`
 	Drift  []drift `json:"drift"`
+
+	Unproved []string `json:"unproved"`
 }
 
 type drift struct {
@@ -73,7 +76,7 @@ func (c *verifyCmd) Run(ctx context.Context, out *output, command *kong.Context)
 // auditOf verifies a DB.
 func auditOf(ctx context.Context, db *quipu.DB) (audit, error) {
 	r, err := db.Verify(ctx)
-	a := audit{OK: len(r.Drift) == 0, Cells: r.Cells, Tokens: r.Tokens, Deltas: r.Deltas, Drift: []drift{}}
+	a := audit{OK: len(r.Drift) == 0, Cells: r.Cells, Tokens: r.Tokens, Deltas: r.Deltas, Drift: []drift{}, Unproved: append([]string{}, r.Unproved...)}
 	for _, d := range r.Drift {
 		a.Drift = append(a.Drift, drift(d))
 	}
@@ -94,6 +97,11 @@ func (a *audit) print(out *output, asJSON bool) error {
 	default:
 		for _, d := range a.Drift {
 			err = errors.Join(err, out.print("drift: %s: have %s, want %s", d.What, d.Have, d.Want))
+		}
+	}
+	for _, text := range a.Unproved {
+		if !asJSON {
+			err = errors.Join(err, out.print("not proved: %s", text))
 		}
 	}
 	if err == nil && !a.OK {

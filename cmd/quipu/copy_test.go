@@ -48,7 +48,7 @@ func TestCopy(t *testing.T) {
 		}
 	}
 	resp(p, "OK", "set", "timed", "3", "pxat", deadline)
-	pg, redis := startPostgres(t), startRedis(t)
+	pg, redis := startPostgres(t), startRedis(t, "--appendonly", "yes")
 	postgres := pg.URL()
 	last := filepath.Join(t.TempDir(), "last")
 

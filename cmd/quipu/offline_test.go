@@ -108,7 +108,7 @@ func TestOffline(t *testing.T) {
 	ok("ok: 2 cells, 2 tokens, 2 changes\n", "verify", "--data", dir)
 	ok("ok: 2 cells", "QUIPU_DATA="+dir, "verify")
 	ok("ok: 2 cells", "QUIPU_ADDR=http://127.0.0.1:1", "verify", "--data", dir)
-	ok(`{"ok":true,"cells":2,"tokens":2,"deltas":2,"drift":[]}`, "verify", "--data", dir, "--json")
+	ok(`{"ok":true,"cells":2,"tokens":2,"deltas":2,"drift":[],"unproved":[]}`, "verify", "--data", dir, "--json")
 	offline := filepath.Join(t.TempDir(), "offline.tar")
 	ok("", "backup", "--data", dir, "--out", offline)
 

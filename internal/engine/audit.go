@@ -11,31 +11,89 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// Audit makes a checkpoint and compares, in a snapshot of the disk, the sums
-// over the cells with those of the marks, the numbers of keys and tokens with
-// those of the namespaces, and every row with what is served from memory.
+// Audit checks that the log's files are whole up to what was synced, makes a
+// checkpoint, and compares, in a snapshot of the disk, the sums over the cells with
+// those of the marks, the numbers of keys and tokens with those of the namespaces,
+// and every row with what is served from memory.
 func (e *Engine) Audit(ctx context.Context) (store.Audit, error) {
 	if err := e.use(); err != nil {
 		return store.Audit{}, err
 	}
 	defer e.users.Done()
 	return guard(e, func() (store.Audit, error) {
-		snap, err := e.snapshot(ctx)
+		a := audit{e: e, ctx: ctx, keys: map[string]int64{}, tokens: map[string]int64{}}
+		a.Unproved = e.unproved()
+		snap, err := e.snapshotAfter(ctx, a.log)
 		if err != nil {
 			return store.Audit{}, err
 		}
-		a := audit{e: e, ctx: ctx, keys: map[string]int64{}, tokens: map[string]int64{}}
 		err = errors.Join(a.read(snap), snap.Close())
 		return a.Audit, err
 	})
 }
 
+// log compares the files of the log with what was acknowledged: the log must be
+// whole up to here, from the segment on that has the last checkpoint. Otherwise the
+// store could not be opened after a crash.
+func (a *audit) log(ctx context.Context) error {
+	e := a.e
+	e.mu.Lock()
+	f := e.log.Begin()
+	from, to := e.saved, f.Pos()
+	e.log.End(store.Synced)
+	e.mu.Unlock()
+	if err := f.Wait(ctx, store.Synced); err != nil {
+		return err
+	}
+	err := e.log.Check(from, to)
+	if kind := store.KindOf(err); kind != store.KindLost && kind != store.KindCorrupt {
+		return err
+	}
+	a.Drift = append(a.Drift, store.Drift{What: "log", Have: err.Error(), Want: fmt.Sprintf("whole up to position %d, which was acknowledged", to)})
+	return nil
+}
+
+// unproved returns what the log can't tell about its own end. A log that was closed
+// is vouched for by its closing frame and by the checkpoint made before it. One that
+// was not ends with the last frame that is there, and nothing tells of another: if
+// somebody cut it off between two frames, that looks like a crash before it.
+func (e *Engine) unproved() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	crashes := 0
+	for _, s := range e.lost[min(1, len(e.lost)):] {
+		if s.to-s.from < restoredVersions {
+			crashes++
+		}
+	}
+	var all []string
+	if e.unclosed > 0 {
+		crashes--
+		all = append(all, fmt.Sprintf(
+			"the log had not been closed when it was opened, and was checked up to position %d; writes acknowledged after that, if its end was removed, can't be vouched for",
+			e.unclosed))
+	}
+	if crashes > 0 {
+		all = append(all, fmt.Sprintf("at least %d times before, the log had not been closed either", crashes))
+	}
+	return all
+}
+
 // snapshot makes a checkpoint and takes a snapshot of the disk at it.
 func (e *Engine) snapshot(ctx context.Context) (*pebble.Snapshot, error) {
+	return e.snapshotAfter(ctx, func(context.Context) error { return nil })
+}
+
+// snapshotAfter is snapshot. Before the checkpoint it calls first, while nobody else
+// makes one and the log since the last is still there.
+func (e *Engine) snapshotAfter(ctx context.Context, first func(context.Context) error) (*pebble.Snapshot, error) {
 	if err := e.checkpointing.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer e.checkpointing.leave()
+	if err := first(ctx); err != nil {
+		return nil, err
+	}
 	if err := e.checkpointLocked(ctx, false); err != nil {
 		return nil, err
 	}

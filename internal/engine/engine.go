@@ -126,8 +126,9 @@ type Engine struct {
 	retired    []store.Writer // since the last checkpoint began
 	names      namespaces
 	near       near
-	skipped    uint64 // versions that nothing has
-	lost       []span // those of them that something may have had, in order
+	skipped    uint64       // versions that nothing has
+	lost       []span       // those of them that something may have had, in order
+	unclosed   wal.Position // where the log ended when it was opened, if it had not been closed; else 0
 	clock      *clock.Clock
 	gaps       clock.Gaps // in the store's time; they do not change after Open
 	timeMS     int64      // of the last record; never falls

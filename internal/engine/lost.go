@@ -77,6 +77,9 @@ func (e *Engine) skipLost(clean bool) error {
 	}
 	e.mu.Lock()
 	f := e.log.Begin()
+	if !restored {
+		e.unclosed = f.Pos()
+	}
 	if restored {
 		// The same backup may have been restored before.
 		n = restoredVersions

@@ -22,6 +22,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -429,12 +430,20 @@ func (n *Node) Lookup(ctx context.Context, c store.Cell, token string) (f store.
 // Traits are those of the store under the node.
 func (n *Node) Traits() store.Traits { return n.traits }
 
-// Audit checks the store under the node.
+// Audit checks the store under the node. What it was found to have lost before is
+// drift for as long as the node lives.
 func (n *Node) Audit(ctx context.Context) (store.Audit, error) {
-	if a, ok := n.under.(store.Auditor); ok {
-		return a.Audit(ctx)
+	under, ok := n.under.(store.Auditor)
+	if !ok {
+		return store.Audit{}, n.unsupported("keeps no record to check against")
 	}
-	return store.Audit{}, n.unsupported("keeps no record to check against")
+	a, err := under.Audit(ctx)
+	if lost := n.lost.Load(); err == nil && lost > 0 {
+		a.Drift = append(a.Drift, store.Drift{
+			What: "times that the store had forgotten what it had acknowledged to this server", Have: strconv.FormatUint(lost, 10), Want: "0",
+		})
+	}
+	return a, err
 }
 
 // Size returns the number of cells of a namespace.

@@ -38,9 +38,24 @@ func (s *Store) Apply(ctx context.Context, batches []store.Batch, replies []stor
 		r.Durability, r.Retries = s.durability, w.retries
 		if w.lazy {
 			r.Durability = store.Memory
+		} else {
+			s.tell(r.Results)
 		}
 	}
 	return nil
+}
+
+// tell notes the highest version that callers are told of.
+func (s *Store) tell(results []store.Result) {
+	var highest uint64
+	for i := range results {
+		highest = max(highest, results[i].Version)
+	}
+	for told := s.told.Load(); told < highest; told = s.told.Load() {
+		if s.told.CompareAndSwap(told, highest) {
+			return
+		}
+	}
 }
 
 // apply tries the short way first.

@@ -21,17 +21,18 @@ func (s *Store) Audit(ctx context.Context) (a store.Audit, err error) {
 		return a, err
 	}
 	defer s.leave()
+	told := s.told.Load() // before the snapshot: what is told meanwhile need not be in it
 	err = s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 		return pgx.BeginTxFunc(ctx, conn, snapshot, func(tx pgx.Tx) error {
-			a, err = s.audit(ctx, tx)
+			a, err = s.audit(ctx, tx, told)
 			return err
 		})
 	})
 	return a, failure(ctx, err)
 }
 
-func (s *Store) audit(ctx context.Context, tx pgx.Tx) (a store.Audit, err error) {
+func (s *Store) audit(ctx context.Context, tx pgx.Tx, told uint64) (a store.Audit, err error) {
 	type name struct {
 		namespace string
 		tokens    bool
@@ -51,8 +52,10 @@ func (s *Store) audit(ctx context.Context, tx pgx.Tx) (a store.Audit, err error)
 	var n int64
 	var t tally
 	var tokens bool
-	each(s.sql.auditCells, []any{&namespace, &key, &n}, func() {
+	var version, last uint64
+	each(s.sql.auditCells, []any{&namespace, &key, &n, &version}, func() {
 		a.Cells++
+		last = max(last, version)
 		cells.Merge(decide.Change(store.Cell{Namespace: string(namespace), Key: string(key)}, uint64(n)))
 		have[name{string(namespace), false}]++
 	})
@@ -63,8 +66,16 @@ func (s *Store) audit(ctx context.Context, tx pgx.Tx) (a store.Audit, err error)
 	})
 	each(s.sql.auditPending, []any{&namespace, &n}, func() { want[name{string(namespace), true}] += n })
 	each(s.sql.auditSpaces, []any{&namespace, &tokens, &n}, func() { want[name{string(namespace), tokens}] += n })
+	if told > 0 { // A cell may be ahead of the sequence, which is raised before the cell goes.
+		each(s.sql.auditVersion, []any{&version}, func() { last = max(last, version) })
+	}
 	if err != nil {
 		return a, err
+	}
+	if last < told {
+		a.Drift = append(a.Drift, store.Drift{
+			What: "last version", Have: fmt.Sprint(last), Want: fmt.Sprintf("%d, of which callers were told: a failover or a restored backup has lost it", told),
+		})
 	}
 	a.Deltas = marks.Deltas
 	compare := func(what string, have, want any) {

@@ -71,7 +71,8 @@ type Store struct {
 	sql        statements
 	locks      locks
 	pool       *pgxpool.Pool
-	seenMS     atomic.Int64 // the latest time seen
+	seenMS     atomic.Int64  // the latest time seen
+	told       atomic.Uint64 // the highest version that callers were told of
 	meters     meters
 	unusual    recent
 

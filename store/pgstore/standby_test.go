@@ -165,3 +165,30 @@ func TestReaderWritesNothing(t *testing.T) {
 		t.Errorf("when it was folded: %+v", v)
 	}
 }
+
+// An audit after a failover says what the new primary has lost.
+func TestAuditFindsLostCommits(t *testing.T) {
+	primary := start(t, "fsync=off")
+	s := open(t, primary.URL(), pgstore.Options{})
+	do(t, s, add("a", 1))
+	audited(t, s)
+	if _, err := s.Audit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	dump, err := primary.Run(t.Context(), "pg_dump", "-h", primary.Dir(), "-U", pgtest.User, "-n", "quipu", "-f", primary.Path("dump.sql"), "postgres")
+	if err != nil {
+		t.Fatalf("%v %s", err, dump)
+	}
+	for range 40 { // more than a sequence may be ahead
+		do(t, s, add("a", 1))
+	}
+	s.Still()
+	query(t, primary, `drop schema quipu cascade`)
+	if _, err := primary.Run(t.Context(), "psql", "-q", "-h", primary.Dir(), "-U", pgtest.User, "-f", primary.Path("dump.sql"), "postgres"); err != nil {
+		t.Fatal(err)
+	}
+	a, err := s.Audit(t.Context())
+	if err != nil || len(a.Drift) != 1 || a.Drift[0].What != "last version" {
+		t.Errorf("%+v, %v", a, err)
+	}
+}

@@ -16,7 +16,7 @@ type statements struct {
 	dueCells, dueTokens, pendingCells          string
 	generations, addGeneration, dropGeneration string
 	auditCells, auditMarks, auditSpaces        string
-	auditTokens, auditPending                  string
+	auditTokens, auditPending, auditVersion    string
 }
 
 func newStatements(schema string) statements {
@@ -193,12 +193,13 @@ func newStatements(schema string) statements {
 			delete from quipu.space where gen = %[1]d;
 			delete from quipu.generation where gen = %[1]d`),
 
-		auditCells: in(`select ns, key, value from quipu.cell`),
+		auditCells: in(`select ns, key, value, version from quipu.cell`),
 		auditMarks: in(`
 			select deltas, total, proof from quipu.mark union all select deltas, total, proof from quipu.tally`),
 		auditSpaces: in(`
 			select ns, gen > 0, sum(n)::bigint from quipu.space group by ns, gen > 0
 			having sum(n) <> 0`),
+		auditVersion: in(`select case when is_called then last_value else 0 end from quipu.version`),
 		auditTokens:  in(`select ns, count(*) from quipu.token group by ns`),
 		auditPending: in(`select ns, count(*) from quipu.pending where token_gen is not null group by ns`),
 	}

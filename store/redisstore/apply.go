@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"strconv"
 	"sync"
@@ -137,7 +138,7 @@ func (s *Store) finish(ctx context.Context, w *writing, r *store.Reply) {
 	case store.KindOf(r.Err) == store.KindRetired:
 		acked.drop(b.Writer)
 	case r.Mark < w.acked:
-		s.meters.lost.Add(1)
+		s.lose(b.Partition, fmt.Sprintf("mark %d of writer %d", r.Mark, b.Writer), fmt.Sprintf("mark %d, which was acknowledged", w.acked))
 		told.Store(0) // this tells it
 		r.Err = store.Errorf(store.KindLost, "writer %d in partition %d: %d was acknowledged, and the server is at %d",
 			b.Writer, b.Partition, w.acked, r.Mark)
@@ -257,6 +258,13 @@ func (m *marks) raise(w store.Writer, seq uint64) {
 		m.seen = make(map[store.Writer]uint64)
 	}
 	m.seen[w] = max(m.seen[w], seq)
+}
+
+// all returns the marks of all writers.
+func (m *marks) all() map[store.Writer]uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.seen)
 }
 
 // drop forgets the writers up to last, which are retired.

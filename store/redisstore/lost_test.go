@@ -1,6 +1,9 @@
 package redisstore_test
 
 import (
+	"errors"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/quipudb/quipu/store"
@@ -34,4 +37,46 @@ func TestSessionsFindLoss(t *testing.T) {
 	k = kit{t, open(t, "redis://"+s.Addr, o)}
 	f("a", a, true)
 	f("gone", gone, true)
+}
+
+// An audit says what the server has lost, as long as this store lives: also if a
+// caller was told already, or what is left adds up.
+func TestAuditFindsLoss(t *testing.T) {
+	s := server(t)
+	k := kit{t, open(t, "redis://"+s.Addr, redisstore.Options{Partitions: 2})}
+	w := k.enlist()
+	k.reply(k.numbered(w, 0, 1, add("a", 1)))
+	k.reply(k.batch(add("b", 1)))
+	k.clean()
+	lost := func(words ...string) {
+		t.Helper()
+		a, err := k.Store.(store.Auditor).Audit(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, word := range words {
+			if !slices.ContainsFunc(a.Drift, func(d store.Drift) bool { return strings.Contains(d.What, word) && d.Have != d.Want }) {
+				t.Errorf("drift %+v, want %s", a.Drift, word)
+			}
+		}
+	}
+	marks := command(t, s, "--raw", "keys", "*marks*")
+	command(t, s, append([]string{"del"}, strings.Fields(marks)...)...)
+	lost("mark of writer")
+	command(t, s, "flushall")
+	for range 2 {
+		lost("id of the store", "version of partition", "mark of writer")
+	}
+	if err := k.Read(t.Context(), []store.Cell{cell("a")}, make([]store.Value, 1)); !errors.Is(err, store.ErrLost) {
+		t.Errorf("the first read: %v", err)
+	}
+	k.holds("a", 0)
+	lost("found to be behind")
+
+	// Another server that comes now knows nothing of it, and says so.
+	k = kit{t, open(t, "redis://"+s.Addr, redisstore.Options{Partitions: 2})}
+	a, err := k.Store.(store.Auditor).Audit(t.Context())
+	if err != nil || len(a.Drift) > 0 || len(a.Unproved) != 1 {
+		t.Errorf("%+v, %v", a, err)
+	}
 }

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -141,7 +142,7 @@ func (s *Store) missing(p *part, version string, told uint64) error {
 		return d.err
 	}
 	s.told[p.number].CompareAndSwap(told, is)
-	s.meters.lost.Add(1)
+	s.lose(p.number, fmt.Sprintf("version %d", is), fmt.Sprintf("version %d, of which callers were told", told))
 	return store.Errorf(store.KindLost, "partition %d: callers were told of version %d, and the server is at %d", p.number, told, is)
 }
 

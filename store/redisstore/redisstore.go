@@ -22,6 +22,7 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"log/slog"
 	"maps"
@@ -85,9 +86,11 @@ type Store struct {
 	servers servers
 	recheck chan struct{} // has one element while the settings are to be looked at soon
 	stop    context.CancelFunc
-	work    sync.WaitGroup     // what is done in the background
-	acked   []marks            // of each partition
-	told    []version          // of each partition
+	work    sync.WaitGroup // what is done in the background
+	acked   []marks        // of each partition
+	told    []version      // of each partition
+	id      string         // of the store in the server; "" if it has none
+	losses  losses
 	turns   [256]chan struct{} // see turn
 	meters  meters
 
@@ -189,9 +192,10 @@ func (s *Store) partitions(ctx context.Context) (int, error) {
 		all = append(all,
 			b.Hsetnx().Key(key).Field("layout").Value(layoutVersion).Build(),
 			b.Hsetnx().Key(key).Field("partitions").Value(strconv.Itoa(n)).Build(),
-			b.Hsetnx().Key(key).Field("window").Value(strconv.FormatInt(s.limits.TokenWindow.Milliseconds(), 10)).Build())
+			b.Hsetnx().Key(key).Field("window").Value(strconv.FormatInt(s.limits.TokenWindow.Milliseconds(), 10)).Build(),
+			b.Hsetnx().Key(key).Field("id").Value(rand.Text()).Build())
 	}
-	all = append(all, b.Hmget().Key(key).Field("layout", "partitions", "window").Build())
+	all = append(all, b.Hmget().Key(key).Field("layout", "partitions", "window", "id").Build())
 	rs := s.client.DoMulti(ctx, all...)
 	for _, r := range rs {
 		if err := r.Error(); err != nil {
@@ -222,7 +226,7 @@ func (s *Store) partitions(ctx context.Context) (int, error) {
 	if err != nil || ms < 1 {
 		return 0, store.Errorf(store.KindCorrupt, "%s has a window of %q ms", key, has[2])
 	}
-	s.limits.TokenWindow = time.Duration(ms) * time.Millisecond
+	s.limits.TokenWindow, s.id = time.Duration(ms)*time.Millisecond, has[3]
 	return n, store.CheckWindow(s.limits.TokenWindow, s.options.Limits.TokenWindow)
 }
 

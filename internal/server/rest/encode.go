@@ -198,5 +198,12 @@ func appendAudit(b []byte, a *quipu.Audit) []byte {
 		b = appendString(b, d.Want)
 		b = append(b, '}')
 	}
+	b = append(b, `],"unproved":[`...)
+	for i, text := range a.Unproved {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendString(b, text)
+	}
 	return append(b, `]}`...)
 }

@@ -141,7 +141,7 @@ func (d *Door) Verify(ctx context.Context, _ *pb.VerifyRequest) (*pb.VerifyReply
 	if err != nil {
 		return nil, err
 	}
-	reply := &pb.VerifyReply{Cells: a.Cells, Tokens: a.Tokens, Deltas: a.Deltas}
+	reply := &pb.VerifyReply{Cells: a.Cells, Tokens: a.Tokens, Deltas: a.Deltas, Unproved: a.Unproved}
 	for _, drift := range a.Drift {
 		reply.Drift = append(reply.Drift, &pb.VerifyReply_Drift{What: drift.What, Have: drift.Have, Want: drift.Want})
 	}
