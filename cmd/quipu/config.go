@@ -311,11 +311,17 @@ func (c checkCmd) Run(out *output) error {
 	if err != nil {
 		return err
 	}
-	if _, err := parser.Parse([]string{"serve", "--config", c.File}); err != nil {
+	command, err := parser.Parse([]string{"serve", "--config", c.File})
+	if err != nil {
 		return conf.blame(err)
 	}
 	for _, text := range unmatched(conf.policies, conf.place) {
 		out.hint(text)
 	}
-	return out.print("%s: ok", c.File)
+	serve, ok := reflect.TypeAssert[*serveCmd](command.Selected().Target.Addr())
+	if !ok {
+		return fmt.Errorf("a %v was parsed", command.Selected().Target.Type())
+	}
+	return out.print("%s: ok\nmemory: %s of %s (%s): %s", c.File,
+		formatSize(serve.plan.sum()), formatSize(serve.plan.total), serve.plan.of, serve.plan)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/memory"
 	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/internal/server/resp"
 	"github.com/quipudb/quipu/internal/server/rest"
@@ -54,18 +55,21 @@ type serveCmd struct {
 	TLSCert   string   `name:"tls-cert" help:"TLS certificate chain (PEM)." placeholder:"FILE"`
 	TLSKey    string   `name:"tls-key" help:"Private key of the TLS certificate (PEM)." placeholder:"FILE"`
 
-	Memory         size          `help:"Memory limit of the embedded store." default:"256MiB"`
+	MemoryTotal    size          `help:"Memory limit of the whole server. By default three quarters of what the control group or the machine has." placeholder:"SIZE"`
+	Memory         size          `help:"Memory limit of the embedded store. By default 256MiB, or a quarter of the total if that is less." placeholder:"SIZE"`
 	KeyQuota       int64         `help:"Maximum number of keys in one namespace." default:"1000000000"`
 	TokenQuota     int64         `help:"Maximum number of tokens remembered in one namespace." default:"10000000"`
 	NamespaceQuota int           `help:"Maximum number of namespaces that have a key or a token." default:"10000"`
 	TokenWindow    time.Duration `help:"How long a token is remembered: within it, a repeated write counts once and returns the first result." default:"24h"`
-	MaxConnections int           `help:"Maximum number of open connections for each of --http, --resp and --rpc." default:"10000"`
+	MaxConnections *int          `help:"Maximum number of open connections for each of --http, --resp and --rpc. By default 10000, or as many as the total has memory for." placeholder:"N"`
 	RequestTimeout time.Duration `help:"Time limit for a call, including the time to receive it." default:"5s"`
-	RequestMemory  size          `help:"Memory for large requests and replies. When it is used up, further large calls wait." default:"64MiB"`
+	RequestMemory  size          `help:"Memory for large requests and replies. When it is used up, further large calls wait. By default 64MiB, or a sixteenth of the total if that is less." placeholder:"SIZE"`
 
 	Pprof     bool   `help:"Serve Go profiles under /debug/pprof/."`
 	LogLevel  string `help:"Lowest level to log: debug, info, warn or error." enum:"debug,info,warn,error" default:"info"`
 	LogFormat string `help:"Log format: text, json, or auto (text on a terminal, else json)." enum:"auto,text,json" default:"auto"`
+
+	plan memoryPlan // made by Validate
 }
 
 // Help is shown by --help.
@@ -113,9 +117,9 @@ func (c *serveCmd) Validate() error {
 		{"key-quota", c.KeyQuota >= 1, "want at least 1"},
 		{"token-quota", c.TokenQuota >= 1, "want at least 1"},
 		{"namespace-quota", c.NamespaceQuota >= 1, "want at least 1"},
-		{"max-connections", c.MaxConnections >= 1, "want at least 1"},
+		{"max-connections", c.MaxConnections == nil || *c.MaxConnections >= 1, "want at least 1"},
 		{"request-timeout", c.RequestTimeout > 0, "want more than 0s"},
-		{"memory", c.Memory >= memoryMin, "want at least 16MiB"},
+		{"memory", c.Memory == 0 || c.Memory >= memoryMin, "want at least 16MiB"},
 		{"token-window", c.TokenWindow >= time.Millisecond, "want at least 1ms"},
 		{"store-name", c.StoreName != "", "want a name"},
 		{"store-connections", c.StoreConnections >= 2, "want at least 2"},
@@ -140,6 +144,9 @@ func (c *serveCmd) Validate() error {
 		return err
 	case scheme == schemeEmbedded && c.Store != schemeEmbedded+":":
 		return errors.New("--store embedded: takes its directory from --data")
+	}
+	if c.plan, err = c.planMemory(memory.Find(os.DirFS("/"))); err != nil {
+		return &flagError{"memory-total", err}
 	}
 	if err := checkStore(c.Store, c.options(&config{}, slog.Default())); err != nil {
 		return &flagError{"store", err}
@@ -169,11 +176,11 @@ func (c *serveCmd) listen(addr, refusal string) (server.Listen, error) {
 	l := server.Listen{
 		Addr:           addr,
 		Exposed:        len(c.APIKey) > 0 || c.Insecure,
-		ConnectionsMax: c.MaxConnections,
+		ConnectionsMax: c.plan.conns,
 		Refusal:        refusal,
 	}
 	if len(c.APIKey) > 0 {
-		l.StrangersMax = server.StrangersMax(c.MaxConnections)
+		l.StrangersMax = server.StrangersMax(c.plan.conns)
 	}
 	if c.TLSCert == "" {
 		return l, nil
@@ -191,7 +198,7 @@ func (c *serveCmd) options(conf *config, logger *slog.Logger) storeOptions {
 				KeysMax: c.KeyQuota, TokensMax: c.TokenQuota, NamespacesMax: c.NamespaceQuota, TokenWindow: c.TokenWindow,
 			},
 			Policies: conf.policies,
-			Memory:   int64(c.Memory),
+			Memory:   c.plan.store,
 			ReadOnly: c.ReadOnly,
 			Logger:   logger,
 		},
@@ -206,6 +213,7 @@ func (c *serveCmd) options(conf *config, logger *slog.Logger) storeOptions {
 // Run serves until ctx ends.
 func (c *serveCmd) Run(ctx context.Context, out *output, conf *config) (err error) {
 	logger := c.logger(out)
+	c.plan.enforce()
 	db, err := awaitStore(ctx, c.Store, c.options(conf, logger), c.WaitForStore)
 	if err != nil {
 		return fmt.Errorf("open store: %w", err)
@@ -288,8 +296,9 @@ type means struct {
 // addDoors opens the doors that are not off. What it returns closes them, also
 // after an error.
 func (c *serveCmd) addDoors(s *server.Server, db *quipu.DB, book *policyBook, logger *slog.Logger) (closeDoors func(), err error) {
-	m := means{db: db, book: book, metrics: server.NewMetrics(db), budget: server.NewBudget(int64(c.RequestMemory)), logger: logger}
+	m := means{db: db, book: book, metrics: server.NewMetrics(db), budget: server.NewBudget(c.plan.requests), logger: logger}
 	m.metrics.WatchBudget(m.budget)
+	m.metrics.WatchMemory(c.plan.parts())
 	m.metrics.WatchMeter(book)
 	closeDoors = func() {}
 	if m.keys, err = server.NewKeys(c.APIKey); err != nil {
@@ -346,7 +355,7 @@ func (c *serveCmd) rest(m means) (server.Door, func()) {
 func (c *serveCmd) resp(m means) (server.Door, func()) {
 	d := resp.New(m.db, resp.Options{
 		Keys: m.keys, Metrics: m.metrics, Logger: m.logger, Timeout: c.RequestTimeout, Version: versionName(),
-		ConnectionsMax: c.MaxConnections, Memory: int64(c.RequestMemory),
+		ConnectionsMax: c.plan.conns, Memory: c.plan.requests,
 	})
 	m.metrics.WatchMeter(d)
 	return d, func() { _ = d.Close() }
@@ -356,7 +365,7 @@ func (c *serveCmd) resp(m means) (server.Door, func()) {
 func (c *serveCmd) rpc(m means) (server.Door, func()) {
 	d := rpc.New(m.db, rpc.Options{
 		Keys: m.keys, Metrics: m.metrics, Logger: m.logger, Timeout: c.RequestTimeout, Budget: m.budget,
-		CallsMax: c.MaxConnections,
+		CallsMax: c.plan.conns,
 	})
 	return d, func() { _ = d.Close() }
 }

@@ -123,6 +123,23 @@ func (m *Metrics) WatchBudget(b *Budget) {
 	)
 }
 
+// A MemoryPart is what one part of a server may hold.
+type MemoryPart struct {
+	Name  string
+	Bytes int64
+}
+
+// WatchMemory adds what the parts of the server may hold.
+func (m *Metrics) WatchMemory(parts []MemoryPart) {
+	limits := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "quipu_memory_limit_bytes", Help: "Memory that each part of the server may hold, and all of them together.",
+	}, []string{"part"})
+	for _, p := range parts {
+		limits.WithLabelValues(p.Name).Set(float64(p.Bytes))
+	}
+	m.registry.MustRegister(limits)
+}
+
 // WatchMeter adds what a door counts by itself.
 func (m *Metrics) WatchMeter(meter Meter) { m.registry.MustRegister(collector{meter}) }
 

@@ -112,6 +112,9 @@ var table = map[string]row{
 	"internal/load/proc":      {},
 	"internal/load/redisproc": {},
 
+	// The limits of the machine.
+	"internal/memory": {},
+
 	// Attackers know a server as its clients do: from outside.
 	"internal/hostile": {code: []string{"golang.org/x/net/http2/..."}},
 
@@ -121,7 +124,8 @@ var table = map[string]row{
 	// engine's files; only backend.go names every store.
 	"cmd/quipu": {
 		code: []string{
-			".", "./store", "./internal/advise", "./internal/duration", "./internal/engine", "./internal/load/...", "./internal/mirror", "./internal/server/...",
+			".", "./store", "./internal/advise", "./internal/duration", "./internal/engine", "./internal/load/...", "./internal/memory",
+			"./internal/mirror", "./internal/server/...",
 			"./internal/hot", "./internal/spread", "./internal/transfer", "./internal/wal",
 			"github.com/alecthomas/kong", "go.yaml.in/yaml/v3",
 		},

@@ -253,5 +253,9 @@ func keep(b []byte) []byte {
 // large returns what a buffer holds beyond that.
 func large(bytes int) int64 { return int64(max(bytes-keptBytesMax, 0)) }
 
+// ConnBytesMax is about how much memory a connection takes beside what counts
+// for Options.Memory: its session, and the buffers that it may keep.
+const ConnBytesMax = 4<<10 + 3*keptBytesMax
+
 // keptBytesMax is the largest buffer that an idle connection keeps.
 const keptBytesMax = 4 << 10

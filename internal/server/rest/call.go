@@ -19,6 +19,11 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
+// ConnBytesMax is about how much memory a connection takes beside the budget:
+// net/http's buffers, a goroutine or two, the head of a request and the free part
+// of its body.
+const ConnBytesMax = 32 << 10
+
 const (
 	bodyBytesMax      = 64 << 10
 	batchBytesMax     = 4 << 20
