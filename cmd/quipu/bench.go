@@ -91,6 +91,9 @@ func (c *benchCmd) Run(ctx context.Context, out *output) error {
 	if _, ok := errors.AsType[*load.DeniedError](runErr); ok {
 		runErr = fmt.Errorf("%w: give its API key, or its password, with --api-key", runErr)
 	}
+	if runErr != nil && strings.Contains(runErr.Error(), `unexpected reply "HTTP/`) {
+		runErr = fmt.Errorf("%s speaks HTTP: want --target http://HOST:PORT, or the address of the server's --resp", c.Target)
+	}
 	if r == nil {
 		if op, ok := errors.AsType[*net.OpError](runErr); ok && op.Op == "dial" {
 			runErr = &exitError{exitUnavailable, runErr}

@@ -142,6 +142,12 @@ func TestBenchRefused(t *testing.T) {
 	}
 }
 
+// The REST door has another target.
+func TestBenchWrongDoor(t *testing.T) {
+	p := serve(t)
+	refused(t, 1, "speaks HTTP: want --target http://HOST:PORT", "bench", "--target", strings.TrimPrefix(p.url, "http://"), "--requests", "10")
+}
+
 func TestBenchUnreachable(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

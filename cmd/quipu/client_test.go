@@ -3,11 +3,14 @@ package main
 import (
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -238,6 +241,28 @@ func TestWrongDoor(t *testing.T) {
 		refused(t, 1, "is that the REST door?", "advise", "--addr", addr)
 		refused(t, 4, "is that the REST door?", "add", "a", "--addr", addr)
 	}
+}
+
+// What a connection that is no HTTP ends by is left to chance: all of it is told
+// alike.
+func TestNotHTTP(t *testing.T) {
+	f := func(err error) {
+		t.Helper()
+		r := remote{Addr: "http://127.0.0.1:6380"}
+		for doubt, code := range map[int]int{exitUnavailable: exitFailed, exitUnknown: exitUnknown} {
+			got := r.unreached(&url.Error{Op: "Get", URL: "http://127.0.0.1:6380/api/v1/x", Err: err}, doubt)
+			if text := got.Error(); exitCode(got) != code || !strings.Contains(text, "at http://127.0.0.1:6380: ") ||
+				!strings.Contains(text, "is that the REST door?") || strings.Contains(text, "%!w") || strings.Contains(text, "/api/") {
+				t.Errorf("%v: exit %d, %v; want %d", err, exitCode(got), got, code)
+			}
+		}
+	}
+	f(io.EOF)
+	f(io.ErrUnexpectedEOF)
+	f(&net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)})
+	f(&net.OpError{Op: "write", Err: os.NewSyscallError("write", syscall.EPIPE)})
+	f(errors.New("net/http: HTTP/1.x transport connection broken: %!w(<nil>)"))
+	f(errors.New(`net/http: HTTP/1.x transport connection broken: malformed HTTP response "\x18"`))
 }
 
 // A server that is not trusted was sent nothing.

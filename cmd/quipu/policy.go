@@ -490,7 +490,7 @@ func (c *policyRmCmd) Run(ctx context.Context, out *output) error {
 // absent returns the error that there is no such policy. It names those of the
 // same pattern elsewhere, since the namespace is easily forgotten.
 func (c *policyRmCmd) absent(all []placed) error {
-	err := fmt.Errorf("no policy was made for %s %s", printable(string(c.Pattern)), namespaceOf(string(c.Namespace)))
+	err := fmt.Errorf("no policy for %s %s was made through the API", printable(string(c.Pattern)), namespaceOf(string(c.Namespace)))
 	for _, p := range all {
 		if p.Source == sourceAPI && p.Policy.Pattern == string(c.Pattern) {
 			err = fmt.Errorf("%w; there is one %s", err, namespaceOf(p.Policy.Namespace))
@@ -502,7 +502,7 @@ func (c *policyRmCmd) absent(all []placed) error {
 // namespaceOf says which namespace a policy is for.
 func namespaceOf(name string) string {
 	if name == "" {
-		return "without a namespace"
+		return "in any namespace"
 	}
 	return "in namespace " + name
 }

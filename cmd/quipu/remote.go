@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -145,9 +146,14 @@ func (r *remote) unreached(err error, doubt int) error {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		err = fmt.Errorf("%w; if you trust it, put its certificate or that of its issuer into a PEM file, and name that in SSL_CERT_FILE", err)
 	}
-	// The other doors reply what is no HTTP, or hang up. So does a server that dies:
+	// The other doors reply what is no HTTP, or hang up: before, while or after they
+	// are sent the request, and each is another error. So does a server that dies:
 	// then a write may have counted.
-	if errors.Is(err, io.EOF) || strings.Contains(err.Error(), "malformed HTTP") {
+	if text := err.Error(); strings.Contains(text, "malformed HTTP") || strings.Contains(text, "connection broken") {
+		err = errNotHTTP // the text is of bytes, or of nothing: "%!w(<nil>)"
+	}
+	hangups := []error{errNotHTTP, io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE}
+	if slices.ContainsFunc(hangups, func(hangup error) bool { return errors.Is(err, hangup) }) {
 		err = fmt.Errorf("%w; is that the REST door? --addr wants the address of the server's --http, not of --resp or --rpc", err)
 		if doubt != exitUnknown {
 			code = exitFailed
@@ -155,6 +161,9 @@ func (r *remote) unreached(err error, doubt int) error {
 	}
 	return &exitError{code, fmt.Errorf("reach the server at %s: %w", r.Addr, err)}
 }
+
+// errNotHTTP is the error of a server that answers, but not as one of HTTP does.
+var errNotHTTP = errors.New("it does not speak HTTP, or broke the connection")
 
 // distrusted reports whether a TLS handshake failed on our side.
 func distrusted(err error) bool {
