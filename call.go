@@ -30,6 +30,9 @@ type (
 	// ListOptions say which page of a list is wanted. The zero value is the first.
 	ListOptions = call.ListOptions
 
+	// A Sum is what the counters whose keys start with a prefix add up to.
+	Sum = call.Sum
+
 	// A Page is a part of a list.
 	Page = call.Page
 
@@ -55,6 +58,7 @@ const (
 	EventsMax = call.EventsMax // events in an AddBatch
 	KeysMax   = call.KeysMax   // keys in a ReadBatch
 	PageMax   = call.PageMax   // counters in a page of List
+	SumPage   = call.SumPage   // counters that Sum reads at a time
 )
 
 // The durability words, weakest first.

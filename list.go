@@ -3,7 +3,10 @@ package quipu
 import (
 	"context"
 	"encoding/base64"
-	"strings"
+	"encoding/binary"
+	"hash/fnv"
+	"io"
+	"math/bits"
 	"time"
 	"unicode/utf8"
 
@@ -33,7 +36,7 @@ func (db *DB) List(ctx context.Context, prefix string, o ListOptions) (Page, err
 	case !utf8.ValidString(prefix):
 		return Page{}, store.Errorf(store.KindInvalid, "prefix is not UTF-8")
 	}
-	after, err := parseCursor(o.Cursor, prefix)
+	after, err := db.parseCursor(o.Cursor, prefix)
 	if err != nil {
 		return Page{}, err
 	}
@@ -50,19 +53,92 @@ func (db *DB) List(ctx context.Context, prefix string, o ListOptions) (Page, err
 	}
 	db.totals.outdo(cells)
 	if len(entries) == limit {
-		p.Next = base64.RawURLEncoding.EncodeToString([]byte(entries[limit-1].Key))
+		p.Next = db.cursor(entries[limit-1].Key, prefix)
 	}
 	return p, nil
 }
 
+// cursor returns where a list goes on after a key. What it is of comes first, so
+// that a cursor of another list, or a mangled one, is refused instead of skipping
+// what the caller never saw.
+func (db *DB) cursor(key, prefix string) string {
+	b := binary.BigEndian.AppendUint32(nil, db.listOf(key, prefix))
+	return base64.RawURLEncoding.EncodeToString(append(b, key...))
+}
+
 // parseCursor returns the key after which the page begins.
-func parseCursor(cursor, prefix string) (after string, err error) {
+func (db *DB) parseCursor(cursor, prefix string) (after string, err error) {
 	if cursor == "" {
 		return "", nil
 	}
-	key, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err != nil || !strings.HasPrefix(string(key), prefix) {
-		return "", store.Errorf(store.KindInvalid, "cursor %.40q is not of this list", cursor)
+	const head = 4
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
+	if err == nil && len(raw) > head {
+		if key := string(raw[head:]); binary.BigEndian.Uint32(raw) == db.listOf(key, prefix) {
+			return key, nil
+		}
 	}
-	return string(key), nil
+	return "", store.Errorf(store.KindInvalid, "cursor %.40q is not of this list: want what the page before gave, with the same prefix", cursor)
 }
+
+// listOf stands for a list and a key in it.
+func (db *DB) listOf(key, prefix string) uint32 {
+	h := fnv.New32a()
+	for _, part := range []string{db.namespace, prefix, key} {
+		_, _ = io.WriteString(h, part) // It never fails.
+		_, _ = h.Write([]byte{0xff})   // No text has it.
+	}
+	return h.Sum32()
+}
+
+// Sum returns what the counters whose keys start with prefix add up to, and how
+// many they are. It reads SumPage of them at a time, so that it needs little memory and
+// is no single step: a write that is made meanwhile may be in the sum or not.
+//
+// If ctx has a deadline, it stops in time and returns the sum up to there, which is
+// not Complete: go on from Next. The cursor of the first call is "".
+func (db *DB) Sum(ctx context.Context, prefix, cursor string) (Sum, error) {
+	began := time.Now()
+	until := time.Time{}
+	if end, ok := ctx.Deadline(); ok {
+		until = began.Add(time.Until(end) * 3 / 4)
+	}
+	s := Sum{Exact: true, AsOf: began, Next: cursor}
+	var sum wide
+	for !s.Complete && (s.Next == cursor || until.IsZero() || time.Now().Before(until)) {
+		p, err := db.List(ctx, prefix, ListOptions{Limit: SumPage, Cursor: s.Next})
+		if err != nil {
+			return Sum{}, err
+		}
+		for i := range p.Counts {
+			c := &p.Counts[i]
+			sum.add(c.Value)
+			s.Exact = s.Exact && c.Exact
+			if c.AsOf.Before(s.AsOf) {
+				s.AsOf = c.AsOf
+			}
+		}
+		s.Keys += int64(len(p.Counts))
+		s.Next, s.Complete = p.Next, p.Next == ""
+	}
+	s.Exact = s.Exact && s.Complete && cursor == ""
+	var ok bool
+	if s.Value, ok = sum.int64(); !ok {
+		return Sum{}, store.Errorf(store.KindOverflow, "%d counters that start with %.40q add up to more than an int64", s.Keys, prefix)
+	}
+	return s, nil
+}
+
+// wide is a sum of int64s that may leave int64 on its way.
+type wide struct {
+	high int64
+	low  uint64
+}
+
+func (w *wide) add(n int64) {
+	low, carry := bits.Add64(w.low, uint64(n), 0)
+	w.low, w.high = low, w.high+n>>63+int64(carry)
+}
+
+// int64 returns the sum, and whether it is one.
+func (w *wide) int64() (int64, bool) { return int64(w.low), w.high == int64(w.low)>>63 }

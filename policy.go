@@ -119,6 +119,9 @@ func (s Spread) String() string {
 	}
 }
 
+// MarshalText returns the word for s, for JSON and logs.
+func (s Spread) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 // A Timing is a time at which the shards of a counter are summed.
 type Timing uint8
 
@@ -140,6 +143,9 @@ func (t Timing) String() string {
 		return "fan-in"
 	}
 }
+
+// MarshalText returns the word for t, for JSON and logs.
+func (t Timing) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
 // Names reports whether p names a key of a namespace.
 func (p Policy) Names(namespace, key string) bool {

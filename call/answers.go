@@ -82,6 +82,19 @@ type Count struct {
 	Version   uint64        // changes whenever Value does; 0 if the counter does not exist; for IfVersion, if it is below quipu.VersionMixed
 }
 
+// A Sum is what the counters whose keys start with a prefix add up to.
+type Sum struct {
+	Value int64
+	Keys  int64 // how many counters that is
+
+	// Complete says that all were read; otherwise Next is the cursor to go on from.
+	Complete bool
+	Next     string
+
+	Exact bool      // it is complete, and counts every write acknowledged before the call
+	AsOf  time.Time // it counts every write acknowledged before, to the counters it has
+}
+
 // ListOptions say which page of a list is wanted. The zero value is the first.
 type ListOptions struct {
 	Limit  int    // counters in a page, up to PageMax; the default is 100

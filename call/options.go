@@ -11,6 +11,7 @@ const (
 	EventsMax = 100_000            // events in an AddBatch
 	KeysMax   = store.ReadCellsMax // keys in a ReadBatch
 	PageMax   = store.ScanMax      // counters in a page of List
+	SumPage   = 1000               // counters that Sum reads at a time
 )
 
 // A WriteOption changes what one write means. Give each at most once, in any

@@ -90,6 +90,26 @@ func (db *DB) List(ctx context.Context, prefix string, o call.ListOptions) (call
 	return p, nil
 }
 
+// Sum returns what counters add up to: see quipu.DB.Sum.
+func (db *DB) Sum(ctx context.Context, prefix, cursor string) (call.Sum, error) {
+	if err := checkText("prefix", prefix, "cursor", cursor); err != nil {
+		return call.Sum{}, err
+	}
+	r := &pb.SumRequest{Namespace: db.namespace, Prefix: prefix, Cursor: cursor}
+	var reply *pb.SumReply
+	err := db.do(ctx, manner{repeatable: true}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
+		reply, err = db.rpc.Sum(ctx, r, o...)
+		return err
+	})
+	if err != nil {
+		return call.Sum{}, err
+	}
+	return call.Sum{
+		Value: reply.Value, Keys: reply.Keys, Complete: reply.Complete, Next: reply.Next,
+		Exact: reply.Exact, AsOf: time.Unix(0, reply.AsOfNs),
+	}, nil
+}
+
 // Lookup reports what is known of a token: see quipu.DB.Lookup.
 func (db *DB) Lookup(ctx context.Context, key, token string) (call.Fate, error) {
 	return db.fate(ctx, manner{repeatable: true}, key, token, db.rpc.Lookup)

@@ -1,4 +1,4 @@
-// quipu.proto sha256:99186449148ec937d2d8dd8b9e066ea96c30841f813cb66572459c802ff381d9
+// quipu.proto sha256:ebb3e8d38e02efcd92c15434978eac0a8dd1286bd3e70130a5495164cfc0f20c
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -235,7 +235,7 @@ func (x Fate_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Fate_State.Descriptor instead.
 func (Fate_State) EnumDescriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{18, 0}
+	return file_quipu_proto_rawDescGZIP(), []int{20, 0}
 }
 
 // An Error is why something was refused.
@@ -1482,6 +1482,150 @@ func (x *ListReply) GetNext() string {
 	return ""
 }
 
+type SumRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Prefix        string                 `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	Cursor        string                 `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"` // next of the reply before
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SumRequest) Reset() {
+	*x = SumRequest{}
+	mi := &file_quipu_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SumRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SumRequest) ProtoMessage() {}
+
+func (x *SumRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SumRequest.ProtoReflect.Descriptor instead.
+func (*SumRequest) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *SumRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *SumRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *SumRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+type SumReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Value         int64                  `protobuf:"zigzag64,1,opt,name=value,proto3" json:"value,omitempty"`
+	Keys          int64                  `protobuf:"varint,2,opt,name=keys,proto3" json:"keys,omitempty"`                     // how many counters that is
+	Complete      bool                   `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`             // all were read
+	Next          string                 `protobuf:"bytes,4,opt,name=next,proto3" json:"next,omitempty"`                      // where to go on, if not all were read
+	Exact         bool                   `protobuf:"varint,5,opt,name=exact,proto3" json:"exact,omitempty"`                   // it is complete, and counts every write acknowledged before the call
+	AsOfNs        int64                  `protobuf:"varint,6,opt,name=as_of_ns,json=asOfNs,proto3" json:"as_of_ns,omitempty"` // Unix time; every write acknowledged before it is counted
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SumReply) Reset() {
+	*x = SumReply{}
+	mi := &file_quipu_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SumReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SumReply) ProtoMessage() {}
+
+func (x *SumReply) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SumReply.ProtoReflect.Descriptor instead.
+func (*SumReply) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *SumReply) GetValue() int64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+func (x *SumReply) GetKeys() int64 {
+	if x != nil {
+		return x.Keys
+	}
+	return 0
+}
+
+func (x *SumReply) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+func (x *SumReply) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+func (x *SumReply) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
+}
+
+func (x *SumReply) GetAsOfNs() int64 {
+	if x != nil {
+		return x.AsOfNs
+	}
+	return 0
+}
+
 type TokenRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -1493,7 +1637,7 @@ type TokenRequest struct {
 
 func (x *TokenRequest) Reset() {
 	*x = TokenRequest{}
-	mi := &file_quipu_proto_msgTypes[17]
+	mi := &file_quipu_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1505,7 +1649,7 @@ func (x *TokenRequest) String() string {
 func (*TokenRequest) ProtoMessage() {}
 
 func (x *TokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[17]
+	mi := &file_quipu_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1518,7 +1662,7 @@ func (x *TokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenRequest.ProtoReflect.Descriptor instead.
 func (*TokenRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{17}
+	return file_quipu_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TokenRequest) GetNamespace() string {
@@ -1554,7 +1698,7 @@ type Fate struct {
 
 func (x *Fate) Reset() {
 	*x = Fate{}
-	mi := &file_quipu_proto_msgTypes[18]
+	mi := &file_quipu_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1566,7 +1710,7 @@ func (x *Fate) String() string {
 func (*Fate) ProtoMessage() {}
 
 func (x *Fate) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[18]
+	mi := &file_quipu_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1579,7 +1723,7 @@ func (x *Fate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fate.ProtoReflect.Descriptor instead.
 func (*Fate) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{18}
+	return file_quipu_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Fate) GetState() Fate_State {
@@ -1611,7 +1755,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_quipu_proto_msgTypes[19]
+	mi := &file_quipu_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1623,7 +1767,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[19]
+	mi := &file_quipu_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1636,7 +1780,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{19}
+	return file_quipu_proto_rawDescGZIP(), []int{21}
 }
 
 type VerifyReply struct {
@@ -1652,7 +1796,7 @@ type VerifyReply struct {
 
 func (x *VerifyReply) Reset() {
 	*x = VerifyReply{}
-	mi := &file_quipu_proto_msgTypes[20]
+	mi := &file_quipu_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1664,7 +1808,7 @@ func (x *VerifyReply) String() string {
 func (*VerifyReply) ProtoMessage() {}
 
 func (x *VerifyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[20]
+	mi := &file_quipu_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1677,7 +1821,7 @@ func (x *VerifyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyReply.ProtoReflect.Descriptor instead.
 func (*VerifyReply) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{20}
+	return file_quipu_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *VerifyReply) GetCells() int64 {
@@ -1723,7 +1867,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_quipu_proto_msgTypes[21]
+	mi := &file_quipu_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1735,7 +1879,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[21]
+	mi := &file_quipu_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1748,7 +1892,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{21}
+	return file_quipu_proto_rawDescGZIP(), []int{23}
 }
 
 type BackupReply struct {
@@ -1760,7 +1904,7 @@ type BackupReply struct {
 
 func (x *BackupReply) Reset() {
 	*x = BackupReply{}
-	mi := &file_quipu_proto_msgTypes[22]
+	mi := &file_quipu_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1772,7 +1916,7 @@ func (x *BackupReply) String() string {
 func (*BackupReply) ProtoMessage() {}
 
 func (x *BackupReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[22]
+	mi := &file_quipu_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1785,7 +1929,7 @@ func (x *BackupReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupReply.ProtoReflect.Descriptor instead.
 func (*BackupReply) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{22}
+	return file_quipu_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *BackupReply) GetData() []byte {
@@ -1803,7 +1947,7 @@ type EnlistRequest struct {
 
 func (x *EnlistRequest) Reset() {
 	*x = EnlistRequest{}
-	mi := &file_quipu_proto_msgTypes[23]
+	mi := &file_quipu_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1815,7 +1959,7 @@ func (x *EnlistRequest) String() string {
 func (*EnlistRequest) ProtoMessage() {}
 
 func (x *EnlistRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[23]
+	mi := &file_quipu_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1828,7 +1972,7 @@ func (x *EnlistRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnlistRequest.ProtoReflect.Descriptor instead.
 func (*EnlistRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{23}
+	return file_quipu_proto_rawDescGZIP(), []int{25}
 }
 
 type EnlistReply struct {
@@ -1841,7 +1985,7 @@ type EnlistReply struct {
 
 func (x *EnlistReply) Reset() {
 	*x = EnlistReply{}
-	mi := &file_quipu_proto_msgTypes[24]
+	mi := &file_quipu_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1853,7 +1997,7 @@ func (x *EnlistReply) String() string {
 func (*EnlistReply) ProtoMessage() {}
 
 func (x *EnlistReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[24]
+	mi := &file_quipu_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1866,7 +2010,7 @@ func (x *EnlistReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnlistReply.ProtoReflect.Descriptor instead.
 func (*EnlistReply) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{24}
+	return file_quipu_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *EnlistReply) GetWriter() uint64 {
@@ -1904,7 +2048,7 @@ type WriteRequest struct {
 
 func (x *WriteRequest) Reset() {
 	*x = WriteRequest{}
-	mi := &file_quipu_proto_msgTypes[25]
+	mi := &file_quipu_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1916,7 +2060,7 @@ func (x *WriteRequest) String() string {
 func (*WriteRequest) ProtoMessage() {}
 
 func (x *WriteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[25]
+	mi := &file_quipu_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1929,7 +2073,7 @@ func (x *WriteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteRequest.ProtoReflect.Descriptor instead.
 func (*WriteRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{25}
+	return file_quipu_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WriteRequest) GetWriter() uint64 {
@@ -1998,7 +2142,7 @@ type WriteReply struct {
 
 func (x *WriteReply) Reset() {
 	*x = WriteReply{}
-	mi := &file_quipu_proto_msgTypes[26]
+	mi := &file_quipu_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2010,7 +2154,7 @@ func (x *WriteReply) String() string {
 func (*WriteReply) ProtoMessage() {}
 
 func (x *WriteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[26]
+	mi := &file_quipu_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2023,7 +2167,7 @@ func (x *WriteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteReply.ProtoReflect.Descriptor instead.
 func (*WriteReply) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{26}
+	return file_quipu_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WriteReply) GetWriter() uint64 {
@@ -2096,7 +2240,7 @@ type Error_Bound struct {
 
 func (x *Error_Bound) Reset() {
 	*x = Error_Bound{}
-	mi := &file_quipu_proto_msgTypes[27]
+	mi := &file_quipu_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2108,7 +2252,7 @@ func (x *Error_Bound) String() string {
 func (*Error_Bound) ProtoMessage() {}
 
 func (x *Error_Bound) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[27]
+	mi := &file_quipu_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2170,7 +2314,7 @@ type VerifyReply_Drift struct {
 
 func (x *VerifyReply_Drift) Reset() {
 	*x = VerifyReply_Drift{}
-	mi := &file_quipu_proto_msgTypes[28]
+	mi := &file_quipu_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2182,7 +2326,7 @@ func (x *VerifyReply_Drift) String() string {
 func (*VerifyReply_Drift) ProtoMessage() {}
 
 func (x *VerifyReply_Drift) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[28]
+	mi := &file_quipu_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2195,7 +2339,7 @@ func (x *VerifyReply_Drift) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyReply_Drift.ProtoReflect.Descriptor instead.
 func (*VerifyReply_Drift) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{20, 0}
+	return file_quipu_proto_rawDescGZIP(), []int{22, 0}
 }
 
 func (x *VerifyReply_Drift) GetWhat() string {
@@ -2229,7 +2373,7 @@ type WriteReply_Refusal struct {
 
 func (x *WriteReply_Refusal) Reset() {
 	*x = WriteReply_Refusal{}
-	mi := &file_quipu_proto_msgTypes[29]
+	mi := &file_quipu_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2241,7 +2385,7 @@ func (x *WriteReply_Refusal) String() string {
 func (*WriteReply_Refusal) ProtoMessage() {}
 
 func (x *WriteReply_Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[29]
+	mi := &file_quipu_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2254,7 +2398,7 @@ func (x *WriteReply_Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteReply_Refusal.ProtoReflect.Descriptor instead.
 func (*WriteReply_Refusal) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{26, 0}
+	return file_quipu_proto_rawDescGZIP(), []int{28, 0}
 }
 
 func (x *WriteReply_Refusal) GetIndex() uint32 {
@@ -2405,7 +2549,19 @@ const file_quipu_proto_rawDesc = "" +
 	"\x06cursor\x18\x04 \x01(\tR\x06cursor\"H\n" +
 	"\tListReply\x12'\n" +
 	"\x06counts\x18\x01 \x03(\v2\x0f.quipu.v1.CountR\x06counts\x12\x12\n" +
-	"\x04next\x18\x02 \x01(\tR\x04next\"T\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"Z\n" +
+	"\n" +
+	"SumRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
+	"\x06prefix\x18\x02 \x01(\tR\x06prefix\x12\x16\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\"\x94\x01\n" +
+	"\bSumReply\x12\x14\n" +
+	"\x05value\x18\x01 \x01(\x12R\x05value\x12\x12\n" +
+	"\x04keys\x18\x02 \x01(\x03R\x04keys\x12\x1a\n" +
+	"\bcomplete\x18\x03 \x01(\bR\bcomplete\x12\x12\n" +
+	"\x04next\x18\x04 \x01(\tR\x04next\x12\x14\n" +
+	"\x05exact\x18\x05 \x01(\bR\x05exact\x12\x18\n" +
+	"\bas_of_ns\x18\x06 \x01(\x03R\x06asOfNs\"T\n" +
 	"\fTokenRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
@@ -2494,7 +2650,7 @@ const file_quipu_proto_rawDesc = "" +
 	"\x16DURABILITY_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11DURABILITY_MEMORY\x10\x01\x12\x16\n" +
 	"\x12DURABILITY_WRITTEN\x10\x02\x12\x15\n" +
-	"\x11DURABILITY_SYNCED\x10\x032\x82\x06\n" +
+	"\x11DURABILITY_SYNCED\x10\x032\xb3\x06\n" +
 	"\x05Quipu\x12.\n" +
 	"\x03Add\x12\x14.quipu.v1.AddRequest\x1a\x11.quipu.v1.Receipt\x12>\n" +
 	"\bAddBatch\x12\x19.quipu.v1.AddBatchRequest\x1a\x17.quipu.v1.AddBatchReply\x12.\n" +
@@ -2503,7 +2659,8 @@ const file_quipu_proto_rawDesc = "" +
 	"\x06Delete\x12\x17.quipu.v1.DeleteRequest\x1a\x11.quipu.v1.Receipt\x12,\n" +
 	"\x03Get\x12\x14.quipu.v1.GetRequest\x1a\x0f.quipu.v1.Count\x12>\n" +
 	"\bGetBatch\x12\x19.quipu.v1.GetBatchRequest\x1a\x17.quipu.v1.GetBatchReply\x122\n" +
-	"\x04List\x12\x15.quipu.v1.ListRequest\x1a\x13.quipu.v1.ListReply\x120\n" +
+	"\x04List\x12\x15.quipu.v1.ListRequest\x1a\x13.quipu.v1.ListReply\x12/\n" +
+	"\x03Sum\x12\x14.quipu.v1.SumRequest\x1a\x12.quipu.v1.SumReply\x120\n" +
 	"\x06Lookup\x12\x16.quipu.v1.TokenRequest\x1a\x0e.quipu.v1.Fate\x120\n" +
 	"\x06Settle\x12\x16.quipu.v1.TokenRequest\x1a\x0e.quipu.v1.Fate\x128\n" +
 	"\x06Verify\x12\x17.quipu.v1.VerifyRequest\x1a\x15.quipu.v1.VerifyReply\x12:\n" +
@@ -2524,7 +2681,7 @@ func file_quipu_proto_rawDescGZIP() []byte {
 }
 
 var file_quipu_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_quipu_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_quipu_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_quipu_proto_goTypes = []any{
 	(Kind)(0),                  // 0: quipu.v1.Kind
 	(Durability)(0),            // 1: quipu.v1.Durability
@@ -2546,23 +2703,25 @@ var file_quipu_proto_goTypes = []any{
 	(*Count)(nil),              // 17: quipu.v1.Count
 	(*ListRequest)(nil),        // 18: quipu.v1.ListRequest
 	(*ListReply)(nil),          // 19: quipu.v1.ListReply
-	(*TokenRequest)(nil),       // 20: quipu.v1.TokenRequest
-	(*Fate)(nil),               // 21: quipu.v1.Fate
-	(*VerifyRequest)(nil),      // 22: quipu.v1.VerifyRequest
-	(*VerifyReply)(nil),        // 23: quipu.v1.VerifyReply
-	(*BackupRequest)(nil),      // 24: quipu.v1.BackupRequest
-	(*BackupReply)(nil),        // 25: quipu.v1.BackupReply
-	(*EnlistRequest)(nil),      // 26: quipu.v1.EnlistRequest
-	(*EnlistReply)(nil),        // 27: quipu.v1.EnlistReply
-	(*WriteRequest)(nil),       // 28: quipu.v1.WriteRequest
-	(*WriteReply)(nil),         // 29: quipu.v1.WriteReply
-	(*Error_Bound)(nil),        // 30: quipu.v1.Error.Bound
-	(*VerifyReply_Drift)(nil),  // 31: quipu.v1.VerifyReply.Drift
-	(*WriteReply_Refusal)(nil), // 32: quipu.v1.WriteReply.Refusal
+	(*SumRequest)(nil),         // 20: quipu.v1.SumRequest
+	(*SumReply)(nil),           // 21: quipu.v1.SumReply
+	(*TokenRequest)(nil),       // 22: quipu.v1.TokenRequest
+	(*Fate)(nil),               // 23: quipu.v1.Fate
+	(*VerifyRequest)(nil),      // 24: quipu.v1.VerifyRequest
+	(*VerifyReply)(nil),        // 25: quipu.v1.VerifyReply
+	(*BackupRequest)(nil),      // 26: quipu.v1.BackupRequest
+	(*BackupReply)(nil),        // 27: quipu.v1.BackupReply
+	(*EnlistRequest)(nil),      // 28: quipu.v1.EnlistRequest
+	(*EnlistReply)(nil),        // 29: quipu.v1.EnlistReply
+	(*WriteRequest)(nil),       // 30: quipu.v1.WriteRequest
+	(*WriteReply)(nil),         // 31: quipu.v1.WriteReply
+	(*Error_Bound)(nil),        // 32: quipu.v1.Error.Bound
+	(*VerifyReply_Drift)(nil),  // 33: quipu.v1.VerifyReply.Drift
+	(*WriteReply_Refusal)(nil), // 34: quipu.v1.WriteReply.Refusal
 }
 var file_quipu_proto_depIdxs = []int32{
 	0,  // 0: quipu.v1.Error.kind:type_name -> quipu.v1.Kind
-	30, // 1: quipu.v1.Error.bound:type_name -> quipu.v1.Error.Bound
+	32, // 1: quipu.v1.Error.bound:type_name -> quipu.v1.Error.Bound
 	4,  // 2: quipu.v1.AddRequest.options:type_name -> quipu.v1.WriteOptions
 	4,  // 3: quipu.v1.SetRequest.options:type_name -> quipu.v1.WriteOptions
 	4,  // 4: quipu.v1.ResetRequest.options:type_name -> quipu.v1.WriteOptions
@@ -2577,10 +2736,10 @@ var file_quipu_proto_depIdxs = []int32{
 	17, // 13: quipu.v1.ListReply.counts:type_name -> quipu.v1.Count
 	2,  // 14: quipu.v1.Fate.state:type_name -> quipu.v1.Fate.State
 	10, // 15: quipu.v1.Fate.receipt:type_name -> quipu.v1.Receipt
-	31, // 16: quipu.v1.VerifyReply.drift:type_name -> quipu.v1.VerifyReply.Drift
+	33, // 16: quipu.v1.VerifyReply.drift:type_name -> quipu.v1.VerifyReply.Drift
 	1,  // 17: quipu.v1.WriteReply.durability:type_name -> quipu.v1.Durability
 	3,  // 18: quipu.v1.WriteReply.error:type_name -> quipu.v1.Error
-	32, // 19: quipu.v1.WriteReply.refused:type_name -> quipu.v1.WriteReply.Refusal
+	34, // 19: quipu.v1.WriteReply.refused:type_name -> quipu.v1.WriteReply.Refusal
 	3,  // 20: quipu.v1.WriteReply.Refusal.error:type_name -> quipu.v1.Error
 	6,  // 21: quipu.v1.Quipu.Add:input_type -> quipu.v1.AddRequest
 	12, // 22: quipu.v1.Quipu.AddBatch:input_type -> quipu.v1.AddBatchRequest
@@ -2590,28 +2749,30 @@ var file_quipu_proto_depIdxs = []int32{
 	14, // 26: quipu.v1.Quipu.Get:input_type -> quipu.v1.GetRequest
 	15, // 27: quipu.v1.Quipu.GetBatch:input_type -> quipu.v1.GetBatchRequest
 	18, // 28: quipu.v1.Quipu.List:input_type -> quipu.v1.ListRequest
-	20, // 29: quipu.v1.Quipu.Lookup:input_type -> quipu.v1.TokenRequest
-	20, // 30: quipu.v1.Quipu.Settle:input_type -> quipu.v1.TokenRequest
-	22, // 31: quipu.v1.Quipu.Verify:input_type -> quipu.v1.VerifyRequest
-	24, // 32: quipu.v1.Quipu.Backup:input_type -> quipu.v1.BackupRequest
-	26, // 33: quipu.v1.Quipu.Enlist:input_type -> quipu.v1.EnlistRequest
-	28, // 34: quipu.v1.Quipu.Write:input_type -> quipu.v1.WriteRequest
-	10, // 35: quipu.v1.Quipu.Add:output_type -> quipu.v1.Receipt
-	13, // 36: quipu.v1.Quipu.AddBatch:output_type -> quipu.v1.AddBatchReply
-	10, // 37: quipu.v1.Quipu.Set:output_type -> quipu.v1.Receipt
-	10, // 38: quipu.v1.Quipu.Reset:output_type -> quipu.v1.Receipt
-	10, // 39: quipu.v1.Quipu.Delete:output_type -> quipu.v1.Receipt
-	17, // 40: quipu.v1.Quipu.Get:output_type -> quipu.v1.Count
-	16, // 41: quipu.v1.Quipu.GetBatch:output_type -> quipu.v1.GetBatchReply
-	19, // 42: quipu.v1.Quipu.List:output_type -> quipu.v1.ListReply
-	21, // 43: quipu.v1.Quipu.Lookup:output_type -> quipu.v1.Fate
-	21, // 44: quipu.v1.Quipu.Settle:output_type -> quipu.v1.Fate
-	23, // 45: quipu.v1.Quipu.Verify:output_type -> quipu.v1.VerifyReply
-	25, // 46: quipu.v1.Quipu.Backup:output_type -> quipu.v1.BackupReply
-	27, // 47: quipu.v1.Quipu.Enlist:output_type -> quipu.v1.EnlistReply
-	29, // 48: quipu.v1.Quipu.Write:output_type -> quipu.v1.WriteReply
-	35, // [35:49] is the sub-list for method output_type
-	21, // [21:35] is the sub-list for method input_type
+	20, // 29: quipu.v1.Quipu.Sum:input_type -> quipu.v1.SumRequest
+	22, // 30: quipu.v1.Quipu.Lookup:input_type -> quipu.v1.TokenRequest
+	22, // 31: quipu.v1.Quipu.Settle:input_type -> quipu.v1.TokenRequest
+	24, // 32: quipu.v1.Quipu.Verify:input_type -> quipu.v1.VerifyRequest
+	26, // 33: quipu.v1.Quipu.Backup:input_type -> quipu.v1.BackupRequest
+	28, // 34: quipu.v1.Quipu.Enlist:input_type -> quipu.v1.EnlistRequest
+	30, // 35: quipu.v1.Quipu.Write:input_type -> quipu.v1.WriteRequest
+	10, // 36: quipu.v1.Quipu.Add:output_type -> quipu.v1.Receipt
+	13, // 37: quipu.v1.Quipu.AddBatch:output_type -> quipu.v1.AddBatchReply
+	10, // 38: quipu.v1.Quipu.Set:output_type -> quipu.v1.Receipt
+	10, // 39: quipu.v1.Quipu.Reset:output_type -> quipu.v1.Receipt
+	10, // 40: quipu.v1.Quipu.Delete:output_type -> quipu.v1.Receipt
+	17, // 41: quipu.v1.Quipu.Get:output_type -> quipu.v1.Count
+	16, // 42: quipu.v1.Quipu.GetBatch:output_type -> quipu.v1.GetBatchReply
+	19, // 43: quipu.v1.Quipu.List:output_type -> quipu.v1.ListReply
+	21, // 44: quipu.v1.Quipu.Sum:output_type -> quipu.v1.SumReply
+	23, // 45: quipu.v1.Quipu.Lookup:output_type -> quipu.v1.Fate
+	23, // 46: quipu.v1.Quipu.Settle:output_type -> quipu.v1.Fate
+	25, // 47: quipu.v1.Quipu.Verify:output_type -> quipu.v1.VerifyReply
+	27, // 48: quipu.v1.Quipu.Backup:output_type -> quipu.v1.BackupReply
+	29, // 49: quipu.v1.Quipu.Enlist:output_type -> quipu.v1.EnlistReply
+	31, // 50: quipu.v1.Quipu.Write:output_type -> quipu.v1.WriteReply
+	36, // [36:51] is the sub-list for method output_type
+	21, // [21:36] is the sub-list for method input_type
 	21, // [21:21] is the sub-list for extension type_name
 	21, // [21:21] is the sub-list for extension extendee
 	0,  // [0:21] is the sub-list for field type_name
@@ -2633,7 +2794,7 @@ func file_quipu_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quipu_proto_rawDesc), len(file_quipu_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   30,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,4 +1,4 @@
-// quipu.proto sha256:99186449148ec937d2d8dd8b9e066ea96c30841f813cb66572459c802ff381d9
+// quipu.proto sha256:ebb3e8d38e02efcd92c15434978eac0a8dd1286bd3e70130a5495164cfc0f20c
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -35,6 +35,7 @@ const (
 	Quipu_Get_FullMethodName      = "/quipu.v1.Quipu/Get"
 	Quipu_GetBatch_FullMethodName = "/quipu.v1.Quipu/GetBatch"
 	Quipu_List_FullMethodName     = "/quipu.v1.Quipu/List"
+	Quipu_Sum_FullMethodName      = "/quipu.v1.Quipu/Sum"
 	Quipu_Lookup_FullMethodName   = "/quipu.v1.Quipu/Lookup"
 	Quipu_Settle_FullMethodName   = "/quipu.v1.Quipu/Settle"
 	Quipu_Verify_FullMethodName   = "/quipu.v1.Quipu/Verify"
@@ -69,6 +70,9 @@ type QuipuClient interface {
 	// List returns the counters whose keys start with a prefix, in the byte order
 	// of their keys, a page at a time.
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListReply, error)
+	// Sum returns what the counters whose keys start with a prefix add up to. It
+	// stops before the deadline of the call, and then says where to go on.
+	Sum(ctx context.Context, in *SumRequest, opts ...grpc.CallOption) (*SumReply, error)
 	// Lookup reports what is known now of a token on a counter.
 	Lookup(ctx context.Context, in *TokenRequest, opts ...grpc.CallOption) (*Fate, error)
 	// Settle decides a token on a counter for good: if its write was not applied,
@@ -177,6 +181,16 @@ func (c *quipuClient) List(ctx context.Context, in *ListRequest, opts ...grpc.Ca
 	return out, nil
 }
 
+func (c *quipuClient) Sum(ctx context.Context, in *SumRequest, opts ...grpc.CallOption) (*SumReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SumReply)
+	err := c.cc.Invoke(ctx, Quipu_Sum_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *quipuClient) Lookup(ctx context.Context, in *TokenRequest, opts ...grpc.CallOption) (*Fate, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Fate)
@@ -275,6 +289,9 @@ type QuipuServer interface {
 	// List returns the counters whose keys start with a prefix, in the byte order
 	// of their keys, a page at a time.
 	List(context.Context, *ListRequest) (*ListReply, error)
+	// Sum returns what the counters whose keys start with a prefix add up to. It
+	// stops before the deadline of the call, and then says where to go on.
+	Sum(context.Context, *SumRequest) (*SumReply, error)
 	// Lookup reports what is known now of a token on a counter.
 	Lookup(context.Context, *TokenRequest) (*Fate, error)
 	// Settle decides a token on a counter for good: if its write was not applied,
@@ -326,6 +343,9 @@ func (UnimplementedQuipuServer) GetBatch(context.Context, *GetBatchRequest) (*Ge
 }
 func (UnimplementedQuipuServer) List(context.Context, *ListRequest) (*ListReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method List not implemented")
+}
+func (UnimplementedQuipuServer) Sum(context.Context, *SumRequest) (*SumReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Sum not implemented")
 }
 func (UnimplementedQuipuServer) Lookup(context.Context, *TokenRequest) (*Fate, error) {
 	return nil, status.Error(codes.Unimplemented, "method Lookup not implemented")
@@ -510,6 +530,24 @@ func _Quipu_List_Handler(srv interface{}, ctx context.Context, dec func(interfac
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Quipu_Sum_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SumRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QuipuServer).Sum(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Quipu_Sum_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QuipuServer).Sum(ctx, req.(*SumRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Quipu_Lookup_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(TokenRequest)
 	if err := dec(in); err != nil {
@@ -638,6 +676,10 @@ var Quipu_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "List",
 			Handler:    _Quipu_List_Handler,
+		},
+		{
+			MethodName: "Sum",
+			Handler:    _Quipu_Sum_Handler,
 		},
 		{
 			MethodName: "Lookup",

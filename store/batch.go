@@ -349,6 +349,9 @@ const (
 	TokenExpired                   // it is older than the window: refused, whatever it was
 )
 
+// MarshalText returns the word for s, for JSON and logs.
+func (s TokenState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 // String returns the word for s.
 func (s TokenState) String() string {
 	switch s {

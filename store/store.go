@@ -170,6 +170,15 @@ func (d Durability) String() string {
 	}
 }
 
+// MarshalText returns the word for d, for JSON and logs.
+func (d Durability) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText takes what MarshalText returns.
+func (d *Durability) UnmarshalText(text []byte) (err error) {
+	*d, err = ParseDurability(string(text))
+	return err
+}
+
 // ParseDurability returns the durability that a word names; "" is Synced.
 func ParseDurability(word string) (Durability, error) {
 	switch word {

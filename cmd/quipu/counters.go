@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -287,17 +288,20 @@ type listCmd struct {
 	Prefix word `arg:"" optional:"" help:"Only keys with this prefix."`
 	Limit  int  `help:"Maximum number of counters to print; with --all, the size of a page." default:"100"`
 	All    bool `help:"Print all counters, page by page."`
+	Sum    bool `help:"Print the sum and the number of all counters instead."`
 }
 
 // Help is shown by --help.
 func (*listCmd) Help() string {
 	return `Each line has the key, a tab and the value, in the byte order of the keys. Keys with control characters are quoted;
---json prints every key as it is.
+--json prints every key as it is. --sum reads the counters one after the other, so it
+counts some of the writes that arrive in the meantime.
 
 Examples:
 
   quipu list
   quipu list page. --limit 10
+  quipu list page. --sum
   quipu list --all --json`
 }
 
@@ -311,6 +315,9 @@ func (c *listCmd) Validate() error {
 
 // Run lists.
 func (c *listCmd) Run(ctx context.Context, out *output) error {
+	if c.Sum {
+		return c.sum(ctx, out)
+	}
 	q := url.Values{"prefix": {string(c.Prefix)}, "limit": {strconv.Itoa(c.Limit)}}
 	for {
 		var p page
@@ -320,6 +327,7 @@ func (c *listCmd) Run(ctx context.Context, out *output) error {
 		if err := p.print(out, c.JSON, true); err != nil {
 			return err
 		}
+		c.hintPattern(out, int64(len(p.Counters)))
 		if p.Next == "" {
 			return nil
 		}
@@ -328,6 +336,52 @@ func (c *listCmd) Run(ctx context.Context, out *output) error {
 			return nil
 		}
 		q.Set("cursor", p.Next)
+	}
+}
+
+// sum prints what the counters add up to. A server sums as many as it can within
+// the time of a call.
+func (c *listCmd) sum(ctx context.Context, out *output) error {
+	type part struct {
+		Prefix   string `json:"prefix"`
+		Sum      int64  `json:"sum"`
+		Keys     int64  `json:"keys"`
+		Exact    bool   `json:"exact"`
+		Complete bool   `json:"complete"`
+		AsOf     string `json:"as_of"`
+		Next     string `json:"next,omitempty"`
+	}
+	var all part
+	q := url.Values{"prefix": {string(c.Prefix)}}
+	for first := true; first || all.Next != ""; first = false {
+		var p part
+		if _, err := c.call(ctx, request{method: http.MethodGet, path: "sum", query: q}, &p); err != nil {
+			return err
+		}
+		if first {
+			all = p
+		} else {
+			sum := all.Sum + p.Sum
+			if (sum > all.Sum) != (p.Sum > 0) && p.Sum != 0 {
+				return fmt.Errorf("the first %d counters add up to more than an int64", all.Keys+p.Keys)
+			}
+			all.Sum, all.Keys, all.Complete, all.Next = sum, all.Keys+p.Keys, p.Complete, p.Next
+			all.Exact = all.Complete // What is read later counts what was acknowledged before the first call too.
+		}
+		q.Set("cursor", p.Next)
+	}
+	if c.JSON {
+		raw, err := json.Marshal(all)
+		return errors.Join(err, out.print("%s", raw))
+	}
+	c.hintPattern(out, all.Keys)
+	return out.print("sum\t%d\nkeys\t%d", all.Sum, all.Keys)
+}
+
+// hintPattern says what may be wrong if nothing starts with a prefix.
+func (c *listCmd) hintPattern(out *output, found int64) {
+	if prefix, ok := strings.CutSuffix(string(c.Prefix), "*"); ok && found == 0 {
+		out.hint("no key starts with " + strconv.Quote(string(c.Prefix)) + ": a prefix takes no *; try quipu list " + printable(prefix))
 	}
 }
 

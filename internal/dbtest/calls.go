@@ -33,6 +33,7 @@ func calls(k *kit, db DB) []call {
 		{"Read", func(ctx context.Context) error { _, err := db.Read(ctx, "w"); return err }},
 		{"ReadBatch", func(ctx context.Context) error { _, err := db.ReadBatch(ctx, []string{"w"}); return err }},
 		{"List", func(ctx context.Context) error { _, err := db.List(ctx, "", quipu.ListOptions{}); return err }},
+		{"Sum", func(ctx context.Context) error { _, err := db.Sum(ctx, "", ""); return err }},
 		{"Lookup", func(ctx context.Context) error { _, err := db.Lookup(ctx, "w", "t"); return err }},
 		{"Settle", func(ctx context.Context) error { _, err := db.Settle(ctx, "w", "settled"); return err }},
 	}

@@ -27,6 +27,7 @@ type DB interface {
 	Read(ctx context.Context, key string, opts ...quipu.ReadOption) (quipu.Count, error)
 	ReadBatch(ctx context.Context, keys []string, opts ...quipu.ReadOption) ([]quipu.Count, error)
 	List(ctx context.Context, prefix string, o quipu.ListOptions) (quipu.Page, error)
+	Sum(ctx context.Context, prefix, cursor string) (quipu.Sum, error)
 	Lookup(ctx context.Context, key, token string) (quipu.Fate, error)
 	Settle(ctx context.Context, key, token string) (quipu.Fate, error)
 	Close() error

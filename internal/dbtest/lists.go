@@ -2,6 +2,7 @@ package dbtest
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -102,7 +103,64 @@ func lists(s *suite) {
 		f(strings.Repeat("a", 513), quipu.ListOptions{}, quipu.ErrTooLarge)
 		f("\xff", quipu.ListOptions{}, quipu.ErrInvalid)
 		next := k.page("a", quipu.ListOptions{Limit: 1}).Next
-		f("b", quipu.ListOptions{Cursor: next}, quipu.ErrInvalid)
+		for _, prefix := range []string{"b", "", "a/", "aa"} { // also one that starts with it, or that it starts with
+			f(prefix, quipu.ListOptions{Cursor: next}, quipu.ErrInvalid)
+			_, err := k.db.Sum(k.ctx, prefix, next)
+			k.fails(err, quipu.ErrInvalid)
+		}
+		for _, bad := range []string{"nonsense", "AAAA", "AAAAAAAA", next[1:], next + "AAAA", next[:len(next)-2], "\xff"} {
+			f("a", quipu.ListOptions{Cursor: bad}, quipu.ErrInvalid)
+			f("", quipu.ListOptions{Cursor: bad}, quipu.ErrInvalid)
+		}
+		other := k.with(k.tb, "other")
+		_, err := other.db.List(k.ctx, "a", quipu.ListOptions{Cursor: next})
+		k.fails(err, quipu.ErrInvalid)
+		_, err = k.db.Sum(k.ctx, strings.Repeat("a", 513), "")
+		k.fails(err, quipu.ErrTooLarge)
+	})
+
+	s.law("a sum is of all that start with a prefix", func(k *kit) {
+		f := func(prefix string, keys, sum int64) {
+			k.Helper()
+			start := time.Now()
+			s, err := k.db.Sum(k.ctx, prefix, "")
+			if err != nil || s.Keys != keys || s.Value != sum || !s.Complete || !s.Exact || s.Next != "" ||
+				s.AsOf.After(time.Now()) || s.AsOf.Before(start.Add(-time.Second)) {
+				k.Fatalf("the sum of %q is %+v, %v; want %d of %d counters", prefix, s, err, sum, keys)
+			}
+		}
+		f("", 0, 0)
+		var events []quipu.Event
+		for i := range int64(2500) {
+			events = append(events, quipu.Event{Key: fmt.Sprintf("k%d", i), Delta: i}, quipu.Event{Key: fmt.Sprintf("other%d", i%7), Delta: -1})
+		}
+		k.addBatch(events...)
+		f("k", 2500, 2499*2500/2)
+		f("other", 7, -2500)
+		f("k2499", 1, 2499)
+		f("nothing", 0, 0)
+		// The whole may fit where a part does not.
+		k.set("big1", math.MaxInt64)
+		k.set("big2", 1)
+		_, err := k.db.Sum(k.ctx, "big", "")
+		k.fails(err, quipu.ErrOverflow)
+		k.set("big3", -1)
+		f("big", 3, math.MaxInt64)
+		for i := range 3 {
+			k.set(fmt.Sprint("low", i), math.MinInt64)
+		}
+		_, err = k.db.Sum(k.ctx, "low", "")
+		k.fails(err, quipu.ErrOverflow)
+	})
+
+	s.law("a sum can be taken up where a list has left", func(k *kit) {
+		for i := range int64(10) {
+			k.set(fmt.Sprint("k", i), i)
+		}
+		next := k.page("k", quipu.ListOptions{Limit: 4}).Next
+		if s, err := k.db.Sum(k.ctx, "k", next); err != nil || s.Value != 4+5+6+7+8+9 || s.Keys != 6 || !s.Complete || s.Exact {
+			k.Fatalf("the rest of a sum is %+v, %v", s, err)
+		}
 	})
 }
 

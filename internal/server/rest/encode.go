@@ -153,6 +153,27 @@ func appendCounts(b []byte, cs []quipu.Count) []byte {
 	return append(b, ']')
 }
 
+// appendSum appends what counters add up to.
+func appendSum(b []byte, prefix string, s *quipu.Sum) []byte {
+	b = append(b, `{"prefix":`...)
+	b = appendString(b, prefix)
+	b = append(b, `,"sum":`...)
+	b = strconv.AppendInt(b, s.Value, 10)
+	b = append(b, `,"keys":`...)
+	b = strconv.AppendInt(b, s.Keys, 10)
+	b = append(b, `,"exact":`...)
+	b = strconv.AppendBool(b, s.Exact)
+	b = append(b, `,"complete":`...)
+	b = strconv.AppendBool(b, s.Complete)
+	b = append(b, `,"as_of":`...)
+	b = appendTime(b, s.AsOf)
+	if s.Next != "" {
+		b = append(b, `,"next":`...)
+		b = appendString(b, s.Next)
+	}
+	return append(b, '}')
+}
+
 // appendFate appends what is known of a token.
 func appendFate(b []byte, key, token string, f *quipu.Fate) []byte {
 	b = append(b, `{"id":`...)

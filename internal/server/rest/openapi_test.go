@@ -232,6 +232,7 @@ func TestEveryOperationAnswersAsDocumented(t *testing.T) {
 		call("DELETE", prefix+"/counters/a", "")
 		call("POST", prefix+"/read", `{"keys":["a","b"]}`)
 		call("GET", prefix+"/counters?limit=1", "")
+		call("GET", prefix+"/sum?prefix=a", "")
 		call("GET", prefix+"/tokens/t?key=a", "")
 		call("POST", prefix+"/tokens/t/settle?key=a", "")
 		call("GET", prefix+"/policies/explain?key=a", "")

@@ -180,3 +180,17 @@ func list(c *call) error {
 	c.w.Header()["Cache-Control"] = cacheRevalidate
 	return c.reply()
 }
+
+// sum replies what the counters with a prefix add up to.
+func sum(c *call) error {
+	if err := c.take(quipu.SumPage * entryBytes); err != nil {
+		return err
+	}
+	s, err := c.db.Sum(c.ctx, c.query.Get("prefix"), c.query.Get("cursor"))
+	if err != nil {
+		return err
+	}
+	c.out = append(appendSum(c.out[:0], c.query.Get("prefix"), &s), '\n')
+	c.w.Header()["Cache-Control"] = cacheRevalidate
+	return c.reply()
+}

@@ -46,6 +46,7 @@ func counterRoutes() []route {
 		{method: "POST", path: "/batch", serve: batch},
 		{method: "POST", path: "/read", serve: readMany, known: readParams, reads: true},
 		{method: "GET", path: "/counters", serve: list, known: []string{"prefix", "limit", "cursor"}},
+		{method: "GET", path: "/sum", serve: sum, known: []string{"prefix", "cursor"}},
 		{method: "GET", path: "/tokens/{id}", serve: lookup, known: []string{"key"}},
 		{method: "POST", path: "/tokens/{id}/settle", serve: settle, known: []string{"key"}},
 		{method: "GET", path: "/policies/explain", serve: explainPolicy, known: []string{"key"}},

@@ -61,6 +61,20 @@ func (d *Door) List(ctx context.Context, r *pb.ListRequest) (*pb.ListReply, erro
 	return &pb.ListReply{Counts: encodeCounts(p.Counts), Next: p.Next}, nil
 }
 
+// Sum returns what counters add up to.
+func (d *Door) Sum(ctx context.Context, r *pb.SumRequest) (*pb.SumReply, error) {
+	taken, err := d.budget.Take(ctx, quipu.SumPage*entryBytes)
+	if err != nil {
+		return nil, err
+	}
+	defer d.budget.Give(taken)
+	s, err := d.in(r.Namespace).Sum(ctx, r.Prefix, r.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.SumReply{Value: s.Value, Keys: s.Keys, Complete: s.Complete, Next: s.Next, Exact: s.Exact, AsOfNs: s.AsOf.UnixNano()}, nil
+}
+
 // Lookup reports what is known of a token.
 func (d *Door) Lookup(ctx context.Context, r *pb.TokenRequest) (*pb.Fate, error) {
 	return fateOf(d.in(r.Namespace).Lookup(ctx, r.Key, r.Token))
