@@ -416,10 +416,10 @@ func clientKill(s *session, args [][]byte) error {
 }
 
 func (f *killFilter) parse(args [][]byte) error {
-	if len(args)%2 != 0 || len(args) == 0 {
-		return errSyntax
-	}
 	for i := 0; i < len(args); i += 2 {
+		if i+1 == len(args) {
+			return errSyntax
+		}
 		value := string(args[i+1])
 		number, ok := parseInt(args[i+1])
 		switch {

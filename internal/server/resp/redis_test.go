@@ -123,14 +123,14 @@ func sameAsRedis(t *testing.T, socket, addr string, seed uint64) {
 		var commands [][]string
 		for range 1 + g.IntN(8)*g.IntN(2) {
 			c := g.command()
-			for multi[at] && alone[strings.ToUpper(c[0])] || watching[at] && strings.EqualFold(c[0], "SELECT") {
+			for multi[at] && alone[strings.ToUpper(c[0])] {
 				c = g.command()
 			}
-			switch name := strings.ToUpper(c[0]); {
-			case name == "WATCH":
+			switch { // SELECT is refused here while keys are watched, or may be
+			case strings.EqualFold(c[0], "WATCH"):
 				watching[at] = true
-			case len(c) == 1 && multi[at] == ends[name] && (ends[name] || name == "UNWATCH"):
-				watching[at] = false
+			case strings.EqualFold(c[0], "SELECT") && watching[at]:
+				c, watching[at] = []string{"UNWATCH"}, false
 			}
 			multi[at] = len(c) == 1 && (strings.EqualFold(c[0], "MULTI") || multi[at] && !ends[strings.ToUpper(c[0])]) || len(c) > 1 && multi[at]
 			commands = append(commands, c)
@@ -223,6 +223,14 @@ func (g *generator) expiry() []string {
 	return nil
 }
 
+// expiries is one, or now and then two.
+func (g *generator) expiries() []string {
+	if g.IntN(6) == 0 {
+		return append(g.expiry(), g.expiry()...)
+	}
+	return g.expiry()
+}
+
 // command returns a command that both servers know, now and then with an
 // argument too many or too few.
 func (g *generator) command() []string {
@@ -242,7 +250,7 @@ func (g *generator) command() []string {
 
 func (g *generator) plain() []string {
 	k := g.key
-	switch g.IntN(45) {
+	switch g.IntN(46) {
 	case 0, 1, 2, 3:
 		return []string{"INCR", k()}
 	case 4:
@@ -254,7 +262,7 @@ func (g *generator) plain() []string {
 	case 8, 9:
 		return []string{"GET", k()}
 	case 10, 11, 12:
-		c := append([]string{"SET", k(), g.number()}, g.expiry()...)
+		c := append([]string{"SET", k(), g.number()}, g.expiries()...)
 		for range g.IntN(3) {
 			c = append(c, g.pick("NX", "XX", "GET", "KEEPTTL", "nx", "get"))
 		}
@@ -268,7 +276,7 @@ func (g *generator) plain() []string {
 	case 16:
 		return []string{"GETDEL", k()}
 	case 17:
-		c := append([]string{"GETEX", k()}, g.expiry()...)
+		c := append([]string{"GETEX", k()}, g.expiries()...)
 		if g.IntN(3) == 0 {
 			c = append(c, "PERSIST")
 		}
@@ -305,7 +313,11 @@ func (g *generator) plain() []string {
 		}
 		return c
 	case 32:
-		return []string{g.pick("PEXPIRE", "PEXPIREAT"), k(), g.pick("4000000000000", "3000000000000", "-1", "9223372036854775807", "")}
+		c := []string{g.pick("PEXPIRE", "PEXPIREAT"), k(), g.pick("4000000000000", "3000000000000", "-1", "9223372036854775807", "")}
+		for range g.IntN(3) {
+			c = append(c, g.pick("NX", "XX", "GT", "LT", "lt"))
+		}
+		return c
 	case 33:
 		return []string{g.pick("TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME"), k()}
 	case 34:
@@ -328,6 +340,9 @@ func (g *generator) plain() []string {
 		return []string{"CLIENT", g.pick("SETNAME", "GETNAME", "NOSUCH"), "x"}
 	case 43:
 		return []string{"OBJECT", g.pick("ENCODING", "FREQ", "encoding"), k()}
+	case 44:
+		return strings.Fields(g.pick("CLIENT KILL ID x", "CLIENT KILL TYPE x", "CLIENT LIST ID x", "CLIENT LIST TYPE x", "COMMAND GETKEYS mset a 1 b 2", "COMMAND GETKEYSANDFLAGS set a 1",
+			"MEMORY USAGE none", "SLOWLOG nosuch", "ACL WHOAMI", "ROLE", "LATENCY HISTORY x", "OBJECT nosuch", "CLIENT NO-EVICT off"))
 	default:
 		return []string{"CONFIG", "SET", g.pick("nosuch", "timeout", "TIMEOUT"), g.pick("x", "-1", "2147483648", "0")}
 	}
