@@ -164,13 +164,20 @@ func (c *deltaCall) split(partition int, durability Durability, deltas []store.D
 	c.batches = append(c.batches, store.Batch{Partition: partition, Durability: durability, Apart: true, Deltas: deltas[start:]})
 }
 
-// scatter puts what the store replied where it belongs.
+// scatter puts what the store replied where it belongs. If only some of the batches
+// were refused, the outcome is unknown.
 func (c *deltaCall) scatter(results []store.Result) error {
-	at := 0
+	var failed error
+	at, answered := 0, false
 	for i := range c.replies {
 		if err := c.replies[i].Err; err != nil {
-			return err
+			if failed == nil || store.KindOf(err) == store.KindUnknown {
+				failed = err
+			}
+			at += len(c.batches[i].Deltas)
+			continue
 		}
+		answered = answered || c.batches[i].Changes()
 		for _, r := range c.replies[i].Results {
 			to := at
 			if c.order != nil {
@@ -180,7 +187,13 @@ func (c *deltaCall) scatter(results []store.Result) error {
 			at++
 		}
 	}
-	return nil
+	return store.Partly(failed, answered)
+}
+
+// Partition returns which partition of the store has a counter. What happens to one
+// partition does not concern the counters of another.
+func (db *DB) Partition(key string) int {
+	return store.PartitionOf(store.Cell{Namespace: db.namespace, Key: key}, db.traits.Partitions)
 }
 
 // Values fills values[i] with the durable value of keys[i], for up to KeysMax

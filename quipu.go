@@ -264,12 +264,20 @@ func (db *DB) probes() []store.Batch {
 	return found
 }
 
-// apply gives batches to the store.
+// apply gives batches to the store, those of each partition by themselves.
 func (s *shared) apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
 	if s.readOnly && changes(batches) {
 		return store.ErrReadOnly
 	}
 	s.bind(batches)
+	if len(batches) == 1 || s.traits.Partitions == 1 { // Fast path.
+		return s.applyPart(ctx, batches, replies)
+	}
+	return store.Apart(batches, replies, func(some []store.Batch, told []store.Reply) error { return s.applyPart(ctx, some, told) })
+}
+
+// applyPart gives batches of one partition to the store.
+func (s *shared) applyPart(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
 	began := s.beginWrite()
 	err := s.store.Apply(ctx, batches, replies)
 	s.ended(batches, replies, began, err)
@@ -287,6 +295,9 @@ func (s *shared) ended(batches []store.Batch, replies []store.Reply, began rollu
 	}
 	s.endWrite(batches, replies, began)
 	for i := range replies {
+		if errors.Is(replies[i].Err, store.ErrUnknown) {
+			s.unknown.Add(1)
+		}
 		for j := range replies[i].Results {
 			s.count(batches[i].Deltas[j].Op, &replies[i].Results[j], replies[i].Replayed)
 		}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"math"
+	"sync"
 	"time"
 )
 
@@ -54,6 +55,35 @@ func (b *Batch) Changes() bool {
 		}
 	}
 	return false
+}
+
+// Apart gives the batches of each partition to a call of their own, in their order,
+// and makes these calls side by side. What becomes of one says nothing of the
+// others: see Answer.
+func Apart(batches []Batch, replies []Reply, call func([]Batch, []Reply) error) error {
+	rows := make(map[int][]int, 1)
+	for i := range batches {
+		rows[batches[i].Partition] = append(rows[batches[i].Partition], i)
+	}
+	if len(rows) <= 1 {
+		return call(batches, replies)
+	}
+	errs := make([]error, len(batches))
+	var wg sync.WaitGroup
+	for _, row := range rows {
+		wg.Go(func() {
+			some, told := make([]Batch, len(row)), make([]Reply, len(row))
+			for i, at := range row {
+				some[i], told[i] = batches[at], replies[at]
+			}
+			err := call(some, told)
+			for i, at := range row {
+				errs[at], replies[at] = err, told[i]
+			}
+		})
+	}
+	wg.Wait()
+	return Answer(errs, replies)
 }
 
 // A Condition is that a cell is at a version; 0 is an absent cell.

@@ -225,30 +225,9 @@ func passes(b *store.Batch) bool {
 // pass gives batches to the store as they are, those of each partition by
 // themselves.
 func (n *Node) pass(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
-	rows := make(map[*pulse][]int, 1)
-	for i := range batches {
-		p := n.pulseOf(batches[i].Partition)
-		rows[p] = append(rows[p], i)
-	}
-	errs := make([]error, len(batches))
-	var wg sync.WaitGroup
-	for p, row := range rows {
-		if len(rows) == 1 {
-			return p.pass(ctx, batches, replies)
-		}
-		wg.Go(func() {
-			some, told := make([]store.Batch, len(row)), make([]store.Reply, len(row))
-			for i, at := range row {
-				some[i], told[i] = batches[at], replies[at]
-			}
-			err := p.pass(ctx, some, told)
-			for i, at := range row {
-				errs[at], replies[at] = err, told[i]
-			}
-		})
-	}
-	wg.Wait()
-	return store.Answer(errs, replies)
+	return store.Apart(batches, replies, func(some []store.Batch, told []store.Reply) error {
+		return n.pulseOf(some[0].Partition).pass(ctx, some, told)
+	})
 }
 
 // pulseOf returns the pulse of a partition, and any if there is no such partition:

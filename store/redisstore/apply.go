@@ -27,25 +27,17 @@ func (s *Store) Apply(ctx context.Context, batches []store.Batch, replies []stor
 	if len(batches) == 1 {
 		return s.apply(ctx, &batches[0], &replies[0])
 	}
-	rows := make(map[int][]int)
-	for i := range batches {
-		rows[batches[i].Partition] = append(rows[batches[i].Partition], i)
-	}
-	errs := make([]error, len(batches))
-	var wg sync.WaitGroup
-	for _, row := range rows {
-		wg.Go(func() {
-			var err error
-			for _, i := range row {
-				if err == nil {
-					err = s.apply(ctx, &batches[i], &replies[i])
-				}
-				errs[i] = err // after it nothing of the partition was sent
+	return store.Apart(batches, replies, func(some []store.Batch, told []store.Reply) error {
+		errs := make([]error, len(some))
+		var err error
+		for i := range some {
+			if err == nil {
+				err = s.apply(ctx, &some[i], &told[i])
 			}
-		})
-	}
-	wg.Wait()
-	return store.Answer(errs, replies)
+			errs[i] = err // after it nothing of the partition was sent
+		}
+		return store.Answer(errs, told)
+	})
 }
 
 // apply applies one batch, if it is one for this store.

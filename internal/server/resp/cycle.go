@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -60,7 +61,13 @@ type cycle struct {
 	joined bool // some deltas are one step
 	merged mergedKeys
 
-	err error // of the whole batch
+	err  error   // of the whole batch
+	errs []error // of each result, if parts of the batch were applied by themselves
+
+	// Of a cycle that is applied by partition:
+	mu    sync.Mutex // guards deltas, results, errs and what runs wait for, while it is applied
+	homes []int32    // the portion that each delta is in
+	split bool       // it is
 
 	// Of a cycle in the loop:
 	wake  func()
@@ -86,6 +93,7 @@ func (c *cycle) done(err error) {
 type entry struct {
 	encode  encode
 	by      int64
+	sum     int64 // of the additions in its delta, up to this one
 	at      int32
 	n       int32
 	textual bool
@@ -105,6 +113,9 @@ type run struct {
 	owed    int // bytes of text
 	came    time.Duration
 	mute    bool
+	left    int           // portions of the cycle that it waits for
+	told    bool          // it has its replies
+	ended   time.Duration // when it got them, in the loop
 }
 
 // ends reports whether a run is the session's, and ends at an index.
@@ -149,6 +160,7 @@ func (c *cycle) reset(db *quipu.DB) {
 	c.deltas, c.names, c.entries, c.runs = c.deltas[:0], c.names[:0], c.entries[:0], c.runs[:0]
 	c.keys, c.text, c.said = c.keys[:0], c.text[:0], 0
 	c.plain, c.whole, c.joined, c.slow, c.held, c.err = -1, false, false, false, false, nil
+	c.errs, c.homes, c.split = nil, c.homes[:0], false
 	if c.merged.any {
 		c.merged = mergedKeys{}
 	}
@@ -215,7 +227,7 @@ func (c *cycle) count() int { return len(c.deltas) + len(c.names) }
 // cycle may be for the same key: name refuses it as one too many.
 func (c *cycle) add(key []byte, by int64, blind bool) error {
 	if c.plain >= 0 && !c.whole && string(key) == c.deltas[c.plain].Cell.Key && c.deltas[c.plain].Want != blind && c.merge(by) {
-		c.entries = append(c.entries, entry{at: int32(c.plain), by: by, blind: blind})
+		c.entries = append(c.entries, entry{at: int32(c.plain), by: by, sum: c.deltas[c.plain].N, blind: blind})
 		return nil
 	}
 	d, err := c.delta(store.OpAdd, key)
@@ -224,7 +236,7 @@ func (c *cycle) add(key []byte, by int64, blind bool) error {
 	}
 	d.N, d.Want = by, !blind
 	c.plain, c.parts = len(c.deltas)-1, false
-	c.entries = append(c.entries, entry{at: int32(c.plain), by: by, blind: blind})
+	c.entries = append(c.entries, entry{at: int32(c.plain), by: by, sum: by, blind: blind})
 	return nil
 }
 
@@ -235,8 +247,11 @@ func (c *cycle) repeat() bool {
 	if e.textual || e.n > 1 || c.whole || len(c.entries) >= cycleCommandsMax {
 		return false
 	}
-	if e.n == 0 && (int(e.at) != c.plain || !c.merge(e.by)) {
-		return false
+	if e.n == 0 {
+		if int(e.at) != c.plain || !c.merge(e.by) {
+			return false
+		}
+		e.sum = c.deltas[c.plain].N
 	}
 	c.entries = append(c.entries, e)
 	r := &c.runs[len(c.runs)-1]
@@ -338,9 +353,9 @@ func (c *cycle) room() {
 	c.results = c.results[:n]
 }
 
-// apply decides the deltas and waits until the results can be told. If some of
-// them are one step, all are: otherwise those of a counter that is split might be
-// applied to its shards, or later.
+// apply decides the deltas of one caller and waits until the results can be told. If
+// some of them are one step, all are: otherwise those of a counter that is split
+// might be applied to its shards, or later.
 func (c *cycle) apply(ctx context.Context, conditions []store.Condition) {
 	c.room()
 	switch {
@@ -351,17 +366,164 @@ func (c *cycle) apply(ctx context.Context, conditions []store.Condition) {
 	default:
 		c.err = c.db.Apply(ctx, c.deltas, c.results)
 	}
-	if from := c.redo(); from < len(c.deltas) && c.err == nil {
+	if c.err != nil {
+		return
+	}
+	if at := c.redo(all); len(at) > 0 {
+		from := at[0]
 		c.err = store.Partly(c.db.Apply(ctx, c.deltas[from:], c.results[from:]), true)
 	}
 }
 
-// read fills the results of a cycle that changes nothing.
-func (c *cycle) read(ctx context.Context) {
-	values := make([]store.Value, len(c.names))
-	if c.err = c.db.Values(ctx, c.names, values); c.err == nil {
-		c.take(values)
+// A portion is what one partition of the store decides of a cycle. What becomes of
+// it says nothing of the others.
+type portion struct {
+	home int32
+	at   []int // its deltas
+	runs []int // those that wait for it
+}
+
+// all is the home of every delta.
+const all = -1
+
+// divide makes portions of the deltas.
+func (c *cycle) divide() []portion {
+	c.room()
+	c.errs, c.split = make([]error, len(c.deltas)), true
+	if c.db.Traits().Partitions == 1 {
+		p := portion{home: 0, at: make([]int, len(c.deltas)), runs: make([]int, len(c.runs))}
+		for i := range p.at {
+			p.at[i] = i
+			c.homes = append(c.homes, 0)
+		}
+		for i := range c.runs {
+			p.runs[i], c.runs[i].left = i, 1
+		}
+		return []portion{p}
 	}
+	var portions []portion
+	byPartition := map[int]int32{}
+	for i := range c.deltas {
+		partition := c.db.Partition(c.deltas[i].Cell.Key)
+		home, ok := byPartition[partition]
+		if !ok {
+			home = int32(len(portions))
+			byPartition[partition] = home
+			portions = append(portions, portion{home: home})
+		}
+		c.homes = append(c.homes, home)
+		portions[home].at = append(portions[home].at, i)
+	}
+	from := 0
+	for i := range c.runs {
+		r := &c.runs[i]
+		for _, e := range c.entries[from:r.to] {
+			if e.textual {
+				continue
+			}
+			for at := e.at; at < e.at+max(e.n, 1); at++ {
+				p := &portions[c.homes[at]]
+				if n := len(p.runs); n == 0 || p.runs[n-1] != i {
+					p.runs = append(p.runs, i)
+					r.left++
+				}
+			}
+		}
+		from = r.to
+	}
+	return portions
+}
+
+// decide decides a portion, and waits until its results can be told.
+func (c *cycle) decide(ctx context.Context, p *portion) {
+	at := p.at
+	defer func() {
+		if fault := recover(); fault != nil {
+			c.took(at, nil, panicError(fault))
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, i := range p.runs {
+			c.runs[i].left--
+		}
+	}()
+	for len(at) > 0 {
+		c.mu.Lock()
+		deltas, results := make([]store.Delta, len(at)), make([]store.Result, len(at))
+		for i, n := range at {
+			deltas[i] = c.deltas[n]
+		}
+		c.mu.Unlock()
+		at = c.took(at, results, c.db.Apply(ctx, deltas, results))
+		if len(at) > 0 {
+			at = c.redo(p.home)
+		}
+	}
+}
+
+// gathered decides what commands of their own do, each by itself, unless some of it
+// is one step.
+func (c *cycle) gathered(ctx context.Context) {
+	if c.joined || len(c.deltas) == 0 {
+		c.apply(ctx, nil)
+		return
+	}
+	portions := c.divide()
+	var wg sync.WaitGroup
+	for i := range portions[1:] {
+		wg.Go(func() { c.decide(ctx, &portions[1+i]) })
+	}
+	c.decide(ctx, &portions[0])
+	wg.Wait()
+}
+
+// took takes the results of some deltas, or why there are none, and returns those
+// that were decided.
+func (c *cycle) took(at []int, results []store.Result, err error) []int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, n := range at {
+		if c.errs[n] = err; err == nil {
+			c.results[n] = results[i]
+		}
+	}
+	if err != nil {
+		return nil
+	}
+	return at
+}
+
+// read fills the results of a cycle that changes nothing, from each partition by
+// itself.
+func (c *cycle) read(ctx context.Context) {
+	byPartition := map[int][]int{}
+	for i, name := range c.names {
+		partition := c.db.Partition(name)
+		byPartition[partition] = append(byPartition[partition], i)
+	}
+	values := make([]store.Value, len(c.names))
+	if len(byPartition) == 1 {
+		if c.err = c.db.Values(ctx, c.names, values); c.err == nil {
+			c.take(values)
+		}
+		return
+	}
+	c.errs = make([]error, len(c.names))
+	var wg sync.WaitGroup
+	for _, at := range byPartition {
+		wg.Go(func() {
+			names, some := make([]string, len(at)), make([]store.Value, len(at))
+			for i, n := range at {
+				names[i] = c.names[n]
+			}
+			err := c.db.Values(ctx, names, some)
+			for i, n := range at {
+				values[n], c.errs[n] = some[i], err
+			}
+		})
+	}
+	wg.Wait()
+	c.take(values)
 }
 
 // take makes results of values.
@@ -375,28 +537,33 @@ func (c *cycle) take(values []store.Value) {
 	}
 }
 
-// redo appends the parts of merged additions that overflowed as a sum, or crossed
-// the floor or the ceiling of a policy, each as a delta of its own, and returns
-// where they begin.
-func (c *cycle) redo() int {
-	from := len(c.deltas)
-	if !c.merged.any || c.err != nil {
-		return from
+// redo appends the parts of merged additions of a portion that overflowed as a sum, or
+// crossed the floor or the ceiling of a policy, each as a delta of its own, and
+// returns which those are.
+func (c *cycle) redo(home int32) (at []int) {
+	if !c.merged.any {
+		return nil
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for i := range c.entries {
 		e := &c.entries[i]
-		if e.textual || e.n > 0 || c.deltas[e.at].N == e.by {
+		if e.textual || e.n > 0 || home != all && c.homes[e.at] != home || c.deltas[e.at].N == e.by {
 			continue
 		}
 		if o := c.results[e.at].Outcome; o != store.Overflow && o != store.Bounded {
 			continue
 		}
 		d := c.deltas[e.at]
-		d.N, e.at = e.by, int32(len(c.deltas))
+		d.N, e.at, e.sum = e.by, int32(len(c.deltas)), e.by
+		at = append(at, len(c.deltas))
 		c.deltas = append(c.deltas, d)
+		if home != all {
+			c.homes, c.errs = append(c.homes, home), append(c.errs, nil)
+		}
 	}
 	c.room()
-	return from
+	return at
 }
 
 // answered tells a session, whose all runs are, what the cycle answers.
@@ -416,42 +583,60 @@ func (c *cycle) undecided() (n int) {
 	return n
 }
 
-// finish gives every session its replies. One whose replies do not fit, or can't be
-// made, is closed, and no other minds.
-func (c *cycle) finish() {
+// finish gives every session its replies.
+func (c *cycle) finish() { c.advance(func(*run) {}) }
+
+// advance gives the sessions their replies whose commands are decided, and calls
+// then for each run of them. A session has its replies in the order of its runs. One
+// whose replies do not fit, or can't be made, is closed, and no other minds.
+func (c *cycle) advance(then func(*run)) {
 	if c.err != nil && len(c.runs) > 0 {
 		c.runs[0].s.d.report(c.err, c.undecided())
 	}
-	sum := sum{at: -1}
-	from := 0
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	from, waiting := 0, false
 	for i := range c.runs {
 		r := &c.runs[i]
-		start := len(r.s.out)
-		c.reply(r, c.entries[from:r.to], &sum)
+		entries := c.entries[from:r.to]
 		from = r.to
 		switch {
-		case r.s.broken:
-			r.s.cut(start)
-		case r.s.fault != nil:
-			r.s.overflow(start)
-		case r.mute:
-			r.s.cut(start)
+		case r.told:
+		case r.left > 0 || r.s.behind:
+			r.s.behind, waiting = true, true
+		default:
+			c.tell(r, entries)
+			then(r)
 		}
-		r.s.owed -= r.owed
-		if !c.reading {
-			r.s.pending--
+	}
+	for i := 0; waiting && i < len(c.runs); i++ {
+		if r := &c.runs[i]; !r.told { // else the session goes on
+			r.s.behind = false
 		}
 	}
 }
 
-// A sum is the value of a counter after so many of the additions that are one delta.
-type sum struct {
-	at    int32 // of the delta
-	value int64
+// tell gives a session the replies of a run.
+func (c *cycle) tell(r *run, entries []entry) {
+	start := len(r.s.out)
+	c.reply(r, entries)
+	switch {
+	case r.s.broken:
+		r.s.cut(start)
+	case r.s.fault != nil:
+		r.s.overflow(start)
+	case r.mute:
+		r.s.cut(start)
+	}
+	r.s.owed -= r.owed
+	r.told = true
+	if !c.reading {
+		r.s.pending--
+	}
 }
 
 // reply gives a session the replies that entries make.
-func (c *cycle) reply(r *run, entries []entry, sum *sum) {
+func (c *cycle) reply(r *run, entries []entry) {
 	start := len(r.s.out)
 	defer func() {
 		if p := recover(); p != nil {
@@ -468,6 +653,11 @@ func (c *cycle) reply(r *run, entries []entry, sum *sum) {
 		case c.err != nil:
 			r.s.fail(errorText(c.err))
 			failed++
+		case c.errs != nil && c.failure(e) != nil:
+			err := c.failure(e)
+			r.s.d.report(err, 1)
+			r.s.fail(errorText(err))
+			failed++
 		case e.n > 0:
 			at := len(r.s.out)
 			e.encode(&r.s.encoder, c.results[e.at:e.at+e.n])
@@ -476,24 +666,33 @@ func (c *cycle) reply(r *run, entries []entry, sum *sum) {
 			}
 		default: // a plain addition
 			result := &c.results[e.at]
-			if result.Outcome != store.Applied {
+			switch {
+			case result.Outcome != store.Applied:
 				r.s.fail(errorText(result.Outcome.Err()))
 				failed++
-				continue
-			}
-			if e.blind {
+			case e.blind:
 				r.s.ok()
-				continue
+			default:
+				r.s.integer(result.Before + e.sum)
 			}
-			if e.at != sum.at {
-				sum.at, sum.value = e.at, result.Before
-			}
-			sum.value += e.by
-			r.s.integer(sum.value)
 		}
 	}
 	// A transaction has more entries, and fails as a whole.
 	if failed > 0 && r.command != nil && (len(entries) == r.calls || c.err != nil) {
 		r.command.stats.failed.Add(uint64(min(failed, r.calls)))
 	}
+}
+
+// failure returns why a command has no results, or nil. If some of what it does was
+// decided, its outcome is unknown.
+func (c *cycle) failure(e *entry) (err error) {
+	decided := false
+	for _, one := range c.errs[e.at : e.at+max(e.n, 1)] {
+		if one == nil {
+			decided = true
+		} else if err == nil || store.KindOf(one) == store.KindUnknown {
+			err = one
+		}
+	}
+	return store.Partly(err, decided && !c.reading)
 }

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"runtime/debug"
@@ -23,9 +24,6 @@ const (
 	shareMin     = 4 << 10
 	// eventsMax is how many connections are served before anyone's replies are.
 	eventsMax = 1024
-	// jobsMax is how many sessions, and how many cycles, may wait for the store at
-	// a time.
-	jobsMax = 64
 	// thinBytes is how much a connection sends at a time if it waits for each
 	// reply, or nearly so.
 	thinBytes = 256
@@ -54,9 +52,7 @@ type loop struct {
 	scratch []byte
 	share   int // how much is read from a connection, or written to it, in this turn
 	now     time.Time
-	looked  time.Time     // when connections were last looked over
-	jobs    chan struct{} // holds as many as are under way
-	detours chan struct{} // the same; they are short, and do not queue behind jobs
+	looked  time.Time // when connections were last looked over
 	ended   chan struct{}
 
 	// Cycles are in the order in which they were submitted. One that is slow
@@ -132,7 +128,7 @@ func (d *Door) carryInLoop(c net.Conn) (bool, error) {
 		k.hung.Store(true)
 		l.post(k)
 	})
-	k.s.conn, k.s.place, k.s.jobs = k, place, l.jobs
+	k.s.conn, k.s.place = k, place
 	place.OnDrop(k.s.hang)
 	l.post(k)
 	return true, nil
@@ -156,7 +152,7 @@ func (d *Door) theLoop() (*loop, error) {
 	}
 	l := &loop{
 		d: d, poll: poll, event: int(event), conns: map[int]*conn{}, scratch: make([]byte, scratchBytes),
-		now: time.Now(), jobs: make(chan struct{}, jobsMax), detours: make(chan struct{}, jobsMax), ended: make(chan struct{}),
+		now: time.Now(), ended: make(chan struct{}),
 	}
 	l.w = d.newWorker(l.submit)
 	if err := l.control(syscall.EPOLL_CTL_ADD, l.event, syscall.EPOLLIN); err != nil {
@@ -439,13 +435,12 @@ func (l *loop) submit(c *cycle) {
 		c.done(nil)
 		return
 	}
-	if from := c.redo(); from < len(c.deltas) {
+	if at := c.redo(all); len(at) > 0 {
+		from := at[0]
 		c.left.Add(1)
 		if !c.db.Start(c.deltas[from:], c.results[from:], c.done) {
 			l.hold(c)
-			l.aside(c, func() error {
-				ctx, cancel := l.d.deadline(l.d.ctx)
-				defer cancel()
+			l.aside(c, func(ctx context.Context) error {
 				return store.Partly(c.db.Apply(ctx, c.deltas[from:], c.results[from:]), true)
 			})
 		}
@@ -453,17 +448,29 @@ func (l *loop) submit(c *cycle) {
 	c.done(nil)
 }
 
-// detour applies a cycle that has to wait. Its sessions are held, so that their
-// commands stay in order while others overtake it.
+// detour applies a cycle that has to wait, each portion in a goroutine: as many as
+// the sessions that wait for them, and no session has more than one such cycle. The
+// sessions are held, so that their commands stay in order while others overtake
+// them.
 func (l *loop) detour(c *cycle) {
 	l.hold(c)
 	c.slow = true
-	l.aside(c, func() error {
-		ctx, cancel := l.d.deadline(l.d.ctx)
-		defer cancel()
-		c.apply(ctx, nil)
-		return c.err
-	})
+	if c.joined {
+		l.aside(c, func(ctx context.Context) error {
+			c.apply(ctx, nil)
+			return c.err
+		})
+		return
+	}
+	portions := c.divide()
+	c.left.Add(int32(len(portions) - 1))
+	for i := range portions {
+		l.aside(c, func(ctx context.Context) error {
+			c.decide(ctx, &portions[i])
+			l.wake() // some sessions wait for nothing else
+			return nil
+		})
+	}
 }
 
 // hold keeps the sessions of a cycle from executing anything until it is
@@ -476,63 +483,66 @@ func (l *loop) hold(c *cycle) {
 }
 
 // aside waits for a part of a cycle in a goroutine.
-func (l *loop) aside(c *cycle, f func() error) {
+func (l *loop) aside(c *cycle, f func(context.Context) error) {
 	go func() {
-		l.detours <- struct{}{}
+		ctx, cancel := l.d.deadline(l.d.ctx)
+		defer cancel()
 		var err error
 		defer func() {
 			if p := recover(); p != nil {
 				err = panicError(p)
 			}
-			<-l.detours
 			c.done(err)
 		}()
-		err = f()
+		err = f(ctx)
 	}()
 }
 
-// panicError returns what is logged of a panic that no connection alone has met.
-func panicError(p any) error { return store.Errorf(store.KindOther, "panic: %v\n%s", p, debug.Stack()) }
-
-// finish gives the replies of cycles that are durable to their sessions.
+// finish gives the replies of cycles that are durable to their sessions, and of
+// those that are slow what is known already.
 func (l *loop) finish() {
 	kept := l.cycles[:0]
 	waiting := false
 	for _, c := range l.cycles {
-		if waiting || c.left.Load() > 0 {
+		switch {
+		case waiting:
 			kept = append(kept, c)
-			waiting = waiting || !c.slow
-			continue
+		case c.left.Load() == 0:
+			l.reply(c)
+			c.noteSlow(l.d, l.now.Sub(l.d.start))
+			l.w.done(c)
+		default:
+			kept = append(kept, c)
+			if waiting = !c.slow; c.split {
+				l.reply(c)
+			}
 		}
-		l.reply(c)
 	}
 	clear(l.cycles[len(kept):])
 	l.cycles = kept
 }
 
-// reply finishes a cycle.
+// reply gives the sessions of a cycle the replies that there are.
 func (l *loop) reply(c *cycle) {
 	if err := c.fault.Swap(nil); err != nil {
 		c.err = *err
 	}
-	c.finish()
-	c.noteSlow(l.d, l.now.Sub(l.d.start))
-	for _, r := range c.runs {
+	c.advance(func(r *run) {
 		k := r.s.conn
+		r.ended = l.now.Sub(l.d.start)
 		l.tell(r.came, answer{r.command, r.calls})
 		if c.held {
 			r.s.held--
 		}
 		if k.closed {
-			continue
+			return
 		}
 		l.due(k)
 		if r.s.pending == 0 && r.s.held == 0 && (k.stuck || len(r.s.in) > 0 || k.events&syscall.EPOLLIN == 0) {
 			k.stuck = false
 			l.list(k)
 		}
-	}
-	l.w.done(c)
+	})
 }
 
 // list makes a connection gather again in this turn.

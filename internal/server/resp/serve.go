@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu/internal/server"
+	"github.com/quipudb/quipu/store"
 )
 
 // readBytes is how much is read at a time.
@@ -35,7 +36,7 @@ func (d *Door) serve(c net.Conn) {
 	w := d.newWorker(nil)
 	w.submit = func(c *cycle) {
 		ctx, cancel := d.deadline(d.ctx)
-		c.apply(ctx, nil)
+		c.gathered(ctx)
 		cancel()
 		c.finish()
 		c.answered(s)
@@ -168,3 +169,6 @@ func (s *session) settleAt(now time.Time) {
 func (d *Door) panicked(s *session, p any, stack []byte) {
 	d.options.Logger.Error("panic: connection closed", "client", s.addr, "error", p, "stack", string(stack))
 }
+
+// panicError returns what is logged of a panic that no connection alone has met.
+func panicError(p any) error { return store.Errorf(store.KindOther, "panic: %v\n%s", p, debug.Stack()) }

@@ -41,6 +41,7 @@ type session struct {
 	kept    int                   // bytes that the job holds of its command
 	refused bool                  // the next command waits for those before
 	held    int                   // cycles that the session must wait for before it executes more
+	behind  bool                  // a run of the cycle that is being finished waits
 	conn    *conn                 // in a loop
 	owed    int                   // bytes of replies that wait in cycles
 	guarded []qAdd                // Q.ADDs that follow each other, and take a receipt each

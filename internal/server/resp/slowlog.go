@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -115,7 +116,7 @@ func (c *cycle) noteSlow(d *Door, now time.Duration) {
 	from := 0
 	for i := range c.runs[:min(len(c.runs), slowLengthMax)] {
 		r := &c.runs[i]
-		if took := now - r.came; r.command != nil && d.slow.takes(took) {
+		if took := cmp.Or(r.ended, now) - r.came; r.command != nil && d.slow.takes(took) {
 			d.slow.add(r.s, took, c.wordsOf(r, &c.entries[from]))
 		}
 		from = r.to
