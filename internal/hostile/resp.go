@@ -32,6 +32,10 @@ func RESP() []Attack {
 			known(4, commandInfo(7<<20)),
 		},
 		{
+			"resp-descriptions", "100,000 names to describe in each command, and the same in transactions: 100 MB of reply for 1.3 MB",
+			known(16, commandInfo(1300<<10)+transaction(4, commandInfo(1300<<10))),
+		},
+		{
 			"resp-client-list", "500 connections, described 1,000 times in one transaction: 150 MB of reply for 30 KB",
 			clientList(500, 1000),
 		},

@@ -75,7 +75,7 @@ const (
 	flagEntries  // its plan makes its own entries
 	flagLone     // never part of a transaction
 	flagRepeat   // see repeat
-	flagSweep    // it goes through all keys
+	flagSweep    // it goes through many keys
 	flagGrow     // it may add a counter, for which there may be no room
 	flagDangerous
 	flagToken // with an argument ID or WITHSESSION it is not planned but gathered apart

@@ -31,6 +31,19 @@ func NewWithBug(db *quipu.DB, o Options) *Door {
 	return d
 }
 
+// NewWithWait returns a door with a command WAIT that tells that it has begun, and
+// replies OK when it is told to.
+func NewWithWait(db *quipu.DB, o Options, begun chan<- struct{}, end <-chan struct{}) *Door {
+	d := New(db, o)
+	d.commands["WAIT"] = &command{name: "WAIT", lower: "wait", arity: 1, local: func(s *session, _ [][]byte) error {
+		begun <- struct{}{}
+		<-end
+		s.ok()
+		return nil
+	}}
+	return d
+}
+
 // ReadReply reads one reply of any type, as it is on the wire.
 func ReadReply(r *bufio.Reader) (string, error) {
 	line, err := r.ReadString('\n')

@@ -122,7 +122,8 @@ func TestLengths(t *testing.T) {
 		f("*1\r\n$-9223372036854775809\r\n", bulkLength)
 		f("*1\r\n$9223372036854775807\r\n", bulkLength)
 		f("*2\r\n$3\r\nGET\r\n$2147483647\r\n", bulkLength)
-		f("*1048576\r\n$-1\r\n", bulkLength)
+		f("*131072\r\n$-1\r\n", bulkLength)
+		f("*131073\r\n$-1\r\n", arrayLength)
 		if got := d.meter("quipu_resp_buffer_bytes"); got != 0 {
 			t.Errorf("%v bytes are held", got)
 		}

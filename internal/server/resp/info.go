@@ -93,12 +93,11 @@ func infoClients(_ context.Context, s *session) []string {
 }
 
 func infoMemory(_ context.Context, s *session) []string {
-	var memory runtime.MemStats
-	runtime.ReadMemStats(&memory)
+	memory := readHeap()
 	return []string{
-		fmt.Sprintf("used_memory:%d", memory.HeapInuse),
-		fmt.Sprintf("used_memory_human:%.2fM", float64(memory.HeapInuse)/(1<<20)),
-		fmt.Sprintf("used_memory_rss:%d", memory.Sys-memory.HeapReleased),
+		fmt.Sprintf("used_memory:%d", memory.inUse),
+		fmt.Sprintf("used_memory_human:%.2fM", float64(memory.inUse)/(1<<20)),
+		fmt.Sprintf("used_memory_rss:%d", memory.resident),
 		fmt.Sprintf("mem_clients_normal:%d", s.d.buffered.Load()),
 		"maxmemory:0",
 		"maxmemory_policy:noeviction",

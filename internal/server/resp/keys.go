@@ -250,13 +250,26 @@ func keys(ctx context.Context, s *session, args [][]byte) error {
 	if len(args[1]) > patternBytesMax {
 		return errPattern
 	}
-	pattern := string(args[1])
+	_, err := s.sweep(ctx, string(args[1]), "", math.MaxInt)
+	if s.full() {
+		return wireError("ERR the keys are too many for one reply: use SCAN")
+	}
+	return err
+}
+
+// sweepPage is how many keys a sweep looks at before others have a turn.
+const sweepPage = 2000
+
+// sweep replies those of the next keys after a key that match a pattern, and returns
+// the last one that it looked at if there are more.
+func (s *session) sweep(ctx context.Context, pattern, after string, keys int) (last string, err error) {
 	start, n := len(s.out), 0
-	o := quipu.ListOptions{Limit: quipu.PageMax}
-	for {
-		page, err := s.db.List(ctx, literalPrefix(pattern), o)
+	prefix := literalPrefix(pattern)
+	for keys > 0 && !s.full() {
+		o := quipu.ListOptions{Limit: min(keys, sweepPage), Cursor: base64.RawURLEncoding.EncodeToString([]byte(after))}
+		page, err := s.db.List(ctx, prefix, o)
 		if err != nil {
-			return err
+			return "", err
 		}
 		for i := range page.Counts {
 			if key := page.Counts[i].Key; match(pattern, key) {
@@ -264,15 +277,19 @@ func keys(ctx context.Context, s *session, args [][]byte) error {
 				n++
 			}
 		}
-		if s.fault != nil {
-			return wireError("ERR the keys are too many for one reply: use SCAN")
-		}
-		if o.Cursor = page.Next; o.Cursor == "" {
+		last = ""
+		if page.Next == "" {
 			break
+		}
+		keys -= len(page.Counts)
+		last = page.Counts[len(page.Counts)-1].Key
+		after = last
+		if err := s.pass(); err != nil {
+			return "", err
 		}
 	}
 	s.frameArray(start, n)
-	return nil
+	return last, nil
 }
 
 // scanDefault is how many keys a SCAN looks at without COUNT.
@@ -294,29 +311,24 @@ func scan(ctx context.Context, s *session, args [][]byte) error {
 			return wireError("ERR invalid cursor")
 		}
 	}
+	if only != "" && only != "string" {
+		count = 0
+	}
 	ctx, cancel := s.d.deadline(ctx)
 	defer cancel()
-	var page quipu.Page
-	if only == "" || only == "string" {
-		o := quipu.ListOptions{Limit: count, Cursor: base64.RawURLEncoding.EncodeToString([]byte(after))}
-		if page, err = s.db.List(ctx, literalPrefix(pattern), o); err != nil {
-			return err
-		}
+	start := len(s.out)
+	last, err := s.sweep(ctx, pattern, after, count)
+	if err != nil {
+		return err
 	}
 	next := uint64(0)
-	if page.Next != "" {
-		next = s.d.cursors.put(page.Counts[len(page.Counts)-1].Key)
+	if last != "" {
+		next = s.d.cursors.put(last)
 	}
+	end := len(s.out)
 	s.array(2)
 	s.text(strconv.FormatUint(next, 10))
-	start, n := len(s.out), 0
-	for i := range page.Counts {
-		if key := page.Counts[i].Key; match(pattern, key) {
-			s.text(key)
-			n++
-		}
-	}
-	s.frameArray(start, n)
+	s.toFront(start, end)
 	return nil
 }
 

@@ -16,9 +16,7 @@ import (
 
 const (
 	// scratchBytes is how much is read from a connection, or written to it, before
-	// the next one is served. When many are ready it is less (see share), so that a
-	// turn reads turnBytes, or shareMin from each, and one that has sent a single
-	// command does not wait for all that the others have.
+	// the next one is served. When many are ready it is less: see divide.
 	scratchBytes = 64 << 10
 	turnBytes    = 1 << 20
 	shareMin     = 4 << 10
@@ -59,6 +57,7 @@ type loop struct {
 	// may finish after later ones, because the sessions in it have none in those.
 	cycles []*cycle
 	again  []*conn // to gather once more
+	spare  []*conn // room for again
 	unsent []*conn // with replies
 	told   []told  // by those replies, for the metrics
 
@@ -204,9 +203,9 @@ func (l *loop) run() {
 	defer close(l.ended)
 	events := make([]syscall.EpollEvent, eventsMax)
 	for {
-		n := l.wait(events)
-		l.share = min(max(turnBytes/max(n, 1), shareMin), scratchBytes)
-		for _, e := range events[:n] {
+		ready := events[:l.wait(events)]
+		l.divide(len(ready))
+		for _, e := range ready {
 			if int(e.Fd) == l.event {
 				var b [8]byte
 				_, _ = syscall.Read(l.event, b[:])
@@ -220,17 +219,21 @@ func (l *loop) run() {
 			return
 		}
 		l.finish()
-		for i := 0; i < len(l.again); i++ { // which may grow meanwhile
-			c := l.again[i]
-			c.listed = false
-			l.gather(c, c.s.in)
-		}
-		l.again = l.again[:0]
+		l.gatherAgain()
 		l.w.flushAll()
 		l.flush()
 		l.finish() // what is durable now
 		l.send()
 	}
+}
+
+// divide shares a turn among the connections that are ready, so that one that has
+// sent a single command does not wait for all that the others have: together they are
+// read turnBytes, or shareMin each, and make not much more of replies.
+func (l *loop) divide(ready int) {
+	share := max(turnBytes/max(ready, 1), shareMin)
+	l.share = min(share, scratchBytes)
+	l.w.soft = min(2*share, outBytesSoft)
 }
 
 // wait waits for events or news.
@@ -281,7 +284,10 @@ func (l *loop) serve(c *conn, events uint32) {
 	if events&^syscall.EPOLLOUT == 0 {
 		return
 	}
-	if c.busy || c.s.held > 0 || c.stuck || c.ended || c.full() {
+	if c.listed && len(c.s.in) > 0 { // what it has sent before comes first
+		return
+	}
+	if c.busy || c.s.held > 0 || c.stuck || c.ended || c.more || l.full(c) {
 		// Not now. If the client is gone the next write tells.
 		if events&(syscall.EPOLLERR|syscall.EPOLLHUP) != 0 {
 			l.drop(c)
@@ -305,8 +311,31 @@ func (l *loop) serve(c *conn, events uint32) {
 		l.gather(c, l.scratch[:n])
 	default:
 		c.s.in = append(c.s.in, l.scratch[:n]...)
-		l.gather(c, c.s.in)
+		l.list(c)
 	}
+}
+
+// gatherAgain executes what connections have sent before and could not have executed
+// at once. If they were all to end a long command at the same time, those who send
+// short ones would wait for them: when enough was executed the rest is for the next
+// turns, in its order.
+func (l *loop) gatherAgain() {
+	spent := 0
+	again := l.again
+	l.again = l.spare[:0]
+	for _, c := range again {
+		c.listed = false
+		long := len(c.s.in) > l.share
+		if long && spent >= turnBytes {
+			l.list(c)
+			continue
+		}
+		before := len(c.s.in)
+		l.gather(c, c.s.in)
+		spent += max(before-len(c.s.in), 0)
+	}
+	clear(again)
+	l.spare = again
 }
 
 // gather executes what a connection has sent, and keeps the rest.
@@ -333,8 +362,8 @@ func (l *loop) gather(c *conn, buf []byte) {
 		return
 	}
 	c.stuck = s.pending > 0 && s.refused
-	c.more = len(s.out) >= outBytesSoft
-	if len(s.in) > s.inMax() && !c.stuck && !c.full() {
+	c.more = len(s.out) >= l.w.soft
+	if len(s.in) > s.inMax() && !c.stuck && !c.more && !l.full(c) {
 		s.tooLong()
 	}
 	if len(s.in)+s.owed > keptBytesMax { // it may hold much, and never be sent a reply
@@ -345,7 +374,7 @@ func (l *loop) gather(c *conn, buf []byte) {
 
 // full reports whether a connection has so many replies to come that it is to
 // execute no more.
-func (c *conn) full() bool { return len(c.s.out)-c.off+c.s.owed >= outBytesSoft }
+func (l *loop) full(c *conn) bool { return len(c.s.out)-c.off+c.s.owed >= l.w.soft }
 
 // execute executes commands, and reports whether none of them has panicked.
 func (l *loop) execute(c *conn, buf []byte) (used int, ok bool) {
@@ -386,7 +415,7 @@ func (l *loop) settle(c *conn) {
 	if len(s.out) > c.off || s.closing || c.ended {
 		l.due(c)
 	}
-	if c.events&syscall.EPOLLIN == 0 && !c.ended && !s.closing && !c.stuck && c.s.held == 0 && !c.full() {
+	if c.events&syscall.EPOLLIN == 0 && !c.ended && !s.closing && !c.stuck && !c.more && c.s.held == 0 && !l.full(c) {
 		l.listen(c, c.events|syscall.EPOLLIN|syscall.EPOLLRDHUP)
 	}
 }
@@ -545,7 +574,7 @@ func (l *loop) reply(c *cycle) {
 	})
 }
 
-// list makes a connection gather again in this turn.
+// list makes a connection gather again, in this turn or the next.
 func (l *loop) list(c *conn) {
 	if !c.listed {
 		c.listed = true

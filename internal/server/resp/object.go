@@ -2,7 +2,6 @@ package resp
 
 import (
 	"context"
-	"runtime"
 
 	"github.com/quipudb/quipu/store"
 )
@@ -71,8 +70,7 @@ func planMemoryUsage(c *cycle, _ *session, args [][]byte) (encode, error) {
 
 // memoryStats replies those of Redis's figures that mean something here.
 func memoryStats(ctx context.Context, s *session, _ [][]byte) error {
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
+	m := readHeap()
 	ctx, cancel := s.d.deadline(ctx)
 	defer cancel()
 	keys, err := s.db.Size(ctx)
@@ -83,16 +81,16 @@ func memoryStats(ctx context.Context, s *session, _ [][]byte) error {
 		name  string
 		value int64
 	}{
-		{"total.allocated", int64(m.HeapInuse)},
+		{"total.allocated", m.inUse},
 		{"clients.slaves", 0},
 		{"clients.normal", s.d.buffered.Load()},
 		{"keys.count", keys},
 		{"keys.bytes-per-key", counterBytes},
-		{"allocator.allocated", int64(m.HeapAlloc)},
-		{"allocator.active", int64(m.HeapInuse)},
-		{"allocator.resident", int64(m.Sys - m.HeapReleased)},
-		{"allocator-fragmentation.bytes", int64(m.HeapInuse - m.HeapAlloc)},
-		{"rss-overhead.bytes", int64(m.Sys - m.HeapReleased - m.HeapInuse)},
+		{"allocator.allocated", m.allocated},
+		{"allocator.active", m.inUse},
+		{"allocator.resident", m.resident},
+		{"allocator-fragmentation.bytes", m.inUse - m.allocated},
+		{"rss-overhead.bytes", m.resident - m.inUse},
 	}
 	s.fields(len(fields))
 	for _, f := range fields {

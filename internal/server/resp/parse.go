@@ -5,10 +5,10 @@ import (
 	"math"
 )
 
-// The limits of what a client may send. The first two are Redis's.
+// The limits of what a client may send. The first is Redis's.
 const (
 	inlineBytesMax = 64 << 10 // a line: an inline command, or the head of an array or an argument
-	argsMax        = 1 << 20  // arguments of a command
+	argsMax        = 1 << 17  // arguments of a command: those with the most counters have 20,000
 	bulkBytesMax   = 1 << 20  // one argument
 
 	// Those of a client that has yet to say who it is. Redis has the first two.

@@ -197,7 +197,13 @@ func (e *encoder) frame(start int, after string, sign byte, n int) {
 	end := len(e.out)
 	e.head(sign, int64(n))
 	e.out = append(e.out, after...)
-	var room [2 * numberBytesMax]byte
+	e.toFront(start, end)
+}
+
+// toFront puts the little that was appended since end before everything that was
+// appended since start.
+func (e *encoder) toFront(start, end int) {
+	var room [4 * numberBytesMax]byte
 	front := append(room[:0], e.out[end:]...)
 	copy(e.out[start+len(front):], e.out[start:end])
 	copy(e.out[start:], front)

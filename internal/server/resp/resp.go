@@ -41,7 +41,7 @@ const (
 	StallDefault          = time.Minute
 )
 
-// sweepsMax is how many commands may go through all keys at a time, and longMax how
+// sweepsMax is how many commands may go through many keys at a time, and longMax how
 // many long replies may be made: these need a processor each, which short ones need
 // too.
 const (
@@ -88,7 +88,7 @@ type Door struct {
 	cursors  cursors
 	slow     slowlog
 	latency  latency
-	sweeps   chan struct{} // holds the commands under way that go through all keys
+	sweeps   chan struct{} // holds the commands under way that go through many keys
 	long     chan struct{} // holds those whose replies are long, or take long to make
 	meters   meters
 	seconds  *server.Weighted // that commands take

@@ -2,6 +2,7 @@ package resp
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,7 +54,7 @@ type session struct {
 
 	multi    bool // between MULTI and EXEC
 	dirty    bool // a command of the transaction was refused
-	long     bool // one of them has a long reply
+	long     bool // it takes long to execute: a goroutine does
 	queue    []queued
 	queued   int               // bytes in queue
 	watched  []store.Condition // with versions
@@ -183,15 +184,17 @@ func (s *session) claimMemory(bytes int64) error {
 	return s.pass()
 }
 
-// pass lets others have a turn who make long replies, if this session has one, and
+// pass lets others have a turn at something costly, if this session has one, and
 // waits for the next. If the connection is closed meanwhile nobody will read the
 // reply, and it returns an error.
 func (s *session) pass() error {
-	if s.turn != s.d.long {
+	slots := s.turn
+	if slots == nil || slots == s.jobs {
 		return nil
 	}
 	s.leaveTurn()
-	if !s.takeTurn(s.d.long) {
+	runtime.Gosched() // the loop too may wait for a processor
+	if !s.takeTurn(slots) {
 		return errReplyMemory
 	}
 	return nil

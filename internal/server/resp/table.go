@@ -70,7 +70,7 @@ func keyCommands() []*command {
 		{name: "TOUCH", arity: -2, flags: reads, keys: allKeys.used("RO"), plan: planExists, since: "3.2.1", about: "Returns how many of the counters exist."},
 		{name: "TYPE", arity: 2, flags: reads, keys: oneKey.used("RO"), plan: planType, since: "1.0.0", about: "Returns the type of a key: string, or none."},
 		{name: "KEYS", arity: 2, flags: flagDangerous | flagRead | flagSweep, slow: keys, since: "1.0.0", about: "Returns all keys that match a pattern."},
-		{name: "SCAN", arity: -2, flags: flagRead, slow: scan, since: "2.8.0", about: "Returns the keys a few at a time."},
+		{name: "SCAN", arity: -2, flags: flagRead | flagSweep, slow: scan, since: "2.8.0", about: "Returns the keys a few at a time."},
 		{name: "RANDOMKEY", arity: 1, flags: flagRead, slow: randomKey, since: "1.0.0", about: "Returns the key of some counter."},
 		{name: "RENAME", arity: 3, flags: flagWrite, keys: twoKeys.used("RW access delete", "OW update"), slow: rename, since: "1.0.0", about: "Renames a counter."},
 		{name: "RENAMENX", arity: 3, flags: writes, keys: twoKeys.used("RW access delete", "OW insert"), slow: renameNX, since: "1.0.0", about: "Renames a counter if the new name is free."},

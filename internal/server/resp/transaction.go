@@ -25,6 +25,10 @@ func multi(s *session, _ [][]byte) error {
 	return nil
 }
 
+// longQueue is how many commands make a transaction long, whatever they are: EXEC is
+// short itself, and its turn of the loop should be too.
+const longQueue = 1000
+
 // enqueue adds a command to the transaction.
 func (s *session) enqueue(c *command, args [][]byte) error {
 	switch {
@@ -37,7 +41,7 @@ func (s *session) enqueue(c *command, args [][]byte) error {
 	s.queue = append(s.queue, queued{c, kept})
 	s.queuing.Store(int32(len(s.queue)))
 	s.queued += argsBytes(kept) + 48
-	s.long = s.long || c.long()
+	s.long = s.long || c.long() || len(s.queue) > longQueue
 	return nil
 }
 

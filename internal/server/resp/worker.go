@@ -18,6 +18,7 @@ import (
 type worker struct {
 	d      *Door
 	submit func(*cycle) // applies a cycle, now or later, and calls done
+	soft   int          // how much unsent reply stops a session for now, at most outBytesSoft
 
 	cycles []*cycle // being gathered, one for each namespace
 	reads  *cycle   // what a session only reads, to be answered at once
@@ -28,7 +29,7 @@ type worker struct {
 }
 
 func (d *Door) newWorker(submit func(*cycle)) *worker {
-	return &worker{d: d, submit: submit}
+	return &worker{d: d, submit: submit, soft: outBytesSoft}
 }
 
 // A verdict is what became of a command.
@@ -49,7 +50,7 @@ func (w *worker) gather(s *session, buf []byte) (used int) {
 		return 0
 	}
 	var last []byte // the command before, if it can simply be repeated
-	for !s.closing && s.job == nil && len(s.out)+s.owed < outBytesSoft {
+	for !s.closing && s.job == nil && len(s.out)+s.owed < w.soft {
 		if last != nil && bytes.HasPrefix(buf[used:], last) && w.repeat(s) { // Fast path.
 			used += len(last)
 			continue
