@@ -73,7 +73,7 @@ const (
 	TokenUnknown = store.TokenUnknown // not applied, not settled; its write may still arrive
 	TokenApplied = store.TokenApplied // its write was applied
 	TokenSettled = store.TokenSettled // it was settled first: its write never will be applied
-	TokenExpired = store.TokenExpired // it is older than the window: refused, whatever it was
+	TokenExpired = store.TokenExpired // it is older than the window, or made as far ahead: refused, whatever it was
 )
 
 // Token names this write among all writes to the counter, so that a repeat

@@ -244,6 +244,25 @@ func (db *DB) cells(keys []string) []store.Cell {
 	return cells
 }
 
+// Left returns how long a counter has that was read with a deadline, in
+// milliseconds, by the clock that its store judges it by.
+func (db *DB) Left(key string, deadlineMS int64) int64 {
+	return db.left(store.Cell{Namespace: db.namespace, Key: key}, deadlineMS)
+}
+
+func (s *shared) left(c store.Cell, deadlineMS int64) int64 { return max(deadlineMS-s.nowMS(c), 0) }
+
+// nowMS returns the time of a counter's store, or of this machine if the store has
+// never told it.
+func (s *shared) nowMS(c store.Cell) int64 {
+	if clock, ok := s.store.(store.Clock); ok {
+		if ms := clock.NowMS(c); ms != 0 {
+			return ms
+		}
+	}
+	return time.Now().UnixMilli()
+}
+
 // Size returns how many counters there are. Those that have expired lately may
 // be among them.
 func (db *DB) Size(ctx context.Context) (int64, error) {

@@ -74,11 +74,11 @@ func New(s store.Store, o Options) *DB {
 		store:    s,
 		traits:   s.Traits(),
 		readOnly: o.ReadOnly,
-		totals:   newTotals(o.Recall),
 		under:    s,
 		server:   rand.Uint64(),
 		err:      o.Validate(),
 	}
+	sh.totals = newTotals(o.Recall, sh.left)
 	sh.ctx, sh.cancel = context.WithCancel(context.Background())
 	if sh.err == nil {
 		sh.policies.Store(newPolicySet(o.Policies))

@@ -71,13 +71,24 @@ func (db *DB) checkToken(key, token string) (store.Cell, error) {
 }
 
 // refusal returns the error that names the outcome of a delta. That a token is
-// older than the window would mislead a caller whose clock is ahead.
+// older than the window would mislead a caller if it is a clock that is wrong: the
+// store's, or the one that the token's time is from.
 func (s *shared) refusal(d *store.Delta, o store.Outcome) error {
 	ms, ok := store.TokenTime(d.Guard.Token)
-	if at := time.UnixMilli(ms); o == store.Expired && ok && at.After(time.Now()) {
+	if o != store.Expired || !ok {
+		return o.Err()
+	}
+	window, nowMS := s.traits.Limits.TokenWindow, s.nowMS(d.Cell)
+	made, now := time.UnixMilli(ms), time.UnixMilli(nowMS).UTC().Format(time.RFC3339)
+	switch {
+	case ms >= nowMS+window.Milliseconds():
 		return store.Errorf(store.KindExpired,
-			"the token was made at %s, which is in the future: it may be ahead by less than the window, %s; see to the clock of the caller",
-			at.UTC().Format(time.RFC3339), span(s.traits.Limits.TokenWindow))
+			"the token was made at %s, which is in the future: it may be ahead by less than the window, %s; it is %s by the store's clock, so see to the clock that is wrong",
+			made.UTC().Format(time.RFC3339), span(window), now)
+	case time.Since(made) < window:
+		return store.Errorf(store.KindExpired,
+			"the token was made at %s, which is older than the window, %s, by the store's clock: that says %s, so see to the clock that is wrong",
+			made.UTC().Format(time.RFC3339), span(window), now)
 	}
 	return o.Err()
 }

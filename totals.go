@@ -30,6 +30,7 @@ const (
 // some age will do, and for when the store can't be reached.
 type totals struct {
 	seed    maphash.Seed
+	left    func(c store.Cell, deadlineMS int64) int64
 	max     int  // in each stripe
 	all     bool // whatever is read is kept, not only what policies ask for
 	stripes [totalStripes]totalStripe
@@ -63,6 +64,7 @@ type total struct {
 	shown   uint64        // a reader was told by this tick what value may lack: it is served if it was asked for since
 	written uint64        // this DB was told by this tick of a change that may be neither in value nor in tail
 	tail    rollup.Tail
+	over    time.Time // when the deadline passes, by this server's clock; zero if there is none
 	used    time.Time // by a reader
 	reading *reading  // the last that began, if it is under way; else nil
 
@@ -88,10 +90,14 @@ func (t *totals) tick() uint64 { return t.ticks.Add(1) }
 // now returns this moment. Its tick tells it from others if the clock stands still.
 func (t *totals) now() rollup.Moment { return rollup.Moment{Time: time.Now(), Tick: t.tick()} }
 
+// leftMaxMS is as far ahead as a deadline is told from none: it is further than
+// anything that is kept.
+const leftMaxMS = 1 << 40
+
 // newTotals returns a memory of counters: of every one that is read, up to n, if
-// that is not 0.
-func newTotals(n int) *totals {
-	t := &totals{seed: maphash.MakeSeed(), all: n > 0, max: (max(n, totalsMin) + totalStripes - 1) / totalStripes}
+// that is not 0. Left is how long a counter has before its deadline.
+func newTotals(n int, left func(c store.Cell, deadlineMS int64) int64) *totals {
+	t := &totals{seed: maphash.MakeSeed(), left: left, all: n > 0, max: (max(n, totalsMin) + totalStripes - 1) / totalStripes}
 	if t.all {
 		t.max = (n + totalStripes - 1) / totalStripes
 	}
@@ -138,6 +144,10 @@ func (t *totals) entry(s *totalStripe, c store.Cell) *total {
 // served any more. Of what was forgotten meanwhile, nothing is kept but what a
 // reader is told, where all of that is.
 func (t *totals) keep(c store.Cell, v snapshot) bool {
+	var over time.Time
+	if v.value.DeadlineMS != 0 {
+		over = time.Now().Add(time.Duration(min(t.left(c, v.value.DeadlineMS), leftMaxMS)) * time.Millisecond)
+	}
 	s := t.stripe(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +171,7 @@ func (t *totals) keep(c store.Cell, v snapshot) bool {
 		}
 		return false
 	}
-	e.value, e.asked, e.got, e.looked, e.apart = v.value, v.asked, v.got, v.looked, false
+	e.value, e.over, e.asked, e.got, e.looked, e.apart = v.value, over, v.asked, v.got, v.looked, false
 	if v.parts == nil && !e.tail.Based() {
 		return true
 	}
@@ -229,9 +239,7 @@ func (e *total) within(age time.Duration, now time.Time) bool {
 }
 
 // isOver reports whether the deadline that the counter had has passed.
-func (e *total) isOver(now time.Time) bool {
-	return e.value.DeadlineMS != 0 && e.value.DeadlineMS <= now.UnixMilli()
-}
+func (e *total) isOver(now time.Time) bool { return !e.over.IsZero() && !now.Before(e.over) }
 
 // serve returns the total. With own it adds the tail; ok is false if the tail does
 // not belong to this total, as here:

@@ -319,7 +319,7 @@ const (
 	Settled                     // the token was settled before its write arrived: it never will be applied
 	Overflow                    // the sum would leave int64
 	Mismatch                    // the token was used for another payload
-	Expired                     // the token is older than the window
+	Expired                     // the token is older than the window, or made as far ahead
 	Changed                     // the version did not match
 	Full                        // the namespace holds as many keys, or tokens, as it may, or it would be one too many
 	Unmet                       // a condition on existence, layout or deadline was not met
@@ -376,7 +376,7 @@ const (
 	TokenUnknown TokenState = iota // nothing is known: not applied, not settled, may still arrive
 	TokenApplied                   // its write was applied
 	TokenSettled                   // it was settled first, and never will be applied
-	TokenExpired                   // it is older than the window: refused, whatever it was
+	TokenExpired                   // it is older than the window, or made as far ahead: refused, whatever it was
 )
 
 // MarshalText returns the word for s, for JSON and logs.

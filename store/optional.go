@@ -101,6 +101,16 @@ type Starter interface {
 	Peek(cells []Cell, values []Value) bool
 }
 
+// A Clock is a Store that can tell its time without waiting. Who has to say how
+// long a cell still has, compares its deadline with that: the time of whoever asks
+// may be another.
+type Clock interface {
+	// NowMS returns the time that a cell's deadline is judged by, in Unix
+	// milliseconds: as the store has told it last, with what has passed since. It
+	// is 0 if the store has not told it yet.
+	NowMS(c Cell) int64
+}
+
 // A Sizer is a Store that knows how many cells a namespace has, without
 // looking at each.
 type Sizer interface {

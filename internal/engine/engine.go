@@ -172,6 +172,7 @@ var (
 	_ store.Snapshotter = (*Engine)(nil)
 	_ store.Meter       = (*Engine)(nil)
 	_ store.Starter     = (*Engine)(nil)
+	_ store.Clock       = (*Engine)(nil)
 	_ store.Sizer       = (*Engine)(nil)
 	_ store.Namespacer  = (*Engine)(nil)
 	_ store.Witness     = (*Engine)(nil)

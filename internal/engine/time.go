@@ -17,6 +17,13 @@ func (e *Engine) now() int64 {
 	return e.timeMS
 }
 
+// NowMS returns the store's time.
+func (e *Engine) NowMS(store.Cell) int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.now()
+}
+
 // keptTime is up to when the store's time is durable. It need not be known
 // exactly, only never be too late: one frame is watched until it is synced, and
 // then the next.

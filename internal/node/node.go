@@ -111,6 +111,7 @@ var (
 	_ store.Meter       = (*Node)(nil)
 	_ store.Namespacer  = (*Node)(nil)
 	_ store.Prober      = (*Node)(nil)
+	_ store.Clock       = (*Node)(nil)
 	_ store.Sizer       = (*Node)(nil)
 	_ store.Snapshotter = (*Node)(nil)
 	_ store.Witness     = (*Node)(nil)
@@ -423,6 +424,14 @@ func (n *Node) Audit(ctx context.Context) (store.Audit, error) {
 		})
 	}
 	return a, err
+}
+
+// NowMS returns the time of the store under the node, as far as that tells it.
+func (n *Node) NowMS(c store.Cell) int64 {
+	if s, ok := n.under.(store.Clock); ok {
+		return s.NowMS(c)
+	}
+	return 0
 }
 
 // Size returns the number of cells of a namespace.

@@ -126,6 +126,7 @@ var (
 	_ store.Auditor     = (*Store)(nil)
 	_ store.Meter       = (*Store)(nil)
 	_ store.Namespacer  = (*Store)(nil)
+	_ store.Clock       = (*Store)(nil)
 	_ store.Sizer       = (*Store)(nil)
 	_ store.Snapshotter = (*Store)(nil)
 	_ store.Starter     = (*Store)(nil)
@@ -190,6 +191,14 @@ func (s *Store) Audit(ctx context.Context) (store.Audit, error) {
 		return a.Audit(ctx)
 	}
 	return store.Audit{}, s.unsupported("verify", "keeps no record to check against")
+}
+
+// NowMS returns the time of the store under this one, as far as that tells it.
+func (s *Store) NowMS(c store.Cell) int64 {
+	if u, ok := s.under.(store.Clock); ok {
+		return u.NowMS(c)
+	}
+	return 0
 }
 
 // Size returns the number of cells of a namespace.

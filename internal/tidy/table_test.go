@@ -34,11 +34,11 @@ var table = map[string]row{
 	// also its log. No store knows of another.
 	"store/memstore": {code: []string{"./store", "./internal/clock", "./internal/decide"}},
 	"store/pgstore": {
-		code:  []string{"./store", "./internal/decide", "github.com/jackc/pgx/v5/..."},
+		code:  []string{"./store", "./internal/clock", "./internal/decide", "github.com/jackc/pgx/v5/..."},
 		tests: []string{".", "./internal/hot", "./internal/pgtest"},
 	},
 	"store/redisstore": {
-		code:  []string{"./store", "./internal/decide", "github.com/redis/rueidis"},
+		code:  []string{"./store", "./internal/clock", "./internal/decide", "github.com/redis/rueidis"},
 		tests: []string{"./internal/load/redisproc"},
 	},
 	"internal/engine": {code: []string{

@@ -56,6 +56,7 @@ var (
 	_ store.Auditor    = (*Store)(nil)
 	_ store.Meter      = (*Store)(nil)
 	_ store.Starter    = (*Store)(nil)
+	_ store.Clock      = (*Store)(nil)
 	_ store.Sizer      = (*Store)(nil)
 	_ store.Namespacer = (*Store)(nil)
 	_ store.Witness    = (*Store)(nil)
@@ -130,6 +131,13 @@ func (s *Store) Scan(ctx context.Context, r store.Range, n int) ([]store.Entry, 
 	}
 	slices.SortFunc(found, func(a, b store.Entry) int { return cmp.Compare(a.Key, b.Key) })
 	return slices.Clip(found[:min(n, len(found))]), nil
+}
+
+// NowMS returns the store's time.
+func (s *Store) NowMS(store.Cell) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.clock.NowMS()
 }
 
 // Size returns the number of cells of a namespace.

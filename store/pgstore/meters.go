@@ -1,6 +1,11 @@
 package pgstore
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/quipudb/quipu/internal/clock"
+)
 
 type meters struct {
 	calls, reads, trips, plain, unusual, transactions, retries, refused, upkeepErrors atomic.Uint64
@@ -24,4 +29,5 @@ func (s *Store) Meters(f func(name, help string, value float64)) {
 	f("quipu_postgres_connections_max", "Connections at most.", float64(p.MaxConns()))
 	f("quipu_postgres_connection_waits_total", "Times that a connection was waited for.", float64(p.EmptyAcquireCount()))
 	f("quipu_postgres_connections_opened_total", "Connections made.", float64(p.NewConnsCount()))
+	clock.Meters(f, time.Now(), s.heard)
 }

@@ -39,6 +39,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/quipudb/quipu/internal/clock"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -73,6 +74,7 @@ type Store struct {
 	pool       *pgxpool.Pool
 	seenMS     atomic.Int64  // the latest time seen
 	told       atomic.Uint64 // the highest version that callers were told of
+	heard      *clock.Heard
 	meters     meters
 	unusual    recent
 
@@ -86,6 +88,7 @@ var (
 	_ store.Store      = (*Store)(nil)
 	_ store.Auditor    = (*Store)(nil)
 	_ store.Meter      = (*Store)(nil)
+	_ store.Clock      = (*Store)(nil)
 	_ store.Sizer      = (*Store)(nil)
 	_ store.Namespacer = (*Store)(nil)
 )
@@ -111,6 +114,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	s := &Store{
 		limits:   o.Limits.WithDefaults(),
 		now:      o.Now,
+		heard:    clock.NewHeard(o.Now != nil),
 		existing: o.Existing,
 		sql:      newStatements(o.Schema),
 		locks:    newLocks(o.Schema),
@@ -258,8 +262,12 @@ func (s *Store) clock() *int64 {
 	return &ms
 }
 
+// NowMS returns the server's time, as it was told last, with what has passed since.
+func (s *Store) NowMS(store.Cell) int64 { return s.heard.NowMS() }
+
 // time returns the store's time when a clock shows ms: it never goes back.
 func (s *Store) time(ms int64) int64 {
+	s.heard.Tell(max(ms, s.seenMS.Load()))
 	for {
 		seen := s.seenMS.Load()
 		if ms <= seen {

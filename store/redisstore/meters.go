@@ -1,6 +1,11 @@
 package redisstore
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/quipudb/quipu/internal/clock"
+)
 
 // meters count what the store does.
 type meters struct {
@@ -25,4 +30,5 @@ func (s *Store) Meters(f func(name, help string, value float64)) {
 	} {
 		f(x.name, x.help, float64(x.n.Load()))
 	}
+	clock.Meters(f, time.Now(), s.clocks...)
 }

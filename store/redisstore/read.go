@@ -44,7 +44,15 @@ func (s *Store) Read(ctx context.Context, cells []store.Cell, values []store.Val
 	}
 	at := 0
 	for q, texts := range replies {
-		for ; len(texts) >= 2; texts = texts[2:] {
+		if len(texts) == 0 {
+			continue
+		}
+		nowMS, err := strconv.ParseInt(texts[0], 10, 64)
+		if err != nil {
+			return store.Errorf(store.KindCorrupt, "time %q", texts[0])
+		}
+		s.clocks[asked[q].part.number].Tell(nowMS)
+		for texts = texts[1:]; len(texts) >= 2; texts = texts[2:] {
 			i := wanted[at]
 			if values[i], err = cellValue(texts[0], texts[1]); err != nil {
 				return err

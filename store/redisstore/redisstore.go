@@ -36,6 +36,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/quipudb/quipu/internal/clock"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -91,6 +92,7 @@ type Store struct {
 	told    []version      // of each partition
 	id      string         // of the store in the server; "" if it has none
 	losses  losses
+	clocks  []*clock.Heard     // of each partition
 	turns   [256]chan struct{} // see turn
 	meters  meters
 
@@ -104,6 +106,7 @@ var (
 	_ store.Auditor    = (*Store)(nil)
 	_ store.Meter      = (*Store)(nil)
 	_ store.Prober     = (*Store)(nil)
+	_ store.Clock      = (*Store)(nil)
 	_ store.Sizer      = (*Store)(nil)
 	_ store.Namespacer = (*Store)(nil)
 )
@@ -165,7 +168,10 @@ func (s *Store) open(ctx context.Context) error {
 		return err
 	}
 	s.parts = parts(s.options.Prefix, n)
-	s.acked, s.told = make([]marks, n), make([]version, n)
+	s.acked, s.told, s.clocks = make([]marks, n), make([]version, n), make([]*clock.Heard, n)
+	for i := range s.clocks {
+		s.clocks[i] = clock.NewHeard(s.options.Now != nil)
+	}
 	s.share = s.limits.Share(n)
 	s.offers = max(set.keeps, store.Memory)
 	if s.options.Replicas > 0 {
@@ -254,6 +260,12 @@ func (s *Store) dial(ctx context.Context, addr string, d *net.Dialer, secure *tl
 // Traits says what kind of store this is.
 func (s *Store) Traits() store.Traits {
 	return store.Traits{Name: "redis", Partitions: len(s.parts), Durability: s.offers, Limits: s.limits, Layouts: true, Shared: true}
+}
+
+// NowMS returns the time of a cell's partition, as it was told last, with what has
+// passed since.
+func (s *Store) NowMS(c store.Cell) int64 {
+	return s.clocks[store.PartitionOf(c, len(s.parts))].NowMS()
 }
 
 // Close ends the store after the calls under way. It does not wait long for those that

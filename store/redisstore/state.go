@@ -220,7 +220,10 @@ func (s *Store) load(ctx context.Context, st *state, writer store.Writer, versio
 	if err != nil {
 		return err
 	}
-	return st.loaded(m)
+	if err = st.loaded(m); err == nil {
+		s.clocks[st.part.number].Tell(st.nowMS)
+	}
+	return err
 }
 
 func writerName(w store.Writer) string {

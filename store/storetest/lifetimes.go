@@ -91,6 +91,31 @@ func lifetimes(s *suite) {
 		k.absent(n)
 	})
 
+	s.lawAt("a store tells the time that it judges deadlines by", forever, func(k *kit, cl *clock) {
+		s, ok := k.store.(store.Clock)
+		if !ok {
+			return
+		}
+		c := cell("a")
+		f := func(want int64) {
+			k.Helper()
+			k.holds(c, 7)
+			if now := s.NowMS(c); now != want {
+				k.Fatalf("the store says that it is %d, want %d", now, want)
+			}
+		}
+		written := cl.ms()
+		ms := k.one(want(lasting(set(c, 7), life))).DeadlineMS
+		f(ms - life)
+		cl.move(300 * time.Millisecond)
+		f(ms - life + 300)
+		cl.move(-time.Hour)
+		k.holds(c, 7)
+		if now := s.NowMS(c); now < written || now > written+300 {
+			k.Fatalf("the clock went back, and the store says that it is %d, after a write at %d", now, written)
+		}
+	})
+
 	s.kept("a lifetime stays the deadline that it was", func(k *kit, cl *clock, again func()) {
 		c, ms := cell("a"), cl.ms()+life
 		k.one(lasting(set(c, 7), life))

@@ -127,7 +127,8 @@ func parseExpire(options [][]byte) (store.Expiry, error) {
 
 // planTTL plans one of the commands that tell a deadline.
 func planTTL(unitMS int64, absolute bool) func(*cycle, *session, [][]byte) (encode, error) {
-	return func(c *cycle, _ *session, args [][]byte) (encode, error) {
+	return func(c *cycle, s *session, args [][]byte) (encode, error) {
+		db, key := s.db, string(args[1])
 		err := c.get(args[1])
 		return func(e *encoder, results []store.Result) {
 			r := &results[0]
@@ -140,7 +141,7 @@ func planTTL(unitMS int64, absolute bool) func(*cycle, *session, [][]byte) (enco
 			default:
 				ms := r.DeadlineMS
 				if !absolute {
-					ms = max(ms-time.Now().UnixMilli(), 0)
+					ms = db.Left(key, ms)
 				}
 				if unitMS > 1 { // to the nearest, without overflow
 					ms = ms/unitMS + (ms%unitMS+unitMS/2)/unitMS

@@ -4,12 +4,12 @@
 -- KEYS: meta, and for each namespace values and stamps.
 -- ARGV: now, whether to write in any case, namespaces; for each: cells, keys.
 --
--- Replies {version, stamp, value, …}, in the order of the arguments; '' if not
--- there.
+-- Replies {version, now, stamp, value, …}, in the order of the arguments; '' if
+-- not there.
 
 local m = redis.call('HMGET', KEYS[1], 'now', 'version')
 local now = clock(ARGV[1], m[1])
-local keep, reply = ARGV[2] == '1', {m[2] or '0'}
+local keep, reply = ARGV[2] == '1', {m[2] or '0', int(now)}
 local i, key = 4, 2
 for _ = 1, tonumber(ARGV[3]) do
   local cells = tonumber(ARGV[i])
