@@ -44,6 +44,13 @@ func NewWithWait(db *quipu.DB, o Options, begun chan<- struct{}, end <-chan stru
 	return d
 }
 
+// SlowEntries returns how many slow commands the door holds.
+func (d *Door) SlowEntries() int {
+	d.slow.mu.Lock()
+	defer d.slow.mu.Unlock()
+	return len(d.slow.entries)
+}
+
 // ReadReply reads one reply of any type, as it is on the wire.
 func ReadReply(r *bufio.Reader) (string, error) {
 	line, err := r.ReadString('\n')

@@ -68,7 +68,8 @@ func commandStats(c *client) []string {
 // commands that are gathered their first key.
 func TestSlowlog(t *testing.T) {
 	transports(t, func(t *testing.T, o resp.Options) {
-		c := dial(t, open(t, o).addr)
+		d := open(t, o)
+		c := dial(t, d.addr)
 		c.expect("SLOWLOG GET", "*0\r\n")
 		c.expect("CONFIG SET slowlog-log-slower-than 0 slowlog-max-len 4", ok)
 		c.expect("CLIENT SETNAME me", ok)
@@ -78,6 +79,9 @@ func TestSlowlog(t *testing.T) {
 		c.line("KEYS " + strings.Repeat("x", 200))
 		c.line("MGET " + strings.Repeat("k ", 50))
 		c.line("CLIENT LIST ID" + strings.Repeat(" 7", 40))
+		if n := d.SlowEntries(); n != 4 {
+			t.Errorf("%d entries are held", n)
+		}
 		entries := tree(c.line("SLOWLOG GET -1")).([]any)
 		var args []string
 		for i, e := range entries {
