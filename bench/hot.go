@@ -44,7 +44,7 @@ func (s *session) serveUnder(n int, store string, policies ...string) (started n
 		return nil, err
 	}
 	for range n {
-		server, err := serveQuipu(s.ctx, command, filepath.Join(s.dir, "data"),
+		server, err := serveQuipu(s.ctx, command, "",
 			"--store", store, "--config", file, "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--rpc", "off")
 		if err != nil {
 			return started, err

@@ -18,9 +18,13 @@ type quipuServer struct {
 	doors   map[string]string // their addresses
 }
 
-// serveQuipu serves the store in a directory, which may be new.
+// serveQuipu serves the store in a directory, which may be new; "" if the flags name
+// another store.
 func serveQuipu(ctx context.Context, command, data string, flags ...string) (*quipuServer, error) {
-	args := append([]string{"serve", "--data", data, "--log-level", "warn"}, flags...)
+	args := append([]string{"serve", "--log-level", "warn"}, flags...)
+	if data != "" {
+		args = append(args, "--data", data)
+	}
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), command, args...)
 	cmd.Stderr = os.Stderr
 	p, err := serving.Start(cmd)

@@ -88,6 +88,12 @@ func Errorf(k Kind, format string, args ...any) *Error {
 	return &Error{Kind: k, Detail: err.Error(), Err: errors.Unwrap(err)}
 }
 
+// Newer returns the error of what has a format that this program does not know yet:
+// nothing is wrong with it.
+func Newer(what string, has, knows int) *Error {
+	return Errorf(KindUnsupported, "%s was made by a newer Quipu, with format %d, and this one knows formats up to %d: upgrade", what, has, knows)
+}
+
 // Error returns the detail.
 func (e *Error) Error() string { return "quipu: " + e.Detail }
 

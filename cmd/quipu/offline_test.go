@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -85,7 +86,7 @@ func TestOffline(t *testing.T) {
 	if r := command(t, "wal", "dump", "--data", dir); r.code != 0 || !strings.Contains(r.stdout, `add "a" in "default" +7`) {
 		t.Errorf("wal dump: %+v", r)
 	}
-	refused(t, 3, "another process", "verify", "--data", dir)
+	refused(t, 3, "another process, pid "+strconv.Itoa(p.c.Process.Pid)+", has it open", "verify", "--data", dir)
 	refused(t, 3, "ask it with --addr URL instead of --data", "backup", "--data", dir, "--out", filepath.Join(t.TempDir(), "x"))
 	if r := command(t, "verify", "--data", dir); strings.Count(r.stderr, "quipu: ") != 1 {
 		t.Errorf("the name is said twice: %s", r.stderr)

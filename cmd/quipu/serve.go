@@ -145,6 +145,9 @@ func (c *serveCmd) Validate() error {
 	case scheme == schemeEmbedded && c.Store != schemeEmbedded+":":
 		return errors.New("--store embedded: takes its directory from --data")
 	}
+	if err := c.ignored(scheme); err != nil {
+		return err
+	}
 	if c.plan, err = c.planMemory(memory.Find(os.DirFS("/"))); err != nil {
 		return &flagError{"memory-total", err}
 	}
@@ -165,6 +168,31 @@ func (c *serveCmd) Validate() error {
 		}
 		if err != nil {
 			return &flagError{d.flag, err}
+		}
+	}
+	return nil
+}
+
+// ignored returns an error that names a flag that was given and means nothing to a
+// store: whoever gave it expects something of it.
+func (c *serveCmd) ignored(scheme string) error {
+	embedded, postgres, redis := scheme == schemeEmbedded, scheme == schemePostgres, scheme == schemeRedis
+	for _, f := range []struct {
+		flag  string
+		given bool
+		means bool
+		only  string
+	}{
+		{"data", c.Data != "./quipu-data", embedded, "embedded:"},
+		{"memory", c.Memory != 0, embedded, "embedded:"},
+		{"store-name", c.StoreName != "quipu", shared(scheme), "postgres:// and redis://"},
+		{"store-connections", c.StoreConnections != 16, postgres, "postgres://"},
+		{"redis-replicas", c.RedisReplicas != 0, redis, "redis://"},
+		{"redis-allow-eviction", c.RedisAllowEviction, redis, "redis://"},
+		{"wait-for-store", c.WaitForStore != 0, shared(scheme), "postgres:// and redis://"},
+	} {
+		if f.given && !f.means {
+			return &flagError{f.flag, fmt.Errorf("it is for --store %s; the %s store would ignore it", f.only, scheme)}
 		}
 	}
 	return nil

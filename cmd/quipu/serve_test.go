@@ -442,3 +442,27 @@ func TestConfigSyntaxLine(t *testing.T) {
 		t.Errorf("a quote that is never closed: %v", err)
 	}
 }
+
+// A flag that means nothing to the store is refused, and it alone is named.
+func TestIgnoredFlags(t *testing.T) {
+	const pg, redis = "postgres://127.0.0.1:1/db", "redis://127.0.0.1:1"
+	for _, f := range [][]string{
+		{pg, "--memory", "1GiB"},
+		{redis, "--memory", "1GiB"},
+		{"memory:", "--memory", "1GiB"},
+		{pg, "--data", "x"},
+		{"memory:", "--data", "x"},
+		{"embedded:", "--store-name", "x"},
+		{"memory:", "--store-name", "x"},
+		{redis, "--store-connections", "4"},
+		{"embedded:", "--store-connections", "4"},
+		{pg, "--redis-replicas", "1"},
+		{"embedded:", "--redis-allow-eviction"},
+		{"embedded:", "--wait-for-store", "1s"},
+	} {
+		r := command(t, append([]string{"serve", "--http", "127.0.0.1:0", "--store"}, f...)...)
+		if r.code != 2 || !strings.Contains(r.stderr, f[1]+": it is for") || strings.Count(r.stderr, "--") > 3 {
+			t.Errorf("%q: %+v", f, r)
+		}
+	}
+}

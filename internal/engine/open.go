@@ -12,6 +12,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -45,6 +46,9 @@ func Open(dir string, o Options) (*Engine, error) {
 	if err := makeDir(o.FS, dir); err != nil {
 		return nil, store.Errorf(store.KindUnavailable, "make directory %s: %w", dir, err)
 	}
+	if err := inspect(o.FS, dir); err != nil {
+		return nil, withKind("open "+dir, err)
+	}
 	dir, err := realDir(o.FS, dir)
 	if err != nil {
 		return nil, store.Errorf(store.KindUnavailable, "find directory %s: %w", dir, err)
@@ -54,8 +58,9 @@ func Open(dir string, o Options) (*Engine, error) {
 		if _, ok := errors.AsType[*fs.PathError](err); ok { // the file can't be opened
 			return nil, store.Errorf(store.KindUnavailable, "lock %s: %w", dir, err)
 		}
-		return nil, store.Errorf(store.KindUnavailable, "lock %s: %w: another process, or this one, has it open", dir, err)
+		return nil, store.Errorf(store.KindUnavailable, "lock %s: %w: %s has it open", dir, err, whoLocks(o.FS, dir, err))
 	}
+	warnOpen(o, dir)
 	e := &Engine{
 		o: o, dir: dir, lock: lock,
 		kick: make(chan struct{}, 1), stop: make(chan struct{}), room: make(chan struct{}),
@@ -72,11 +77,66 @@ func Open(dir string, o Options) (*Engine, error) {
 	return e, nil
 }
 
+// whoLocks names who keeps a directory from being locked.
+func whoLocks(files vfs.FS, dir string, err error) string {
+	if _, ok := errors.AsType[syscall.Errno](err); !ok {
+		return "this process"
+	}
+	if pid := holder(files.PathJoin(dir, lockFile)); pid != 0 {
+		return fmt.Sprintf("another process, pid %d,", pid)
+	}
+	return "another process"
+}
+
+// warnOpen logs that others on the machine may read the directory. It may be so on
+// purpose, so it stays.
+func warnOpen(o Options, dir string) {
+	if o.FS != vfs.Default {
+		return
+	}
+	if info, err := o.FS.Stat(dir); err == nil && info.Mode().Perm()&0o077 != 0 {
+		o.Logger.Warn("other users of this machine may read the data directory: chmod 700 keeps them out",
+			"dir", dir, "mode", fmt.Sprintf("%04o", info.Mode().Perm()))
+	}
+}
+
+// inspect refuses a directory that is not a store of ours, before anything in it is
+// touched.
+func inspect(files vfs.FS, dir string) error {
+	if _, made, err := identify(files, dir); made || err != nil {
+		return err
+	}
+	names, err := files.List(dir)
+	if err != nil || slices.Contains(names, identityFile) { // It was made this moment.
+		return err
+	}
+	return strangers(files, dir, names)
+}
+
+// strangers returns an error if a directory without an identity has what keeps a
+// store from being made there.
+func strangers(files vfs.FS, dir string, names []string) error {
+	begun := slices.Contains(names, identityFile+tempSuffix)
+	for _, name := range names {
+		switch name {
+		case lockFile, identityFile + tempSuffix:
+		case logDir, diskDir, restoredFile:
+			if !begun {
+				return store.Errorf(store.KindLost, "%s is missing, but there is %s", files.PathJoin(dir, identityFile), files.PathJoin(dir, name))
+			}
+		default:
+			return store.Errorf(store.KindInvalid, "%s is neither empty nor a store: it has %s", dir, name)
+		}
+	}
+	return nil
+}
+
 func (e *Engine) open() error {
-	made, err := e.identify()
+	id, made, err := identify(e.o.FS, e.dir)
 	if err != nil {
 		return err
 	}
+	e.id = id
 	if !made {
 		if err := e.create(); err != nil {
 			return fmt.Errorf("create store in %s: %w", e.dir, err)
@@ -138,33 +198,32 @@ func (e *Engine) logOptions() wal.Options {
 
 // identify reads the identity file. It gets its name when everything else of
 // a new store is there.
-func (e *Engine) identify() (made bool, err error) {
-	f, err := e.o.FS.Open(e.path(identityFile))
+func identify(files vfs.FS, dir string) (id storeID, made bool, err error) {
+	path := files.PathJoin(dir, identityFile)
+	f, err := files.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return id, false, nil
 	}
 	if err != nil {
-		return false, store.Errorf(store.KindUnavailable, "open %s: %w", e.path(identityFile), err)
+		return id, false, store.Errorf(store.KindUnavailable, "open %s: %w", path, err)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, 4096))
 	if err = errors.Join(err, f.Close()); err != nil {
-		return false, store.Errorf(store.KindUnavailable, "read %s: %w", e.path(identityFile), err)
+		return id, false, store.Errorf(store.KindUnavailable, "read %s: %w", path, err)
 	}
 	var format int
-	var id, sum string
-	if _, err := fmt.Sscanf(string(b), identityText, &format, &id, &sum); err != nil {
-		return false, store.Errorf(store.KindCorrupt, "%s, offset 0: not the identity of a store: %w", e.path(identityFile), err)
+	var text, sum string
+	if _, err := fmt.Sscanf(string(b), identityText, &format, &text, &sum); err != nil {
+		return id, false, store.Errorf(store.KindCorrupt, "%s, offset 0: not the identity of a store: %w", path, err)
 	}
 	if format > formatVersion {
-		return false, store.Errorf(store.KindUnsupported, "%s was written by a newer Quipu: format %d, this one reads up to %d",
-			e.dir, format, formatVersion)
+		return id, false, store.Newer(dir, format, formatVersion)
 	}
-	raw, err := hex.DecodeString(id)
-	if err != nil || len(raw) != len(e.id) || string(b) != identity(format, storeID(raw)) {
-		return false, store.Errorf(store.KindCorrupt, "%s, offset 0: damaged", e.path(identityFile))
+	raw, err := hex.DecodeString(text)
+	if err != nil || len(raw) != len(id) || string(b) != identity(format, storeID(raw)) {
+		return id, false, store.Errorf(store.KindCorrupt, "%s, offset 0: damaged", path)
 	}
-	e.id = storeID(raw)
-	return true, nil
+	return storeID(raw), true, nil
 }
 
 const identityText = "quipu store\nformat %d\nid %s\nsum %s\n"
@@ -182,19 +241,14 @@ func (e *Engine) create() error {
 	if err != nil {
 		return err
 	}
-	begun := slices.Contains(names, identityFile+tempSuffix)
+	if err := strangers(e.o.FS, e.dir, names); err != nil {
+		return err
+	}
 	for _, name := range names {
-		switch name {
-		case lockFile, identityFile + tempSuffix:
-		case logDir, diskDir, restoredFile:
-			if !begun {
-				return store.Errorf(store.KindLost, "%s is missing, but there is %s", e.path(identityFile), e.path(name))
-			}
+		if name == logDir || name == diskDir || name == restoredFile {
 			if err := e.o.FS.RemoveAll(e.path(name)); err != nil {
 				return err
 			}
-		default:
-			return store.Errorf(store.KindInvalid, "%s is neither empty nor a store: it has %s", e.dir, name)
 		}
 	}
 	if _, err := io.ReadFull(rand.Reader, e.id[:]); err != nil {
@@ -243,7 +297,7 @@ func makeDir(files vfs.FS, dir string) error {
 			return err
 		}
 	}
-	if err := files.MkdirAll(dir, 0o755); err != nil {
+	if err := files.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
 	return syncDir(files, parent)

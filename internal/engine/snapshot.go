@@ -60,7 +60,7 @@ func (e *Engine) snapshotFiles(ctx context.Context) (string, error) {
 		return "", err
 	}
 	fs := e.o.FS
-	err := fs.MkdirAll(dir, 0o755)
+	err := fs.MkdirAll(dir, 0o700)
 	if err == nil {
 		err = e.db.Checkpoint(fs.PathJoin(dir, diskDir))
 	}
@@ -221,7 +221,7 @@ func Restore(fs vfs.FS, r io.Reader, dir string) error {
 
 func unpack(fs vfs.FS, r io.Reader, dir string) error {
 	for _, d := range []string{dir, fs.PathJoin(dir, logDir), fs.PathJoin(dir, diskDir)} {
-		if err := fs.MkdirAll(d, 0o755); err != nil {
+		if err := fs.MkdirAll(d, 0o700); err != nil {
 			return err
 		}
 	}

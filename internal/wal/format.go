@@ -101,8 +101,7 @@ func decodeSegmentHeader(b []byte) (segmentHeader, *store.Error) {
 	}
 	version, flags := binary.LittleEndian.Uint16(b[8:]), binary.LittleEndian.Uint16(b[10:])
 	if version > segmentVersion {
-		return segmentHeader{}, store.Errorf(store.KindUnsupported,
-			"written by a newer Quipu: format %d, this one reads %d", version, segmentVersion)
+		return segmentHeader{}, store.Newer("it", int(version), segmentVersion)
 	}
 	if version < segmentVersion || flags&^flagRecycled != 0 {
 		return segmentHeader{}, store.Errorf(store.KindCorrupt, "no such format: %d, flags %#x", version, flags)

@@ -133,7 +133,7 @@ func TestNewerVersion(t *testing.T) {
 	mem := vfs.NewMem()
 	writeFile(t, mem, 0, b)
 	_, _, err := Open(Options{FS: mem, Dir: "wal"}, 0, nil)
-	if store.KindOf(err) != store.KindUnsupported || !strings.Contains(err.Error(), "written by a newer Quipu: format 2, this one reads 1") ||
+	if store.KindOf(err) != store.KindUnsupported || !strings.Contains(err.Error(), "made by a newer Quipu, with format 2") ||
 		!strings.Contains(err.Error(), "0000000000000000.wal") {
 		t.Errorf("got %v", err)
 	}

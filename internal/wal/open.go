@@ -13,7 +13,7 @@ import (
 // one given.
 func Create(o Options, start Position, epoch uint64) error {
 	d := directory{o.FS, o.Dir}
-	if err := d.fs.MkdirAll(d.path, 0o755); err != nil {
+	if err := d.fs.MkdirAll(d.path, 0o700); err != nil {
 		return fmt.Errorf("create log directory: %w", err)
 	}
 	starts, _, err := d.list()

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -23,6 +25,9 @@ const (
 	codeSerialization = "40001"
 	codeDeadlock      = "40P01"
 	codeDenied        = "42501"
+	codeNoColumn      = "42703"
+	codeNoFunction    = "42883"
+	codeNoTable       = "42P01"
 	codeLockTimeout   = "55P03"
 )
 
@@ -50,8 +55,8 @@ func failure(ctx context.Context, err error) error {
 		return err
 	}
 	if c, ok := errors.AsType[*pgconn.ConnectError](err); ok {
-		failed := store.Errorf(store.KindUnavailable, "no connection to PostgreSQL: %s (database %q, role %q)",
-			refusals(c), cmp.Or(c.Config.Database, c.Config.User), c.Config.User)
+		failed := store.Errorf(store.KindUnavailable, "no connection to PostgreSQL: %s%s (database %q, role %q)",
+			refusals(c), answerer(ctx, c), cmp.Or(c.Config.Database, c.Config.User), c.Config.User)
 		if cause, ok := errors.AsType[syscall.Errno](err); ok {
 			failed.Err = cause
 		}
@@ -66,6 +71,9 @@ func failure(ctx context.Context, err error) error {
 	case c == codeUnique, c == codeReadOnly, c == codeSerialization, c == codeDeadlock, c == codeLockTimeout,
 		strings.HasPrefix(c, "08"), strings.HasPrefix(c, "53"), strings.HasPrefix(c, "57"), strings.HasPrefix(c, "58"):
 		return store.Errorf(store.KindUnavailable, "PostgreSQL can't do it now: %w", err)
+	case c == codeNoColumn, c == codeNoFunction, c == codeNoTable:
+		return store.Errorf(store.KindUnsupported,
+			"the schema in PostgreSQL is not the one this server was started with; if a newer Quipu has migrated it, upgrade this server: %w", err)
 	case strings.HasPrefix(c, "42"), strings.HasPrefix(c, "XX"):
 		return store.Errorf(store.KindCorrupt, "PostgreSQL: %w", err)
 	}
@@ -100,6 +108,46 @@ func refusals(c *pgconn.ConnectError) string {
 		others = answers
 	}
 	return strings.Join(others, "; ")
+}
+
+// answerer says what it was that took a connection and did not answer as PostgreSQL
+// does, "" if nothing did or that is not the trouble. It is asked a question that most
+// other servers answer at once.
+func answerer(ctx context.Context, c *pgconn.ConnectError) string {
+	if _, ok := errors.AsType[*pgconn.PgError](c); ok {
+		return ""
+	}
+	if op, ok := errors.AsType[*net.OpError](c); ok && op.Op == "dial" {
+		return ""
+	}
+	network, address := pgconn.NetworkAddress(c.Config.Host, c.Config.Port)
+	if network != "tcp" {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = conn.Close() }()
+	end, _ := ctx.Deadline()
+	_ = conn.SetDeadline(end)
+	var answer [16]byte
+	n := 0
+	if _, err := conn.Write([]byte("PING\r\n\r\n")); err == nil {
+		n, _ = io.ReadAtLeast(conn, answer[:], 5)
+	}
+	who := "it takes connections and does not answer as PostgreSQL does"
+	switch text := string(answer[:n]); {
+	case strings.HasPrefix(text, "+PONG"), strings.HasPrefix(text, "-NOAU"), strings.HasPrefix(text, "-DENI"), strings.HasPrefix(text, "-ERR"):
+		who = "a Redis server answers there"
+	case strings.HasPrefix(text, "HTTP/"):
+		who = "an HTTP server answers there"
+	case strings.HasPrefix(text, "E\x00"): // it knows the protocol
+		return ""
+	}
+	return "; " + address + " is no PostgreSQL: " + who
 }
 
 // unsure returns the error of a call whose commit was on its way.

@@ -1,6 +1,7 @@
 package pgstore_test
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -169,4 +171,61 @@ func throughTCP(t testing.TB) (address string) {
 		relays.Wait()
 	})
 	return l.Addr().String()
+}
+
+// A URL that leads to another server fails soon, and says what is there.
+func TestNoPostgres(t *testing.T) {
+	f := func(answer string, words ...string) {
+		t.Helper()
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Close() }()
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					in := bufio.NewReader(conn)
+					if _, err := in.ReadString('\n'); err == nil && answer != "" {
+						_, _ = io.WriteString(conn, answer)
+					}
+					_, _ = io.Copy(io.Discard, in)
+					_ = conn.Close()
+				}()
+			}
+		}()
+		began := time.Now()
+		_, err = pgstore.Open(t.Context(), "postgres://u@"+l.Addr().String()+"/db", pgstore.Options{})
+		says(t, err, words...)
+		if took := time.Since(began); took > 15*time.Second {
+			t.Errorf("%q: it took %v", answer, took)
+		}
+	}
+	f("", "no PostgreSQL: it takes connections")
+	f("+PONG\r\n", "a Redis server answers there")
+	f("HTTP/1.1 400 Bad Request\r\n\r\n", "an HTTP server answers there")
+}
+
+// A schema of a newer release is not corrupt, at the start or while it is in use.
+func TestNewerSchema(t *testing.T) {
+	schema := newSchema()
+	s := open(t, server.URL(), pgstore.Options{Schema: schema})
+	s.Still()
+	do(t, s, add("a", 1))
+	execute(t, fmt.Sprintf(`update %[1]s.meta set format = 99; drop function %[1]s.plain; alter table %[1]s.cell rename to cells`, schema))
+	f := func(err error, word string) {
+		t.Helper()
+		if store.KindOf(err) != store.KindUnsupported || !strings.Contains(err.Error(), word) {
+			t.Errorf("%v, want %s", err, word)
+		}
+	}
+	_, err := pgstore.Open(t.Context(), server.URL(), pgstore.Options{Schema: schema})
+	f(err, "made by a newer Quipu, with format 99")
+	_, err = try(t.Context(), s, store.Batch{Deltas: []store.Delta{add("a", 1)}})
+	f(err, "upgrade this server")
+	f(s.Read(t.Context(), []store.Cell{at("a")}, make([]store.Value, 1)), "upgrade this server")
 }

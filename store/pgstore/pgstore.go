@@ -58,6 +58,7 @@ type Options struct {
 
 const (
 	schemaDefault   = "quipu"
+	connectPatience = 2 * time.Second // with one address, unless the URL says otherwise
 	maxConnsDefault = 16
 )
 
@@ -147,6 +148,9 @@ func parse(url string, existing bool) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, store.Errorf(store.KindInvalid, "the URL of the PostgreSQL server can't be read")
+	}
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = connectPatience
 	}
 	if !existing && config.ConnConfig.ValidateConnect == nil {
 		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary

@@ -106,8 +106,7 @@ func formatOf(ctx context.Context, conn *pgx.Conn, schema string) (found int, re
 	case err != nil:
 		return 0, false, failure(ctx, err)
 	case found > format:
-		return 0, false, store.Errorf(store.KindUnsupported,
-			"schema %q has format %d, this program knows formats up to %d: use a newer one", schema, found, format)
+		return 0, false, store.Newer(fmt.Sprintf("schema %q", schema), found, format)
 	}
 	return found, found == format && whole, nil
 }

@@ -18,7 +18,7 @@ import (
 const (
 	slots         = 16384 // of a Redis Cluster
 	partitionsMax = 4096
-	layoutVersion = "1"
+	layoutVersion = 1
 )
 
 // A part is the names of the keys of one partition. They share a hash tag, so

@@ -80,3 +80,13 @@ func TestAuditFindsLoss(t *testing.T) {
 		t.Errorf("%+v, %v", a, err)
 	}
 }
+
+// A store of a newer release is not corrupt.
+func TestNewerLayout(t *testing.T) {
+	s := server(t)
+	command(t, s, "hset", "quipu:store", "layout", "99")
+	_, err := redisstore.Open(t.Context(), "redis://"+s.Addr, redisstore.Options{})
+	if store.KindOf(err) != store.KindUnsupported || !strings.Contains(err.Error(), "made by a newer Quipu, with format 99") {
+		t.Errorf("%v", err)
+	}
+}

@@ -196,7 +196,7 @@ func (s *Store) partitions(ctx context.Context) (int, error) {
 	var all []rueidis.Completed
 	if !s.options.Existing {
 		all = append(all,
-			b.Hsetnx().Key(key).Field("layout").Value(layoutVersion).Build(),
+			b.Hsetnx().Key(key).Field("layout").Value(strconv.Itoa(layoutVersion)).Build(),
 			b.Hsetnx().Key(key).Field("partitions").Value(strconv.Itoa(n)).Build(),
 			b.Hsetnx().Key(key).Field("window").Value(strconv.FormatInt(s.limits.TokenWindow.Milliseconds(), 10)).Build(),
 			b.Hsetnx().Key(key).Field("id").Value(rand.Text()).Build())
@@ -217,8 +217,11 @@ func (s *Store) partitions(ctx context.Context) (int, error) {
 			"redis at %s has no %s: if it is the right one, start a server that writes; one that only reads makes no store",
 			strings.Join(slices.Sorted(maps.Keys(s.client.Nodes())), ","), key)
 	}
-	if has[0] != layoutVersion {
-		return 0, store.Errorf(store.KindUnsupported, "%s has layout %q, this is for %s", key, has[0], layoutVersion)
+	if is, err := strconv.Atoi(has[0]); err == nil && is > layoutVersion {
+		return 0, store.Newer(key, is, layoutVersion)
+	}
+	if has[0] != strconv.Itoa(layoutVersion) {
+		return 0, store.Errorf(store.KindUnsupported, "%s has layout %q, this is for %d", key, has[0], layoutVersion)
 	}
 	n, err = strconv.Atoi(has[1])
 	if err != nil || n < 1 || n > partitionsMax {
