@@ -99,5 +99,5 @@ func weigh(a weighArgs) ([]weight, error) {
 // longer needs.
 func settledRSS() (float64, error) {
 	debug.FreeOSMemory()
-	return memoryOf("VmRSS")
+	return memoryOf(self, "VmRSS")
 }

@@ -52,6 +52,7 @@ func figures() []figure {
 		{"hot-adaptive", hotAdaptiveAbout, hotAdaptive},
 		{"viral", viralAbout, viral},
 		{"heat-memory", heatAbout, heatMemory},
+		{"hostile", hostileAbout, underAttack},
 	}
 }
 

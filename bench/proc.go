@@ -24,9 +24,12 @@ func procField(path, name string) (string, error) {
 	return "", fmt.Errorf("read %s: no %s", path, name)
 }
 
-// memoryOf returns a size of this process, such as VmRSS, in bytes.
-func memoryOf(name string) (float64, error) {
-	value, err := procField("/proc/self/status", name)
+// self is this process, where a process is asked for.
+const self = "self"
+
+// memoryOf returns a size of a process, such as VmRSS, in bytes.
+func memoryOf(process, name string) (float64, error) {
+	value, err := procField("/proc/"+process+"/status", name)
 	if err != nil {
 		return 0, err
 	}
@@ -71,6 +74,6 @@ func usage() (seconds, peak float64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	peak, err = memoryOf("VmHWM")
+	peak, err = memoryOf(self, "VmHWM")
 	return cpu.Seconds(), peak, err
 }

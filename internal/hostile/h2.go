@@ -78,6 +78,94 @@ func (h *H2) Message(stream uint32, size, sent int) error {
 	return nil
 }
 
+// feed begins n calls, and sends a message of each as fast as the server takes
+// it, but never its end. It returns when the server has ended the connection or
+// all calls.
+func (h *H2) feed(n int, methods, headers []string) error {
+	const window = 65_535 // until the server says otherwise
+	all := window
+	room, left := map[uint32]int{}, map[uint32]int{}
+	for i := range n {
+		stream, err := h.Call(methods[i%len(methods)], headers...)
+		if err == nil {
+			err = h.Message(stream, messageBytes, 0)
+		}
+		if err != nil {
+			return err
+		}
+		room[stream], left[stream] = window-5, messageBytes-1
+		all -= 5
+	}
+	piece := make([]byte, dataBytes)
+	push := func(stream uint32) error {
+		for {
+			n := min(len(piece), room[stream], left[stream], all)
+			if n <= 0 {
+				return nil
+			}
+			if err := h.framer.WriteData(stream, false, piece[:n]); err != nil {
+				return err
+			}
+			room[stream], left[stream], all = room[stream]-n, left[stream]-n, all-n
+		}
+	}
+	pushAll := func() error {
+		for stream := range left {
+			if err := push(stream); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for len(left) > 0 {
+		f, err := h.framer.ReadFrame()
+		if err != nil {
+			return err
+		}
+		switch f := f.(type) {
+		case *http2.WindowUpdateFrame:
+			if f.StreamID == 0 {
+				all += int(f.Increment)
+				err = pushAll()
+			} else {
+				room[f.StreamID] += int(f.Increment)
+				err = push(f.StreamID)
+			}
+			if err != nil {
+				return err
+			}
+		case *http2.RSTStreamFrame:
+			delete(left, f.StreamID)
+		case *http2.MetaHeadersFrame:
+			if f.StreamEnded() {
+				delete(left, f.StreamID)
+			}
+		default:
+			if err := h.answer(f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// answer answers a frame that must be answered.
+func (h *H2) answer(f http2.Frame) error {
+	switch f := f.(type) {
+	case *http2.SettingsFrame:
+		if !f.IsAck() {
+			return h.framer.WriteSettingsAck()
+		}
+	case *http2.PingFrame:
+		if !f.IsAck() {
+			return h.framer.WritePing(true, f.Data)
+		}
+	case *http2.GoAwayFrame:
+		return fmt.Errorf("the server goes away: %v", f.ErrCode)
+	}
+	return nil
+}
+
 // Reset takes a call back.
 func (h *H2) Reset(stream uint32) error { return h.framer.WriteRSTStream(stream, http2.ErrCodeCancel) }
 
@@ -90,14 +178,6 @@ func (h *H2) End(stream uint32) (string, error) {
 			return "", err
 		}
 		switch f := f.(type) {
-		case *http2.SettingsFrame:
-			if !f.IsAck() {
-				err = h.framer.WriteSettingsAck()
-			}
-		case *http2.PingFrame:
-			if !f.IsAck() {
-				err = h.framer.WritePing(true, f.Data)
-			}
 		case *http2.MetaHeadersFrame:
 			if f.StreamID == stream && f.StreamEnded() {
 				return grpcStatus(f), nil
@@ -106,8 +186,8 @@ func (h *H2) End(stream uint32) (string, error) {
 			if f.StreamID == stream {
 				return "reset: " + f.ErrCode.String(), nil
 			}
-		case *http2.GoAwayFrame:
-			return "", fmt.Errorf("the server goes away: %v", f.ErrCode)
+		default:
+			err = h.answer(f)
 		}
 		if err != nil {
 			return "", err

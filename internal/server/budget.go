@@ -11,9 +11,17 @@ import (
 // RequestMemoryDefault is the size of a Budget that nobody chose.
 const RequestMemoryDefault = 64 << 20
 
+// lineMax is how many requests may wait for memory. They hold little, but each
+// that gives up is looked for in the line.
+const lineMax = 1000
+
+// errNoMemory refuses a request.
+var errNoMemory = store.Errorf(store.KindUnavailable, "the server's memory for requests is used up")
+
 // A Budget bounds the memory of large requests, from the first bytes of their
-// bodies to the end of their replies, over all doors that share it. Who finds
-// it used up waits in line. It is safe for concurrent use.
+// bodies to the end of their replies, over all doors that share it. A request
+// that finds it used up waits in line, and is refused if the line is long. It is
+// safe for concurrent use.
 type Budget struct {
 	max int64
 
@@ -44,6 +52,11 @@ func (b *Budget) Take(ctx context.Context, n int64) (int64, error) {
 		b.mu.Unlock()
 		return n, nil
 	}
+	if len(b.line) >= lineMax {
+		b.refused++
+		b.mu.Unlock()
+		return 0, errNoMemory
+	}
 	c := &claim{n, make(chan struct{})}
 	b.line = append(b.line, c)
 	b.mu.Unlock()
@@ -61,7 +74,7 @@ func (b *Budget) Take(ctx context.Context, n int64) (int64, error) {
 	b.line = slices.Delete(b.line, i, i+1)
 	b.refused++
 	b.grant() // those behind it may fit
-	return 0, store.Errorf(store.KindUnavailable, "the server's memory for requests is used up")
+	return 0, errNoMemory
 }
 
 // Give gives back what Take took.

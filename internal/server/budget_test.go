@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,5 +68,32 @@ func TestBudget(t *testing.T) {
 			t.Errorf("after its deadline: %v", err)
 		}
 		has(behind)
+	})
+}
+
+// The line for memory has an end: a request that would be too far behind is
+// refused at once.
+func TestBudgetLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := server.NewBudget(10)
+		all, err := b.Take(t.Context(), 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var line sync.WaitGroup
+		for range 1000 {
+			line.Go(func() { _, _ = b.Take(ctx, 1) })
+		}
+		synctest.Wait()
+		if _, err := b.Take(t.Context(), 1); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("at the end of a long line: %v", err)
+		}
+		cancel()
+		line.Wait()
+		b.Give(all)
+		if n, err := b.Take(t.Context(), 10); n != 10 || err != nil {
+			t.Errorf("after the line: %d, %v", n, err)
+		}
 	})
 }

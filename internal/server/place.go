@@ -21,6 +21,10 @@ const LoginTimeoutDefault = 10 * time.Second
 // a fraction of a second.
 const strangerGrace = 100 * time.Millisecond
 
+// strangerCallsMax is how many calls a stranger may make, refused ones included:
+// some for health, not so many that one connection keeps the server busy.
+const strangerCallsMax = 32
+
 // strangersShare is which part of a listener's connections strangers may have,
 // and strangersFew how many they may have in any case.
 const (
@@ -63,6 +67,7 @@ type Place struct {
 	since  time.Time
 	timer  *time.Timer
 	login  atomic.Bool // it is known, or gone: Known has nothing to do
+	calls  atomic.Int32
 
 	// Guarded by places.mu.
 	at   *list.Element // among the strangers, nil if it is not one
@@ -193,6 +198,25 @@ func (p *Place) Known() {
 		p.places.known++
 		p.login.Store(true)
 		p.places.signal()
+	}
+}
+
+// Call counts a call without a key. It reports whether a stranger may make more:
+// if not, the door should end the connection, by Drop if it has no better way.
+func (p *Place) Call() (more bool) {
+	return p == nil || p.login.Load() || p.calls.Add(1) < strangerCallsMax
+}
+
+// Drop closes the connection of a stranger.
+func (p *Place) Drop() {
+	if p == nil {
+		return
+	}
+	p.places.mu.Lock()
+	defer p.places.mu.Unlock()
+	if p.at != nil {
+		p.places.dropped++
+		p.evict()
 	}
 }
 

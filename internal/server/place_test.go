@@ -222,3 +222,35 @@ func TestOnDrop(t *testing.T) {
 		}
 	})
 }
+
+// A stranger may make so many calls, and any connection with a key as many as it
+// likes.
+func TestStrangersCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guard(server.Listen{ConnectionsMax: 10, StrangersMax: 5})
+		defer func() { _ = g.Listener.Close() }()
+		client, here := g.enter(t)
+		calls := 1
+		for server.PlaceOf(here).Call() && calls < 1000 {
+			calls++
+		}
+		if calls != 32 {
+			t.Errorf("a stranger made %d calls", calls)
+		}
+		server.PlaceOf(here).Drop()
+		if isOpen(client) || g.Connections().Open != 0 {
+			t.Error("the connection is open")
+		}
+		known, here := g.enter(t)
+		server.PlaceOf(here).Known()
+		for range 100 {
+			if !server.PlaceOf(here).Call() {
+				t.Fatal("a caller with a key was stopped")
+			}
+		}
+		server.PlaceOf(here).Drop()
+		if !isOpen(known) {
+			t.Error("a caller with a key was dropped")
+		}
+	})
+}

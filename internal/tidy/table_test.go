@@ -129,7 +129,7 @@ var table = map[string]row{
 			"./internal/hot", "./internal/spread", "./internal/transfer", "./internal/wal",
 			"github.com/alecthomas/kong", "go.yaml.in/yaml/v3",
 		},
-		tests: []string{"./client", "./internal/pgtest", "github.com/jackc/pgx/v5", "google.golang.org/grpc/..."},
+		tests: []string{"./client", "./internal/hostile", "./internal/pgtest", "github.com/jackc/pgx/v5", "google.golang.org/grpc/..."},
 	},
 	"cmd/quipu/backend.go": {code: []string{
 		"./internal/node", "./store/memstore", "./store/pgstore", "./store/redisstore",

@@ -155,6 +155,9 @@ func (c *call) checkKey() error {
 		server.PlaceFrom(c.r.Context()).Known()
 		return nil
 	}
+	if !server.PlaceFrom(c.r.Context()).Call() {
+		c.w.Header().Set("Connection", "close")
+	}
 	if c.open {
 		return nil
 	}

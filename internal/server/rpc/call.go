@@ -27,14 +27,22 @@ var errBusy = store.Errorf(store.KindUnavailable, "the server is at its limit of
 // admit turns a caller without a key away when it has sent its headers and
 // nothing else. Only health is open to all.
 func (d *Door) admit(ctx context.Context, info *tap.Info) (context.Context, error) {
-	if d.keys.Required() && !strings.HasPrefix(info.FullMethodName, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/") {
-		if vs := info.Header.Get("authorization"); len(vs) != 1 || !d.keys.Has(server.Bearer(vs[0])) {
-			d.refused.Observe(codes.Unauthenticated, 0)
-			return nil, status.Error(codes.Unauthenticated, "send the metadata authorization: Bearer with one of the server's API keys")
-		}
-		placeOf(ctx).Known()
+	if !d.keys.Required() {
+		return d.visit(ctx, info.FullMethodName), nil
 	}
-	return d.visit(ctx, info.FullMethodName), nil
+	place := placeOf(ctx)
+	if vs := info.Header.Get("authorization"); len(vs) == 1 && d.keys.Has(server.Bearer(vs[0])) {
+		place.Known()
+		return d.visit(ctx, info.FullMethodName), nil
+	}
+	if !place.Call() {
+		place.Drop()
+	}
+	if strings.HasPrefix(info.FullMethodName, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/") {
+		return d.visit(ctx, info.FullMethodName), nil
+	}
+	d.refused.Observe(codes.Unauthenticated, 0)
+	return nil, status.Error(codes.Unauthenticated, "send the metadata authorization: Bearer with one of the server's API keys")
 }
 
 // A handler serves one call that is not a stream.

@@ -188,11 +188,16 @@ func (v *visit) receive(s grpc.ServerStream, m any) error {
 }
 
 // reserve takes memory for a message of so many bytes: twice those, because it
-// comes in pieces that are put together, and what its entries decode to.
+// comes in pieces that are put together, and what it decodes to. A batch decodes
+// to its entries, anything else to strings of no less than two bytes on the wire.
 func (v *visit) reserve(size int64) (err error) {
+	decoded := 8 * size
+	if v.bytesMax == batchBytesMax {
+		decoded = entryBytes * min(size/entryBytesMin, store.BatchDeltasMax)
+	}
 	ctx, cancel := context.WithTimeout(v, v.door.timeout)
 	defer cancel()
-	v.taken, err = v.door.budget.Take(ctx, 2*size+entryBytes*min(size/entryBytesMin, store.BatchDeltasMax))
+	v.taken, err = v.door.budget.Take(ctx, 2*size+decoded)
 	return err
 }
 
