@@ -276,6 +276,20 @@ func (db *DB) Size(ctx context.Context) (int64, error) {
 	return s.Size(ctx, db.namespace)
 }
 
+// Keys returns up to n keys that start with prefix and are greater than after, in byte
+// order. Fewer than n are the last. It tells no values, and so may begin anywhere.
+func (db *DB) Keys(ctx context.Context, prefix, after string, n int) ([]string, error) {
+	if db.err != nil {
+		return nil, db.err
+	}
+	entries, err := db.store.Scan(ctx, store.Range{Namespace: db.namespace, Prefix: prefix, After: after}, n)
+	keys := make([]string, len(entries))
+	for i := range entries {
+		keys[i] = entries[i].Key
+	}
+	return keys, err
+}
+
 // Clear deletes all counters of the namespace that exist when it is called. It
 // is not one step: others may be made, read and changed meanwhile.
 func (db *DB) Clear(ctx context.Context) error {

@@ -2,7 +2,6 @@ package resp
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -267,23 +266,23 @@ func (s *session) sweep(ctx context.Context, pattern, after string, keys int) (l
 	start, n := len(s.out), 0
 	prefix := literalPrefix(pattern)
 	for keys > 0 && !s.full() {
-		o := quipu.ListOptions{Limit: min(keys, sweepPage), Cursor: base64.RawURLEncoding.EncodeToString([]byte(after))}
-		page, err := s.db.List(ctx, prefix, o)
+		limit := min(keys, sweepPage)
+		page, err := s.db.Keys(ctx, prefix, after, limit)
 		if err != nil {
 			return "", err
 		}
-		for i := range page.Counts {
-			if key := page.Counts[i].Key; match(pattern, key) {
+		for _, key := range page {
+			if match(pattern, key) {
 				s.text(key)
 				n++
 			}
 		}
 		last = ""
-		if page.Next == "" {
+		if len(page) < limit {
 			break
 		}
-		keys -= len(page.Counts)
-		last = page.Counts[len(page.Counts)-1].Key
+		keys -= len(page)
+		last = page[len(page)-1]
 		after = last
 		if err := s.pass(); err != nil {
 			return "", err

@@ -211,6 +211,23 @@ func TestGoRedis(t *testing.T) {
 				t.Errorf("Q.ADD: %d, %v", n, err)
 			}
 		}
+		other := goredis.NewClient(&goredis.Options{Addr: addr, Protocol: protocol, DB: 3})
+		defer func() { _ = other.Close() }()
+		if n, err := other.Incr(ctx, "a").Result(); err != nil || n != 1 {
+			t.Errorf("Incr in database 3: %d, %v", n, err)
+		}
+		if n, err := other.DBSize(ctx).Result(); err != nil || n != 1 {
+			t.Errorf("DBSize of database 3: %d, %v", n, err)
+		}
+		if info, err := c.Command(ctx).Result(); err != nil || info["mset"].StepCount != 2 || info["object"] == nil {
+			t.Errorf("Command: %v, %v", info["mset"], err)
+		}
+		if _, err := c.SlowLogGet(ctx, -1).Result(); err != nil {
+			t.Errorf("SlowLogGet: %v", err)
+		}
+		if n, err := c.MemoryUsage(ctx, "a").Result(); err != nil || n < 1 {
+			t.Errorf("MemoryUsage: %d, %v", n, err)
+		}
 	}
 }
 
