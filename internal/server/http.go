@@ -15,6 +15,11 @@ const (
 	writeTimeout   = time.Minute      // to take a whole reply, after the time of a call
 	idleTimeout    = 2 * time.Minute  // between requests
 	headerBytesMax = 16 << 10
+
+	// With HTTP/2: requests at a time, and bytes of their bodies that nobody has
+	// read yet, over all of them. That is the least net/http can be told.
+	streamsMax     = 100
+	unreadBytesMax = 64 << 10
 )
 
 // HTTPRefusal returns what a client over the connection limit reads from a
@@ -42,7 +47,12 @@ func HTTP(h http.Handler, callTimeout time.Duration, logger *slog.Logger) *http.
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    headerBytesMax,
 		ConnContext:       withPlace,
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams:          streamsMax,
+			MaxReceiveBufferPerConnection: unreadBytesMax,
+			MaxReceiveBufferPerStream:     unreadBytesMax,
+		},
+		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
 	var silent silentConns
 	s.ConnState = silent.note
