@@ -137,7 +137,7 @@ func openPlain(ctx context.Context, url string, o storeOptions) (store.Store, er
 	}
 	switch scheme {
 	case schemePostgres:
-		return pgstore.Open(ctx, url, pgstore.Options{Limits: o.Limits, Schema: o.Name, MaxConns: o.Conns, Existing: o.ReadOnly})
+		return pgstore.Open(ctx, url, pgstore.Options{Limits: o.Limits, Schema: o.Name, MaxConns: o.Conns, Existing: o.ReadOnly, Logger: o.Logger})
 	case schemeRedis:
 		return redisstore.Open(ctx, url, redisstore.Options{
 			Limits: o.Limits, Prefix: o.Name, Replicas: o.Replicas, AcceptEviction: o.AcceptEviction, Existing: o.ReadOnly, Logger: o.Logger,

@@ -27,10 +27,12 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,6 +56,9 @@ type Options struct {
 	// neither makes it nor brings it up to date, and reading writes nothing. The server
 	// may be a standby: then values say as of when they are (store.Value.AsOfMS).
 	Existing bool
+
+	// Logger is told when the upkeep fails; by default nobody is.
+	Logger *slog.Logger
 }
 
 const (
@@ -68,6 +73,7 @@ type Store struct {
 	limits     store.Limits
 	now        func() time.Time // nil is the server's clock
 	existing   bool             // it writes nothing
+	logger     *slog.Logger
 	durability store.Durability // of a transaction that waits for its commit
 	margin     int64            // what may be created beside a transaction that does not lock a namespace alone
 	sql        statements
@@ -117,6 +123,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 		now:      o.Now,
 		heard:    clock.NewHeard(o.Now != nil),
 		existing: o.Existing,
+		logger:   cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 		sql:      newStatements(o.Schema),
 		locks:    newLocks(o.Schema),
 	}

@@ -23,14 +23,18 @@ const (
 	// A generation of tokens that could not be begun or dropped, since others had
 	// their tables, is tried again only after a while: trying makes them wait.
 	rotateEvery = time.Minute
-	rotateWait  = "200ms"
+
+	// logEvery is how often it is logged that the upkeep fails, at most.
+	logEvery = time.Minute
+
+	rotateWait = "200ms"
 )
 
 // keepUp folds what is pending, removes what has expired, and begins and drops
 // generations of tokens, until the store is closed. Several stores may do so at
 // once: they only take work from each other.
 func (s *Store) keepUp(ctx context.Context) {
-	var rotated time.Time
+	var rotated, logged time.Time
 	timer := time.NewTimer(busyEvery)
 	defer timer.Stop()
 	for {
@@ -46,6 +50,10 @@ func (s *Store) keepUp(ctx context.Context) {
 		}
 		if err != nil && ctx.Err() == nil {
 			s.meters.upkeepErrors.Add(1)
+			if time.Since(logged) >= logEvery {
+				logged = time.Now()
+				s.logger.Warn("the upkeep of the PostgreSQL schema failed, and is tried again: until it succeeds, tokens and expired counters pile up", "error", err)
+			}
 		}
 		if busy {
 			timer.Reset(busyEvery)
