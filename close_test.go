@@ -15,7 +15,7 @@ import (
 // wrong here, the race detector finds.
 func TestCloseReading(t *testing.T) {
 	for range 1000 {
-		db := quipu.New(memstore.New(memstore.Options{}), quipu.Options{Policies: []quipu.Policy{{Pattern: "*", Timing: quipu.Rollup, Interval: time.Second}}})
+		db := quipu.New(far{memstore.New(memstore.Options{})}, quipu.Options{Policies: []quipu.Policy{{Pattern: "*", Timing: quipu.Rollup, Interval: time.Second}}})
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if _, err := db.Read(t.Context(), "a"); err != nil && !errors.Is(err, quipu.ErrClosed) {

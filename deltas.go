@@ -217,7 +217,7 @@ func (db *DB) Peek(keys []string, values []store.Value) bool {
 	// Where totals are kept they are the answer, though the store might know better:
 	// who is told that would be told less by the next total.
 	kept := func(key string) bool { return rules.policy(key).Timing != FanIn }
-	if !rules.keeps() || !slices.ContainsFunc(keys, kept) {
+	if db.near || !rules.keeps() || !slices.ContainsFunc(keys, kept) {
 		if s, ok := db.store.(store.Starter); !ok || !s.Peek(cells, values) {
 			return false
 		}

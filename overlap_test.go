@@ -577,7 +577,7 @@ func TestDeadlineMoved(t *testing.T) {
 // TestHybridPolicies sets other policies and back again while one adds and reads:
 // under neither he misses what he has added.
 func TestHybridPolicies(t *testing.T) {
-	db := over(t, memstore.New(memstore.Options{}))
+	db := over(t, far{memstore.New(memstore.Options{})})
 	hybrid := []quipu.Policy{{Pattern: "a", Timing: quipu.Hybrid, Interval: time.Hour}}
 	var wg sync.WaitGroup
 	defer wg.Wait()

@@ -69,7 +69,9 @@ type Policy struct {
 	// The default is 10 s.
 	CoolDown time.Duration
 
-	// Timing says when the shards of a counter are summed for its readers.
+	// Timing says when the shards of a counter are summed for its readers. It
+	// allows for old values and does not ask for them: over a store in this process,
+	// where an exact read costs no more, every read is exact.
 	Timing Timing
 
 	// Interval is how long a total that is kept for readers is served before it

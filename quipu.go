@@ -38,6 +38,7 @@ type shared struct {
 	traits   store.Traits
 	policies atomic.Pointer[policySet] // nil if there are none
 	readOnly bool
+	near     bool          // an exact read costs no more than a total that is kept
 	spread   *spread.Store // the store, if it knows layouts; else nil
 	totals   *totals
 	err      error // what is wrong with the options, or nil
@@ -79,6 +80,8 @@ func New(s store.Store, o Options) *DB {
 		err:      o.Validate(),
 	}
 	sh.totals = newTotals(o.Recall, sh.left)
+	_, starts := s.(store.Starter) // It answers from this process.
+	sh.near = starts && !sh.traits.Shared
 	sh.ctx, sh.cancel = context.WithCancel(context.Background())
 	if sh.err == nil {
 		sh.policies.Store(newPolicySet(o.Policies))

@@ -155,9 +155,10 @@ func (k *keptRead) setFrom() {
 	}
 }
 
-// readWhole reads whole counters, from the store or as they were.
+// readWhole reads whole counters, from the store or as they were. That a value may
+// be old is an allowance: where an exact one is as cheap, it is exact.
 func (db *DB) readWhole(ctx context.Context, k *keptRead) error {
-	if k.from = nil; k.staleness == 0 || k.staleness == byPolicy && !k.rules.keeps() {
+	if k.from = nil; db.near || k.staleness == 0 || k.staleness == byPolicy && !k.rules.keeps() {
 		return db.readStore(ctx, k.cells, k.values)
 	}
 	k.setFrom()

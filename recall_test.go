@@ -16,7 +16,7 @@ import (
 
 // A faraway is a store whose reads can be cut off: they fail, or hang.
 type faraway struct {
-	*memstore.Store
+	store.Store
 	cut, hang atomic.Bool
 }
 

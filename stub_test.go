@@ -64,3 +64,7 @@ func (s *stub) Lookup(context.Context, store.Cell, string) (store.Fate, error) {
 func (s *stub) Traits() store.Traits { return s.traits }
 
 func (s *stub) Close() error { return nil }
+
+// far is a store that is not in this process, for all that a DB can tell: then
+// totals are kept for readers.
+type far struct{ store.Store }

@@ -13,7 +13,7 @@ import (
 // TestAllocsOfTotals reads what is kept: that is what a counter with a million
 // readers costs.
 func TestAllocsOfTotals(t *testing.T) {
-	db := over(t, memstore.New(memstore.Options{}), quipu.Policy{Pattern: "kept", Timing: quipu.Rollup, Interval: time.Hour},
+	db := over(t, far{memstore.New(memstore.Options{})}, quipu.Policy{Pattern: "kept", Timing: quipu.Rollup, Interval: time.Hour},
 		quipu.Policy{Pattern: "own", Timing: quipu.Hybrid, Interval: time.Hour})
 	ctx := t.Context()
 	for _, key := range []string{"kept", "own"} {

@@ -133,7 +133,7 @@ func TestRollup(t *testing.T) {
 
 // TestRollupClosed reads a counter whose total is kept after the DB was closed.
 func TestRollupClosed(t *testing.T) {
-	db := quipu.New(memstore.New(memstore.Options{}), quipu.Options{Policies: []quipu.Policy{{Pattern: "*", Timing: quipu.Rollup, Interval: time.Hour}}})
+	db := quipu.New(far{memstore.New(memstore.Options{})}, quipu.Options{Policies: []quipu.Policy{{Pattern: "*", Timing: quipu.Rollup, Interval: time.Hour}}})
 	mustRead(t, db, "a")
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
@@ -147,7 +147,7 @@ func TestRollupClosed(t *testing.T) {
 // refreshed as often as the new one says.
 func TestRollupInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := over(t, memstore.New(memstore.Options{}), quipu.Policy{Pattern: "*", Timing: quipu.Rollup, Interval: time.Hour})
+		db := over(t, far{memstore.New(memstore.Options{})}, quipu.Policy{Pattern: "*", Timing: quipu.Rollup, Interval: time.Hour})
 		mustAdd(t, db, "a", 1)
 		mustRead(t, db, "a")
 		if err := db.SetPolicies([]quipu.Policy{{Pattern: "*", Timing: quipu.Rollup, Interval: time.Second}}); err != nil {

@@ -17,11 +17,11 @@ import (
 	"github.com/quipudb/quipu/store/memstore"
 )
 
-// inTime serves a store in memory with policies, in a bubble whose time passes
+// inTime serves a store with policies, which might be anywhere, in a bubble whose time passes
 // when nothing else can. F is given what makes a call.
 func inTime(t *testing.T, policies []quipu.Policy, f func(t *testing.T, do func(method, path, body string, headers ...string) reply)) {
 	t.Helper()
-	inTimeOver(t, memstore.New(memstore.Options{}), policies, f)
+	inTimeOver(t, struct{ store.Store }{memstore.New(memstore.Options{})}, policies, f)
 }
 
 func inTimeOver(t *testing.T, s store.Store, policies []quipu.Policy, f func(t *testing.T, do func(method, path, body string, headers ...string) reply)) {
@@ -255,7 +255,7 @@ func TestEdges(t *testing.T) {
 
 // A lossy store can't be reached when it is told so.
 type lossy struct {
-	*memstore.Store
+	store.Store
 
 	down atomic.Bool
 }
