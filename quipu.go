@@ -1,12 +1,12 @@
 package quipu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -192,79 +192,76 @@ func (db *DB) Close() error {
 	return db.store.Close()
 }
 
-// Ready returns nil if the DB can be written to, or read if it is read-only, and
-// otherwise why not. It goes all the way that a write or a read goes, to every
-// partition of the store. One that some partitions do not answer is ready: the
-// counters of the others can be served. A meter says how many they are.
-func (db *DB) Ready(ctx context.Context) error {
+// A Health is which partitions of its store a DB can use now.
+type Health struct {
+	Partitions int
+	Down       []int // those that take no writes or, if the DB is read-only, can't be read
+	Err        error // why the first of them does not, nil if all are well
+}
+
+// Health finds out which partitions of the store can be used. It goes all the way
+// that a write or a read goes, but waits no longer than half a second: a partition
+// that has not answered by then is down.
+func (db *DB) Health(ctx context.Context) Health {
+	h := Health{Partitions: db.traits.Partitions, Err: db.err}
 	if db.err != nil {
-		return db.err
+		return h
 	}
-	probes := db.probes()
-	// Those that do not answer take all the time there is, and the caller needs some
-	// for what he does then.
-	wait := readyWait
-	if end, ok := ctx.Deadline(); ok {
-		wait = min(wait, time.Until(end)/2)
-	}
-	ctx, cancel := context.WithTimeout(store.Unheard(ctx), wait)
+	ctx, cancel := context.WithTimeout(store.Unheard(ctx), healthWait)
 	defer cancel()
-	errs := make([]error, len(probes))
-	var wg sync.WaitGroup
-	for i := range probes {
-		wg.Go(func() { errs[i] = db.probe(ctx, probes[i]) })
+	type answer struct {
+		partition int
+		err       error
 	}
-	wg.Wait()
-	var last error
-	down := 0
-	for _, err := range errs {
+	answers := make(chan answer, h.Partitions) // with room, since nobody waits for the late ones
+	for p := range h.Partitions {
+		go func() { answers <- answer{p, db.probe(ctx, p)} }()
+	}
+	errs := make([]error, h.Partitions)
+	for p := range errs {
+		errs[p] = store.Errorf(store.KindUnavailable, "the store does not answer")
+	}
+	for range h.Partitions {
+		select {
+		case a := <-answers:
+			errs[a.partition] = a.err
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	for p, err := range errs {
 		if err != nil {
-			last, down = err, down+1
+			h.Down = append(h.Down, p)
+			h.Err = cmp.Or(h.Err, err)
 		}
 	}
-	db.unreachable.Store(int64(down))
-	if down < len(probes) {
+	db.unreachable.Store(int64(len(h.Down)))
+	return h
+}
+
+// Ready returns nil if the DB can be written to, or read if it is read-only, and
+// otherwise why not. One that some partitions do not answer is ready: the counters
+// of the others can be served. Health says which, and a meter how many they are.
+func (db *DB) Ready(ctx context.Context) error { return db.Health(ctx).Ready() }
+
+// Ready returns nil if at least one partition can be used, and otherwise why not.
+func (h Health) Ready() error {
+	if len(h.Down) < h.Partitions && len(h.Down) > 0 {
 		return nil
 	}
-	return last
+	return h.Err
 }
 
-// readyWait is how long Ready waits for a partition.
-const readyWait = 2 * time.Second
+// healthWait is how long Health waits for a partition.
+const healthWait = 500 * time.Millisecond
 
-// probe writes what changes nothing, or reads.
-func (db *DB) probe(ctx context.Context, b store.Batch) error {
+// probe finds out whether a partition can be written to, or read.
+func (db *DB) probe(ctx context.Context, partition int) error {
 	if db.readOnly {
-		return db.store.Read(ctx, []store.Cell{b.Deltas[0].Cell}, make([]store.Value, 1))
+		return db.store.Read(ctx, []store.Cell{store.ProbeCell(partition, db.traits.Partitions)}, make([]store.Value, 1))
 	}
-	replies := make([]store.Reply, 1)
-	if err := db.apply(ctx, []store.Batch{b}, replies); err != nil {
-		return err
-	}
-	if err := replies[0].Err; !errors.Is(err, store.ErrChanged) { // else somebody has a counter of that name
-		return err
-	}
-	return nil
-}
-
-// probes returns a batch for each partition that deletes what does not exist:
-// that changes nothing, and is no refusal. With its condition it goes to the store by
-// itself, and not with the writes of callers, who are to be told what they must be.
-func (db *DB) probes() []store.Batch {
-	found := make([]store.Batch, db.traits.Partitions)
-	c := store.Cell{Namespace: db.namespace, Key: "quipu.ready"}
-	for i, left := 1, len(found); left > 0; i++ {
-		if p := store.PartitionOf(c, len(found)); found[p].Deltas == nil {
-			found[p] = store.Batch{
-				Partition: p,
-				If:        []store.Condition{{Cell: c}},
-				Deltas:    []store.Delta{{Cell: c, Op: store.OpDelete, Guard: store.Guard{Exists: store.ExistsNot}}},
-			}
-			left--
-		}
-		c.Key = "quipu.ready." + strconv.Itoa(i)
-	}
-	return found
+	return store.Probe(ctx, db.store, partition)
 }
 
 // apply gives batches to the store, those of each partition by themselves.

@@ -3,7 +3,9 @@ package quipu_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/store"
@@ -66,4 +68,40 @@ func TestReady(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// A partition that never answers, not even when its call is cut short, is reported
+// in less than a second.
+func TestHealth(t *testing.T) {
+	hold := make(chan struct{})
+	s := &stuck{Store: memstore.New(memstore.Options{Partitions: 4}), hold: hold}
+	db := quipu.New(s, quipu.Options{})
+	began := time.Now()
+	h := db.Health(t.Context())
+	if took := time.Since(began); took > 900*time.Millisecond {
+		t.Errorf("Health took %v", took)
+	}
+	if h.Partitions != 4 || !slices.Equal(h.Down, []int{2}) || !errors.Is(h.Err, quipu.ErrUnavailable) || h.Ready() != nil {
+		t.Errorf("%+v", h)
+	}
+	close(hold)
+	if h := db.Health(t.Context()); len(h.Down) > 0 || h.Err != nil {
+		t.Errorf("%+v", h)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A stuck store has a partition whose calls hang, whatever becomes of their contexts.
+type stuck struct {
+	store.Store
+	hold chan struct{}
+}
+
+func (s *stuck) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	if batches[0].Partition == 2 {
+		<-s.hold
+	}
+	return s.Store.Apply(ctx, batches, replies)
 }

@@ -127,6 +127,7 @@ var (
 	_ store.Meter       = (*Store)(nil)
 	_ store.Namespacer  = (*Store)(nil)
 	_ store.Clock       = (*Store)(nil)
+	_ store.Prober      = (*Store)(nil)
 	_ store.Sizer       = (*Store)(nil)
 	_ store.Snapshotter = (*Store)(nil)
 	_ store.Starter     = (*Store)(nil)
@@ -183,6 +184,11 @@ func (s *Store) Traits() store.Traits { return s.traits }
 // Lookup reports what is known of a token. Tokens are with the counter's home.
 func (s *Store) Lookup(ctx context.Context, c store.Cell, token string) (store.Fate, error) {
 	return s.under.Lookup(ctx, c, token)
+}
+
+// Probe finds out whether a partition of the store under it takes writes.
+func (s *Store) Probe(ctx context.Context, partition int) error {
+	return store.Probe(ctx, s.under, partition)
 }
 
 // Audit checks the store under it.

@@ -235,17 +235,32 @@ func (s *Store) Traits() store.Traits {
 	return store.Traits{Name: "postgres", Partitions: 1, Durability: s.durability, Limits: s.limits, Layouts: true, Shared: true}
 }
 
-// Close releases the store after the calls under way.
+// closePatience is how long Close waits for calls and connections that the server
+// leaves unanswered. The driver would wait 15 s for each.
+const closePatience = time.Second
+
+// Close releases the store after the calls under way. It does not wait long for a
+// server that does not answer.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil
-	}
-	s.closed = true
 	s.stop()
-	s.upkeep.Wait()
-	s.pool.Close()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.closed {
+			return
+		}
+		s.closed = true
+		s.upkeep.Wait()
+		s.pool.Close()
+	}()
+	enough := time.NewTimer(closePatience)
+	defer enough.Stop()
+	select {
+	case <-closed:
+	case <-enough.C:
+	}
 	return nil
 }
 

@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	_ "embed"
+	"encoding/json"
 	"net/http"
 	"time"
 
@@ -26,8 +27,19 @@ func healthz(c *call) error {
 	return c.reply()
 }
 
+// A readiness is what readyz says of a server that takes writes.
+type readiness struct {
+	Status     string `json:"status"`
+	Partitions int    `json:"partitions,omitempty"`
+	Down       []int  `json:"down,omitempty"` // of them
+}
+
+// readyz answers 200 while a partition takes writes: if every server of a cluster
+// were taken out of a balancer because one master is gone, the counters of all
+// others would be gone too. The answer says which partitions are down.
 func readyz(c *call) error {
-	if err := c.db.Ready(c.ctx); err != nil {
+	h := c.db.Health(c.ctx)
+	if err := h.Ready(); err != nil {
 		p := problemOf(err, server.ReadDetail)
 		p.status = http.StatusServiceUnavailable
 		if server.KindOf(err) == store.KindUnknown { // there is nothing to send again
@@ -35,7 +47,15 @@ func readyz(c *call) error {
 		}
 		return p
 	}
-	c.out = append(c.out, `{"status":"ready"}`+"\n"...)
+	status := readiness{Status: "ready"}
+	if len(h.Down) > 0 {
+		status = readiness{"degraded", h.Partitions, h.Down}
+	}
+	text, err := json.Marshal(status)
+	if err != nil {
+		return err
+	}
+	c.out = append(append(c.out, text...), '\n')
 	c.w.Header()["Cache-Control"] = cacheNever
 	return c.reply()
 }
