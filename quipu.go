@@ -209,6 +209,8 @@ func (db *DB) Health(ctx context.Context) Health {
 	}
 	ctx, cancel := context.WithTimeout(store.Unheard(ctx), healthWait)
 	defer cancel()
+	late := time.NewTimer(healthWait + healthWait/4) // so that those can say why who heed their context
+	defer late.Stop()
 	type answer struct {
 		partition int
 		err       error
@@ -226,7 +228,7 @@ func (db *DB) Health(ctx context.Context) Health {
 		case a := <-answers:
 			errs[a.partition] = a.err
 			continue
-		case <-ctx.Done():
+		case <-late.C:
 		}
 		break
 	}

@@ -30,7 +30,6 @@ type pulse struct {
 	down    atomic.Pointer[failure] // why it takes no writes, or nil
 	deaf    atomic.Pointer[failure] // why it can't be read either, or nil
 	doubted atomic.Bool             // it is in doubt, or down: written under mu
-	heard   atomic.Int64            // when it was answered last, in the node's time
 
 	mu      sync.Mutex    // guards the fields below
 	since   time.Time     // the doubt began
@@ -104,7 +103,6 @@ func (p *pulse) doubt(since time.Time, err error) (up <-chan struct{}) {
 
 // answered takes notice of a write or a probe that was answered.
 func (p *pulse) answered() {
-	p.heard.Store(int64(time.Since(p.node.start)))
 	if !p.doubted.Load() { // Fast path.
 		return
 	}
@@ -195,13 +193,13 @@ func (p *pulse) judge(write, read error) {
 	n := p.node
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.err == nil { // what became of a call says more than what became of a probe
+		p.err = write
+	}
 	if !p.doubted.Load() || time.Since(p.since) < n.options.Patience {
 		return
 	}
-	if p.err != nil {
-		write = p.err // what became of a call says more than what became of a probe
-	}
-	f := &failure{n.named(p.partition), p.since, write}
+	f := &failure{n.named(p.partition), p.since, p.err}
 	was := p.down.Swap(f)
 	if read != nil {
 		p.deaf.Store(&failure{f.store, p.since, read})
@@ -233,7 +231,7 @@ func (n *Node) named(partition int) string {
 }
 
 // Probe returns nil if a partition takes writes, and otherwise why not: at once if
-// that is known, from what became of other calls a moment ago.
+// it is known to be down.
 func (n *Node) Probe(ctx context.Context, partition int) error {
 	if err := n.begin(ctx); err != nil {
 		return err
@@ -243,9 +241,6 @@ func (n *Node) Probe(ctx context.Context, partition int) error {
 	if err := p.refused(n.options.ReadOnly); err != nil {
 		return err
 	}
-	if p.heard.Load() != 0 && time.Since(n.start)-time.Duration(p.heard.Load()) < freshFor && !p.doubted.Load() {
-		return nil
-	}
 	select {
 	case <-p.doubt(time.Now(), nil):
 		return nil
@@ -254,11 +249,13 @@ func (n *Node) Probe(ctx context.Context, partition int) error {
 	if err := p.refused(n.options.ReadOnly); err != nil {
 		return err
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.doubted.Load() && p.err != nil {
+		return p.err
+	}
 	return store.Errorf(store.KindUnavailable, "%s has not answered yet: %w", n.named(partition), ctx.Err())
 }
-
-// freshFor is for how long a partition that answered counts as one that does.
-const freshFor = time.Second
 
 // tellEvery is how often the log is told of an outage at most. It is longer than
 // logs hold back what they have just said.

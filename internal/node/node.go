@@ -87,7 +87,6 @@ type Node struct {
 	options Options
 	lanes   []lane  // by partition; of one partition, as many as the options say
 	pulses  []pulse // by partition
-	start   time.Time
 
 	ctx     context.Context // ends when the node gives up
 	cancel  context.CancelFunc
@@ -125,7 +124,6 @@ func New(ctx context.Context, s store.Store, o Options) *Node {
 		under:     s,
 		traits:    s.Traits(),
 		options:   o,
-		start:     time.Now(),
 		enlisting: make(chan struct{}, 1),
 	}
 	n.ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
