@@ -14,8 +14,15 @@ import (
 )
 
 // ahead returns a store whose clock is ahead of the server's.
-func ahead(by time.Duration) *faraway {
-	return &faraway{Store: memstore.New(memstore.Options{Now: func() time.Time { return time.Now().Add(by) }})}
+func ahead(by time.Duration) *skewed {
+	s := memstore.New(memstore.Options{Now: func() time.Time { return time.Now().Add(by) }})
+	return &skewed{faraway{Store: s}, s}
+}
+
+// skewed is a store far away that tells its time.
+type skewed struct {
+	faraway
+	store.Clock
 }
 
 // A refusal names the clock that a token and the store disagree about.

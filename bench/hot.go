@@ -43,8 +43,12 @@ func (s *session) serveUnder(n int, store string, policies ...string) (started n
 	if err := os.WriteFile(file, []byte("policies: ["+strings.Join(policies, ", ")+"]\n"), 0o600); err != nil {
 		return nil, err
 	}
+	data := "" // another store would refuse the flag
+	if store == "embedded:" {
+		data = filepath.Join(s.dir, "data")
+	}
 	for range n {
-		server, err := serveQuipu(s.ctx, command, "",
+		server, err := serveQuipu(s.ctx, command, data,
 			"--store", store, "--config", file, "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--rpc", "off")
 		if err != nil {
 			return started, err

@@ -14,7 +14,7 @@ import (
 	"github.com/quipudb/quipu/internal/load/redisproc"
 )
 
-const hotReadAbout = "Reading a counter of 64 shards whose total is kept for a second: `GET` over RESP, against Redis without persistence " +
+const hotReadAbout = "Reading a counter of 64 shards in PostgreSQL whose total is kept for a second: `GET` over RESP, against Redis without persistence " +
 	"with a counter split by hand into 64 keys, which `MGET` reads. Both by redis-benchmark, 50 connections, depth 16. CPU time is the server's."
 
 const (
@@ -36,7 +36,12 @@ func hotRead(s *session) (err error) {
 		return fmt.Errorf("find redis-benchmark: %w: install it, on Debian the package redis-tools", err)
 	}
 	const policy = `{pattern: "*", shards: 64, timing: rollup, interval: 1s}`
-	nodes, err := s.serveUnder(1, "embedded:", policy)
+	pg, err := startPostgres(s.ctx, s.dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, pg.Stop()) }()
+	nodes, err := s.serveUnder(1, pg.URL(), policy)
 	defer func() { err = errors.Join(err, nodes.stop()) }()
 	if err != nil {
 		return err
@@ -50,7 +55,7 @@ func hotRead(s *session) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, redis.Stop()) }()
-	s.note("%s. Quipu: policy `%s`.", redis.Version, policy)
+	s.note("%s; %s. Quipu: policy `%s`.", redis.Version, pg.Version, policy)
 	s.note("Equal reads that follow each other in a pipeline share a lookup.")
 	h := &hotReads{session: s, server: nodes[0], requests: map[string]int{}}
 	if err := h.split(nodes); err != nil {

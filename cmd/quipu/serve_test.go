@@ -319,7 +319,7 @@ func TestConfigCheck(t *testing.T) {
 	ok("store: 'memory:'\n")
 	ok("store: 'postgres://u:p@no.such.host.invalid/d'\nwait-for-store: 5m\n") // nobody is asked
 	ok("store: 'redis://no.such.host.invalid:6379,127.0.0.1:1/3'\n")
-	ok("# nothing but this\nstore: 'memory:'\ndata: /var/lib/quipu\nhttp: 127.0.0.1:8080\nresp: off\napi-key: [a, b]\nmemory: 1GB\ntoken-window: 48h\ninsecure: true\n")
+	ok("# nothing but this\ndata: /var/lib/quipu\nhttp: 127.0.0.1:8080\nresp: off\napi-key: [a, b]\nmemory: 1GB\ntoken-window: 48h\ninsecure: true\n")
 	ok("store: 'memory:'\napi-key: a\npolicies:\n  - {namespace: ads, pattern: 'view.*', durability: written}\n  - pattern: '*'\n")
 
 	ok("store: 'memory:'\npolicies:\n")

@@ -2,7 +2,6 @@ package metamorph
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -125,10 +124,13 @@ func TestPartly(t *testing.T) {
 		for i := byte('c'); store.PartitionOf(w.cell(other), 8) == store.PartitionOf(w.cell("a"), 8); i++ {
 			other = string(i)
 		}
-		_, err := db.AddBatch(t.Context(), []quipu.Event{{Key: other, Delta: 1}, {Key: "a", Delta: 1, WantValue: true}})
+		rs, err := db.AddBatch(t.Context(), []quipu.Event{{Key: other, Delta: 1}, {Key: "a", Delta: 1, WantValue: true}})
 		got := must[quipu.Count](t)(db.Read(t.Context(), other, quipu.Exact()))
-		if got.Value != 0 && !errors.Is(err, quipu.ErrUnknown) {
-			t.Errorf("%q is %d, and the caller was told that nothing changed: %v", other, got.Value, err)
+		if err != nil || rs[0].Err != nil || got.Value != 1 {
+			t.Errorf("%q is %d, and its caller was told %v, %+v", other, got.Value, err, rs)
+		}
+		if err == nil && rs[1].Err == nil {
+			t.Errorf("an add that could not be decided is told %+v", rs[1])
 		}
 	})
 }

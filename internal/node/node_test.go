@@ -19,6 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type whole interface {
 	store.Store
 	store.Auditor
+	store.Clock
 	store.Meter
 	store.Namespacer
 	store.Sizer
