@@ -236,6 +236,26 @@ func (s *Server) Kill(ctx context.Context) error {
 	return nil
 }
 
+// Suspend makes all processes of the server hang, until Resume.
+func (s *Server) Suspend() error { return s.signal(syscall.SIGSTOP) }
+
+// Resume lets them go on.
+func (s *Server) Resume() error { return s.signal(syscall.SIGCONT) }
+
+// signal sends a signal to all processes of the server, first to the one that starts
+// the others.
+func (s *Server) signal(signal syscall.Signal) error {
+	if err := syscall.Kill(s.PID, signal); err != nil {
+		return err
+	}
+	for _, pid := range children(s.PID) {
+		if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
+	}
+	return nil
+}
+
 // children returns the processes that a process has started.
 func children(parent int) []int {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")

@@ -16,8 +16,11 @@ import (
 // slots of a Redis Cluster.
 const slots = 16384
 
+// masters of each Cluster.
+const masters = 3
+
 // A Cluster is one of our own on the loopback: three masters, which share the
-// slots, and a replica of each.
+// slots, and perhaps a replica of each.
 type Cluster struct {
 	Nodes []*Server // the masters, then their replicas, as they were at the start
 }
@@ -26,8 +29,18 @@ type Cluster struct {
 // serves. A master that is gone is replaced after about a second. It must be
 // stopped.
 func StartCluster(ctx context.Context, dir string, settings ...string) (*Cluster, error) {
+	return startNodes(ctx, dir, 2*masters, settings)
+}
+
+// StartMasters is StartCluster without replicas: nobody replaces a master that is
+// gone, and the others go on without it.
+func StartMasters(ctx context.Context, dir string, settings ...string) (*Cluster, error) {
+	return startNodes(ctx, dir, masters, settings)
+}
+
+func startNodes(ctx context.Context, dir string, nodes int, settings []string) (*Cluster, error) {
 	c := &Cluster{}
-	for i := range 6 {
+	for i := range nodes {
 		if err := c.startNode(ctx, filepath.Join(dir, strconv.Itoa(i)), settings); err != nil {
 			return nil, errors.Join(err, c.Stop())
 		}
@@ -82,8 +95,10 @@ func freeClusterPort() (string, error) {
 func (c *Cluster) join(ctx context.Context) error {
 	for i, s := range c.Nodes {
 		commands := [][]string{{"cluster", "set-config-epoch", strconv.Itoa(i + 1)}}
-		if i < 3 {
-			commands = append(commands, []string{"cluster", "addslotsrange", strconv.Itoa(i * slots / 3), strconv.Itoa((i+1)*slots/3 - 1)})
+		if i < masters {
+			commands = append(commands, []string{
+				"cluster", "addslotsrange", strconv.Itoa(i * slots / masters), strconv.Itoa((i+1)*slots/masters - 1),
+			})
 		}
 		if i > 0 {
 			commands = append(commands, []string{"cluster", "meet", "127.0.0.1", c.Nodes[0].Port})
@@ -95,11 +110,11 @@ func (c *Cluster) join(ctx context.Context) error {
 		}
 	}
 	for _, s := range c.Nodes {
-		if err := s.await(ctx, "cluster_known_nodes:6", "cluster", "info"); err != nil {
+		if err := s.await(ctx, "cluster_known_nodes:"+strconv.Itoa(len(c.Nodes)), "cluster", "info"); err != nil {
 			return err
 		}
 	}
-	for i, s := range c.Nodes[3:] {
+	for i, s := range c.Nodes[masters:] {
 		id, err := c.Nodes[i].Command(ctx, "cluster", "myid")
 		if err != nil {
 			return err
@@ -126,7 +141,7 @@ func (c *Cluster) AwaitHealthy(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if !strings.Contains(nodes, "fail") && strings.Count(nodes, "slave") == 3 {
+			if !strings.Contains(nodes, "fail") && strings.Count(nodes, "slave") == len(c.Nodes)-masters {
 				break
 			}
 			if err := pause(ctx); err != nil {

@@ -120,3 +120,23 @@ func (s *Server) Command(ctx context.Context, args ...string) (string, error) {
 	}
 	return strings.TrimSpace(string(out)), nil
 }
+
+// Fields returns the fields of all hashes whose names match a pattern, those that
+// this server has.
+func (s *Server) Fields(ctx context.Context, pattern string) (map[string]bool, error) {
+	names, err := s.Command(ctx, "keys", pattern)
+	if err != nil {
+		return nil, err
+	}
+	fields := make(map[string]bool)
+	for name := range strings.FieldsSeq(names) {
+		some, err := s.Command(ctx, "hkeys", name)
+		if err != nil {
+			return nil, err
+		}
+		for field := range strings.Lines(some) {
+			fields[strings.TrimSpace(field)] = true
+		}
+	}
+	return fields, nil
+}
