@@ -107,7 +107,7 @@ func TestRPC(t *testing.T) {
 // Durations are logged in words.
 func TestLoggedDurations(t *testing.T) {
 	p := serve(t)
-	if _, _ = p.signal(syscall.SIGTERM); !strings.Contains(p.stderr.String(), `"up_to":"10s"`) {
+	if _, _ = p.signal(syscall.SIGTERM); !strings.Contains(p.stderr.String(), `"up_to":"6s"`) {
 		t.Errorf("log: %s", p.stderr)
 	}
 }
