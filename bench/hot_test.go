@@ -38,6 +38,7 @@ func TestHot(t *testing.T) {
 	f("hot-adaptive", "rate over "+better, "| "+sixteen+" | "+shardsAtEnd+" |", "| "+single+" | "+shardsAtEnd+" | 1 |")
 	f("viral", "(viral.svg)", "embedded: "+writeP99, "2 nodes: "+readP99, "2 nodes: "+oldest, "| embedded: "+failures+", at most |")
 	f("heat-memory", "| quipu | "+liveMiB)
+	f("part", "rate over RESP with "+hung, "| "+dead+", REST | "+failures+" |")
 }
 
 // The rise is even, and reaches the peak in time.

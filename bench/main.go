@@ -53,6 +53,7 @@ func figures() []figure {
 		{"viral", viralAbout, viral},
 		{"heat-memory", heatAbout, heatMemory},
 		{"hostile", hostileAbout, underAttack},
+		{"part", partAbout, parts},
 	}
 }
 
