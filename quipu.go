@@ -314,6 +314,9 @@ func (s *shared) count(op store.Op, r *store.Result, replayed bool) {
 	case r.Outcome == store.Applied && !replayed && !r.Replayed, r.Outcome == store.Unmet, op == store.OpSettle:
 	case r.Outcome == store.Applied:
 		s.replayed.Add(1)
+	case r.Outcome == store.Unknown:
+		s.unknown.Add(1)
+	case r.Outcome == store.Unavailable:
 	case r.Outcome == store.Full:
 		s.full.Add(1)
 		s.refused.Add(1)

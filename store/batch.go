@@ -313,18 +313,22 @@ type Result struct {
 // Outcome is the decision on one delta.
 type Outcome uint8
 
-// The outcomes. They are stored and sent: append only.
+// The outcomes. They are stored and sent: append only. Unavailable and Unknown are
+// never decided by a store: they are for deltas of one batch that go to different
+// partitions.
 const (
-	Applied  Outcome = iota + 1 // done. For OpSettle: the token's write was applied, and this is its result
-	Settled                     // the token was settled before its write arrived: it never will be applied
-	Overflow                    // the sum would leave int64
-	Mismatch                    // the token was used for another payload
-	Expired                     // the token is older than the window, or made as far ahead
-	Changed                     // the version did not match
-	Full                        // the namespace holds as many keys, or tokens, as it may, or it would be one too many
-	Unmet                       // a condition on existence, layout or deadline was not met
-	Bounded                     // the sum would leave the bound
-	Split                       // the cell is a part of a counter, and can't decide this
+	Applied     Outcome = iota + 1 // done. For OpSettle: the token's write was applied, and this is its result
+	Settled                        // the token was settled before its write arrived: it never will be applied
+	Overflow                       // the sum would leave int64
+	Mismatch                       // the token was used for another payload
+	Expired                        // the token is older than the window, or made as far ahead
+	Changed                        // the version did not match
+	Full                           // the namespace holds as many keys, or tokens, as it may, or it would be one too many
+	Unmet                          // a condition on existence, layout or deadline was not met
+	Bounded                        // the sum would leave the bound
+	Split                          // the cell is a part of a counter, and can't decide this
+	Unavailable                    // the partition that should have taken it can't be reached, and nothing changed
+	Unknown                        // that partition did not answer: nobody knows
 )
 
 // Err returns nil for Applied, and otherwise an error that names the refusal.
@@ -351,6 +355,10 @@ func (o Outcome) Err() error {
 		return ErrBound
 	case Split:
 		return ErrSplit
+	case Unavailable:
+		return ErrUnavailable
+	case Unknown:
+		return ErrUnknown
 	default:
 		return Errorf(KindCorrupt, "unknown outcome %d", o)
 	}

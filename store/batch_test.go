@@ -18,7 +18,7 @@ func TestStoredNumbersAreFixed(t *testing.T) {
 	}
 	for i, o := range []store.Outcome{
 		store.Applied, store.Settled, store.Overflow, store.Mismatch, store.Expired, store.Changed, store.Full,
-		store.Unmet, store.Bounded,
+		store.Unmet, store.Bounded, store.Split, store.Unavailable, store.Unknown,
 	} {
 		if int(o) != i+1 {
 			t.Errorf("outcome %d, want %d", o, i+1)
@@ -55,6 +55,8 @@ func TestOutcomeErr(t *testing.T) {
 		}
 	}
 	f(store.Settled, store.ErrSettled)
+	f(store.Unavailable, store.ErrUnavailable)
+	f(store.Unknown, store.ErrUnknown)
 	f(store.Overflow, store.ErrOverflow)
 	f(store.Mismatch, store.ErrToken)
 	f(store.Expired, store.ErrExpired)
@@ -64,7 +66,7 @@ func TestOutcomeErr(t *testing.T) {
 	f(store.Bounded, store.ErrBound)
 	f(store.Split, store.ErrSplit)
 	f(0, store.ErrCorrupt)
-	f(store.Split+1, store.ErrCorrupt)
+	f(store.Unknown+1, store.ErrCorrupt)
 }
 
 func TestTokenStateString(t *testing.T) {

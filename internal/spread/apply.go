@@ -59,7 +59,8 @@ func (s *Store) applyOne(ctx context.Context, batches []store.Batch, replies []s
 		if !anySplit(replies) {
 			return nil
 		}
-		return s.repair(ctx, batches, replies, identity(batches, replies))
+		s.repair(ctx, batches, replies, identity(batches, replies))
+		return told(replies)
 	}
 	if timed {
 		s.took(batches, began)
@@ -89,14 +90,32 @@ func (s *Store) apply(ctx context.Context, batches []store.Batch, replies []stor
 	} else {
 		began := s.options.Now()
 		if err := s.under.Apply(ctx, r.batches, r.replies); err != nil {
-			return err
+			if fate(err) == 0 {
+				return err
+			}
+			for i := range r.replies { // what moved may fare better at home
+				r.replies[i] = store.Reply{Err: err}
+			}
 		}
 		r.timed(began, s.options.Now())
-		if err := r.gather(batches, replies); err != nil {
-			return err
-		}
+		r.gather(batches, replies)
+		s.bringHome(ctx, batches, replies)
 	}
-	return s.repair(ctx, batches, replies, r)
+	s.repair(ctx, batches, replies, r)
+	return told(replies)
+}
+
+// told returns the error of a call of one batch: its callers look there first.
+func told(replies []store.Reply) error {
+	if len(replies) != 1 {
+		return nil
+	}
+	switch err := replies[0].Err; store.KindOf(err) {
+	case store.KindUnavailable, store.KindUnknown, store.KindClosed, store.KindOther:
+		return err
+	default:
+		return nil
+	}
 }
 
 // lays reports whether a caller would change a layout, or names one: that is for
@@ -153,7 +172,9 @@ func (s *Store) settle(ctx context.Context, batches []store.Batch) error {
 			if !d.NeedsWhole() || s.get(d.Cell) == nil {
 				continue
 			}
-			if err := s.ask(ctx, d.Cell); err != nil {
+			// If a shard is out of reach, that concerns this delta alone: it is refused when
+			// its turn comes.
+			if err := s.ask(ctx, d.Cell); err != nil && store.KindOf(err) != store.KindUnavailable {
 				return err
 			}
 		}
@@ -360,10 +381,12 @@ func identity(batches []store.Batch, replies []store.Reply) *routed {
 }
 
 // gather puts the replies together again. A batch whose parts were acknowledged
-// differently is told the weakest. If one of them was refused and another was not,
-// no reply can say so, and the call ends by an error.
-func (r *routed) gather(batches []store.Batch, replies []store.Reply) error {
+// differently is told the weakest. A part that moved to a partition which can't be
+// reached, or did not answer, says so of its own deltas only. If a part is refused
+// otherwise, and another is not, no reply can say so, and its batch has an error.
+func (r *routed) gather(batches []store.Batch, replies []store.Reply) {
 	taken := make([]bool, len(replies)) // a part of it
+	doubts := make([]error, len(replies))
 	for i := range replies {
 		results := slices.Grow(replies[i].Results[:0], len(batches[i].Deltas))[:len(batches[i].Deltas)]
 		replies[i] = store.Reply{Durability: store.Synced, Results: results}
@@ -375,6 +398,15 @@ func (r *routed) gather(batches []store.Batch, replies []store.Reply) error {
 		}
 		batch := r.from[i][0].batch
 		to := &replies[batch]
+		if outcome := fate(from.Err); outcome != 0 && r.from[i][0].shard > 0 {
+			for _, p := range r.from[i] {
+				to.Results[p.delta] = store.Result{Outcome: outcome}
+			}
+			if outcome == store.Unknown {
+				taken[batch], doubts[batch] = true, from.Err
+			}
+			continue
+		}
 		taken[batch] = taken[batch] || from.Err == nil
 		to.Mark, to.Replayed, to.Err = from.Mark, from.Replayed, errors.Join(to.Err, from.Err)
 		to.Durability = min(to.Durability, from.Durability)
@@ -389,19 +421,72 @@ func (r *routed) gather(batches []store.Batch, replies []store.Reply) error {
 		}
 	}
 	for i := range replies {
-		if err := replies[i].Err; err != nil && taken[i] {
-			return store.Partly(err, true)
+		err, results := replies[i].Err, replies[i].Results
+		if doubts[i] != nil && !slices.ContainsFunc(results, func(r store.Result) bool { return r.Outcome != store.Unknown }) {
+			err = doubts[i] // which says more
+		}
+		if err != nil {
+			replies[i] = store.Reply{Err: store.Partly(err, taken[i]), Results: results[:0]}
 		}
 	}
-	return nil
+}
+
+// fate returns what an error says of a delta by itself, 0 if it is not that its
+// partition is out of reach.
+func fate(err error) store.Outcome {
+	if err == nil {
+		return 0
+	}
+	switch store.KindOf(err) {
+	case store.KindUnavailable:
+		return store.Unavailable
+	case store.KindUnknown:
+		return store.Unknown
+	default:
+		return 0
+	}
+}
+
+// bringHome gives adds whose shards are out of reach to their homes, which take them
+// whatever became of the shards.
+func (s *Store) bringHome(ctx context.Context, batches []store.Batch, replies []store.Reply) {
+	var away [1]store.Batch
+	var reply [1]store.Reply
+	for i := range batches {
+		b, to := &batches[i], &replies[i]
+		away[0] = store.Batch{Partition: b.Partition, Durability: b.Durability, Apart: true}
+		var places []int
+		for j := range to.Results {
+			if to.Results[j].Outcome == store.Unavailable {
+				away[0].Deltas, places = append(away[0].Deltas, b.Deltas[j]), append(places, j)
+			}
+		}
+		if len(places) == 0 {
+			continue
+		}
+		s.meters.rerouted.Add(uint64(len(places)))
+		reply[0] = store.Reply{}
+		err := s.under.Apply(ctx, away[:], reply[:])
+		if err = cmp.Or(err, reply[0].Err); err != nil {
+			fail(to, err, places...)
+			continue
+		}
+		for n, j := range places {
+			to.Results[j] = reply[0].Results[n]
+		}
+		to.Durability = min(to.Durability, reply[0].Durability)
+	}
 }
 
 // repair does again what was refused because of a layout: adds whose shard was
 // closed, and what found its counter split. Nothing of that was applied.
-func (s *Store) repair(ctx context.Context, batches []store.Batch, replies []store.Reply, r *routed) error {
+func (s *Store) repair(ctx context.Context, batches []store.Batch, replies []store.Reply, r *routed) {
 	for i := range r.replies {
 		for j, p := range r.from[i] {
 			if p.shard == 0 || len(r.replies[i].Results) == 0 || r.replies[i].Results[j].Outcome == store.Applied {
+				continue
+			}
+			if replies[p.batch].Err != nil { // nothing more can be said of it
 				continue
 			}
 			// Home takes it, whatever became of the shard.
@@ -409,75 +494,84 @@ func (s *Store) repair(ctx context.Context, batches []store.Batch, replies []sto
 			s.forget(d.Cell, p.of)
 			s.refused(d.Cell, p.of)
 			s.meters.rerouted.Add(1)
-			if err := s.again(ctx, &batches[p.batch], d, &replies[p.batch], p.delta); err != nil {
-				return store.Partly(err, len(batches) > 1)
-			}
+			s.again(ctx, &batches[p.batch], &replies[p.batch], p.delta)
 		}
 	}
 	for i := range replies {
 		b, to := &batches[i], &replies[i]
 		if to.Err != nil && store.KindOf(to.Err) == store.KindSplit {
-			if err := s.whole(ctx, b, to); err != nil {
-				return store.Partly(err, len(batches) > 1)
-			}
+			s.whole(ctx, b, to)
 			continue
 		}
-		for j := range to.Results {
+		for j := 0; j < len(to.Results); j++ { // fewer when it fails
 			if to.Results[j].Outcome != store.Split {
 				continue
 			}
 			if len(b.If) > 0 { // Its only delta: the conditions must hold when it is applied.
-				if err := s.whole(ctx, b, to); err != nil {
-					return store.Partly(err, len(batches) > 1)
-				}
+				s.whole(ctx, b, to)
 				break
 			}
-			if err := s.again(ctx, b, b.Deltas[j], to, j); err != nil {
-				return store.Partly(err, len(batches) > 1)
-			}
+			s.again(ctx, b, to, j)
 		}
 	}
-	return nil
 }
 
 // again applies one delta of a batch to its counter, and puts the result where
 // it belongs.
-func (s *Store) again(ctx context.Context, b *store.Batch, d store.Delta, to *store.Reply, j int) error {
+func (s *Store) again(ctx context.Context, b *store.Batch, to *store.Reply, j int) {
+	d := b.Deltas[j]
 	one := store.Batch{
 		Partition: store.PartitionOf(d.Cell, s.traits.Partitions), Durability: b.Durability, Apart: true, Deltas: []store.Delta{d},
 	}
 	var reply store.Reply
-	err := s.whole(ctx, &one, &reply)
-	if err = cmp.Or(err, reply.Err); err != nil {
-		return store.Partly(err, len(b.Deltas) > 1)
+	s.whole(ctx, &one, &reply)
+	if reply.Err != nil {
+		fail(to, reply.Err, j)
+		return
 	}
 	to.Results[j] = reply.Results[0]
 	to.Durability = min(to.Durability, reply.Durability)
-	return nil
+}
+
+// fail says of some deltas of a batch that they failed, and of the batch only if
+// there are no others, or the error can't be said of a delta.
+func fail(to *store.Reply, err error, places ...int) {
+	outcome, others := fate(err), len(to.Results) > len(places)
+	if outcome == 0 || !others {
+		*to = store.Reply{Err: store.Partly(err, others), Results: to.Results[:0]}
+		return
+	}
+	for _, j := range places {
+		to.Results[j] = store.Result{Outcome: outcome}
+	}
 }
 
 // whole applies a batch again, and folds the counters that it needs whole, as
-// often as it takes.
-func (s *Store) whole(ctx context.Context, b *store.Batch, to *store.Reply) error {
+// often as it takes. The reply has the error, if there is one.
+func (s *Store) whole(ctx context.Context, b *store.Batch, to *store.Reply) {
 	one, replies := [...]store.Batch{*b}, [...]store.Reply{{Results: to.Results[:0]}}
-	for range roundsMax {
-		s.retried(b)
-		if err := s.under.Apply(ctx, one[:], replies[:]); err != nil {
-			return err
-		}
-		if !anySplit(replies[:]) {
-			*to = replies[0]
-			return nil
-		}
-		for i := range b.Deltas {
-			if d := &b.Deltas[i]; d.NeedsWhole() {
-				if err := s.ask(ctx, d.Cell); err != nil {
-					return err
+	err := func() error {
+		for range roundsMax {
+			s.retried(b)
+			if err := s.under.Apply(ctx, one[:], replies[:]); err != nil {
+				return err
+			}
+			if !anySplit(replies[:]) {
+				return nil
+			}
+			for i := range b.Deltas {
+				if d := &b.Deltas[i]; d.NeedsWhole() {
+					if err := s.ask(ctx, d.Cell); err != nil {
+						return err
+					}
 				}
 			}
 		}
+		return store.Errorf(store.KindUnavailable, "the counter is split again and again while it is asked for its value")
+	}()
+	if *to = replies[0]; err != nil {
+		*to = store.Reply{Err: err, Results: to.Results[:0]}
 	}
-	return store.Errorf(store.KindUnavailable, "the counter is split again and again while it is asked for its value")
 }
 
 // Start is Apply for callers that can't wait. It is for a store that nobody else

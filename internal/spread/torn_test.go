@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/quipudb/quipu/internal/spread"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -45,61 +47,111 @@ func TestConditionsHoldLater(t *testing.T) {
 	}
 }
 
-// maimed refuses the batches of one partition, and takes the others.
+// maimed fails the batches of one partition, and takes the others.
 type maimed struct {
 	*shared
 	dead int
+	err  error
 }
 
 func (m *maimed) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	errs := make([]error, len(batches))
 	for i := range batches {
 		if batches[i].Partition == m.dead {
-			replies[i] = store.Reply{Err: store.ErrUnavailable}
-		} else if err := m.shared.Apply(ctx, batches[i:i+1], replies[i:i+1]); err != nil {
-			return err
+			errs[i] = m.err
+		} else {
+			errs[i] = m.shared.Apply(ctx, batches[i:i+1], replies[i:i+1])
 		}
 	}
-	return nil
+	return store.Answer(errs, replies)
 }
 
-// If a part of a batch was refused and another was not, nobody is told that
-// nothing changed.
-func TestPartRefused(t *testing.T) {
+// A partition that is out of reach concerns only those deltas of a call that go there.
+// An add whose shard is there goes home, unless it may have been counted already.
+func TestPartOutOfReach(t *testing.T) {
 	const partitions = 8
-	under := newShared(partitions)
-	m := &maimed{under, -1}
-	s := server(t, m, lazy)
-	h := cell("h")
-	home := store.PartitionOf(h, partitions)
-	beside := cell("")
-	for i := 0; beside.Key == "" || store.PartitionOf(beside, partitions) != home; i++ {
-		beside = cell(fmt.Sprint("beside", i))
+	f := func(err error, h store.Delta, allowed ...store.Outcome) {
+		t.Helper()
+		m := &maimed{newShared(partitions), -1, err}
+		s := server(t, m, lazy)
+		home := store.PartitionOf(h.Cell, partitions)
+		beside, elsewhere := cell(""), cell("")
+		for i := 0; beside.Key == "" || elsewhere.Key == ""; i++ {
+			switch c := cell(fmt.Sprint("beside", i)); store.PartitionOf(c, partitions) {
+			case home:
+				beside = c
+			case (home + 1) % partitions:
+				elsewhere = c
+			}
+		}
+		mustDo(t, s, add(h.Cell, 1))
+		total, met := int64(1), map[store.Outcome]int{}
+		for i := range 20 * partitions {
+			dead := i % partitions
+			if dead == home || dead == (home+1)%partitions {
+				continue
+			}
+			if k := spread.WordOf(read(t, s, h.Cell)); k.Shards() != 4 {
+				split(t, s, h.Cell, 4)
+			}
+			m.dead = dead
+			replies := make([]store.Reply, 2)
+			err := s.Apply(t.Context(), []store.Batch{
+				{Partition: home, Apart: true, Deltas: []store.Delta{add(beside, 1), h}},
+				{Partition: (home + 1) % partitions, Apart: true, Deltas: []store.Delta{add(elsewhere, 1)}},
+			}, replies)
+			m.dead = -1
+			if err != nil || replies[0].Err != nil || replies[1].Err != nil {
+				t.Fatalf("partition %d is out of reach: %v, %v, %v", dead, err, replies[0].Err, replies[1].Err)
+			}
+			if a, b := replies[0].Results[0].Outcome, replies[1].Results[0].Outcome; a != store.Applied || b != store.Applied {
+				t.Errorf("partition %d is out of reach: outcome %d beside it, %d elsewhere", dead, a, b)
+			}
+			outcome := replies[0].Results[1].Outcome
+			if met[outcome]++; outcome == store.Applied {
+				total++
+			}
+			mustDo(t, s, add(h.Cell, 0)) // it is not stuck
+		}
+		for outcome, n := range met {
+			if !slices.Contains(allowed, outcome) {
+				t.Errorf("%v: %d times outcome %d", err, n, outcome)
+			}
+		}
+		if len(met) != len(allowed) {
+			t.Errorf("%v: outcomes %v, want each of %v", err, met, allowed)
+		}
+		if n := mustDo(t, s, want(add(h.Cell, 0))).After; n != total {
+			t.Errorf("%v: %d were counted, want %d", err, n, total)
+		}
 	}
+	h := cell("h")
+	f(store.ErrUnavailable, add(h, 1), store.Applied)
+	f(store.ErrUnknown, add(h, 1), store.Applied, store.Unknown)
+	f(store.ErrUnavailable, want(add(h, 1)), store.Applied, store.Unavailable)
+}
+
+// A batch all of which is in doubt says why.
+func TestPartInDoubt(t *testing.T) {
+	const partitions = 8
+	m := &maimed{newShared(partitions), -1, store.Errorf(store.KindUnknown, "cut off")}
+	s, h := server(t, m, lazy), cell("h")
 	mustDo(t, s, add(h, 1))
 	split(t, s, h, 4)
-	refused := 0
+	home, failed := store.PartitionOf(h, partitions), 0
 	for i := range 20 * partitions {
-		dead := i % partitions
-		if dead == home {
+		if m.dead = i % partitions; m.dead == home {
 			continue
 		}
-		m.dead = dead
-		before := read(t, s, beside).N
-		replies := make([]store.Reply, 1)
-		err := s.Apply(t.Context(), []store.Batch{{Partition: home, Apart: true, Deltas: []store.Delta{add(beside, 1), add(h, 1)}}}, replies)
-		counted := read(t, s, beside).N - before
-		switch {
-		case err != nil:
-			refused++
-			if store.KindOf(err) != store.KindUnknown || counted != 1 {
-				t.Errorf("partition %d is dead: %v, and %d were counted", dead, err, counted)
+		if _, err := do(t.Context(), s, add(h, 1)); err != nil {
+			failed++
+			if !errors.Is(err, store.ErrUnknown) || !strings.Contains(err.Error(), "cut off") {
+				t.Errorf("partition %d is out of reach: %v", m.dead, err)
 			}
-		case replies[0].Err != nil || counted != 1:
-			t.Errorf("partition %d is dead: %v, and %d were counted", dead, replies[0].Err, counted)
 		}
 	}
-	if refused == 0 {
-		t.Error("no shard was in a dead partition")
+	if failed == 0 {
+		t.Error("no shard was out of reach")
 	}
 }
 
