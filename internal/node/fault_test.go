@@ -304,6 +304,26 @@ func TestRefusedFlight(t *testing.T) {
 	})
 }
 
+// A flight that was refused leaves its lane the writer that it has: the partition that
+// issues writers may be out of reach.
+func TestRefusedKeepsWriter(t *testing.T) {
+	run(t, node.Options{}, func(k *kit) {
+		k.do(add("a", 1)).results()
+		k.remote.set(func() {
+			k.remote.others = func(context.Context, func() error) error { return store.ErrUnavailable }
+		})
+		k.failures(store.ErrSplit)
+		c := k.do(add("a", 1))
+		if <-c.done; c.err != nil || store.KindOf(c.replies[0].Err) != store.KindSplit {
+			t.Errorf("%v, %+v", c.err, c.replies[0])
+		}
+		k.failures()
+		k.do(add("a", 1)).results()
+		k.remote.set(func() { k.remote.others = nil })
+		k.holds("a", 2)
+	})
+}
+
 // While the store is away, callers are refused at once, and told why, those too who
 // wait; when it comes back, what was frozen counts, once.
 func TestDownAndUp(t *testing.T) {

@@ -101,7 +101,13 @@ func (l *lane) judge(f *flight, err error) (reached bool, end error) {
 	case store.KindLost:
 		n.lost.Add(1)
 		end = err
-	case store.KindInvalid, store.KindTooLarge, store.KindUnsupported, store.KindSplit, store.KindClosed:
+	case store.KindInvalid, store.KindTooLarge, store.KindUnsupported, store.KindSplit:
+		if !f.doubt { // Nothing was applied, so the next flight has its number: a new writer is for another partition to issue.
+			l.pulse.answered()
+			return true, err
+		}
+		end = f.inDoubt(err)
+	case store.KindClosed:
 		end = cmp.Or(f.inDoubt(err), err)
 	case store.KindFull: // of marks
 		l.pulse.answered()
