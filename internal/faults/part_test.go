@@ -66,6 +66,82 @@ func TestPart(t *testing.T) {
 	})
 }
 
+// TestPartSpread kills one of three masters, over all of which a hot counter is spread.
+// When that is known, the counter still takes adds that ask for nothing back; and when
+// the master is back, it has all of them.
+func TestPartSpread(t *testing.T) {
+	c, err := redisproc.StartMasters(t.Context(), t.TempDir(), synced...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	n := newNode(t, "0", "redis://"+c.Nodes[0].Addr, nil, "--config", policyFile(t, wantsShards))
+	door := newREST(n)
+	const key = "hot:0"
+	add := func() error {
+		a, err := door.call(t.Context(), http.MethodPost, "/api/v1/counters/"+key+"/increment", `{"delta":1}`, "Prefer", "return=minimal")
+		if err == nil && a.status != http.StatusOK {
+			err = fmt.Errorf("status %d: %s", a.status, a.body)
+		}
+		return err
+	}
+	counted, unknown := int64(0), int64(0)
+	var got struct {
+		Value  int64 `json:"value"`
+		Shards int   `json:"shards"`
+	}
+	read := func() bool {
+		return door.get(t.Context(), http.MethodGet, "/api/v1/counters/"+key+"/exact", &got) == nil
+	}
+	if err := await(t.Context(), "it is split", func() bool {
+		if err := add(); err != nil {
+			t.Fatal(err)
+		}
+		counted++
+		return read() && got.Shards == 8
+	}); err != nil {
+		t.Fatal(err)
+	}
+	p := &part{node: n}
+	for _, p.master = range c.Nodes {
+		has, err := p.master.Fields(t.Context(), "*v:default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !has[key] { // where it is at home
+			break
+		}
+	}
+	if err := p.master.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
+		switch err := add(); {
+		case err == nil:
+			counted++
+		case strings.Contains(err.Error(), `"unknown"`) && time.Until(end) > time.Second:
+			unknown++ // it was under way
+		default:
+			t.Fatal(err)
+		}
+	}
+	if err := p.master.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.returns(t, c)
+	if err := await(t.Context(), "it can be read", read); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d counted, %d unknown: %d of %d shards", counted, unknown, got.Value, got.Shards)
+	if got.Value < counted || got.Value > counted+unknown {
+		t.Errorf("it is %d: %d were counted, %d are unknown", got.Value, counted, unknown)
+	}
+}
+
 // TestPostgresHung ends a node while its PostgreSQL hangs.
 func TestPostgresHung(t *testing.T) {
 	s, addr := startPostgres(t)
