@@ -66,7 +66,7 @@ func (db *DB) write(ctx context.Context, op store.Op, key string, n int64, opts 
 	if err == nil {
 		err = db.receipt(ctx, &r, d, &c.replies[0].Results[0], want, c.replies[0].Durability)
 	}
-	if errors.Is(err, store.ErrToken) {
+	if err != nil && errors.Is(err, store.ErrToken) {
 		err = db.reused(ctx, d)
 	}
 	if len(opts) > 0 || d.Want { // In the pool deltas are plain: clearing them all takes longer than finding them.

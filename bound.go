@@ -10,8 +10,13 @@ import (
 // bind makes writes keep the floors and ceilings of the policies, however they
 // were asked for: every way to the store leads through here.
 func (s *shared) bind(batches []store.Batch) {
-	set := s.policies.Load()
-	if set == nil || !set.bounded { // Fast path: BenchmarkAddOverhead.
+	if s.policies.Load() != nil { // Fast path, small enough to be inlined: BenchmarkAddOverhead.
+		s.bindEach(batches)
+	}
+}
+
+func (s *shared) bindEach(batches []store.Batch) {
+	if set := s.policies.Load(); set == nil || !set.bounded {
 		return
 	}
 	for i := range batches {

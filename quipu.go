@@ -272,18 +272,24 @@ func (s *shared) apply(ctx context.Context, batches []store.Batch, replies []sto
 		return store.ErrReadOnly
 	}
 	s.bind(batches)
-	if len(batches) == 1 || s.traits.Partitions == 1 { // Fast path.
-		return s.applyPart(ctx, batches, replies)
+	if len(batches) > 1 && s.traits.Partitions > 1 {
+		return s.applyApart(ctx, batches, replies)
 	}
-	return store.Apart(batches, replies, func(some []store.Batch, told []store.Reply) error { return s.applyPart(ctx, some, told) })
-}
-
-// applyPart gives batches of one partition to the store.
-func (s *shared) applyPart(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
 	began := s.beginWrite()
 	err := s.store.Apply(ctx, batches, replies)
 	s.ended(batches, replies, began, err)
 	return err
+}
+
+// applyApart gives the batches of each partition to the store by themselves, so that
+// what happens to one does not concern the others.
+func (s *shared) applyApart(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	return store.Apart(batches, replies, func(some []store.Batch, told []store.Reply) error {
+		began := s.beginWrite()
+		err := s.store.Apply(ctx, some, told)
+		s.ended(some, told, began, err)
+		return err
+	})
 }
 
 // ended takes notice of a call of the store, and of what became of its deltas,
@@ -297,7 +303,7 @@ func (s *shared) ended(batches []store.Batch, replies []store.Reply, began rollu
 	}
 	s.endWrite(batches, replies, began)
 	for i := range replies {
-		if errors.Is(replies[i].Err, store.ErrUnknown) {
+		if err := replies[i].Err; err != nil && errors.Is(err, store.ErrUnknown) {
 			s.unknown.Add(1)
 		}
 		for j := range replies[i].Results {

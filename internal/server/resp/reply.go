@@ -98,7 +98,7 @@ func (e *encoder) line(sign byte, text string) {
 // simple appends a simple string, which has no line ends.
 func (e *encoder) simple(text string) { e.line('+', text) }
 
-func (e *encoder) ok() { e.simple("OK") }
+func (e *encoder) ok() { e.chars("+OK\r\n") }
 
 // fail appends an error. Line ends in it become spaces.
 func (e *encoder) fail(text string) {
@@ -211,18 +211,18 @@ func (e *encoder) toFront(start, end int) {
 
 func (e *encoder) null() {
 	if e.resp3 {
-		e.line('_', "")
+		e.chars("_\r\n")
 	} else {
-		e.line('$', "-1")
+		e.chars("$-1\r\n")
 	}
 }
 
 // nullArray appends the null that stands for an array.
 func (e *encoder) nullArray() {
 	if e.resp3 {
-		e.line('_', "")
+		e.chars("_\r\n")
 	} else {
-		e.line('*', "-1")
+		e.chars("*-1\r\n")
 	}
 }
 
