@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -18,8 +19,17 @@ const (
 	// scratchBytes is how much is read from a connection, or written to it, before
 	// the next one is served. When many are ready it is less: see divide.
 	scratchBytes = 64 << 10
-	turnBytes    = 1 << 20
-	shareMin     = 4 << 10
+	// turnBytesMax is how much is read in a turn, from all connections together. It is
+	// less, down to turnBytesMin, while turns take longer than turnLong: see pace.
+	turnBytesMax = 1 << 20
+	turnBytesMin = 64 << 10
+	turnLong     = 4 * time.Millisecond
+	// lookEvery is after how many connections with short commands a turn that may be
+	// long looks at the clock.
+	lookEvery = 8
+	// shareMin is how much is read from a connection in any case: more than most
+	// pipelines have in a turn, or a quarter of it when turns are as small as can be.
+	shareMin = 4 << 10
 	// eventsMax is how many connections are served before anyone's replies are.
 	eventsMax = 1024
 	// thinBytes is how much a connection sends at a time if it waits for each
@@ -48,6 +58,7 @@ type loop struct {
 	event   int // an eventfd: wakes the loop
 	conns   map[int]*conn
 	scratch []byte
+	turn    int // how much is read in a turn
 	share   int // how much is read from a connection, or written to it, in this turn
 	now     time.Time
 	looked  time.Time // when connections were last looked over
@@ -150,7 +161,7 @@ func (d *Door) theLoop() (*loop, error) {
 		return nil, fmt.Errorf("eventfd2: %w", errno)
 	}
 	l := &loop{
-		d: d, poll: poll, event: int(event), conns: map[int]*conn{}, scratch: make([]byte, scratchBytes),
+		d: d, poll: poll, event: int(event), conns: map[int]*conn{}, scratch: make([]byte, scratchBytes), turn: turnBytesMax,
 		now: time.Now(), ended: make(chan struct{}),
 	}
 	l.w = d.newWorker(l.submit)
@@ -229,11 +240,27 @@ func (l *loop) run() {
 
 // divide shares a turn among the connections that are ready, so that one that has
 // sent a single command does not wait for all that the others have: together they are
-// read turnBytes, or shareMin each, and make not much more of replies.
+// read so much, or shareMin each, and make not much more of replies.
 func (l *loop) divide(ready int) {
-	share := max(turnBytes/max(ready, 1), shareMin)
+	least := shareMin
+	if l.turn < turnBytesMax {
+		least /= 4
+	}
+	share := max(l.turn/max(ready+len(l.again), 1), least)
 	l.share = min(share, scratchBytes)
 	l.w.soft = min(2*share, outBytesSoft)
+}
+
+// pace makes the next turn smaller if this one took long. How long bytes take differs
+// by a hundred times: there may be one long command in them, or thousands that are
+// refused with a long error.
+func (l *loop) pace(took time.Duration) {
+	switch {
+	case took > turnLong:
+		l.turn = max(l.turn/2, turnBytesMin)
+	case took < turnLong/2:
+		l.turn = min(l.turn*2, turnBytesMax)
+	}
 }
 
 // wait waits for events or news.
@@ -267,6 +294,10 @@ func (l *loop) flush() {
 	here := l.readBytes < thinBytes*l.reads && l.now.After(l.slowUntil)
 	l.reads, l.readBytes = 0, 0
 	l.d.db.Flush(here)
+	if !here && len(l.again) > 0 {
+		// This goroutine will not sleep: the one that flushes may have no other processor.
+		runtime.Gosched()
+	}
 	if here {
 		now := time.Now()
 		if now.Sub(l.now) > slowSync {
@@ -317,16 +348,20 @@ func (l *loop) serve(c *conn, events uint32) {
 
 // gatherAgain executes what connections have sent before and could not have executed
 // at once. If they were all to end a long command at the same time, those who send
-// short ones would wait for them: when enough was executed the rest is for the next
-// turns, in its order.
+// short ones would wait for them: when enough was executed, or the turn is long, the
+// rest is for the next turns, in its order.
 func (l *loop) gatherAgain() {
 	spent := 0
 	again := l.again
 	l.again = l.spare[:0]
-	for _, c := range again {
+	late := false
+	for i, c := range again {
 		c.listed = false
 		long := len(c.s.in) > l.share
-		if long && spent >= turnBytes {
+		if i%lookEvery == lookEvery-1 || long && spent > 0 {
+			late = late || time.Since(l.now) > turnLong
+		}
+		if late || long && spent >= l.turn {
 			l.list(c)
 			continue
 		}
@@ -596,7 +631,9 @@ func (l *loop) send() {
 		}
 	}
 	l.unsent = l.unsent[:0]
-	l.observe()
+	if len(l.told) > 0 {
+		l.pace(l.observe() - l.now.Sub(l.d.start))
+	}
 }
 
 // tell notes that commands have their replies. Those of a turn came, mostly, at
@@ -614,16 +651,15 @@ func (l *loop) tell(came time.Duration, a answer) {
 	l.told = append(l.told, told{came, a})
 }
 
-// observe measures what the replies that were sent took.
-func (l *loop) observe() {
-	if len(l.told) == 0 {
-		return
-	}
-	now := time.Since(l.d.start)
+// observe measures what the replies that were sent took, and returns the time by the
+// door's clock.
+func (l *loop) observe() (now time.Duration) {
+	now = time.Since(l.d.start)
 	for _, t := range l.told {
 		l.d.observe(now-t.came, t.answer)
 	}
 	l.told = l.told[:0]
+	return now
 }
 
 // write sends as much as the connection takes, and no more than is fair to others:
