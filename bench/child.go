@@ -22,6 +22,7 @@ func serveChild(name, args string, in io.Reader, out io.Writer) error {
 		"read":   task(readCold),
 		"fill":   task(fill),
 		"replay": task(replay),
+		"attack": task(attack),
 	}
 	t, ok := tasks[name]
 	if !ok {
