@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quipudb/quipu"
@@ -43,31 +46,69 @@ func (m *maimed) Read(ctx context.Context, cells []store.Cell, values []store.Va
 func TestReady(t *testing.T) {
 	const partitions = 64
 	for _, o := range []quipu.Options{{}, {ReadOnly: true}} {
-		m := &maimed{memstore.New(memstore.Options{Partitions: partitions}), -1}
-		db := quipu.New(m, o)
-		if err := db.Ready(t.Context()); err != nil {
-			t.Errorf("%+v: %v", o, err)
+		synctest.Test(t, func(t *testing.T) { ready(t, o, partitions) })
+	}
+}
+
+func ready(t *testing.T, o quipu.Options, partitions int) {
+	m := &maimed{memstore.New(memstore.Options{Partitions: partitions}), -1}
+	db := quipu.New(m, o)
+	look := func() error { return db.Ready(t.Context()) }
+	if err := look(); err != nil {
+		t.Errorf("%+v: %v", o, err)
+	}
+	for m.lost = range partitions {
+		if err := look(); err != nil || meter(db, "quipu_partitions_unreachable") != 1 {
+			t.Errorf("%+v: without partition %d: %v, %v unreachable", o, m.lost, err, meter(db, "quipu_partitions_unreachable"))
 		}
-		for m.lost = range partitions {
-			if err := db.Ready(t.Context()); err != nil || meter(db, "quipu_partitions_unreachable") != 1 {
-				t.Errorf("%+v: without partition %d: %v, %v unreachable", o, m.lost, err, meter(db, "quipu_partitions_unreachable"))
-			}
+	}
+	m.lost = all
+	if err := look(); !errors.Is(err, quipu.ErrUnavailable) || meter(db, "quipu_partitions_unreachable") != float64(partitions) {
+		t.Errorf("%+v: without any partition: %v", o, err)
+	}
+	m.lost = -1
+	if err := look(); err != nil || meter(db, "quipu_partitions_unreachable") != 0 {
+		t.Errorf("%+v: %v", o, err)
+	}
+	if page, err := db.List(t.Context(), "", quipu.ListOptions{}); err != nil || len(page.Counts) != 0 {
+		t.Errorf("%+v: there are %v, %v", o, page.Counts, err)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Those who ask at the same time share one look at the store. One who gives up takes nothing away from the others.
+func TestHealthIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &stuck{Store: memstore.New(memstore.Options{Partitions: 4}), hold: make(chan struct{})}
+		db := quipu.New(s, quipu.Options{})
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if h := db.Health(gone); !errors.Is(h.Err, context.Canceled) {
+			t.Errorf("%+v", h)
 		}
-		m.lost = all
-		if err := db.Ready(t.Context()); !errors.Is(err, quipu.ErrUnavailable) || meter(db, "quipu_partitions_unreachable") != partitions {
-			t.Errorf("%+v: without any partition: %v", o, err)
+		var wg sync.WaitGroup
+		for range 1000 {
+			wg.Go(func() {
+				if h := db.Health(t.Context()); h.Err != nil {
+					t.Errorf("%+v", h)
+				}
+			})
 		}
-		m.lost = -1
-		if err := db.Ready(t.Context()); err != nil || meter(db, "quipu_partitions_unreachable") != 0 {
-			t.Errorf("%+v: %v", o, err)
-		}
-		if page, err := db.List(t.Context(), "", quipu.ListOptions{}); err != nil || len(page.Counts) != 0 {
-			t.Errorf("%+v: there are %v, %v", o, page.Counts, err)
+		synctest.Wait()
+		close(s.hold)
+		wg.Wait()
+		if n := s.calls.Load(); n != 4 {
+			t.Errorf("the store was asked %d times", n)
 		}
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}
-	}
+		if err := db.Ready(t.Context()); !errors.Is(err, quipu.ErrClosed) {
+			t.Errorf("a closed DB is ready: %v", err)
+		}
+	})
 }
 
 // A partition that never answers, not even when its call is cut short, is reported
@@ -96,10 +137,12 @@ func TestHealth(t *testing.T) {
 // A stuck store has a partition whose calls hang, whatever becomes of their contexts.
 type stuck struct {
 	store.Store
-	hold chan struct{}
+	hold  chan struct{}
+	calls atomic.Int64
 }
 
 func (s *stuck) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	s.calls.Add(1)
 	if batches[0].Partition == 2 {
 		<-s.hold
 	}

@@ -25,6 +25,16 @@ const strangerGrace = 100 * time.Millisecond
 // some for health, not so many that one connection keeps the server busy.
 const strangerCallsMax = 32
 
+// strangerCallsEvery is how often a stranger of a listener may make a call, all of
+// them together, and strangerCallsAhead how far they may be ahead of that. Beyond
+// it calls wait for their turn, each in the goroutine of its own connection.
+// Otherwise strangers who leave after their last call and come back at once would
+// keep the server busy.
+const (
+	strangerCallsEvery = time.Second / 500
+	strangerCallsAhead = 200 * time.Millisecond
+)
+
 // strangersShare is which part of a listener's connections strangers may have,
 // and strangersFew how many they may have in any case.
 const (
@@ -54,6 +64,7 @@ type places struct {
 	mu        sync.Mutex // guards the fields below
 	known     int
 	strangers list.List // of *Place, oldest first
+	due       time.Time // when the next call of a stranger is
 	refused   int64
 	dropped   int64
 	expired   int64
@@ -201,10 +212,36 @@ func (p *Place) Known() {
 	}
 }
 
-// Call counts a call without a key. It reports whether a stranger may make more:
-// if not, the door should end the connection, by Drop if it has no better way.
+// Call counts a call without a key, and waits for its turn if strangers make too
+// many. It reports whether this one may make more: if not, the door should end the
+// connection, by Drop if it has no better way.
 func (p *Place) Call() (more bool) {
-	return p == nil || p.login.Load() || p.calls.Add(1) < strangerCallsMax
+	if p == nil || p.login.Load() {
+		return true
+	}
+	p.places.turn()
+	return p.calls.Add(1) < strangerCallsMax
+}
+
+// turn waits until a stranger may make a call.
+func (ps *places) turn() {
+	ps.mu.Lock()
+	now := time.Now()
+	if ahead := now.Add(-strangerCallsAhead); ps.due.Before(ahead) {
+		ps.due = ahead
+	}
+	ps.due = ps.due.Add(strangerCallsEvery)
+	left := ps.due.Sub(now)
+	ps.mu.Unlock()
+	if left <= 0 {
+		return
+	}
+	t := time.NewTimer(left)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ps.closed:
+	}
 }
 
 // Drop closes the connection of a stranger.

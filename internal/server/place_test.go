@@ -254,3 +254,35 @@ func TestStrangersCalls(t *testing.T) {
 		}
 	})
 }
+
+// Strangers who call as often as they may, leave and come back, are slowed down
+// together. A client with a key does not wait.
+func TestStrangersTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guard(server.Listen{ConnectionsMax: 100, StrangersMax: 10})
+		defer func() { _ = g.Listener.Close() }()
+		_, here := g.enter(t)
+		known := server.PlaceOf(here)
+		known.Known()
+		calls := 0
+		begin := time.Now()
+		for range 200 {
+			_, here := g.enter(t)
+			for calls++; server.PlaceOf(here).Call(); {
+				calls++
+			}
+			server.PlaceOf(here).Drop()
+		}
+		took := time.Since(begin)
+		if rate := float64(calls) / took.Seconds(); rate < 490 || rate > 520 {
+			t.Errorf("strangers made %d calls in %v: %.0f a second", calls, took, rate)
+		}
+		begin = time.Now()
+		for range 1000 {
+			known.Call()
+		}
+		if waited := time.Since(begin); waited > 0 {
+			t.Errorf("a client with a key waited for %v", waited)
+		}
+	})
+}
