@@ -253,7 +253,20 @@ func (w *world) judge(ctx context.Context, r *row) error {
 	if r.missing > 0 && r.told == 0 {
 		errs = append(errs, fmt.Errorf("%d of what was acknowledged is missing, and nobody was told", r.missing))
 	}
-	return errors.Join(append(errs, w.doors[w.rng.IntN(2)].verify(ctx))...)
+	lost := 0
+	for i, d := range w.doors {
+		n, err := d.verify(ctx)
+		errs = append(errs, err)
+		if n > w.lost[i] && !w.loses {
+			errs = append(errs, fmt.Errorf("node %d's verify finds %d losses, and %d before the fault", i, n, w.lost[i]))
+		}
+		w.lost[i] = n
+		lost += n
+	}
+	if r.missing > 0 && lost == 0 {
+		errs = append(errs, fmt.Errorf("%d of what was acknowledged is missing, and no node's verify says so", r.missing))
+	}
+	return errors.Join(errs...)
 }
 
 // flush waits until a combining writer has shipped all. What was lost is told

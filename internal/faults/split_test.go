@@ -283,7 +283,7 @@ func (w hot) judge(ctx context.Context) error {
 		}
 		errs = append(errs, compare(c, "after all that has a token was sent again"))
 	}
-	return errors.Join(append(errs, w.doors[w.rng.IntN(2)].verify(ctx))...)
+	return errors.Join(append(errs, w.doors[w.rng.IntN(2)].sound(ctx))...)
 }
 
 // folded starts the node anew that wants shards, with the policy of the other,
@@ -317,5 +317,5 @@ func (w hot) folded(ctx context.Context) error {
 			}
 		}
 	}
-	return w.doors[0].verify(ctx)
+	return w.doors[0].sound(ctx)
 }

@@ -23,7 +23,8 @@ type world struct {
 	doors [2]*rest
 	rpc   [2]*client.DB
 	combs [2]*client.Writer
-	loses bool // whether the present fault may lose what was acknowledged
+	loses bool   // whether the present fault may lose what was acknowledged
+	lost  [2]int // what each node's verify has found to be lost so far
 
 	guarded  []*counter // added to with tokens
 	plain    []*counter // without
