@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"runtime"
 	"slices"
 	"strconv"
 )
@@ -18,10 +19,11 @@ const (
 // Its buffer grows only with leave (see grow). When that is refused, fault says
 // why, and what was appended since is not whole: the owner takes it back.
 type encoder struct {
-	out   []byte
-	resp3 bool
-	fault error
-	claim func(bytes int64) error // asks for memory; nil if nobody counts it
+	out    []byte
+	resp3  bool
+	fault  error
+	pieces uint                    // how often full was asked
+	claim  func(bytes int64) error // asks for memory; nil if nobody counts it
 }
 
 // numberBytesMax is how long a line with a sign and a number can be.
@@ -76,8 +78,18 @@ func (e *encoder) cut(start int) {
 	}
 }
 
-// full reports whether nothing more fits, so that there is no use in going on.
-func (e *encoder) full() bool { return e.fault != nil }
+// piecesMax is how many pieces of a long reply are made before others may run.
+const piecesMax = 16
+
+// full reports whether nothing more fits, so that there is no use in going on. Who
+// makes a long reply asks it between two pieces. Now and then it lets others run:
+// with few processors, the loop would otherwise wait for the end of a time slice.
+func (e *encoder) full() bool {
+	if e.pieces++; e.pieces%piecesMax == 0 {
+		runtime.Gosched()
+	}
+	return e.fault != nil
+}
 
 // takeFault returns why the replies can't be made, if they can't, and forgets it.
 func (e *encoder) takeFault() error {
