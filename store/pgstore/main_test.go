@@ -36,6 +36,9 @@ func run(m *testing.M) (code int, err error) {
 	if err := flag.Set("rapid.checks", "25"); err != nil { // unless the command says otherwise
 		return 0, err
 	}
+	if flag.Parse(); flag.Lookup("test.fuzz").Value.String() != "" {
+		return m.Run(), nil // without a server, which would keep a worker of the fuzzer from ending
+	}
 	dir, err := os.MkdirTemp("", "pgstore")
 	if err != nil {
 		return 0, err
