@@ -101,10 +101,10 @@ func refusals(reports []*load.Report) (n int64, first string) {
 	return n, first
 }
 
-// operations returns how many there were in all.
+// operations returns how many succeeded in all.
 func operations(reports []*load.Report) (total int64) {
 	for _, r := range reports {
-		total += r.Operations
+		total += r.Operations - r.Errors
 	}
 	return total
 }
