@@ -131,24 +131,6 @@ type Delta struct {
 	Writes, Lot uint32
 }
 
-// AddMax is up to what an add, either way, can be taken by a part of a counter: so
-// that the parts stay far from the ends of int64, and their sum does.
-const AddMax = 1 << 32
-
-// NeedsWhole reports whether d can't be decided by a part of a counter: it asks
-// for its value, or has a condition, or is no add, or a large one.
-func (d *Delta) NeedsWhole() bool {
-	switch d.Op {
-	case OpSettle, OpRetire:
-		return false
-	case OpAdd:
-		return !d.Guard.Laid && (d.Want || d.Expiry != ExpiryKeep || d.Guard.Match || d.Guard.Exists != ExistsAny || d.Guard.Bound != nil ||
-			d.N > AddMax || d.N < -AddMax)
-	default:
-		return !d.Guard.Laid
-	}
-}
-
 // Expiry is what a delta does to the deadline of its cell: one of the first
 // three, and with ExpirySet some of the others. The conditions among them must
 // all hold for the deadline to be set. If they do not, an OpExpire is refused as Unmet, and any

@@ -1,0 +1,122 @@
+package store
+
+// Needs are what a delta, or a batch, asks for beyond adding N to a cell. A fast
+// path names the needs that it serves, in a constant beside it, and takes a delta
+// only if it has no others:
+//
+//	const laneServes = store.NeedValue | store.NeedToken
+//
+//	if d.Needs()&^laneServes == 0 { … }
+//
+// So a need that comes later is served by no fast path that does not say so.
+type Needs uint16
+
+// The needs. Those of a batch are its own and those of its deltas.
+const (
+	NeedOp      Needs = 1 << iota // another operation than OpAdd
+	NeedValue                     // Want
+	NeedExpiry                    // Expiry, DeadlineMS
+	NeedToken                     // Guard.Token, Digest
+	NeedVersion                   // Guard.Match, Version
+	NeedLayout                    // Guard.Laid, Layout
+	NeedExists                    // Guard.Exists
+	NeedBound                     // Guard.Bound
+	NeedMark                      // Batch.Writer, Prev, Seq
+	NeedIf                        // Batch.If
+)
+
+// What Needs knows. A field that is added to one of these types does not compile
+// here: it must have a need, and a law in package storetest, or ask for nothing.
+var (
+	_ = struct {
+		Cell        Cell
+		Op          Op
+		Want        bool
+		Expiry      Expiry
+		N           int64
+		Guard       Guard
+		DeadlineMS  int64
+		Writes, Lot uint32
+	}(Delta{})
+	_ = struct {
+		Token   string
+		Digest  uint64
+		Match   bool
+		Version uint64
+		Laid    bool
+		Layout  int64
+		Exists  Existence
+		Bound   *Bound
+	}(Guard{})
+	_ = struct {
+		Partition  int
+		Writer     Writer
+		Prev, Seq  uint64
+		Durability Durability
+		If         []Condition
+		Apart      bool
+		Deltas     []Delta
+	}(Batch{})
+)
+
+// Needs returns what d asks for. Its cell, N, Writes and Lot ask for nothing.
+func (d *Delta) Needs() (n Needs) {
+	if d.Op != OpAdd {
+		n |= NeedOp
+	}
+	if d.Want {
+		n |= NeedValue
+	}
+	if d.Expiry != ExpiryKeep || d.DeadlineMS != 0 {
+		n |= NeedExpiry
+	}
+	g := &d.Guard
+	if g.Token != "" || g.Digest != 0 {
+		n |= NeedToken
+	}
+	if g.Match || g.Version != 0 {
+		n |= NeedVersion
+	}
+	if g.Laid || g.Layout != 0 {
+		n |= NeedLayout
+	}
+	if g.Exists != ExistsAny {
+		n |= NeedExists
+	}
+	if g.Bound != nil {
+		n |= NeedBound
+	}
+	return n
+}
+
+// Needs returns what b and its deltas ask for. Its partition and its durability,
+// and whether the deltas are apart, ask for nothing.
+func (b *Batch) Needs() (n Needs) {
+	if b.Writer != 0 || b.Prev != 0 || b.Seq != 0 {
+		n |= NeedMark
+	}
+	if len(b.If) > 0 {
+		n |= NeedIf
+	}
+	for i := range b.Deltas {
+		n |= b.Deltas[i].Needs()
+	}
+	return n
+}
+
+// AddMax is up to what an add, either way, can be taken by a part of a counter: so
+// that the parts stay far from the ends of int64, and their sum does.
+const AddMax = 1 << 32
+
+// partServes is what a part of a counter can decide alone.
+const partServes = NeedToken
+
+// NeedsWhole reports whether d can't be decided by a part of a counter: it asks
+// for its value, or has a condition, or is no add, or a large one. A delta that
+// names the layout has been made for the part.
+func (d *Delta) NeedsWhole() bool {
+	if d.Guard.Laid || d.Op == OpSettle || d.Op == OpRetire {
+		return false
+	}
+	return d.Needs()&^partServes != 0 || d.N > AddMax || d.N < -AddMax
+}
