@@ -69,7 +69,7 @@ func (db *DB) write(ctx context.Context, op store.Op, key string, n int64, opts 
 	if err != nil && errors.Is(err, store.ErrToken) {
 		err = db.reused(ctx, d)
 	}
-	if len(opts) > 0 || d.Want { // In the pool deltas are plain: clearing them all takes longer than finding them.
+	if len(opts) > 0 || d.Needs()&^store.NeedOp != 0 { // In the pool deltas are plain: clearing them all takes longer than finding them.
 		*d = store.Delta{}
 	}
 	db.writes.Put(c)

@@ -325,10 +325,13 @@ func (e *total) note(d *store.Delta, r *store.Result, began, told uint64) {
 	}
 }
 
+// tailServes is what an add may ask for that, if it is applied, adds its N.
+const tailServes = store.NeedValue | store.NeedToken | store.NeedVersion | store.NeedLayout | store.NeedExists
+
 // count takes a change into the tail, and reports false if it is none that can
 // be added to a total.
 func (e *total) count(d *store.Delta, r *store.Result, began, told uint64) bool {
-	if d.Op != store.OpAdd || d.Expiry != store.ExpiryKeep || d.Guard.Bound != nil || r.Replayed || r.Version == 0 || e.value.DeadlineMS != 0 {
+	if d.Needs()&^tailServes != 0 || r.Replayed || r.Version == 0 || e.value.DeadlineMS != 0 {
 		return false
 	}
 	return e.tail.Note(int(r.Shard), r.Version&^spread.OfShards, d.N, began, told)

@@ -10,6 +10,9 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
+// addServes is what add serves.
+const addServes = store.NeedValue
+
 // add is the fast path of Apply (BenchmarkAddHot): one add, without a guard or
 // a writer, to a cell that is in memory and needs no look at the disk. It does
 // what apply would do, without the generality; for everything else, and for
@@ -17,14 +20,11 @@ import (
 // is done, the caller waits for the frame. The laws run on both, since a batch
 // of two deltas takes the other path.
 func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (f *wal.Frame, done bool) {
-	if b.Writer != 0 || b.Partition != 0 || len(b.Deltas) != 1 || b.Durability > store.Synced || ctx.Err() != nil {
+	if len(b.Deltas) != 1 || b.Needs()&^addServes != 0 || b.Partition != 0 || b.Durability > store.Synced ||
+		ctx.Err() != nil || e.log.Room(ctx) != nil {
 		return nil, false
 	}
 	d := &b.Deltas[0]
-	if d.Op != store.OpAdd || d.Guard.Token != "" || d.Guard.Match || d.Guard.Exists != 0 || d.Guard.Bound != nil ||
-		d.Guard.Laid || d.Expiry != 0 || len(b.If) > 0 || e.log.Room(ctx) != nil {
-		return nil, false
-	}
 	level := b.Durability
 	if level == store.DurabilityDefault {
 		level = store.Synced

@@ -297,6 +297,10 @@ func (e *Engine) locate(hash uint64, cell []byte) uint32 {
 // batch of them moves an unread delta by less than a quarter of the range.
 const blindMax = 1 << 47
 
+// unreadServes is what can be decided on a cell that is unread: tokens are kept
+// elsewhere, and the layout of such a cell is 0 (I12).
+const unreadServes = store.NeedToken | store.NeedLayout
+
 // mustRead reports whether an unread cell has to be read before a delta to it
 // can be decided. A blind add needs no read, unless it, or one of the more keys
 // that its batch may make, could reach a limit.
@@ -304,7 +308,7 @@ func (e *Engine) mustRead(d *store.Delta, s *slot, hash uint64, cell []byte, mor
 	switch {
 	case d.Op == store.OpSettle:
 		return false
-	case d.Op != store.OpAdd, d.Want, d.Guard.Match, d.Expiry != 0, d.Guard.Exists != 0, d.Guard.Bound != nil:
+	case d.Needs()&^unreadServes != 0:
 		return true
 	case d.N > blindMax, d.N < -blindMax, s.value > nearLimit/2, s.value < -nearLimit/2:
 		return true
@@ -440,7 +444,7 @@ func (c *change) delta(d *store.Delta, p plan, got *fetched) store.Result {
 		return store.Result{Outcome: store.Applied}
 	}
 	if d.Guard.Token == "" {
-		if d.Op == store.OpAdd && !d.Want && !d.Guard.Match && d.Guard.Exists == 0 && d.Guard.Bound == nil && d.Expiry == 0 {
+		if d.Needs()&^blindServes == 0 {
 			return c.blind(d, p)
 		}
 		return c.cell(d, p)
@@ -579,6 +583,9 @@ func (c *change) cell(d *store.Delta, p plan) store.Result {
 	}
 	return res
 }
+
+// blindServes is what blind serves.
+const blindServes = store.NeedLayout
 
 // blind is cell for an add that asks for nothing: most are.
 func (c *change) blind(d *store.Delta, p plan) store.Result {

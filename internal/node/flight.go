@@ -33,15 +33,11 @@ type runKey struct {
 	layout   int64
 }
 
+// runServes is what the adds of a run may ask for.
+const runServes = store.NeedValue | store.NeedLayout
+
 // isPlain reports whether a batch is one add that only adds, perhaps to a shard.
-func isPlain(b *store.Batch) bool {
-	if len(b.Deltas) != 1 {
-		return false
-	}
-	d := &b.Deltas[0]
-	return d.Op == store.OpAdd && d.Expiry == store.ExpiryKeep &&
-		d.Guard == (store.Guard{Digest: d.Guard.Digest, Laid: d.Guard.Laid, Layout: d.Guard.Layout})
-}
+func isPlain(b *store.Batch) bool { return len(b.Deltas) == 1 && b.Needs()&^runServes == 0 }
 
 // isAlone reports whether a batch takes a flight of its own: if a counter is
 // split, it is refused as a whole, and others must not be with it.

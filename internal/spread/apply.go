@@ -316,7 +316,7 @@ func stays(b *store.Batch) bool { return b.Writer != 0 || len(b.If) > 0 || b.Tog
 // with home, which knows the tokens; those that take away do, so that shards only
 // grow.
 func shardable(d *store.Delta) bool {
-	return d.Op == store.OpAdd && d.N >= 0 && d.Guard.Token == "" && !d.Guard.Laid && !d.NeedsWhole()
+	return d.Needs() == 0 && d.N >= 0 && d.N <= store.AddMax
 }
 
 // moves reports whether a delta of a batch may go to a shard.

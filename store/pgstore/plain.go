@@ -28,6 +28,9 @@ type plain struct {
 	tokened    bool // some have tokens
 }
 
+// plainServes is what the server can apply by itself.
+const plainServes = store.NeedMark | store.NeedValue | store.NeedToken | store.NeedLayout
+
 // anyhow is that a layout does not matter.
 const anyhow = -1
 
@@ -35,16 +38,12 @@ const anyhow = -1
 // cell must have one sign: then its sum leaves int64 if and only if one of them
 // would have.
 func plainOf(b *store.Batch) (p *plain, ok bool) {
-	if len(b.If) > 0 || len(b.Deltas) == 0 {
+	if len(b.Deltas) == 0 || b.Needs()&^plainServes != 0 {
 		return nil, false
 	}
 	p = &plain{batch: b, order: make([]int32, len(b.Deltas)), most: 1}
 	for i := range b.Deltas {
 		d := &b.Deltas[i]
-		g := store.Guard{Token: d.Guard.Token, Digest: d.Guard.Digest, Laid: d.Guard.Laid, Layout: d.Guard.Layout}
-		if d.Op != store.OpAdd || d.Expiry != store.ExpiryKeep || d.Guard != g {
-			return nil, false
-		}
 		p.order[i] = int32(i)
 		p.want = p.want || d.Want
 		p.tokened = p.tokened || d.Guard.Token != ""

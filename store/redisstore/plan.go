@@ -13,6 +13,9 @@ import (
 // applies: far from the ends of int64 none of them can overflow.
 const quarter = 1 << 62
 
+// addServes is what add.lua serves.
+const addServes = store.NeedMark | store.NeedValue | store.NeedToken | store.NeedLayout
+
 // A planned batch is one of plain adds, summed by cell, as add.lua takes it.
 type planned struct {
 	batch  *store.Batch
@@ -55,7 +58,7 @@ type plannedToken struct {
 // has something else than adds, or conditions, or sums that may overflow, or it
 // names two layouts for a cell.
 func plan(b *store.Batch) (p *planned, ok bool) {
-	if len(b.If) > 0 {
+	if b.Needs()&^addServes != 0 {
 		return nil, false
 	}
 	p = &planned{batch: b, cells: make([]int, len(b.Deltas))}
@@ -65,8 +68,7 @@ func plan(b *store.Batch) (p *planned, ok bool) {
 	for i := range b.Deltas {
 		d := &b.Deltas[i]
 		g := &d.Guard
-		if d.Op != store.OpAdd || d.Expiry != store.ExpiryKeep || g.Match || g.Exists != store.ExistsAny || g.Bound != nil ||
-			d.N >= quarter || d.N <= -quarter {
+		if d.N >= quarter || d.N <= -quarter {
 			return nil, false
 		}
 		at, known := places[d.Cell]
