@@ -212,15 +212,13 @@ type plan struct {
 
 // plan finds the cell of every delta, collects in n what has to be read from
 // disk before they can be decided, and returns the level that the batch needs:
-// its own, or that of a change it builds on. In a table larger than the
-// processor's caches finding a cell is waiting for memory, so the cells of a
-// large batch are looked for together.
+// its own, or that of a change it builds on.
 func (e *Engine) plan(b *store.Batch, ps *plans, got *fetched, level store.Durability, n *needs) store.Durability {
 	now := e.horizon()
 	deletes := false
 	for i := range ps.all {
-		if i%warmMax == 0 {
-			e.cells.warm(ps.all[i:])
+		if i%groupMax == 0 {
+			e.cells.findAll(ps.all[i:min(i+groupMax, len(ps.all))], ps.keys)
 		}
 		d, p := &getOne, &ps.all[i] // a condition looks at its cell
 		if i < len(b.Deltas) {
@@ -231,7 +229,7 @@ func (e *Engine) plan(b *store.Batch, ps *plans, got *fetched, level store.Durab
 		}
 		deletes = deletes || d.Op == store.OpDelete
 		cell := ps.keys[p.from:p.to]
-		if !e.cells.is(p.slot, uint32(p.hash), cell) {
+		if p.slot == 0 {
 			p.slot = e.locate(p.hash, cell)
 		}
 		s := e.cells.slot(p.slot)

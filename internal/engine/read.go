@@ -127,15 +127,12 @@ func (e *Engine) Peek(cells []store.Cell, values []store.Value) bool {
 	}
 	h := e.horizon()
 	for i := range ps.all {
-		if i%warmMax == 0 {
-			e.cells.warm(ps.all[i:])
+		if i%groupMax == 0 {
+			e.cells.findAll(ps.all[i:min(i+groupMax, len(ps.all))], ps.keys)
 		}
 		p := &ps.all[i]
-		cell := ps.keys[p.from:p.to]
-		if !e.cells.is(p.slot, uint32(p.hash), cell) {
-			if p.slot = e.cells.find(uint32(p.hash), cell); p.slot == 0 {
-				return false
-			}
+		if p.slot == 0 {
+			return false
 		}
 		e.cells.slot(p.slot).meta |= recent
 		value, m, x := e.visible(p.slot, &h)

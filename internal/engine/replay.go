@@ -40,21 +40,23 @@ type replay struct {
 	found  plan         // where that is, if it was looked for
 
 	ahead []plan // of the next adds
-	room  [warmMax]plan
+	room  [groupMax]plan
 }
 
 // lookAhead finds the cells of the next adds, all at once: replay is waiting for
 // memory as well.
 func (p *replay) lookAhead(r reader) {
 	p.ahead = p.room[:0]
-	seed := p.e.id.seed()
-	for range 4 * warmMax { // no further, however many adds to one cell there are
-		if len(p.ahead) == warmMax || len(r.b) == 0 {
+	seed, keys := p.e.id.seed(), r.b
+	for range 4 * groupMax { // no further, however many adds to one cell there are
+		if len(p.ahead) == groupMax || len(r.b) == 0 {
 			break
 		}
 		switch r.byte() {
 		case recAdd:
-			p.ahead = append(p.ahead, plan{hash: xxh3.HashSeed(r.cell(), seed)})
+			cell := r.cell()
+			to := len(keys) - len(r.b)
+			p.ahead = append(p.ahead, plan{hash: xxh3.HashSeed(cell, seed), from: uint32(to - len(cell)), to: uint32(to)})
 			r.varint()
 		case recAgain:
 			r.varint()
@@ -64,7 +66,7 @@ func (p *replay) lookAhead(r reader) {
 			r.b = nil
 		}
 	}
-	p.e.cells.warm(p.ahead)
+	p.e.cells.findAll(p.ahead, keys)
 }
 
 func (p *replay) record(r *reader) error {
@@ -151,7 +153,7 @@ func (p *replay) record(r *reader) error {
 
 func (p *replay) add(delta int64) {
 	e := p.e
-	if !e.cells.is(p.found.slot, uint32(p.found.hash), p.cell) {
+	if p.found.slot == 0 {
 		p.found.hash = xxh3.HashSeed(p.cell, e.id.seed())
 		p.found.slot = e.locate(p.found.hash, p.cell)
 	}

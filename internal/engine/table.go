@@ -68,7 +68,7 @@ type table struct {
 	split      uint32 // buckets beyond the largest power of two
 	level      uint32 // that power of two
 	count      int
-	seen       byte // a sum, so that the loads of warm are made
+	seen       byte // a sum, so that loads are made whose value is not needed
 }
 
 func newTable(skip int) *table {
@@ -95,8 +95,11 @@ func (t *table) head(hash uint32) *uint32 {
 }
 
 // find returns the slot of a key, or 0.
-func (t *table) find(hash uint32, key []byte) uint32 {
-	for id := *t.head(hash); id != 0; {
+func (t *table) find(hash uint32, key []byte) uint32 { return t.follow(*t.head(hash), hash, key) }
+
+// follow is find in the rest of a chain.
+func (t *table) follow(id, hash uint32, key []byte) uint32 {
+	for id != 0 {
 		s := t.slot(id)
 		if s.hash == hash && bytes.Equal(t.at(s.key)[t.skip:], key) {
 			return id
@@ -106,45 +109,52 @@ func (t *table) find(hash uint32, key []byte) uint32 {
 	return 0
 }
 
-// warmMax is how many cells are looked for at once: about as many as the
-// processor can wait for.
-const warmMax = 32
+// groupMax is how many keys are looked for at once: about as many as the
+// processor can wait for. For less than groupMin it is not worth it.
+const (
+	groupMax = 32
+	groupMin = 8
+)
 
-// warm looks for the cells of the first plans, all at once: the loads of each loop
-// do not depend on each other, so they are under way together. It notes the slot
-// whose hash is right; the caller then compares the keys, before what was loaded
-// is out of the processor's caches again. A few plans are not worth it.
-func (t *table) warm(plans []plan) {
-	if len(plans) < 8 {
-		return
+// findAll is find for every plan: it sets the slot, or 0. In a table larger than the
+// processor's caches finding a key is waiting for memory, so a group of keys is looked
+// for together: the loads of each loop do not depend on each other, and are under way
+// at the same time. The slots are in the caches for one who uses them before the next
+// few groups are looked for.
+func (t *table) findAll(plans []plan, keys []byte) {
+	for len(plans) > 0 {
+		group := plans[:min(len(plans), groupMax)]
+		plans = plans[len(group):]
+		for i := range group {
+			group[i].slot = *t.head(uint32(group[i].hash))
+		}
+		if len(group) >= groupMin {
+			t.approach(group)
+		}
+		for i := range group {
+			p := &group[i]
+			p.slot = t.follow(p.slot, uint32(p.hash), keys[p.from:p.to])
+		}
 	}
-	plans = plans[:min(len(plans), warmMax)]
-	for i := range plans {
-		plans[i].slot = *t.head(uint32(plans[i].hash))
-	}
+}
+
+// approach goes from the heads of the plans' chains to the first slots with the right
+// hash, if they are near, as most are, and loads their keys.
+func (t *table) approach(group []plan) {
 	for range 3 { // chains are short
-		for i := range plans {
-			if p := &plans[i]; p.slot != 0 {
+		for i := range group {
+			if p := &group[i]; p.slot != 0 {
 				if s := t.slot(p.slot); s.hash != uint32(p.hash) {
 					p.slot = s.next
 				}
 			}
 		}
 	}
-	for i := range plans {
-		if id := plans[i].slot; id != 0 {
+	for i := range group {
+		if id := group[i].slot; id != 0 {
 			t.seen += t.raw(t.slot(id).key)[0]
 		}
 	}
-}
-
-// is reports whether a slot, if not 0, is that of a key.
-func (t *table) is(id, hash uint32, key []byte) bool {
-	if id == 0 {
-		return false
-	}
-	s := t.slot(id)
-	return s.hash == hash && bytes.Equal(t.at(s.key)[t.skip:], key)
 }
 
 // insert adds an entry that is not in the table: prefix, of skip bytes, and

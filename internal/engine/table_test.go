@@ -47,6 +47,43 @@ func TestTableAgainstMap(t *testing.T) {
 	}
 }
 
+// TestFindAll compares looking for many keys at once with looking for each, whatever
+// their number, when some are not there, some are there twice, and chains are long.
+func TestFindAll(t *testing.T) {
+	for seed := range uint64(50) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		tab := newTable(0)
+		hash := func(key []byte) uint64 {
+			if seed%2 == 1 {
+				return uint64(len(key)) // long chains of one hash
+			}
+			return xxh3.Hash(key)
+		}
+		key := func() []byte {
+			return fmt.Appendf(nil, "k%0*d", 1+rng.IntN(60), rng.IntN(500))
+		}
+		for range 300 {
+			if k := key(); tab.find(uint32(hash(k)), k) == 0 {
+				tab.insert(uint32(hash(k)), nil, k)
+			}
+		}
+		var ps plans
+		for range rng.IntN(3 * groupMax) {
+			k := key()
+			from := len(ps.keys)
+			ps.keys = append(ps.keys, k...)
+			ps.all = append(ps.all, plan{hash: hash(k), from: uint32(from), to: uint32(len(ps.keys))})
+		}
+		tab.findAll(ps.all, ps.keys)
+		for i, p := range ps.all {
+			k := ps.keys[p.from:p.to]
+			if want := tab.find(uint32(p.hash), k); p.slot != want {
+				t.Fatalf("seed %d: key %d of %d, %q: slot %d, want %d", seed, i, len(ps.all), k, p.slot, want)
+			}
+		}
+	}
+}
+
 func BenchmarkTableFind(b *testing.B) {
 	for _, n := range []int{1, 1_000_000} {
 		b.Run(fmt.Sprintf("keys=%d", n), func(b *testing.B) {
