@@ -117,7 +117,7 @@ func (e *Engine) heat(c *store.Cell) bool {
 		return false
 	}
 	s := e.cells.slot(id)
-	cell = e.cells.at(s.key)
+	cell = e.cells.keyOf(id)
 	n := namespaceLen(cell)
 	e.hot = hot{id: id, hash: hash, slot: s, cell: cell, namespace: cell[1:n], key: cell[n:]}
 	if cell[0] == nsDefault {

@@ -46,12 +46,11 @@ type checkpoint struct {
 }
 
 // A saved is the copy of a cell that is being saved, or a token. Its key stays
-// where it is meanwhile.
+// in its slot meanwhile.
 type saved struct {
 	head  uint64 // for sortSaved
 	value int64
 	meta  meta
-	key   ref
 	slot  uint32
 }
 
@@ -166,7 +165,7 @@ func (e *Engine) begin(c *checkpoint) {
 func (e *Engine) preserve(id uint32, s *slot) {
 	if frozen := e.dirtyBit ^ (dirty0 | dirty1); s.meta&frozen != 0 {
 		c := e.save
-		c.copies = append(c.copies, saved{value: s.value, meta: s.meta, key: s.key, slot: id})
+		c.copies = append(c.copies, saved{value: s.value, meta: s.meta, slot: id})
 		if s.meta&hasExtra != 0 {
 			c.extras[id] = e.extras[id]
 		}
@@ -222,18 +221,17 @@ func (e *Engine) copyCells(c *checkpoint) {
 // sortCopies puts the copies in the order of their keys.
 func (e *Engine) sortCopies(c *checkpoint) {
 	if !c.sorted {
-		sortSaved(c.copies, e.savedKeys(), 0)
+		sortSaved(c.copies, e.savedKeys())
 		c.sorted = true
 	}
 }
 
-// savedKeys returns the keys of the cells for one who does not hold the lock. Those
-// of cells that are being saved do not change; only the list of chunks may grow
-// meanwhile.
-func (e *Engine) savedKeys() *arena {
+// savedKeys returns the keys of the cells that are being saved for one who does not
+// hold the lock.
+func (e *Engine) savedKeys() *table {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return &arena{chunks: e.cells.chunks}
+	return e.cells.keys()
 }
 
 // writeRows writes everything, in the order of the rows' first bytes. It can be
@@ -254,9 +252,9 @@ func (e *Engine) writeRows(ctx context.Context, t *rowWriter, c *checkpoint) err
 	t.set(rowMeta, nil, c.meta)
 	for _, n := range near {
 		if s := &c.copies[n]; s.mustBeRead() {
-			t.set(rowNear, keys.at(s.key), nil)
+			t.set(rowNear, keys.keyOf(s.slot), nil)
 		} else {
-			t.delete(rowNear, keys.at(s.key))
+			t.delete(rowNear, keys.keyOf(s.slot))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.names)) {
@@ -294,7 +292,7 @@ func (e *Engine) writeCells(ctx context.Context, t *rowWriter, c *checkpoint) (n
 		}
 		var hashes [lockedCells]uint64
 		for i := range some {
-			hashes[i] = xxh3.HashSeed(keys.at(some[i].key), e.id.seed())
+			hashes[i] = xxh3.HashSeed(keys.keyOf(some[i].slot), e.id.seed())
 		}
 		e.mu.Lock()
 		for i := range some {
@@ -312,9 +310,9 @@ func (e *Engine) writeCells(ctx context.Context, t *rowWriter, c *checkpoint) (n
 				if s.meta&hasExtra != 0 {
 					r.extra = c.extras[s.slot]
 				}
-				t.set(rowCell, keys.at(s.key), r.append(t.value()))
+				t.set(rowCell, keys.keyOf(s.slot), r.append(t.value()))
 			} else {
-				t.delete(rowCell, keys.at(s.key))
+				t.delete(rowCell, keys.keyOf(s.slot))
 			}
 		}
 		err = ctx.Err()
@@ -324,7 +322,7 @@ func (e *Engine) writeCells(ctx context.Context, t *rowWriter, c *checkpoint) (n
 
 // readCopies reads the rows of those among some cells that nobody has looked
 // at, and makes them read ones, the copies and the cells in memory too.
-func (e *Engine) readCopies(it *pebble.Iterator, keys *arena, c *checkpoint, some []saved) error {
+func (e *Engine) readCopies(it *pebble.Iterator, keys *table, c *checkpoint, some []saved) error {
 	var rows [lockedCells]row
 	seek, found := []byte{rowCell}, false
 	for i := range some {
@@ -332,7 +330,7 @@ func (e *Engine) readCopies(it *pebble.Iterator, keys *arena, c *checkpoint, som
 			continue
 		}
 		found = true
-		seek = append(seek[:1], keys.at(some[i].key)...)
+		seek = append(seek[:1], keys.keyOf(some[i].slot)...)
 		if it.SeekGE(seek) && bytes.Equal(it.Key(), seek) {
 			var err error
 			if rows[i], err = decodeBase(it); err != nil {
@@ -360,7 +358,7 @@ func (e *Engine) readCopies(it *pebble.Iterator, keys *arena, c *checkpoint, som
 			c.extras[s.slot] = rows[i].extra
 		}
 		if !rows[i].exists {
-			c.names.of(keys.at(s.key)).keys++
+			c.names.of(keys.keyOf(s.slot)).keys++
 		}
 	}
 	return nil
@@ -436,9 +434,9 @@ func (e *Engine) writeTokens(t *rowWriter, c *checkpoint) {
 	tokens, free := room[saved](e.frozen.count)
 	defer free()
 	for id := uint32(1); id < e.frozen.slots; id++ {
-		tokens = append(tokens, saved{key: e.frozen.slot(id).key, slot: id})
+		tokens = append(tokens, saved{slot: id})
 	}
-	sortSaved(tokens, &e.frozen.arena, tokenBytes)
+	sortSaved(tokens, e.frozen)
 	swept := c.swept
 	for i := range tokens {
 		entry := e.frozen.entry(tokens[i].slot)

@@ -203,7 +203,7 @@ func (e *Engine) deadlineRows(now int64, done map[string]bool) (rows [][]byte, n
 
 // writeDeadlines writes the rows of the deadlines of the copies that are named,
 // and removes those that are over.
-func (e *Engine) writeDeadlines(t *rowWriter, c *checkpoint, keys *arena, copies []int) {
+func (e *Engine) writeDeadlines(t *rowWriter, c *checkpoint, keys *table, copies []int) {
 	type line struct {
 		key  []byte
 		gone bool
@@ -217,7 +217,7 @@ func (e *Engine) writeDeadlines(t *rowWriter, c *checkpoint, keys *arena, copies
 		s := &c.copies[n]
 		deadline := c.extras[s.slot].deadline()
 		soonest = min(soonest, deadline)
-		lines = append(lines, line{appendDeadline(nil, deadline, keys.at(s.key)), false})
+		lines = append(lines, line{appendDeadline(nil, deadline, keys.keyOf(s.slot)), false})
 	}
 	slices.SortStableFunc(lines, func(a, b line) int { return bytes.Compare(a.key, b.key) })
 	for i, l := range lines {

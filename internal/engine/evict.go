@@ -92,7 +92,7 @@ func (e *Engine) evict() {
 		}
 		s := e.cells.slot(e.hand)
 		switch {
-		case s.key == 0, s.meta&(dirty0|dirty1|saving) != 0:
+		case s.isFree(), s.meta&(dirty0|dirty1|saving) != 0:
 		case s.meta&recent != 0:
 			s.meta &^= recent
 		default:

@@ -118,7 +118,7 @@ func (e *Engine) bornKeys(ctx context.Context, low, high []byte, n int) ([][]byt
 			// The slot may have another cell by now: then it is a key that
 			// exists, in this range or not.
 			s := e.cells.slot(id)
-			if s.key == 0 {
+			if s.isFree() {
 				continue
 			}
 			if k := e.cells.keyOf(id); bytes.Compare(k, low) >= 0 && bytes.Compare(k, high) < 0 {

@@ -8,20 +8,20 @@ import (
 	"slices"
 )
 
-// sortSaved sorts by keys, which stand in an arena behind skip bytes. Keys that
+// sortSaved sorts by keys, which stand in a table. Keys that
 // are far apart in memory are slow to compare, so each is looked at eight bytes
 // at a time, which are kept beside it: a quicksort parts the copies by these
 // into less, equal and greater, and goes on with the next eight bytes of those
 // that are equal.
-func sortSaved(s []saved, keys *arena, skip int) {
-	load(s, keys, skip)
-	sortHeads(s, keys, skip, 2*bits.Len(uint(len(s))))
+func sortSaved(s []saved, keys *table) {
+	load(s, keys, 0)
+	sortHeads(s, keys, 0, 2*bits.Len(uint(len(s))))
 }
 
 // load takes the eight bytes of each key behind skip.
-func load(s []saved, keys *arena, skip int) {
+func load(s []saved, keys *table, skip int) {
 	for i := range s {
-		s[i].head = head(keys.at(s[i].key), skip)
+		s[i].head = head(keys.keyOf(s[i].slot), skip)
 	}
 }
 
@@ -43,7 +43,7 @@ const fewKeys = 16
 
 // sortHeads sorts copies whose keys are equal up to skip, and whose heads are
 // loaded.
-func sortHeads(s []saved, keys *arena, skip, budget int) {
+func sortHeads(s []saved, keys *table, skip, budget int) {
 	for len(s) > fewKeys {
 		if budget == 0 { // the choice of pivots was unlucky
 			break
@@ -78,7 +78,7 @@ func sortHeads(s []saved, keys *arena, skip, budget int) {
 		if c := cmp.Compare(a.head, b.head); c != 0 {
 			return c
 		}
-		x, y := keys.at(a.key), keys.at(b.key)
+		x, y := keys.keyOf(a.slot), keys.keyOf(b.slot)
 		return bytes.Compare(x[min(skip, len(x)):], y[min(skip, len(y)):])
 	}
 	if len(s) > fewKeys {

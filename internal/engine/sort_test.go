@@ -31,18 +31,18 @@ func TestSortSaved(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 2))
 			for _, n := range []int{0, 1, 2, fewKeys, fewKeys + 1, 1000, 4000} {
 				const skip = 3
-				var keys arena
+				keys := newTable(skip)
 				var got []saved
 				for i := range n {
-					got = append(got, saved{key: keys.add([]byte("xyz"), []byte(key(rng, i))), slot: uint32(i)})
+					got = append(got, saved{slot: keys.insert(rng.Uint32(), []byte("xyz"), []byte(key(rng, i)))})
 				}
 				rng.Shuffle(n, func(i, j int) { got[i], got[j] = got[j], got[i] })
 				want := slices.Clone(got)
-				slices.SortFunc(want, func(a, b saved) int { return bytes.Compare(keys.at(a.key), keys.at(b.key)) })
-				sortSaved(got, &keys, skip)
+				slices.SortFunc(want, func(a, b saved) int { return bytes.Compare(keys.keyOf(a.slot), keys.keyOf(b.slot)) })
+				sortSaved(got, keys)
 				for i := range got {
-					if got[i].slot != want[i].slot && !bytes.Equal(keys.at(got[i].key), keys.at(want[i].key)) {
-						t.Fatalf("of %d, number %d is %q, want %q", n, i, keys.at(got[i].key), keys.at(want[i].key))
+					if got[i].slot != want[i].slot && !bytes.Equal(keys.keyOf(got[i].slot), keys.keyOf(want[i].slot)) {
+						t.Fatalf("of %d, number %d is %q, want %q", n, i, keys.keyOf(got[i].slot), keys.keyOf(want[i].slot))
 					}
 				}
 			}

@@ -1,18 +1,34 @@
 package engine
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/binary"
+)
 
-// A slot is one entry of a table. It has no pointers.
+// A slot is one entry of a table. It has no pointers, and is one line of the
+// processor's caches, with its key, unless that is long.
 //
-//	value 8 | version 7, bits 1 | key 4 | hash 4 | next 4 | undo 4
+//	value 8 | version 7, bits 1 | hash 4 | next 4 | undo 4 | size 1 | entry 35
 type slot struct {
 	value int64
 	meta  meta
-	key   ref
 	hash  uint32
 	next  uint32 // the next slot of the same bucket; in a free slot, of the free list
 	undo  uint32 // the newest undo entry of this slot, if it is still there
+	size  uint8  // of the entry; inArena if only its ref is here; 0 in a free slot
+	short [shortMax]byte
 }
+
+const (
+	slotBytes = 64
+	shortMax  = 35
+	inArena   = 255
+)
+
+func (s *slot) isFree() bool { return s.size == 0 }
+
+// ref returns where the entry is, if it is not in the slot.
+func (s *slot) ref() ref { return ref(binary.LittleEndian.Uint32(s.short[:])) }
 
 // meta is a version and eight bits.
 type meta uint64
@@ -44,54 +60,75 @@ func (m meta) withVersion(v uint64) meta { return m&bitsMask | meta(v)<<versionS
 func (m meta) withState(s meta) meta     { return m&^stateMask | s }
 
 const (
-	pageBits  = 13
+	pageBits  = 12
 	pageSlots = 1 << pageBits
-	slotBytes = 32
 
 	headPageBits = 14
 	headPage     = 1 << headPageBits
+
+	// headsPerSlot is how many buckets there are for each slot: so most chains
+	// are one slot long, and a key that is not there is not looked for in others'.
+	headsPerSlot = 2
+	// growMin is how many buckets are added at once. The slots that move are
+	// waited for together.
+	growMin = 32
+)
+
+type (
+	slotPage [pageSlots]slot
+	headRun  [headPage]uint32
 )
 
 // table maps short keys to slots. Slots have stable numbers, so that lists of
-// them need no keys. Buckets grow one at a time (linear hashing), so that no
+// them need no keys. Buckets grow a few at a time (linear hashing), so that no
 // insert waits for a table to be copied; slots and buckets are in pages, so
 // that growing copies nothing.
 type table struct {
-	arena
+	arena          // of the long entries
 	skip       int // bytes of an entry before its key
-	pages      [][]slot
+	pages      []*slotPage
 	slotMemory slab[slot]
 	headMemory slab[uint32]
 	slots      uint32 // slots ever used; slot 0 is none
 	unused     uint32 // list of free slots
-	heads      [][]uint32
+	heads      []*headRun
 	split      uint32 // buckets beyond the largest power of two
 	level      uint32 // that power of two
 	count      int
-	seen       byte // a sum, so that loads are made whose value is not needed
+	seen       uint8 // a sum, so that loads are made whose value is not needed
 }
 
 func newTable(skip int) *table {
-	return &table{
-		skip: skip, level: 1, slots: 1,
-		heads: [][]uint32{make([]uint32, headPage)},
-		pages: [][]slot{make([]slot, pageSlots)},
-	}
+	return &table{skip: skip, level: 1, slots: 1, heads: []*headRun{new(headRun)}, pages: []*slotPage{new(slotPage)}}
 }
 
 // slot returns slot id.
 func (t *table) slot(id uint32) *slot { return &t.pages[id>>pageBits][id&(pageSlots-1)] }
 
-// entry returns the whole bytes of a slot's entry, keyOf only its key.
-func (t *table) entry(id uint32) []byte { return t.at(t.slot(id).key) }
-func (t *table) keyOf(id uint32) []byte { return t.at(t.slot(id).key)[t.skip:] }
+// entry returns the whole bytes of a slot's entry, keyOf only its key. They are
+// valid until it is removed.
+func (t *table) entry(id uint32) []byte { return t.entryIn(t.slot(id)) }
+func (t *table) keyOf(id uint32) []byte { return t.entry(id)[t.skip:] }
+
+func (t *table) entryIn(s *slot) []byte {
+	if s.size != inArena {
+		return s.short[:s.size:s.size]
+	}
+	return t.at(s.ref())
+}
+
+// keys returns the table for one who does not hold the lock and looks only at the
+// keys of slots that are not removed meanwhile: they do not move when it grows.
+func (t *table) keys() *table {
+	return &table{arena: arena{chunks: t.chunks}, skip: t.skip, pages: t.pages}
+}
 
 func (t *table) head(hash uint32) *uint32 {
 	b := hash & (2*t.level - 1)
 	if b >= t.level+t.split {
 		b &= t.level - 1
 	}
-	return &t.heads[b>>headPageBits][b&(headPage-1)]
+	return t.bucket(b)
 }
 
 // find returns the slot of a key, or 0.
@@ -101,7 +138,7 @@ func (t *table) find(hash uint32, key []byte) uint32 { return t.follow(*t.head(h
 func (t *table) follow(id, hash uint32, key []byte) uint32 {
 	for id != 0 {
 		s := t.slot(id)
-		if s.hash == hash && bytes.Equal(t.at(s.key)[t.skip:], key) {
+		if s.hash == hash && bytes.Equal(t.entryIn(s)[t.skip:], key) {
 			return id
 		}
 		id = s.next
@@ -139,7 +176,7 @@ func (t *table) findAll(plans []plan, keys []byte) {
 }
 
 // approach goes from the heads of the plans' chains to the first slots with the right
-// hash, if they are near, as most are, and loads their keys.
+// hash, if they are near, as most are.
 func (t *table) approach(group []plan) {
 	for range 3 { // chains are short
 		for i := range group {
@@ -148,11 +185,6 @@ func (t *table) approach(group []plan) {
 					p.slot = s.next
 				}
 			}
-		}
-	}
-	for i := range group {
-		if id := group[i].slot; id != 0 {
-			t.seen += t.raw(t.slot(id).key)[0]
 		}
 	}
 }
@@ -167,22 +199,47 @@ func (t *table) insert(hash uint32, prefix, key []byte) uint32 {
 		id = t.slots
 		t.slots++
 		if int(id>>pageBits) >= len(t.pages) {
-			t.pages = append(t.pages, t.slotMemory.run(pageSlots))
+			t.pages = append(t.pages, (*slotPage)(t.slotMemory.run(pageSlots)))
 		}
 	}
 	head := t.head(hash)
-	*t.slot(id) = slot{key: t.add(prefix, key), hash: hash, next: *head}
+	s := t.slot(id)
+	*s = slot{hash: hash, next: *head}
+	if n := len(prefix) + len(key); n <= shortMax {
+		s.size = uint8(n)
+		copy(s.short[copy(s.short[:], prefix):], key)
+	} else {
+		s.size = inArena
+		binary.LittleEndian.PutUint32(s.short[:], uint32(t.add(prefix, key)))
+	}
 	*head = id
 	t.count++
-	if t.count > int(t.level+t.split) {
+	if headsPerSlot*t.count > int(t.buckets()) {
 		t.grow()
 	}
 	return id
 }
 
-// grow adds one bucket and moves into it what belongs there from the bucket it
-// splits.
+func (t *table) buckets() uint32 { return t.level + t.split }
+
+// bucket returns the head of a bucket.
+func (t *table) bucket(b uint32) *uint32 { return &t.heads[b>>headPageBits][b&(headPage-1)] }
+
+// grow adds buckets and moves into each what belongs there from the bucket it
+// splits. It splits as many as are left of this level, but not more than some.
 func (t *table) grow() {
+	n := min(growMin, t.level-t.split)
+	for b := t.split; b < t.split+n; b++ {
+		if id := *t.bucket(b); id != 0 {
+			t.seen += t.slot(id).size // the loads do not depend on each other
+		}
+	}
+	for range n {
+		t.splitBucket()
+	}
+}
+
+func (t *table) splitBucket() {
 	from := t.split
 	t.split++
 	to := t.level + from
@@ -191,10 +248,9 @@ func (t *table) grow() {
 		t.split = 0
 	}
 	if int(to>>headPageBits) >= len(t.heads) {
-		t.heads = append(t.heads, t.headMemory.run(headPage))
+		t.heads = append(t.heads, (*headRun)(t.headMemory.run(headPage)))
 	}
-	src := &t.heads[from>>headPageBits][from&(headPage-1)]
-	dst := &t.heads[to>>headPageBits][to&(headPage-1)]
+	src, dst := t.bucket(from), t.bucket(to)
 	for *src != 0 {
 		s := t.slot(*src)
 		if t.head(s.hash) == dst {
@@ -216,7 +272,9 @@ func (t *table) remove(id uint32) {
 		p = &t.slot(*p).next
 	}
 	*p = s.next
-	t.drop(s.key)
+	if s.size == inArena {
+		t.drop(s.ref())
+	}
 	*s = slot{next: t.unused}
 	t.unused = id
 	t.count--
@@ -232,5 +290,5 @@ func (t *table) free() {
 
 // bytes returns the memory that the live entries take.
 func (t *table) bytes() int64 {
-	return t.used + int64(t.count)*slotBytes + int64(t.level+t.split)*4
+	return t.used + int64(t.count)*slotBytes + int64(t.buckets())*4
 }

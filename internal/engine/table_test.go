@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"unsafe"
 
 	"github.com/zeebo/xxh3"
 )
@@ -79,6 +81,52 @@ func TestFindAll(t *testing.T) {
 			k := ps.keys[p.from:p.to]
 			if want := tab.find(uint32(p.hash), k); p.slot != want {
 				t.Fatalf("seed %d: key %d of %d, %q: slot %d, want %d", seed, i, len(ps.all), k, p.slot, want)
+			}
+		}
+	}
+}
+
+// TestSlotIsOneLine checks that a slot is in one line of the processor's caches, in
+// memory of the Go heap and in that which is not.
+func TestSlotIsOneLine(t *testing.T) {
+	if n := unsafe.Sizeof(slot{}); n != slotBytes {
+		t.Fatalf("a slot is %d bytes, want %d", n, slotBytes)
+	}
+	tab := newTable(0)
+	defer tab.free()
+	for i := range (slabRuns + 3) * pageSlots {
+		id := tab.insert(uint32(i), nil, fmt.Appendf(nil, "%d", i))
+		if at := uintptr(unsafe.Pointer(tab.slot(id))); at%slotBytes != 0 {
+			t.Fatalf("slot %d is at %#x", id, at)
+		}
+	}
+}
+
+// TestKeysOfAnyLength finds keys that are in their slot and keys that are not, with and
+// without bytes before them, also when a slot is used again.
+func TestKeysOfAnyLength(t *testing.T) {
+	for _, skip := range []int{0, 3, tokenBytes} {
+		tab := newTable(skip)
+		prefix := bytes.Repeat([]byte{'p'}, skip)
+		for range 2 {
+			var ids []uint32
+			for n := 1; n < 500; n++ {
+				ids = append(ids, tab.insert(uint32(n), prefix, bytes.Repeat([]byte{'k'}, n)))
+			}
+			for i, id := range ids {
+				key := bytes.Repeat([]byte{'k'}, i+1)
+				if got := tab.find(uint32(i+1), key); got != id {
+					t.Fatalf("skip %d: key of %d bytes is in slot %d, want %d", skip, len(key), got, id)
+				}
+				if got := tab.keys().entry(id); string(got) != string(prefix)+string(key) {
+					t.Fatalf("skip %d: entry of a key of %d bytes is %q", skip, len(key), got)
+				}
+			}
+			for _, id := range ids {
+				tab.remove(id)
+			}
+			if tab.count != 0 || tab.used != 0 {
+				t.Fatalf("skip %d: %d entries and %d bytes are left", skip, tab.count, tab.used)
 			}
 		}
 	}
