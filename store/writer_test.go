@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
 )
 
 // Cells are found by their partition for as long as a store lives: these
@@ -200,23 +200,15 @@ func TestEnlist(t *testing.T) {
 	}
 }
 
-// answering is a store that gives every Apply one answer.
-type answering struct {
-	store.Store
-	reply store.Reply
-}
-
-func (a answering) Traits() store.Traits { return store.Traits{Partitions: 1} }
-
-func (a answering) Apply(_ context.Context, _ []store.Batch, replies []store.Reply) error {
-	replies[0] = a.reply
-	return nil
-}
-
 func TestEnlistRefused(t *testing.T) {
 	f := func(r store.Reply, want error) {
 		t.Helper()
-		if w, err := store.Enlist(t.Context(), answering{reply: r}); !errors.Is(err, want) || w != 0 {
+		h := new(storetest.Hooks)
+		h.On(storetest.OnApply, func(c *storetest.Call) error {
+			c.Replies[0] = r
+			return nil
+		})
+		if w, err := store.Enlist(t.Context(), storetest.Wrap(memstore.New(memstore.Options{}), h)); !errors.Is(err, want) || w != 0 {
 			t.Errorf("enlisted writer %d, %v; want %v", w, err, want)
 		}
 	}

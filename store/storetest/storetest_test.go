@@ -12,20 +12,23 @@ import (
 	"github.com/quipudb/quipu/store/storetest"
 )
 
+// The laws hold through Wrap as they do without: it adds nothing and loses nothing.
+//
 // The laws of crashes and reopening need a store that keeps something. This
 // one is a memstore and a list of all calls: a log whose tail a crash drops.
 func TestLaws(t *testing.T) {
+	wrap := func(s store.Store) store.Store { return storetest.Wrap(s, new(storetest.Hooks)) }
 	storetest.Run(t, func(_ testing.TB, c storetest.Config) *storetest.Instance {
 		j := &journal{config: c}
 		j.made = j.clock()
 		return &storetest.Instance{
-			Store: j.open(),
-			Crash: func(testing.TB) store.Store { return j.crash() },
+			Store: wrap(j.open()),
+			Crash: func(testing.TB) store.Store { return wrap(j.crash()) },
 			Reopen: func(tb testing.TB) store.Store {
 				if err := j.close(); err != nil {
 					tb.Errorf("Close: %v", err)
 				}
-				return j.open()
+				return wrap(j.open())
 			},
 		}
 	})

@@ -1,0 +1,391 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/bits"
+	"slices"
+	"sync"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// An Op is a method of a store, or several.
+type Op uint32
+
+// The methods that hooks can stand before.
+const (
+	OnApply Op = 1 << iota
+	OnRead
+	OnScan
+	OnLookup
+	OnClose
+	OnStart
+	OnPeek
+	OnProbe
+	OnAudit
+	OnSnapshot
+	OnSize
+	OnNamespaces
+	OnLost
+
+	ops = iota
+
+	OnWrite = OnApply | OnStart // however a write comes
+	OnGet   = OnRead | OnPeek   // and a read of cells
+	OnAll   = 1<<ops - 1 - OnClose
+)
+
+// A Hook stands between the callers of a store and the store. It calls Pass to let
+// the call pass, once or several times, and returns what the caller is told. The
+// package has some that are ready: Fail, Lose, Hang, Wait, Delay, Cut, and more.
+//
+// A method that returns no error but a bool (Start, Peek) reports false if the hook
+// returns an error. The caller then turns to Apply or Read, and meets their hooks.
+type Hook func(c *Call) error
+
+// A Call is a call of a wrapped store. A hook may change what is asked before it
+// lets the call pass, and what is answered after.
+type Call struct {
+	Op  Op              // one method
+	Ctx context.Context // of Start and Peek, one that never ends
+
+	// What is asked.
+	Batches   []store.Batch // Apply, Start
+	Done      func(error)   // Start
+	Cells     []store.Cell  // Read, Peek; one for Lookup and Lost
+	Token     string        // Lookup
+	Version   uint64        // Lost
+	Partition int           // Probe
+	Range     store.Range   // Scan; for Size, its namespace, and for Namespaces, what they come after
+	N         int           // Scan, Namespaces
+	To        io.Writer     // Snapshot
+
+	// What is answered.
+	Replies []store.Reply // Apply, Start
+	Values  []store.Value // Read, Peek; for Lost, what was read
+	Entries []store.Entry // Scan
+	Names   []string      // Namespaces
+	Fate    store.Fate    // Lookup
+	Audit   store.Audit   // Audit
+	Size    int64         // Size
+	Lost    bool          // Lost
+
+	parts int                 // partitions of the store
+	hooks []Hook              // those that are still to come
+	do    func(c *Call) error // the store
+}
+
+// Pass lets the call pass to the next hook, or to the store.
+func (c *Call) Pass() error {
+	if len(c.hooks) == 0 {
+		return c.do(c)
+	}
+	hooks := c.hooks
+	defer func() { c.hooks = hooks }()
+	c.hooks = hooks[1:]
+	return hooks[0](c)
+}
+
+// Touches reports whether the call writes or reads a cell that matches.
+func (c *Call) Touches(match func(store.Cell) bool) bool {
+	return slices.ContainsFunc(c.Cells, match) || slices.ContainsFunc(c.Batches, func(b store.Batch) bool {
+		return slices.ContainsFunc(b.Deltas, func(d store.Delta) bool { return match(d.Cell) })
+	})
+}
+
+// In reports whether the call concerns a partition.
+func (c *Call) In(partition int) bool {
+	return c.Op == OnProbe && c.Partition == partition ||
+		slices.ContainsFunc(c.Batches, func(b store.Batch) bool { return b.Partition == partition }) ||
+		slices.ContainsFunc(c.Cells, func(cell store.Cell) bool { return store.PartitionOf(cell, c.parts) == partition })
+}
+
+// Hooks are what stands before the methods of a store, and how often each was
+// called. The zero Hooks let everything pass. They may be changed at any time.
+type Hooks struct {
+	// Traits, if not nil, changes what the store says of itself. It is set before
+	// the store is used.
+	Traits func(*store.Traits)
+
+	mu    sync.Mutex // guards the fields below
+	on    [ops][]Hook
+	calls [ops]int
+}
+
+// On puts hooks before some methods, the first one outermost, in place of those
+// that were there. Without hooks calls pass.
+func (h *Hooks) On(some Op, hooks ...Hook) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range h.on {
+		if some&(1<<i) != 0 {
+			h.on[i] = hooks
+		}
+	}
+}
+
+// Calls returns how often some methods were called so far.
+func (h *Hooks) Calls(some Op) (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, calls := range h.calls {
+		if some&(1<<i) != 0 {
+			n += calls
+		}
+	}
+	return n
+}
+
+// enter counts a call of one method, and returns its hooks.
+func (h *Hooks) enter(op Op) []Hook {
+	i := bits.TrailingZeros32(uint32(op))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls[i]++
+	return h.on[i]
+}
+
+// Wrap returns a store with hooks before its methods. It has the optional
+// interfaces that the store has, and no others: see Far and Bare.
+func Wrap(s store.Store, h *Hooks) store.Store {
+	return shape(&wrapper{s, h}, shapeOf(s))
+}
+
+// Far returns the store as one that is not in this process: it is no Starter.
+func Far(s store.Store) store.Store {
+	return shape(&wrapper{s, new(Hooks)}, shapeOf(s)&^isStarter)
+}
+
+// Bare returns the store without its optional interfaces.
+func Bare(s store.Store) store.Store { return struct{ store.Store }{s} }
+
+// The optional interfaces come in groups, as stores have them.
+const (
+	isKeeper  = 1 << iota // what every real store has: see keeper
+	isStarter             // Starter
+	isProber              // Prober
+	isCopier              // Snapshotter
+	isOdd                 // some of what belongs together
+)
+
+// shapeOf returns which optional interfaces a store has.
+func shapeOf(s store.Store) (has int) {
+	if _, ok := s.(keeper); ok {
+		has |= isKeeper
+	}
+	if _, ok := s.(store.Starter); ok {
+		has |= isStarter
+	}
+	if _, ok := s.(store.Prober); ok {
+		has |= isProber
+	}
+	if _, ok := s.(store.Snapshotter); ok {
+		has |= isCopier
+	}
+	if has&isKeeper == 0 {
+		switch s.(type) {
+		case store.Auditor, store.Clock, store.Meter, store.Namespacer, store.Sizer, store.Witness:
+			has |= isOdd
+		}
+	}
+	return has
+}
+
+// shape returns the wrapper as a type that has some optional interfaces. In Go a
+// type has an interface or does not, so each set is a type of its own.
+func shape(w *wrapper, has int) store.Store {
+	k, s, p, c := keeping{w}, starting{w}, probing{w}, copying{w}
+	switch has {
+	case 0:
+		return w
+	case isKeeper:
+		return k
+	case isKeeper | isStarter:
+		return struct {
+			keeping
+			starting
+		}{k, s}
+	case isKeeper | isProber:
+		return struct {
+			keeping
+			probing
+		}{k, p}
+	case isKeeper | isCopier:
+		return struct {
+			keeping
+			copying
+		}{k, c}
+	case isKeeper | isStarter | isCopier:
+		return struct {
+			keeping
+			starting
+			copying
+		}{k, s, c}
+	case isKeeper | isProber | isCopier:
+		return struct {
+			keeping
+			probing
+			copying
+		}{k, p, c}
+	case isKeeper | isStarter | isProber | isCopier:
+		return struct {
+			keeping
+			starting
+			probing
+			copying
+		}{k, s, p, c}
+	}
+	panic(fmt.Sprintf("%T has a set of optional interfaces that Wrap does not know", w.under))
+}
+
+// errWaits is what Pass returns of a Start or Peek that reported false.
+var errWaits = store.Errorf(store.KindUnavailable, "it would have to wait")
+
+// A wrapper is a store before which hooks stand.
+type wrapper struct {
+	under store.Store
+	hooks *Hooks
+}
+
+// call sends a call through the hooks to the store.
+func (w *wrapper) call(c *Call, do func(c *Call) error) error {
+	c.hooks, c.do, c.parts = w.hooks.enter(c.Op), do, w.under.Traits().Partitions
+	return c.Pass()
+}
+
+func (w *wrapper) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	return w.call(&Call{Op: OnApply, Ctx: ctx, Batches: batches, Replies: replies}, func(c *Call) error {
+		return w.under.Apply(c.Ctx, c.Batches, c.Replies)
+	})
+}
+
+func (w *wrapper) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
+	return w.call(&Call{Op: OnRead, Ctx: ctx, Cells: cells, Values: values}, func(c *Call) error {
+		return w.under.Read(c.Ctx, c.Cells, c.Values)
+	})
+}
+
+func (w *wrapper) Scan(ctx context.Context, r store.Range, n int) ([]store.Entry, error) {
+	c := Call{Op: OnScan, Ctx: ctx, Range: r, N: n}
+	err := w.call(&c, func(c *Call) (err error) {
+		c.Entries, err = w.under.Scan(c.Ctx, c.Range, c.N)
+		return err
+	})
+	return c.Entries, err
+}
+
+func (w *wrapper) Lookup(ctx context.Context, cell store.Cell, token string) (store.Fate, error) {
+	c := Call{Op: OnLookup, Ctx: ctx, Cells: []store.Cell{cell}, Token: token}
+	err := w.call(&c, func(c *Call) (err error) {
+		c.Fate, err = w.under.Lookup(c.Ctx, c.Cells[0], c.Token)
+		return err
+	})
+	return c.Fate, err
+}
+
+func (w *wrapper) Traits() store.Traits {
+	t := w.under.Traits()
+	if w.hooks.Traits != nil {
+		w.hooks.Traits(&t)
+	}
+	return t
+}
+
+func (w *wrapper) Close() error {
+	return w.call(&Call{Op: OnClose, Ctx: context.Background()}, func(*Call) error { return w.under.Close() })
+}
+
+// A keeper is a store with all that every real one can do.
+type keeper interface {
+	store.Store
+	store.Auditor
+	store.Clock
+	store.Meter
+	store.Namespacer
+	store.Sizer
+	store.Witness
+}
+
+type keeping struct{ *wrapper }
+
+func (w keeping) Audit(ctx context.Context) (store.Audit, error) {
+	c := Call{Op: OnAudit, Ctx: ctx}
+	err := w.call(&c, func(c *Call) (err error) {
+		c.Audit, err = w.under.(keeper).Audit(c.Ctx)
+		return err
+	})
+	return c.Audit, err
+}
+
+func (w keeping) NowMS(c store.Cell) int64 { return w.under.(keeper).NowMS(c) }
+
+func (w keeping) Meters(f func(name, help string, value float64)) { w.under.(keeper).Meters(f) }
+
+func (w keeping) Namespaces(ctx context.Context, after string, n int) ([]string, error) {
+	c := Call{Op: OnNamespaces, Ctx: ctx, Range: store.Range{After: after}, N: n}
+	err := w.call(&c, func(c *Call) (err error) {
+		c.Names, err = w.under.(keeper).Namespaces(c.Ctx, c.Range.After, c.N)
+		return err
+	})
+	return c.Names, err
+}
+
+func (w keeping) Size(ctx context.Context, namespace string) (int64, error) {
+	c := Call{Op: OnSize, Ctx: ctx, Range: store.Range{Namespace: namespace}}
+	err := w.call(&c, func(c *Call) (err error) {
+		c.Size, err = w.under.(keeper).Size(c.Ctx, c.Range.Namespace)
+		return err
+	})
+	return c.Size, err
+}
+
+func (w keeping) Lost(ctx context.Context, cell store.Cell, version uint64, v store.Value) (bool, error) {
+	c := Call{Op: OnLost, Ctx: ctx, Cells: []store.Cell{cell}, Version: version, Values: []store.Value{v}}
+	err := w.call(&c, func(c *Call) (err error) {
+		c.Lost, err = w.under.(keeper).Lost(c.Ctx, c.Cells[0], c.Version, c.Values[0])
+		return err
+	})
+	return c.Lost, err
+}
+
+type starting struct{ w *wrapper }
+
+func (s starting) Start(batches []store.Batch, replies []store.Reply, done func(error)) bool {
+	c := Call{Op: OnStart, Ctx: context.Background(), Batches: batches, Replies: replies, Done: done}
+	return s.w.call(&c, func(c *Call) error {
+		if !s.w.under.(store.Starter).Start(c.Batches, c.Replies, c.Done) {
+			return errWaits
+		}
+		return nil
+	}) == nil
+}
+
+func (s starting) Flush(here bool) { s.w.under.(store.Starter).Flush(here) }
+
+func (s starting) Peek(cells []store.Cell, values []store.Value) bool {
+	c := Call{Op: OnPeek, Ctx: context.Background(), Cells: cells, Values: values}
+	return s.w.call(&c, func(c *Call) error {
+		if !s.w.under.(store.Starter).Peek(c.Cells, c.Values) {
+			return errWaits
+		}
+		return nil
+	}) == nil
+}
+
+type probing struct{ w *wrapper }
+
+func (p probing) Probe(ctx context.Context, partition int) error {
+	return p.w.call(&Call{Op: OnProbe, Ctx: ctx, Partition: partition}, func(c *Call) error {
+		return p.w.under.(store.Prober).Probe(c.Ctx, c.Partition)
+	})
+}
+
+type copying struct{ w *wrapper }
+
+func (s copying) Snapshot(ctx context.Context, to io.Writer) error {
+	return s.w.call(&Call{Op: OnSnapshot, Ctx: ctx, To: to}, func(c *Call) error {
+		return s.w.under.(store.Snapshotter).Snapshot(c.Ctx, c.To)
+	})
+}
