@@ -7,19 +7,16 @@ import (
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/client"
-	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
 )
-
-// lasting is a store that outlives the DBs over it.
-type lasting struct{ store.Store }
-
-func (lasting) Close() error { return nil }
 
 // A client of several servers goes on with another when the one that it uses is
 // gone, and what it sends again counts once.
 func TestSeveralServers(t *testing.T) {
-	s := lasting{memstore.New(memstore.Options{Shared: true})}
+	h := new(storetest.Hooks)
+	h.On(storetest.OnClose, storetest.Ignore) // It outlives the DBs over it.
+	s := storetest.Wrap(memstore.New(memstore.Options{Shared: true}), h)
 	var servers []*testServer
 	var addrs []string
 	for range 3 {

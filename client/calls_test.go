@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -25,6 +26,7 @@ import (
 	"github.com/quipudb/quipu/internal/server/rpc"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
 )
 
 // The door behind the listener of all doors: TLS, and API keys.
@@ -128,7 +130,12 @@ func TestVerify(t *testing.T) {
 	if want, _ := db.Verify(t.Context()); err != nil || got.Cells != want.Cells || got.Tokens != 1 || got.Deltas != want.Deltas || len(got.Drift) != 0 {
 		t.Errorf("Verify: %+v, %v; want %+v", got, err, want)
 	}
-	s := drifting{Store: memstore.New(memstore.Options{})}
+	h := new(storetest.Hooks)
+	h.On(storetest.OnAudit, func(c *storetest.Call) error {
+		c.Audit.Drift = []store.Drift{{What: "a", Have: "b", Want: "c"}}
+		return nil
+	})
+	s := storetest.Wrap(memstore.New(memstore.Options{}), h)
 	c = serve(t, quipu.New(s, quipu.Options{})).dial(client.Options{})
 	if got, err := c.Verify(t.Context()); err != nil || len(got.Drift) != 1 || got.Drift[0] != (store.Drift{What: "a", Have: "b", Want: "c"}) {
 		t.Errorf("Verify: %+v, %v", got, err)
@@ -189,19 +196,11 @@ type failing struct{ err error }
 // Write fails.
 func (w failing) Write([]byte) (int, error) { return 0, w.err }
 
-// drifting is a store that is not what it should be.
-type drifting struct{ store.Store }
-
-// Audit says so.
-func (drifting) Audit(context.Context) (store.Audit, error) {
-	return store.Audit{Drift: []store.Drift{{What: "a", Have: "b", Want: "c"}}}, nil
-}
-
 // A batch that takes several requests and fails between them is unknown, even if
 // the request that failed changed nothing.
 func TestAddBatchInParts(t *testing.T) {
-	s := &flaky{Store: memstore.New(memstore.Options{}), err: store.ErrUnavailable}
-	serve := serve(t, quipu.New(s, quipu.Options{}))
+	h := new(storetest.Hooks)
+	serve := serve(t, quipu.New(storetest.Wrap(memstore.New(memstore.Options{}), h), quipu.Options{}))
 	c := serve.dial(client.Options{})
 	events := make([]quipu.Event, 10_000)
 	for i := range events {
@@ -220,35 +219,44 @@ func TestAddBatchInParts(t *testing.T) {
 			t.Fatalf("event %d: first %+v, again %+v", i, first[i], again[i])
 		}
 	}
-	s.fails.Store(1 << 20)
-	s.spare.Store(1)
+	h.On(storetest.OnWrite, storetest.Nth(1, math.MaxInt, storetest.Fail(store.ErrUnavailable)))
 	c = serve.dial(client.Options{Timeout: 200 * time.Millisecond})
 	if _, err := c.AddBatch(t.Context(), events); !errors.Is(err, quipu.ErrUnknown) {
 		t.Errorf("AddBatch: %v", err)
 	}
 }
 
+// refusing answers n writes by an error of a kind. If that is KindUnknown, they are
+// applied.
+func refusing(n int, kind store.Kind) storetest.Hook {
+	err := store.Errorf(kind, "not now")
+	if kind == store.KindUnknown {
+		return storetest.Nth(0, n, storetest.Lose(err))
+	}
+	return storetest.Nth(0, n, storetest.Fail(err))
+}
+
 // What is sent again depends on what the server says, and on the token.
 func TestWhatIsSentAgain(t *testing.T) {
 	f := func(kind store.Kind, token string, want error) {
 		t.Helper()
-		s := &flaky{Store: memstore.New(memstore.Options{}), err: store.Errorf(kind, "not now"), applies: kind == store.KindUnknown}
-		db := quipu.New(s, quipu.Options{})
+		h := new(storetest.Hooks)
+		db := quipu.New(storetest.Wrap(memstore.New(memstore.Options{}), h), quipu.Options{})
 		c := serve(t, db).dial(client.Options{})
 		var opts []quipu.WriteOption
 		if token != "" {
 			opts = append(opts, quipu.Token(token))
 		}
-		s.fails.Store(2)
+		h.On(storetest.OnWrite, refusing(2, kind))
 		if _, err := c.Add(t.Context(), "a", 1, opts...); quipu.KindOf(err) != quipu.KindOf(want) {
 			t.Errorf("kind %d, token %q: Add: %v, want %v", kind, token, err, want)
 		}
-		s.fails.Store(2)
+		h.On(storetest.OnWrite, refusing(2, kind))
 		events := []quipu.Event{{Key: "b", Delta: 1, Token: "t"}, {Key: "b", Delta: 1, Token: token}}
 		if _, err := c.AddBatch(t.Context(), events); quipu.KindOf(err) != quipu.KindOf(want) {
 			t.Errorf("kind %d, token %q: AddBatch: %v, want %v", kind, token, err, want)
 		}
-		if want != nil && !s.applies {
+		if want != nil && kind != store.KindUnknown {
 			return
 		}
 		holds(t, db, "a", 1)

@@ -16,6 +16,7 @@ import (
 	"github.com/quipudb/quipu/client"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
 )
 
 // memory returns a DB over the reference store.
@@ -438,21 +439,17 @@ func TestWriterTellsOfLostData(t *testing.T) {
 	}
 	f(0, memory(quipu.Limits{}, 1))
 	f(5, memory(quipu.Limits{}, 1))
-	f(0, quipu.New(frank{memstore.New(memstore.Options{})}, quipu.Options{}))
-}
-
-// A frank store says by itself that it has lost something.
-type frank struct{ store.Store }
-
-// Apply applies.
-func (s frank) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
-	err := s.Store.Apply(ctx, batches, replies)
-	for i := range replies {
-		if r := &replies[i]; errors.Is(r.Err, store.ErrMark) && r.Mark < batches[i].Prev {
-			r.Err = store.ErrLost
+	frank := new(storetest.Hooks) // The store says by itself that it has lost something.
+	frank.On(storetest.OnWrite, func(c *storetest.Call) error {
+		err := c.Pass()
+		for i := range c.Replies {
+			if r := &c.Replies[i]; errors.Is(r.Err, store.ErrMark) && r.Mark < c.Batches[i].Prev {
+				r.Err = store.ErrLost
+			}
 		}
-	}
-	return err
+		return err
+	})
+	f(0, quipu.New(storetest.Wrap(memstore.New(memstore.Options{}), frank), quipu.Options{}))
 }
 
 // An id that someone else uses too is given up. What was not in doubt counts.
@@ -477,33 +474,19 @@ func TestWriterDisplaced(t *testing.T) {
 	holds(t, db, "a", 102)
 }
 
-// An after is a store that does something when it has applied.
-type after struct {
-	store.Store
-	do atomic.Pointer[func()] // once
-}
-
-// Apply applies, and then does what it was told.
-func (a *after) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
-	err := a.Store.Apply(ctx, batches, replies)
-	if do := a.do.Swap(nil); do != nil {
-		(*do)()
-	}
-	return err
-}
-
 // A store that can't answer is asked again until it does.
 func TestWriterAsksUntilItKnows(t *testing.T) {
 	for _, kind := range []store.Kind{store.KindUnavailable, store.KindUnknown, store.KindClosed, store.KindFull, store.KindOther} {
-		for _, applies := range []bool{true, false} {
-			if applies && kind != store.KindUnknown {
-				continue // it would be a lie
-			}
-			s := &flaky{Store: memstore.New(memstore.Options{}), applies: applies, err: store.Errorf(kind, "not now")}
-			db := quipu.New(s, quipu.Options{})
+		hooks := []storetest.Hook{storetest.Fail(store.Errorf(kind, "not now"))}
+		if kind == store.KindUnknown { // Of another one it would be a lie.
+			hooks = append(hooks, storetest.Lose(store.ErrUnknown))
+		}
+		for _, hook := range hooks {
+			h := new(storetest.Hooks)
+			db := quipu.New(storetest.Wrap(memstore.New(memstore.Options{}), h), quipu.Options{})
 			w := serve(t, db).writer(client.WriterOptions{OnFailure: func(f client.Failure) { t.Errorf("failure %+v", f) }})
 			for range 3 {
-				s.fails.Store(2)
+				h.On(storetest.OnWrite, storetest.Nth(0, 2, hook))
 				if err := w.Add(t.Context(), "a", 1); err != nil {
 					t.Errorf("kind %d: Add: %v", kind, err)
 				}
@@ -517,50 +500,29 @@ func TestWriterAsksUntilItKnows(t *testing.T) {
 	}
 }
 
-// A flaky store answers with an error some times, and applies nevertheless or
-// does not.
-type flaky struct {
-	store.Store
-	applies bool
-	err     error
-	spare   atomic.Int64 // calls that do not fail, before those that do
-	fails   atomic.Int64
-}
-
-// Apply fails while it has to.
-func (s *flaky) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
-	if s.spare.Add(-1) >= 0 || s.fails.Add(-1) < 0 {
-		return s.Store.Apply(ctx, batches, replies)
-	}
-	if s.applies {
-		if err := s.Store.Apply(ctx, batches, replies); err != nil {
-			return err
-		}
-	}
-	return s.err
-}
-
 // The answer to a batch is lost. If the mark is still there, it says what became
 // of the batch. If it is not, because the writer was retired meanwhile, or someone
 // else moved it, nobody can tell, and the writer says so.
 func TestWriterLosesAnAnswer(t *testing.T) {
 	f := func(meanwhile func(db *quipu.DB) error, want error) {
 		t.Helper()
-		s := &after{Store: memstore.New(memstore.Options{Limits: quipu.Limits{WritersMax: 4}})}
-		db := quipu.New(s, quipu.Options{})
+		h := new(storetest.Hooks)
+		s := memstore.New(memstore.Options{Limits: quipu.Limits{WritersMax: 4}})
+		db := quipu.New(storetest.Wrap(s, h), quipu.Options{})
 		link := newLink(t, serve(t, db).addr)
 		w := newWriter(t, link.dial(client.Options{}), client.WriterOptions{})
 		if err := w.Add(t.Context(), "a", 1); err != nil {
 			t.Fatal(err)
 		}
-		lose := func() {
+		h.On(storetest.OnWrite, storetest.Nth(0, 1, func(c *storetest.Call) error {
+			err := c.Pass()
 			link.cut(true)
 			if err := meanwhile(db); err != nil {
 				t.Error(err)
 			}
 			link.cut(false)
-		}
-		s.do.Store(&lose)
+			return err
+		}))
 		if err := w.Add(t.Context(), "a", 10); !errors.Is(err, want) {
 			t.Errorf("Add: %v, want %v", err, want)
 		}
