@@ -17,6 +17,7 @@ import (
 	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/internal/server/rest"
 	"github.com/quipudb/quipu/store"
+	"github.com/quipudb/quipu/store/storetest"
 )
 
 func TestAPIKeys(t *testing.T) {
@@ -102,14 +103,9 @@ func TestHosts(t *testing.T) {
 // at its deadline. Small ones need none.
 func TestBudget(t *testing.T) {
 	started, finish := make(chan struct{}), make(chan struct{})
-	h := &hook{Store: newMemory()}
-	h.apply = func(context.Context) error {
-		h.apply = nil
-		close(started)
-		<-finish
-		return nil
-	}
-	f := openOver(t, h, rest.Options{Budget: server.NewBudget(32 << 10), Timeout: 300 * time.Millisecond})
+	h := new(storetest.Hooks)
+	h.On(storetest.OnWrite, storetest.Hold(started, finish))
+	f := openOver(t, storetest.Wrap(newMemory(), h), rest.Options{Budget: server.NewBudget(32 << 10), Timeout: 300 * time.Millisecond})
 	large := `{"ops":[` + strings.Repeat(" ", 32<<10) + `{"key":"a"}]}`
 	first := make(chan reply)
 	go func() { first <- f.do("POST", "/api/v1/batch", large) }()
@@ -194,8 +190,9 @@ func (l *logged) has(parts ...string) bool {
 // A panic becomes a 500 that says nothing of it, and the log says all.
 func TestPanic(t *testing.T) {
 	var log logged
-	h := &hook{Store: newMemory(), apply: func(context.Context) error { panic("secret thing") }}
-	f := openOver(t, h, rest.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	h := new(storetest.Hooks)
+	h.On(storetest.OnWrite, func(*storetest.Call) error { panic("secret thing") })
+	f := openOver(t, storetest.Wrap(newMemory(), h), rest.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	r := f.do("POST", "/api/v1/counters/a/increment", "", "X-Request-Id: req-1")
 	r.problem(t, 500, "internal", "log")
 	if strings.Contains(r.body, "secret") || strings.Contains(r.body, ".go") {
@@ -204,20 +201,18 @@ func TestPanic(t *testing.T) {
 	if !log.has("secret thing", "req-1", "chain_test.go") {
 		t.Errorf("log: %s", log.text.String())
 	}
-	h.apply = nil
+	h.On(storetest.OnWrite)
 	f.do("POST", "/api/v1/counters/a/increment", "").want(t, 200, "value=1")
 }
 
 // Details that may name files go to the log, not to the client.
 func TestPrivateDetails(t *testing.T) {
 	var log logged
-	h := &hook{Store: newMemory()}
-	f := openOver(t, h, rest.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	h := new(storetest.Hooks)
+	f := openOver(t, storetest.Wrap(newMemory(), h), rest.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	check := func(k store.Kind, status int, kind, id, detail string) {
 		t.Helper()
-		h.apply = func(context.Context) error {
-			return store.Errorf(k, "log stopped: write /var/lib/quipu/%s.log: flipped at 77", id)
-		}
+		h.On(storetest.OnWrite, storetest.Fail(store.Errorf(k, "log stopped: write /var/lib/quipu/%s.log: flipped at 77", id)))
 		r := f.do("POST", "/api/v1/counters/a/increment", "", "X-Request-Id: "+id)
 		r.problem(t, status, kind, detail)
 		if strings.Contains(r.body, "/var") || !log.has("/var/lib/quipu/"+id+".log", "request_id="+id) {
@@ -230,21 +225,14 @@ func TestPrivateDetails(t *testing.T) {
 	check(store.KindUnknown, 504, "unknown", "req-4", "log stopped; it may have counted")
 
 	// The same goes for one operation of a batch.
-	f = openOver(t, torn{newMemory()}, rest.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	h.On(storetest.OnWrite, func(c *storetest.Call) error {
+		c.Replies[0].Err = store.Errorf(store.KindCorrupt, "/var/torn: flipped")
+		return nil
+	})
 	r := f.do("POST", "/api/v1/batch", `{"ops":[{"key":"a"}]}`, "X-Request-Id: req-5")
 	if r.want(t, 200); strings.Contains(r.body, "/var") || !strings.Contains(r.body, `"corrupt"`) || !log.has("/var/torn", "request_id=req-5") {
 		t.Errorf("reply %s, log %s", r.body, log.text.String())
 	}
-}
-
-// A torn store fails every batch by itself.
-type torn struct{ store.Store }
-
-func (torn) Apply(_ context.Context, _ []store.Batch, replies []store.Reply) error {
-	for i := range replies {
-		replies[i].Err = store.Errorf(store.KindCorrupt, "/var/torn: flipped")
-	}
-	return nil
 }
 
 func TestRequestsAreLoggedAtDebug(t *testing.T) {
@@ -259,18 +247,18 @@ func TestRequestsAreLoggedAtDebug(t *testing.T) {
 // A store that does not answer holds no caller longer than the deadline. What
 // it says then decides: nothing changed, or nobody knows.
 func TestDeadline(t *testing.T) {
-	h := &hook{Store: newMemory()}
-	f := openOver(t, h, rest.Options{Timeout: 50 * time.Millisecond})
+	h := new(storetest.Hooks)
+	f := openOver(t, storetest.Wrap(newMemory(), h), rest.Options{Timeout: 50 * time.Millisecond})
 	const path = "/api/v1/counters/a/increment"
 	start := time.Now()
-	h.apply = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	h.On(storetest.OnWrite, storetest.Hang(nil, store.KindOther))
 	f.do("POST", path, "").problem(t, 503, "unavailable", "deadline")
-	h.apply = func(ctx context.Context) error { <-ctx.Done(); return store.ErrUnknown }
-	f.do("POST", path, "").problem(t, 504, "unknown", "unknown")
+	h.On(storetest.OnWrite, storetest.Hang(nil, store.KindUnknown))
+	f.do("POST", path, "").problem(t, 504, "unknown", "no answer; it may have counted")
 	if took := time.Since(start); took < 100*time.Millisecond {
 		t.Errorf("two deadlines of 50 ms took %v", took)
 	}
-	h.apply = nil
+	h.On(storetest.OnWrite)
 	f.do("POST", path, "").want(t, 200, "value=1")
 }
 
@@ -340,19 +328,13 @@ func TestLongWorkIsUnhurried(t *testing.T) {
 	f.do("GET", "/api/v1/backup", "").problem(t, 503, "unavailable", "unavailable")
 }
 
-// An unread is a store that can't be read.
-type unread struct {
-	store.Store
-	err error
-}
-
-func (u unread) Read(context.Context, []store.Cell, []store.Value) error { return u.err }
-
 // A read that failed says nothing of changes: nobody has asked for one.
 func TestFailedReads(t *testing.T) {
 	check := func(err error, status int, kind, detail string) {
 		t.Helper()
-		f := openOver(t, unread{newMemory(), err}, rest.Options{})
+		h := new(storetest.Hooks)
+		h.On(storetest.OnGet, storetest.Fail(err))
+		f := openOver(t, storetest.Wrap(newMemory(), h), rest.Options{})
 		for _, r := range []reply{f.do("GET", "/api/v1/counters/a", ""), f.do("POST", "/api/v1/read", `{"keys":["a"]}`)} {
 			r.problem(t, status, kind, detail)
 			if got, _ := r.fields(t)["detail"].(string); got != detail {

@@ -1,7 +1,6 @@
 package rest_test
 
 import (
-	"context"
 	"encoding/json"
 	"math"
 	"net/http/httptest"
@@ -13,24 +12,20 @@ import (
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/internal/server/rest"
-	"github.com/quipudb/quipu/store"
-	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
 )
-
-// retried is a store that decides every batch twice.
-type retried struct{ store.Store }
-
-func (s retried) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
-	err := s.Store.Apply(ctx, batches, replies)
-	for i := range replies {
-		replies[i].Retries = 1
-	}
-	return err
-}
 
 func TestHot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := quipu.New(retried{memstore.New(memstore.Options{})}, quipu.Options{
+		retried := new(storetest.Hooks)
+		retried.On(storetest.OnWrite, func(c *storetest.Call) error {
+			err := c.Pass()
+			for i := range c.Replies {
+				c.Replies[i].Retries = 1
+			}
+			return err
+		})
+		db := quipu.New(storetest.Wrap(storetest.Far(newMemory()), retried), quipu.Options{
 			Policies: []quipu.Policy{{Namespace: "n", Pattern: `"hot"`, Shards: 3, Timing: quipu.Rollup, Interval: time.Second}},
 		})
 		h := rest.New(db, rest.Options{})

@@ -1,7 +1,6 @@
 package rest_test
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -147,21 +146,6 @@ func (r reply) problem(t *testing.T, status int, kind, detail string) {
 	if got, _ := r.fields(t)["request_id"].(string); got == "" || got != r.header.Get("X-Request-Id") {
 		t.Errorf("request id %q, header %q", got, r.header.Get("X-Request-Id"))
 	}
-}
-
-// A hook is a store whose Apply can be replaced.
-type hook struct {
-	store.Store
-	apply func(ctx context.Context) error // nil, or nil from it: as the store does
-}
-
-func (h *hook) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
-	if h.apply != nil {
-		if err := h.apply(ctx); err != nil {
-			return err
-		}
-	}
-	return h.Store.Apply(ctx, batches, replies)
 }
 
 func TestMethods(t *testing.T) {

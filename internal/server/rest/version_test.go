@@ -1,12 +1,10 @@
 package rest_test
 
 import (
-	"context"
 	"fmt"
 	"net/http/httptest"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,14 +12,14 @@ import (
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/server/rest"
 	"github.com/quipudb/quipu/store"
-	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
 )
 
 // inTime serves a store with policies, which might be anywhere, in a bubble whose time passes
 // when nothing else can. F is given what makes a call.
 func inTime(t *testing.T, policies []quipu.Policy, f func(t *testing.T, do func(method, path, body string, headers ...string) reply)) {
 	t.Helper()
-	inTimeOver(t, struct{ store.Store }{memstore.New(memstore.Options{})}, policies, f)
+	inTimeOver(t, storetest.Far(newMemory()), policies, f)
 }
 
 func inTimeOver(t *testing.T, s store.Store, policies []quipu.Policy, f func(t *testing.T, do func(method, path, body string, headers ...string) reply)) {
@@ -253,23 +251,10 @@ func TestEdges(t *testing.T) {
 	f("five?max_staleness=4s", 4*time.Second, 61)
 }
 
-// A lossy store can't be reached when it is told so.
-type lossy struct {
-	store.Store
-
-	down atomic.Bool
-}
-
-func (s *lossy) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
-	if s.down.Load() {
-		return store.ErrUnavailable
-	}
-	return s.Store.Read(ctx, cells, values)
-}
-
 // What is served because the store can't be reached is not kept any longer.
 func TestCachesOfRecalled(t *testing.T) {
-	s := &lossy{Store: memstore.New(memstore.Options{})}
+	h := new(storetest.Hooks)
+	s := storetest.Wrap(storetest.Far(newMemory()), h)
 	policies := []quipu.Policy{{Pattern: "a", Timing: quipu.Rollup, Interval: 10 * time.Second, Stale: time.Minute}}
 	inTimeOver(t, s, policies, func(t *testing.T, do func(method, path, body string, headers ...string) reply) {
 		check := func(source, control string) {
@@ -281,7 +266,7 @@ func TestCachesOfRecalled(t *testing.T) {
 			}
 		}
 		check("store", "max-age=10")
-		s.down.Store(true)
+		h.On(storetest.OnGet, storetest.Fail(store.ErrUnavailable))
 		<-time.After(19 * time.Second)
 		check("rollup", "max-age=29") // and is 19 old
 		<-time.After(6 * time.Second)

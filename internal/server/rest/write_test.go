@@ -10,6 +10,7 @@ import (
 	"github.com/quipudb/quipu/internal/server/rest"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
 )
 
 const (
@@ -311,11 +312,11 @@ func TestFullNamespace(t *testing.T) {
 // What a store says of a failure decides between "nothing changed" and
 // "nobody knows".
 func TestStoreErrors(t *testing.T) {
-	h := &hook{Store: memstore.New(memstore.Options{})}
-	f := openOver(t, h, rest.Options{})
+	h := new(storetest.Hooks)
+	f := openOver(t, storetest.Wrap(newMemory(), h), rest.Options{})
 	check := func(err error, status int, kind, detail string) {
 		t.Helper()
-		h.apply = func(context.Context) error { return err }
+		h.On(storetest.OnWrite, storetest.Fail(err))
 		r := f.do("POST", "/api/v1/counters/a/increment", "")
 		r.problem(t, status, kind, detail)
 		if got := r.header.Get("Retry-After"); (got != "") != (status == 503) {
