@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,6 +24,7 @@ import (
 	pb "github.com/quipudb/quipu/quipupb"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -128,41 +128,15 @@ func TestErrorsSayTheirKind(t *testing.T) {
 	k.fails(err, codes.Unavailable, pb.Kind_KIND_CLOSED)
 }
 
-// A hook is a store whose Apply is told what to do first.
-type hook struct {
-	store.Store
-	mu     sync.Mutex
-	before func(context.Context) error
-}
-
-func (h *hook) set(before func(context.Context) error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.before = before
-}
-
-// Apply calls before.
-func (h *hook) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
-	h.mu.Lock()
-	before := h.before
-	h.mu.Unlock()
-	if before != nil {
-		if err := before(ctx); err != nil {
-			return err
-		}
-	}
-	return h.Store.Apply(ctx, batches, replies)
-}
-
 func TestCallsHaveADeadline(t *testing.T) {
-	h := &hook{Store: memstore.New(memstore.Options{})}
-	h.set(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
-	k := open(t, h, rpc.Options{Timeout: 10 * time.Millisecond})
+	h := new(storetest.Hooks)
+	h.On(storetest.OnWrite, storetest.Hang(nil, store.KindOther))
+	k := open(t, storetest.Wrap(memstore.New(memstore.Options{}), h), rpc.Options{Timeout: 10 * time.Millisecond})
 	_, err := k.Add(context.Background(), &pb.AddRequest{Key: "a", Delta: 1})
 	k.fails(err, codes.Unavailable, pb.Kind_KIND_UNAVAILABLE)
-	h.set(func(ctx context.Context) error {
-		<-ctx.Done()
-		return store.Errorf(store.KindUnknown, "given up in /var/lib/quipu: %w", ctx.Err())
+	h.On(storetest.OnWrite, func(c *storetest.Call) error {
+		<-c.Ctx.Done()
+		return store.Errorf(store.KindUnknown, "given up in /var/lib/quipu: %w", c.Ctx.Err())
 	})
 	_, err = k.Add(context.Background(), &pb.AddRequest{Key: "a", Delta: 1})
 	k.fails(err, codes.Unknown, pb.Kind_KIND_UNKNOWN)
@@ -172,10 +146,10 @@ func TestCallsHaveADeadline(t *testing.T) {
 }
 
 func TestPanicsAreAnswered(t *testing.T) {
-	h := &hook{Store: memstore.New(memstore.Options{})}
-	k := open(t, h, rpc.Options{})
+	h := new(storetest.Hooks)
+	k := open(t, storetest.Wrap(memstore.New(memstore.Options{}), h), rpc.Options{})
 	w := k.enlist()
-	h.set(func(context.Context) error { panic("secret") })
+	h.On(storetest.OnWrite, func(*storetest.Call) error { panic("secret") })
 	_, err := k.Add(k.ctx, &pb.AddRequest{Key: "a", Delta: 1})
 	k.fails(err, codes.Internal, pb.Kind_KIND_OTHER)
 	if strings.Contains(err.Error(), "secret") {
@@ -186,7 +160,7 @@ func TestPanicsAreAnswered(t *testing.T) {
 	if _, err := s.Recv(); status.Code(err) != codes.Internal {
 		t.Errorf("stream: %v", err)
 	}
-	h.set(nil)
+	h.On(storetest.OnWrite)
 	if _, err := k.Add(k.ctx, &pb.AddRequest{Key: "a", Delta: 1}); err != nil {
 		t.Errorf("after a panic: %v", err)
 	}
@@ -257,8 +231,8 @@ func (k *kit) services(ctx context.Context) string {
 }
 
 func TestHealthFollowsTheStore(t *testing.T) {
-	h := &hook{Store: memstore.New(memstore.Options{})}
-	k := open(t, h, rpc.Options{})
+	h := new(storetest.Hooks)
+	k := open(t, storetest.Wrap(memstore.New(memstore.Options{}), h), rpc.Options{})
 	health := grpc_health_v1.NewHealthClient(k.conn)
 	f := func(want grpc_health_v1.HealthCheckResponse_ServingStatus) {
 		t.Helper()
@@ -267,18 +241,15 @@ func TestHealthFollowsTheStore(t *testing.T) {
 		}
 	}
 	f(grpc_health_v1.HealthCheckResponse_SERVING)
-	h.set(func(context.Context) error { return store.ErrUnavailable })
+	h.On(storetest.OnWrite, storetest.Fail(store.ErrUnavailable))
 	f(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 }
 
-// gone is a store that can't be read.
-type gone struct{ store.Store }
-
-func (gone) Read(context.Context, []store.Cell, []store.Value) error { return store.ErrUnavailable }
-
 // Who asks for nothing learns that it is let in, also while the store is gone.
 func TestReadOfNothing(t *testing.T) {
-	k := open(t, gone{memstore.New(memstore.Options{})}, rpc.Options{})
+	h := new(storetest.Hooks)
+	h.On(storetest.OnGet, storetest.Fail(store.ErrUnavailable))
+	k := open(t, storetest.Wrap(memstore.New(memstore.Options{}), h), rpc.Options{})
 	if r, err := k.GetBatch(k.ctx, &pb.GetBatchRequest{}); err != nil || len(r.Counts) != 0 {
 		t.Errorf("read of nothing: %v, %v", r, err)
 	}
@@ -288,13 +259,13 @@ func TestReadOfNothing(t *testing.T) {
 
 // Shutdown ends streams, finishes calls, and takes no more.
 func TestShutdownDrains(t *testing.T) {
-	h := &hook{Store: memstore.New(memstore.Options{})}
-	k := open(t, h, rpc.Options{})
+	h := new(storetest.Hooks)
+	k := open(t, storetest.Wrap(memstore.New(memstore.Options{}), h), rpc.Options{})
 	s := k.write()
 	s.send(k.enlist(), 0, 1, "a")
 	s.recv()
 	under, on := make(chan struct{}), make(chan struct{})
-	h.set(func(context.Context) error { close(under); <-on; return nil })
+	h.On(storetest.OnWrite, storetest.Hold(under, on))
 	called := make(chan error, 1)
 	go func() {
 		_, err := k.Add(k.ctx, &pb.AddRequest{Key: "b", Delta: 1})
@@ -327,7 +298,7 @@ func TestVerify(t *testing.T) {
 	if err != nil || r.Cells != 1 || r.Deltas != 1 || len(r.Drift) != 0 {
 		t.Errorf("verify: %v, %v", r, err)
 	}
-	plain := open(t, &hook{Store: memstore.New(memstore.Options{})}, rpc.Options{})
+	plain := open(t, storetest.Bare(memstore.New(memstore.Options{})), rpc.Options{})
 	_, err = plain.Verify(k.ctx, &pb.VerifyRequest{})
 	plain.fails(err, codes.Unimplemented, pb.Kind_KIND_UNSUPPORTED)
 }

@@ -21,6 +21,7 @@ import (
 	pb "github.com/quipudb/quipu/quipupb"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
 )
 
 // A stream is one stream of batches.
@@ -290,18 +291,18 @@ func TestStreamOfAClientThatDoesNotRead(t *testing.T) {
 
 // When the store can't answer, every batch says so, and may be sent again.
 func TestStreamTellsTrouble(t *testing.T) {
-	h := &hook{Store: memstore.New(memstore.Options{})}
-	k := open(t, h, rpc.Options{})
+	h := new(storetest.Hooks)
+	k := open(t, storetest.Wrap(memstore.New(memstore.Options{}), h), rpc.Options{})
 	w := k.enlist()
 	s := k.write()
 	s.send(w, 0, 1, "a")
 	s.applied(1, false)
 	for _, kind := range []store.Kind{store.KindUnavailable, store.KindUnknown, store.KindClosed, store.KindOther} {
-		h.set(func(context.Context) error { return store.Errorf(kind, "no") })
+		h.On(storetest.OnWrite, storetest.Fail(store.Errorf(kind, "no")))
 		s.send(w, 1, 2, "a")
 		s.refused(pb.Kind(kind), 0) // the mark is not known
 	}
-	h.set(nil)
+	h.On(storetest.OnWrite)
 	s.send(w, 1, 2, "a")
 	s.applied(2, false)
 	k.holds("a", 2)
@@ -309,19 +310,12 @@ func TestStreamTellsTrouble(t *testing.T) {
 
 // Batches that are applied together do not share their errors.
 func TestStreamRefusesAlone(t *testing.T) {
-	h := &hook{Store: memstore.New(memstore.Options{})}
-	k := open(t, h, rpc.Options{})
+	h := new(storetest.Hooks)
+	k := open(t, storetest.Wrap(memstore.New(memstore.Options{}), h), rpc.Options{})
 	w := k.enlist()
 	s := k.write()
-	under, on := make(chan struct{}, 1), make(chan struct{})
-	h.set(func(context.Context) error {
-		select {
-		case under <- struct{}{}:
-			<-on
-		default:
-		}
-		return nil
-	})
+	under, on := make(chan struct{}), make(chan struct{})
+	h.On(storetest.OnWrite, storetest.Hold(under, on))
 	s.send(w, 0, 1, "a")
 	<-under // what follows is read meanwhile
 	s.send(w+1, 0, 1, "a")

@@ -1,7 +1,6 @@
 package rpc_test
 
 import (
-	"context"
 	"net"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	pb "github.com/quipudb/quipu/quipupb"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
 )
 
 // attack returns a client that sends what it likes.
@@ -168,10 +168,10 @@ func TestStrangersMessages(t *testing.T) {
 
 // There are only so many calls at a time, of those without a key even fewer.
 func TestCallsMax(t *testing.T) {
-	h := &hook{Store: memstore.New(memstore.Options{})}
-	k := open(t, h, rpc.Options{CallsMax: 1})
+	h := new(storetest.Hooks)
+	k := open(t, storetest.Wrap(memstore.New(memstore.Options{}), h), rpc.Options{CallsMax: 1})
 	under, on := make(chan struct{}), make(chan struct{})
-	h.set(func(context.Context) error { close(under); <-on; return nil })
+	h.On(storetest.OnWrite, storetest.Hold(under, on))
 	called := make(chan error, 1)
 	go func() {
 		_, err := k.Add(k.ctx, &pb.AddRequest{Key: "a", Delta: 1})
@@ -190,7 +190,7 @@ func TestCallsMax(t *testing.T) {
 	if err := <-called; err != nil {
 		t.Error(err)
 	}
-	h.set(nil)
+	h.On(storetest.OnWrite)
 	if _, err := k.Get(k.ctx, &pb.GetRequest{Key: "a"}); err != nil {
 		t.Errorf("after it: %v", err)
 	}
