@@ -14,46 +14,31 @@ import (
 	"github.com/quipudb/quipu/internal/transfer"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
 )
 
-// A hooked store calls what it is told to before a scan and in place of Apply.
-type hooked struct {
-	*memstore.Store
-	scans, applies int
-	scan           func(n int) error // before the n-th
-	apply          func(n int, do func() error) error
+// A place is a store with hooks. What a test does by itself goes past them.
+type place struct {
+	store.Store
+	storetest.Hooks
+	under *memstore.Store
 }
 
-func newStore(partitions int) *hooked {
-	return &hooked{Store: memstore.New(memstore.Options{Partitions: partitions})}
+func newStore(partitions int) *place { return placeOf(memstore.Options{Partitions: partitions}) }
+
+func placeOf(o memstore.Options) *place {
+	p := &place{under: memstore.New(o)}
+	p.Store = storetest.Wrap(p.under, &p.Hooks)
+	return p
 }
 
-func (h *hooked) Scan(ctx context.Context, r store.Range, n int) ([]store.Entry, error) {
-	h.scans++
-	if h.scan != nil {
-		if err := h.scan(h.scans); err != nil {
-			return nil, err
-		}
-	}
-	return h.Store.Scan(ctx, r, n)
-}
-
-func (h *hooked) Apply(ctx context.Context, bs []store.Batch, rs []store.Reply) error {
-	h.applies++
-	do := func() error { return h.Store.Apply(ctx, bs, rs) }
-	if h.apply != nil {
-		return h.apply(h.applies, do)
-	}
-	return do()
-}
-
-// put makes a counter what it is told, past the hooks.
-func (h *hooked) put(t *testing.T, ns, key string, d store.Delta) {
+// put makes a counter what it is told.
+func (p *place) put(t *testing.T, ns, key string, d store.Delta) {
 	t.Helper()
 	d.Cell = store.Cell{Namespace: ns, Key: key}
 	r := make([]store.Reply, 1)
-	b := store.Batch{Partition: store.PartitionOf(d.Cell, h.Traits().Partitions), Deltas: []store.Delta{d}}
-	if err := h.Store.Apply(t.Context(), []store.Batch{b}, r); err != nil || r[0].Err != nil || r[0].Results[0].Outcome != store.Applied {
+	b := store.Batch{Partition: store.PartitionOf(d.Cell, p.under.Traits().Partitions), Deltas: []store.Delta{d}}
+	if err := p.under.Apply(t.Context(), []store.Batch{b}, r); err != nil || r[0].Err != nil || r[0].Results[0].Outcome != store.Applied {
 		t.Fatalf("put %q: %v, %+v", key, err, r[0])
 	}
 }
@@ -65,9 +50,9 @@ func until(n, ms int64) store.Delta {
 }
 
 // everything returns what a store holds, but for the versions.
-func (h *hooked) everything(t *testing.T) []string {
+func (p *place) everything(t *testing.T) []string {
 	t.Helper()
-	spaces, err := h.Namespaces(t.Context(), "", store.ScanMax)
+	spaces, err := p.under.Namespaces(t.Context(), "", store.ScanMax)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +60,7 @@ func (h *hooked) everything(t *testing.T) []string {
 	for _, ns := range spaces {
 		r := store.Range{Namespace: ns}
 		for {
-			es, err := h.Store.Scan(t.Context(), r, store.ScanMax)
+			es, err := p.under.Scan(t.Context(), r, store.ScanMax)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -91,7 +76,7 @@ func (h *hooked) everything(t *testing.T) []string {
 	return all
 }
 
-func same(t *testing.T, a, b *hooked) {
+func same(t *testing.T, a, b *place) {
 	t.Helper()
 	if x, y := a.everything(t), b.everything(t); !slices.Equal(x, y) {
 		t.Fatalf("the source has\n%s\nthe target has\n%s", strings.Join(x, "\n"), strings.Join(y, "\n"))
@@ -99,7 +84,7 @@ func same(t *testing.T, a, b *hooked) {
 }
 
 // filled returns a source with counters of all kinds in three namespaces.
-func filled(t *testing.T) *hooked {
+func filled(t *testing.T) *place {
 	t.Helper()
 	s := newStore(1)
 	later := time.Now().Add(time.Hour).UnixMilli()
@@ -113,9 +98,9 @@ func filled(t *testing.T) *hooked {
 	return s
 }
 
-func run(t *testing.T, from, to *hooked, o transfer.Options) transfer.Report {
+func run(t *testing.T, from, to *place, o transfer.Options) transfer.Report {
 	t.Helper()
-	r, err := transfer.Run(t.Context(), from, to, o)
+	r, err := transfer.Run(t.Context(), from.Store, to.Store, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,10 +119,10 @@ func TestRun(t *testing.T) {
 	same(t, from, to)
 
 	// Again: there is nothing to write, and only what changed.
-	to.applies = 0
+	wrote := to.Calls(storetest.OnApply)
 	want.Copied = 0
-	if r := run(t, from, to, transfer.Options{}); r != want || to.applies != 0 {
-		t.Errorf("again: reported %+v and wrote %d times, want %+v", r, to.applies, want)
+	if r := run(t, from, to, transfer.Options{}); r != want || to.Calls(storetest.OnApply) != wrote {
+		t.Errorf("again: reported %+v and wrote, want %+v", r, want)
 	}
 	from.put(t, "日", "\U0010ffff", set(3))
 	want.Copied = 1
@@ -189,17 +174,17 @@ func TestRunExtra(t *testing.T) {
 	to.put(t, "default", "c", set(1))
 	to.put(t, "other", "a", set(1))
 	before := to.everything(t)
-	_, err := transfer.Run(t.Context(), from, to, transfer.Options{})
+	_, err := transfer.Run(t.Context(), from.Store, to.Store, transfer.Options{})
 	extra, ok := errors.AsType[*transfer.ExtraError](err)
 	if !ok || extra.Extra != 3 || extra.First.Key != "b" {
 		t.Errorf("with other counters in the target: %v", err)
 	}
-	if to.applies != 0 || !slices.Equal(to.everything(t), before) {
+	if to.Calls(storetest.OnApply) != 0 || !slices.Equal(to.everything(t), before) {
 		t.Errorf("a refused copy wrote: %q", to.everything(t))
 	}
 	r := run(t, from, to, transfer.Options{Overwrite: true, DryRun: true})
-	if want := (transfer.Report{Walk: transfer.Compare, Walked: 10, Counters: 7, Differ: 7, Extra: 3, Namespaces: 4}); r != want || to.applies != 0 {
-		t.Errorf("a dry run reported %+v, want %+v, and wrote %d times", r, want, to.applies)
+	if want := (transfer.Report{Walk: transfer.Compare, Walked: 10, Counters: 7, Differ: 7, Extra: 3, Namespaces: 4}); r != want || to.Calls(storetest.OnApply) != 0 {
+		t.Errorf("a dry run reported %+v, want %+v, and wrote %d times", r, want, to.Calls(storetest.OnApply))
 	}
 	if r := run(t, from, to, transfer.Options{Overwrite: true}); r.Copied != 7 || r.Deleted != 3 || r.Namespaces != 3 {
 		t.Errorf("reported %+v", r)
@@ -209,26 +194,21 @@ func TestRunExtra(t *testing.T) {
 
 // A source that is written to meanwhile is noticed, wherever the walks are.
 func TestRunChanged(t *testing.T) {
-	f := func(at int, change func(s *hooked), want int64) {
+	f := func(at int, change func(s *place), want int64) {
 		t.Helper()
 		from, to := filled(t), newStore(2)
-		from.scan = func(n int) error {
-			if n == at {
-				change(from)
-			}
-			return nil
-		}
-		_, err := transfer.Run(t.Context(), from, to, transfer.Options{})
+		from.On(storetest.OnScan, storetest.Nth(at-1, at, storetest.Before(func() { change(from) })))
+		_, err := transfer.Run(t.Context(), from.Store, to.Store, transfer.Options{})
 		changed, ok := errors.AsType[*transfer.ChangedError](err)
 		if ok != (want > 0) || ok && changed.AtLeast != want {
 			t.Errorf("a change before scan %d: %v, want %d", at, err, want)
 		}
-		from.scan = nil
+		from.On(storetest.OnScan)
 		run(t, from, to, transfer.Options{Overwrite: true})
 		same(t, from, to)
 	}
-	add := func(s *hooked) { s.put(t, "b", "a\x00", store.Delta{Op: store.OpAdd, N: 1}) }
-	back := func(s *hooked) { // it changes, and changes back
+	add := func(s *place) { s.put(t, "b", "a\x00", store.Delta{Op: store.OpAdd, N: 1}) }
+	back := func(s *place) { // it changes, and changes back
 		add(s)
 		s.put(t, "b", "a\x00", store.Delta{Op: store.OpAdd, N: -1})
 	}
@@ -239,24 +219,20 @@ func TestRunChanged(t *testing.T) {
 	f(6, back, 1)
 	f(7, back, 1)
 	f(8, back, 0) // after its last visit: there was a moment before
-	f(7, func(s *hooked) { s.put(t, "b", "new", set(1)) }, 1)
-	f(6, func(s *hooked) { s.put(t, "new", "a", set(1)) }, 1)
-	f(7, func(s *hooked) { s.put(t, "b", "a\x00", store.Delta{Op: store.OpDelete}) }, 1)
-	f(8, func(s *hooked) { add(s); s.put(t, "default", "a", set(1)); s.put(t, "default", "zero", set(1)) }, 2)
+	f(7, func(s *place) { s.put(t, "b", "new", set(1)) }, 1)
+	f(6, func(s *place) { s.put(t, "new", "a", set(1)) }, 1)
+	f(7, func(s *place) { s.put(t, "b", "a\x00", store.Delta{Op: store.OpDelete}) }, 1)
+	f(8, func(s *place) { add(s); s.put(t, "default", "a", set(1)); s.put(t, "default", "zero", set(1)) }, 2)
 	later := time.Now().Add(2 * time.Hour).UnixMilli()
-	f(8, func(s *hooked) { s.put(t, "default", "soon", until(7, later)) }, 2) // the minute it had, and that it has
+	f(8, func(s *place) { s.put(t, "default", "soon", until(7, later)) }, 2) // the minute it had, and that it has
 }
 
 // What comes into the target meanwhile is noticed, and not deleted.
 func TestRunTargetChanged(t *testing.T) {
 	from, to := filled(t), newStore(2)
-	to.scan = func(n int) error {
-		if n == 4 { // the first of the second walk
-			to.put(t, "b", "mine", set(1))
-		}
-		return nil
-	}
-	r, err := transfer.Run(t.Context(), from, to, transfer.Options{})
+	const second = 3 // the first scan of the second walk
+	to.On(storetest.OnScan, storetest.Nth(second, second+1, storetest.Before(func() { to.put(t, "b", "mine", set(1)) })))
+	r, err := transfer.Run(t.Context(), from.Store, to.Store, transfer.Options{})
 	if _, ok := errors.AsType[*transfer.ChangedError](err); !ok || r.Extra != 1 || r.Deleted != 0 {
 		t.Errorf("a target that changed: %+v, %v", r, err)
 	}
@@ -270,12 +246,7 @@ func TestRunExpiring(t *testing.T) {
 			from.put(t, "n", "a", set(1))
 			from.put(t, "n", "b", until(2, time.Now().Add(30*time.Second).UnixMilli()))
 			from.put(t, "n", "c", until(3, time.Now().Add(time.Hour).UnixMilli()))
-			from.scan = func(n int) error {
-				if n == at {
-					<-time.After(40 * time.Second)
-				}
-				return nil
-			}
+			from.On(storetest.OnScan, storetest.Nth(at-1, at, storetest.Delay(40*time.Second, store.KindOther)))
 			if r := run(t, from, to, transfer.Options{}); r.Counters != 2 {
 				t.Errorf("expired before walk %d: reported %+v", at, r)
 			}
@@ -297,7 +268,7 @@ func TestRunSkewed(t *testing.T) {
 	f := func(ahead, left time.Duration) {
 		t.Helper()
 		from := newStore(1)
-		to := &hooked{Store: memstore.New(memstore.Options{Now: func() time.Time { return time.Now().Add(ahead) }})}
+		to := placeOf(memstore.Options{Now: func() time.Time { return time.Now().Add(ahead) }})
 		deadline := time.Now().Add(left).UnixMilli()
 		from.put(t, "n", "a", until(1, deadline))
 		from.put(t, "n", "b", set(1))
@@ -315,42 +286,30 @@ func TestRunSkewed(t *testing.T) {
 func TestRunInsists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from, to := filled(t), newStore(3)
-		from.scan = func(n int) error {
-			if n%3 != 0 {
-				return store.ErrUnavailable
-			}
-			return nil
-		}
-		to.apply = func(n int, do func() error) error {
-			if n == 1 {
-				return store.ErrUnavailable
-			}
-			if err := do(); err != nil || n == 3 {
-				return err
-			}
-			return store.ErrUnknown
-		}
-		if r := run(t, from, to, transfer.Options{}); r.Copied != 7 || to.applies != 3 {
-			t.Errorf("reported %+v after %d writes", r, to.applies)
+		untilThird := func(*storetest.Call) bool { return from.Calls(storetest.OnScan)%3 != 0 }
+		from.On(storetest.OnScan, storetest.If(untilThird, storetest.Fail(store.ErrUnavailable)))
+		to.On(storetest.OnApply, storetest.Nth(0, 1, storetest.Fail(store.ErrUnavailable)), storetest.Nth(0, 1, storetest.Lose(store.ErrUnknown)))
+		if r := run(t, from, to, transfer.Options{}); r.Copied != 7 || to.Calls(storetest.OnApply) != 3 {
+			t.Errorf("reported %+v after %d writes", r, to.Calls(storetest.OnApply))
 		}
 		same(t, from, to)
 
-		to.scan = func(int) error { return store.ErrUnavailable }
-		if _, err := transfer.Run(t.Context(), from, to, transfer.Options{}); !errors.Is(err, store.ErrUnavailable) {
+		to.On(storetest.OnScan, storetest.Fail(store.ErrUnavailable))
+		if _, err := transfer.Run(t.Context(), from.Store, to.Store, transfer.Options{}); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("a store that is gone: %v", err)
 		}
-		to.scan = func(int) error { return store.ErrCorrupt }
-		to.scans = 0
-		if _, err := transfer.Run(t.Context(), from, to, transfer.Options{}); !errors.Is(err, store.ErrCorrupt) || to.scans != 1 {
-			t.Errorf("a store that is corrupt was asked %d times: %v", to.scans, err)
+		to.On(storetest.OnScan, storetest.Fail(store.ErrCorrupt))
+		scans := to.Calls(storetest.OnScan)
+		if _, err := transfer.Run(t.Context(), from.Store, to.Store, transfer.Options{}); !errors.Is(err, store.ErrCorrupt) || to.Calls(storetest.OnScan) != scans+1 {
+			t.Errorf("a store that is corrupt was asked %d times: %v", to.Calls(storetest.OnScan)-scans, err)
 		}
 	})
 }
 
 func TestRunFull(t *testing.T) {
 	from := filled(t)
-	to := &hooked{Store: memstore.New(memstore.Options{Limits: store.Limits{KeysMax: 2}})}
-	if _, err := transfer.Run(t.Context(), from, to, transfer.Options{}); !errors.Is(err, store.ErrFull) {
+	to := placeOf(memstore.Options{Limits: store.Limits{KeysMax: 2}})
+	if _, err := transfer.Run(t.Context(), from.Store, to.Store, transfer.Options{}); !errors.Is(err, store.ErrFull) {
 		t.Errorf("a target without room: %v", err)
 	}
 }
@@ -362,13 +321,8 @@ func TestRunCutOff(t *testing.T) {
 		from.put(t, "n", fmt.Sprintf("k%05d", i), set(1))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	to.apply = func(n int, do func() error) error {
-		if n == 2 {
-			cancel()
-		}
-		return do()
-	}
-	r, err := transfer.Run(ctx, from, to, transfer.Options{})
+	to.On(storetest.OnApply, storetest.Nth(1, 2, storetest.Before(cancel)))
+	r, err := transfer.Run(ctx, from.Store, to.Store, transfer.Options{})
 	if !errors.Is(err, context.Canceled) || r.Copied != 5000 {
 		t.Errorf("cut off: %+v, %v", r, err)
 	}
@@ -380,12 +334,11 @@ func TestRunCutOff(t *testing.T) {
 
 // A store that does not know its namespaces has to be told.
 func TestRunUnsupported(t *testing.T) {
-	from := struct{ store.Store }{filled(t)}
-	to := newStore(1)
-	if _, err := transfer.Run(t.Context(), from, to, transfer.Options{}); !errors.Is(err, store.ErrUnsupported) {
+	from, to := storetest.Bare(filled(t).Store), newStore(1)
+	if _, err := transfer.Run(t.Context(), from, to.Store, transfer.Options{}); !errors.Is(err, store.ErrUnsupported) {
 		t.Errorf("without namespaces: %v", err)
 	}
-	r, err := transfer.Run(t.Context(), from, to, transfer.Options{Namespaces: []string{"b"}})
+	r, err := transfer.Run(t.Context(), from, to.Store, transfer.Options{Namespaces: []string{"b"}})
 	if err != nil || r.Copied != 1 {
 		t.Errorf("with a namespace: %+v, %v", r, err)
 	}
