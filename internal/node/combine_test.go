@@ -1,7 +1,6 @@
 package node_test
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"github.com/quipudb/quipu/internal/node"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
 )
 
 func TestIdleSendsAtOnce(t *testing.T) {
@@ -199,14 +199,8 @@ func TestRefusedRunComesFirst(t *testing.T) {
 			calls = append(calls, k.do(want(add("a", n))))
 		}
 		late := make(chan *call, 1)
-		k.remote.set(func() {
-			k.remote.on = func(_ context.Context, i int, apply func() error) error {
-				if i == 2 { // while the run is refused, another comes
-					late <- k.late(want(add("a", -1)))
-				}
-				return apply()
-			}
-		})
+		// While the run is refused, another comes.
+		k.onFlights(storetest.Nth(0, 1, storetest.Before(func() { late <- k.late(want(add("a", -1))) })))
 		release()
 		calls = append(calls, <-late)
 		for i, r := range []store.Result{
@@ -339,7 +333,7 @@ func TestStrongestDurability(t *testing.T) {
 // that waits, each as it is.
 func TestPassThrough(t *testing.T) {
 	run(t, node.Options{}, func(k *kit) {
-		w, err := store.Enlist(k.ctx, k.remote)
+		w, err := store.Enlist(k.ctx, k.store)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -375,7 +369,7 @@ func TestPassThrough(t *testing.T) {
 // if they begin with cells of different lanes.
 func TestOrderOfACall(t *testing.T) {
 	run(t, node.Options{Lanes: 8}, func(k *kit) {
-		w, err := store.Enlist(k.ctx, k.remote)
+		w, err := store.Enlist(k.ctx, k.store)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -461,12 +455,7 @@ func TestLanes(t *testing.T) {
 func TestLinger(t *testing.T) {
 	run(t, node.Options{}, func(k *kit) {
 		const callers, times, takes = 16, 50, 8 * time.Millisecond
-		k.remote.set(func() {
-			k.remote.on = func(_ context.Context, _ int, apply func() error) error {
-				pass(takes)
-				return apply()
-			}
-		})
+		k.onFlights(storetest.Before(func() { pass(takes) }))
 		began := time.Now()
 		var wg sync.WaitGroup
 		for i := range callers {

@@ -28,7 +28,7 @@ func TestFrozen(t *testing.T) {
 			run(t, node.Options{}, func(k *kit) {
 				release := k.blocked()
 				calls := []*call{k.do(want(add("a", 1))), k.do(want(add("a", 1))), k.do(once(add("b", 1), "t")), k.do(add("c", 1), add("a", 1))}
-				k.remote.set(func() { k.remote.on = nil })
+				k.onFlights()
 				fail(k)
 				release()
 				late := k.do(want(add("a", 10)))
@@ -63,28 +63,10 @@ func TestFrozen(t *testing.T) {
 	f("not sent", func(k *kit) { k.failures(store.ErrUnavailable, store.ErrUnavailable) })
 	f("answers lost", func(k *kit) { k.loseReplies(2) })
 	f("unknown", func(k *kit) { k.failures(store.ErrUnknown, errors.New("reset by peer")) })
-	f("hung", func(k *kit) {
-		k.remote.set(func() {
-			k.remote.on = func(ctx context.Context, i int, apply func() error) error {
-				if i > 2 {
-					return apply()
-				}
-				<-ctx.Done()
-				return ctx.Err()
-			}
-		})
-	})
+	hang := storetest.Hang(nil, store.KindOther)
+	f("hung", func(k *kit) { k.onFlights(storetest.Nth(0, 2, hang)) })
 	f("applied, and hung", func(k *kit) {
-		k.remote.set(func() {
-			k.remote.on = func(ctx context.Context, i int, apply func() error) error {
-				err := apply()
-				if i <= 2 {
-					<-ctx.Done()
-					return ctx.Err()
-				}
-				return err
-			}
-		})
+		k.onFlights(storetest.Nth(0, 2, func(c *storetest.Call) error { return errors.Join(c.Pass(), hang(c)) }))
 	})
 }
 
@@ -93,15 +75,7 @@ func TestBackOff(t *testing.T) {
 	run(t, node.Options{}, func(k *kit) {
 		var at []time.Duration
 		begun := time.Now()
-		k.remote.set(func() {
-			k.remote.on = func(_ context.Context, i int, apply func() error) error {
-				at = append(at, time.Since(begun))
-				if i < 12 {
-					return store.ErrUnknown
-				}
-				return apply()
-			}
-		})
+		k.onFlights(storetest.Before(func() { at = append(at, time.Since(begun)) }), storetest.Nth(0, 12, storetest.Fail(store.ErrUnknown)))
 		k.do(add("a", 1)).results()
 		for i := 1; i < len(at); i++ {
 			most := min(50*time.Millisecond<<(i-1), 2*time.Second)
@@ -135,7 +109,7 @@ func TestGivesUp(t *testing.T) {
 		if n := len(k.flights()); n != attempts {
 			t.Errorf("%d attempts for callers who were to be refused at once", n-attempts)
 		}
-		k.away(nil)
+		k.back()
 		pass(time.Second)
 		if r := k.do(want(add("a", 1))).results()[0]; r.After != 2 {
 			t.Errorf("result %+v, want 2: what was given up was applied", r)
@@ -148,9 +122,7 @@ func TestGivesUp(t *testing.T) {
 func TestGivesUpAlone(t *testing.T) {
 	run(t, node.Options{}, func(k *kit) {
 		k.do(add("a", 1)).results()
-		k.remote.set(func() {
-			k.remote.on = func(context.Context, int, func() error) error { return store.ErrUnavailable }
-		})
+		k.onFlights(storetest.Fail(store.ErrUnavailable))
 		begun, attempts := time.Now(), len(k.flights())
 		k.do(add("a", 1)).fails(store.KindUnavailable)
 		if took := time.Since(begun); took < time.Second || took > 3*time.Second {
@@ -211,9 +183,9 @@ func TestLost(t *testing.T) {
 		for range 3 {
 			k.do(add("a", 1)).results()
 		}
-		k.remote.Store = memstore.New(memstore.Options{})
+		k.shelf.Store = memstore.New(memstore.Options{})
 		for range 9 { // whoever failed over there knows of other writers
-			if _, err := store.Enlist(k.ctx, k.remote); err != nil {
+			if _, err := store.Enlist(k.ctx, k.store); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -271,7 +243,7 @@ func TestNoRoomForAMark(t *testing.T) {
 	runOn(t, memstore.Options{Limits: store.Limits{WritersMax: 4}}, node.Options{}, func(k *kit) {
 		for i := range 10 {
 			b := k.batch(add("a", 1))
-			w, err := store.Enlist(k.ctx, k.remote)
+			w, err := store.Enlist(k.ctx, k.store)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -309,9 +281,7 @@ func TestRefusedFlight(t *testing.T) {
 func TestRefusedKeepsWriter(t *testing.T) {
 	run(t, node.Options{}, func(k *kit) {
 		k.do(add("a", 1)).results()
-		k.remote.set(func() {
-			k.remote.others = func(context.Context, func() error) error { return store.ErrUnavailable }
-		})
+		k.onOthers(storetest.Fail(store.ErrUnavailable))
 		k.failures(store.ErrSplit)
 		c := k.do(add("a", 1))
 		if <-c.done; c.err != nil || store.KindOf(c.replies[0].Err) != store.KindSplit {
@@ -319,7 +289,7 @@ func TestRefusedKeepsWriter(t *testing.T) {
 		}
 		k.failures()
 		k.do(add("a", 1)).results()
-		k.remote.set(func() { k.remote.others = nil })
+		k.onOthers()
 		k.holds("a", 2)
 	})
 }
@@ -358,7 +328,7 @@ func TestDownAndUp(t *testing.T) {
 		if frozen.over() {
 			t.Errorf("told %v", frozen.err)
 		}
-		k.away(nil)
+		k.back()
 		frozen.results()
 		k.holds("a", 2)
 		if n := k.meter("quipu_node_store_reachable"); n != 1 {
@@ -392,40 +362,34 @@ func TestNoWriter(t *testing.T) {
 			other = i + 1
 		}
 		fail := store.ErrUnknown
-		k.remote.set(func() {
-			k.remote.others = func(context.Context, func() error) error { return fail }
-		})
+		k.onOthers(storetest.Fail(fail))
 		c := k.do(add(fmt.Sprint(other), 1))
 		pass(time.Minute)
 		if c.over() {
 			t.Fatalf("told %v", c.err)
 		}
-		k.remote.set(func() { k.remote.others = nil })
+		k.onOthers()
 		c.results()
 
-		k.remote.set(func() {
-			k.remote.others = func(context.Context, func() error) error { return store.ErrClosed }
-		})
+		k.onOthers(storetest.Fail(store.ErrClosed))
 		k.failures(store.ErrLost)
 		k.do(add("a", 1)).fails(store.KindLost)
 		k.do(add("a", 1)).fails(store.KindClosed)
-		k.remote.set(func() { k.remote.others = nil })
+		k.onOthers()
 	})
 }
 
 func TestReadsOnly(t *testing.T) {
-	s := &remote{Store: memstore.New(memstore.Options{})}
-	// One that only reads writes nothing.
-	s.others = func(context.Context, func() error) error {
-		t.Error("a write")
-		return store.ErrUnavailable
-	}
-	n := node.New(t.Context(), s, node.Options{})
+	h := new(storetest.Hooks)
+	n := node.New(t.Context(), storetest.Wrap(memstore.New(memstore.Options{}), h), node.Options{})
 	if err := n.Read(t.Context(), []store.Cell{cell("a")}, make([]store.Value, 1)); err != nil {
 		t.Error(err)
 	}
 	if err := n.Close(); err != nil {
 		t.Error(err)
+	}
+	if h.Calls(storetest.OnWrite) != 0 {
+		t.Error("one that only reads has written")
 	}
 }
 
@@ -459,7 +423,7 @@ func TestOneTokenTwoNodes(t *testing.T) {
 			}
 		}
 		k.holds("a", 100)
-		k.remote.set(func() { k.remote.on = nil })
+		k.onFlights()
 		k.shut(nodes[1])
 		// The store is closed with the first node that is closed: here it is memory.
 	})
@@ -470,16 +434,11 @@ func TestOneTokenTwoNodes(t *testing.T) {
 func TestRetryThroughAnotherNode(t *testing.T) {
 	run(t, node.Options{}, func(k *kit) {
 		other := k.open(node.Options{})
-		k.remote.set(func() {
-			k.remote.on = func(ctx context.Context, i int, apply func() error) error {
-				err := apply()
-				if i == 0 {
-					<-ctx.Done()
-					return store.ErrUnknown
-				}
-				return err
-			}
-		})
+		k.onFlights(storetest.Nth(0, 1, func(c *storetest.Call) error {
+			_ = c.Pass()
+			<-c.Ctx.Done()
+			return store.ErrUnknown
+		}))
 		short, cancel := context.WithTimeout(k.ctx, time.Second)
 		defer cancel()
 		b := k.batch(once(add("a", 5), "t"))
@@ -501,25 +460,17 @@ func TestRetryThroughAnotherNode(t *testing.T) {
 // repeat of the flight look alike.
 func TestLawsOverAnUnreliableStore(t *testing.T) {
 	often := &dice{rng: rand.New(rand.NewPCG(1, 2))} // of all stores: some live for a few calls only
-	storetest.Run(t, openOn(2, node.Options{}, func(s whole) store.Store { return &unreliable{s, often} }))
-}
-
-type unreliable struct {
-	whole
-	*dice
-}
-
-func (s *unreliable) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
-	flight := ctx.Value(ownKey{}) != nil && batches[0].Writer != 0
-	if flight && s.falls(0.005) {
-		return store.ErrUnavailable
-	}
-	err := s.whole.Apply(ctx, batches, replies)
-	tokened := slices.ContainsFunc(batches[0].Deltas, func(d store.Delta) bool { return d.Guard.Token != "" })
-	if flight && !tokened && err == nil && replies[0].Err == nil && s.falls(0.01) {
-		return store.ErrUnknown
-	}
-	return err
+	storetest.Run(t, open(2, node.Options{}, storetest.If(isFlight, func(c *storetest.Call) error {
+		if often.falls(0.005) {
+			return store.ErrUnavailable
+		}
+		err := c.Pass()
+		tokened := slices.ContainsFunc(c.Batches[0].Deltas, func(d store.Delta) bool { return d.Guard.Token != "" })
+		if !tokened && err == nil && c.Replies[0].Err == nil && often.falls(0.01) {
+			return store.ErrUnknown
+		}
+		return err
+	})))
 }
 
 // dice are random, for many goroutines.
@@ -553,11 +504,8 @@ func TestRandomFaults(t *testing.T) {
 }
 
 func randomFaults(k *kit, seed uint64) {
-	k.remote.set(func() {
-		flights := trouble(seed, 0.3)
-		k.remote.on = func(ctx context.Context, _ int, apply func() error) error { return flights(ctx, apply) }
-		k.remote.others = trouble(seed+1000, 0.1)
-	})
+	k.onFlights(trouble(seed, 0.3)...)
+	k.onOthers(trouble(seed+1000, 0.1)...)
 	second := k.open(node.Options{Lanes: 2, Patience: time.Hour})
 	nodes := []*node.Node{k.node, second}
 	const callers, calls = 12, 30
@@ -638,7 +586,7 @@ func randomFaults(k *kit, seed uint64) {
 	}
 	wg.Wait()
 	synctest.Wait()
-	k.remote.set(func() { k.remote.on, k.remote.others = nil, nil })
+	k.back()
 	pass(10 * time.Second) // what callers left behind is sent
 	for name, values := range map[string][]int64{"ids": handed, "once": tokened} {
 		slices.Sort(values)
@@ -662,24 +610,18 @@ func randomFaults(k *kit, seed uint64) {
 
 // trouble makes half of the calls wait, and some fail, before they are applied or
 // after.
-func trouble(seed uint64, often float64) func(ctx context.Context, apply func() error) error {
+func trouble(seed uint64, often float64) []storetest.Hook {
 	d := &dice{rng: rand.New(rand.NewPCG(seed, 7))}
-	return func(ctx context.Context, apply func() error) error {
-		if d.falls(0.5) {
-			select {
-			case <-time.After(10 * time.Millisecond):
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
+	late := func(*storetest.Call) bool { return d.falls(0.5) }
+	return []storetest.Hook{storetest.If(late, storetest.Delay(10*time.Millisecond, store.KindOther)), func(c *storetest.Call) error {
 		switch {
 		case !d.falls(often):
-			return apply()
+			return c.Pass()
 		case d.falls(0.4):
 			return store.ErrUnavailable
 		case d.falls(0.8):
-			_ = apply()
+			_ = c.Pass()
 		}
 		return store.ErrUnknown
-	}
+	}}
 }

@@ -2,7 +2,6 @@ package node_test
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/quipudb/quipu/internal/node"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
 )
 
 // The log has a line when the store can't be reached and one when it can again,
@@ -42,7 +42,7 @@ func TestOutageIsLogged(t *testing.T) {
 			k.away(store.Errorf(store.KindUnavailable, "gone"))
 			read()
 			pass(d)
-			k.away(nil)
+			k.back()
 			pass(2 * time.Second)
 		}
 		const lost = "level=WARN msg=\"the store is unreachable\" what=\"the store\" error=\"quipu: gone\"\n"
@@ -50,7 +50,7 @@ func TestOutageIsLogged(t *testing.T) {
 		read()
 		k.away(store.ErrUnsupported)
 		read()
-		k.away(nil)
+		k.back()
 		pass(time.Minute)
 		logged("")
 		gone(900 * time.Millisecond) // no longer than patience
@@ -64,14 +64,14 @@ func TestOutageIsLogged(t *testing.T) {
 		read()
 		pass(2 * time.Second)
 		logged(lost)
-		k.remote.set(func() { k.remote.down = nil })
+		k.hooks.On(storetest.OnRead)
 		pass(time.Minute)
 		if v := k.value("a"); v.Exists {
 			t.Errorf("read %+v", v)
 		}
 		k.do(add("a", 1)).fails(store.KindUnavailable)
 		logged("")
-		k.away(nil)
+		k.back()
 		pass(time.Second)
 		synctest.Wait()
 		log.Reset()
@@ -153,12 +153,7 @@ func TestHang(t *testing.T) {
 func TestSlowIsNotHung(t *testing.T) {
 	run(t, node.Options{}, func(k *kit) {
 		k.do(add("a", 1)).results()
-		k.remote.set(func() {
-			k.remote.on = func(_ context.Context, _ int, apply func() error) error {
-				pass(4 * time.Second)
-				return apply()
-			}
-		})
+		k.onFlights(storetest.Before(func() { pass(4 * time.Second) }))
 		first, second := k.do(add("a", 1)), k.do(add("a", 1))
 		pass(3 * time.Second)
 		third := k.do(add("a", 1))

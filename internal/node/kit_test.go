@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,69 +11,53 @@ import (
 	"github.com/quipudb/quipu/internal/node"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
 )
 
-// A remote store does to flights what a test says.
-type remote struct {
-	*memstore.Store
+// A shelf is where a store stands: another can be put in its place.
+type shelf struct{ *memstore.Store }
 
-	mu     sync.Mutex // guards the fields below
-	sent   []store.Batch
-	on     func(ctx context.Context, i int, apply func() error) error // the i-th time that a flight is sent
-	others func(ctx context.Context, apply func() error) error        // any other call of Apply
-	down   error                                                      // what Read returns
-
-	hung func(ctx context.Context, partition int, call func() error) error // around every call, or nil
-}
-
-func (s *remote) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
-	apply := func() error { return s.Store.Apply(ctx, batches, replies) }
-	s.mu.Lock()
-	i, on, others, hung := len(s.sent), s.on, s.others, s.hung
-	flight := ctx.Value(ownKey{}) != nil && batches[0].Writer != 0
-	if flight {
-		b := batches[0]
-		b.Deltas = slices.Clone(b.Deltas)
-		s.sent = append(s.sent, b)
-	}
-	s.mu.Unlock()
-	switch {
-	case hung != nil:
-		return hung(ctx, batches[0].Partition, apply)
-	case flight && on != nil:
-		return on(ctx, i, apply)
-	case !flight && others != nil:
-		return others(ctx, apply)
-	}
-	return apply()
-}
-
-func (s *remote) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
-	s.mu.Lock()
-	down, hung := s.down, s.hung
-	s.mu.Unlock()
-	read := func() error { return s.Store.Read(ctx, cells, values) }
-	switch {
-	case down != nil:
-		return down
-	case hung != nil:
-		return hung(ctx, store.PartitionOf(cells[0], s.Traits().Partitions), read)
-	}
-	return read()
-}
-
-func (s *remote) set(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f()
-}
-
-// A kit is a node over a remote store, in a bubble of synctest.
+// A kit is a node over a store that does what a test says, in a bubble of synctest.
 type kit struct {
 	*testing.T
-	remote *remote
-	node   *node.Node
-	ctx    context.Context
+	hooks storetest.Hooks
+	shelf *shelf
+	store store.Store // what is on the shelf, behind the hooks
+	node  *node.Node
+	ctx   context.Context
+
+	sent            storetest.Record // the flights
+	flight, through []storetest.Hook // before flights, and before other calls of Apply
+}
+
+// isFlight reports whether a call is one by which a node sends what it has combined.
+func isFlight(c *storetest.Call) bool {
+	return c.Ctx.Value(ownKey{}) != nil && c.Batches[0].Writer != 0
+}
+
+func isOther(c *storetest.Call) bool { return !isFlight(c) }
+
+// onFlights puts hooks before flights, in place of those that were there.
+func (k *kit) onFlights(hooks ...storetest.Hook) {
+	k.flight = hooks
+	k.hook()
+}
+
+// onOthers puts hooks before other calls of Apply.
+func (k *kit) onOthers(hooks ...storetest.Hook) {
+	k.through = hooks
+	k.hook()
+}
+
+func (k *kit) hook() {
+	hooks := []storetest.Hook{storetest.If(isFlight, k.sent.Hook)}
+	for _, h := range k.flight {
+		hooks = append(hooks, storetest.If(isFlight, h))
+	}
+	for _, h := range k.through {
+		hooks = append(hooks, storetest.If(isOther, h))
+	}
+	k.hooks.On(storetest.OnApply, hooks...)
 }
 
 // run runs a test over a store of one partition, in a bubble. A lane is enough
@@ -90,7 +73,9 @@ func runOn(t *testing.T, m memstore.Options, o node.Options, test func(k *kit)) 
 		o.Lanes = 1
 	}
 	synctest.Test(t, func(t *testing.T) {
-		k := &kit{T: t, remote: &remote{Store: memstore.New(m)}, ctx: t.Context()}
+		k := &kit{T: t, shelf: &shelf{memstore.New(m)}, ctx: t.Context()}
+		k.store = storetest.Wrap(k.shelf, &k.hooks)
+		k.hook()
 		k.node = k.open(o)
 		test(k)
 		k.shut(k.node)
@@ -100,7 +85,7 @@ func runOn(t *testing.T, m memstore.Options, o node.Options, test func(k *kit)) 
 // open returns another node over the store.
 func (k *kit) open(o node.Options) *node.Node {
 	k.Helper()
-	n := node.New(context.WithValue(k.ctx, ownKey{}, true), k.remote, o)
+	n := node.New(context.WithValue(k.ctx, ownKey{}, true), k.store, o)
 	return n
 }
 
@@ -128,7 +113,7 @@ func once(d store.Delta, token string) store.Delta {
 
 // batch returns the batch of some deltas to cells of one partition.
 func (k *kit) batch(ds ...store.Delta) store.Batch {
-	return store.Batch{Partition: store.PartitionOf(ds[0].Cell, k.remote.Traits().Partitions), Deltas: ds}
+	return store.Batch{Partition: store.PartitionOf(ds[0].Cell, k.store.Traits().Partitions), Deltas: ds}
 }
 
 func send(ctx context.Context, s store.Store, bs ...store.Batch) ([]store.Reply, error) {
@@ -254,11 +239,7 @@ func (k *kit) holds(key string, n int64) {
 }
 
 // flights returns what was sent so far.
-func (k *kit) flights() []store.Batch {
-	k.remote.mu.Lock()
-	defer k.remote.mu.Unlock()
-	return slices.Clone(k.remote.sent)
-}
+func (k *kit) flights() []store.Batch { return k.sent.Batches() }
 
 // deltas returns the deltas of the i-th flight.
 func (k *kit) deltas(i int) []store.Delta {
@@ -290,19 +271,7 @@ func (k *kit) meter(name string) float64 {
 func (k *kit) blocked() (release func()) {
 	k.Helper()
 	hold := make(chan struct{})
-	from := len(k.flights())
-	k.remote.set(func() {
-		k.remote.on = func(ctx context.Context, i int, apply func() error) error {
-			if i == from {
-				select {
-				case <-hold:
-				case <-ctx.Done():
-					return ctx.Err()
-				}
-			}
-			return apply()
-		}
-	})
+	k.onFlights(storetest.Nth(0, 1, storetest.Hang(hold, store.KindOther)))
 	first := k.do(add("first", 1))
 	return func() {
 		close(hold)
@@ -312,77 +281,56 @@ func (k *kit) blocked() (release func()) {
 }
 
 // failures makes the next flights fail, and lets later ones pass.
-func (k *kit) failures(errs ...error) {
-	from := len(k.flights())
-	k.remote.set(func() {
-		k.remote.on = func(_ context.Context, i int, apply func() error) error {
-			if i-from < len(errs) {
-				return errs[i-from]
-			}
-			return apply()
-		}
-	})
+func (k *kit) failures(errs ...error) { k.onFlights(inTurn(errs)...) }
+
+// inTurn fails one call after the other.
+func inTurn(errs []error) (hooks []storetest.Hook) {
+	for _, err := range errs {
+		hooks = append(hooks, storetest.Nth(0, 1, storetest.Fail(err)))
+	}
+	return hooks
 }
 
-// away makes every call fail by an error, and flights by others first; nil ends it.
+// away makes every call fail by an error, and flights by others first.
 func (k *kit) away(err error, flights ...error) {
-	from := len(k.flights())
-	k.remote.set(func() {
-		k.remote.down, k.remote.on, k.remote.others = err, nil, nil
-		if err == nil {
-			return
-		}
-		k.remote.on = func(_ context.Context, i int, _ func() error) error {
-			if i-from < len(flights) {
-				return flights[i-from]
-			}
-			return err
-		}
-		k.remote.others = func(context.Context, func() error) error { return err }
-	})
+	k.hooks.On(storetest.OnRead, storetest.Fail(err))
+	k.onFlights(append(inTurn(flights), storetest.Fail(err))...)
+	k.onOthers(storetest.Fail(err))
+}
+
+// back lets every call pass.
+func (k *kit) back() {
+	k.hooks.On(storetest.OnRead)
+	k.onFlights()
+	k.onOthers()
 }
 
 // hang makes every call hang until it is cut short, or the function that is returned
 // is called.
-func (k *kit) hang() (release func()) { return k.hangPart(-1) }
+func (k *kit) hang() (release func()) {
+	return k.hangIf(func(*storetest.Call) bool { return true })
+}
 
 // hangPart does the same with calls to one partition.
 func (k *kit) hangPart(partition int) (release func()) {
+	return k.hangIf(func(c *storetest.Call) bool { return c.In(partition) })
+}
+
+func (k *kit) hangIf(match func(*storetest.Call) bool) (release func()) {
 	hold := make(chan struct{})
-	wait := func(ctx context.Context, part int, apply func() error) error {
-		if partition >= 0 && part != partition {
-			return apply()
-		}
-		select {
-		case <-hold:
-			return apply()
-		case <-ctx.Done():
-			return store.Errorf(store.KindUnknown, "no answer: %w", ctx.Err())
-		}
-	}
-	k.remote.set(func() {
-		k.remote.hung = wait
-	})
+	hang := storetest.If(match, storetest.Hang(hold, store.KindUnknown))
+	k.hooks.On(storetest.OnRead, hang)
+	k.hooks.On(storetest.OnApply, storetest.If(isFlight, k.sent.Hook), hang)
 	return func() {
-		k.remote.set(func() { k.remote.hung = nil })
+		k.hooks.On(storetest.OnRead)
+		k.hook()
 		close(hold)
 		synctest.Wait()
 	}
 }
 
 // loseReplies lets the store do what the next flights say, and loses its answers.
-func (k *kit) loseReplies(n int) {
-	from := len(k.flights())
-	k.remote.set(func() {
-		k.remote.on = func(_ context.Context, i int, apply func() error) error {
-			err := apply()
-			if i-from < n {
-				return store.ErrUnknown
-			}
-			return err
-		}
-	})
-}
+func (k *kit) loseReplies(n int) { k.onFlights(storetest.Nth(0, n, storetest.Lose(store.ErrUnknown))) }
 
 // pass lets time pass in the bubble.
 func pass(d time.Duration) { <-time.After(d) }

@@ -16,6 +16,7 @@ import (
 	"github.com/quipudb/quipu/internal/node"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
 )
 
 // A full queue is waited for, in order, as long as the context lasts.
@@ -86,12 +87,7 @@ func TestQueueFullAndGivenUp(t *testing.T) {
 func TestCallsAtOnce(t *testing.T) {
 	run(t, node.Options{Calls: 2, Patience: time.Hour}, func(k *kit) {
 		hold := make(chan struct{})
-		k.remote.set(func() {
-			k.remote.others = func(_ context.Context, apply func() error) error {
-				<-hold
-				return apply()
-			}
-		})
+		k.onOthers(storetest.Wait(hold))
 		given := k.batch(add("a", 1))
 		given.If = []store.Condition{{Cell: cell("b")}}
 		calls := []*call{k.begin(k.ctx, given), k.begin(k.ctx, given)}
@@ -166,12 +162,7 @@ func TestLeaveARefusedRun(t *testing.T) {
 		short, cancel := context.WithTimeout(k.ctx, time.Second)
 		defer cancel()
 		stays, leaves := k.do(want(add("a", 1))), k.begin(short, k.batch(add("a", 1)))
-		k.remote.set(func() {
-			k.remote.on = func(_ context.Context, _ int, apply func() error) error {
-				pass(2 * time.Second)
-				return apply()
-			}
-		})
+		k.onFlights(storetest.Before(func() { pass(2 * time.Second) }))
 		release()
 		leaves.fails(store.KindUnknown)
 		stays.told(store.Result{Outcome: store.Applied, Before: math.MaxInt64 - 1, After: math.MaxInt64, Existed: true})
@@ -196,12 +187,7 @@ func TestLeaveHalfway(t *testing.T) {
 		short, cancel := context.WithTimeout(k.ctx, time.Second)
 		defer cancel()
 		c := k.begin(short, k.batch(half...), k.batch(half...))
-		k.remote.set(func() {
-			k.remote.on = func(_ context.Context, _ int, apply func() error) error {
-				pass(time.Minute)
-				return apply()
-			}
-		})
+		k.onFlights(storetest.Before(func() { pass(time.Minute) }))
 		release()
 		c.each(store.ErrUnknown, context.DeadlineExceeded)
 		pass(time.Hour)
@@ -213,16 +199,8 @@ func TestLeaveHalfway(t *testing.T) {
 		for i := 0; slices.Contains(keys, ""); i++ {
 			keys[k.batch(add(fmt.Sprint(i), 1)).Partition] = fmt.Sprint(i)
 		}
-		hung := func(i int) bool { return k.flights()[i].Partition != 1 }
 		hold := make(chan struct{})
-		k.remote.set(func() {
-			k.remote.on = func(_ context.Context, i int, apply func() error) error {
-				if hung(i) {
-					<-hold
-				}
-				return apply()
-			}
-		})
+		k.onFlights(storetest.If(func(c *storetest.Call) bool { return !c.In(1) }, storetest.Wait(hold)))
 		k.do(add(keys[2], 1))
 		short, cancel := context.WithTimeout(k.ctx, time.Second)
 		defer cancel()
@@ -250,12 +228,10 @@ func TestLeaveHalfway(t *testing.T) {
 		k.do(add("writer", 1)).results() // the lane has one from here on
 		given := k.batch(add("a", 1))
 		given.If = []store.Condition{{Cell: cell("b")}}
-		k.remote.set(func() {
-			k.remote.others = func(context.Context, func() error) error { return store.ErrUnavailable }
-		})
+		k.onOthers(storetest.Fail(store.ErrUnavailable))
 		k.begin(k.ctx, k.batch(add("a", 1)), given).each(nil, store.ErrUnavailable)
 		k.begin(k.ctx, given, k.batch(add("a", 1))).fails(store.KindUnavailable)
-		k.remote.set(func() { k.remote.others = nil })
+		k.onOthers()
 		k.holds("a", 1)
 	})
 }
@@ -267,15 +243,7 @@ func TestCloseSends(t *testing.T) {
 		frozen, queued := k.do(add("a", 1)), k.do(want(add("a", 1)))
 		given := k.batch(add("a", 1))
 		given.If = []store.Condition{{Cell: cell("b")}}
-		k.remote.set(func() {
-			k.remote.others = func(ctx context.Context, apply func() error) error {
-				select {
-				case <-time.After(time.Second):
-				case <-ctx.Done():
-				}
-				return apply()
-			}
-		})
+		k.onOthers(storetest.Delay(time.Second, store.KindOther))
 		through := k.begin(k.ctx, given)
 		closed := make(chan error)
 		go func() { closed <- k.node.Close() }()
@@ -299,15 +267,13 @@ func TestCloseSends(t *testing.T) {
 
 // Close gives up when its time is over, and everyone is told the truth.
 func TestCloseGivesUp(t *testing.T) {
-	f := func(name string, kind store.Kind, on func(ctx context.Context) error) {
+	f := func(name string, kind store.Kind, hook storetest.Hook) {
 		t.Run(name, func(t *testing.T) {
 			o := node.Options{QueueDeltas: 2, Calls: 1, AttemptTimeout: time.Minute, Patience: time.Hour}
 			run(t, o, func(k *kit) {
 				k.do(add("writer", 1)).results() // the lane has one from here on
-				k.remote.set(func() {
-					k.remote.on = func(ctx context.Context, _ int, _ func() error) error { return on(ctx) }
-					k.remote.others = func(ctx context.Context, _ func() error) error { return on(ctx) }
-				})
+				k.onFlights(hook)
+				k.onOthers(hook)
 				given := k.batch(add("a", 1))
 				given.If = []store.Condition{{Cell: cell("b")}}
 				frozen, queued, outside := k.do(add("a", 1)), k.do(add("a", 1)), k.do(add("a", 1))
@@ -329,12 +295,9 @@ func TestCloseGivesUp(t *testing.T) {
 			})
 		})
 	}
-	f("hung", store.KindUnknown, func(ctx context.Context) error {
-		<-ctx.Done()
-		return ctx.Err()
-	})
-	f("away", store.KindClosed, func(context.Context) error { return store.ErrUnavailable })
-	f("unknown", store.KindUnknown, func(context.Context) error { return store.ErrUnknown })
+	f("hung", store.KindUnknown, storetest.Hang(nil, store.KindOther))
+	f("away", store.KindClosed, storetest.Fail(store.ErrUnavailable))
+	f("unknown", store.KindUnknown, storetest.Fail(store.ErrUnknown))
 }
 
 // A lane goes on for callers that have left, and Close waits for it.
@@ -382,7 +345,7 @@ func TestMeters(t *testing.T) {
 	})
 }
 
-// copies is a store that can copy itself, and nothing else.
+// copies is a store that can copy itself, and nothing else: no hook adds a method.
 type copies struct{ store.Store }
 
 func (copies) Snapshot(_ context.Context, w io.Writer) error {

@@ -1,21 +1,12 @@
 package node_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/quipudb/quipu/internal/node"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/storetest"
 )
-
-// plainly is a store that goes by the value of a cell alone.
-type plainly struct{ whole }
-
-func (plainly) Lost(_ context.Context, _ store.Cell, version uint64, v store.Value) (bool, error) {
-	lacks, _ := v.Lacks(version)
-	return lacks, nil
-}
 
 // The adds of a run are there, or lost, with the one change that they are in the
 // store.
@@ -45,5 +36,10 @@ func TestLostRun(t *testing.T) {
 	}
 	f(memory(1, storetest.Config{}), false)
 	f(memory(1, storetest.Config{}), true)
-	f(plainly{memory(1, storetest.Config{})}, false)
+	plainly := new(storetest.Hooks) // by the value of a cell alone
+	plainly.On(storetest.OnLost, func(c *storetest.Call) error {
+		c.Lost, _ = c.Values[0].Lacks(c.Version)
+		return nil
+	})
+	f(storetest.Wrap(memory(1, storetest.Config{}), plainly), false)
 }

@@ -2,7 +2,6 @@ package node_test
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -15,25 +14,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// whole is all that a memstore can do, but Start.
-type whole interface {
-	store.Store
-	store.Auditor
-	store.Clock
-	store.Meter
-	store.Namespacer
-	store.Sizer
-	store.Witness
-}
-
-func open(partitions int, o node.Options) storetest.Opener {
-	return openOn(partitions, o, func(s whole) store.Store { return s })
-}
-
-// openOn opens a node over what a function makes of a memstore.
-func openOn(partitions int, o node.Options, wrap func(whole) store.Store) storetest.Opener {
+func open(partitions int, o node.Options, hooks ...storetest.Hook) storetest.Opener {
 	return func(t testing.TB, c storetest.Config) *storetest.Instance {
-		return &storetest.Instance{Store: over(t, wrap(memory(partitions, c)), o)}
+		h := new(storetest.Hooks)
+		h.On(storetest.OnApply, hooks...)
+		return &storetest.Instance{Store: over(t, storetest.Wrap(memory(partitions, c), h), o)}
 	}
 }
 
@@ -43,14 +28,16 @@ func over(t testing.TB, s store.Store, o node.Options) *node.Node {
 }
 
 // memory returns a memstore for nodes.
-func memory(partitions int, c storetest.Config) whole {
+func memory(partitions int, c storetest.Config) store.Store {
 	o := memstore.Options{Limits: c.Limits, Now: c.Now, Partitions: partitions}
 	o.Limits.WritersMax = 0
 	s := memstore.New(o)
 	if c.Limits.WritersMax == 0 {
 		return s
 	}
-	return &counted{whole: s, max: c.Limits.WritersMax, marks: make([]map[store.Writer]bool, partitions)}
+	h := &storetest.Hooks{Traits: func(t *store.Traits) { t.Limits.WritersMax = c.Limits.WritersMax }}
+	h.On(storetest.OnApply, countedMarks(c.Limits.WritersMax, partitions))
+	return storetest.Wrap(s, h)
 }
 
 func TestLaws(t *testing.T) {
@@ -63,7 +50,12 @@ func TestLawsWhenNodesDie(t *testing.T) {
 	storetest.Run(t, func(t testing.TB, c storetest.Config) *storetest.Instance {
 		shared := memory(3, c)
 		another := func(t testing.TB) store.Store {
-			n := over(t, &lent{whole: shared}, node.Options{})
+			lent := new(storetest.Hooks) // Others go on with it when it is closed.
+			lent.On(storetest.OnClose, func(*storetest.Call) error {
+				lent.On(storetest.OnAll, storetest.Fail(store.ErrClosed))
+				return nil
+			})
+			n := over(t, storetest.Wrap(shared, lent), node.Options{})
 			t.Cleanup(func() { _ = n.Close() })
 			return n
 		}
@@ -78,148 +70,68 @@ func TestLawsWhenNodesDie(t *testing.T) {
 	})
 }
 
-// A lent store is one that others go on with when it is closed.
-type lent struct {
-	whole
-	closed atomic.Bool
-}
-
-func (s *lent) Close() error {
-	s.closed.Store(true)
-	return nil
-}
-
-func (s *lent) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
-	if s.closed.Load() {
-		return store.ErrClosed
-	}
-	return s.whole.Apply(ctx, batches, replies)
-}
-
-func (s *lent) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
-	if s.closed.Load() {
-		return store.ErrClosed
-	}
-	return s.whole.Read(ctx, cells, values)
-}
-
-func (s *lent) Scan(ctx context.Context, r store.Range, n int) ([]store.Entry, error) {
-	if s.closed.Load() {
-		return nil, store.ErrClosed
-	}
-	return s.whole.Scan(ctx, r, n)
-}
-
-func (s *lent) Lookup(ctx context.Context, c store.Cell, token string) (store.Fate, error) {
-	if s.closed.Load() {
-		return store.Fate{}, store.ErrClosed
-	}
-	return s.whole.Lookup(ctx, c, token)
-}
-
-func (s *lent) Audit(ctx context.Context) (store.Audit, error) {
-	if s.closed.Load() {
-		return store.Audit{}, store.ErrClosed
-	}
-	return s.whole.Audit(ctx)
-}
-
-func (s *lent) Namespaces(ctx context.Context, after string, n int) ([]string, error) {
-	if s.closed.Load() {
-		return nil, store.ErrClosed
-	}
-	return s.whole.Namespaces(ctx, after, n)
-}
-
-func (s *lent) Size(ctx context.Context, namespace string) (int64, error) {
-	if s.closed.Load() {
-		return 0, store.ErrClosed
-	}
-	return s.whole.Size(ctx, namespace)
-}
-
-func (s *lent) Lost(ctx context.Context, c store.Cell, version uint64, v store.Value) (bool, error) {
-	if s.closed.Load() {
-		return false, store.ErrClosed
-	}
-	return s.whole.Lost(ctx, c, version, v)
-}
-
 func BenchmarkStore(b *testing.B) { storetest.Bench(b, open(8, node.Options{})) }
 
 // ownKey marks the contexts of what a node does by itself.
 type ownKey struct{}
 
-// A counted store has as many marks of callers as the laws say. Those of the
+// countedMarks gives a store as many marks of callers as the laws say. Those of the
 // node itself are kept too, and the laws, which count to the limit, know nothing
 // of them. It is for one call at a time.
-type counted struct {
-	whole
-	max   int
-	marks []map[store.Writer]bool // of callers, by partition
-}
-
-func (s *counted) Traits() store.Traits {
-	t := s.whole.Traits()
-	t.Limits.WritersMax = s.max
-	return t
-}
-
-func (s *counted) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
-	if ctx.Value(ownKey{}) != nil {
-		return s.whole.Apply(ctx, batches, replies)
-	}
-	for i := range batches {
-		b, r := batches[i], &replies[i]
-		if err := store.CheckBatch(&b, len(s.marks)); err != nil {
-			*r = store.Reply{Err: err}
-			continue
-		}
-		if s.marks[b.Partition] == nil {
-			s.marks[b.Partition] = map[store.Writer]bool{}
-		}
-		marks := s.marks[b.Partition]
-		full := b.Writer != 0 && !marks[b.Writer] && len(marks) >= s.max
-		if full {
-			b.Prev, b.Seq = 1<<63, 1<<63+1 // the store does not apply it, and says if it is retired
-		}
-		if err := s.whole.Apply(ctx, []store.Batch{b}, replies[i:i+1]); err != nil {
-			return err
-		}
-		if full && store.KindOf(r.Err) == store.KindMark {
-			r.Err = store.ErrFull
-		}
-		if r.Err != nil {
-			continue
-		}
-		for _, d := range b.Deltas {
-			for w := range marks {
-				if d.Op == store.OpRetire && w <= store.Writer(d.N) {
-					delete(marks, w)
+func countedMarks(most, partitions int) storetest.Hook {
+	of := make([]map[store.Writer]bool, partitions) // of callers, by partition
+	return storetest.If(func(c *storetest.Call) bool { return c.Ctx.Value(ownKey{}) == nil }, func(c *storetest.Call) error {
+		for i := range c.Batches {
+			b, r := c.Batches[i], &c.Replies[i]
+			if err := store.CheckBatch(&b, partitions); err != nil {
+				*r = store.Reply{Err: err}
+				continue
+			}
+			if of[b.Partition] == nil {
+				of[b.Partition] = map[store.Writer]bool{}
+			}
+			marks := of[b.Partition]
+			full := b.Writer != 0 && !marks[b.Writer] && len(marks) >= most
+			if full {
+				b.Prev, b.Seq = 1<<63, 1<<63+1 // the store does not apply it, and says if it is retired
+			}
+			one := *c
+			one.Batches, one.Replies = []store.Batch{b}, c.Replies[i:i+1]
+			if err := one.Pass(); err != nil {
+				return err
+			}
+			if full && store.KindOf(r.Err) == store.KindMark {
+				r.Err = store.ErrFull
+			}
+			if r.Err != nil {
+				continue
+			}
+			for _, d := range b.Deltas {
+				for w := range marks {
+					if d.Op == store.OpRetire && w <= store.Writer(d.N) {
+						delete(marks, w)
+					}
 				}
 			}
+			if b.Writer != 0 {
+				marks[b.Writer] = true
+			}
 		}
-		if b.Writer != 0 {
-			marks[b.Writer] = true
-		}
-	}
-	return nil
-}
-
-// contended is a store where every batch waits and is decided again.
-type contended struct{ whole }
-
-func (s contended) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
-	err := s.whole.Apply(ctx, batches, replies)
-	for i := range replies {
-		replies[i].Waited, replies[i].Retries = 7, 3
-	}
-	return err
+		return nil
+	})
 }
 
 // Callers are told what their flight met.
 func TestContended(t *testing.T) {
-	n := over(t, contended{memory(1, storetest.Config{})}, node.Options{})
+	h := new(storetest.Hooks)
+	h.On(storetest.OnApply, func(c *storetest.Call) error { // Every batch waits and is decided again.
+		err := c.Pass()
+		for i := range c.Replies {
+			c.Replies[i].Waited, c.Replies[i].Retries = 7, 3
+		}
+		return err
+	})
+	n := over(t, storetest.Wrap(memory(1, storetest.Config{}), h), node.Options{})
 	defer func() {
 		if err := n.Close(); err != nil {
 			t.Error(err)
