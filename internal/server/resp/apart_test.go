@@ -1,12 +1,10 @@
 package resp_test
 
 import (
-	"context"
 	"errors"
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,74 +12,39 @@ import (
 	"github.com/quipudb/quipu/internal/server/resp"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
 )
 
-// A maimed store has a partition that does what a test says.
+// A maimed store has a partition that does what a test says. It can't be asked without
+// waiting.
 type maimed struct {
-	store.Store
+	storetest.Hooks
 	partition int
-
-	gate chan chan struct{} // stops who peeks, as the loop does, until what it was sent is closed
-
-	mu   sync.Mutex // guards meet
-	meet func(context.Context) error
-}
-
-func (*maimed) Start([]store.Batch, []store.Reply, func(error)) bool { return false }
-
-func (*maimed) Flush(bool) {}
-
-func (m *maimed) Peek([]store.Cell, []store.Value) bool {
-	select {
-	case leave := <-m.gate:
-		<-leave
-	default:
-	}
-	return false
+	gate      chan chan struct{} // stops who peeks, as the loop does, until what it was sent is closed
 }
 
 const partitions = 8
 
-func (m *maimed) set(meet func(context.Context) error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.meet = meet
-}
-
-func (m *maimed) met(ctx context.Context, partition int) error {
-	m.mu.Lock()
-	meet := m.meet
-	m.mu.Unlock()
-	if partition != m.partition || meet == nil {
-		return nil
-	}
-	return meet(ctx)
-}
-
-func (m *maimed) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
-	for i := range batches {
-		if err := m.met(ctx, batches[i].Partition); err != nil {
-			return err
-		}
-	}
-	return m.Store.Apply(ctx, batches, replies)
-}
-
-func (m *maimed) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
-	for _, c := range cells {
-		if err := m.met(ctx, store.PartitionOf(c, partitions)); err != nil {
-			return err
-		}
-	}
-	return m.Store.Read(ctx, cells, values)
+// set puts a hook before the calls that concern the partition.
+func (m *maimed) set(h storetest.Hook) {
+	m.On(storetest.OnApply|storetest.OnRead, storetest.If(func(c *storetest.Call) bool { return c.In(m.partition) }, h))
 }
 
 // maimedDoor opens a door over a store of which a partition can be maimed, and
 // returns a key in it, and one in each of two others.
 func maimedDoor(t *testing.T, o resp.Options) (d *door, m *maimed, bad string, good []string) {
 	t.Helper()
-	m = &maimed{Store: memstore.New(memstore.Options{Partitions: partitions}), gate: make(chan chan struct{}, 1)}
-	db := quipu.New(m, quipu.Options{})
+	m = &maimed{gate: make(chan chan struct{}, 1)}
+	m.On(storetest.OnStart, storetest.Fail(store.ErrUnavailable))
+	m.On(storetest.OnPeek, func(*storetest.Call) error {
+		select {
+		case leave := <-m.gate:
+			<-leave
+		default:
+		}
+		return store.ErrUnavailable
+	})
+	db := quipu.New(storetest.Wrap(memstore.New(memstore.Options{Partitions: partitions}), &m.Hooks), quipu.Options{})
 	m.partition = db.Partition("bad")
 	seen := map[int]bool{m.partition: true}
 	for i := 0; len(good) < 2; i++ {
@@ -131,13 +94,13 @@ func TestFateOfEach(t *testing.T) {
 			err  error
 			word string
 		}{{store.ErrUnavailable, "-UNAVAILABLE"}, {store.ErrUnknown, "-UNKNOWN"}} {
-			m.set(func(context.Context) error { return gone.err })
+			m.set(storetest.Fail(gone.err))
 			f(":3 "+gone.word+" :2 :4 "+gone.word, "INCR "+a, "INCR "+bad, "INCR "+b, "INCR "+a, "INCRBY "+bad+" 5")
 			f("$1,4 "+gone.word+" $1,2", "GET "+a, "GET "+bad, "GET "+b)
 			f(":1 -UNKNOWN :1", "DEL "+a, "DEL "+b+" "+bad, "INCR "+a)
 			f(gone.word+" :2", "MGET "+a+" "+bad, "INCR "+a)
 			f("+OK +OK", "SET "+a+" 2", "SET "+b+" 1")
-			m.set(nil)
+			m.On(storetest.OnApply | storetest.OnRead)
 			if errors.Is(gone.err, store.ErrUnavailable) {
 				f(":1", "DECRBY "+a+" 1")
 				f(":2 :2", "INCR "+b, "INCRBY "+a+" 1")
@@ -155,14 +118,7 @@ func TestHungOthers(t *testing.T) {
 		o.Timeout = 30 * time.Second
 		d, m, bad, good := maimedDoor(t, o)
 		hold := make(chan struct{})
-		m.set(func(ctx context.Context) error {
-			select {
-			case <-hold:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		})
+		m.set(storetest.Hang(hold, store.KindOther))
 		const many = 200
 		waiting := make([]*client, many)
 		live := dial(t, d.addr)
@@ -199,14 +155,7 @@ func TestHungOthers(t *testing.T) {
 func TestHungInCycle(t *testing.T) {
 	d, m, bad, good := maimedDoor(t, resp.Options{Timeout: 30 * time.Second})
 	hold := make(chan struct{})
-	m.set(func(ctx context.Context) error {
-		select {
-		case <-hold:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	})
+	m.set(storetest.Hang(hold, store.KindOther))
 	stops, hung, live, mixed := dial(t, d.addr), dial(t, d.addr), dial(t, d.addr), dial(t, d.addr)
 	for _, c := range []*client{stops, hung, live, mixed} {
 		c.expect("PING", pong)

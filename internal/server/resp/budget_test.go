@@ -3,10 +3,8 @@ package resp_test
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 	"github.com/quipudb/quipu/internal/server/resp"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
 )
 
 const (
@@ -77,25 +76,20 @@ func TestReplyTooLong(t *testing.T) {
 	})
 }
 
-// A late store has its writes durable when it is told to.
-type late struct {
-	*memstore.Store
-	durable chan struct{}
-}
-
-func (s *late) Start(batches []store.Batch, replies []store.Reply, done func(error)) bool {
-	return s.Store.Start(batches, replies, func(err error) {
-		go func() {
-			<-s.durable
-			done(err)
-		}()
-	})
-}
-
 // Replies that wait for a write before them are limited, though each is short.
 func TestRepliesBehindWrite(t *testing.T) {
-	s := &late{memstore.New(memstore.Options{}), make(chan struct{})}
-	d := openOver(t, quipu.New(s, quipu.Options{}), resp.Options{})
+	h, durable := new(storetest.Hooks), make(chan struct{})
+	h.On(storetest.OnStart, func(c *storetest.Call) error {
+		done := c.Done
+		c.Done = func(err error) {
+			go func() {
+				<-durable
+				done(err)
+			}()
+		}
+		return c.Pass()
+	})
+	d := hookedDoor(t, h, resp.Options{})
 	c, other := dial(t, d.addr), dial(t, d.addr)
 	const times = 200
 	text := strings.Repeat("x", 50_000)
@@ -109,7 +103,7 @@ func TestRepliesBehindWrite(t *testing.T) {
 		other.expect("PING", pong)
 	}
 	d.holds(t, other, 200<<10, 1<<20)
-	close(s.durable)
+	close(durable)
 	_ = c.SetDeadline(time.Now().Add(patience))
 	if got := c.reply(); got != one {
 		t.Fatal(got)
@@ -162,39 +156,6 @@ func TestReplyOverflow(t *testing.T) {
 		}
 		other.expect("GET a", bulk("1"))
 		d.free(t, other)
-	})
-}
-
-// A reply that can't be made costs its own connection, not that of others in the
-// batch.
-func TestPanicInReply(t *testing.T) {
-	transports(t, func(t *testing.T, o resp.Options) {
-		s, j := &gated{Store: memstore.New(memstore.Options{}), entered: make(chan struct{}), leave: make(chan struct{})}, &journal{}
-		o.Logger = slog.New(slog.NewTextHandler(j, nil))
-		db := quipu.New(s, quipu.Options{})
-		d := serveDoor(t, listen(t, o), db, resp.NewWithBug(db, o))
-		first, before, buggy, after := dial(t, d.addr), dial(t, d.addr), dial(t, d.addr), dial(t, d.addr)
-		s.shut.Store(true)
-		first.send(array("INCR", "first"))
-		<-s.entered // the loop gathers all that comes now in its next turn
-		before.send(array("INCR", "before"))
-		buggy.send(array("INCR", "mine") + array("BUG.REPLY", "mine") + array("INCR", "mine"))
-		after.send(array("INCR", "after"))
-		close(s.leave)
-		for _, c := range []*client{first, before, after} {
-			if got := c.reply(); got != one {
-				t.Errorf("a neighbour's reply: %q", got)
-			}
-		}
-		if got := buggy.reply(); got != one {
-			t.Errorf("the reply before: %q", got)
-		}
-		buggy.ended()
-		if got := j.take(); !strings.Contains(got, "a bug") || !strings.Contains(got, "goroutine") {
-			t.Errorf("the log says %q", got)
-		}
-		after.expect("INCR after", ":2\r\n")
-		d.free(t, after)
 	})
 }
 
@@ -272,25 +233,11 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// An ordered store remembers what was the first delta of each batch.
-type ordered struct {
-	*gated
-	mu    sync.Mutex // guards the field below
-	first []string
-}
-
-func (s *ordered) Start(batches []store.Batch, replies []store.Reply, done func(error)) bool {
-	s.mu.Lock()
-	s.first = append(s.first, batches[0].Deltas[0].Cell.Key)
-	s.mu.Unlock()
-	return s.gated.Start(batches, replies, done)
-}
-
 // A short command does not wait for long ones, even if many of them come to their
 // end at the same time.
 func TestShortBeforeLong(t *testing.T) {
-	s := &ordered{gated: &gated{Store: memstore.New(memstore.Options{}), entered: make(chan struct{}), leave: make(chan struct{})}}
-	d := openOver(t, quipu.New(s, quipu.Options{}), resp.Options{})
+	h := new(storetest.Hooks)
+	d := hookedDoor(t, h, resp.Options{})
 	const attackers, keys = 32, 4000
 	words := []string{"MSET"}
 	for i := range keys {
@@ -306,14 +253,16 @@ func TestShortBeforeLong(t *testing.T) {
 	first, short := dial(t, d.addr), dial(t, d.addr)
 	short.expect("PING", pong)
 	d.holds(t, short, float64(attackers*(len(long)-1<<14)), 64<<20) // all but their ends were read
-	s.shut.Store(true)
+	var sent storetest.Record
+	entered, leave := make(chan struct{}), make(chan struct{})
+	h.On(storetest.OnStart, sent.Hook, storetest.Hold(entered, leave))
 	first.send(array("INCR", "first"))
-	<-s.entered // the loop sees everything that comes now in its next turn
+	<-entered // the loop sees everything that comes now in its next turn
 	for _, c := range crowd {
 		c.send(long[len(long)-1:])
 	}
 	short.send(array("INCR", "short"))
-	close(s.leave)
+	close(leave)
 	if got := short.reply(); got != one {
 		t.Errorf("reply %q", got)
 	}
@@ -322,10 +271,10 @@ func TestShortBeforeLong(t *testing.T) {
 			t.Fatalf("MSET: %q", got)
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if i := slices.Index(s.first, "short"); i != slices.Index(s.first, "first")+1 {
-		t.Errorf("the short command is first in batch %d of %d", i, len(s.first))
+	batches := sent.Batches()
+	i := slices.IndexFunc(batches, func(b store.Batch) bool { return b.Deltas[0].Cell.Key == "short" })
+	if i != 1 {
+		t.Errorf("the short command is first in batch %d of %d", i, len(batches))
 	}
 }
 

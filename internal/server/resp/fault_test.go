@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -17,126 +16,46 @@ import (
 	"github.com/quipudb/quipu/internal/server/resp"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
 )
-
-// A faulty store is one in memory that does what its fault says, as long as it
-// has one.
-type faulty struct {
-	*memstore.Store
-	fault atomic.Pointer[fault]
-}
-
-type fault struct {
-	err     error         // what calls return
-	how     string        // where a write says it: see hows
-	outcome store.Outcome // of every change, if there is no err
-	hangs   bool          // calls wait for the end of their context, and fail with its error
-	panics  bool          // calls panic
-}
 
 // hows are the ways in which a store tells that a write failed: it can't take it
 // at once, and the call fails; it takes it, and says so later; it refuses a batch.
 var hows = []string{"call", "later", "batch"}
 
-func (s *faulty) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
-	f := s.fault.Load()
-	switch {
-	case f == nil:
-		return s.Store.Apply(ctx, batches, replies)
-	case f.how != "batch" && f.fails(ctx) != nil:
-		return f.fails(ctx)
+// fail has all calls for a caller fail, and writes in one of the hows.
+func fail(h *storetest.Hooks, err error, how string) {
+	h.On(storetest.OnAll, heard(storetest.Fail(err)))
+	h.On(storetest.OnApply, storetest.Fail(err))
+	switch how {
+	case "later":
+		h.On(storetest.OnStart, answer(store.Applied, nil, err))
+	case "batch":
+		h.On(storetest.OnWrite, answer(store.Applied, err, nil))
 	}
-	f.fill(batches, replies)
-	return nil
 }
 
-func (s *faulty) Start(batches []store.Batch, replies []store.Reply, done func(error)) bool {
-	f := s.fault.Load()
-	switch {
-	case f == nil:
-		return s.Store.Start(batches, replies, done)
-	case f.panics:
-		panic("a bug")
-	case f.hangs, f.err != nil && f.how == "call":
-		return false
-	}
-	f.fill(batches, replies)
-	if f.how == "later" {
-		go done(f.err)
-	} else {
-		done(nil)
-	}
-	return true
-}
-
-// fill fills replies with the fault.
-func (f *fault) fill(batches []store.Batch, replies []store.Reply) {
-	for i := range batches {
-		r := &replies[i]
-		*r = store.Reply{Results: r.Results[:0], Durability: store.Synced}
-		if f.how == "batch" {
-			r.Err = f.err
+// answer gives all writes the same answer, now and later, and none to the store.
+func answer(o store.Outcome, now, later error) storetest.Hook {
+	return func(c *storetest.Call) error {
+		for i := range c.Batches {
+			r := &c.Replies[i]
+			*r = store.Reply{Results: r.Results[:0], Durability: store.Synced, Err: now}
+			for range c.Batches[i].Deltas {
+				r.Results = append(r.Results, store.Result{Outcome: o})
+			}
 		}
-		for range batches[i].Deltas {
-			r.Results = append(r.Results, store.Result{Outcome: f.outcome})
+		if c.Done != nil {
+			go c.Done(later)
 		}
+		return nil
 	}
 }
 
-// fails returns the error of a call.
-func (f *fault) fails(ctx context.Context) error {
-	if f.panics {
-		panic("a bug")
-	}
-	if f.hangs {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	return f.err
-}
-
-// failure is that of calls for a caller: what is done in the background goes on.
-func (s *faulty) failure(ctx context.Context) error {
-	if f := s.fault.Load(); f != nil && !store.IsUnheard(ctx) {
-		return f.fails(ctx)
-	}
-	return nil
-}
-
-func (s *faulty) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
-	if err := s.failure(ctx); err != nil {
-		return err
-	}
-	return s.Store.Read(ctx, cells, values)
-}
-
-func (s *faulty) Peek(cells []store.Cell, values []store.Value) bool {
-	f := s.fault.Load()
-	if f != nil && f.panics {
-		panic("a bug")
-	}
-	return (f == nil || f.err == nil && !f.hangs) && s.Store.Peek(cells, values)
-}
-
-func (s *faulty) Scan(ctx context.Context, r store.Range, n int) ([]store.Entry, error) {
-	if err := s.failure(ctx); err != nil {
-		return nil, err
-	}
-	return s.Store.Scan(ctx, r, n)
-}
-
-func (s *faulty) Lookup(ctx context.Context, c store.Cell, token string) (store.Fate, error) {
-	if err := s.failure(ctx); err != nil {
-		return store.Fate{}, err
-	}
-	return s.Store.Lookup(ctx, c, token)
-}
-
-func (s *faulty) Size(ctx context.Context, namespace string) (int64, error) {
-	if err := s.failure(ctx); err != nil {
-		return 0, err
-	}
-	return s.Store.Size(ctx, namespace)
+// heard is a hook for what is done for a caller. What is done in the background goes
+// on.
+func heard(h storetest.Hook) storetest.Hook {
+	return storetest.If(func(c *storetest.Call) bool { return !store.IsUnheard(c.Ctx) }, h)
 }
 
 // A journal is what was logged.
@@ -159,18 +78,24 @@ func (j *journal) take() string {
 	return j.b.String()
 }
 
-// overFaulty runs f with a door of a faulty store, over both transports and in
-// both protocols.
-func overFaulty(t *testing.T, f func(t *testing.T, s *faulty, j *journal, d *door, c *client)) {
+// hookedDoor opens a door over a store in memory.
+func hookedDoor(t *testing.T, h *storetest.Hooks, o resp.Options) *door {
+	t.Helper()
+	return openOver(t, quipu.New(storetest.Wrap(memstore.New(memstore.Options{}), h), quipu.Options{}), o)
+}
+
+// overFaulty runs f with a door of a store that f has fail, over both transports and
+// in both protocols.
+func overFaulty(t *testing.T, f func(t *testing.T, h *storetest.Hooks, j *journal, d *door, c *client)) {
 	transports(t, func(t *testing.T, o resp.Options) {
 		for _, hello := range []string{"HELLO 2", "HELLO 3"} {
 			t.Run(hello, func(t *testing.T) {
-				s, j := &faulty{Store: memstore.New(memstore.Options{})}, &journal{}
+				h, j := new(storetest.Hooks), &journal{}
 				o.Logger = slog.New(slog.NewTextHandler(j, nil))
-				d := openOver(t, quipu.New(s, quipu.Options{}), o)
+				d := hookedDoor(t, h, o)
 				c := dial(t, d.addr)
 				c.line(hello)
-				f(t, s, j, d, c)
+				f(t, h, j, d, c)
 			})
 		}
 	})
@@ -189,12 +114,12 @@ var everything = []string{
 func TestStoreFails(t *testing.T) {
 	file := &fs.PathError{Op: "write", Path: "/var/lib/quipu/1.wal", Err: syscall.ENOSPC}
 	const seeLog = " internal error: the server's log says more\r\n"
-	overFaulty(t, func(t *testing.T, s *faulty, j *journal, d *door, c *client) {
+	overFaulty(t, func(t *testing.T, h *storetest.Hooks, j *journal, d *door, c *client) {
 		f := func(err error, want string) {
 			t.Helper()
 			logged := strings.Contains(want, seeLog) || strings.HasPrefix(want, "-UN") || strings.HasPrefix(want, "-LOST")
 			for _, how := range hows {
-				s.fault.Store(&fault{err: err, how: how})
+				fail(h, err, how)
 				failures := d.meter("quipu_resp_failures_total")
 				for _, words := range everything {
 					j.take()
@@ -217,14 +142,14 @@ func TestStoreFails(t *testing.T) {
 				if got := d.meter("quipu_resp_failures_total"); logged && got != failures+2 {
 					t.Errorf("two of a transaction failed: %v failures are metered, want %v", got, failures+2)
 				}
-				s.fault.Store(nil)
+				h.On(storetest.OnAll)
 				c.expect("WATCH a", ok)
-				s.fault.Store(&fault{err: err, how: how})
+				fail(h, err, how)
 				c.send(array("MULTI") + array("INCR", "a") + array("EXEC") + array("INCR", "a") + array("PING") + array("GET", "a"))
 				if got := c.reply() + c.reply() + c.reply() + c.reply() + c.reply() + c.reply(); got != ok+queued+want+want+pong+want {
 					t.Errorf("EXEC after WATCH, %s: %q, want the error %q", how, got, want)
 				}
-				s.fault.Store(nil)
+				h.On(storetest.OnAll)
 				c.expect("DEL a", zero) // nothing has counted
 				c.expect("INCR a", one)
 				c.expect("DEL a", one)
@@ -256,14 +181,14 @@ const (
 
 // When the store refuses a change, the command says why, alone.
 func TestStoreRefuses(t *testing.T) {
-	overFaulty(t, func(t *testing.T, s *faulty, _ *journal, _ *door, c *client) {
+	overFaulty(t, func(t *testing.T, h *storetest.Hooks, _ *journal, _ *door, c *client) {
 		nothing := null
 		if strings.HasSuffix(t.Name(), "3") {
 			nothing = "_\r\n"
 		}
 		f := func(o store.Outcome, words, want string) {
 			t.Helper()
-			s.fault.Store(&fault{outcome: o})
+			h.On(storetest.OnWrite, answer(o, nil, nil))
 			c.expect(words, want)
 			c.send(array("MULTI") + array(strings.Fields(words)...) + array("EXEC") + array("PING"))
 			if got := c.reply() + c.reply(); got == ok+queued {
@@ -273,7 +198,7 @@ func TestStoreRefuses(t *testing.T) {
 			} else if got := c.reply() + c.reply(); !strings.HasPrefix(got, "-EXECABORT ") || !strings.HasSuffix(got, pong) {
 				t.Errorf("EXEC of %s, which was refused: %q", words, got)
 			}
-			s.fault.Store(nil)
+			h.On(storetest.OnAll)
 			c.expect("INCR other", one)
 			c.expect("DEL other", one)
 		}
@@ -337,9 +262,9 @@ func TestStoreLimits(t *testing.T) {
 func TestStoreHangs(t *testing.T) {
 	transports(t, func(t *testing.T, o resp.Options) {
 		o.Timeout = 10 * time.Millisecond
-		s := &faulty{Store: memstore.New(memstore.Options{})}
-		c := dial(t, openOver(t, quipu.New(s, quipu.Options{}), o).addr)
-		s.fault.Store(&fault{hangs: true})
+		h := new(storetest.Hooks)
+		c := dial(t, hookedDoor(t, h, o).addr)
+		h.On(storetest.OnAll, heard(storetest.Hang(nil, store.KindOther)))
 		for _, words := range []string{
 			"INCR a", "SET a 1 NX GET", "MSET a 1 b 2", "MSETNX n 1 m 2", "GETDEL a", "EXPIRE a 100", "RENAME a b", "RENAMENX a c", "SCAN 0",
 			"RANDOMKEY", "DBSIZE", "WATCH a", "Q.ADD a 1", "Q.ADD a 1 ID t", "Q.GET a", "Q.LOOKUP t a", "Q.SETTLE t a",
@@ -350,7 +275,7 @@ func TestStoreHangs(t *testing.T) {
 		if got := c.line("INFO"); !strings.Contains(got, "# Server") || strings.Contains(got, "db0:") {
 			t.Errorf("INFO: %q", got)
 		}
-		s.fault.Store(nil)
+		h.On(storetest.OnAll)
 		c.expect("INCR a", one)
 	})
 }
@@ -358,11 +283,11 @@ func TestStoreHangs(t *testing.T) {
 // Who comes in does not wait for the store, and nor does anybody else meanwhile.
 func TestAuthWhileStoreHangs(t *testing.T) {
 	transports(t, func(t *testing.T, o resp.Options) {
-		s := &faulty{Store: memstore.New(memstore.Options{})}
-		d := openOver(t, quipu.New(s, quipu.Options{}), o)
+		h := new(storetest.Hooks)
+		d := hookedDoor(t, h, o)
 		c, other := dial(t, d.addr), dial(t, d.addr)
-		for _, f := range []*fault{{hangs: true}, {err: store.ErrUnavailable}} {
-			s.fault.Store(f)
+		for _, hook := range []storetest.Hook{storetest.Hang(nil, store.KindOther), storetest.Fail(store.ErrUnavailable)} {
+			h.On(storetest.OnAll, heard(hook))
 			c.expect("AUTH shop x", ok)
 			if got := c.line("HELLO 3 AUTH ads x"); !strings.HasPrefix(got, "%7\r\n") {
 				t.Errorf("HELLO: %q", got)
@@ -370,7 +295,7 @@ func TestAuthWhileStoreHangs(t *testing.T) {
 			c.expect("AUTH a/b x", "-WRONGPASS invalid username-password pair or user is disabled.\r\n")
 			other.expect("PING", pong)
 		}
-		s.fault.Store(nil)
+		h.On(storetest.OnAll)
 		c.expect("INCR a", one)
 		if got, err := d.db.In("ads").Read(t.Context(), "a"); err != nil || got.Value != 1 {
 			t.Errorf("namespace ads: %+v, %v", got, err)
@@ -382,21 +307,21 @@ func TestAuthWhileStoreHangs(t *testing.T) {
 // logged.
 func TestPanic(t *testing.T) {
 	transports(t, func(t *testing.T, o resp.Options) {
-		s, j := &faulty{Store: memstore.New(memstore.Options{})}, &journal{}
+		h, j := new(storetest.Hooks), &journal{}
 		o.Logger = slog.New(slog.NewTextHandler(j, nil))
-		d := openOver(t, quipu.New(s, quipu.Options{}), o)
+		d := hookedDoor(t, h, o)
 		other := dial(t, d.addr)
 		other.expect("PING", pong)
 		for _, words := range everything {
 			c := dial(t, d.addr)
 			c.expect("PING", pong)
-			s.fault.Store(&fault{panics: true})
+			h.On(storetest.OnAll, heard(func(*storetest.Call) error { panic("a bug") }))
 			c.send(array(strings.Fields(words)...))
 			// What shares a batch with others has an error for a reply instead.
 			if got, err := resp.ReadReply(c.r); err == nil && got != "-ERR internal error: the server's log says more\r\n" {
 				t.Errorf("%s: %q", words, got)
 			}
-			s.fault.Store(nil)
+			h.On(storetest.OnAll)
 			if got := j.take(); !strings.Contains(got, "a bug") || !strings.Contains(got, "goroutine") {
 				t.Errorf("%s: the log says %q", words, got)
 			}
@@ -406,65 +331,75 @@ func TestPanic(t *testing.T) {
 	})
 }
 
+// A turn is what four clients are told whose commands the loop gathers at once. The
+// third one's meet a bug.
+type turn struct {
+	*door
+	first, before, buggy, after *client
+}
+
+// inOneTurn has clients send in one turn of the loop.
+func inOneTurn(t *testing.T, o resp.Options, before, buggy, after string) *turn {
+	t.Helper()
+	h, j := new(storetest.Hooks), &journal{}
+	o.Logger = slog.New(slog.NewTextHandler(j, nil))
+	db := quipu.New(storetest.Wrap(memstore.New(memstore.Options{}), h), quipu.Options{})
+	d := serveDoor(t, listen(t, o), db, resp.NewWithBug(db, o))
+	k := &turn{d, dial(t, d.addr), dial(t, d.addr), dial(t, d.addr), dial(t, d.addr)}
+	entered, leave := make(chan struct{}), make(chan struct{})
+	h.On(storetest.OnWrite, storetest.Hold(entered, leave))
+	k.first.send(array("INCR", "first"))
+	<-entered // the loop gathers all that comes now in its next turn
+	k.before.send(before)
+	k.buggy.send(buggy)
+	k.after.send(after)
+	close(leave)
+	t.Cleanup(func() {
+		if got := j.take(); !strings.Contains(got, "a bug") || !strings.Contains(got, "goroutine") {
+			t.Errorf("the log says %q", got)
+		}
+	})
+	return k
+}
+
+// replies checks the next replies.
+func (c *client) replies(want ...string) {
+	c.t.Helper()
+	for i, w := range want {
+		if got := c.reply(); got != w {
+			c.t.Errorf("reply %d is %q, want %q", i, got, w)
+		}
+	}
+}
+
 // What a command has planned when it panics is taken back, and those whose
 // commands are in the same batch have their replies.
 func TestPanicInPlan(t *testing.T) {
 	transports(t, func(t *testing.T, o resp.Options) {
-		s, j := &gated{Store: memstore.New(memstore.Options{}), entered: make(chan struct{}), leave: make(chan struct{})}, &journal{}
-		o.Logger = slog.New(slog.NewTextHandler(j, nil))
-		db := quipu.New(s, quipu.Options{})
-		d := serveDoor(t, listen(t, o), db, resp.NewWithBug(db, o))
-		first, before, buggy, after := dial(t, d.addr), dial(t, d.addr), dial(t, d.addr), dial(t, d.addr)
-		s.shut.Store(true)
-		first.send(array("INCR", "first"))
-		<-s.entered // the loop gathers all that comes now in its next turn
-		before.send(array("INCR", "before") + array("GET", "before"))
-		buggy.send(array("INCR", "mine") + array("BUG", "left") + array("INCR", "never"))
-		after.send(array("INCRBY", "after", "3") + array("GET", "after"))
-		close(s.leave)
-		for _, f := range []struct {
-			c    *client
-			want string
-		}{{first, one}, {before, one + bulk("1")}, {after, ":3\r\n" + bulk("3")}} {
-			got := f.c.reply()
-			if f.c != first {
-				got += f.c.reply()
-			}
-			if got != f.want {
-				t.Errorf("a neighbour's reply: %q, want %q", got, f.want)
-			}
+		k := inOneTurn(t, o, array("INCR", "before")+array("GET", "before"),
+			array("INCR", "mine")+array("BUG", "left")+array("INCR", "never"), array("INCRBY", "after", "3")+array("GET", "after"))
+		k.first.replies(one)
+		k.before.replies(one, bulk("1"))
+		k.after.replies(":3\r\n", bulk("3"))
+		if _, err := resp.ReadReply(k.buggy.r); err == nil {
+			k.buggy.ended()
 		}
-		if _, err := resp.ReadReply(buggy.r); err == nil {
-			buggy.ended()
-		}
-		if got := j.take(); !strings.Contains(got, "a bug") || !strings.Contains(got, "goroutine") {
-			t.Errorf("the log says %q", got)
-		}
-		after.expect("EXISTS left never", zero)
-		after.expect("INCR after", ":4\r\n")
+		k.after.expect("EXISTS left never", zero)
+		k.after.expect("INCR after", ":4\r\n")
 	})
 }
 
-// A gated store keeps the first that comes after it was shut.
-type gated struct {
-	*memstore.Store
-	shut           atomic.Bool
-	entered, leave chan struct{}
-}
-
-func (s *gated) Start(batches []store.Batch, replies []store.Reply, done func(error)) bool {
-	s.wait()
-	return s.Store.Start(batches, replies, done)
-}
-
-func (s *gated) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
-	s.wait()
-	return s.Store.Apply(ctx, batches, replies)
-}
-
-func (s *gated) wait() {
-	if s.shut.CompareAndSwap(true, false) {
-		close(s.entered)
-		<-s.leave
-	}
+// A reply that can't be made costs its own connection, not that of others in the
+// batch.
+func TestPanicInReply(t *testing.T) {
+	transports(t, func(t *testing.T, o resp.Options) {
+		k := inOneTurn(t, o, array("INCR", "before"),
+			array("INCR", "mine")+array("BUG.REPLY", "mine")+array("INCR", "mine"), array("INCR", "after"))
+		for _, c := range []*client{k.first, k.before, k.after, k.buggy} {
+			c.replies(one)
+		}
+		k.buggy.ended()
+		k.after.expect("INCR after", ":2\r\n")
+		k.free(t, k.after)
+	})
 }

@@ -2,7 +2,6 @@ package resp_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -20,6 +19,7 @@ import (
 	"github.com/quipudb/quipu/internal/server/resp"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
 )
 
 // idleAt is set in the environment of a child that holds idle connections.
@@ -441,18 +441,12 @@ func holdIdle(addr string) error {
 	return nil
 }
 
-// A slowScans is a store that has scans that take as long as they may.
-type slowScans struct{ *memstore.Store }
-
-func (s slowScans) Scan(ctx context.Context, _ store.Range, _ int) ([]store.Entry, error) {
-	<-ctx.Done()
-	return nil, ctx.Err()
-}
-
 // Those who go through all keys keep nobody else from the store.
 func TestSweepsAndOthers(t *testing.T) {
 	transports(t, func(t *testing.T, o resp.Options) {
-		d := openOver(t, quipu.New(slowScans{memstore.New(memstore.Options{})}, quipu.Options{}), o)
+		h := new(storetest.Hooks)
+		h.On(storetest.OnScan, storetest.Hang(nil, store.KindOther))
+		d := openOver(t, quipu.New(storetest.Wrap(memstore.New(memstore.Options{}), h), quipu.Options{}), o)
 		other := dial(t, d.addr)
 		for range 100 {
 			dial(t, d.addr).send(array("KEYS", "*"))

@@ -41,9 +41,9 @@ func TestReadOnly(t *testing.T) {
 // put that together.
 func TestReadOnlyWatch(t *testing.T) {
 	transports(t, func(t *testing.T, o resp.Options) {
-		s := memstore.New(memstore.Options{})
+		s := common()
 		value := strconv.FormatInt(split(t, s, "hot"), 10)
-		d := openOver(t, quipu.New(&common{Store: s}, quipu.Options{ReadOnly: true}), o)
+		d := openOver(t, quipu.New(s, quipu.Options{ReadOnly: true}), o)
 		c := dial(t, d.addr)
 		c.expect("WATCH hot other", ok)
 		c.send(array("GET", "other") + array("GET", "hot") + array("GET", "other"))

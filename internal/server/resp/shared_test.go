@@ -1,7 +1,6 @@
 package resp_test
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -15,44 +14,32 @@ import (
 	"github.com/quipudb/quipu/internal/server/resp"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
 )
 
-// A common store is one in memory that several servers share.
-type common struct {
-	store.Store
-	fails func(*store.Batch) bool          // if not nil, says whose conditions do not hold
-	sees  func(*store.Batch, *store.Reply) // if not nil, is told of each that was applied
-}
+// common returns a store in memory that several servers share: it stays open when one
+// of them ends.
+func common() *memstore.Store { return memstore.New(memstore.Options{Shared: true}) }
 
-func (s *common) Traits() store.Traits {
-	t := s.Store.Traits()
-	t.Shared = true
-	return t
-}
-
-func (s *common) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
-	if s.fails != nil && s.fails(&batches[0]) { // those with conditions come alone
-		replies[0] = store.Reply{Err: store.ErrChanged}
-		return nil
-	}
-	err := s.Store.Apply(ctx, batches, replies)
-	for i := range batches {
-		if s.sees != nil && err == nil && replies[i].Err == nil {
-			s.sees(&batches[i], &replies[i])
+// saw tells of each batch that was applied.
+func saw(f func(*store.Batch, *store.Reply)) storetest.Hook {
+	return func(c *storetest.Call) error {
+		err := c.Pass()
+		for i := range c.Batches {
+			if err == nil && c.Replies[i].Err == nil {
+				f(&c.Batches[i], &c.Replies[i])
+			}
 		}
+		return err
 	}
-	return err
 }
-
-// lasting is a store that stays open when one of its servers ends.
-type lasting struct{ store.Store }
-
-func (lasting) Close() error { return nil }
 
 // split has another server add to a counter until it is split, and end.
 func split(t *testing.T, s store.Store, key string) (value int64) {
 	t.Helper()
-	db := quipu.New(&common{Store: lasting{s}}, quipu.Options{Policies: []quipu.Policy{{Pattern: key, Shards: 8}}})
+	lasting := new(storetest.Hooks)
+	lasting.On(storetest.OnClose, storetest.Ignore)
+	db := quipu.New(storetest.Wrap(s, lasting), quipu.Options{Policies: []quipu.Policy{{Pattern: key, Shards: 8}}})
 	splitBy(t, db, key, &value)
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
@@ -86,9 +73,9 @@ func TestOneStep(t *testing.T) {
 	transports(t, func(t *testing.T, o resp.Options) {
 		f := func(want string, commands ...string) {
 			t.Helper()
-			under := memstore.New(memstore.Options{})
+			under, h := common(), new(storetest.Hooks)
 			var torn, whole atomic.Int32
-			s := &common{Store: under, sees: func(b *store.Batch, r *store.Reply) {
+			h.On(storetest.OnWrite, saw(func(b *store.Batch, r *store.Reply) {
 				n := 0
 				for i := range b.Deltas {
 					d := &b.Deltas[i]
@@ -103,8 +90,8 @@ func TestOneStep(t *testing.T) {
 				default:
 					torn.Add(1)
 				}
-			}}
-			c := dial(t, openOver(t, quipu.New(s, quipu.Options{}), o).addr)
+			}))
+			c := dial(t, openOver(t, quipu.New(storetest.Wrap(under, h), quipu.Options{}), o).addr)
 			c.expect("SET a 1", ok)
 			torn.Store(0)
 			split(t, under, "b")
@@ -129,19 +116,19 @@ func TestOneStep(t *testing.T) {
 // It is a step of its own: those whose commands come at the same time do not wait
 // for what it has to wait for.
 func TestOneStepAlone(t *testing.T) {
-	under := memstore.New(memstore.Options{})
+	under, h := common(), new(storetest.Hooks)
 	split(t, under, "b")
 	var together atomic.Int32
-	s := &common{Store: under, sees: func(b *store.Batch, _ *store.Reply) {
+	h.On(storetest.OnWrite, saw(func(b *store.Batch, _ *store.Reply) {
 		has := func(key string) bool {
 			return slices.ContainsFunc(b.Deltas, func(d store.Delta) bool { return d.Cell.Key == key })
 		}
 		if has("a") && has("other") {
 			together.Add(1)
 		}
-	}}
+	}))
 	log := &stuck{entered: make(chan struct{}), leave: make(chan struct{})}
-	d := openOver(t, quipu.New(s, quipu.Options{}), resp.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
+	d := openOver(t, quipu.New(storetest.Wrap(under, h), quipu.Options{}), resp.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
 	browser, c, other := dial(t, d.addr), dial(t, d.addr), dial(t, d.addr)
 	browser.send("POST / HTTP/1.1\r\n")
 	<-log.entered // the loop gathers all that comes now in its next turn
@@ -173,8 +160,20 @@ func (l *stuck) Write(b []byte) (int, error) {
 // A transaction is one step also where a counter of it has shards to add to.
 func TestOneStepOfShards(t *testing.T) {
 	transports(t, func(t *testing.T, o resp.Options) {
-		s := &seen{Store: memstore.New(memstore.Options{})}
-		d := openOver(t, quipu.New(s, quipu.Options{Policies: []quipu.Policy{{Pattern: "b", Shards: 64}}}), o)
+		h := new(storetest.Hooks)
+		var torn atomic.Int32 // batches that have one addition of 7, and not two
+		h.On(storetest.OnWrite, saw(func(b *store.Batch, _ *store.Reply) {
+			n := 0
+			for i := range b.Deltas {
+				if b.Deltas[i].N == 7 {
+					n++
+				}
+			}
+			if n == 1 {
+				torn.Add(1)
+			}
+		}))
+		d := openOver(t, quipu.New(storetest.Wrap(memstore.New(memstore.Options{}), h), quipu.Options{Policies: []quipu.Policy{{Pattern: "b", Shards: 64}}}), o)
 		value := int64(0)
 		splitBy(t, d.db, "b", &value)
 		c := dial(t, d.addr)
@@ -184,8 +183,8 @@ func TestOneStepOfShards(t *testing.T) {
 				t.Fatalf("EXEC: %q", got)
 			}
 		}
-		if s.torn.Load() != 0 {
-			t.Errorf("%d batches with a part of a transaction", s.torn.Load())
+		if torn.Load() != 0 {
+			t.Errorf("%d batches with a part of a transaction", torn.Load())
 		}
 		for key, want := range map[string]int64{"a": 70, "b": value + 70} {
 			if got, err := d.db.Read(t.Context(), key, quipu.Exact()); err != nil || got.Value != want {
@@ -195,33 +194,11 @@ func TestOneStepOfShards(t *testing.T) {
 	})
 }
 
-// A seen store counts the batches that have one addition of 7, and not two.
-type seen struct {
-	*memstore.Store
-	torn atomic.Int32
-}
-
-func (s *seen) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
-	for i := range batches {
-		n := 0
-		for j := range batches[i].Deltas {
-			if batches[i].Deltas[j].N == 7 {
-				n++
-			}
-		}
-		if n == 1 {
-			s.torn.Add(1)
-		}
-	}
-	return s.Store.Apply(ctx, batches, replies)
-}
-
 // What decides is never a total that is kept for readers.
 func TestDecidesOnCells(t *testing.T) {
 	transports(t, func(t *testing.T, o resp.Options) {
-		s := &common{Store: memstore.New(memstore.Options{})}
 		kept := quipu.Policy{Pattern: "*", Timing: quipu.Rollup, Interval: time.Hour}
-		d := openOver(t, quipu.New(s, quipu.Options{Policies: []quipu.Policy{kept}}), o)
+		d := openOver(t, quipu.New(common(), quipu.Options{Policies: []quipu.Policy{kept}}), o)
 		c, other := dial(t, d.addr), dial(t, d.addr)
 		f := c.expect
 		f("GET a", null)
@@ -266,8 +243,8 @@ func TestDecidesOnCells(t *testing.T) {
 // A counter that is split can be watched and renamed.
 func TestWatchSplit(t *testing.T) {
 	transports(t, func(t *testing.T, o resp.Options) {
-		under := memstore.New(memstore.Options{})
-		c := dial(t, openOver(t, quipu.New(&common{Store: under}, quipu.Options{}), o).addr)
+		under := common()
+		c := dial(t, openOver(t, quipu.New(under, quipu.Options{}), o).addr)
 		value := split(t, under, "a")
 		c.expect("WATCH a", ok)
 		c.expect("GET a", bulk(fmt.Sprint(value)))
@@ -285,12 +262,13 @@ func TestWatchSplit(t *testing.T) {
 func TestRenameTriesAgain(t *testing.T) {
 	transports(t, func(t *testing.T, o resp.Options) {
 		o.Timeout = 100 * time.Millisecond
-		under := memstore.New(memstore.Options{})
+		under, h := common(), new(storetest.Hooks)
 		var tries atomic.Int32
 		always := atomic.Bool{}
-		s := &common{Store: under, fails: func(b *store.Batch) bool {
+		h.On(storetest.OnApply, func(c *storetest.Call) error {
+			b := &c.Batches[0] // those with conditions come alone
 			if len(b.If) == 0 {
-				return false
+				return c.Pass()
 			}
 			if tries.Add(1) == 1 {
 				one := store.Batch{Deltas: []store.Delta{{Cell: b.If[0].Cell, Op: store.OpAdd, N: 1}}}
@@ -298,9 +276,13 @@ func TestRenameTriesAgain(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			return always.Load()
-		}}
-		c := dial(t, openOver(t, quipu.New(s, quipu.Options{}), o).addr)
+			if always.Load() {
+				c.Replies[0] = store.Reply{Err: store.ErrChanged}
+				return nil
+			}
+			return c.Pass()
+		})
+		c := dial(t, openOver(t, quipu.New(storetest.Wrap(under, h), quipu.Options{}), o).addr)
 		c.expect("SET a 1", ok)
 		c.expect("RENAME a b", ok)
 		c.expect("MGET a b", "*2\r\n"+null+bulk("2"))
