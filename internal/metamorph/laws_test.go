@@ -1,58 +1,42 @@
 package metamorph
 
 import (
-	"context"
 	"fmt"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/store"
+	"github.com/quipudb/quipu/store/storetest"
 )
 
 // What random histories have found, or find too rarely, by itself.
 
-// A hooked store has something happen before a call of the store under it.
-type hooked struct {
-	borrowed
-	apply func(batches []store.Batch) error
-	read  func(cells []store.Cell) // before each partition is read
-
-	used atomic.Bool
-}
-
-// Apply applies batches, unless the hook has an error.
-func (h *hooked) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
-	if h.apply != nil {
-		if err := h.apply(batches); err != nil {
-			return err
-		}
-	}
-	return h.borrowed.Apply(ctx, batches, replies)
-}
-
-// Read reads each partition at a moment of its own, in the order of the cells.
-func (h *hooked) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
-	n := h.Traits().Partitions
-	for i := range cells {
-		if h.read != nil {
-			h.read(cells[i : i+1])
-		}
-		if n == 1 {
-			return h.borrowed.Read(ctx, cells, values)
-		}
-		if err := h.borrowed.Read(ctx, cells[i:i+1], values[i:i+1]); err != nil {
+// eachCell has each cell be read by a call of its own, in their order.
+func eachCell(c *storetest.Call) error {
+	for i := range c.Cells {
+		one := *c
+		one.Cells, one.Values = c.Cells[i:i+1], c.Values[i:i+1]
+		if err := one.Pass(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// beforeShards does something before the first shard is read.
+func beforeShards(f func()) storetest.Hook {
+	shards := func(c *storetest.Call) bool {
+		return c.Touches(func(cell store.Cell) bool { _, _, ok := store.ShardOf(cell); return ok })
+	}
+	return storetest.If(shards, storetest.Nth(0, 1, storetest.Before(f)))
+}
+
 // hook returns a world in memory, and a DB over its store by way of a hook.
-func hook(t *testing.T, partitions int, p quipu.Policy) (*world, *hooked, *quipu.DB) {
+func hook(t *testing.T, partitions int, p quipu.Policy) (*world, *storetest.Hooks, *quipu.DB) {
 	t.Helper()
 	back := inMemory(partitions)
 	s, err := back.use(t.Context())
@@ -60,9 +44,9 @@ func hook(t *testing.T, partitions int, p quipu.Policy) (*world, *hooked, *quipu
 		t.Fatal(err)
 	}
 	w := newWorld(t, back, chance(t), quipu.Policy{Pattern: "*"})
-	h := &hooked{borrowed: borrowed{s}}
+	h := new(storetest.Hooks)
 	p.Pattern = "*"
-	db := quipu.New(h, quipu.Options{Policies: []quipu.Policy{p}})
+	db := quipu.New(storetest.Wrap(s, h), quipu.Options{Policies: []quipu.Policy{p}})
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)
@@ -110,16 +94,12 @@ func TestPartly(t *testing.T) {
 		w, h, db := hook(t, 8, quipu.Policy{})
 		must[quipu.Receipt](t)(db.Add(t.Context(), "a", 10))
 		w.mustSplit("a", 4)
-		h.apply = func(batches []store.Batch) error {
-			for i := range batches {
-				for _, d := range batches[i].Deltas {
-					if d.Op == store.OpLayout {
-						return store.ErrUnavailable // so that nothing can be put together
-					}
-				}
-			}
-			return nil
+		lays := func(c *storetest.Call) bool {
+			return slices.ContainsFunc(c.Batches, func(b store.Batch) bool {
+				return slices.ContainsFunc(b.Deltas, func(d store.Delta) bool { return d.Op == store.OpLayout })
+			})
 		}
+		h.On(storetest.OnApply, storetest.If(lays, storetest.Fail(store.ErrUnavailable))) // Nothing can be put together.
 		other := "b"
 		for i := byte('c'); store.PartitionOf(w.cell(other), 8) == store.PartitionOf(w.cell("a"), 8); i++ {
 			other = string(i)
@@ -155,7 +135,7 @@ func TestJoined(t *testing.T) {
 		_, h, db := hook(t, 1, quipu.Policy{Timing: quipu.Rollup, Interval: time.Hour})
 		must[quipu.Receipt](t)(db.Add(t.Context(), "a", 1))
 		wait := make(chan struct{})
-		h.read = func([]store.Cell) { <-wait }
+		h.On(storetest.OnRead, storetest.Wait(wait))
 		var readers sync.WaitGroup
 		read := func(oldest time.Duration, opts ...quipu.ReadOption) {
 			readers.Go(func() {
@@ -191,17 +171,12 @@ func TestOneMoment(t *testing.T) {
 		must[quipu.Count](t)(db.Read(t.Context(), "a", quipu.Exact())) // it knows the shards
 		// The counter goes from 10 to 5 and back to 10, while it is read: home is read
 		// before, and the shards after.
-		h.read = func(cells []store.Cell) {
-			if _, _, shard := store.ShardOf(cells[0]); !shard {
-				return
+		h.On(storetest.OnRead, eachCell, beforeShards(func() {
+			must[quipu.Receipt](t)(db.Add(t.Context(), "a", -5))
+			for i := range 5 {
+				must[quipu.Receipt](t)(db.Add(t.Context(), "a", 1, quipu.Who(whos[1+i%4])))
 			}
-			if h.used.CompareAndSwap(false, true) {
-				must[quipu.Receipt](t)(db.Add(t.Context(), "a", -5))
-				for i := range 5 {
-					must[quipu.Receipt](t)(db.Add(t.Context(), "a", 1, quipu.Who(whos[1+i%4])))
-				}
-			}
-		}
+		}))
 		if got := must[quipu.Count](t)(db.Read(t.Context(), "a", quipu.Exact())); got.Exact && got.Value > 10 {
 			t.Errorf("an exact read says %d: the counter was never above 10", got.Value)
 		}
@@ -218,17 +193,12 @@ func TestOtherLife(t *testing.T) {
 		for i := range 20 {
 			must[quipu.Receipt](t)(db.Add(t.Context(), "a", 1, quipu.Who(fmt.Sprint(i))))
 		}
-		h.read = func(cells []store.Cell) {
-			if _, _, shard := store.ShardOf(cells[0]); !shard {
-				return
+		h.On(storetest.OnRead, eachCell, beforeShards(func() {
+			if err := w.folder.Fold(t.Context(), w.cell("a")); err != nil {
+				t.Error(err)
 			}
-			if h.used.CompareAndSwap(false, true) {
-				if err := w.folder.Fold(t.Context(), w.cell("a")); err != nil {
-					t.Error(err)
-				}
-				w.mustSplit("a", 8)
-			}
-		}
+			w.mustSplit("a", 8)
+		}))
 		if got := must[quipu.Count](t)(db.Read(t.Context(), "a", quipu.Exact())); got.Value != 30 {
 			t.Errorf("an exact read of a counter of 30 says %+v", got)
 		}
@@ -252,14 +222,11 @@ func TestManyShards(t *testing.T) {
 		for i := range 20 {
 			must[quipu.Receipt](t)(db.Add(t.Context(), last, 1, quipu.Who(fmt.Sprint(i))))
 		}
-		calls := 0
-		h.read = func([]store.Cell) {
-			if calls++; calls == 2 {
-				if err := w.folder.Fold(t.Context(), w.cell(last)); err != nil {
-					t.Error(err)
-				}
+		h.On(storetest.OnRead, storetest.Nth(1, 2, storetest.Before(func() {
+			if err := w.folder.Fold(t.Context(), w.cell(last)); err != nil {
+				t.Error(err)
 			}
-		}
+		})))
 		got := must[[]quipu.Count](t)(db.ReadBatch(t.Context(), keys, quipu.Exact()))
 		if c := got[len(got)-1]; c.Value != 21 {
 			t.Errorf("an exact read of a counter of 21 says %+v", c)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +22,7 @@ import (
 	"github.com/quipudb/quipu/store/memstore"
 	"github.com/quipudb/quipu/store/pgstore"
 	"github.com/quipudb/quipu/store/redisstore"
+	"github.com/quipudb/quipu/store/storetest"
 )
 
 // A backing is a store that outlives those who use it.
@@ -37,39 +37,14 @@ type backing struct {
 	crash func() error
 }
 
-// A borrowed store is one that its user must not close, and that is not known to
-// be used by nobody else.
-type borrowed struct{ store.Store }
-
-// Close leaves the store to the others.
-func (borrowed) Close() error { return nil }
-
-// Read reads each partition at a moment of its own, in any order, as one that is
+// borrow returns a store that its user does not close, and that is not known to be
+// used by nobody else. It reads each partition at a moment of its own, as one that is
 // several servers does.
-func (b borrowed) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
-	n := b.Traits().Partitions
-	if n == 1 {
-		return b.Store.Read(ctx, cells, values)
-	}
-	groups := map[int][]int{}
-	for i, c := range cells {
-		p := store.PartitionOf(c, n)
-		groups[p] = append(groups[p], i)
-	}
-	for _, group := range groups {
-		of, got := make([]store.Cell, len(group)), make([]store.Value, len(group))
-		for j, i := range group {
-			of[j] = cells[i]
-		}
-		if err := b.Store.Read(ctx, of, got); err != nil {
-			return err
-		}
-		for j, i := range group {
-			values[i] = got[j]
-		}
-		runtime.Gosched()
-	}
-	return nil
+func borrow(s store.Store) store.Store {
+	h := new(storetest.Hooks)
+	h.On(storetest.OnClose, storetest.Ignore)
+	h.On(storetest.OnRead, storetest.Apart)
+	return storetest.Wrap(storetest.Far(s), h)
 }
 
 // inMemory is the reference store.
@@ -77,7 +52,7 @@ func inMemory(partitions int) *backing {
 	s := memstore.New(memstore.Options{Partitions: partitions})
 	return &backing{
 		name: fmt.Sprintf("memory of %d", partitions),
-		use:  func(context.Context) (store.Store, error) { return borrowed{s}, nil },
+		use:  func(context.Context) (store.Store, error) { return borrow(s), nil },
 	}
 }
 
@@ -120,7 +95,7 @@ func embedded(t *testing.T, rng *rand.Rand) *backing {
 	})
 	return &backing{
 		name: "embedded",
-		use:  func(context.Context) (store.Store, error) { return borrowed{now}, nil },
+		use:  func(context.Context) (store.Store, error) { return borrow(now), nil },
 		crash: func() error {
 			left := now
 			fs = fs.cut(rng)
