@@ -9,7 +9,6 @@ import (
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/dbtest"
-	"github.com/quipudb/quipu/internal/load/redisproc"
 	"github.com/quipudb/quipu/store/redisstore"
 )
 
@@ -33,15 +32,7 @@ func TestLaws(t *testing.T) {
 	pg := startPostgres(t)
 	f("postgres", func(ctx context.Context, o storeOptions) (*quipu.DB, error) { return openStore(ctx, pg.URL(), o) })
 
-	redis, err := redisproc.Start(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := redis.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	redis := startRedis(t)
 	f("redis", func(ctx context.Context, o storeOptions) (*quipu.DB, error) {
 		url := "redis://" + redis.Addr
 		if o.Limits.KeysMax == 0 && o.Limits.TokensMax == 0 {

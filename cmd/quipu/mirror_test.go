@@ -3,9 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"io"
-	"os"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -17,24 +15,10 @@ import (
 	"github.com/quipudb/quipu/internal/pgtest"
 )
 
-// startPostgres starts a PostgreSQL server for a test. It may not be able to read
-// what is in the test's directory, so it has another.
+// startPostgres starts a PostgreSQL server for a test.
 func startPostgres(t *testing.T) *pgtest.Server {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "quipu-test-") //nolint:usetesting // as said
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := pgtest.Start(t.Context(), dir, "fsync=off")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(s.Stop(), os.RemoveAll(dir)); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
+	return pgtest.For(t, "fsync=off")
 }
 
 // sql runs a statement, and returns the rows of one column of text.

@@ -13,11 +13,7 @@ import (
 // Whether a server is ready may be asked as often as one likes: that the store has
 // lost what it had is told to who reads or writes.
 func TestReadyTellsNoLoss(t *testing.T) {
-	r, err := redisproc.Start(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = r.Stop() })
+	r := startRedis(t)
 	p := start(t, nil, "--http", "127.0.0.1:0", "--store", "redis://"+r.Addr)
 	for range 20 {
 		p.client()("add", "a")

@@ -2,35 +2,12 @@ package main
 
 import (
 	"bufio"
-	"errors"
 	"net"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/quipudb/quipu/internal/pgtest"
 )
-
-// startStandby starts a standby of a PostgreSQL server.
-func startStandby(t *testing.T, primary *pgtest.Server) *pgtest.Server {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "quipu-test-") //nolint:usetesting // as startPostgres says
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := primary.Standby(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(s.Stop(), os.RemoveAll(dir)); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
 
 // A server that reads a standby says how old its values are, and refuses to tell
 // what it can't know, by every door; until the standby is promoted.
@@ -38,7 +15,7 @@ func TestStandbyIsNotExact(t *testing.T) {
 	primary := startPostgres(t)
 	w := start(t, nil, "--http", "127.0.0.1:0", "--resp", "off", "--rpc", "off", "--store", primary.URL())
 	w.client()("add", "a", "5")
-	standby := startStandby(t, primary)
+	standby := primary.Follow(t)
 	r := start(t, nil, "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--rpc", "off", "--store", standby.URL(), "--read-only")
 	sql(t, standby, `select 'ok' from pg_wal_replay_pause()`)
 	w.client()("add", "a", "1")

@@ -3,7 +3,6 @@ package faults
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"strconv"
 	"syscall"
@@ -38,20 +37,7 @@ func TestPostgres(t *testing.T) {
 // startPostgres starts a server that syncs, and returns where it listens.
 func startPostgres(t *testing.T) (*pgtest.Server, string) {
 	t.Helper()
-	// It may not be able to read what is in the test's directory.
-	dir, err := os.MkdirTemp("", "quipu-faults") //nolint:usetesting // as said
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := pgtest.Start(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(s.Stop(), os.RemoveAll(dir)); err != nil {
-			t.Error(err)
-		}
-	})
+	s := pgtest.For(t)
 	return s, relay(t, filepath.Join(s.Dir(), ".s.PGSQL.5432"))
 }
 

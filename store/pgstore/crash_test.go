@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quipudb/quipu/internal/pgtest"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/pgstore"
 )
@@ -16,7 +17,7 @@ import (
 // when everything has been sent again until it was answered, every write has
 // counted once.
 func TestServerCrashes(t *testing.T) {
-	own := start(t)
+	own := pgtest.For(t)
 	stores := []*pgstore.Store{open(t, own.URL(), pgstore.Options{}), open(t, own.URL(), pgstore.Options{})}
 	if d := stores[0].Traits().Durability; d != store.Synced {
 		t.Fatalf("the server offers %v", d)

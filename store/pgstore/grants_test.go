@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quipudb/quipu/internal/pgtest"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/pgstore"
 )
@@ -51,7 +52,7 @@ func (l *lines) String() string {
 // The documented roles can do what is said of them, and the upkeep of one that may
 // only write fails aloud.
 func TestDocumentedGrants(t *testing.T) {
-	own := start(t, "fsync=off")
+	own := pgtest.For(t, "fsync=off")
 	as := func(role string) string { return strings.Replace(own.URL(), "user=postgres", "user="+role, 1) }
 	query(t, own, sqlOf(t, "quipu_writer"))
 	o := pgstore.Options{Limits: store.Limits{TokenWindow: 300 * time.Millisecond}} // so that a table of tokens is due soon

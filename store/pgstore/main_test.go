@@ -54,26 +54,6 @@ func run(m *testing.M) (code int, err error) {
 	return code, err
 }
 
-// start starts a server of the test's own. It may not be able to read what is in
-// the test's directory, so it has another.
-func start(t testing.TB, settings ...string) *pgtest.Server {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "pgstore") //nolint:usetesting // as said
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := pgtest.Start(t.Context(), dir, settings...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(s.Stop(), os.RemoveAll(dir)); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
 var schemas atomic.Int64
 
 // newSchema returns the name of a schema that no other test has.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/quipudb/quipu/internal/pgtest"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/pgstore"
 )
@@ -109,7 +110,7 @@ func TestConnectFails(t *testing.T) {
 // What callers are told of a server that is away, the words before the first colon,
 // says what is wrong; and the cause is the operating system's.
 func TestAway(t *testing.T) {
-	own := start(t)
+	own := pgtest.For(t)
 	s := open(t, own.URL(), pgstore.Options{})
 	do(t, s, add("a", 1))
 	holds(t, s, "a", 1)

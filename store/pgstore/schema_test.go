@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/quipudb/quipu/internal/decide"
+	"github.com/quipudb/quipu/internal/pgtest"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/pgstore"
 )
@@ -179,7 +180,7 @@ func TestDurability(t *testing.T) {
 }
 
 func TestUnavailable(t *testing.T) {
-	own := start(t, "fsync=off")
+	own := pgtest.For(t, "fsync=off")
 	s := open(t, own.URL(), pgstore.Options{})
 	do(t, s, add("a", 1))
 	if err := own.Stop(); err != nil {

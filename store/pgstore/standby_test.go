@@ -2,7 +2,6 @@ package pgstore_test
 
 import (
 	"errors"
-	"os"
 	"testing"
 	"time"
 
@@ -12,25 +11,6 @@ import (
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/pgstore"
 )
-
-// follow starts a standby of a server.
-func follow(t testing.TB, primary *pgtest.Server) *pgtest.Server {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "pgstore") //nolint:usetesting // as start says
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := primary.Standby(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(s.Stop(), os.RemoveAll(dir)); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
 
 // query runs a statement at a server.
 func query(t testing.TB, s *pgtest.Server, sql string) {
@@ -75,10 +55,10 @@ func is(n int64) func(store.Value) bool { return func(v store.Value) bool { retu
 // What a standby has is as of what it has replayed, and it says so until it is
 // promoted.
 func TestStandby(t *testing.T) {
-	primary := start(t, "fsync=off")
+	primary := pgtest.For(t, "fsync=off")
 	w := open(t, primary.URL(), pgstore.Options{})
 	do(t, w, once(add("a", 1), "known"))
-	standby := follow(t, primary)
+	standby := primary.Follow(t)
 	if v := valueOf(t, open(t, standby.URL(), pgstore.Options{Existing: true}), "a"); v.N != 1 || v.AsOfMS == 0 {
 		t.Fatalf("a standby that has replayed no commit yet has %+v", v)
 	}
@@ -167,7 +147,7 @@ func TestReaderWritesNothing(t *testing.T) {
 
 // An audit after a failover says what the new primary has lost.
 func TestAuditFindsLostCommits(t *testing.T) {
-	primary := start(t, "fsync=off")
+	primary := pgtest.For(t, "fsync=off")
 	s := open(t, primary.URL(), pgstore.Options{})
 	do(t, s, add("a", 1))
 	audited(t, s)

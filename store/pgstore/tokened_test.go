@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/quipudb/quipu/internal/pgtest"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/pgstore"
 )
@@ -285,7 +286,7 @@ func TestTokenedCountsApart(t *testing.T) {
 
 // Repeats and refusals are no errors of the server's.
 func TestTokenedIsQuiet(t *testing.T) {
-	own := start(t, "fsync=off")
+	own := pgtest.For(t, "fsync=off")
 	s := open(t, own.URL(), pgstore.Options{})
 	do(t, s, store.Delta{Cell: at("full"), Op: store.OpSet, N: math.MaxInt64})
 	for range 3 {
