@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 
 	"github.com/quipudb/quipu"
 )
@@ -47,21 +48,40 @@ func batches(s *suite) {
 			k.succeeds(rs[2].Err)
 		}
 		f(quipu.Event{Delta: 1}, quipu.ErrInvalid)
-		f(quipu.Event{Key: "\xff", Delta: 1}, quipu.ErrInvalid)
 		f(quipu.Event{Key: strings.Repeat("k", 513), Delta: 1}, quipu.ErrTooLarge)
 		f(quipu.Event{Key: "a", Delta: 1, Token: strings.Repeat("t", 256)}, quipu.ErrTooLarge)
-		f(quipu.Event{Key: "a", Delta: 1, Token: "\xff"}, quipu.ErrInvalid)
 		f(quipu.Event{Key: "a", Delta: 1, Who: strings.Repeat("w", 256)}, quipu.ErrTooLarge)
 		f(quipu.Event{Key: "full", Delta: 1, WantValue: true}, quipu.ErrOverflow)
 		f(quipu.Event{Key: "a", Delta: 2, Token: "used"}, quipu.ErrToken)
 		f(quipu.Event{Key: "a", Delta: 1, Token: "settled"}, quipu.ErrSettled)
-		k.holds("good", 18)
+		k.holds("good", 14)
 		k.holds("a", 1)
 		k.holds("full", math.MaxInt64)
+		k.fails(k.addBatch(quipu.Event{})[0].Err, quipu.ErrInvalid)
+	})
 
+	s.law("an event that is not UTF-8 is refused alone", func(k *kit) {
+		good := quipu.Event{Key: "good", Delta: 1}
+		for _, bad := range []quipu.Event{{Key: "\xff", Delta: 1}, {Key: "a", Delta: 1, Token: "\xff"}, {Key: "a", Delta: 1, Who: "\xff"}} {
+			rs := k.addBatch(good, bad, good)
+			k.fails(rs[1].Err, quipu.ErrInvalid)
+			k.succeeds(rs[0].Err)
+			k.succeeds(rs[2].Err)
+		}
+		k.holds("good", 6)
+		k.absent("a")
 		for _, r := range k.addBatch(quipu.Event{}, quipu.Event{Key: "\xff"}) {
 			k.fails(r.Err, quipu.ErrInvalid)
 		}
+	})
+
+	s.law("an event with a bad time is refused alone", func(k *kit) {
+		rs := k.addBatch(
+			quipu.Event{Key: "a", Delta: 1, At: time.Now()}, quipu.Event{Key: "a", Delta: 1, TTL: -time.Second}, quipu.Event{Key: "b", Delta: 1})
+		k.fails(rs[0].Err, quipu.ErrUnsupported)
+		k.fails(rs[1].Err, quipu.ErrInvalid)
+		k.succeeds(rs[2].Err)
+		k.absent("a")
 	})
 
 	s.law("a batch with tokens may be sent again", func(k *kit) {

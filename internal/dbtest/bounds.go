@@ -225,8 +225,6 @@ func lifetimes(s *suite) {
 			_, err := k.db.Add(k.ctx, "a", 1, quipu.TTL(ttl))
 			k.fails(err, quipu.ErrInvalid)
 		}
-		rs := k.addBatch(quipu.Event{Key: "a", Delta: 1, TTL: -time.Second})
-		k.fails(rs[0].Err, quipu.ErrInvalid)
 		k.absent("a")
 		k.add("a", 1, quipu.TTL(math.MaxInt64))
 		k.holds("a", 1)

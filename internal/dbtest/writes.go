@@ -124,9 +124,6 @@ func writes(s *suite) {
 	s.law("a time that nothing keeps is refused", func(k *kit) {
 		_, err := k.db.Add(k.ctx, "a", 1, quipu.At(time.Now()), quipu.Token("t"))
 		k.fails(err, quipu.ErrUnsupported)
-		rs := k.addBatch(quipu.Event{Key: "a", Delta: 1, At: time.Now()}, quipu.Event{Key: "b", Delta: 1})
-		k.fails(rs[0].Err, quipu.ErrUnsupported)
-		k.succeeds(rs[1].Err)
 		k.absent("a")
 		k.add("a", 1, quipu.At(time.Time{}), quipu.Token("t"))
 		if r := k.add("a", 1, quipu.Token("t")); !r.Replayed {

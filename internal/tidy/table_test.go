@@ -77,7 +77,7 @@ var table = map[string]row{
 		".", "./store", "github.com/prometheus/client_golang/...", "google.golang.org/grpc/codes",
 	}},
 	"internal/server/resp": {code: []string{".", "./store", "./internal/server"}, tests: []string{"./internal/hostile"}},
-	"internal/server/rest": {code: []string{".", "./store", "./internal/duration", "./internal/server"}},
+	"internal/server/rest": {code: []string{".", "./store", "./internal/duration", "./internal/server"}, tests: []string{"./call"}},
 	"internal/server/rpc": {
 		code: []string{
 			".", "./store", "./internal/server", "./quipupb", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",

@@ -1,0 +1,404 @@
+package rest_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/call"
+	"github.com/quipudb/quipu/internal/dbtest"
+	"github.com/quipudb/quipu/internal/server/rest"
+	"github.com/quipudb/quipu/store"
+	"github.com/quipudb/quipu/store/memstore"
+)
+
+// TestLaws runs the laws of the product through REST.
+func TestLaws(t *testing.T) {
+	dbtest.RunThrough(t, func(t testing.TB, o quipu.Options) func(string) dbtest.DB {
+		t.Helper()
+		db := quipu.New(memstore.New(memstore.Options{Limits: o.Limits, Partitions: 3}), o)
+		h := rest.New(db, rest.Options{Logger: slog.New(slog.DiscardHandler)})
+		srv := httptest.NewServer(h)
+		t.Cleanup(func() {
+			srv.Client().CloseIdleConnections()
+			h.Close()
+			srv.Close()
+			if err := db.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		})
+		return func(namespace string) dbtest.DB {
+			return &wire{db: db, client: srv.Client(), namespace: namespace, url: srv.URL + "/api/v1/namespaces/" + escape(namespace)}
+		}
+	}, dbtest.Lacks{
+		"a batch may be larger than what a store takes at once": "a request has at most 10,000 operations, which a store takes at once",
+		"an event that is not UTF-8 is refused alone":           "JSON is UTF-8, so the whole body is refused",
+		"an event with a bad time is refused alone":             "a time is text, which is decoded before anything is done, and the whole body is refused",
+		"a page over the limit is too large":                    "a parameter that is out of its range is a bad request, as all others are",
+	})
+}
+
+// A wire is a namespace as REST shows it: each method is a request, or a few.
+type wire struct {
+	db        *quipu.DB
+	client    *http.Client
+	namespace string
+	url       string
+}
+
+// escape escapes a segment of a path. A dot is escaped too, as some would leave out a
+// segment that is one or two of them.
+func escape(segment string) string { return strings.ReplaceAll(url.PathEscape(segment), ".", "%2E") }
+
+// text is a string of JSON, and may say what is not UTF-8.
+type text string
+
+func (t text) MarshalJSON() ([]byte, error) {
+	if !utf8.ValidString(string(t)) {
+		return []byte(`"` + t + `"`), nil
+	}
+	return json.Marshal(string(t))
+}
+
+// do makes a request, and decodes what is replied. A call that is given up under way
+// may have counted.
+func (w *wire) do(ctx context.Context, method, path string, header http.Header, body, into any) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	var in io.Reader
+	if body != nil {
+		raw, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		in = bytes.NewReader(raw)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, w.url+path, in)
+	if err != nil {
+		return err
+	}
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	res, err := w.client.Do(req)
+	if err != nil {
+		return store.Errorf(store.KindUnknown, "%w", err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	raw, err := io.ReadAll(res.Body)
+	if err != nil {
+		return store.Errorf(store.KindUnknown, "%w", err)
+	}
+	if res.StatusCode == http.StatusOK {
+		return json.Unmarshal(raw, into)
+	}
+	var p problem
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return err
+	}
+	return p.err(method == http.MethodPut)
+}
+
+// A problem is an error as REST tells it.
+type problem struct {
+	Kind, Detail   string
+	Value, Asked   int64
+	Floor, Ceiling *int64
+}
+
+// err returns the error that the library would. Set says that the value was assigned.
+func (p *problem) err(set bool) error {
+	switch e := (&quipu.BoundError{Value: p.Value, Asked: p.Asked, Set: set}); {
+	case p.Floor != nil:
+		e.Limit = *p.Floor
+		return e
+	case p.Ceiling != nil:
+		e.Limit, e.Above = *p.Ceiling, true
+		return e
+	}
+	for k := store.KindOther; k <= store.KindSessionLost; k++ {
+		if k.String() == p.Kind {
+			return store.Errorf(k, "%s", p.Detail)
+		}
+	}
+	return store.Errorf(store.KindOther, "a problem of kind %q: %s", p.Kind, p.Detail)
+}
+
+type receipt struct {
+	quipu.Receipt
+	Value   *int64
+	Session string
+	Error   *problem
+}
+
+func (w *wire) receipt(r *receipt) (quipu.Receipt, error) {
+	r.Namespace = w.namespace
+	if r.HasValue = r.Value != nil; r.HasValue {
+		r.Receipt.Value = *r.Value
+	}
+	if r.Error == nil && r.Session != r.Receipt.Session() {
+		return r.Receipt, store.Errorf(store.KindOther, "session %q, want %q", r.Session, r.Receipt.Session())
+	}
+	return r.Receipt, nil
+}
+
+// write makes a request that changes a counter.
+func (w *wire) write(ctx context.Context, method, path string, t *call.WriteTerms, body any) (quipu.Receipt, error) {
+	header := http.Header{}
+	if !t.WantValue {
+		header.Set("Prefer", "return=minimal")
+	}
+	if t.HasToken {
+		header.Set("Idempotency-Key", t.Token)
+	}
+	if t.HasVersion {
+		header.Set("If-Match", `"`+strconv.FormatUint(t.Version, 10)+`"`)
+	}
+	var r receipt
+	if err := w.do(ctx, method, path, header, body, &r); err != nil {
+		return quipu.Receipt{}, err
+	}
+	return w.receipt(&r)
+}
+
+// An op is what is asked of an add, by itself or in a batch.
+type op struct {
+	Key      *text  `json:"key,omitempty"`
+	ID       text   `json:"id,omitempty"`
+	Delta    int64  `json:"delta"`
+	Who      text   `json:"who,omitempty"`
+	At       *int64 `json:"at,omitempty"`
+	Floor    *int64 `json:"floor,omitempty"`
+	Ceiling  *int64 `json:"ceiling,omitempty"`
+	Saturate bool   `json:"saturate,omitempty"`
+	TTL      string `json:"ttl,omitempty"`
+}
+
+func opOf(delta int64, t *call.WriteTerms) op {
+	o := op{Delta: delta, Saturate: t.Saturate}
+	if t.HasWho {
+		o.Who = text(t.Who)
+	}
+	if t.HasAt && t.AtMS != (time.Time{}).UnixMilli() {
+		o.At = &t.AtMS
+	}
+	if t.HasFloor {
+		o.Floor = &t.Floor
+	}
+	if t.HasCeiling {
+		o.Ceiling = &t.Ceiling
+	}
+	if t.HasTTL {
+		o.TTL = t.TTL.String()
+	}
+	return o
+}
+
+func (w *wire) Add(ctx context.Context, key string, delta int64, opts ...quipu.WriteOption) (quipu.Receipt, error) {
+	t, err := call.WriteTermsOf(opts, true)
+	if err != nil {
+		return quipu.Receipt{}, err
+	}
+	return w.write(ctx, "POST", "/counters/"+escape(key)+"/increment", &t, opOf(delta, &t))
+}
+
+// AddBatch makes a request for each run of events that all want their values, or none
+// of them: a request asks for all or none.
+func (w *wire) AddBatch(ctx context.Context, events []quipu.Event) (receipts []quipu.Receipt, err error) {
+	for from := 0; from < len(events) || from == 0; {
+		to := from
+		body := struct {
+			Ops []op `json:"ops"`
+		}{Ops: []op{}}
+		for ; to < len(events) && events[to].WantValue == events[from].WantValue; to++ {
+			t := events[to].Terms()
+			o := opOf(events[to].Delta, &t)
+			o.Key, o.ID = new(text(events[to].Key)), text(t.Token)
+			body.Ops = append(body.Ops, o)
+		}
+		header := http.Header{}
+		if len(events) > 0 && !events[from].WantValue {
+			header.Set("Prefer", "return=minimal")
+		}
+		var reply struct{ Results []receipt }
+		if err := w.do(ctx, "POST", "/batch", header, body, &reply); err != nil {
+			return nil, err
+		}
+		for i := range reply.Results {
+			r, err := w.receipt(&reply.Results[i])
+			if err != nil {
+				return nil, err
+			}
+			if p := reply.Results[i].Error; p != nil {
+				r.Err = p.err(false)
+			}
+			receipts = append(receipts, r)
+		}
+		if from = to; from == 0 {
+			break
+		}
+	}
+	return receipts, nil
+}
+
+func (w *wire) Set(ctx context.Context, key string, value int64, opts ...quipu.WriteOption) (quipu.Receipt, error) {
+	return w.assign(ctx, "PUT", key, "", map[string]int64{"value": value}, opts)
+}
+
+func (w *wire) Reset(ctx context.Context, key string, opts ...quipu.WriteOption) (quipu.Receipt, error) {
+	return w.assign(ctx, "POST", key, "/reset", nil, opts)
+}
+
+func (w *wire) Delete(ctx context.Context, key string, opts ...quipu.WriteOption) (quipu.Receipt, error) {
+	return w.assign(ctx, "DELETE", key, "", nil, opts)
+}
+
+func (w *wire) assign(ctx context.Context, method, key, verb string, body any, opts []quipu.WriteOption) (quipu.Receipt, error) {
+	t, err := call.WriteTermsOf(opts, false)
+	if err != nil {
+		return quipu.Receipt{}, err
+	}
+	return w.write(ctx, method, "/counters/"+escape(key)+verb, &t, body)
+}
+
+type count struct {
+	quipu.Count
+	Lower, Upper *int64
+	ExpiresAt    time.Time `json:"expires_at"`
+	AsOf         time.Time `json:"as_of"`
+	StalenessMS  int64     `json:"staleness_ms"`
+}
+
+func (c *count) count() quipu.Count {
+	if c.Bounded = c.Lower != nil && c.Upper != nil; c.Bounded {
+		c.Count.Lower, c.Count.Upper = *c.Lower, *c.Upper
+	}
+	c.Count.ExpiresAt, c.Count.AsOf, c.Staleness = c.ExpiresAt, c.AsOf, time.Duration(c.StalenessMS)*time.Millisecond
+	return c.Count
+}
+
+// read makes a request for each session that must be met: a request takes one.
+func (w *wire) read(ctx context.Context, method, path string, opts []quipu.ReadOption, body, into any) error {
+	t, err := call.ReadTermsOf(opts)
+	if err != nil {
+		return err
+	}
+	q := url.Values{}
+	if t.Exact {
+		q.Set("read", "exact")
+	}
+	if t.HasStaleness {
+		q.Set("max_staleness", t.MaxStaleness.String())
+	}
+	if t.HasError {
+		q.Set("max_error", strconv.FormatInt(t.MaxError, 10))
+	}
+	for i := 0; i < max(len(t.Sessions), 1); i++ {
+		if len(t.Sessions) > 0 {
+			q.Set("session", t.Sessions[i])
+		}
+		if err := w.do(ctx, method, path+"?"+q.Encode(), nil, body, into); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *wire) Read(ctx context.Context, key string, opts ...quipu.ReadOption) (quipu.Count, error) {
+	var c count
+	err := w.read(ctx, "GET", "/counters/"+escape(key), opts, nil, &c)
+	return c.count(), err
+}
+
+// counts are counters as a list has them.
+type counts struct {
+	Counters []count
+	Next     string
+}
+
+func (cs *counts) counts() (all []quipu.Count) {
+	for i := range cs.Counters {
+		all = append(all, cs.Counters[i].count())
+	}
+	return all
+}
+
+func (w *wire) ReadBatch(ctx context.Context, keys []string, opts ...quipu.ReadOption) ([]quipu.Count, error) {
+	body := map[string][]text{"keys": {}}
+	for _, key := range keys {
+		body["keys"] = append(body["keys"], text(key))
+	}
+	var cs counts
+	err := w.read(ctx, "POST", "/read", opts, body, &cs)
+	return cs.counts(), err
+}
+
+func (w *wire) List(ctx context.Context, prefix string, o quipu.ListOptions) (quipu.Page, error) {
+	q := url.Values{"prefix": {prefix}}
+	if o.Limit != 0 {
+		q.Set("limit", strconv.Itoa(o.Limit))
+	}
+	if o.Cursor != "" {
+		q.Set("cursor", o.Cursor)
+	}
+	var cs counts
+	err := w.do(ctx, "GET", "/counters?"+q.Encode(), nil, nil, &cs)
+	return quipu.Page{Counts: cs.counts(), Next: cs.Next}, err
+}
+
+func (w *wire) Sum(ctx context.Context, prefix, cursor string) (quipu.Sum, error) {
+	q := url.Values{"prefix": {prefix}}
+	if cursor != "" {
+		q.Set("cursor", cursor)
+	}
+	var s struct {
+		quipu.Sum
+		Value int64     `json:"sum"`
+		AsOf  time.Time `json:"as_of"`
+	}
+	err := w.do(ctx, "GET", "/sum?"+q.Encode(), nil, nil, &s)
+	s.Sum.Value, s.Sum.AsOf = s.Value, s.AsOf
+	return s.Sum, err
+}
+
+func (w *wire) Lookup(ctx context.Context, key, token string) (quipu.Fate, error) {
+	return w.fate(ctx, "GET", key, "/tokens/"+escape(token))
+}
+
+func (w *wire) Settle(ctx context.Context, key, token string) (quipu.Fate, error) {
+	return w.fate(ctx, "POST", key, "/tokens/"+escape(token)+"/settle")
+}
+
+func (w *wire) fate(ctx context.Context, method, key, path string) (quipu.Fate, error) {
+	var f struct {
+		State  string
+		At     time.Time
+		Result *receipt
+	}
+	err := w.do(ctx, method, path+"?key="+url.QueryEscape(key), nil, nil, &f)
+	fate := quipu.Fate{At: f.At}
+	for state := store.TokenUnknown; state <= store.TokenExpired; state++ {
+		if state.String() == f.State {
+			fate.State = state
+		}
+	}
+	if f.Result != nil && err == nil {
+		fate.Receipt, err = w.receipt(f.Result)
+	}
+	return fate, err
+}
+
+// Close closes the DB behind the door, which says so from then on.
+func (w *wire) Close() error { return w.db.Close() }
