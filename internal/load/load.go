@@ -14,6 +14,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,13 +52,14 @@ const (
 // A Dist says how often each key is used.
 type Dist string
 
-// The distributions. Zipf has exponent 1.1, and the first key is the hottest.
+// The distributions. Zipf has the first key as the hottest.
 const (
 	Hot     Dist = "hot" // one key
 	Uniform Dist = "uniform"
 	Zipf    Dist = "zipf"
 )
 
+// zipfExponent is that of Zipf if the Config has none.
 const zipfExponent = 1.1
 
 // A Config is what to do.
@@ -68,9 +70,10 @@ type Config struct {
 	Op        Op      `json:"op"`
 	ReadShare float64 `json:"read_share,omitempty"` // of Mixed
 	Dist      Dist    `json:"dist"`
-	Key       string  `json:"key,omitempty"`   // of Hot, if it is to have a name of its own
-	Keys      int64   `json:"keys,omitempty"`  // unless Hot
-	First     int64   `json:"first,omitempty"` // the number of the first key, which is that of Hot
+	Key       string  `json:"key,omitempty"`      // of Hot, if it is to have a name of its own
+	Keys      int64   `json:"keys,omitempty"`     // unless Hot
+	Exponent  float64 `json:"exponent,omitempty"` // of Zipf, above 1; 0 is 1.1
+	First     int64   `json:"first,omitempty"`    // the number of the first key, which is that of Hot
 
 	Connections int `json:"connections"`
 	Depth       int `json:"depth"` // requests that a connection sends at once, at most
@@ -115,6 +118,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("share of reads %v: want a number from 0 to 1", c.ReadShare)
 	case c.Dist != Hot && (c.Keys < 1 || c.Keys > KeysMax):
 		return fmt.Errorf("%d keys: want 1 to %d", c.Keys, int64(KeysMax))
+	case c.Exponent != 0 && (c.Dist != Zipf || !(c.Exponent > 1)):
+		return fmt.Errorf("exponent %v: want one above 1, with distribution zipf", c.Exponent)
 	case c.Key != "" && (c.Dist != Hot || c.First != 0):
 		return fmt.Errorf("key %q: one key goes with distribution hot", c.Key)
 	case c.First < 0 || c.First > KeysMax-max(c.Keys, 1):
@@ -152,7 +157,7 @@ func (c Config) keys(r *rand.Rand) func() uint64 {
 	case Uniform:
 		return func() uint64 { return first + r.Uint64N(uint64(c.Keys)) }
 	case Zipf:
-		zipf := rand.NewZipf(r, zipfExponent, 1, uint64(c.Keys-1))
+		zipf := rand.NewZipf(r, cmp.Or(c.Exponent, zipfExponent), 1, uint64(c.Keys-1))
 		return func() uint64 { return first + zipf.Uint64() }
 	default:
 		return func() uint64 { return first }

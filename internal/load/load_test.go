@@ -22,26 +22,31 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestKeys(t *testing.T) {
 	const keys, draws = 100, 100_000
-	count := func(d Dist) []int {
-		next := Config{Dist: d, Keys: keys}.keys(newRand())
+	count := func(c Config) []int {
+		c.Keys = keys
+		next := c.keys(newRand())
 		n := make([]int, keys)
 		for range draws {
 			n[next()]++
 		}
 		return n
 	}
-	if n := count(Hot); n[0] != draws {
+	if n := count(Config{Dist: Hot}); n[0] != draws {
 		t.Errorf("hot: %v", n)
 	}
-	for k, n := range count(Uniform) {
+	for k, n := range count(Config{Dist: Uniform}) {
 		if n < draws/keys/2 || n > draws/keys*2 {
 			t.Errorf("uniform: key %d was drawn %d times of %d", k, n, draws)
 		}
 	}
 	// By a power law key 9 comes 10^1.1 times as seldom as key 0.
-	n := count(Zipf)
+	n := count(Config{Dist: Zipf})
 	if ratio := float64(n[0]) / float64(n[9]); slices.Max(n) != n[0] || ratio < 10 || ratio > 16 {
 		t.Errorf("zipf: %v", n)
+	}
+	n = count(Config{Dist: Zipf, Exponent: 2})
+	if ratio := float64(n[0]) / float64(n[9]); slices.Max(n) != n[0] || ratio < 80 || ratio > 125 {
+		t.Errorf("zipf with exponent 2: %v", n)
 	}
 	for _, d := range []Dist{Hot, Uniform, Zipf} {
 		if k := (Config{Dist: d, Keys: 5, First: 1000}).keys(newRand())(); k < 1000 || k >= 1005 {
@@ -342,6 +347,8 @@ func TestValidate(t *testing.T) {
 	f("duration", func(c *Config) { c.Requests = 0 })
 	f("duration", func(c *Config) { c.Duration = -1 })
 	f("rate", func(c *Config) { c.Rate = -1 })
+	f("exponent", func(c *Config) { c.Dist, c.Keys, c.Exponent = Zipf, 2, 1 })
+	f("exponent", func(c *Config) { c.Exponent = 2 })
 	f("first key", func(c *Config) { c.First = -1 })
 	f("first key", func(c *Config) { c.First = KeysMax })
 	f("first key", func(c *Config) { c.First = math.MaxInt64 })
