@@ -13,6 +13,9 @@ CLIENTS = internal/server/resp/clienttest
 # The tests that break what many nodes stand on, another.
 FAULTS = internal/faults
 
+# The figures, a third.
+BENCH = bench
+
 # What the tests start besides our own programs, each with the package that Debian
 # has it in. Only what is missing is installed: Node of another origin brings its
 # own npm, with which Debian's can't be.
@@ -36,6 +39,7 @@ setup: ## check for Go, download the modules, build the linter
 	go mod download
 	go -C $(CLIENTS) mod download
 	go -C $(FAULTS) mod download
+	go -C $(BENCH) mod download
 	go mod download -modfile=tools/go.mod
 	$(TOOL) golangci-lint version
 
@@ -59,6 +63,7 @@ test: servers $(CLIENTS)/testdata/node/node_modules ## run the tests
 	go test -timeout 10m ./...
 	go -C $(CLIENTS) test -timeout 10m ./...
 	go -C $(FAULTS) test -timeout 10m ./...
+	go -C $(BENCH) test -timeout 10m ./...
 
 $(CLIENTS)/testdata/node/node_modules: $(CLIENTS)/testdata/node/package-lock.json
 	npm ci --silent --no-audit --no-fund --prefix $(@D)
@@ -66,12 +71,16 @@ $(CLIENTS)/testdata/node/node_modules: $(CLIENTS)/testdata/node/package-lock.jso
 
 race: ## run the tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race -timeout 30m ./...
+	CGO_ENABLED=1 go -C $(BENCH) test -race -timeout 30m ./...
 
 lint: ## vet, lint, check the formatting and go.mod
 	go vet ./...
+	go -C $(BENCH) vet ./...
 	$(TOOL) golangci-lint run ./...
+	cd $(BENCH) && go tool -modfile=../tools/go.mod golangci-lint run ./...
 	$(TOOL) golangci-lint fmt --diff
 	go mod tidy -diff
+	go -C $(BENCH) mod tidy -diff
 
 fuzz: ## run each fuzz target for FUZZTIME (30s)
 	@go test -run '^$$' ./... >/dev/null # a package that doesn't compile would list no targets
@@ -89,10 +98,10 @@ faults: servers ## make each fault of a network, a store and a node ROUNDS times
 	go -C $(FAULTS) test -count=1 -v -timeout 120m . -args -rounds=$(ROUNDS)
 
 bench: ## measure beside the peers, into bench/results (BENCHFLAGS='-run add-hot')
-	go run ./bench $(BENCHFLAGS)
+	go -C $(BENCH) run . $(BENCHFLAGS)
 
-bench-peers: ## measure beside Redis and PostgreSQL, 20 minutes (BENCHFLAGS='-sides redis-always,quipu-synced')
-	go run ./bench -run peers $(BENCHFLAGS)
+bench-peers: ## measure beside Redis and PostgreSQL, 40 minutes (BENCHFLAGS='-sides bare,redis-always,quipu-synced')
+	go -C $(BENCH) run . -run peers $(BENCHFLAGS)
 
 generate: ## regenerate, and fail if that changed anything
 	go generate ./...

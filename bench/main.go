@@ -7,7 +7,7 @@
 //
 // Usage:
 //
-//	go run ./bench [-run add-hot,rest] [-rounds 5] [-quick]
+//	go -C bench run . [-run add-hot,rest] [-rounds 5] [-quick]
 //
 // It needs Linux, the figures rest and peers also PostgreSQL, and peers Redis. README.md says what the
 // figures are and how to read them.
@@ -71,13 +71,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) == 3 && args[0] == childCommand {
 		return serveChild(args[1], args[2], os.Stdin, out)
 	}
-	o := options{out: out, command: strings.Join(append([]string{"go run ./bench"}, args...), " ")}
+	o := options{out: out, command: strings.Join(append([]string{"go -C bench run ."}, args...), " ")}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	names := flags.String("run", "", "figures to measure, separated by commas; all if empty")
 	flags.IntVar(&o.rounds, "rounds", 5, "rounds of each figure")
 	flags.BoolVar(&o.quick, "quick", false, "see whether it works: 2 short and small rounds, no results written")
 	flags.StringVar(&o.dir, "dir", os.TempDir(), "directory for the data, on the file system to measure")
-	flags.StringVar(&o.results, "results", "bench/results", "directory for the results")
+	flags.StringVar(&o.results, "results", "results", "directory for the results")
 	flags.StringVar(&o.choice.cases, "cases", "", "of the figure peers, the cases: some of incr-hot,incr-uniform,get; of hostile, the attacks; all if empty")
 	flags.StringVar(&o.choice.depths, "depths", "", "of the figure peers, the depths, such as 1,64; if empty 1,16,64,256")
 	flags.StringVar(&o.choice.sides, "sides", "", "of the figure peers, the sides, such as redis-always,quipu-synced; all if empty")

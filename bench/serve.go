@@ -9,8 +9,11 @@ import (
 	"github.com/quipudb/quipu/internal/serving"
 )
 
-// buildQuipu builds the command in dir, and returns its path.
-func buildQuipu(ctx context.Context, dir string) (string, error) { return serving.Build(ctx, ".", dir) }
+// buildQuipu builds the command in dir, as the module of the product pins what it is
+// made of, and returns its path.
+func buildQuipu(ctx context.Context, dir string) (string, error) {
+	return serving.Build(ctx, "..", dir)
+}
 
 // A quipuServer is a quipu process that serves.
 type quipuServer struct {

@@ -57,7 +57,6 @@ func TestCheck(t *testing.T) {
 	f("internal/engine/x.go", imports("github.com/cockroachdb/pebble/v2", "github.com/cockroachdb/pebble/v2/bloom"))
 	f("internal/engine/x.go", imports("github.com/cockroachdb/pebble/v20"),
 		"internal/engine/x.go: imports github.com/cockroachdb/pebble/v20: "+notInRow)
-	f("bench/main.go", imports(module, module+"/internal/wal"))
 
 	// A row for one file.
 	f("cmd/quipu/backend.go", imports(module+"/store/memstore"))

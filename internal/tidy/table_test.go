@@ -137,11 +137,6 @@ var table = map[string]row{
 	"cmd/quipu/backend_test.go": {code: []string{"./internal/node", "./internal/pgtest", "./store/redisstore"}},
 	// PostgreSQL is the one store whose schema is brought up to date by itself.
 	"cmd/quipu/migrate.go": {code: []string{"./store/pgstore"}},
-
-	// Benchmarks measure any part of ours, and what it stands on.
-	"bench": {code: []string{
-		"./...", "github.com/cockroachdb/pebble/v2/...", "github.com/jackc/pgx/v5/...", "google.golang.org/grpc/...",
-	}},
 }
 
 // links says which third parties a package may link, by its own imports and by
