@@ -23,6 +23,7 @@ func serveChild(name, args string, in io.Reader, out io.Writer) error {
 		"fill":   task(fill),
 		"replay": task(replay),
 		"attack": task(attack),
+		"bare":   task(serveBare),
 	}
 	t, ok := tasks[name]
 	if !ok {
@@ -60,34 +61,57 @@ const (
 
 // runChild has a child do a task, and returns the result.
 func runChild[R any](ctx context.Context, name string, args any, end ending) (result R, err error) {
-	self, err := os.Executable()
+	c, result, err := startChild[R](ctx, name, args)
 	if err != nil {
 		return result, err
 	}
+	return result, c.stop(end)
+}
+
+// A child is one that has done its task.
+type child struct {
+	cmd *exec.Cmd
+	in  io.Closer
+}
+
+// startChild has a child do a task, and returns the result. The child must be
+// stopped.
+func startChild[R any](ctx context.Context, name string, args any) (c *child, result R, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, result, err
+	}
 	text, err := json.Marshal(args)
 	if err != nil {
-		return result, err
+		return nil, result, err
 	}
 	cmd := exec.CommandContext(ctx, self, childCommand, name, string(text))
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		return result, err
+		return nil, result, err
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return result, err
+		return nil, result, err
 	}
 	if err := cmd.Start(); err != nil {
-		return result, err
+		return nil, result, err
 	}
+	c = &child{cmd, in}
 	if err = json.NewDecoder(out).Decode(&result); err != nil {
 		err = fmt.Errorf("read the result of child %s, which says on stderr why there is none: %w", name, err)
+		return nil, result, errors.Join(err, c.stop(killed))
 	}
-	if end == killed {
-		err = errors.Join(err, cmd.Process.Kill())
-		_ = cmd.Wait() // says that it was killed
-		return result, err
+	return c, result, nil
+}
+
+// stop ends the child.
+func (c *child) stop(how ending) error {
+	if how == killed {
+		err := c.cmd.Process.Kill()
+		_ = c.cmd.Wait() // says that it was killed
+		return err
 	}
-	return result, errors.Join(err, in.Close(), cmd.Wait())
+	return errors.Join(c.in.Close(), c.cmd.Wait())
 }

@@ -31,11 +31,7 @@ const (
 
 func clientFigure(s *session) (err error) {
 	d := pick(s, 5*time.Second, 500*time.Millisecond)
-	command, err := buildQuipu(s.ctx, s.dir)
-	if err != nil {
-		return err
-	}
-	server, err := serveQuipu(s.ctx, command, filepath.Join(s.dir, "quipu-data"),
+	server, err := s.serveQuipu(filepath.Join(s.dir, "quipu-data"),
 		"--http", "off", "--resp", "off", "--rpc", "127.0.0.1:0")
 	if err != nil {
 		return err

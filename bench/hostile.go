@@ -37,10 +37,6 @@ const (
 )
 
 func underAttack(s *session) error {
-	command, err := buildQuipu(s.ctx, s.dir)
-	if err != nil {
-		return err
-	}
 	attacks := allAttacks()
 	var names []string
 	for _, a := range attacks {
@@ -56,7 +52,7 @@ func underAttack(s *session) error {
 		sides = append(sides, func() error {
 			return s.inTemp(func(dir string) error {
 				_, _ = fmt.Fprintf(s.out, "%s: %s\n", s.Figure, a.Name)
-				return s.besiege(command, dir, a)
+				return s.besiege(dir, a)
 			})
 		})
 	}
@@ -85,9 +81,9 @@ func underAttack(s *session) error {
 }
 
 // besiege attacks a new server, and records what came of it.
-func (s *session) besiege(command, dir string, a hostile.Attack) (err error) {
+func (s *session) besiege(dir string, a hostile.Attack) (err error) {
 	const key, free = "hostile-figure", "127.0.0.1:0"
-	server, err := serveQuipu(s.ctx, command, dir, "--http", free, "--resp", free, "--rpc", free, "--api-key", key, "--memory-total", strconv.Itoa(hostileTotal), "--log-level", "error")
+	server, err := s.serveQuipu(dir, "--http", free, "--resp", free, "--rpc", free, "--api-key", key, "--memory-total", strconv.Itoa(hostileTotal), "--log-level", "error")
 	if err != nil {
 		return err
 	}
@@ -108,7 +104,9 @@ func (s *session) besiege(command, dir string, a hostile.Attack) (err error) {
 	if e != nil {
 		return errors.Join(err, e)
 	}
-	settle(s.ctx, pick(s, 3*time.Second, 0))
+	if err := wait(s.ctx, pick(s, 3*time.Second, 0)); err != nil {
+		return err
+	}
 	resident(peakMiB, "VmHWM")
 	resident(afterMiB, "VmRSS")
 	s.record(a.Name, waitP99, float64(waited.Quantile(0.99).Microseconds())/1000)
@@ -158,11 +156,4 @@ func attack(a assault) (struct{}, error) {
 		return struct{}{}, fmt.Errorf("no attack %q", a.Name)
 	}
 	return struct{}{}, all[i].Run(ctx, a.Target)
-}
-
-// settle waits for a while, or until ctx ends.
-func settle(ctx context.Context, d time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	<-ctx.Done()
 }

@@ -35,10 +35,6 @@ const (
 // serveUnder starts servers over one store, with policies as a configuration file
 // has them, each in braces.
 func (s *session) serveUnder(n int, store string, policies ...string) (started nodes, err error) {
-	command, err := buildQuipu(s.ctx, s.dir)
-	if err != nil {
-		return nil, err
-	}
 	file := filepath.Join(s.dir, "quipu.yaml")
 	if err := os.WriteFile(file, []byte("policies: ["+strings.Join(policies, ", ")+"]\n"), 0o600); err != nil {
 		return nil, err
@@ -48,7 +44,7 @@ func (s *session) serveUnder(n int, store string, policies ...string) (started n
 		data = filepath.Join(s.dir, "data")
 	}
 	for range n {
-		server, err := serveQuipu(s.ctx, command, data,
+		server, err := s.serveQuipu(data,
 			"--store", store, "--config", file, "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--rpc", "off")
 		if err != nil {
 			return started, err

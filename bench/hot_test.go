@@ -12,26 +12,36 @@ import (
 	"github.com/quipudb/quipu/internal/load/chart"
 )
 
-// The figures of hot counters are measured, on real servers.
+// quickly measures a figure in a quick run, on real servers, and looks for what it
+// should print.
+func quickly(t *testing.T, name string, c choice, wants ...string) {
+	t.Helper()
+	dir := t.TempDir()
+	var out strings.Builder
+	// The user that runs PostgreSQL can't reach a directory of the test's own.
+	o := options{rounds: 1, quick: true, dir: os.TempDir(), results: dir, command: "test", out: &out, choice: c}
+	chosen, err := choose(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.measure(t.Context(), chosen[0]); err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, out.String())
+	}
+	for _, want := range wants {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("a quick run of %s wrote %v, %v", name, left, err)
+	}
+}
+
+// The figures of hot counters are measured.
 func TestHot(t *testing.T) {
 	f := func(name string, wants ...string) {
 		t.Helper()
-		dir := t.TempDir()
-		var out strings.Builder
-		// The user that runs PostgreSQL can't reach a directory of the test's own.
-		o := options{rounds: 1, quick: true, dir: os.TempDir(), results: dir, command: "test", out: &out}
-		all := figures()
-		if err := o.measure(t.Context(), all[slices.IndexFunc(all, func(f figure) bool { return f.name == name })]); err != nil {
-			t.Fatalf("%s: %v\n%s", name, err, out.String())
-		}
-		for _, want := range wants {
-			if !strings.Contains(out.String(), want) {
-				t.Errorf("no %q in\n%s", want, out.String())
-			}
-		}
-		if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
-			t.Errorf("a quick run of %s wrote %v, %v", name, left, err)
-		}
+		quickly(t, name, choice{}, wants...)
 	}
 	f("hot-read", "rate over that of MGET of 64 keys", "| quipu / redis | CPU ns/operation |", lookups)
 	f("hot-tokens", "rate over that of a transaction by hand", "| quipu / "+inStatement)

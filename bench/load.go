@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -77,6 +78,18 @@ func repeat(callers int, d time.Duration, op func(caller int) (int, error)) (int
 	}
 	wg.Wait()
 	return int(total.Load()), time.Since(began), errors.Join(errs...)
+}
+
+// wait waits for some time.
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // keyFormat names counters as people do.

@@ -9,8 +9,9 @@
 //
 //	go -C bench run . [-run add-hot,rest] [-rounds 5] [-quick]
 //
-// It needs Linux, the figures rest and peers also PostgreSQL, and peers Redis. README.md says what the
-// figures are and how to read them.
+// It is run in its own directory, which is a module of its own. It needs Linux,
+// some figures also PostgreSQL and Redis. README.md says what the figures are and
+// how to read them.
 package main
 
 import (
@@ -78,9 +79,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.BoolVar(&o.quick, "quick", false, "see whether it works: 2 short and small rounds, no results written")
 	flags.StringVar(&o.dir, "dir", os.TempDir(), "directory for the data, on the file system to measure")
 	flags.StringVar(&o.results, "results", "results", "directory for the results")
-	flags.StringVar(&o.choice.cases, "cases", "", "of the figure peers, the cases: some of incr-hot,incr-uniform,get; of hostile, the attacks; all if empty")
+	flags.StringVar(&o.choice.cases, "cases", "", "of the figure peers, the cases: such as incr-hot,incr-created; of hostile, the attacks; all if empty")
 	flags.StringVar(&o.choice.depths, "depths", "", "of the figure peers, the depths, such as 1,64; if empty 1,16,64,256")
-	flags.StringVar(&o.choice.sides, "sides", "", "of the figure peers, the sides, such as redis-always,quipu-synced; all if empty")
+	flags.StringVar(&o.choice.sides, "sides", "", "of the figure peers, the sides, such as bare,quipu-synced; all if empty")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -139,8 +139,10 @@ func (p *partition) measure(side string, happen func() error) error {
 	run(overRESP, resp, p.live, load.Config{Connections: 16 / partCounters, Depth: 16, Duration: d})
 	run(byREST, http, p.live, load.Config{Connections: 8 / partCounters, Depth: 1, Duration: d})
 	run("gone", resp, p.gone, load.Config{Connections: 4, Depth: 1, Duration: d, Rate: 200 / partCounters})
-	settle(p.ctx, d/20)
-	err := happen()
+	err := wait(p.ctx, d/20)
+	if err == nil {
+		err = happen()
+	}
 	group.Wait()
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return fmt.Errorf("%s: %w", side, err)
@@ -168,7 +170,9 @@ func (p *partition) well() error {
 		if err != nil || !strings.Contains(text, "degraded") {
 			return err
 		}
-		settle(ctx, watchEvery)
+		if err := wait(ctx, watchEvery); err != nil {
+			return err
+		}
 	}
 }
 

@@ -16,14 +16,13 @@ import (
 	"github.com/quipudb/quipu/internal/load/proc"
 )
 
-const peersAbout = "INCR and GET over RESP on 50 connections, at several depths of pipelining, by redis-benchmark, against Redis with its three " +
-	"ways to persist; and beside it the same by `quipu bench`, and PostgreSQL's `UPDATE … SET n = n + 1` by pgbench on as many connections. " +
-	"Quipu replies when the change is synced, or with a policy `written`. Servers and clients share the machine; a server whose turn it is not " +
-	"is stopped, and first does what it has put off when it comes."
+const peersAbout = "INCR and GET over RESP on 50 connections, at several depths of pipelining, by redis-benchmark: Quipu, which replies when the change is synced, or with a policy `written`; " +
+	"`bare`, a loop that has nothing but a table, a log and a shared sync, to show what the machine allows; and Redis with its three ways to persist. " +
+	"Beside it the same by `quipu bench`, and PostgreSQL's `UPDATE … SET n = n + 1` by pgbench on as many connections. " +
+	"Servers and clients share the machine; a server whose turn it is not is stopped, and first does what it has put off when it comes."
 
 const (
 	peersConnections = 50
-	peersKeys        = 1_000_000
 
 	p99MS       = "p99 ms"
 	clientCores = "cores that the client keeps busy"
@@ -32,37 +31,6 @@ const (
 	// A client with one thread that keeps a core as busy as this is what
 	// limits the rate.
 	clientBound = 0.9
-)
-
-// A peerCase is what is asked of the servers.
-type peerCase struct {
-	name  string
-	title string
-	args  []string // of redis-benchmark
-	load  load.Config
-}
-
-func (s *session) peerCases() []peerCase {
-	keys := pick(s, peersKeys, 1000)
-	return []peerCase{
-		{"incr-hot", "INCR, one hot key", []string{"INCR", load.KeyZero}, load.Config{Op: load.Incr, Dist: load.Hot}},
-		{
-			"incr-uniform", fmt.Sprintf("INCR, %s uniform keys", number(float64(keys))),
-			[]string{"-r", strconv.Itoa(keys), "INCR", "key:__rand_int__"},
-			load.Config{Op: load.Incr, Dist: load.Uniform, Keys: int64(keys)},
-		},
-		{"get", "GET, one key", []string{"GET", load.KeyZero}, load.Config{Op: load.Get, Dist: load.Hot}},
-	}
-}
-
-// The names of the sides.
-const (
-	redisOff      = "redis-off"
-	redisEverysec = "redis-everysec"
-	redisAlways   = "redis-always"
-	quipuSynced   = "quipu-synced"
-	quipuWritten  = "quipu-written"
-	postgreSQL    = "postgresql"
 )
 
 // A choice is what of the figure to measure.
@@ -76,11 +44,12 @@ type peers struct {
 	sides  []*peer
 	pg     *postgres
 
-	requests map[string]int // for a measurement of the right length, by side
+	requests map[string]int // for a measurement of the right length, by cell
+	filled   map[string]int // the keys that a side has
 }
 
 func measurePeers(s *session) (err error) {
-	p := &peers{session: s, requests: map[string]int{}}
+	p := &peers{session: s, requests: map[string]int{}, filled: map[string]int{}}
 	names, err := p.choose(s.choice)
 	if err != nil {
 		return err
@@ -114,11 +83,6 @@ func (p *peers) choose(c choice) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range cases {
-		if slices.Contains(chosen, c.name) {
-			p.cases = append(p.cases, c)
-		}
-	}
 	for text := range strings.SplitSeq(cmp.Or(c.depths, "1,16,64,256"), ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > load.DepthMax {
@@ -126,7 +90,12 @@ func (p *peers) choose(c choice) ([]string, error) {
 		}
 		p.depths = append(p.depths, n)
 	}
-	return pickNames("-sides", c.sides, []string{redisOff, redisEverysec, redisAlways, quipuSynced, quipuWritten, postgreSQL})
+	for _, c := range cases {
+		if slices.Contains(chosen, c.name) && len(p.depthsOf(c)) > 0 {
+			p.cases = append(p.cases, c)
+		}
+	}
+	return pickNames("-sides", c.sides, []string{bareLoop, redisOff, redisEverysec, redisAlways, quipuSynced, quipuWritten, postgreSQL})
 }
 
 // pickNames returns those of all that a list names; an empty one names all.
@@ -147,46 +116,15 @@ func pickNames(flag, list string, all []string) ([]string, error) {
 func (p *peers) prepare() error {
 	for _, c := range p.cases {
 		for _, to := range p.asked(c) {
-			if err := to.awake(p.ctx, func() error { return p.fill(c, to) }); err != nil {
-				return err
+			if n := int(max(c.load.Keys, 1)); !c.created && n > p.filled[to.name] {
+				p.filled[to.name] = n
+				if err := to.awake(p.ctx, func() error { return fillKeys(p.ctx, to.addr(), 0, n) }); err != nil {
+					return err
+				}
 			}
 		}
 	}
 	return nil
-}
-
-// fill makes most of the keys of a case: three times as many writes as keys
-// leave out a twentieth.
-func (p *peers) fill(c peerCase, to *peer) error {
-	const depth = 256
-	args, n := c.args, depth
-	if c.load.Dist == load.Uniform {
-		n = 3 * int(c.load.Keys)
-	} else {
-		args = []string{"INCR", load.KeyZero}
-	}
-	_, err := redisBenchmark(p.ctx, to, depth, n, args)
-	return err
-}
-
-// asked returns the sides of a case. How a server persists does not matter to
-// reads: one of each does.
-func (p *peers) asked(c peerCase) []*peer {
-	if c.load.Op != load.Get {
-		return p.sides
-	}
-	seen := map[string]bool{}
-	return slices.DeleteFunc(slices.Clone(p.sides), func(to *peer) bool {
-		again := seen[to.program]
-		seen[to.program] = true
-		return again
-	})
-}
-
-// besides returns the depths at which our own client measures too, and whether
-// it measures a side.
-func (p *peers) besides(to *peer, depth int) bool {
-	return (depth == 1 || depth == 64) && to.name != redisEverysec && to.name != quipuWritten
 }
 
 // turns returns a round.
@@ -196,13 +134,20 @@ func (p *peers) turns() []func() error {
 		turns = append(turns, func() error { return to.awake(p.ctx, f) })
 	}
 	for _, c := range p.cases {
-		for _, depth := range p.depths {
+		for _, depth := range p.depthsOf(c) {
 			for _, to := range p.asked(c) {
-				turn(to, func() error { return p.neutral(c, depth, to) })
+				switch {
+				case c.created:
+					turns = append(turns, func() error { return p.create(c, depth, to) })
+				case c.args == nil:
+					turn(to, func() error { return p.own(cellOf(to.name, c, depth), c, depth, to) })
+				default:
+					turn(to, func() error { return p.neutral(c, depth, to) })
+				}
 			}
 			for _, to := range p.asked(c) {
-				if p.besides(to, depth) {
-					turn(to, func() error { return p.own(c, depth, to) })
+				if p.besides(c, depth, to) {
+					turn(to, func() error { return p.own(ownCellOf(to.name, c, depth), c, depth, to) })
 				}
 			}
 		}
@@ -233,42 +178,60 @@ func ownCellOf(side string, c peerCase, depth int) string {
 	return cellOf(side, c, depth) + ", quipu bench"
 }
 
-// neutral measures with redis-benchmark.
+// neutral measures with redis-benchmark for some time.
 func (p *peers) neutral(c peerCase, depth int, to *peer) error {
 	cell := cellOf(to.name, c, depth)
 	d := pick(p.session, 3*time.Second, 300*time.Millisecond)
 	n := p.requests[cell]
 	if n == 0 { // a short run says how long a long one must be
-		n = max(20_000, 20*peersConnections*depth)
-		r, err := p.count(c, depth, to, n)
+		r, err := p.count(c, depth, to, max(20_000, 20*peersConnections*depth))
 		if err != nil {
 			return err
 		}
 		n = r.lasting(d, depth)
 	}
+	r, err := p.measure(c, depth, to, n)
+	p.requests[cell] = r.lasting(d, depth)
+	return err
+}
+
+// create measures on a new server that has no keys.
+func (p *peers) create(c peerCase, depth int, to *peer) error {
+	return p.inTemp(func(dir string) error {
+		fresh, err := to.launch(dir)
+		if err != nil {
+			return err
+		}
+		_, err = p.measure(c, depth, fresh, int(c.load.Keys))
+		return errors.Join(err, fresh.end())
+	})
+}
+
+// measure measures n requests of redis-benchmark.
+func (p *peers) measure(c peerCase, depth int, to *peer, n int) (benchmark, error) {
 	server := proc.NewMeter(to.pid)
 	r, err := p.count(c, depth, to, n)
 	if err != nil {
-		return err
+		return r, err
 	}
 	cpu, err := server.Read()
 	if err != nil {
-		return err
+		return r, err
 	}
-	p.requests[cell] = r.lasting(d, depth)
+	cell := cellOf(to.name, c, depth)
 	p.record(cell, rate, r.rate)
 	p.record(cell, cpuNS, float64(cpu)/float64(n))
 	p.record(cell, p99MS, r.p99MS)
 	p.record(cell, clientCores, r.cpu.Seconds()*r.rate/float64(n))
 	p.record(cell, clientNS, float64(r.cpu)/float64(n))
-	_, err = fmt.Fprintf(p.out, "  %s: %s/s\n", cell, number(r.rate))
-	return err
+	_, err = fmt.Fprintf(p.out, "  %s: %s/s, %s ns\n", cell, number(r.rate), number(float64(cpu)/float64(n)))
+	return r, err
 }
 
 // count runs redis-benchmark, and checks that a server that replied counted.
 func (p *peers) count(c peerCase, depth int, to *peer, n int) (benchmark, error) {
 	n = n / depth * depth
-	if c.name != "incr-hot" {
+	if c.name != hotCase {
 		return redisBenchmark(p.ctx, to, depth, n, c.args)
 	}
 	before, err := to.get(p.ctx, load.KeyZero)
@@ -287,7 +250,7 @@ func (p *peers) count(c peerCase, depth int, to *peer, n int) (benchmark, error)
 }
 
 // own measures with our client.
-func (p *peers) own(c peerCase, depth int, to *peer) error {
+func (p *peers) own(cell string, c peerCase, depth int, to *peer) error {
 	l := c.load
 	l.Target, l.Connections, l.Depth, l.ServerPID = to.addr(), peersConnections, depth, to.pid
 	l.Duration = pick(p.session, 3*time.Second, 300*time.Millisecond)
@@ -296,12 +259,11 @@ func (p *peers) own(c peerCase, depth int, to *peer) error {
 	if err != nil {
 		return err
 	}
-	cell := ownCellOf(to.name, c, depth)
 	p.record(cell, rate, r.Rate)
 	p.record(cell, cpuNS, r.Server.CPUNSPerOp)
 	p.record(cell, p99MS, float64(r.Latency.P99)/float64(time.Millisecond))
 	p.record(cell, clientNS, r.Client.CPUNSPerOp)
-	_, err = fmt.Fprintf(p.out, "  %s: %s/s\n", cell, number(r.Rate))
+	_, err = fmt.Fprintf(p.out, "  %s: %s/s, %s ns\n", cell, number(r.Rate), number(r.Server.CPUNSPerOp))
 	return err
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -25,6 +24,7 @@ type peer struct {
 	port    string
 	pid     int
 	end     func() error
+	launch  func(dir string) (*peer, error) // starts another one, with files of its own
 }
 
 func (p *peer) addr() string { return net.JoinHostPort("127.0.0.1", p.port) }
@@ -45,10 +45,8 @@ func (p *peer) awake(ctx context.Context, f func() error) error {
 func (p *peer) settle(ctx context.Context) error {
 	for range 30 {
 		m := proc.NewMeter(p.pid)
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := wait(ctx, 100*time.Millisecond); err != nil {
+			return err
 		}
 		if used, err := m.Read(); err != nil || used <= 10*time.Millisecond {
 			return err
@@ -67,7 +65,7 @@ func (p *peer) get(ctx context.Context, key string) (int, error) {
 	}
 	defer func() { _ = c.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-	if _, err := io.WriteString(c, "GET "+key+"\r\n"); err != nil {
+	if _, err := fmt.Fprintf(c, "*2\r\n$3\r\nGET\r\n$%d\r\n%s\r\n", len(key), key); err != nil {
 		return 0, err
 	}
 	in := bufio.NewReader(c)
@@ -84,76 +82,97 @@ func (p *peer) get(ctx context.Context, key string) (int, error) {
 
 // start starts the sides.
 func (p *peers) start(names []string) error {
-	var command string
 	for _, name := range names {
-		var err error
+		var launch func(dir string) (*peer, error)
 		switch name {
+		case bareLoop:
+			p.note("`%s`: [bare](../bare).", name)
+			launch = p.launchBare
 		case redisOff:
-			err = p.startRedis(name, "--appendonly", "no")
+			launch = p.launchRedis(name, "--appendonly", "no")
 		case redisEverysec:
-			err = p.startRedis(name, "--appendonly", "yes", "--appendfsync", "everysec")
+			launch = p.launchRedis(name, "--appendonly", "yes", "--appendfsync", "everysec")
 		case redisAlways:
-			err = p.startRedis(name, "--appendonly", "yes", "--appendfsync", "always")
-		case quipuSynced, quipuWritten:
-			if command == "" {
-				if command, err = buildQuipu(p.ctx, p.dir); err != nil {
-					return err
-				}
-			}
-			err = p.startQuipu(name, command)
+			launch = p.launchRedis(name, "--appendonly", "yes", "--appendfsync", "always")
+		case quipuSynced:
+			launch = p.launchQuipu(name, "")
+		case quipuWritten:
+			launch = p.launchQuipu(name, `policies: [{pattern: "*", durability: written}]`)
 		case postgreSQL:
-			if p.pg, err = startPostgres(p.ctx, p.dir); err == nil {
-				p.note("`%s`: %s, default settings, over a Unix socket.", postgreSQL, p.pg.Version)
+			var err error
+			if p.pg, err = startPostgres(p.ctx, p.dir); err != nil {
+				return err
 			}
+			p.note("`%s`: %s, default settings, over a Unix socket.", postgreSQL, p.pg.Version)
+			continue
 		}
-		if err != nil {
+		if err := p.add(name, launch); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// add takes a server that runs, and stops it until its turn.
-func (p *peers) add(to *peer) error {
-	p.sides = append(p.sides, to)
-	return syscall.Kill(to.pid, syscall.SIGSTOP)
-}
-
-func (p *peers) startRedis(name string, settings ...string) error {
+// add starts a server, and stops it until its turn.
+func (p *peers) add(name string, launch func(dir string) (*peer, error)) error {
 	dir := filepath.Join(p.dir, name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
-	s, err := redisproc.Start(p.ctx, dir, settings...)
+	to, err := launch(dir)
 	if err != nil {
 		return err
 	}
-	p.note("`%s`: `redis-server --save '' %s`; %s.", name, strings.Join(settings, " "), s.Version)
-	return p.add(&peer{name: name, program: "redis-server", port: s.Port, pid: s.PID(), end: s.Stop})
+	to.launch = launch
+	p.sides = append(p.sides, to)
+	return syscall.Kill(to.pid, syscall.SIGSTOP)
 }
 
-func (p *peers) startQuipu(name, command string) error {
-	flags := []string{"--http", "off", "--resp", "127.0.0.1:0", "--rpc", "off"}
-	shown := strings.Join(flags, " ")
-	if name == quipuWritten {
-		file := filepath.Join(p.dir, name+".yaml")
-		const policy = `policies: [{pattern: "*", durability: written}]`
-		if err := os.WriteFile(file, []byte(policy+"\n"), 0o600); err != nil {
-			return err
+func (p *peers) launchBare(dir string) (*peer, error) {
+	c, serves, err := startChild[bareServes](context.WithoutCancel(p.ctx), "bare", bareArgs{dir})
+	if err != nil {
+		return nil, err
+	}
+	return &peer{
+		name: bareLoop, program: "bare", port: strconv.Itoa(serves.Port), pid: c.cmd.Process.Pid,
+		end: func() error { return c.stop(ended) },
+	}, nil
+}
+
+func (p *peers) launchRedis(name string, settings ...string) func(dir string) (*peer, error) {
+	return func(dir string) (*peer, error) {
+		s, err := redisproc.Start(p.ctx, dir, settings...)
+		if err != nil {
+			return nil, err
 		}
-		flags = append(flags, "--config", file)
-		shown += " --config FILE` with `" + policy
+		p.note("`%s`: `redis-server --save '' %s`; %s.", name, strings.Join(settings, " "), s.Version)
+		return &peer{name: name, program: "redis-server", port: s.Port, pid: s.PID(), end: s.Stop}, nil
 	}
-	s, err := serveQuipu(p.ctx, command, filepath.Join(p.dir, name), flags...)
-	if err != nil {
-		return err
+}
+
+func (p *peers) launchQuipu(name, policy string) func(dir string) (*peer, error) {
+	return func(dir string) (*peer, error) {
+		flags := []string{"--http", "off", "--resp", "127.0.0.1:0", "--rpc", "off"}
+		shown := strings.Join(flags, " ")
+		if policy != "" {
+			file := filepath.Join(dir, "quipu.yaml")
+			if err := os.WriteFile(file, []byte(policy+"\n"), 0o600); err != nil {
+				return nil, err
+			}
+			flags = append(flags, "--config", file)
+			shown += " --config FILE` with `" + policy
+		}
+		s, err := p.serveQuipu(filepath.Join(dir, "data"), flags...)
+		if err != nil {
+			return nil, err
+		}
+		p.note("`%s`: `quipu serve %s`.", name, shown)
+		_, port, err := net.SplitHostPort(s.doors["resp"])
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("%s has no RESP door: %w", name, err), s.stop())
+		}
+		return &peer{name: name, program: "quipu", port: port, pid: s.pid(), end: s.stop}, nil
 	}
-	p.note("`%s`: `quipu serve %s`.", name, shown)
-	_, port, err := net.SplitHostPort(s.doors["resp"])
-	if err != nil {
-		return errors.Join(fmt.Errorf("%s has no RESP door: %w", name, err), s.stop())
-	}
-	return p.add(&peer{name: name, program: "quipu", port: port, pid: s.pid(), end: s.stop})
 }
 
 // stop ends all servers.

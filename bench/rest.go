@@ -22,11 +22,7 @@ const (
 
 func rest(s *session) (err error) {
 	d := pick(s, 5*time.Second, time.Second)
-	command, err := buildQuipu(s.ctx, s.dir)
-	if err != nil {
-		return err
-	}
-	server, err := serveQuipu(s.ctx, command, filepath.Join(s.dir, "quipu-data"),
+	server, err := s.serveQuipu(filepath.Join(s.dir, "quipu-data"),
 		"--http", "127.0.0.1:0", "--resp", "off", "--rpc", "off")
 	if err != nil {
 		return err

@@ -9,12 +9,6 @@ import (
 	"github.com/quipudb/quipu/internal/serving"
 )
 
-// buildQuipu builds the command in dir, as the module of the product pins what it is
-// made of, and returns its path.
-func buildQuipu(ctx context.Context, dir string) (string, error) {
-	return serving.Build(ctx, "..", dir)
-}
-
 // A quipuServer is a quipu process that serves.
 type quipuServer struct {
 	process *serving.Process
@@ -22,19 +16,27 @@ type quipuServer struct {
 }
 
 // serveQuipu serves the store in a directory, which may be new; "" if the flags name
-// another store.
-func serveQuipu(ctx context.Context, command, data string, flags ...string) (*quipuServer, error) {
+// another store. The command is built once, as the product's own module pins what it
+// is made of.
+func (s *session) serveQuipu(data string, flags ...string) (*quipuServer, error) {
+	if s.binary == "" {
+		binary, err := serving.Build(s.ctx, "..", s.dir)
+		if err != nil {
+			return nil, err
+		}
+		s.binary = binary
+	}
 	args := append([]string{"serve", "--log-level", "warn"}, flags...)
 	if data != "" {
 		args = append(args, "--data", data)
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), command, args...)
+	cmd := exec.CommandContext(context.WithoutCancel(s.ctx), s.binary, args...)
 	cmd.Stderr = os.Stderr
 	p, err := serving.Start(cmd)
 	if err != nil {
 		return nil, err
 	}
-	doors, err := p.Ready(ctx)
+	doors, err := p.Ready(s.ctx)
 	if err != nil {
 		return nil, errors.Join(err, p.Drain())
 	}

@@ -42,8 +42,9 @@ func (o options) measure(ctx context.Context, f figure) error {
 type session struct {
 	options
 	result
-	ctx context.Context
-	dir string
+	ctx    context.Context
+	dir    string
+	binary string // the command, when it was built
 }
 
 // A result is what a session measured.

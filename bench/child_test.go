@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/quipudb/quipu/internal/load"
+)
+
+// TestMain is the program itself where a child is wanted: a child is the same
+// binary again.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == childCommand {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// What the bare loop has acknowledged is there when it was killed.
+func TestBareKilled(t *testing.T) {
+	dir := t.TempDir()
+	start := func() (*child, *peer) {
+		t.Helper()
+		c, serves, err := startChild[bareServes](t.Context(), "bare", bareArgs{dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c, &peer{name: bareLoop, port: fmt.Sprint(serves.Port), pid: c.cmd.Process.Pid}
+	}
+	c, to := start()
+	const keys, requests = 10_000, 50_000
+	if err := fillKeys(t.Context(), to.addr(), 0, keys); err != nil {
+		t.Fatal(err)
+	}
+	r, err := generate(t.Context(), load.Config{
+		Target: to.addr(), Op: load.Incr, Dist: load.Uniform, Keys: keys, Connections: 20, Depth: 7, Requests: requests, ServerPID: to.pid,
+	})
+	if err != nil || r.Operations != requests {
+		t.Fatalf("%v: %+v", err, r)
+	}
+	if err := c.stop(killed); err != nil {
+		t.Fatal(err)
+	}
+	c, to = start()
+	total := 0
+	for i := range keys {
+		n, err := to.get(t.Context(), keyOf(int64(i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += n
+	}
+	if total != keys+requests {
+		t.Errorf("%d of %d are left", total, keys+requests)
+	}
+	if err := c.stop(ended); err != nil {
+		t.Error(err)
+	}
+}
