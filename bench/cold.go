@@ -64,6 +64,7 @@ func cold(s *session) error {
 	s.atMost("resident MiB while reading, peak", slices.Max(s.find("read", "resident MiB, peak").Values), 450)
 	s.atMost("µs of a cold read, median", s.median("read", "µs, median"), 1000)
 	s.atMost("seconds to open after a clean close", s.median("read", "seconds to open"), 3)
+	s.atMost("seconds to close", s.median("load", "seconds to close"), 1)
 	return nil
 }
 

@@ -44,6 +44,7 @@ func figures() []figure {
 		{"recover", recoverAbout, recovery},
 		{"rest", restAbout, rest},
 		{"peers", peersAbout, measurePeers},
+		{"stall", stallAbout, stall},
 		{"client", clientAbout, clientFigure},
 		{"postgres-hot", postgresHotAbout, postgresHot},
 		{"postgres-batch", postgresBatchAbout, postgresBatch},
@@ -79,7 +80,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.BoolVar(&o.quick, "quick", false, "see whether it works: 2 short and small rounds, no results written")
 	flags.StringVar(&o.dir, "dir", os.TempDir(), "directory for the data, on the file system to measure")
 	flags.StringVar(&o.results, "results", "results", "directory for the results")
-	flags.StringVar(&o.choice.cases, "cases", "", "of the figure peers, the cases: such as incr-hot,incr-created; of hostile, the attacks; all if empty")
+	flags.StringVar(&o.choice.cases, "cases", "", "of the figure peers, the cases: such as incr-hot,incr-created; of stall, the numbers of counters; of hostile, the attacks; all if empty")
 	flags.StringVar(&o.choice.depths, "depths", "", "of the figure peers, the depths, such as 1,64; if empty 1,16,64,256")
 	flags.StringVar(&o.choice.sides, "sides", "", "of the figure peers, the sides, such as bare,quipu-synced; all if empty")
 	if err := flags.Parse(args); err != nil {
