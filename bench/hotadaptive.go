@@ -75,29 +75,22 @@ func (a *layouts) side(name string) func() error {
 // drive writes to a new counter for some time.
 func (a *layouts) drive(side string, number int64) error {
 	key, server := keyOf(number), a.nodes[0]
-	before, err := cpuTimeOfAll(a.pg.PID)
-	if err != nil {
-		return err
-	}
-	end := server.watch(a.ctx, key, exactly, watchEvery) // of all sides: it takes a little of the machine
-	reports, err := a.nodes.generate(a.ctx, load.Config{
-		Op: load.Add, Dist: load.Hot, First: number, Connections: adaptiveConnections, Depth: storeDepth, Duration: a.time,
+	var reports []*load.Report
+	var seen []sight
+	var last time.Time
+	n, err := a.driveStore(side, func() (time.Duration, error) { return cpuTimeOfAll(a.pg.PID) }, func() (_ []*load.Report, err error) {
+		end := server.watch(a.ctx, key, exactly, watchEvery) // of all sides: it takes a little of the machine
+		reports, err = a.nodes.generate(a.ctx, load.Config{
+			Op: load.Add, Dist: load.Hot, First: number, Connections: adaptiveConnections, Depth: storeDepth, Duration: a.time,
+		})
+		last = time.Now()
+		var watchErr error
+		seen, watchErr = end()
+		return reports, errors.Join(err, watchErr)
 	})
-	last := time.Now()
-	seen, watchErr := end()
-	if err = errors.Join(err, watchErr); err != nil {
-		return err
-	}
-	after, err := cpuTimeOfAll(a.pg.PID)
 	if err != nil {
 		return err
 	}
-	total, n := 0.0, operations(reports)
-	for _, r := range reports {
-		total += r.Rate
-	}
-	a.record(side, rate, total)
-	a.record(side, cpuNS, float64(after-before)/float64(n))
 	a.record(side, shardsAtEnd, float64(seen[len(seen)-1].Shards))
 	if side == adaptive {
 		if err := a.course(server, key, reports[0].Began, last, seen); err != nil {

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -104,7 +103,7 @@ func redisHot(s *session) (err error) {
 	err = s.alternate(
 		func() error { return s.driveNodes(nodes, 200, d, cpu) },
 		func() error {
-			_, err := s.driveHot("redis", []loadTarget{{"redis://" + master.Addr, master.PID()}}, 200, d, cpu)
+			_, err := s.driveStore("redis", cpu, func() ([]*load.Report, error) { return direct(s.ctx, master, hotLoad(200, d)) })
 			return err
 		},
 	)
@@ -162,65 +161,52 @@ func meterOf(ctx context.Context, url, name string) (float64, error) {
 	return 0, fmt.Errorf("%s has no meter %s", url, name)
 }
 
-// A loadTarget is a server to load.
-type loadTarget struct {
-	url string
-	pid int
+// hotLoad increments one counter for some time.
+func hotLoad(connections int, d time.Duration) load.Config {
+	return load.Config{Op: load.Incr, Dist: load.Hot, Connections: connections, Depth: storeDepth, Duration: d}
+}
+
+// direct loads a Redis server.
+func direct(ctx context.Context, server *redisproc.Server, c load.Config) ([]*load.Report, error) {
+	c.Target, c.ServerPID = "redis://"+server.Addr, server.PID()
+	r, err := generate(ctx, c)
+	return []*load.Report{r}, err
 }
 
 // driveNodes loads the nodes, and records how they called their store.
 func (s *session) driveNodes(n nodes, connections int, d time.Duration, cpu func() (time.Duration, error)) error {
-	var targets []loadTarget
-	for _, server := range n {
-		targets = append(targets, loadTarget{"redis://" + server.doors["resp"], server.pid()})
-	}
 	before, err := n.calls(s.ctx)
 	if err != nil {
 		return err
 	}
-	increments, err := s.driveHot("quipu", targets, connections, d, cpu)
+	increments, err := s.driveStore("quipu", cpu, func() ([]*load.Report, error) { return n.generate(s.ctx, hotLoad(connections, d)) })
 	if err != nil {
 		return err
 	}
 	after, err := n.calls(s.ctx)
-	s.record("quipu", storeCalls, (after-before)/increments*1000)
+	s.record("quipu", storeCalls, (after-before)/float64(increments)*1000)
 	return err
 }
 
-// driveHot increments one counter for some time through servers that share the
-// connections, records the rate and the CPU time of the store, and returns how
-// many increments that were.
-func (s *session) driveHot(side string, targets []loadTarget, connections int, d time.Duration, cpu func() (time.Duration, error)) (float64, error) {
+// driveStore runs a load, records its rate and the CPU time of the store, and
+// returns how many operations it did.
+func (s *session) driveStore(side string, cpu func() (time.Duration, error), run func() ([]*load.Report, error)) (int64, error) {
 	before, err := cpu()
 	if err != nil {
 		return 0, err
 	}
-	reports, errs := make([]*load.Report, len(targets)), make([]error, len(targets))
-	var group sync.WaitGroup
-	for i, t := range targets {
-		group.Go(func() {
-			reports[i], errs[i] = generate(s.ctx, load.Config{
-				Target: t.url, Op: load.Incr, Dist: load.Hot, Connections: connections / len(targets), Depth: storeDepth,
-				Duration: d, ServerPID: t.pid,
-			})
-		})
-	}
-	group.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return 0, err
-	}
-	after, err := cpu()
+	reports, err := run()
 	if err != nil {
 		return 0, err
 	}
-	total, sum := 0.0, 0.0
+	after, err := cpu()
+	total, n := 0.0, operations(reports)
 	for _, r := range reports {
 		total += r.Rate
-		sum += float64(r.Operations)
 	}
 	s.record(side, rate, total)
-	s.record(side, cpuNS, float64(after-before)/sum)
-	return sum, nil
+	s.record(side, cpuNS, float64(after-before)/float64(n))
+	return n, err
 }
 
 // postgresBatch measures batches of uniform keys into PostgreSQL.
