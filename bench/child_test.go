@@ -1,11 +1,15 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"log"
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/quipudb/quipu/internal/load"
+	"github.com/quipudb/quipu/internal/serving"
 )
 
 // TestMain is the program itself where a child is wanted: a child is the same
@@ -15,8 +19,20 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	dir, err := os.MkdirTemp("", "quipu-bench-test-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	binDir = dir
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
 }
+
+// binDir is where the tests build the command, once for all of them.
+var binDir string
+
+var built = sync.OnceValues(func() (string, error) { return serving.Build(context.Background(), "..", binDir) })
 
 // What the bare loop has acknowledged is there when it was killed.
 func TestBareKilled(t *testing.T) {

@@ -20,6 +20,11 @@ func quickly(t *testing.T, name string, c choice, wants ...string) {
 	var out strings.Builder
 	// The user that runs PostgreSQL can't reach a directory of the test's own.
 	o := options{rounds: 1, quick: true, dir: os.TempDir(), results: dir, command: "test", out: &out, choice: c}
+	binary, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.binary = binary
 	chosen, err := choose(name)
 	if err != nil {
 		t.Fatal(err)

@@ -102,11 +102,13 @@ func (p *peers) judge() {
 // compared returns the cell that ours of a case is compared with, if there is one.
 func (p *peers) compared(c peerCase, peer string, depth int) string {
 	if peer == overHot {
-		if i := slices.IndexFunc(p.cases, func(c peerCase) bool { return c.name == hotCase }); i < 0 {
+		i := slices.IndexFunc(p.cases, func(c peerCase) bool { return c.name == hotCase })
+		switch {
+		case i < 0:
 			return ""
-		} else if c.args == nil { // by the same client
+		case c.args == nil: // by the same client
 			return ownCellOf(quipuSynced, p.cases[i], depth)
-		} else {
+		default:
 			return cellOf(quipuSynced, p.cases[i], depth)
 		}
 	}

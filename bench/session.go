@@ -20,6 +20,7 @@ type options struct {
 	results string // for the results
 	command string
 	choice  choice // of the figure peers
+	binary  string // the command quipu; built when it is first needed
 	out     io.Writer
 }
 
@@ -42,9 +43,8 @@ func (o options) measure(ctx context.Context, f figure) error {
 type session struct {
 	options
 	result
-	ctx    context.Context
-	dir    string
-	binary string // the command, when it was built
+	ctx context.Context
+	dir string
 }
 
 // A result is what a session measured.
