@@ -23,6 +23,7 @@ type syncer struct {
 
 	end      Position  // of what was written
 	safe     Position  // of what was synced
+	buffer   []byte    // of the frame in hand
 	unsynced []*Frame  // written and not yet synced
 	syncBy   time.Time // when they have to be; zero if there are none
 }
@@ -81,6 +82,7 @@ func (l *Log) carry(f *Frame, need Level) bool {
 		l.stop(err, f)
 	}
 	l.mu.Lock()
+	l.keep(f)
 	l.busy.Store(false)
 	// The syncer goes on if there is more to do, or a time to wait for.
 	more := l.need != 0 || !l.syncBy.IsZero() || !l.open.syncBy.IsZero() || l.gate.Load() != 0
@@ -208,7 +210,7 @@ func (l *Log) commit(f *Frame, need Level) error {
 			return err
 		}
 	} else {
-		l.keep(f, f.buffer)
+		l.buffer = f.buffer
 	}
 	l.unsynced = append(l.unsynced, f)
 	l.written.Store(f.ID)
@@ -240,7 +242,7 @@ func (l *Log) write(f *Frame) error {
 	l.end += Position(len(b))
 	l.frames.Add(1)
 	l.bytes.Add(uint64(len(b)))
-	l.keep(f, b)
+	l.buffer = b
 	return nil
 }
 
@@ -272,14 +274,15 @@ func (f *Frame) bytes() []byte {
 	return b
 }
 
-// keep takes back the buffer of a frame that was written.
-func (l *Log) keep(f *Frame, b []byte) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// keep takes back the buffer of a frame that was written. The caller holds l.mu: it
+// is not taken for this between the write and the sync, as whoever has it then would
+// have all callers of the frame wait.
+func (l *Log) keep(f *Frame) {
 	f.buffer, f.Payload = nil, nil
-	if cap(b) <= 2*l.o.FrameBytesMax+bufferBytes {
+	if b := l.buffer; cap(b) >= frameHeaderBytes && cap(b) <= 2*l.o.FrameBytesMax+bufferBytes {
 		l.spare = b[:frameHeaderBytes]
 	}
+	l.buffer = nil
 }
 
 // sync makes everything written durable, and says so.
