@@ -706,11 +706,11 @@ func (e *Engine) put(id uint32, value int64, state meta, version, frame uint64, 
 	}
 	m := s.meta
 	if m&e.dirtyBit == 0 {
-		e.dirty = append(e.dirty, id)
+		e.dirty.add(id)
 		e.arm()
 	}
 	if m&born == 0 && state != absent && m.state() != present {
-		e.born = append(e.born, id)
+		e.born.add(id)
 		m |= born
 	}
 	s.value = value

@@ -21,7 +21,7 @@ func (e *Engine) Audit(ctx context.Context) (store.Audit, error) {
 	}
 	defer e.users.Done()
 	return guard(e, func() (store.Audit, error) {
-		a := audit{e: e, ctx: ctx, keys: map[string]int64{}, tokens: map[string]int64{}}
+		a := audit{e: e, ctx: ctx, keys: map[string]int64{}, tokens: map[string]int64{}, pace: e.newPace()}
 		a.Unproved = e.unproved()
 		snap, err := e.snapshotAfter(ctx, a.log)
 		if err != nil {
@@ -110,10 +110,12 @@ type audit struct {
 	cells, marks tally
 	keys, tokens map[string]int64
 	rows         []auditRow // to be compared with memory
+	pace         *pace
 }
 
 type auditRow struct {
 	key     []byte
+	hash    uint64
 	value   int64
 	version uint64
 	extra   extra
@@ -130,7 +132,9 @@ func (a *audit) read(snap *pebble.Snapshot) error {
 		}),
 		scanRows(snap, rowCell, a.cell),
 		scanRows(snap, rowToken, func(key, value []byte) bool {
-			a.Tokens++
+			if a.Tokens++; a.Tokens%lockedCells == 0 {
+				a.pace.breathe()
+			}
 			cell, ok := tokenCell(key)
 			if ok = ok && namespaceLen(cell) > 0; ok {
 				a.tokens[string(cell[:namespaceLen(cell)])]++
@@ -183,10 +187,13 @@ func (a *audit) cell(key, b []byte) bool {
 	}
 	a.Cells++
 	a.keys[string(key[:n])]++
-	a.cells.cell(xxh3.HashSeed(key, a.e.id.seed()), value)
-	a.rows = append(a.rows, auditRow{append([]byte(nil), key...), value, version, r.extra})
+	hash := xxh3.HashSeed(key, a.e.id.seed())
+	a.cells.cell(hash, value)
+	a.rows = append(a.rows, auditRow{append([]byte(nil), key...), hash, value, version, r.extra})
 	if len(a.rows) == lockedCells {
 		a.compareMemory()
+		a.pace.yield()
+		a.pace.breathe()
 	}
 	return true
 }
@@ -197,23 +204,26 @@ func (a *audit) compareMemory() {
 	defer a.e.mu.Unlock()
 	now := a.e.horizon()
 	for _, r := range a.rows {
-		hash, c := xxh3.HashSeed(r.key, a.e.id.seed()), decodeCell(r.key)
-		if (isNear(r.value) || r.extra != 0) && !a.e.near.has(hash) {
-			a.same(fmt.Sprintf("note that counter %q in namespace %q must be read first", c.Key, c.Namespace), 0, 1)
+		if (isNear(r.value) || r.extra != 0) && !a.e.near.has(r.hash) {
+			a.same("note that "+r.name()+" must be read first", 0, 1)
 		}
-		id := a.e.cells.find(uint32(hash), r.key)
+		id := a.e.cells.find(uint32(r.hash), r.key)
 		if id == 0 {
 			continue
 		}
-		if value, m, x := a.e.visible(id, &now); m.state() == present && m.version() == r.version {
-			a.same(fmt.Sprintf("counter %q in namespace %q", c.Key, c.Namespace), value, r.value)
-			if x != r.extra {
-				a.same(fmt.Sprintf("deadline of counter %q in namespace %q", c.Key, c.Namespace), x.deadline(), r.extra.deadline())
-				a.same(fmt.Sprintf("layout of counter %q in namespace %q", c.Key, c.Namespace), x.layout(), r.extra.layout())
-			}
+		value, m, x := a.e.visible(id, &now)
+		if m.state() == present && m.version() == r.version && (value != r.value || x != r.extra) {
+			a.same(r.name(), value, r.value)
+			a.same("deadline of "+r.name(), x.deadline(), r.extra.deadline())
+			a.same("layout of "+r.name(), x.layout(), r.extra.layout())
 		}
 	}
 	a.rows = a.rows[:0]
+}
+
+func (r *auditRow) name() string {
+	c := decodeCell(r.key)
+	return fmt.Sprintf("counter %q in namespace %q", c.Key, c.Namespace)
 }
 
 func (a *audit) same(what string, have, want int64) {

@@ -31,15 +31,19 @@ type checkpoint struct {
 	frame    *wal.Frame // holds the position: nothing is written before it is synced
 	timeMS   int64
 	meta     []byte
-	cells    []uint32 // the changed cells
-	copies   []saved  // of those of them that were copied; has room for all
-	free     func()   // gives that room back
-	sorted   bool     // the copies are in the order of their keys
-	born     []uint32
+	cells    list    // the changed cells
+	copies   []saved // of those of them that were copied; has room for all
+	room     []saved // that room
+	free     func()  // gives it back
+	sorted   bool    // the copies are in the order of their keys
+	born     list
+	tokens   *table // for those decided from now on
 	marks    []markRow
+	pace     *pace
 
 	extras    map[uint32]extra // of the copies that have one, by slot
 	collected [][]byte         // rows of deadlines that go
+	soonest   int64            // deadline of those that are written
 	names     namespaces
 	swept     [][]byte // tokens on disk that are forgotten
 	nextMS    int64    // when there is more to forget; 0 if nobody looked
@@ -67,12 +71,14 @@ type markRow struct {
 }
 
 const (
-	lockedCells = 512     // cells handled under one hold of the lock
+	lockedCells = 128     // cells handled under one hold of the lock: some 10 µs
 	sweepMax    = 100_000 // tokens forgotten in one checkpoint
 )
 
-func newCheckpoint() *checkpoint {
-	return &checkpoint{began: time.Now(), names: namespaces{}, extras: map[uint32]extra{}}
+func (e *Engine) newCheckpoint() *checkpoint {
+	return &checkpoint{
+		began: time.Now(), names: namespaces{}, extras: map[uint32]extra{}, tokens: newTable(tokenBytes), pace: e.newPace(),
+	}
 }
 
 // Checkpoint writes everything up to the log's present end to disk.
@@ -117,7 +123,7 @@ func (e *Engine) checkpointLocked(ctx context.Context, sweep bool) error {
 			return err
 		}
 	}
-	c := newCheckpoint()
+	c := e.newCheckpoint()
 	e.mu.Lock()
 	e.begin(c)
 	sweep = sweep || c.timeMS >= max(e.sweepMS, e.sweptMS+e.o.Limits.TokenWindow.Milliseconds()/8)
@@ -131,14 +137,16 @@ func (e *Engine) begin(c *checkpoint) {
 	c.position = c.frame.Pos()
 	e.log.End(store.Synced)
 
-	c.cells, e.dirty = e.dirty, nil
-	c.copies, c.free = room[saved](len(c.cells))
-	c.born, e.born = e.born, nil
+	c.cells, e.dirty = e.dirty, list{}
+	c.room, c.free = room[saved](c.cells.len())
+	c.copies = c.room
+	c.born, e.born = e.born, list{}
 	c.collected, e.collected = e.collected, nil
+	e.soonest = min(e.soonest, e.soonestSet)
 	e.soonestSet, e.soonestNew = math.MaxInt64, math.MaxInt64
 	c.timeMS, e.timeFrame = e.now(), 0
 	e.dirtyBit ^= dirty0 | dirty1
-	e.frozen, e.tokens = e.tokens, newTable(tokenBytes)
+	e.frozen, e.tokens = e.tokens, c.tokens
 	e.save = c
 	e.armed = false
 	for name, ns := range e.names {
@@ -195,24 +203,32 @@ func (e *Engine) finish(ctx context.Context, c *checkpoint, sweep bool) error {
 		return store.Errorf(store.KindUnavailable, "release the log: %w", err)
 	}
 	e.meters.checkpoints.Add(1)
-	e.meters.saved.Add(uint64(len(c.cells)))
-	e.o.Logger.Debug("checkpoint", "cells", len(c.cells), "position", uint64(c.position), "took", time.Since(c.began))
+	e.meters.saved.Add(uint64(c.cells.len()))
+	e.o.Logger.Debug("checkpoint", "cells", c.cells.len(), "position", uint64(c.position), "took", time.Since(c.began))
 	return nil
 }
 
-// some calls f for parts of n things, with the lock held for each part.
-func (e *Engine) some(n int, f func(from, to int)) {
-	for from := 0; from < n; from += lockedCells {
+// some calls f for parts of a list, with the lock held for each part. Those who
+// wait for the lock get it in between.
+func (e *Engine) some(p *pace, l *list, f func(ids []uint32)) {
+	for from := 0; ; from += lockedCells {
+		ids := l.part(from, lockedCells)
+		if len(ids) == 0 {
+			return
+		}
 		e.mu.Lock()
-		f(from, min(n, from+lockedCells))
+		f(ids)
 		e.mu.Unlock()
+		p.yield()
+		p.breathe()
 	}
 }
 
 // copyCells copies the changed cells that no writer copied.
 func (e *Engine) copyCells(c *checkpoint) {
-	e.some(len(c.cells), func(from, to int) {
-		for _, id := range c.cells[from:to] {
+	ready(c.room, c.pace)
+	e.some(c.pace, &c.cells, func(ids []uint32) {
+		for _, id := range ids {
 			e.preserve(id, e.cells.slot(id))
 		}
 	})
@@ -221,7 +237,7 @@ func (e *Engine) copyCells(c *checkpoint) {
 // sortCopies puts the copies in the order of their keys.
 func (e *Engine) sortCopies(c *checkpoint) {
 	if !c.sorted {
-		sortSaved(c.copies, e.savedKeys())
+		sortSaved(c.copies, e.savedKeys(), c.pace)
 		c.sorted = true
 	}
 }
@@ -248,7 +264,7 @@ func (e *Engine) writeRows(ctx context.Context, t *rowWriter, c *checkpoint) err
 			until = append(until, n)
 		}
 	}
-	e.writeDeadlines(t, c, keys, until)
+	c.writeDeadlines(t, keys, until)
 	t.set(rowMeta, nil, c.meta)
 	for _, n := range near {
 		if s := &c.copies[n]; s.mustBeRead() {
@@ -304,6 +320,7 @@ func (e *Engine) writeCells(ctx context.Context, t *rowWriter, c *checkpoint) (n
 			}
 		}
 		e.mu.Unlock()
+		c.pace.yield()
 		for i := range some {
 			if s := &some[i]; s.meta.state() == present {
 				r := row{value: s.value, version: s.meta.version()}
@@ -315,6 +332,7 @@ func (e *Engine) writeCells(ctx context.Context, t *rowWriter, c *checkpoint) (n
 				t.delete(rowCell, keys.keyOf(s.slot))
 			}
 		}
+		c.pace.breathe()
 		err = ctx.Err()
 	}
 	return near, errors.Join(err, diskErrorOrNil(it.Close()))
@@ -400,6 +418,7 @@ func (e *Engine) sweep(c *checkpoint) error {
 		return diskError(err)
 	}
 	for ok := it.First(); ok && nextMS > c.timeMS; ok = it.Next() {
+		c.pace.breathe()
 		b, err := it.ValueAndErr()
 		if err != nil {
 			return errors.Join(diskError(err), it.Close())
@@ -436,9 +455,12 @@ func (e *Engine) writeTokens(t *rowWriter, c *checkpoint) {
 	for id := uint32(1); id < e.frozen.slots; id++ {
 		tokens = append(tokens, saved{slot: id})
 	}
-	sortSaved(tokens, e.frozen)
+	sortSaved(tokens, e.frozen, c.pace)
 	swept := c.swept
 	for i := range tokens {
+		if i%lockedCells == 0 {
+			c.pace.breathe()
+		}
 		entry := e.frozen.entry(tokens[i].slot)
 		key := entry[tokenBytes:]
 		for len(swept) > 0 && bytes.Compare(swept[0], key) < 0 {
@@ -459,10 +481,10 @@ func (e *Engine) writeTokens(t *rowWriter, c *checkpoint) {
 func (e *Engine) publish(c *checkpoint) {
 	// Before e.save goes, through which Scan finds c.born: a cell that was saved
 	// as absent, and made again since, is nowhere else.
-	e.some(len(c.born), func(from, to int) {
-		for _, id := range c.born[from:to] {
+	e.some(c.pace, &c.born, func(ids []uint32) {
+		for _, id := range ids {
 			if s := e.cells.slot(id); s.meta&e.dirtyBit != 0 {
-				e.born = append(e.born, id)
+				e.born.add(id)
 			} else {
 				s.meta &^= born
 			}
@@ -470,11 +492,9 @@ func (e *Engine) publish(c *checkpoint) {
 	})
 	e.mu.Lock()
 	e.disk++ // what was read before is stale: from here on cells may be evicted
-	e.frozen.free()
-	e.frozen = nil
-	e.save, e.saved = nil, c.position
-	c.free()
-	c.copies = nil
+	e.soonest, e.collectedTo = min(e.soonest, c.soonest), nil
+	frozen := e.frozen
+	e.frozen, e.save, e.saved = nil, nil, c.position
 	if c.nextMS != 0 {
 		e.sweepMS, e.sweptMS = c.nextMS, c.timeMS
 		if c.nextMS <= c.timeMS {
@@ -488,8 +508,11 @@ func (e *Engine) publish(c *checkpoint) {
 		}
 	}
 	e.mu.Unlock()
-	e.some(len(c.cells), func(from, to int) {
-		for _, id := range c.cells[from:to] {
+	frozen.free()
+	c.copies, c.room = nil, nil
+	c.free()
+	e.some(c.pace, &c.cells, func(ids []uint32) {
+		for _, id := range ids {
 			e.cells.slot(id).meta &^= saving
 		}
 	})

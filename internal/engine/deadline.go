@@ -42,20 +42,20 @@ func (c *change) settleExpired(p plan) {
 // over reports whether x is a deadline that has passed.
 func (c *change) over(x extra) bool { return x > 0 && int64(x) <= c.time() }
 
-// collectMax is how many deadlines are looked at in one go.
-const collectMax = 5000
+// collectMax is how many deadlines are looked at in one go, under one hold of the lock.
+const collectMax = 256
 
 // collect removes the cells whose deadline has passed, as far as a checkpoint
 // has written their deadlines.
 func (e *Engine) collect(ctx context.Context) error {
-	for {
+	for p := e.newPace(); ; p.breathe() {
 		e.mu.Lock()
 		now, over := e.now(), e.now() >= e.soonest
 		e.mu.Unlock()
 		if !over {
 			return nil
 		}
-		rows, err := e.passed(now)
+		rows, disk, err := e.passed(now)
 		if err != nil {
 			return err
 		}
@@ -72,18 +72,25 @@ func (e *Engine) collect(ctx context.Context) error {
 		}
 		e.mu.Lock()
 		e.collected = append(e.collected, rows...)
+		if e.disk == disk {
+			e.collectedTo = rows[len(rows)-1]
+		}
 		e.arm()
 		e.mu.Unlock()
+		p.yield()
 	}
 }
 
 // collectChanged removes the cells whose deadline has passed before a checkpoint
 // has written it.
 func (e *Engine) collectChanged(ctx context.Context) error {
-	for cells := range slices.Chunk(e.lapsed(), collectMax) {
+	p := e.newPace()
+	for cells := range slices.Chunk(e.lapsed(p), collectMax) {
 		if err := e.lookAt(ctx, cells); err != nil {
 			return err
 		}
+		p.yield()
+		p.breathe()
 	}
 	return nil
 }
@@ -109,18 +116,15 @@ func (e *Engine) lookAt(ctx context.Context, cells []store.Cell) error {
 	return nil
 }
 
-const (
-	lapsedMax  = 100_000 // cells found in one go; the others are found in the next
-	lookedOver = 4096    // cells looked at under the lock
-)
+const lapsedMax = 100_000 // cells found in one go; the others are found in the next
 
 // lapsed returns cells that have expired, of those changed since the last checkpoint
 // began, and moves e.soonestSet to the first deadline of the others. It gives the lock
 // away now and then. Deadlines set meanwhile are in soonestNew, as are all after a
 // checkpoint that begins meanwhile; those before that are in its rows.
-func (e *Engine) lapsed() (cells []store.Cell) {
+func (e *Engine) lapsed(p *pace) (cells []store.Cell) {
 	soonest := int64(math.MaxInt64)
-	for from := 0; ; from += lookedOver {
+	for from := 0; ; from += lockedCells {
 		e.mu.Lock()
 		now := e.now()
 		if from == 0 {
@@ -130,12 +134,13 @@ func (e *Engine) lapsed() (cells []store.Cell) {
 			}
 			e.soonestNew = math.MaxInt64
 		}
-		if from >= len(e.dirty) {
+		ids := e.dirty.part(from, lockedCells)
+		if len(ids) == 0 {
 			e.soonestSet = min(soonest, e.soonestNew)
 			e.mu.Unlock()
 			return cells
 		}
-		for _, id := range e.dirty[from:min(from+lookedOver, len(e.dirty))] {
+		for _, id := range ids {
 			deadline := e.extra(id).deadline()
 			switch {
 			case deadline == 0:
@@ -146,44 +151,45 @@ func (e *Engine) lapsed() (cells []store.Cell) {
 			}
 		}
 		e.mu.Unlock()
+		p.yield()
+		p.breathe()
 	}
 }
 
-// passed returns rows of deadlines that have passed and were not collected yet,
-// and moves e.soonest to the next.
-func (e *Engine) passed(now int64) ([][]byte, error) {
+// passed returns rows of deadlines that have passed and were not collected yet, and
+// the number of the checkpoint they are of, and moves e.soonest to the next.
+func (e *Engine) passed(now int64) (rows [][]byte, disk uint64, err error) {
 	e.mu.Lock()
-	from := e.soonest
-	done := map[string]bool{}
-	for _, key := range e.collected {
-		done[string(key)] = true
-	}
+	disk, behind := e.disk, e.collectedTo
 	e.mu.Unlock()
-	var rows [][]byte
 	next, err := guard(e, func() (next int64, err error) {
-		rows, next, err = e.deadlineRows(now, done)
+		rows, next, err = e.deadlineRows(now, behind)
 		return next, err
 	})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.soonest == from { // else a checkpoint has written a sooner one
+	if e.disk == disk { // else a checkpoint may have written a sooner one
 		e.soonest = next
 	}
-	return rows, nil
+	return rows, disk, nil
 }
 
-// deadlineRows returns the rows of deadlines up to now, as many as are looked at
-// in one go, without those that are done, and the deadline after them.
-func (e *Engine) deadlineRows(now int64, done map[string]bool) (rows [][]byte, next int64, err error) {
+// deadlineRows returns the rows of deadlines up to now behind a row, as many as are
+// looked at in one go, and the deadline after them.
+func (e *Engine) deadlineRows(now int64, behind []byte) (rows [][]byte, next int64, err error) {
 	it, err := e.db.NewIter(&pebble.IterOptions{LowerBound: []byte{rowDeadline}, UpperBound: []byte{rowDeadline + 1}})
 	if err != nil {
 		return nil, 0, diskError(err)
 	}
 	next = math.MaxInt64
-	for ok := it.First(); ok; ok = it.Next() {
+	from := []byte{rowDeadline}
+	if behind != nil {
+		from = append(append(from, behind...), 0)
+	}
+	for ok := it.SeekGE(from); ok; ok = it.Next() {
 		key := it.Key()[1:]
 		deadline, _, ok := decodeDeadline(key)
 		if !ok {
@@ -194,16 +200,14 @@ func (e *Engine) deadlineRows(now int64, done map[string]bool) (rows [][]byte, n
 			next = deadline
 			break
 		}
-		if !done[string(key)] {
-			rows = append(rows, bytes.Clone(key))
-		}
+		rows = append(rows, bytes.Clone(key))
 	}
 	return rows, next, diskErrorOrNil(it.Close())
 }
 
 // writeDeadlines writes the rows of the deadlines of the copies that are named,
 // and removes those that are over.
-func (e *Engine) writeDeadlines(t *rowWriter, c *checkpoint, keys *table, copies []int) {
+func (c *checkpoint) writeDeadlines(t *rowWriter, keys *table, copies []int) {
 	type line struct {
 		key  []byte
 		gone bool
@@ -212,11 +216,11 @@ func (e *Engine) writeDeadlines(t *rowWriter, c *checkpoint, keys *table, copies
 	for _, key := range c.collected {
 		lines = append(lines, line{key, true})
 	}
-	soonest := int64(math.MaxInt64)
+	c.soonest = math.MaxInt64
 	for _, n := range copies {
 		s := &c.copies[n]
 		deadline := c.extras[s.slot].deadline()
-		soonest = min(soonest, deadline)
+		c.soonest = min(c.soonest, deadline)
 		lines = append(lines, line{appendDeadline(nil, deadline, keys.keyOf(s.slot)), false})
 	}
 	slices.SortStableFunc(lines, func(a, b line) int { return bytes.Compare(a.key, b.key) })
@@ -229,9 +233,6 @@ func (e *Engine) writeDeadlines(t *rowWriter, c *checkpoint, keys *table, copies
 			t.set(rowDeadline, l.key, nil)
 		}
 	}
-	e.mu.Lock()
-	e.soonest = min(e.soonest, soonest)
-	e.mu.Unlock()
 }
 
 // expiryDue reports whether there may be cells that have expired and still

@@ -26,7 +26,7 @@ import (
 // is closed; and what waits for Pebble gives up (see guard).
 
 func (e *Engine) diskOptions() *pebble.Options {
-	e.compactions = newCompactions()
+	e.compactions = e.newCompactions()
 	o := &pebble.Options{
 		FS:                    diskFS{e.o.FS, e},
 		DisableWAL:            true,
@@ -129,6 +129,9 @@ func (d diskLogger) Errorf(format string, args ...any) {
 // Fatalf is called when Pebble can't go on writing. It must not return.
 func (d diskLogger) Fatalf(format string, args ...any) { d.e.broke(fmt.Sprintf(format, args...)) }
 
+// compactionCategory is what Pebble calls what a compaction writes.
+const compactionCategory = "pebble-compaction"
+
 // diskFS is the file system as Pebble sees it.
 type diskFS struct {
 	vfs.FS
@@ -139,6 +142,9 @@ type diskFS struct {
 // name of the manifest can't be lost while that of the marker is kept, it is
 // made durable first.
 func (d diskFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if category == compactionCategory && d.e.compactions.givenUp.Load() {
+		return nil, pebble.ErrCancelledCompaction
+	}
 	if strings.HasPrefix(d.PathBase(name), "marker.") {
 		if err := syncDir(d.FS, d.PathDir(name)); err != nil {
 			return nil, err
@@ -185,13 +191,22 @@ func (d diskDirectory) Sync() error {
 // runs, and the compaction panics.
 type compactions struct {
 	*pebble.ConcurrencyLimitScheduler
-	opened atomic.Bool
+	opened, givenUp atomic.Bool
+	late            atomic.Bool // there are many tables to be merged
+	pressed         func() bool
 }
 
-func newCompactions() *compactions {
+func (e *Engine) newCompactions() *compactions {
 	// It does without a goroutine that looks for compactions to be started now
 	// and then: at most one runs, and when it is done the next one is started.
-	return &compactions{ConcurrencyLimitScheduler: pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()}
+	c := &compactions{ConcurrencyLimitScheduler: pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()}
+	c.pressed = func() bool { return c.late.Load() || e.pressed() }
+	return c
+}
+
+// Register takes the disk that compacts, whose compactions keep to a pace.
+func (c *compactions) Register(goroutines int, db pebble.DBForCompaction) {
+	c.ConcurrencyLimitScheduler.Register(goroutines, pacedDisk{db, c})
 }
 
 // TrySchedule is asked before a compaction is started.
@@ -199,7 +214,12 @@ func (c *compactions) TrySchedule() (bool, pebble.CompactionGrantHandle) {
 	if !c.opened.Load() {
 		return false, nil
 	}
-	return c.ConcurrencyLimitScheduler.TrySchedule()
+	ok, h := c.ConcurrencyLimitScheduler.TrySchedule()
+	return ok, c.paced(h)
+}
+
+func (c *compactions) paced(h pebble.CompactionGrantHandle) pebble.CompactionGrantHandle {
+	return &compaction{h, pace{pressed: c.pressed}}
 }
 
 // open has Pebble start what was held back.
@@ -209,6 +229,30 @@ func (c *compactions) open() {
 		h.Done()
 	}
 }
+
+// giveUp has Pebble give up the compaction under way: closing it would wait for the
+// end. Its next table is refused (see diskFS.Create), which loses nothing: the next
+// Open begins it again. No other is started once Unregister was called.
+func (c *compactions) giveUp() { c.givenUp.Store(true) }
+
+type pacedDisk struct {
+	pebble.DBForCompaction
+	c *compactions
+}
+
+// Schedule starts a compaction.
+func (d pacedDisk) Schedule(h pebble.CompactionGrantHandle) bool {
+	return d.DBForCompaction.Schedule(d.c.paced(h))
+}
+
+// A compaction is one that is under way.
+type compaction struct {
+	pebble.CompactionGrantHandle
+	pace pace
+}
+
+// CumulativeStats is called by the goroutine of the compaction after every few rows.
+func (c *compaction) CumulativeStats(pebble.CompactionGrantHandleStats) { c.pace.breathe() }
 
 // How many tables may lie above each other before a checkpoint waits for Pebble
 // to merge some, and for how long.
@@ -223,7 +267,11 @@ const (
 // wait for.
 func (e *Engine) awaitMerging(ctx context.Context) {
 	late := time.After(mergingWait)
-	for !e.cantMerge.Load() && e.db.Metrics().Levels[0].Sublevels > tablesDeep {
+	for !e.cantMerge.Load() {
+		deep := e.db.Metrics().Levels[0].Sublevels
+		if e.compactions.late.Store(deep > tablesDeep/2); deep <= tablesDeep {
+			return
+		}
 		select {
 		case <-e.compacted:
 		case <-late:

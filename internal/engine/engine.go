@@ -118,6 +118,8 @@ type Engine struct {
 	soonest   int64            // no deadline on disk that was not looked after is before
 	collected [][]byte         // rows of deadlines that are no longer needed
 
+	collectedTo []byte // the last of those collected since a checkpoint was published
+
 	soonestSet int64  // no deadline that was set since the last checkpoint began is before
 	soonestNew int64  // nor this, of those since changed cells were last looked through (see lapsed)
 	tokens     *table // decided since the last checkpoint began
@@ -136,10 +138,11 @@ type Engine struct {
 	kept       keptTime
 	jumps      uint64 // of the wall clock, that were reported
 	dirtyBit   meta   // marks the cells in dirty; the other bit, those in saves that are not copied yet
-	dirty      []uint32
-	born       []uint32
+	dirty      list
+	born       list
 	save       *checkpoint  // the checkpoint under way, or nil
 	saved      wal.Position // the last checkpoint
+	end        wal.Position // the last record
 	snapshots  int
 	disk       uint64   // counts checkpoints: what was read from disk under another number is stale
 	sweepMS    int64    // no token is forgotten before
@@ -199,11 +202,13 @@ func (e *Engine) Close() error {
 		return nil
 	}
 	e.closed = true
+	e.compactions.giveUp()
 	e.timer.Stop()
 	e.makeRoom() // those who wait for it find the engine closed
 	e.mu.Unlock()
 	close(e.stop)
 	err := e.guarded(func() error {
+		e.compactions.Unregister()
 		e.done.Wait()
 		e.users.Wait()
 		if e.log.Err() == nil {

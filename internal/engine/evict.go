@@ -31,17 +31,28 @@ func (e *Engine) weigh() {
 	e.cellBytes = savedCellBytes + e.cells.bytes()/int64(max(1, e.cells.count))
 }
 
-// overfull reports whether the changes that are not on disk take so much
-// memory that writers must wait for the checkpoint under way.
-func (e *Engine) overfull() bool {
-	unsaved := e.tokens.bytes() + e.changed(len(e.dirty))
+// unsaved returns the memory that changes take which are not on disk.
+func (e *Engine) unsaved() int64 {
+	unsaved := e.tokens.bytes() + e.changed(e.dirty.len())
 	if e.save != nil {
-		unsaved += e.changed(len(e.save.cells))
+		unsaved += e.changed(e.save.cells.len())
 	}
 	if e.frozen != nil {
 		unsaved += e.frozen.bytes()
 	}
-	return unsaved > e.o.Memory/4*3
+	return unsaved
+}
+
+// overfull reports whether that is so much that writers must wait for the
+// checkpoint under way.
+func (e *Engine) overfull() bool { return e.unsaved() > e.o.Memory/4*3 }
+
+// pressed reports whether background work must not rest: half of what was left
+// before writers have to wait is taken, the log is long, or the engine closes.
+func (e *Engine) pressed() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.closed || e.unsaved() > e.o.Memory/8*5 || int64(e.end-e.saved) > 2*e.o.CheckpointBytes
 }
 
 // makeRoom wakes the writers that wait because of overfull. The lock is held.
@@ -52,7 +63,7 @@ func (e *Engine) makeRoom() {
 
 // due reports whether it is time for a checkpoint.
 func (e *Engine) due() bool {
-	return e.changed(len(e.dirty))+e.tokens.bytes() > e.o.Memory/2
+	return e.changed(e.dirty.len())+e.tokens.bytes() > e.o.Memory/2
 }
 
 // arm sees to it that a change is followed by a checkpoint before long.
@@ -66,6 +77,7 @@ func (e *Engine) arm() {
 // tend does the small upkeep that follows a call: it wakes the checkpoint if
 // one is due, looks at the disk's free space now and then, and evicts cells.
 func (e *Engine) tend(end wal.Position) {
+	e.end = end
 	if e.due() || int64(end-e.saved) > e.o.CheckpointBytes && e.save == nil {
 		e.wake()
 	}

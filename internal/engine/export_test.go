@@ -40,7 +40,7 @@ func (e *Engine) BeginCheckpoint() (finish func(ctx context.Context, sweep bool)
 	if err := e.checkpointing.enter(context.Background()); err != nil {
 		panic(err)
 	}
-	c := newCheckpoint()
+	c := e.newCheckpoint()
 	e.mu.Lock()
 	e.begin(c)
 	e.mu.Unlock()

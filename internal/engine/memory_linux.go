@@ -20,3 +20,10 @@ func mapMemory(n int) (b []byte, giveBack func()) {
 	_ = syscall.Madvise(b, syscall.MADV_HUGEPAGE)
 	return b, func() { _ = syscall.Munmap(whole) }
 }
+
+// populate has the system find memory for mapped bytes that nobody has used yet. Older
+// ones can't, and find it when the bytes are used.
+func populate(b []byte) {
+	const madvPopulateWrite = 23
+	_ = syscall.Madvise(b, madvPopulateWrite)
+}

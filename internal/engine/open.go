@@ -182,6 +182,7 @@ func (e *Engine) open() error {
 	if e.due() {
 		e.wake()
 	}
+	e.compactions.open()
 	e.done.Add(1)
 	go e.background()
 	return nil
@@ -359,7 +360,6 @@ func (e *Engine) openDisk() (wal.Position, error) {
 	if err := checkManifest(db); err != nil {
 		return 0, err
 	}
-	e.compactions.open()
 	var position wal.Position
 	found := false
 	err = e.rows(rowMeta, func(_, value []byte) bool {

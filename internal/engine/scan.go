@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -100,36 +101,41 @@ func (e *Engine) bornKeys(ctx context.Context, low, high []byte, n int) ([][]byt
 		}
 	}
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	lists := [][]uint32{e.born}
+	lists := []list{e.born}
 	if e.save != nil {
 		lists = append(lists, e.save.born)
 	}
-	for _, list := range lists {
-		for i, id := range list {
-			if i%lockedCells == lockedCells-1 { // let writers in between
-				e.mu.Unlock()
-				err := ctx.Err()
-				e.mu.Lock()
-				if err != nil {
-					return nil, err
-				}
+	e.mu.Unlock()
+	for _, l := range lists {
+		for from := 0; from < l.len(); from += lockedCells {
+			if err := ctx.Err(); err != nil {
+				return nil, err
 			}
-			// The slot may have another cell by now: then it is a key that
-			// exists, in this range or not.
-			s := e.cells.slot(id)
-			if s.isFree() {
-				continue
+			found = e.keysOf(found, l.part(from, lockedCells), low, high)
+			if len(found) >= 2*n+lockedCells {
+				keep()
 			}
-			if k := e.cells.keyOf(id); bytes.Compare(k, low) >= 0 && bytes.Compare(k, high) < 0 {
-				if found = append(found, bytes.Clone(k)); len(found) >= 2*n+lockedCells {
-					keep()
-				}
-			}
+			runtime.Gosched() // as pace does
 		}
 	}
 	keep()
 	return found, nil
+}
+
+// keysOf appends the keys in [low, high) of the cells in some slots. A slot may have
+// another cell by now: then it is a key that exists, in this range or not.
+func (e *Engine) keysOf(found [][]byte, ids []uint32, low, high []byte) [][]byte {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, id := range ids {
+		if e.cells.slot(id).isFree() {
+			continue
+		}
+		if k := e.cells.keyOf(id); bytes.Compare(k, low) >= 0 && bytes.Compare(k, high) < 0 {
+			found = append(found, bytes.Clone(k))
+		}
+	}
+	return found
 }
 
 // diskKeys returns the first n keys in [low, high) on disk.

@@ -1,6 +1,9 @@
 package engine
 
-import "unsafe"
+import (
+	"slices"
+	"unsafe"
+)
 
 // slab hands out runs of zero values that live as long as it does. When there
 // are many they are cut from large pieces that are not on the Go heap: so the
@@ -43,6 +46,24 @@ func (s *slab[T]) free() {
 		giveBack()
 	}
 	*s = slab[T]{}
+}
+
+// A piece of room that is made ready at a time.
+const readyBytes = 2 << 20
+
+// ready has the system find the memory of a room's free part now: when a value is
+// added to it that would take long, and someone may wait meanwhile.
+func ready[T any](room []T, p *pace) {
+	var zero T
+	size := int(unsafe.Sizeof(zero))
+	if cap(room)*size < slabBytes/4 {
+		return
+	}
+	b := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(room))), cap(room)*size)
+	for part := range slices.Chunk(b, readyBytes) {
+		populate(part)
+		p.breathe()
+	}
 }
 
 // room returns an empty slice with room for n values, which is not on the Go

@@ -38,7 +38,7 @@ func (e *Engine) Snapshot(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	out := tarWriter{tw: tar.NewWriter(w)}
+	out := tarWriter{tw: tar.NewWriter(w), pace: e.newPace()}
 	err = out.tree(ctx, e.o.FS, dir, "")
 	if err == nil {
 		err = out.close()
@@ -109,6 +109,7 @@ func (e *Engine) removeLeftovers() error {
 type tarWriter struct {
 	tw   *tar.Writer
 	sums strings.Builder
+	pace *pace
 }
 
 func (t *tarWriter) tree(ctx context.Context, fs vfs.FS, dir, name string) error {
@@ -151,7 +152,7 @@ func (t *tarWriter) file(fs vfs.FS, from, name string, size int64) error {
 		return errors.Join(err, f.Close())
 	}
 	sum := sha256.New()
-	_, err = io.CopyN(io.MultiWriter(t.tw, sum), f, size)
+	_, err = io.CopyN(io.MultiWriter(t.tw, sum, t.pace), f, size)
 	fmt.Fprintf(&t.sums, "%x  %s\n", sum.Sum(nil), name)
 	return errors.Join(err, f.Close())
 }

@@ -13,15 +13,27 @@ import (
 // at a time, which are kept beside it: a quicksort parts the copies by these
 // into less, equal and greater, and goes on with the next eight bytes of those
 // that are equal.
-func sortSaved(s []saved, keys *table) {
-	load(s, keys, 0)
-	sortHeads(s, keys, 0, 2*bits.Len(uint(len(s))))
+func sortSaved(s []saved, keys *table, p *pace) {
+	o := sorting{keys, p}
+	o.load(s, 0)
+	o.sortHeads(s, 0, 2*bits.Len(uint(len(s))))
 }
 
+type sorting struct {
+	keys *table
+	pace *pace
+}
+
+// sortedCells is how many are handled in a row: some 10 µs.
+const sortedCells = 512
+
 // load takes the eight bytes of each key behind skip.
-func load(s []saved, keys *table, skip int) {
-	for i := range s {
-		s[i].head = head(keys.keyOf(s[i].slot), skip)
+func (o *sorting) load(s []saved, skip int) {
+	for some := range slices.Chunk(s, sortedCells) {
+		for i := range some {
+			some[i].head = head(o.keys.keyOf(some[i].slot), skip)
+		}
+		o.pace.breathe()
 	}
 }
 
@@ -43,7 +55,7 @@ const fewKeys = 16
 
 // sortHeads sorts copies whose keys are equal up to skip, and whose heads are
 // loaded.
-func sortHeads(s []saved, keys *table, skip, budget int) {
+func (o *sorting) sortHeads(s []saved, skip, budget int) {
 	for len(s) > fewKeys {
 		if budget == 0 { // the choice of pivots was unlucky
 			break
@@ -51,7 +63,10 @@ func sortHeads(s []saved, keys *table, skip, budget int) {
 		budget--
 		pivot := medianHead(s)
 		less, i, greater := 0, 0, len(s)
-		for i < greater {
+		for n := 1; i < greater; n++ {
+			if n%sortedCells == 0 {
+				o.pace.breathe()
+			}
 			switch h := s[i].head; {
 			case h < pivot:
 				s[less], s[i] = s[i], s[less]
@@ -64,21 +79,21 @@ func sortHeads(s []saved, keys *table, skip, budget int) {
 				i++
 			}
 		}
-		sortHeads(s[:less], keys, skip, budget)
-		sortHeads(s[greater:], keys, skip, budget)
+		o.sortHeads(s[:less], skip, budget)
+		o.sortHeads(s[greater:], skip, budget)
 		s = s[less:greater]
 		if pivot&0xff == 0 {
 			break // some may have ended
 		}
 		skip += 8
-		load(s, keys, skip)
+		o.load(s, skip)
 		budget = 2 * bits.Len(uint(len(s)))
 	}
 	compare := func(a, b saved) int {
 		if c := cmp.Compare(a.head, b.head); c != 0 {
 			return c
 		}
-		x, y := keys.keyOf(a.slot), keys.keyOf(b.slot)
+		x, y := o.keys.keyOf(a.slot), o.keys.keyOf(b.slot)
 		return bytes.Compare(x[min(skip, len(x)):], y[min(skip, len(y)):])
 	}
 	if len(s) > fewKeys {

@@ -39,7 +39,7 @@ func TestSortSaved(t *testing.T) {
 				rng.Shuffle(n, func(i, j int) { got[i], got[j] = got[j], got[i] })
 				want := slices.Clone(got)
 				slices.SortFunc(want, func(a, b saved) int { return bytes.Compare(keys.keyOf(a.slot), keys.keyOf(b.slot)) })
-				sortSaved(got, keys)
+				sortSaved(got, keys, &pace{pressed: func() bool { return true }})
 				for i := range got {
 					if got[i].slot != want[i].slot && !bytes.Equal(keys.keyOf(got[i].slot), keys.keyOf(want[i].slot)) {
 						t.Fatalf("of %d, number %d is %q, want %q", n, i, keys.keyOf(got[i].slot), keys.keyOf(want[i].slot))

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -57,6 +58,40 @@ func TestCollectedExpiryIsDurable(t *testing.T) {
 		t.Errorf("%+v is back", v)
 	}
 	audited(t, crashed)
+}
+
+// Deadlines are collected in their order, some at a time. A checkpoint may write one
+// that is before those that were collected: it is found too.
+func TestCollectGoesOn(t *testing.T) {
+	const cells = 1000
+	clock := newClock()
+	e := open(t, newMemDisk(), clock.options())
+	for i := range cells {
+		do(t, e, brief(set(cell(fmt.Sprint("b", i)), 7)))
+	}
+	checkpoint(t, e)
+	do(t, e, brief(set(cell("a"), 7)))
+	clock.advance(time.Second)
+	f := func(want int) {
+		t.Helper()
+		if err := e.Collect(bg); err != nil {
+			t.Fatal(err)
+		}
+		if n := meter(t, e, "quipu_store_expired_total"); n < float64(want) { // the background may look after some as well
+			t.Errorf("%v deadlines were looked after, want %d", n, want)
+		}
+	}
+	f(cells)
+	finish := e.BeginCheckpoint()
+	f(cells)
+	if err := finish(bg, false); err != nil {
+		t.Fatal(err)
+	}
+	f(cells + 1)
+	if n, err := e.Size(bg, "test"); n != 0 || err != nil {
+		t.Errorf("%d cells are left, %v", n, err)
+	}
+	audited(t, e)
 }
 
 // Readers wait for the expiry that a change has found and that is not durable yet.
