@@ -23,7 +23,7 @@ func (s *Store) Split(ctx context.Context, c store.Cell, shards int) (bool, erro
 
 // Shards returns how many shards a counter is known to have.
 func (s *Store) Shards(c store.Cell) int {
-	if k := s.get(c); k != nil {
+	if k := s.known.get(c); k != nil {
 		return len(k.cells)
 	}
 	return 1

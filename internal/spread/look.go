@@ -3,7 +3,6 @@ package spread
 import (
 	"context"
 	"errors"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -23,11 +22,6 @@ const (
 	// timed.
 	turns = 4
 
-	// refreshEvery is how often the counters that are split are read, to see
-	// whether they are cold; refreshHot, if this server alone keeps them from it.
-	refreshEvery = time.Second
-	refreshHot   = 5 * time.Second
-
 	// refreshAlone is how many are read one by one if all together can't be.
 	refreshAlone = 16
 
@@ -35,35 +29,9 @@ const (
 	// split and perhaps left so.
 	adoptEvery = 30 * time.Second
 
-	// restFirst is for how long a counter is not split again that was folded
-	// because it was asked; twice as long each time, up to restLongest.
-	restFirst   = 5 * time.Second
-	restLongest = time.Minute
-
 	// lookMax is how long one look at the counters may take.
 	lookMax = 5 * time.Second
-
-	// goneLooks is how many looks in a row must find that a counter has no shards any
-	// more: who gives it others takes away the ones that it has.
-	goneLooks = 3
 )
-
-// judged is what is decided about a counter.
-type judged struct {
-	hot.Judge
-	rest  time.Duration // how long it rests after it was asked
-	until time.Time     // and until when
-
-	gone    int      // looks in a row that did not find the shards it had
-	refused hot.Word // the layout of which a shard did not take an add, or 0
-	others  uint64   // what shards were open, of all words, that home did not name
-
-	// The total when it was last read, and at what rate it changed; what its shards
-	// had, and of late in which part of the looks they had more than before.
-	total, shards int64
-	at            time.Time
-	rate, busy    float64
-}
 
 // chosen reports whether a call is one of those that are looked at.
 func chosen() bool { return rand.Uint32()%sample == 0 }
@@ -84,7 +52,7 @@ func (s *Store) note(batches []store.Batch, replies []store.Reply, ended time.Ti
 			if d := &deltas[j]; d.Op == store.OpAdd || d.Op == store.OpSet {
 				w.Cell, w.Count = d.Cell, sample*float64(step)*float64(max(1, d.Writes))
 				w.Tied, w.Asked = tied || !shardable(d), d.Want
-				s.heat.Note(w, ended)
+				s.judges.Note(w, ended)
 			}
 		}
 	}
@@ -107,41 +75,31 @@ func (s *Store) took(batches []store.Batch, began time.Time) {
 		deltas := batches[i].Deltas
 		step := max(1, len(deltas)/noted)
 		for j := rand.IntN(step); j < len(deltas); j += step {
-			s.heat.Timed(deltas[j].Cell, now.Sub(began), now)
+			s.judges.Timed(deltas[j].Cell, now.Sub(began), now)
 		}
 	}
 }
 
-// retried counts the writes of a batch that is made again because a layout has
+// retried counts the writes of batches that are made again because a layout has
 // changed. That is seldom, so none is left to chance.
-func (s *Store) retried(b *store.Batch) {
+func (s *Store) retried(batches []store.Batch) {
 	now := s.options.Now()
 	s.heating.Lock()
 	defer s.heating.Unlock()
-	for i := range b.Deltas {
-		s.heat.Retried(b.Deltas[i].Cell, float64(max(1, b.Deltas[i].Writes)), now)
+	for i := range batches {
+		for j := range batches[i].Deltas {
+			d := &batches[i].Deltas[j]
+			s.judges.Retried(d.Cell, float64(max(1, d.Writes)), now)
+		}
 	}
 }
 
 // asked notes that a counter is folded because one cell has to decide.
 func (s *Store) asked(c store.Cell) {
+	now := s.options.Now()
 	s.heating.Lock()
 	defer s.heating.Unlock()
-	now, j := s.options.Now(), s.judge(c)
-	if now.After(j.until) {
-		j.rest = min(max(2*j.rest, restFirst), restLongest)
-	}
-	j.until = now.Add(j.rest)
-}
-
-// judge returns what is decided about a counter. The caller holds heating.
-func (s *Store) judge(c store.Cell) *judged {
-	j := s.judges[c]
-	if j == nil {
-		j = &judged{}
-		s.judges[c] = j
-	}
-	return j
+	s.judges.Asked(c, now)
 }
 
 // run looks at the counters until the store is closed.
@@ -161,7 +119,7 @@ func (s *Store) run() {
 		if now.Sub(adopted) >= adoptEvery {
 			errs, adopted = append(errs, s.adopt(within)), now
 		}
-		if now.Sub(refreshed) >= refreshEvery {
+		if now.Sub(refreshed) >= hot.RefreshEvery {
 			errs, refreshed = append(errs, s.refresh(within)), now
 		}
 		errs = append(errs, s.look(within))
@@ -201,126 +159,57 @@ func summary(errs []error) (more int, first error) {
 	return len(all) - 1, slices.MinFunc(all, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 }
 
-// refused notes that a shard of a counter did not take an add, since it is of
-// another layout.
-func (s *Store) refused(c store.Cell, k *counter) {
-	s.heating.Lock()
-	defer s.heating.Unlock()
-	s.judge(c).refused = k.word
-}
-
-// abandoned reports whether the shards that others have opened, and home does not
-// name, were the same when this server would have split the counter the last time.
-// Then nobody is going to name them.
-func (s *Store) abandoned(c store.Cell, others uint64) bool {
-	s.heating.Lock()
-	defer s.heating.Unlock()
-	j := s.judge(c)
-	was := j.others
-	j.others = others
-	return was == others
-}
-
 // relearn looks at the homes of counters whose shards were there and did not take an
-// add, or are not known any more. Mostly others have changed the layout. If home
-// still has it, a shard is lost: it is made whole by a fold.
+// add, or are not known any more. Mostly others have changed the layout.
 func (s *Store) relearn(ctx context.Context) error {
-	var cells []store.Cell
-	var refused []hot.Word
+	refused := s.known.refusals()
 	s.heating.Lock()
-	for c, j := range s.judges {
-		if known := s.get(c) != nil; j.refused == 0 && (known || j.Shards() < 2 || j.gone == goneLooks) {
-			continue
-		} else if !known {
-			j.gone = min(j.gone+1, goneLooks)
-		}
-		cells, refused = append(cells, c), append(refused, j.refused)
-		if j.refused = 0; len(cells) == store.ReadCellsMax {
-			break
+	cells := s.judges.Missing(s.known.word, store.ReadCellsMax)
+	s.heating.Unlock()
+	for c := range refused {
+		if !slices.Contains(cells, c) {
+			cells = append(cells, c)
 		}
 	}
-	s.heating.Unlock()
+	return s.learn(ctx, cells[:min(len(cells), store.ReadCellsMax)], refused)
+}
+
+// learn looks at the homes of counters.
+func (s *Store) learn(ctx context.Context, cells []store.Cell, refused map[store.Cell]hot.Word) error {
 	if len(cells) == 0 {
 		return nil
 	}
-	values := make([]store.Value, len(cells))
-	if err := s.under.Read(ctx, cells, values); err != nil {
-		return err
-	}
-	var errs []error
-	for i, c := range cells {
-		word := hot.Word(values[i].Layout)
-		if s.learn(c, nil, word, values[i].Version); word != 0 && word == refused[i] {
-			errs = append(errs, s.Fold(ctx, c))
-		}
-	}
-	return errors.Join(errs...)
+	m := &relearn{core: &s.core, cells: cells, refused: refused}
+	s.drive(ctx, m)
+	return m.err
 }
 
 // look splits the counters that are too hot for the cells they have, and folds
 // those whose shards turn out to be of no use.
 func (s *Store) look(ctx context.Context) error {
-	type want struct {
-		cell   store.Cell
-		shards int
-	}
-	var wanted []want
 	errs := []error{s.relearn(ctx)}
 	now := s.options.Now()
 	s.heating.Lock()
-	s.heat.Each(func(e *hot.Entry) {
-		rate := e.Steady(now)
-		waiting, took := e.Waiting()
-		l := s.options.Policy(e.Cell).Limits
-		shards := 1
-		if k := s.get(e.Cell); k != nil {
-			if shards = len(k.cells); k.word.Folding() {
-				return
-			}
-		}
-		if l.Shards <= shards && rate < s.options.Rules.Least || l.Max < 2 || e.Tied() {
-			return
-		}
-		j := s.judge(e.Cell)
-		if shards > 1 {
-			j.gone = 0
-		} else if j.Shards() > 1 && j.gone < goneLooks {
-			return
-		}
-		if now.Before(j.until) {
-			return
-		}
-		n := j.Grow(s.options.Rules, l, hot.Look{Shards: shards, Rate: rate, Waiting: waiting, Took: took, At: now})
-		if n != shards {
-			wanted = append(wanted, want{e.Cell, n})
-		}
-	})
-	s.prune(now)
+	wants := s.judges.Wants(s.known.word, now)
 	s.heating.Unlock()
-	for _, w := range wanted {
+	for _, w := range wants {
 		var err error
-		if w.shards == 1 {
+		if w.Shards == 1 {
 			s.meters.undone.Add(1)
-			err = s.Fold(ctx, w.cell)
+			err = s.Fold(ctx, w.Cell)
 		} else {
-			_, err = s.split(ctx, w.cell, w.shards)
+			_, err = s.split(ctx, w.Cell, w.Shards)
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// prune forgets what was decided about counters that are neither hot nor split
-// nor resting. The caller holds heating.
-func (s *Store) prune(now time.Time) {
-	if len(s.judges) < entriesMax {
-		return
-	}
-	for c, j := range s.judges {
-		if s.heat.Get(c) == nil && s.get(c) == nil && now.After(j.until) {
-			delete(s.judges, c)
-		}
-	}
+// split gives a counter as many shards as it says, and reports whether it has them.
+func (s *Store) split(ctx context.Context, c store.Cell, shards int) (bool, error) {
+	m := s.newSplit(c, hot.Home(hot.Generation(rand.Uint64()), shards))
+	s.drive(ctx, m)
+	return m.done, m.err
 }
 
 // refresh reads the counters that are split, and folds those that are cold.
@@ -335,7 +224,7 @@ func (s *Store) refresh(ctx context.Context) error {
 		for i := range cells { // in any order, another each time
 			err := errs[0]
 			if i < refreshAlone {
-				alone, cancel := context.WithTimeout(store.Unheard(s.ctx), refreshEvery/4)
+				alone, cancel := context.WithTimeout(store.Unheard(s.ctx), hot.RefreshEvery/4)
 				err = s.readBoth(alone, cells[i:i+1], values[i:i+1], homes[i:i+1])
 				cancel()
 			}
@@ -347,26 +236,8 @@ func (s *Store) refresh(ctx context.Context) error {
 	var cold []store.Cell
 	s.heating.Lock()
 	for i, c := range cells {
-		if errs[min(i, len(errs)-1)] != nil {
-			continue
-		}
-		j, word := s.judge(c), hot.Word(values[i].Layout)
-		// It was not split, or not looked at, until now: what it was says nothing.
-		first := j.at.IsZero() || now.Sub(j.at) > 2*refreshHot
-		passed := now.Sub(j.at).Seconds()
-		if first {
-			j.busy = 1
-		} else if passed > 0 {
-			j.rate = math.Abs(float64(values[i].N)-float64(j.total)) / passed
-		}
-		writes := s.writes(c, j, values[i].N-homes[i].N, passed, first)
-		j.total, j.shards, j.at = values[i].N, values[i].N-homes[i].N, now
-		switch {
-		case word == 0:
-			j.at = time.Time{}
-		case word.Folding(), values[i].N > near, values[i].N < -near:
-			cold = append(cold, c)
-		case j.Fold(s.options.Rules, s.options.Policy(c).Limits, word.Shards(), writes, now):
+		v := &values[i]
+		if errs[min(i, len(errs)-1)] == nil && s.judges.Cold(c, hot.Word(v.Layout), v.N, v.N-homes[i].N, now) {
 			cold = append(cold, c)
 		}
 	}
@@ -385,51 +256,13 @@ func (s *Store) readBoth(ctx context.Context, cells []store.Cell, values, homes 
 	return s.under.Read(ctx, cells, homes)
 }
 
-// writes returns how many writes a second the shards of a counter take, as far as
-// it can be told: those of this server, or by how much the shards have grown, which
-// they only do. If they grow in few looks only, a few large adds are all that there
-// is. The caller holds heating.
-func (s *Store) writes(c store.Cell, j *judged, shards int64, passed float64, first bool) (rate float64) {
-	if first {
-		return math.Inf(1)
-	}
-	const looks = 8
-	grown := 0.0
-	if shards != j.shards {
-		grown = 1
-	}
-	if j.busy += (grown - j.busy) / looks; j.busy >= 0.5 && passed > 0 {
-		rate = math.Abs(float64(shards)-float64(j.shards)) / passed
-	}
-	now := s.options.Now()
-	if e := s.heat.Get(c); e != nil && e.Idle(now) < refreshEvery {
-		rate = max(rate, e.FreeRate(now))
-	}
-	return rate
-}
-
 // maybeCold returns the counters that are split and may be cold, for all that is
 // known here: to read them is to read all their shards.
 func (s *Store) maybeCold() []store.Cell {
-	now, cells := s.options.Now(), s.splitCells()
+	now, cells := s.options.Now(), s.known.all()
 	s.heating.Lock()
 	defer s.heating.Unlock()
-	return slices.DeleteFunc(cells, func(c store.Cell) bool {
-		j, e := s.judge(c), s.heat.Get(c)
-		return e != nil && e.Rate(now) >= s.options.Rules.Least && e.Idle(now) < refreshEvery/4 &&
-			now.Sub(j.at) < refreshHot && -far < j.total && j.total < far
-	})
-}
-
-// splitCells returns the counters that are known to be split.
-func (s *Store) splitCells() []store.Cell {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	cells := make([]store.Cell, 0, len(s.counters))
-	for c := range s.counters {
-		cells = append(cells, c)
-	}
-	return cells[:min(len(cells), store.ReadCellsMax)]
+	return slices.DeleteFunc(cells, func(c store.Cell) bool { return !s.judges.MayBeCold(c, now) })
 }
 
 // adopt finds the counters that are split in the store, whoever did it. All of
@@ -441,17 +274,15 @@ func (s *Store) adopt(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		var cells []store.Cell
 		for i := range found {
-			c, _, ok := store.ShardOf(store.Cell{Key: found[i].Key})
-			if !ok || s.get(c) != nil {
-				continue
+			if c, _, ok := store.ShardOf(store.Cell{Key: found[i].Key}); ok && s.known.get(c) == nil {
+				cells = append(cells, c)
 			}
-			v, err := s.home(ctx, c)
-			if err != nil {
+		}
+		for cells := range slices.Chunk(cells, store.ReadCellsMax) {
+			if err := s.learn(ctx, cells, nil); err != nil {
 				return err
-			}
-			if v.Layout != 0 {
-				s.learn(c, nil, hot.Word(v.Layout), v.Version)
 			}
 		}
 		if len(found) < store.ScanMax {
@@ -491,25 +322,23 @@ func (s *Store) Hottest(n int) []Counter {
 	now := s.options.Now()
 	var found []Counter
 	s.heating.Lock()
-	s.heat.Each(func(e *hot.Entry) {
-		if rate := e.Rate(now); rate >= 1 || s.get(e.Cell) != nil {
+	s.judges.Each(func(e *hot.Entry) {
+		if rate := e.Rate(now); rate >= 1 || s.known.get(e.Cell) != nil {
 			found = append(found, Counter{
 				Cell: e.Cell, Rate: rate, Shards: 1, P99: e.P99(now), Waiting: e.Waited(),
 				Tied: e.TiedShare(), Asked: e.AskedShare(), Retries: e.RetryRate(now),
 			})
 		}
 	})
-	for _, c := range s.splitCells() {
-		if s.heat.Get(c) == nil {
+	for _, c := range s.known.all() {
+		if s.judges.Get(c) == nil {
 			found = append(found, Counter{Cell: c, Shards: 1})
 		}
 	}
 	for i := range found {
-		if k := s.get(found[i].Cell); k != nil {
+		if k := s.known.get(found[i].Cell); k != nil {
 			found[i].Shards, found[i].ShardP99 = len(k.cells), k.slowest(now)
-			if j := s.judges[found[i].Cell]; j != nil {
-				found[i].All = j.rate
-			}
+			found[i].All = s.judges.Changing(found[i].Cell)
 		}
 	}
 	s.heating.Unlock()

@@ -15,14 +15,14 @@ type meters struct {
 func (s *Store) Meters(f func(name, help string, value float64)) {
 	shards, most, slowest := 0, 0, time.Duration(0)
 	now := s.options.Now()
-	s.mu.RLock()
-	split := len(s.counters)
-	for _, c := range s.counters {
+	s.known.mu.RLock()
+	split := len(s.known.counters)
+	for _, c := range s.known.counters {
 		shards += len(c.cells)
 		most = max(most, len(c.cells))
 		slowest = max(slowest, c.slowest(now))
 	}
-	s.mu.RUnlock()
+	s.known.mu.RUnlock()
 	f("quipu_splits_total", "Times that this server gave a counter more shards.", float64(s.meters.splits.Load()))
 	f("quipu_folds_total", "Times that this server made a split counter one cell again.", float64(s.meters.folds.Load()))
 	f("quipu_splits_undone_total", "Times that this server did so because the shards did not help.", float64(s.meters.undone.Load()))

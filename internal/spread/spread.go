@@ -5,8 +5,9 @@
 // that ask for nothing back; reads sum them; and whatever must be decided by one
 // cell folds them first. Which counters are hot, it finds out by itself.
 //
-// Why it is sound is in docs/design/0013-layout.md: the steps of a split and a
-// fold are in layout.go in that order.
+// Each act (a split, a fold, a read, a write) is a machine that says what to ask of
+// the store next, and does no I/O; driver.go makes the calls. DESIGN.md has the
+// machines as tables, and docs/design/0013-layout.md why it is sound.
 package spread
 
 import (
@@ -56,69 +57,27 @@ type Store struct {
 	traits  store.Traits
 	options Options
 	server  uint64 // tells this one from others, for choosing shards
-
-	known    atomic.Int32 // how many counters are in counters
-	mu       sync.RWMutex
-	counters map[store.Cell]*counter
+	core
 
 	// Who starts a call reads it, so that none is under way when a counter's home
 	// is split: see Start.
 	splitting sync.RWMutex
 
 	folding sync.Mutex // guards the two below
-	folds   map[store.Cell]*fold
+	folds   map[store.Cell]*folding
 	closed  bool           // no more of them
 	folders sync.WaitGroup // those under way
 
-	heating sync.Mutex // guards the three below
-	heat    *hot.Heat
-	judges  map[store.Cell]*judged
+	heating sync.Mutex // guards the two below
+	judges  *hot.Judges
 	noted   int         // calls that were
 	turn    atomic.Bool // the next call of the embedded store is timed
 
 	ctx     context.Context // of what is done in the background
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when that has ended
-	loaded  atomic.Bool   // counters has what was split when the store was opened
+	loaded  atomic.Bool   // known has what was split when the store was opened
 	closing sync.Once
-
-	meters meters
-}
-
-// A counter is one that was split when it was looked at last.
-type counter struct {
-	word  hot.Word
-	cells []store.Cell // its shards, home first
-	paces []pace       // of each
-
-	version atomic.Uint64 // of home, when it was read last
-}
-
-// A pace is how long the writes to a cell take of late.
-type pace struct {
-	mu    sync.Mutex
-	times hot.Times
-}
-
-func (p *pace) note(took time.Duration, now time.Time) {
-	p.mu.Lock()
-	p.times.Note(took, now)
-	p.mu.Unlock()
-}
-
-func (p *pace) p99(now time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.times.P99(now)
-}
-
-// slowest returns how long the slowest write in a hundred took to the shard where
-// that is the longest: a mean over shards, or over writes, would hide it.
-func (c *counter) slowest(now time.Time) (most time.Duration) {
-	for i := range c.paces {
-		most = max(most, c.paces[i].p99(now))
-	}
-	return most
 }
 
 var (
@@ -149,18 +108,19 @@ func New(under store.Store, o Options) *Store {
 	}
 	s := &Store{
 		under: under, traits: under.Traits(), options: o, server: rand.Uint64(),
-		counters: make(map[store.Cell]*counter),
-		folds:    make(map[store.Cell]*fold),
-		heat:     hot.NewHeat(entriesMax),
-		judges:   make(map[store.Cell]*judged),
-		done:     make(chan struct{}),
-	}
-	if o.Rules == (hot.Rules{}) {
-		s.options.Rules = rulesFor(s.traits)
+		folds: make(map[store.Cell]*folding),
+		done:  make(chan struct{}),
 	}
 	if !s.traits.Shared {
 		s.starter, _ = under.(store.Starter)
 	}
+	s.partitions, s.readOnly, s.sole = s.traits.Partitions, o.ReadOnly, s.starter != nil
+	rules := o.Rules
+	if rules == (hot.Rules{}) {
+		rules = rulesFor(s.traits)
+	}
+	limits := func(c store.Cell) hot.Limits { return o.Policy(c).Limits }
+	s.judges = hot.NewJudges(rules, limits, entriesMax)
 	s.traits.Layouts = false
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	go s.run()
@@ -248,57 +208,3 @@ func (s *Store) Close() error {
 	})
 	return s.under.Close()
 }
-
-// get returns what is known of a counter that is split, or nil.
-func (s *Store) get(c store.Cell) *counter {
-	if s.known.Load() == 0 {
-		return nil
-	}
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.counters[c]
-}
-
-// learn remembers the word of a counter's home, which was read at a version after
-// was was known of it. If something else has been learned since, that may be newer.
-func (s *Store) learn(c store.Cell, was *counter, word hot.Word, version uint64) {
-	// Fast path: nearly always it is known, and readers need not wait for each other.
-	switch {
-	case was == nil && word == 0:
-		return
-	case was != nil && was.word == word:
-		was.version.Store(version)
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.counters[c] == was {
-		s.set(c, word, version)
-	}
-}
-
-// named remembers the word that this server makes a counter's home have.
-func (s *Store) named(c store.Cell, word hot.Word, version uint64) *counter {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.set(c, word, version)
-	return s.counters[c]
-}
-
-// set is learn and named for who holds mu.
-func (s *Store) set(c store.Cell, word hot.Word, version uint64) {
-	if word == 0 {
-		delete(s.counters, c)
-	} else {
-		n := &counter{word: word, cells: make([]store.Cell, word.Shards()), paces: make([]pace, word.Shards())}
-		for i := range n.cells {
-			n.cells[i] = store.ShardCell(c, i)
-		}
-		n.version.Store(version)
-		s.counters[c] = n
-	}
-	s.known.Store(int32(len(s.counters)))
-}
-
-// forget drops what was known of a counter, and is not so any more.
-func (s *Store) forget(c store.Cell, was *counter) { s.learn(c, was, 0, 0) }

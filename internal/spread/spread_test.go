@@ -380,24 +380,6 @@ func TestScan(t *testing.T) {
 	})
 }
 
-// A store that fails over may lose that a counter is split, and not its shards.
-// Whoever knows better gives it back, by a read or to ask of it.
-func TestReassert(t *testing.T) {
-	g := newStage(t, 8)
-	a := server(t, g.under, lazy)
-	for range 2 {
-		split(t, a, g.c, 4)
-		for range 25 {
-			g.adds(a)
-		}
-		g.forgets(a)
-		holds(t, a, g.c, g.acked, 4)
-		g.forgets(a)
-		g.asks(a)
-		holds(t, server(t, g.under, lazy), g.c, g.acked, 1)
-	}
-}
-
 // The read of a counter whose shards are known is one call, and another server's
 // first is two. Where cells are read at different moments, home is looked at once
 // more.
