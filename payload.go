@@ -5,13 +5,10 @@ import (
 	"encoding/binary"
 	"hash/fnv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/quipudb/quipu/call"
 	"github.com/quipudb/quipu/store"
 )
-
-const whoBytesMax = 255
 
 // noTimeMS is the zero time.Time in Unix milliseconds. Digests have it in the place
 // of the time of an event.
@@ -45,7 +42,7 @@ func checkTerms(t *call.WriteTerms) error {
 	case t.HasTTL && t.TTL < time.Millisecond:
 		return store.Errorf(store.KindInvalid, "a ttl of %s: want 1ms or more", t.TTL)
 	}
-	return checkWho(t.Who)
+	return call.CheckWho(t.Who)
 }
 
 // applyTerms puts terms that were checked into a delta that has none.
@@ -78,7 +75,7 @@ func applyTerms(d *store.Delta, t *call.WriteTerms) {
 // only if it is there. What the caller wants to be told of the write is no part of
 // it, nor is what policies ask for.
 func digest(d *store.Delta, who string) uint64 {
-	var room [whoBytesMax + 96]byte
+	var room [call.WhoBytesMax + 96]byte
 	b := append(room[:0], byte(d.Op))
 	b = binary.AppendVarint(b, d.N)
 	b = binary.AppendVarint(b, noTimeMS)
@@ -121,15 +118,4 @@ func Lot(who string) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(who)) // It never fails.
 	return h.Sum32() | 1
-}
-
-// checkWho returns an error if who can't name anyone.
-func checkWho(who string) error {
-	switch {
-	case len(who) > whoBytesMax:
-		return store.Errorf(store.KindTooLarge, "who of %d bytes: at most %d", len(who), whoBytesMax)
-	case !utf8.ValidString(who):
-		return store.Errorf(store.KindInvalid, "who is not UTF-8")
-	}
-	return nil
 }

@@ -1,6 +1,11 @@
 package call
 
-import "time"
+import (
+	"time"
+	"unicode/utf8"
+
+	"github.com/quipudb/quipu/store"
+)
 
 // An Event is one Add among many. The zero value of a field means that the
 // option of the same name is not given.
@@ -34,4 +39,18 @@ func (e *Event) Terms() WriteTerms {
 		t.Ceiling = *e.Ceiling
 	}
 	return t
+}
+
+// WhoBytesMax is how long the name of who did something may be.
+const WhoBytesMax = 255
+
+// CheckWho returns an error if who can't name anyone.
+func CheckWho(who string) error {
+	switch {
+	case len(who) > WhoBytesMax:
+		return store.Errorf(store.KindTooLarge, "who of %d bytes: at most %d", len(who), WhoBytesMax)
+	case !utf8.ValidString(who):
+		return store.Errorf(store.KindInvalid, "who is not UTF-8")
+	}
+	return nil
 }

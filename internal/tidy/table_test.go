@@ -76,7 +76,10 @@ var table = map[string]row{
 	"internal/server": {code: []string{
 		".", "./store", "github.com/prometheus/client_golang/...", "google.golang.org/grpc/codes",
 	}},
-	"internal/server/resp": {code: []string{".", "./store", "./internal/server"}, tests: []string{"./internal/hostile"}},
+	"internal/server/resp": {
+		code:  []string{".", "./call", "./store", "./internal/server"},
+		tests: []string{"./internal/hostile", "./internal/session", "github.com/redis/rueidis"},
+	},
 	"internal/server/rest": {code: []string{".", "./store", "./internal/duration", "./internal/server"}, tests: []string{"./call"}},
 	"internal/server/rpc": {
 		code: []string{

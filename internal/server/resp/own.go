@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/call"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -56,6 +57,9 @@ func parseQAdd(args [][]byte) (e qAdd, err error) {
 		case is(a, "WHO") && !last && !who:
 			i++
 			who, e.Who = true, string(args[i])
+			if err := call.CheckWho(e.Who); err != nil {
+				return e, err
+			}
 		case is(a, "NOVALUE") && e.WantValue:
 			e.WantValue = false
 		case is(a, "WITHSESSION") && !e.session:
