@@ -79,7 +79,7 @@ func cancels(s *suite) {
 				k.Fatalf("the call returned %v, and settle says %v", err, fate.State)
 			}
 			switch r, err := k.db.Add(k.ctx, "a", 1, quipu.Token(token)); {
-			case err == nil && r.Replayed && fate.State == quipu.TokenApplied:
+			case err == nil && k.replayed(r) && fate.State == quipu.TokenApplied:
 			case errors.Is(err, quipu.ErrSettled) && fate.State == quipu.TokenSettled:
 			default:
 				k.Fatalf("settle says %v, and then the write says %+v, %v", fate.State, r, err)

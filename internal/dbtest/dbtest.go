@@ -53,15 +53,22 @@ func InProcess(open func(t testing.TB, o quipu.Options) *quipu.DB) Open {
 	}
 }
 
-// Lacks are the laws that a door can't say, by name, each with the reason.
-type Lacks map[string]string
+// A Door is what can't be said through a door to a DB. The zero Door says all.
+type Door struct {
+	// Lacks are the laws that can't be said, by name, each with the reason.
+	Lacks map[string]string
+
+	Unreplayed bool // a receipt does not say that it is a repeat
+	AddsOnce   bool // only adds have tokens
+	Unbounded  bool // an add has no floor and no ceiling, and is not saturated
+}
 
 // Run checks every law on DBs made by open.
-func Run(t *testing.T, open Open) { RunThrough(t, open, nil) }
+func Run(t *testing.T, open Open) { RunThrough(t, Door{}, open) }
 
-// RunThrough checks every law but those that a door lacks, on DBs made by open.
-func RunThrough(t *testing.T, open Open, lacks Lacks) {
-	lacking := maps.Clone(lacks)
+// RunThrough checks what can be said through a door, on DBs made by open.
+func RunThrough(t *testing.T, d Door, open Open) {
+	lacking := maps.Clone(d.Lacks)
 	whole := true
 	for _, g := range []struct {
 		name string
@@ -87,7 +94,7 @@ func RunThrough(t *testing.T, open Open, lacks Lacks) {
 		ran := false
 		t.Run(g.name, func(t *testing.T) {
 			ran = true
-			g.laws(&suite{t, open, lacks, lacking})
+			g.laws(&suite{t, open, d, lacking})
 		})
 		whole = whole && ran
 	}
@@ -102,8 +109,8 @@ func RunThrough(t *testing.T, open Open, lacks Lacks) {
 type suite struct {
 	t       *testing.T
 	open    Open
-	lacks   Lacks
-	lacking Lacks // those that were not met yet
+	door    Door
+	lacking map[string]string // what it lacks and was not met yet
 }
 
 // law checks one law on a new DB.
@@ -113,7 +120,7 @@ func (s *suite) law(name string, check func(k *kit)) {
 
 // lawOf checks one law on a new DB with options.
 func (s *suite) lawOf(name string, o quipu.Options, check func(k *kit)) {
-	if _, ok := s.lacks[name]; ok {
+	if _, ok := s.door.Lacks[name]; ok {
 		delete(s.lacking, name)
 		return
 	}
@@ -121,6 +128,6 @@ func (s *suite) lawOf(name string, o quipu.Options, check func(k *kit)) {
 		in := s.open(t, o)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that a broken DB fails and does not hang
 		defer cancel()
-		check(&kit{tb: t, t: t, ctx: ctx, in: in, db: in("default")})
+		check(&kit{tb: t, t: t, ctx: ctx, door: s.door, in: in, db: in("default")})
 	})
 }

@@ -18,7 +18,7 @@ func histories(s *suite) {
 		rapid.Check(k.t, func(t *rapid.T) {
 			run++
 			many, single := k.with(t, fmt.Sprint("many", run)), k.with(t, fmt.Sprint("single", run))
-			events := rapid.SliceOfN(rapid.Custom(drawEvent), 1, 60).Draw(t, "events")
+			events := rapid.SliceOfN(rapid.Custom(k.drawEvent), 1, 60).Draw(t, "events")
 			for len(events) > 0 {
 				n := rapid.IntRange(1, len(events)).Draw(t, "n")
 				for i, r := range many.addBatch(events[:n]...) {
@@ -54,17 +54,19 @@ var (
 	amounts           = rapid.OneOf(rapid.Int64Range(-3, 3), rapid.Int64())
 )
 
-func drawEvent(t *rapid.T) quipu.Event {
-	return quipu.Event{
+func (k *kit) drawEvent(t *rapid.T) quipu.Event {
+	e := quipu.Event{
 		Key:       rapid.SampledFrom(append(keysOfHistories, "")).Draw(t, "key"),
 		Delta:     amounts.Draw(t, "delta"),
 		Token:     rapid.SampledFrom(tokensOfHistories).Draw(t, "token"),
 		Who:       rapid.SampledFrom([]string{"", "me"}).Draw(t, "who"),
 		WantValue: rapid.Bool().Draw(t, "want"),
-		Floor:     drawLimit(t, "floor", -3),
-		Ceiling:   drawLimit(t, "ceiling", 3),
-		Saturate:  rapid.IntRange(0, 5).Draw(t, "saturate") == 0,
 	}
+	if !k.door.Unbounded {
+		e.Floor, e.Ceiling = drawLimit(t, "floor", -3), drawLimit(t, "ceiling", 3)
+		e.Saturate = rapid.IntRange(0, 5).Draw(t, "saturate") == 0
+	}
+	return e
 }
 
 // drawLimit returns a limit near one, mostly none.
@@ -123,6 +125,9 @@ func (m *model) step(t *rapid.T, k *kit) {
 	case w.verb == "settle" && token != "":
 		m.settle(k, key, token)
 	case w.verb != "settle":
+		if w.verb != "add" && k.door.AddsOnce {
+			token = ""
+		}
 		if w.verb == "add" || w.verb == "set" {
 			w.n = amounts.Draw(t, "n")
 		}

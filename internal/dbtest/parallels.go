@@ -78,7 +78,7 @@ func parallels(s *suite) {
 				if err != nil {
 					return err
 				}
-				if !r.Replayed {
+				if !k.replayed(r) {
 					firsts.Add(1)
 				}
 				if r.Value != int64(i+1) {

@@ -25,7 +25,12 @@ import (
 
 // TestLaws runs the laws of the product through REST.
 func TestLaws(t *testing.T) {
-	dbtest.RunThrough(t, func(t testing.TB, o quipu.Options) func(string) dbtest.DB {
+	dbtest.RunThrough(t, dbtest.Door{Lacks: map[string]string{
+		"a batch may be larger than what a store takes at once": "a request has at most 10,000 operations, which a store takes at once",
+		"an event that is not UTF-8 is refused alone":           "JSON is UTF-8, so the whole body is refused",
+		"an event with a bad time is refused alone":             "a time is text, which is decoded before anything is done, and the whole body is refused",
+		"a page over the limit is too large":                    "a parameter that is out of its range is a bad request, as all others are",
+	}}, func(t testing.TB, o quipu.Options) func(string) dbtest.DB {
 		t.Helper()
 		db := quipu.New(memstore.New(memstore.Options{Limits: o.Limits, Partitions: 3}), o)
 		h := rest.New(db, rest.Options{Logger: slog.New(slog.DiscardHandler)})
@@ -41,11 +46,6 @@ func TestLaws(t *testing.T) {
 		return func(namespace string) dbtest.DB {
 			return &wire{db: db, client: srv.Client(), namespace: namespace, url: srv.URL + "/api/v1/namespaces/" + escape(namespace)}
 		}
-	}, dbtest.Lacks{
-		"a batch may be larger than what a store takes at once": "a request has at most 10,000 operations, which a store takes at once",
-		"an event that is not UTF-8 is refused alone":           "JSON is UTF-8, so the whole body is refused",
-		"an event with a bad time is refused alone":             "a time is text, which is decoded before anything is done, and the whole body is refused",
-		"a page over the limit is too large":                    "a parameter that is out of its range is a bad request, as all others are",
 	})
 }
 
