@@ -135,6 +135,16 @@ func TestWrapForwards(t *testing.T) {
 	if err := s.(store.Snapshotter).Snapshot(t.Context(), &b); err != nil || b.String() != "copy" {
 		t.Errorf("Snapshot: %q, %v", b.String(), err)
 	}
+	inner := new(storetest.Hooks)
+	s = storetest.Wrap(storetest.Wrap(memory(), inner), h)
+	v := store.Value{N: 3, Version: 7, Exists: true}
+	inner.On(storetest.OnLost, func(c *storetest.Call) error {
+		c.Lost = c.Cells[0] == key && c.Version == 8 && c.Values[0] == v
+		return nil
+	})
+	if lost, err := s.(store.Witness).Lost(t.Context(), key, 8, v); err != nil || !lost {
+		t.Errorf("Lost: %v, %v", lost, err)
+	}
 	if got := s.Traits(); got.Name != "other" || got.Partitions != 4 {
 		t.Errorf("Traits: %+v", got)
 	}
