@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/quipudb/quipu/internal/engine"
 	"github.com/quipudb/quipu/store"
 )
@@ -76,7 +78,21 @@ func TestDirectoryMode(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	f(filepath.Join(dir, "made"), "-rwx------", false)
+	made, restored := filepath.Join(dir, "made"), filepath.Join(dir, "restored")
+	f(made, "-rwx------", false)
+	e, err := engine.Open(made, engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var backup bytes.Buffer
+	if err := e.Snapshot(t.Context(), &backup); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, e)
+	if err := engine.Restore(vfs.Default, &backup, restored); err != nil {
+		t.Fatal(err)
+	}
+	f(restored, "-rwx------", false)
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}

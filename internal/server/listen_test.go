@@ -20,6 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"github.com/quipudb/quipu/internal/server"
 )
 
@@ -146,6 +148,7 @@ func TestTLS(t *testing.T) {
 	}
 	f(&http.Transport{}, "HTTP/1.1")
 	f(&http.Transport{ForceAttemptHTTP2: true}, "HTTP/2.0")
+	heldBack(t, l.Addr().String(), pool)
 	if err := door.Shutdown(context.WithoutCancel(t.Context())); err != nil {
 		t.Error(err)
 	}
@@ -157,6 +160,40 @@ func TestTLS(t *testing.T) {
 	if _, err := server.LoadTLS(certFile+"x", keyFile); err == nil {
 		t.Error("a file that is not there was loaded")
 	}
+}
+
+// heldBack checks how much the server lets one HTTP/2 connection begin and send
+// before anything is read of it.
+func heldBack(t *testing.T, addr string, pool *x509.CertPool) {
+	t.Helper()
+	c, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: pool, NextProtos: []string{"h2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	framer := http2.NewFramer(c, c)
+	if err := framer.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	frame, err := framer.ReadFrame()
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings, ok := frame.(*http2.SettingsFrame)
+	if !ok {
+		t.Fatalf("the server began with %v", frame)
+	}
+	f := func(id http2.SettingID, most uint32) {
+		t.Helper()
+		if value, ok := settings.Value(id); !ok || value > most {
+			t.Errorf("%v is %d (%t), want at most %d", id, value, ok, most)
+		}
+	}
+	f(http2.SettingMaxConcurrentStreams, 100)
+	f(http2.SettingInitialWindowSize, 64<<10)
 }
 
 // selfSigned writes a certificate for 127.0.0.1 and its key.
