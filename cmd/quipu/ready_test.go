@@ -82,7 +82,7 @@ func TestReadyOfACluster(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if code, body := httpGet(ctx, t, p.url+"/readyz"); code != 200 {
+		if code, body := httpGet(ctx, t, p.url+"/readyz"); code != 200 || !strings.Contains(body, `"degraded"`) {
 			t.Errorf("without the master of slot %d: %d %s", slot, code, body)
 		}
 		if _, metrics := httpGet(ctx, t, p.url+"/metrics"); strings.Contains(metrics, "\nquipu_partitions_unreachable 0\n") {
