@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/quipudb/quipu/internal/load/redisproc"
 )
 
 // lateStore returns the address of a server that closes its first connections,
@@ -62,7 +64,7 @@ func TestWaitForStore(t *testing.T) {
 			t.Errorf("%s: logged %d times: %s", store, n, p.stderr)
 		}
 	}
-	f("redis://" + lateStore(t, "tcp", startRedis(t).Addr, 2))
+	f("redis://" + lateStore(t, "tcp", redisproc.For(t).Addr, 2))
 	pg, err := url.Parse(startPostgres(t).URL())
 	if err != nil {
 		t.Fatal(err)
@@ -87,14 +89,14 @@ func TestWaitForStore(t *testing.T) {
 		refused(t, 3, "waiting for the store", "serve", "--store", store, "--http", "127.0.0.1:0", "--wait-for-store", "1s")
 	}
 	// What waiting does not mend is not waited for.
-	refused(t, 1, "maxmemory-policy", "serve", "--store", "redis://"+startRedis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru").Addr,
+	refused(t, 1, "maxmemory-policy", "serve", "--store", "redis://"+redisproc.For(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru").Addr,
 		"--http", "127.0.0.1:0", "--wait-for-store", "1h")
 }
 
 // A server that only reads does not begin with an empty store of its own: a name
 // that is mistyped would read as zero everywhere.
 func TestReadOnlyMakesNothing(t *testing.T) {
-	for url, advice := range map[string]string{"redis://" + startRedis(t).Addr: "start a server that writes", startPostgres(t).URL(): "quipu migrate"} {
+	for url, advice := range map[string]string{"redis://" + redisproc.For(t).Addr: "start a server that writes", startPostgres(t).URL(): "quipu migrate"} {
 		for range 2 { // the first has made nothing
 			refused(t, 3, advice, "serve", "--read-only", "--store", url, "--http", "127.0.0.1:0")
 			refused(t, 3, advice, "copy", "--from", url, "--to", "embedded:"+t.TempDir())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/dbtest"
+	"github.com/quipudb/quipu/internal/load/redisproc"
 	"github.com/quipudb/quipu/store/redisstore"
 )
 
@@ -32,7 +33,7 @@ func TestLaws(t *testing.T) {
 	pg := startPostgres(t)
 	f("postgres", func(ctx context.Context, o storeOptions) (*quipu.DB, error) { return openStore(ctx, pg.URL(), o) })
 
-	redis := startRedis(t)
+	redis := redisproc.For(t)
 	f("redis", func(ctx context.Context, o storeOptions) (*quipu.DB, error) {
 		url := "redis://" + redis.Addr
 		if o.Limits.KeysMax == 0 && o.Limits.TokensMax == 0 {

@@ -20,17 +20,6 @@ import (
 	"github.com/quipudb/quipu/internal/load/redisproc"
 )
 
-// startRedis starts a Redis server for a test.
-func startRedis(t *testing.T, settings ...string) *redisproc.Server {
-	t.Helper()
-	s, err := redisproc.Start(t.Context(), t.TempDir(), settings...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Stop() })
-	return s
-}
-
 func TestBenchUsage(t *testing.T) {
 	f := func(text string, args ...string) {
 		t.Helper()
@@ -118,7 +107,7 @@ func TestBenchDenied(t *testing.T) {
 	if resp == nil {
 		t.Fatalf("ready line %q", p.ready)
 	}
-	redis := startRedis(t, "--requirepass", "secret")
+	redis := redisproc.For(t, "--requirepass", "secret")
 	for target, reply := range map[string]string{p.url: "401 Unauthorized", resp[1]: "NOAUTH ", redis.Addr: "NOAUTH "} {
 		for _, warmup := range []string{"0s", "10m"} {
 			r := command(t, "bench", "--target", target, "--warmup", warmup, "--duration", "10m", "--depth", "3")
@@ -167,7 +156,7 @@ func TestBenchUnreachable(t *testing.T) {
 
 // A Redis server is measured, its process found, the result drawn.
 func TestBenchRedis(t *testing.T) {
-	s := startRedis(t)
+	s := redisproc.For(t)
 	plot := filepath.Join(t.TempDir(), "x.svg")
 	r := command(t, "bench", "--target", s.Addr, "--duration", "300ms", "--warmup", "10ms", "--depth", "16", "--json", "--plot", plot)
 	var got load.Report
@@ -192,7 +181,7 @@ func TestBenchRedis(t *testing.T) {
 
 // Ctrl-C prints what was measured so far.
 func TestBenchInterrupted(t *testing.T) {
-	s := startRedis(t)
+	s := redisproc.For(t)
 	c := exec.CommandContext(t.Context(), binary, "bench", "--target", s.Addr, "--duration", "10m", "--warmup", "0s")
 	c.Env = environment()
 	var out bytes.Buffer

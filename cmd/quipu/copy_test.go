@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/quipudb/quipu/internal/load/redisproc"
 	"github.com/quipudb/quipu/internal/transfer"
 	"github.com/quipudb/quipu/store"
 )
@@ -48,7 +49,7 @@ func TestCopy(t *testing.T) {
 		}
 	}
 	resp(p, "OK", "set", "timed", "3", "pxat", deadline)
-	pg, redis := startPostgres(t), startRedis(t, "--appendonly", "yes")
+	pg, redis := startPostgres(t), redisproc.For(t, "--appendonly", "yes")
 	postgres := pg.URL()
 	last := filepath.Join(t.TempDir(), "last")
 

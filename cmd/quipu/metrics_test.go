@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/quipudb/quipu/client"
+	"github.com/quipudb/quipu/internal/load/redisproc"
 )
 
 const (
@@ -145,7 +146,7 @@ func exposed(t *testing.T) []string {
 	t.Helper()
 	conf := writeFile(t, "policies:\n  - {pattern: hot, shards: 2, timing: rollup}\n")
 	var names []string
-	for _, store := range []string{"embedded:", "memory:", startPostgres(t).URL(), "redis://" + startRedis(t, "--appendonly", "yes").Addr} {
+	for _, store := range []string{"embedded:", "memory:", startPostgres(t).URL(), "redis://" + redisproc.For(t, "--appendonly", "yes").Addr} {
 		p := start(t, nil, "--http", "127.0.0.1:0", "--store", store, "--config", conf)
 		_, addr, _ := strings.Cut(p.ready, "rpc=")
 		db, err := client.Dial(t.Context(), addr, client.Options{}) // asks whether it is let in

@@ -13,7 +13,7 @@ import (
 // Whether a server is ready may be asked as often as one likes: that the store has
 // lost what it had is told to who reads or writes.
 func TestReadyTellsNoLoss(t *testing.T) {
-	r := startRedis(t)
+	r := redisproc.For(t)
 	p := start(t, nil, "--http", "127.0.0.1:0", "--store", "redis://"+r.Addr)
 	for range 20 {
 		p.client()("add", "a")

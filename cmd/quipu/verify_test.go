@@ -6,12 +6,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/quipudb/quipu/internal/load/redisproc"
 )
 
 // A server whose store has lost what it acknowledged says so when it is asked to
 // verify, in words, in JSON and by its exit code, whoever was told before.
 func TestVerifyFindsLoss(t *testing.T) {
-	r := startRedis(t)
+	r := redisproc.For(t)
 	p := start(t, nil, "--http", "127.0.0.1:0", "--resp", "off", "--rpc", "off", "--store", "redis://"+r.Addr)
 	for range 3 {
 		p.client()("add", "a")

@@ -30,21 +30,7 @@ func TestSessionPostgres(t *testing.T) {
 // TestSessionRedis does the same over Redis.
 func TestSessionRedis(t *testing.T) {
 	rng := replay(t)
-	sessions(t, "Redis", rng, "redis://"+startRedis(t, synced...).Addr)
-}
-
-func startRedis(t *testing.T, settings ...string) *redisproc.Server {
-	t.Helper()
-	s, err := redisproc.Start(t.Context(), t.TempDir(), settings...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
+	sessions(t, "Redis", rng, "redis://"+redisproc.For(t, synced...).Addr)
 }
 
 // sessions has callers add by any node and read by any other, with the session of

@@ -48,15 +48,7 @@ var synced = []string{"--appendonly", "yes", "--appendfsync", "always"}
 // Redis.
 func TestRedis(t *testing.T) {
 	rng := replay(t)
-	s, err := redisproc.Start(t.Context(), t.TempDir(), synced...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	s := redisproc.For(t, synced...)
 	var nodes [2]*node
 	for i := range nodes {
 		way := newProxy(t, s.Addr)

@@ -13,16 +13,6 @@ import (
 	"github.com/quipudb/quipu/internal/load/redisproc"
 )
 
-func startRedis(t *testing.T, settings ...string) *redisproc.Server {
-	t.Helper()
-	s, err := redisproc.Start(t.Context(), t.TempDir(), settings...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Stop() })
-	return s
-}
-
 // ask sends a command, and returns the reply: its first line, or the string.
 func ask(t *testing.T, addr string, words ...string) string {
 	t.Helper()
@@ -47,7 +37,7 @@ func ask(t *testing.T, addr string, words ...string) string {
 
 // Everything that is sent is counted, by both sides.
 func TestRedis(t *testing.T) {
-	s := startRedis(t)
+	s := redisproc.For(t)
 	run := func(c Config) *Report {
 		t.Helper()
 		c.Target, c.Connections = s.Addr, 5
@@ -92,7 +82,7 @@ func TestRedis(t *testing.T) {
 // Errors are counted, and the first is kept; a server that denies access is asked no
 // further.
 func TestRedisErrors(t *testing.T) {
-	s := startRedis(t, "--requirepass", "secret")
+	s := redisproc.For(t, "--requirepass", "secret")
 	c := Config{Target: s.Addr, Op: Incr, Dist: Hot, Connections: 2, Depth: 3, Requests: 100}
 	r, err := Run(t.Context(), c, nil)
 	if denied, ok := errors.AsType[*DeniedError](err); !ok || !strings.HasPrefix(denied.Reply, "NOAUTH ") || r != nil {
@@ -114,7 +104,7 @@ func TestRedisErrors(t *testing.T) {
 
 // A server that goes away ends the run, with what was measured.
 func TestRedisGone(t *testing.T) {
-	s := startRedis(t)
+	s := redisproc.For(t)
 	c := Config{Target: "redis://" + s.Addr, Op: Incr, Dist: Hot, Connections: 2, Depth: 3, Duration: time.Minute}
 	stopped := false
 	r, err := Run(t.Context(), c, func(Sample) {
@@ -132,7 +122,7 @@ func TestRedisGone(t *testing.T) {
 }
 
 func TestRedisInterrupted(t *testing.T) {
-	s := startRedis(t)
+	s := redisproc.For(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	c := Config{Target: s.Addr, Op: Incr, Dist: Hot, Connections: 2, Depth: 3, Duration: time.Minute, Warmup: time.Millisecond}
 	r, err := Run(ctx, c, func(Sample) { cancel() })

@@ -78,7 +78,7 @@ var table = map[string]row{
 	}},
 	"internal/server/resp": {
 		code:  []string{".", "./call", "./store", "./internal/server"},
-		tests: []string{"./internal/hostile", "./internal/session", "github.com/redis/rueidis"},
+		tests: []string{"./internal/hostile", "./internal/load/redisproc", "./internal/session", "github.com/redis/rueidis"},
 	},
 	"internal/server/rest": {code: []string{".", "./store", "./internal/duration", "./internal/server"}, tests: []string{"./call"}},
 	"internal/server/rpc": {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quipudb/quipu/internal/load/redisproc"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/redisstore"
 )
@@ -73,7 +74,7 @@ func TestHungMaster(t *testing.T) {
 
 // A server that begins to evict keys is noticed while it is in use.
 func TestEvictionIsNoticed(t *testing.T) {
-	s := server(t, "--appendonly", "yes") // else that is logged
+	s := redisproc.For(t, "--appendonly", "yes") // else that is logged
 	var log bytes.Buffer
 	k := kit{t, open(t, "redis://"+s.Addr, redisstore.Options{Partitions: 2, Logger: slog.New(slog.NewTextHandler(&log, nil))})}
 	if log.Len() > 0 || k.meter("quipu_redis_evicting_servers") != 0 {
@@ -98,7 +99,7 @@ func TestEvictionIsNoticed(t *testing.T) {
 
 // A server that takes no writes says why, whatever else it answers.
 func TestProbe(t *testing.T) {
-	s := server(t)
+	s := redisproc.For(t)
 	st := open(t, "redis://"+s.Addr, redisstore.Options{Partitions: 2})
 	probe := func(want string) {
 		t.Helper()

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quipudb/quipu/internal/load/redisproc"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/redisstore"
 )
@@ -13,7 +14,7 @@ import (
 // A server that has lost its data says so of what it had, to those who have not
 // seen it too.
 func TestSessionsFindLoss(t *testing.T) {
-	s := server(t)
+	s := redisproc.For(t)
 	o := redisstore.Options{Partitions: 2}
 	k := kit{t, open(t, "redis://"+s.Addr, o)}
 	a := k.reply(k.batch(add("a", 1))).Results[0].Version
@@ -42,7 +43,7 @@ func TestSessionsFindLoss(t *testing.T) {
 // An audit says what the server has lost, as long as this store lives: also if a
 // caller was told already, or what is left adds up.
 func TestAuditFindsLoss(t *testing.T) {
-	s := server(t)
+	s := redisproc.For(t)
 	k := kit{t, open(t, "redis://"+s.Addr, redisstore.Options{Partitions: 2})}
 	w := k.enlist()
 	k.reply(k.numbered(w, 0, 1, add("a", 1)))
@@ -83,7 +84,7 @@ func TestAuditFindsLoss(t *testing.T) {
 
 // A store of a newer release is not corrupt.
 func TestNewerLayout(t *testing.T) {
-	s := server(t)
+	s := redisproc.For(t)
 	command(t, s, "hset", "quipu:store", "layout", "99")
 	_, err := redisstore.Open(t.Context(), "redis://"+s.Addr, redisstore.Options{})
 	if store.KindOf(err) != store.KindUnsupported || !strings.Contains(err.Error(), "made by a newer Quipu, with format 99") {

@@ -18,17 +18,6 @@ import (
 	"github.com/quipudb/quipu/store/redisstore"
 )
 
-// server starts a server of the test's own.
-func server(t *testing.T, settings ...string) *redisproc.Server {
-	t.Helper()
-	s, err := redisproc.Start(t.Context(), t.TempDir(), settings...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Stop() })
-	return s
-}
-
 func command(t *testing.T, s *redisproc.Server, args ...string) string {
 	t.Helper()
 	out, err := s.Command(t.Context(), args...)
@@ -49,7 +38,7 @@ func written(t *testing.T, s *redisproc.Server) string {
 }
 
 func TestScriptsAreForgotten(t *testing.T) {
-	s := server(t)
+	s := redisproc.For(t)
 	k := kit{t, open(t, "redis://"+s.Addr, redisstore.Options{Partitions: 4})}
 	for i := range int64(3) {
 		command(t, s, "script", "flush")
@@ -72,7 +61,7 @@ func TestScriptsAreForgotten(t *testing.T) {
 // A server that syncs before it answers loses nothing when it is killed, and what
 // was on its way is exact when it is sent again.
 func TestKilledServerKeepsWhatItSynced(t *testing.T) {
-	s := server(t, "--appendonly", "yes", "--appendfsync", "always")
+	s := redisproc.For(t, "--appendonly", "yes", "--appendfsync", "always")
 	k := kit{t, open(t, "redis://"+s.Addr, redisstore.Options{Partitions: 4})}
 	if d := k.Traits().Durability; d != store.Synced {
 		t.Fatalf("the store offers %v", d)
@@ -98,7 +87,7 @@ func TestKilledServerKeepsWhatItSynced(t *testing.T) {
 // What a server that is gone was asked is unavailable if it was not sent, and
 // unknown if it was. That nobody is there is said at once, and not tried again.
 func TestServerGone(t *testing.T) {
-	s := server(t)
+	s := redisproc.For(t)
 	k := kit{t, open(t, "redis://"+s.Addr, redisstore.Options{Partitions: 4})}
 	k.one(add("a", 1), store.Applied, 0, 1)
 	if err := s.Kill(); err != nil {
@@ -138,7 +127,7 @@ func TestServerGone(t *testing.T) {
 // A server that takes no writes is unavailable at once, and keys that are not what
 // they should be are corrupt. Nothing is half done.
 func TestServerRefuses(t *testing.T) {
-	s := server(t)
+	s := redisproc.For(t)
 	k := kit{t, open(t, "redis://"+s.Addr, redisstore.Options{Partitions: 1})}
 	decided := add("a", 1)
 	decided.Guard.Exists = store.ExistsMust
@@ -164,7 +153,7 @@ func TestServerRefuses(t *testing.T) {
 // What changes nothing costs no write and no version, and is still refused by a
 // server that takes no writes.
 func TestNothingToWrite(t *testing.T) {
-	s := server(t)
+	s := redisproc.For(t)
 	k := kit{t, open(t, "redis://"+s.Addr, redisstore.Options{Partitions: 1})}
 	gone := store.Delta{Cell: cell("gone"), Op: store.OpDelete}
 	unless := gone
@@ -207,7 +196,7 @@ func TestNothingToWrite(t *testing.T) {
 
 // Marks that go back are data that is missing: said, metered, and not built on.
 func TestLost(t *testing.T) {
-	s := server(t)
+	s := redisproc.For(t)
 	k := kit{t, open(t, "redis://"+s.Addr, redisstore.Options{Partitions: 1})}
 	w, other := k.enlist(), k.enlist()
 	third := k.numbered(w, 2, 3, add("a", 1))
@@ -249,7 +238,7 @@ func TestLost(t *testing.T) {
 // Who reads after a loss is told of it once, by whatever reads, and who has not
 // seen what is missing is not.
 func TestReadersFindLoss(t *testing.T) {
-	s := server(t)
+	s := redisproc.For(t)
 	o := redisstore.Options{Partitions: 2}
 	k, other := kit{t, open(t, "redis://"+s.Addr, o)}, kit{t, open(t, "redis://"+s.Addr, o)}
 	f := func(see func(k kit), read func(k kit) error) {
@@ -303,7 +292,7 @@ func TestReadersFindLoss(t *testing.T) {
 func TestEvictionIsRefused(t *testing.T) {
 	f := func(refused bool, accept bool, settings ...string) {
 		t.Helper()
-		s := server(t, settings...)
+		s := redisproc.For(t, settings...)
 		st, err := redisstore.Open(t.Context(), "redis://"+s.Addr, redisstore.Options{AcceptEviction: accept})
 		if refused {
 			if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "allkeys-lru") || !strings.Contains(err.Error(), "noeviction") {
@@ -329,7 +318,7 @@ func TestEvictionIsRefused(t *testing.T) {
 func TestDurabilityIsSaid(t *testing.T) {
 	f := func(want store.Durability, settings ...string) (*redisproc.Server, kit) {
 		t.Helper()
-		s := server(t, settings...)
+		s := redisproc.For(t, settings...)
 		k := kit{t, open(t, "redis://"+s.Addr, redisstore.Options{Partitions: 2})}
 		if d := k.Traits().Durability; d != want {
 			t.Fatalf("%q: offers %v, want %v", settings, d, want)
@@ -381,8 +370,8 @@ func TestWeakSettingsAreLogged(t *testing.T) {
 	}
 	const none = "level=WARN msg=\"Redis keeps no log"
 	nothing := func(kit) {}
-	f(none, server(t), nothing)
-	s := server(t, "--appendonly", "yes", "--appendfsync", "always")
+	f(none, redisproc.For(t), nothing)
+	s := redisproc.For(t, "--appendonly", "yes", "--appendfsync", "always")
 	f("", s, nothing)
 	set := func(name, value string) func(kit) {
 		return func(k kit) {
@@ -400,7 +389,7 @@ func TestWeakSettingsAreLogged(t *testing.T) {
 // Without the replicas that were asked for nothing is acknowledged, and what may
 // be acknowledged with less does not wait.
 func TestReplicasMissing(t *testing.T) {
-	s := server(t)
+	s := redisproc.For(t)
 	k := kit{t, open(t, "redis://"+s.Addr, redisstore.Options{Partitions: 2, Replicas: 1})}
 	if d := k.Traits().Durability; d != store.Synced {
 		t.Fatalf("the store offers %v", d)
@@ -434,8 +423,8 @@ func TestReplicasMissing(t *testing.T) {
 
 // What a replica does not have yet is told to nobody, however it is asked for.
 func TestReplicaBehind(t *testing.T) {
-	s := server(t, "--repl-diskless-sync-delay", "0")
-	replica := server(t, "--replicaof", "127.0.0.1 "+s.Port)
+	s := redisproc.For(t, "--repl-diskless-sync-delay", "0")
+	replica := redisproc.For(t, "--replicaof", "127.0.0.1 "+s.Port)
 	command(t, s, "wait", "1", "0") // until it is there
 	o := redisstore.Options{Partitions: 1, Replicas: 1}
 	k, other := kit{t, open(t, "redis://"+s.Addr, o)}, kit{t, open(t, "redis://"+s.Addr, o)}
@@ -487,7 +476,7 @@ func TestReplicaBehind(t *testing.T) {
 
 // The logs of servers that sync them are waited for, if the servers know how.
 func TestWaitsForLogs(t *testing.T) {
-	s := server(t, "--appendonly", "yes", "--appendfsync", "always")
+	s := redisproc.For(t, "--appendonly", "yes", "--appendfsync", "always")
 	k := kit{t, open(t, "redis://"+s.Addr, redisstore.Options{Partitions: 1, Replicas: 1})}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
@@ -569,7 +558,7 @@ func TestOpenExisting(t *testing.T) {
 }
 
 func TestPasswordAndDatabase(t *testing.T) {
-	s := server(t, "--requirepass", "p@ss/word")
+	s := redisproc.For(t, "--requirepass", "p@ss/word")
 	k := kit{t, open(t, "redis://:p%40ss%2Fword@"+s.Addr+"/3", redisstore.Options{Partitions: 2})}
 	k.one(add("a", 1), store.Applied, 0, 1)
 	if out := command(t, s, "-a", "p@ss/word", "--no-auth-warning", "-n", "3", "exists", "quipu:store"); out != "1" {

@@ -7,13 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quipudb/quipu/internal/load/redisproc"
 	"github.com/quipudb/quipu/internal/server/resp"
 )
 
 // Every field of INFO is one of Redis's, in the same section, or says that it is not;
 // and INFO without a name has the sections that are not long.
 func TestSameInfoAsRedis(t *testing.T) {
-	p := newPair(t, open(t, resp.Options{}).addr, startRedis(t))
+	p := newPair(t, open(t, resp.Options{}).addr, redisproc.For(t).Addr)
 	for _, words := range []string{"INCR a", "SET b 1 EX 100", "SET c 2 PX 300000", "SELECT 3", "INCR a", "NOSUCH", "INCR"} {
 		p.both(words)
 	}

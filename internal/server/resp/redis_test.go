@@ -1,107 +1,49 @@
 package resp_test
 
 import (
-	"bufio"
-	"bytes"
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"net"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/quipudb/quipu/internal/load/redisproc"
 	"github.com/quipudb/quipu/internal/server/resp"
 )
 
 var seed = flag.Uint64("seed", 0, "seed of the random tests; 0 picks one")
 
-// needed returns the path of a program that the tests need, or says how to get
-// it.
-func needed(t testing.TB, name, debian string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		t.Fatalf("%s is missing: on Debian, apt-get install %s", name, debian)
-	}
-	return path
-}
-
-// startRedis starts a Redis server without persistence, and returns its socket.
-func startRedis(t testing.TB) string {
-	t.Helper()
-	path := needed(t, "redis-server", "redis-server")
-	dir := t.TempDir()
-	socket := filepath.Join(dir, "s")
-	var log bytes.Buffer
-	c := exec.Command(path, "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no", "--dir", dir)
-	c.Stdout, c.Stderr = &log, &log
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		_ = c.Wait()
-		close(ended)
-	}()
-	t.Cleanup(func() {
-		_ = c.Process.Kill()
-		<-ended
-	})
-	for until := time.Now().Add(patience); ; {
-		if conn, err := net.Dial("unix", socket); err == nil {
-			_ = conn.Close()
-			return socket
-		}
-		select {
-		case <-ended:
-			t.Fatalf("redis-server ended: %s", log.String())
-		case <-time.After(10 * time.Millisecond):
-		}
-		if time.Now().After(until) {
-			t.Fatal("redis-server does not answer")
-		}
-	}
-}
-
 // A pair is the same client of both servers.
 type pair struct{ ours, redis *client }
 
-func newPair(t testing.TB, addr, socket string) pair {
+func newPair(t testing.TB, addr, redis string) pair {
 	t.Helper()
-	c, err := net.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return pair{dial(t, addr), &client{t, c, bufio.NewReader(c)}}
+	return pair{dial(t, addr), dial(t, redis)}
 }
 
 // Redis and the door get the same random commands and must give the same
 // replies, byte for byte but for the passing of time and the order of KEYS.
 func TestSameAsRedis(t *testing.T) {
-	socket := startRedis(t)
+	redis := redisproc.For(t).Addr
 	transports(t, func(t *testing.T, o resp.Options) {
 		first := *seed
 		if first == 0 {
 			first = rand.Uint64()
 		}
 		for i := range uint64(20) {
-			sameAsRedis(t, socket, open(t, o).addr, first+i)
+			sameAsRedis(t, redis, open(t, o).addr, first+i)
 		}
 	})
 	t.Run("embedded", func(t *testing.T) {
-		sameAsRedis(t, socket, openEmbedded(t).addr, rand.Uint64())
+		sameAsRedis(t, redis, openEmbedded(t).addr, rand.Uint64())
 	})
 }
 
-func sameAsRedis(t *testing.T, socket, addr string, seed uint64) {
+func sameAsRedis(t *testing.T, redis, addr string, seed uint64) {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0))}
-	pairs := []pair{newPair(t, addr, socket), newPair(t, addr, socket)}
+	pairs := []pair{newPair(t, addr, redis), newPair(t, addr, redis)}
 	pairs[0].redis.line("FLUSHALL")
 	pairs[0].redis.line("MSET w:1 1 w:2 2")
 	pairs[0].ours.line("MSET w:1 1 w:2 2")

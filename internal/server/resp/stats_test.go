@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quipudb/quipu/internal/load/redisproc"
 	"github.com/quipudb/quipu/internal/server/resp"
 )
 
@@ -15,7 +16,7 @@ import (
 // answered with an error; one at a time and in a pipeline, in transactions and with
 // replies turned off.
 func TestSameCommandStatsAsRedis(t *testing.T) {
-	socket := startRedis(t)
+	redis := redisproc.For(t).Addr
 	commands := []string{
 		"INCR k", "INCR k", "INCR k", "GET k", "SET k 1 EX 0", "SET k 5", "INCR", "GET a b", "GET k", "INCRBY k x", "INCRBY k 2", "NOSUCH", "CLIENT NOSUCH", "CLIENT ID", "CLIENT SETNAME",
 		"SET k 9223372036854775807", "INCR k", "INCR k", "EXPIRE k 1 FOO", "EXPIRE k 100", "TTL k", "MULTI", "INCR j", "GET", "EXEC", "MULTI", "INCR j", "GET j", "INCRBY j x", "EXEC", "EXEC", "DISCARD",
@@ -24,7 +25,7 @@ func TestSameCommandStatsAsRedis(t *testing.T) {
 	}
 	transports(t, func(t *testing.T, o resp.Options) {
 		for _, pipelined := range []bool{false, true} {
-			p := newPair(t, open(t, o).addr, socket)
+			p := newPair(t, open(t, o).addr, redis)
 			p.redis.line("FLUSHALL")
 			p.redis.line("CONFIG RESETSTAT")
 			for _, c := range []*client{p.ours, p.redis} {
