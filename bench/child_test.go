@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/quipudb/quipu/internal/load"
 	"github.com/quipudb/quipu/internal/serving"
@@ -50,8 +51,11 @@ func TestBareKilled(t *testing.T) {
 	if err := fillKeys(t.Context(), to.addr(), 0, keys); err != nil {
 		t.Fatal(err)
 	}
-	r, err := generate(t.Context(), load.Config{
-		Target: to.addr(), Op: load.Incr, Dist: load.Uniform, Keys: keys, Connections: 20, Depth: 7, Requests: requests, ServerPID: to.pid,
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r, err := generate(ctx, load.Config{
+		Target: to.addr(), Op: load.Incr, Dist: load.Uniform, Keys: keys, ServerPID: to.pid,
+		Connections: 3, Depth: 5000, Requests: requests, // more than is read at a time, which cuts commands
 	})
 	if err != nil || r.Operations != requests {
 		t.Fatalf("%v: %+v", err, r)

@@ -37,7 +37,7 @@ const (
 	stallMax = 2 * time.Minute
 
 	waitP999  = "ms waited, p99.9"
-	waitMax   = "ms waited, at most"
+	waitMax   = "ms waited, longest"
 	waitP50   = "ms waited, median"
 	savedRows = "counters saved"
 )

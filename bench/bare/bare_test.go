@@ -140,6 +140,37 @@ func TestTorn(t *testing.T) {
 	}
 }
 
+// What followed a torn frame does not come back when another frame takes its place.
+func TestTornIsGone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	turn := func(s *Server) {
+		t.Helper()
+		for i := range 5000 { // so long that no zeros are written ahead
+			incr(t, s, fmt.Sprintf("key:%012d", i))
+		}
+		if err := s.log.sync(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := open(t, path)
+	turn(s)
+	turn(s)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole[headBytes] ^= 1
+	if err := os.WriteFile(path, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	turn(open(t, path))
+	for key, n := range counts(open(t, path)) {
+		if n != 1 {
+			t.Fatalf("%s is %d, want 1", key, n)
+		}
+	}
+}
+
 // A frame with a byte that was changed, and what follows it, is not taken.
 func TestDamaged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
