@@ -2,6 +2,7 @@ package quipu
 
 import (
 	"context"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -87,6 +88,42 @@ func (db *DB) Start(deltas []store.Delta, results []store.Result, done func(erro
 		}
 		done(err)
 	})
+}
+
+// StartAdds is Start for plain adds that want their value: see store.Adder. It leaves
+// those whose policies ask for more than that, or for less durability. The Namespace
+// is filled in here. Where totals are kept for readers, adds are noted in them one by
+// one, and all go the other way.
+func (db *DB) StartAdds(a *store.Adds, done func(error)) bool {
+	s, ok := db.store.(store.Adder)
+	if !ok || !db.near || db.err != nil || db.readOnly {
+		return false
+	}
+	a.Namespace = db.namespace
+	if rules := db.rules(); len(rules) > 0 {
+		for i := range a.Each {
+			r := rules.of(string(a.KeyOf(&a.Each[i])))
+			a.Each[i].Left = r != nil && (r.bound != nil || r.policy.Durability != store.Synced)
+		}
+	}
+	if !s.StartAdds(a, func(err error) {
+		if errors.Is(err, store.ErrUnknown) {
+			db.unknown.Add(1)
+		}
+		done(err)
+	}) {
+		return false
+	}
+	refused := uint64(0)
+	for i := range a.Each {
+		if add := &a.Each[i]; !add.Left {
+			refused += uint64(add.Times - add.Taken)
+		}
+	}
+	if refused > 0 {
+		db.refused.Add(refused)
+	}
+	return true
 }
 
 // Flush makes what was started durable: in this goroutine if here is set and

@@ -101,6 +101,43 @@ type Starter interface {
 	Peek(cells []Cell, values []Value) bool
 }
 
+// An Adder is a Starter with a short way for what most calls are: plain adds that
+// want their value, each a delta of OpAdd with Want and nothing else.
+type Adder interface {
+	Starter
+
+	// StartAdds is Start of plain adds, as durable as Synced. It decides those that
+	// it can in one step, in their order, as Apply would decide each of them in a
+	// batch by itself, writes what became of them into a, and leaves the others as
+	// they are, with Left set: those are for Start or Apply. When it leaves one it
+	// leaves all that follow to the same cell, so that these stay in order. It reports
+	// false if it leaves all; then done is not called. What a has is the caller's
+	// again when StartAdds returns.
+	StartAdds(a *Adds, done func(error)) bool
+}
+
+// Adds are plain adds to cells of one namespace.
+type Adds struct {
+	Namespace string
+	Keys      []byte // of the adds, which the caller has checked as CheckKey does
+	Each      []Add
+}
+
+// An Add is one or more additions of the same amount to one cell, each decided as if
+// it came alone. The value after the first is Before+N, after the second Before+2N.
+type Add struct {
+	N      int64  // what is added each time
+	Before int64  // the value before the first; 0 of an absent cell
+	Key    uint32 // where its key begins in Adds.Keys
+	Times  uint32 // how often N is added, 1 or more
+	Taken  uint32 // how many of them were made: the others, which come last, would leave int64
+	Size   uint16 // of the key
+	Left   bool   // it was not decided. If it is set before, it won't be
+}
+
+// KeyOf returns the key of an add.
+func (a *Adds) KeyOf(add *Add) []byte { return a.Keys[add.Key:][:add.Size:add.Size] }
+
 // A Clock is a Store that can tell its time without waiting. Who has to say how
 // long a cell still has, compares its deadline with that: the time of whoever asks
 // may be another.

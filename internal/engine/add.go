@@ -10,66 +10,39 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// addServes is what add serves.
-const addServes = store.NeedValue
+// addOneServes is what addOne serves.
+const addOneServes = store.NeedValue
 
-// add is the fast path of Apply (BenchmarkAddHot): one add, without a guard or
-// a writer, to a cell that is in memory and needs no look at the disk. It does
-// what apply would do, without the generality; for everything else, and for
-// whatever is out of the ordinary, it changes nothing and reports false. If it
-// is done, the caller waits for the frame. The laws run on both, since a batch
-// of two deltas takes the other path.
-func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (f *wal.Frame, done bool) {
-	if len(b.Deltas) != 1 || b.Needs()&^addServes != 0 || b.Partition != 0 || b.Durability > store.Synced ||
+// addOne is the lane for a batch of one add (BenchmarkAddHot), without a guard or a
+// writer, to a cell that is in memory and needs no look at the disk. For everything
+// else, and for whatever is out of the ordinary, it changes nothing and reports
+// false. If it is done, the caller waits for the frame.
+func (e *Engine) addOne(ctx context.Context, b *store.Batch, r *store.Reply) (f *wal.Frame, done bool) {
+	if len(b.Deltas) != 1 || b.Needs()&^addOneServes != 0 || b.Partition != 0 || b.Durability > store.Synced ||
 		ctx.Err() != nil || e.log.Room(ctx) != nil {
 		return nil, false
 	}
 	d := &b.Deltas[0]
-	level := b.Durability
-	if level == store.DurabilityDefault {
-		level = store.Synced
-	}
+	level := orSynced(b.Durability)
 
 	e.mu.Lock()
-	if e.closed || e.spaceErr != nil || e.failed.Load() != nil || e.overfull() || !e.isHot(&d.Cell) && !e.heat(&d.Cell) {
+	if !e.admits() || !e.isHot(&d.Cell) && !e.heat(&d.Cell) || !e.takesAtOnce(d) {
 		e.mu.Unlock()
 		return nil, false
 	}
-	id, hash, s, cell := e.hot.id, e.hot.hash, e.hot.slot, e.hot.cell
-	old, state := s.value, s.meta.state()
-	value := old + d.N
-	switch {
-	case s.meta&hasExtra != 0:
-		e.mu.Unlock()
-		return nil, false
-	case state == present && (value > old) == (d.N > 0):
-	case state == unread && s.meta&(dirty0|dirty1|saving) != 0 && !e.mustRead(d, s, hash, cell, 1):
-	default:
-		e.mu.Unlock()
-		return nil, false
-	}
-	if u := e.undo.at(s.undo, id); u != nil && u.level > level && e.horizon().pending(u.frame, u.level) {
+	h := &e.hot
+	old, state := h.slot.value, h.slot.meta.state()
+	if u := e.undo.at(h.slot.undo, h.id); u != nil && u.level > level && e.horizon().pending(u.frame, u.level) {
 		level = u.level
 	}
-
 	f = e.log.Begin()
 	if len(f.Payload) == 0 {
 		e.tick(f)
 	}
-	version := e.version(f.Pos())
-	e.logAdd(f, id, cell, d.N)
+	c := change{e: e, f: f, level: level, mark: e.marks.get(0)}
+	version := c.add(&plan{hash: h.hash, slot: h.id}, h.slot, h.cell, d.N, state)
 	end := f.Pos()
 	e.log.End(level)
-	own := e.marks.own
-	own.dirty = true
-	own.tally.count(hash, d.N)
-	if level == store.Memory && s.meta&e.dirtyBit != 0 {
-		// What put would do: the cell is in every list already, and nobody needs
-		// the value before.
-		s.value, s.meta = value, s.meta.withVersion(version)|recent
-	} else {
-		e.put(id, value, state, version, f.ID, level)
-	}
 	e.meters.batches++
 	e.meters.deltas++
 	e.tend(end)
@@ -81,9 +54,23 @@ func (e *Engine) add(ctx context.Context, b *store.Batch, r *store.Reply) (f *wa
 	res := &r.Results[0]
 	*res = store.Result{Outcome: store.Applied, Version: version}
 	if d.Want {
-		res.Before, res.After, res.Existed = old, value, true
+		res.Before, res.After, res.Existed = old, old+d.N, true
 	}
 	return f, true
+}
+
+// takesAtOnce reports whether the hot cell takes an add as it is.
+func (e *Engine) takesAtOnce(d *store.Delta) bool {
+	h := &e.hot
+	switch s := h.slot; {
+	case s.meta&hasExtra != 0:
+		return false
+	case s.meta.state() == present:
+		return inRange(s.value, d.N)
+	case s.meta.state() == unread:
+		return s.meta&(dirty0|dirty1|saving) != 0 && !e.mustRead(d, s, h.hash, h.cell, 1)
+	}
+	return false
 }
 
 // hot is the cell of the last plain add, and where it is, for the next one to the

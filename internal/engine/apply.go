@@ -16,7 +16,7 @@ func (e *Engine) Apply(ctx context.Context, batches []store.Batch, replies []sto
 		return store.Errorf(store.KindInvalid, "%d batches and %d replies", len(batches), len(replies))
 	}
 	if len(batches) == 1 {
-		if f, done := e.add(ctx, &batches[0], &replies[0]); done {
+		if f, done := e.addOne(ctx, &batches[0], &replies[0]); done {
 			return f.Wait(ctx, replies[0].Durability)
 		}
 	}
@@ -68,7 +68,7 @@ func (e *Engine) start(batches []store.Batch, replies []store.Reply, plans []*pl
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closed || e.spaceErr != nil || e.failed.Load() != nil || e.overfull() {
+	if !e.admits() {
 		return w, false
 	}
 	for i := range batches {
@@ -590,16 +590,12 @@ func (c *change) blind(d *store.Delta, p plan) store.Result {
 	e := c.e
 	s := e.cells.slot(p.slot)
 	state, old := s.meta.state(), s.value
-	value := old + d.N
 	if (s.meta&hasExtra != 0 || d.Guard.Laid) && !e.takes(d, p.slot) ||
 		state == absent || state == unread && s.meta&(dirty0|dirty1|saving) == 0 ||
-		state == present && (value > old) != (d.N > 0) {
+		state == present && !inRange(old, d.N) {
 		return c.cell(d, p)
 	}
-	version := e.version(c.f.Pos())
-	e.logAdd(c.f, p.slot, e.cells.keyOf(p.slot), d.N)
-	c.mark.tally.count(p.hash, d.N)
-	e.put(p.slot, value, state, version, c.f.ID, c.level)
+	version := c.add(&p, s, e.cells.keyOf(p.slot), d.N, state)
 	return store.Result{Outcome: store.Applied, Version: version}
 }
 

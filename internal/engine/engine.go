@@ -174,7 +174,7 @@ var (
 	_ store.Auditor     = (*Engine)(nil)
 	_ store.Snapshotter = (*Engine)(nil)
 	_ store.Meter       = (*Engine)(nil)
-	_ store.Starter     = (*Engine)(nil)
+	_ store.Adder       = (*Engine)(nil)
 	_ store.Clock       = (*Engine)(nil)
 	_ store.Sizer       = (*Engine)(nil)
 	_ store.Namespacer  = (*Engine)(nil)

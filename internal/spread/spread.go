@@ -89,7 +89,7 @@ var (
 	_ store.Prober      = (*Store)(nil)
 	_ store.Sizer       = (*Store)(nil)
 	_ store.Snapshotter = (*Store)(nil)
-	_ store.Starter     = (*Store)(nil)
+	_ store.Adder       = (*Store)(nil)
 	_ store.Witness     = (*Store)(nil)
 )
 

@@ -67,7 +67,7 @@ func Hang(release <-chan struct{}, kind store.Kind) Hook {
 			return c.Pass()
 		default:
 		}
-		if c.Op&(OnStart|OnPeek) != 0 {
+		if c.Op&(OnStart|OnAdds|OnPeek) != 0 {
 			return errWaits
 		}
 		select {

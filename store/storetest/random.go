@@ -42,6 +42,7 @@ func sequential(t *testing.T, r *rapid.T, open Opener) {
 	}
 	actions := map[string]func(*rapid.T){
 		"apply":      m.doApply,
+		"adds":       m.doAdds,
 		"call":       m.doCall,
 		"again":      m.doAgain,
 		"invalid":    m.doInvalid,

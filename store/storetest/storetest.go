@@ -74,6 +74,7 @@ func Run(t *testing.T, open Opener) {
 		{"layout", layouts},
 		{"layout kept", layoutsKept},
 		{"start", starts},
+		{"add", adds},
 		{"request", requests},
 		{"life", lives},
 		{"race", races},

@@ -29,11 +29,12 @@ const (
 	OnSize
 	OnNamespaces
 	OnLost
+	OnAdds
 
 	ops = iota
 
-	OnWrite = OnApply | OnStart // however a write comes
-	OnGet   = OnRead | OnPeek   // and a read of cells
+	OnWrite = OnApply | OnStart | OnAdds // however a write comes
+	OnGet   = OnRead | OnPeek            // and a read of cells
 	OnAll   = 1<<ops - 1 - OnClose
 )
 
@@ -41,7 +42,7 @@ const (
 // the call pass, once or several times, and returns what the caller is told. The
 // package has some that are ready: Fail, Lose, Hang, Wait, Delay, Cut, and more.
 //
-// A method that returns no error but a bool (Start, Peek) reports false if the hook
+// A method that returns no error but a bool (Start, StartAdds, Peek) reports false if the hook
 // returns an error. The caller then turns to Apply or Read, and meets their hooks.
 type Hook func(c *Call) error
 
@@ -49,11 +50,12 @@ type Hook func(c *Call) error
 // lets the call pass, and what is answered after.
 type Call struct {
 	Op  Op              // one method
-	Ctx context.Context // of Start and Peek, one that never ends
+	Ctx context.Context // of Start, StartAdds and Peek, one that never ends
 
 	// What is asked.
 	Batches   []store.Batch // Apply, Start
-	Done      func(error)   // Start
+	Adds      *store.Adds   // StartAdds, which writes its answer there too
+	Done      func(error)   // Start, StartAdds
 	Cells     []store.Cell  // Read, Peek; one for Lookup and Lost
 	Token     string        // Lookup
 	Version   uint64        // Lost
@@ -92,6 +94,8 @@ func (c *Call) Pass() error {
 func (c *Call) Touches(match func(store.Cell) bool) bool {
 	return slices.ContainsFunc(c.Cells, match) || slices.ContainsFunc(c.Batches, func(b store.Batch) bool {
 		return slices.ContainsFunc(b.Deltas, func(d store.Delta) bool { return match(d.Cell) })
+	}) || c.Adds != nil && slices.ContainsFunc(c.Adds.Each, func(a store.Add) bool {
+		return match(store.Cell{Namespace: c.Adds.Namespace, Key: string(c.Adds.KeyOf(&a))})
 	})
 }
 
@@ -153,9 +157,10 @@ func Wrap(s store.Store, h *Hooks) store.Store {
 	return shape(&wrapper{s, h}, shapeOf(s))
 }
 
-// Far returns the store as one that is not in this process: it is no Starter.
+// Far returns the store as one that is not in this process: it is no Starter, and no
+// Adder.
 func Far(s store.Store) store.Store {
-	return shape(&wrapper{s, new(Hooks)}, shapeOf(s)&^isStarter)
+	return shape(&wrapper{s, new(Hooks)}, shapeOf(s)&^(isStarter|isAdder))
 }
 
 // Bare returns the store without its optional interfaces.
@@ -165,6 +170,7 @@ func Bare(s store.Store) store.Store { return struct{ store.Store }{s} }
 const (
 	isKeeper  = 1 << iota // what every real store has: see keeper
 	isStarter             // Starter
+	isAdder               // Adder, which is a Starter
 	isProber              // Prober
 	isCopier              // Snapshotter
 	isOdd                 // some of what belongs together
@@ -177,6 +183,9 @@ func shapeOf(s store.Store) (has int) {
 	}
 	if _, ok := s.(store.Starter); ok {
 		has |= isStarter
+	}
+	if _, ok := s.(store.Adder); ok {
+		has |= isAdder
 	}
 	if _, ok := s.(store.Prober); ok {
 		has |= isProber
@@ -196,7 +205,7 @@ func shapeOf(s store.Store) (has int) {
 // shape returns the wrapper as a type that has some optional interfaces. In Go a
 // type has an interface or does not, so each set is a type of its own.
 func shape(w *wrapper, has int) store.Store {
-	k, s, p, c := keeping{w}, starting{w}, probing{w}, copying{w}
+	k, s, a, p, c := keeping{w}, starting{w}, adding{starting{w}}, probing{w}, copying{w}
 	switch has {
 	case 0:
 		return w
@@ -229,6 +238,12 @@ func shape(w *wrapper, has int) store.Store {
 			probing
 			copying
 		}{k, p, c}
+	case isKeeper | isStarter | isAdder | isCopier:
+		return struct {
+			keeping
+			adding
+			copying
+		}{k, a, c}
 	case isKeeper | isStarter | isProber | isCopier:
 		return struct {
 			keeping
@@ -236,6 +251,13 @@ func shape(w *wrapper, has int) store.Store {
 			probing
 			copying
 		}{k, s, p, c}
+	case isKeeper | isStarter | isAdder | isProber | isCopier:
+		return struct {
+			keeping
+			adding
+			probing
+			copying
+		}{k, a, p, c}
 	}
 	panic(fmt.Sprintf("%T has a set of optional interfaces that Wrap does not know", w.under))
 }
@@ -368,6 +390,18 @@ func (s starting) Peek(cells []store.Cell, values []store.Value) bool {
 	c := Call{Op: OnPeek, Ctx: context.Background(), Cells: cells, Values: values}
 	return s.w.call(&c, func(c *Call) error {
 		if !s.w.under.(store.Starter).Peek(c.Cells, c.Values) {
+			return errWaits
+		}
+		return nil
+	}) == nil
+}
+
+type adding struct{ starting }
+
+func (a adding) StartAdds(adds *store.Adds, done func(error)) bool {
+	c := Call{Op: OnAdds, Ctx: context.Background(), Adds: adds, Done: done}
+	return a.w.call(&c, func(c *Call) error {
+		if !a.w.under.(store.Adder).StartAdds(c.Adds, c.Done) {
 			return errWaits
 		}
 		return nil

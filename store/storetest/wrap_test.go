@@ -23,7 +23,7 @@ import (
 
 // optional are the optional interfaces of a store that Wrap forwards.
 var optional = []reflect.Type{
-	reflect.TypeFor[store.Auditor](), reflect.TypeFor[store.Clock](), reflect.TypeFor[store.Meter](),
+	reflect.TypeFor[store.Adder](), reflect.TypeFor[store.Auditor](), reflect.TypeFor[store.Clock](), reflect.TypeFor[store.Meter](),
 	reflect.TypeFor[store.Namespacer](), reflect.TypeFor[store.Prober](), reflect.TypeFor[store.Sizer](),
 	reflect.TypeFor[store.Snapshotter](), reflect.TypeFor[store.Starter](), reflect.TypeFor[store.Witness](),
 }
@@ -72,6 +72,12 @@ func (can) Probe(_ context.Context, partition int) error {
 	return store.Errorf(store.KindFull, "partition %d", partition)
 }
 
+func (can) StartAdds(a *store.Adds, done func(error)) bool {
+	a.Each[0].Taken = 7
+	done(store.ErrUnknown)
+	return true
+}
+
 func (can) Snapshot(_ context.Context, w io.Writer) error {
 	_, err := io.WriteString(w, "copy")
 	return err
@@ -105,12 +111,12 @@ func TestWrapShapes(t *testing.T) {
 		*memstore.Store
 	}{can{}, memory()}
 	f(everything())
-	f(storetest.Far(everything()), "Starter")
-	f(memory(), "Prober", "Snapshotter")
-	f(storetest.Far(memory()), "Prober", "Snapshotter", "Starter")
-	f(copier, "Prober")
-	f(storetest.Far(copier), "Prober", "Starter")
-	f(storetest.Far(prober), "Snapshotter", "Starter")
+	f(storetest.Far(everything()), "Starter", "Adder")
+	f(memory(), "Prober", "Snapshotter", "Adder")
+	f(storetest.Far(memory()), "Prober", "Snapshotter", "Starter", "Adder")
+	f(copier, "Prober", "Adder")
+	f(storetest.Far(copier), "Prober", "Starter", "Adder")
+	f(storetest.Far(prober), "Snapshotter", "Starter", "Adder")
 	f(storetest.Bare(memory()), has(everything())...)
 	defer func() {
 		if recover() == nil {
@@ -238,6 +244,9 @@ func TestHooksOfEach(t *testing.T) {
 	f(storetest.OnStart, func(s store.Store) error {
 		ok, _ := start(s)
 		return failed(ok)
+	})
+	f(storetest.OnAdds, func(s store.Store) error {
+		return failed(s.(store.Adder).StartAdds(&store.Adds{Each: make([]store.Add, 1)}, func(error) {}))
 	})
 	f(storetest.OnPeek, func(s store.Store) error { return failed(peek(s)) })
 	f(storetest.OnProbe, func(s store.Store) error { return store.Probe(ctx, s, 0) })
