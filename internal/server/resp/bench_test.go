@@ -37,17 +37,24 @@ func BenchmarkExecute(b *testing.B) {
 			}
 			defer func() { _ = db.Close() }()
 			d := New(db, Options{})
-			started := make(chan error, 1)
+			started := make(chan struct{}, 1)
 			w := d.newWorker(nil)
 			w.submit = func(c *cycle) {
-				c.room()
-				if !c.db.Start(c.deltas, c.results, func(err error) { started <- err }) {
-					c.apply(context.Background(), nil)
-					started <- c.err
+				c.wake = func() { started <- struct{}{} }
+				c.left.Store(1)
+				if c.startLane(); len(c.deltas) > 0 {
+					c.room()
+					c.left.Add(1)
+					if !c.db.Start(c.deltas, c.results, c.done) {
+						c.apply(context.Background(), nil)
+						c.done(c.err)
+					}
 				}
+				c.done(nil)
 				c.db.Flush(true)
-				if err := <-started; err != nil {
-					b.Fatal(err)
+				<-started
+				if err := c.fault.Load(); err != nil {
+					b.Fatal(*err)
 				}
 				c.finish()
 				w.done(c)

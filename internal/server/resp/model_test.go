@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -60,13 +61,17 @@ type model struct {
 // pipeline sends some commands at once and checks the replies.
 func (m *model) pipeline() bool {
 	var raw, want strings.Builder
+	kinds := 12
+	if m.IntN(2) == 0 {
+		kinds = 5 // additions alone
+	}
 	for range 1 + m.IntN(200) {
 		// A few keys are hot, most are not seen again soon.
 		key := fmt.Sprintf("%s%d", m.name, m.IntN(3))
 		if m.IntN(2) == 0 {
 			key = fmt.Sprintf("%s%d", m.name, m.IntN(20_000))
 		}
-		m.one(key, &raw, &want)
+		m.one(key, kinds, &raw, &want)
 	}
 	_ = m.c.SetDeadline(time.Now().Add(patience))
 	sent := make(chan struct{})
@@ -90,17 +95,28 @@ func (m *model) pipeline() bool {
 	return false
 }
 
-func (m *model) one(key string, raw, want *strings.Builder) {
+func (m *model) one(key string, kinds int, raw, want *strings.Builder) {
 	value, exists := m.values[key]
-	switch m.IntN(12) {
+	switch m.IntN(kinds) {
 	case 0, 1, 2, 3:
-		m.values[key] = value + 1
 		raw.WriteString(array("INCR", key))
+		if value == math.MaxInt64 {
+			want.WriteString("-ERR increment or decrement would overflow\r\n")
+			return
+		}
+		m.values[key] = value + 1
 		fmt.Fprintf(want, ":%d\r\n", value+1)
 	case 4:
 		by := m.Int64N(100) - 50
-		m.values[key] = value + by
+		if m.IntN(4) == 0 { // as much as there is, or nearly
+			by = m.Int64() - m.Int64()
+		}
 		raw.WriteString(array("INCRBY", key, fmt.Sprint(by)))
+		if (value+by > value) != (by > 0) {
+			want.WriteString("-ERR increment or decrement would overflow\r\n")
+			return
+		}
+		m.values[key] = value + by
 		fmt.Fprintf(want, ":%d\r\n", value+by)
 	case 5, 6, 7:
 		raw.WriteString(array("GET", key))
@@ -111,6 +127,9 @@ func (m *model) one(key string, raw, want *strings.Builder) {
 		}
 	case 8:
 		n := m.Int64N(1000)
+		if m.IntN(4) == 0 {
+			n = math.MaxInt64 - n%4
+		}
 		m.values[key] = n
 		raw.WriteString(array("SET", key, fmt.Sprint(n)))
 		want.WriteString(ok)
@@ -123,6 +142,9 @@ func (m *model) one(key string, raw, want *strings.Builder) {
 			want.WriteString(null)
 		}
 	case 10:
+		if value > math.MaxInt64-2 {
+			return
+		}
 		m.values[key] = value + 2
 		raw.WriteString(array("MULTI") + array("INCR", key) + array("INCR", key) + array("EXEC"))
 		fmt.Fprintf(want, "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n:%d\r\n:%d\r\n", value+1, value+2)

@@ -22,12 +22,11 @@ func planQAdd(c *cycle, _ *session, args [][]byte) (encode, error) {
 	if e.Who == "" {
 		return nil, c.add(args[1], e.Delta, !e.WantValue)
 	}
-	c.plain = -1 // It goes by itself, to who's shard.
-	if err := c.add(args[1], e.Delta, !e.WantValue); err != nil {
+	// It goes by itself, to who's shard.
+	if err := c.single(args[1], e.Delta, !e.WantValue); err != nil {
 		return nil, err
 	}
-	c.deltas[c.plain].Lot = quipu.Lot(e.Who)
-	c.plain = -1
+	c.deltas[len(c.deltas)-1].Lot, c.singles = quipu.Lot(e.Who), 0
 	return nil, nil
 }
 

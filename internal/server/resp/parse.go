@@ -91,25 +91,35 @@ func quick(buf []byte, args [][]byte) (int, [][]byte) {
 	before := args
 	at := 4
 	for range buf[1] - '0' {
-		if len(buf)-at < 6 || buf[at] != '$' {
+		arg, end := short(buf, at)
+		if end == 0 {
 			return 0, before
 		}
-		size := int(buf[at+1] - '0')
-		at += 2
-		if buf[at] != '\r' {
-			if size = size*10 + int(buf[at]-'0'); size < 10 {
-				return 0, before
-			}
-			at++
-		}
-		end := at + 2 + size
-		if size > 99 || buf[at] != '\r' || buf[at-1] < '0' || buf[at-1] > '9' || end+2 > len(buf) {
-			return 0, before
-		}
-		args = append(args, buf[at+2:end:end])
-		at = end + 2
+		args = append(args, arg)
+		at = end
 	}
 	return at, args
+}
+
+// short returns the argument at buf[at:], if it is all there and has at most 99 bytes,
+// and where it ends, or else 0.
+func short(buf []byte, at int) (arg []byte, end int) {
+	if len(buf)-at < 6 || buf[at] != '$' {
+		return nil, 0
+	}
+	size := int(buf[at+1] - '0')
+	at += 2
+	if buf[at] != '\r' {
+		if size = size*10 + int(buf[at]-'0'); size < 10 {
+			return nil, 0
+		}
+		at++
+	}
+	end = at + 2 + size
+	if size > 99 || buf[at] != '\r' || buf[at-1] < '0' || buf[at-1] > '9' || end+2 > len(buf) {
+		return nil, 0
+	}
+	return buf[at+2 : end : end], end + 2
 }
 
 // reset makes the parser ready for another command.

@@ -134,6 +134,45 @@ func (e *encoder) head(sign byte, n int64) {
 
 func (e *encoder) integer(n int64) { e.head(':', n) }
 
+// sums appends n numbers, each greater than the one before by a step, or if they are
+// blind, so many times OK. Pipelines are full of numbers that follow each other, so
+// the line of one is made from that of the one before it (BenchmarkSums).
+func (e *encoder) sums(v, step int64, n int, blind bool) {
+	before := -1
+	for range n {
+		at := len(e.out)
+		switch {
+		case blind:
+			e.ok()
+		case before < 0 || !e.next(before):
+			e.integer(v)
+		}
+		if step == 1 && v >= 0 && !blind {
+			before = at
+		}
+		v += step
+	}
+}
+
+// next appends the line of the number after the one whose line is the last, and
+// begins at before. It reports false, and appends nothing, if that has one more digit.
+func (e *encoder) next(before int) bool {
+	if !e.fits(numberBytesMax) {
+		return false
+	}
+	end := len(e.out)
+	e.out = append(e.out, e.out[before:]...)
+	for i := len(e.out) - 3; i > end; i-- {
+		if e.out[i] != '9' {
+			e.out[i]++
+			return true
+		}
+		e.out[i] = '0'
+	}
+	e.out = e.out[:end]
+	return false
+}
+
 // flag appends 1 or 0, as Redis's commands that existed before RESP3 do.
 func (e *encoder) flag(v bool) {
 	if v {

@@ -127,7 +127,9 @@ func (c *cycle) noteSlow(d *Door, now time.Duration) {
 func (c *cycle) wordsOf(r *run, e *entry) [][]byte {
 	words := [][]byte{[]byte(r.command.name)}
 	switch {
-	case e.textual || r.command.keys.first == 0:
+	case e.kind == textual || r.command.keys.first == 0:
+	case e.kind == added:
+		words = append(words, c.lane.KeyOf(&c.lane.Each[e.at]))
 	case c.reading:
 		words = append(words, []byte(c.names[e.at]))
 	default:

@@ -317,7 +317,7 @@ func msetnx(ctx context.Context, s *session, args [][]byte) error {
 	if len(args)%2 == 0 {
 		return wireError("ERR wrong number of arguments for 'msetnx' command")
 	}
-	c := &cycle{plain: -1}
+	c := new(cycle)
 	c.reset(s.db)
 	var conditions []store.Condition
 	for i := 1; i < len(args); i += 2 {

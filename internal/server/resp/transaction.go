@@ -89,8 +89,8 @@ func planExec(c *cycle, s *session, _ [][]byte) (encode, error) {
 // transaction adds commands whose additions stay apart. If their replies do not fit
 // into memory it returns why, and nothing is to be applied.
 func (c *cycle) transaction(s *session, commands []queued) error {
-	defer func() { c.whole, c.plain = false, -1 }()
-	c.whole, c.plain = true, -1
+	defer func() { c.whole = false }()
+	c.whole = true
 	c.say(s, func() { s.array(len(commands)) })
 	for _, q := range commands {
 		var err error

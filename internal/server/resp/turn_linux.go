@@ -165,19 +165,23 @@ func (l *loop) submit(c *cycle) {
 			l.cycles[len(l.cycles)-1] = c.failed(panicError(p))
 		}
 	}()
-	c.left.Store(2) // the deltas, and this call
 	if c.wake == nil {
 		c.wake = l.wake
 	}
-	if len(c.deltas) == 0 {
-		c.done(nil)
-		c.done(nil)
-		return
+	c.left.Store(1) // this call
+	c.startLane()
+	if len(c.deltas) > 0 {
+		l.start(c)
 	}
+	c.done(nil)
+}
+
+// start starts the deltas of a cycle.
+func (l *loop) start(c *cycle) {
 	c.room()
+	c.left.Add(1)
 	if !c.db.Start(c.deltas, c.results, c.done) {
 		l.detour(c)
-		c.done(nil)
 		return
 	}
 	if at := c.redo(all); len(at) > 0 {
@@ -190,17 +194,16 @@ func (l *loop) submit(c *cycle) {
 			})
 		}
 	}
-	c.done(nil)
 }
 
-// detour applies a cycle that has to wait, each portion in a goroutine: as many as
-// the sessions that wait for them, and no session has more than one such cycle. The
-// sessions are held, so that their commands stay in order while others overtake
-// them.
+// detour applies the deltas of a cycle that have to wait, each portion in a goroutine:
+// as many as the sessions that wait for them, and no session has more than one such
+// cycle. The sessions are held, so that their commands stay in order while others
+// overtake them.
 func (l *loop) detour(c *cycle) {
-	l.hold(c)
 	c.slow = true
 	if c.joined {
+		l.hold(c)
 		l.aside(c, func(ctx context.Context) error {
 			c.apply(ctx, nil)
 			return c.err
@@ -208,6 +211,11 @@ func (l *loop) detour(c *cycle) {
 		return
 	}
 	portions := c.divide()
+	for i := range c.runs {
+		if r := &c.runs[i]; r.left > 0 {
+			r.hold()
+		}
+	}
 	c.left.Add(int32(len(portions) - 1))
 	for i := range portions {
 		l.aside(c, func(ctx context.Context) error {
@@ -221,10 +229,14 @@ func (l *loop) detour(c *cycle) {
 // hold keeps the sessions of a cycle from executing anything until it is
 // finished.
 func (l *loop) hold(c *cycle) {
-	c.held = true
-	for _, r := range c.runs {
-		r.s.held++
+	for i := range c.runs {
+		c.runs[i].hold()
 	}
+}
+
+func (r *run) hold() {
+	r.held = true
+	r.s.held++
 }
 
 // aside waits for a part of a cycle in a goroutine.
@@ -258,7 +270,8 @@ func (l *loop) finish() {
 			l.w.done(c)
 		default:
 			kept = append(kept, c)
-			if waiting = !c.slow; c.split {
+			// Nobody overtakes what the lane has taken: its sessions are not held.
+			if waiting = !c.slow || c.lane.waits(); c.split && !waiting {
 				l.reply(c)
 			}
 		}
@@ -272,11 +285,15 @@ func (l *loop) reply(c *cycle) {
 	if err := c.fault.Swap(nil); err != nil {
 		c.err = *err
 	}
+	if err := c.lane.fault.Swap(nil); err != nil {
+		c.lane.err = *err
+		l.d.report(*err, c.undecided(true))
+	}
 	c.advance(func(r *run) {
 		k := r.s.conn
 		r.ended = l.now.Sub(l.d.start)
 		l.tell(r.came, answer{r.command, r.calls})
-		if c.held {
+		if r.held {
 			r.s.held--
 		}
 		if k.closed {

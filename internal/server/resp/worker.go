@@ -49,10 +49,10 @@ func (w *worker) gather(s *session, buf []byte) (used int) {
 		s.again()
 		return 0
 	}
-	var last []byte // the command before, if it can simply be repeated
+	var last shape // of the command before
 	for !s.closing && s.job == nil && len(s.out)+s.owed < w.soft {
-		if last != nil && bytes.HasPrefix(buf[used:], last) && w.repeat(s) { // Fast path.
-			used += len(last)
+		if n := w.like(s, buf[used:], &last); n > 0 { // Fast path.
+			used += n
 			continue
 		}
 		n, args, err := s.parser.next(buf[used:], w.args[:0])
@@ -67,10 +67,7 @@ func (w *worker) gather(s *session, buf []byte) (used int) {
 		if len(args) > 0 && w.execute(s, args) == refused {
 			break
 		}
-		last = nil
-		if c := s.last.Load(); c != nil && c.flags&flagRepeat != 0 {
-			last = buf[used : used+n]
-		}
+		last = shapeOf(s.last.Load(), buf[used:used+n])
 		used += n
 	}
 	w.alone(s)
@@ -102,18 +99,51 @@ func (w *worker) abandon() {
 	}
 }
 
-// repeat executes the session's last command again, if that is one more addition
-// in the last delta of a cycle, or the same read. Pipelines are full of these.
-func (w *worker) repeat(s *session) bool {
-	c := w.reads
-	if c == nil || c.empty() {
-		c = w.cycle(s)
+// A shape is a command as it came, if it can simply be repeated: the whole, and what
+// comes before its key if nothing comes after that.
+type shape struct{ whole, head []byte }
+
+func shapeOf(c *command, raw []byte) (s shape) {
+	if c == nil || c.flags&flagRepeat == 0 {
+		return s
 	}
-	if s.multi || s.skip || c.empty() || !c.runs[len(c.runs)-1].ends(s, len(c.entries)) || !c.repeat() {
-		return false
+	s.whole = raw
+	if n := len("*2\r\n$4\r\n") + len(c.name) + 2; c.flags&flagWrite != 0 && c.arity == 2 && len(raw) > n && len(c.name) < 10 && raw[0] == '*' && raw[6] == '\r' {
+		s.head = raw[:n]
 	}
+	return s
+}
+
+// like executes the commands that buf begins with, if they are the session's last one
+// again, or the same for another counter, and returns how many bytes they take.
+// Pipelines are full of these.
+func (w *worker) like(s *session, buf []byte, last *shape) (used int) {
+	if last.whole == nil || s.multi || s.skip {
+		return 0
+	}
+	if bytes.HasPrefix(buf, last.whole) {
+		n, size := 1, len(last.whole)
+		for bytes.HasPrefix(buf[n*size:], last.whole) {
+			n++
+		}
+		c := w.reads
+		if c == nil || c.empty() {
+			c = w.cycle(s)
+		}
+		n = c.repeat(s, n)
+		s.calls += uint64(n)
+		return n * size
+	}
+	if last.head == nil || !bytes.HasPrefix(buf, last.head) || w.reads != nil && !w.reads.empty() {
+		return 0
+	}
+	key, end := short(buf, len(last.head))
+	if end == 0 || !w.cycle(s).another(s, key) {
+		return 0
+	}
+	last.whole = buf[:end]
 	s.calls++
-	return true
+	return end
 }
 
 // protocol refuses what can't be parsed, after everything before it.
@@ -424,7 +454,7 @@ func (w *worker) fresh(s *session) *cycle {
 		c = new(cycle)
 	}
 	// A store may keep the strings of keys: they are not reused.
-	c.keys = make([]byte, 0, max(len(c.keys), 64))
+	c.keysMin, c.keys = max(len(c.keys), 64), nil
 	c.reset(s.db)
 	return c
 }
