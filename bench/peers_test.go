@@ -125,7 +125,7 @@ func TestCompared(t *testing.T) {
 	p := &peers{session: s, cases: []peerCase{hot}}
 	f := func(name, want string) {
 		t.Helper()
-		if got := p.compared(s.caseOf(t, name), overHot, 64); got != want {
+		if got := p.compared(quipuSynced, s.caseOf(t, name), overHot, 64); got != want {
 			t.Errorf("%s is compared with %q, want %q", name, got, want)
 		}
 	}
@@ -139,7 +139,7 @@ func TestCompared(t *testing.T) {
 func TestPeers(t *testing.T) {
 	quickly(t, "peers", choice{cases: "incr-hot,incr-created,incr-10,incr-zipf,get", depths: "64", sides: "bare,redis-always,quipu-synced"},
 		"round 1 of 1", "Ratios, and targets", "rate over that of redis-always", "INCR, one hot key: rate over that of bare", "GET, one key: rate over that of Redis",
-		"INCR, 1,000 keys that are new: rate over that of bare", "INCR, 10 keys: server CPU over that with one key",
+		"INCR, 1,000 keys that are new: rate over that of bare", "INCR, 10 keys: server CPU over that with one key", "INCR, 10 keys: the same of bare",
 		"INCR, 1,000 keys, Zipf with exponent 1: server CPU over that with one key",
 		"INCR, one hot key: p99 ms", "The clients", "redis-server --save", "quipu serve --http off", "[bare](../bare)")
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,24 +15,27 @@ import (
 // of it at some.
 type peerTarget struct {
 	name   string
-	peer   string // the side that ours is compared with; of reads any Redis
+	ours   string // the side that is compared, if it is another
+	peer   string // the side that it is compared with; of reads any Redis
 	metric string
 	most   bool // want is the most, not the least
 	want   map[int]float64
 }
 
-// overHot compares ours with ours on one key, instead of with a peer.
+// overHot compares a side with itself on one key, instead of with a peer.
 const overHot = "overHot"
 
 // peerTargets are those of a case.
 func peerTargets(name string) []peerTarget {
 	rateOver := func(peer string, want map[int]float64) peerTarget {
-		return peerTarget{"rate over that of " + peer, peer, rate, false, want}
+		return peerTarget{name: "rate over that of " + peer, peer: peer, metric: rate, want: want}
 	}
 	cpuOver := func(peer string, want map[int]float64) peerTarget {
-		return peerTarget{"server CPU over that of " + peer, peer, cpuNS, true, want}
+		return peerTarget{name: "server CPU over that of " + peer, peer: peer, metric: cpuNS, most: true, want: want}
 	}
-	noSlower := peerTarget{"p99 over that of " + redisAlways, redisAlways, p99MS, true, map[int]float64{16: 1, 64: 1, 256: 1}}
+	noSlower := peerTarget{
+		name: "p99 over that of " + redisAlways, peer: redisAlways, metric: p99MS, most: true, want: map[int]float64{16: 1, 64: 1, 256: 1},
+	}
 	switch name {
 	case hotCase:
 		return []peerTarget{
@@ -60,11 +64,12 @@ func peerTargets(name string) []peerTarget {
 	case "get":
 		return []peerTarget{
 			rateOver(bareLoop, nil),
-			{"rate over that of Redis", "", rate, false, map[int]float64{1: 0.95, 16: 1.05, 64: 1.8, 256: 2.8}},
+			{name: "rate over that of Redis", metric: rate, want: map[int]float64{1: 0.95, 16: 1.05, 64: 1.8, 256: 2.8}},
 		}
 	default:
 		return []peerTarget{
-			{"server CPU over that with one key", overHot, cpuNS, true, map[int]float64{64: 1.6, 256: 1.6}},
+			{name: "server CPU over that with one key", peer: overHot, metric: cpuNS, most: true, want: map[int]float64{64: 1.6, 256: 1.6}},
+			{name: "the same of " + bareLoop, ours: bareLoop, peer: overHot, metric: cpuNS, most: true},
 			rateOver(bareLoop, nil),
 			rateOver(redisAlways, nil),
 			cpuOver(redisAlways, nil),
@@ -80,7 +85,8 @@ func (p *peers) judge() {
 		for _, want := range peerTargets(c.name) {
 			row, measured := []string{c.title + ": " + want.name}, false
 			for _, depth := range p.depths {
-				ours, theirs := cellOf(quipuSynced, c, depth), p.compared(c, want.peer, depth)
+				side := cmp.Or(want.ours, quipuSynced)
+				ours, theirs := cellOf(side, c, depth), p.compared(side, c, want.peer, depth)
 				if theirs == "" || !p.has(ours, want.metric) || !p.has(theirs, want.metric) {
 					row = append(row, "")
 					continue
@@ -99,17 +105,17 @@ func (p *peers) judge() {
 	}
 }
 
-// compared returns the cell that ours of a case is compared with, if there is one.
-func (p *peers) compared(c peerCase, peer string, depth int) string {
+// compared returns the cell that a side of a case is compared with, if there is one.
+func (p *peers) compared(side string, c peerCase, peer string, depth int) string {
 	if peer == overHot {
 		i := slices.IndexFunc(p.cases, func(c peerCase) bool { return c.name == hotCase })
 		switch {
 		case i < 0:
 			return ""
 		case c.args == nil: // by the same client
-			return ownCellOf(quipuSynced, p.cases[i], depth)
+			return ownCellOf(side, p.cases[i], depth)
 		default:
-			return cellOf(quipuSynced, p.cases[i], depth)
+			return cellOf(side, p.cases[i], depth)
 		}
 	}
 	for _, to := range p.asked(c) {
