@@ -460,7 +460,7 @@ func TestRetryThroughAnotherNode(t *testing.T) {
 // repeat of the flight look alike.
 func TestLawsOverAnUnreliableStore(t *testing.T) {
 	often := &dice{rng: rand.New(rand.NewPCG(1, 2))} // of all stores: some live for a few calls only
-	storetest.Run(t, open(2, node.Options{}, storetest.If(isFlight, func(c *storetest.Call) error {
+	storetest.Run(t, open(2, storetest.If(isFlight, func(c *storetest.Call) error {
 		if often.falls(0.005) {
 			return store.ErrUnavailable
 		}

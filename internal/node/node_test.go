@@ -14,11 +14,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func open(partitions int, o node.Options, hooks ...storetest.Hook) storetest.Opener {
+func open(partitions int, hooks ...storetest.Hook) storetest.Opener {
 	return func(t testing.TB, c storetest.Config) *storetest.Instance {
 		h := new(storetest.Hooks)
 		h.On(storetest.OnApply, hooks...)
-		return &storetest.Instance{Store: over(t, storetest.Wrap(memory(partitions, c), h), o)}
+		return &storetest.Instance{Store: over(t, storetest.Wrap(memory(partitions, c), h), node.Options{})}
 	}
 }
 
@@ -41,8 +41,8 @@ func memory(partitions int, c storetest.Config) store.Store {
 }
 
 func TestLaws(t *testing.T) {
-	t.Run("1 partition", func(t *testing.T) { storetest.Run(t, open(1, node.Options{})) })
-	t.Run("8 partitions", func(t *testing.T) { storetest.Run(t, open(8, node.Options{})) })
+	t.Run("1 partition", func(t *testing.T) { storetest.Run(t, open(1)) })
+	t.Run("8 partitions", func(t *testing.T) { storetest.Run(t, open(8)) })
 }
 
 // Nodes keep nothing: another takes the place of one that died, or was closed.
@@ -70,7 +70,7 @@ func TestLawsWhenNodesDie(t *testing.T) {
 	})
 }
 
-func BenchmarkStore(b *testing.B) { storetest.Bench(b, open(8, node.Options{})) }
+func BenchmarkStore(b *testing.B) { storetest.Bench(b, open(8)) }
 
 // ownKey marks the contexts of what a node does by itself.
 type ownKey struct{}

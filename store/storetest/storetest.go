@@ -9,6 +9,9 @@
 // Instance); all others run on every store. No law depends on the number of
 // partitions, on when a store collects what it may forget, or on how versions are
 // chosen.
+//
+// Tests of what uses a store have it fail, hang and wait with Wrap: hooks stand before
+// each of its methods, and the package has those that are asked for most.
 package storetest
 
 import (

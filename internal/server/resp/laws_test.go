@@ -70,11 +70,14 @@ func TestLaws(t *testing.T) {
 	f := func(name string, goroutines bool, open func(t testing.TB, o quipu.Options) *quipu.DB) {
 		t.Run(name, func(t *testing.T) { dbtest.RunThrough(t, d, overWire(resp.Options{Goroutines: goroutines}, open)) })
 	}
-	memory := func(_ testing.TB, o quipu.Options) *quipu.DB {
-		return quipu.New(memstore.New(memstore.Options{Limits: o.Limits, Partitions: 3}), o)
+	memory := func(shared bool) func(testing.TB, quipu.Options) *quipu.DB {
+		return func(_ testing.TB, o quipu.Options) *quipu.DB {
+			return quipu.New(memstore.New(memstore.Options{Limits: o.Limits, Partitions: 3, Shared: shared}), o)
+		}
 	}
-	f("memory, loop", false, memory)
-	f("memory, goroutines", true, memory)
+	f("memory, loop", false, memory(false))
+	f("memory, goroutines", true, memory(false))
+	f("shared, loop", false, memory(true))
 	f("embedded, loop", false, func(t testing.TB, o quipu.Options) *quipu.DB {
 		o.Logger = slog.New(slog.DiscardHandler)
 		db, err := quipu.Open(t.TempDir(), o)

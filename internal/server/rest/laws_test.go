@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -89,9 +90,7 @@ func (w *wire) do(ctx context.Context, method, path string, header http.Header, 
 	if err != nil {
 		return err
 	}
-	for name, values := range header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, header)
 	res, err := w.client.Do(req)
 	if err != nil {
 		return store.Errorf(store.KindUnknown, "%w", err)
