@@ -13,7 +13,7 @@ import (
 func TestLostRun(t *testing.T) {
 	f := func(under store.Store, absent bool) {
 		t.Helper()
-		n := over(t, under, node.Options{})
+		n := over(t, under)
 		defer func() { _ = n.Close() }()
 		c := store.Cell{Namespace: "n", Key: "a"}
 		replies := make([]store.Reply, 1)

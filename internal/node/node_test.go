@@ -18,13 +18,12 @@ func open(partitions int, hooks ...storetest.Hook) storetest.Opener {
 	return func(t testing.TB, c storetest.Config) *storetest.Instance {
 		h := new(storetest.Hooks)
 		h.On(storetest.OnApply, hooks...)
-		return &storetest.Instance{Store: over(t, storetest.Wrap(memory(partitions, c), h), node.Options{})}
+		return &storetest.Instance{Store: over(t, storetest.Wrap(memory(partitions, c), h))}
 	}
 }
 
-func over(t testing.TB, s store.Store, o node.Options) *node.Node {
-	n := node.New(context.WithValue(t.Context(), ownKey{}, true), s, o)
-	return n
+func over(t testing.TB, s store.Store) *node.Node {
+	return node.New(context.WithValue(t.Context(), ownKey{}, true), s, node.Options{})
 }
 
 // memory returns a memstore for nodes.
@@ -55,7 +54,7 @@ func TestLawsWhenNodesDie(t *testing.T) {
 				lent.On(storetest.OnAll, storetest.Fail(store.ErrClosed))
 				return nil
 			})
-			n := over(t, storetest.Wrap(shared, lent), node.Options{})
+			n := over(t, storetest.Wrap(shared, lent))
 			t.Cleanup(func() { _ = n.Close() })
 			return n
 		}
@@ -131,7 +130,7 @@ func TestContended(t *testing.T) {
 		}
 		return err
 	})
-	n := over(t, storetest.Wrap(memory(1, storetest.Config{}), h), node.Options{})
+	n := over(t, storetest.Wrap(memory(1, storetest.Config{}), h))
 	defer func() {
 		if err := n.Close(); err != nil {
 			t.Error(err)
