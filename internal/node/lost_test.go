@@ -3,7 +3,6 @@ package node_test
 import (
 	"testing"
 
-	"github.com/quipudb/quipu/internal/node"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/storetest"
 )
