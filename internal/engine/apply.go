@@ -218,7 +218,9 @@ func (e *Engine) plan(b *store.Batch, ps *plans, got *fetched, level store.Durab
 	deletes := false
 	for i := range ps.all {
 		if i%groupMax == 0 {
-			e.cells.findAll(ps.all[i:min(i+groupMax, len(ps.all))], ps.keys)
+			group := ps.all[i:min(i+groupMax, len(ps.all))]
+			e.cells.findAll(group, ps.keys)
+			e.filter.approach(group)
 		}
 		d, p := &getOne, &ps.all[i] // a condition looks at its cell
 		if i < len(b.Deltas) {
@@ -237,11 +239,15 @@ func (e *Engine) plan(b *store.Batch, ps *plans, got *fetched, level store.Durab
 		if u := e.undo.at(s.undo, p.slot); u != nil && u.level > level && now.pending(u.frame, u.level) {
 			level = u.level
 		}
-		switch s.meta.state() {
-		case unread:
-			if e.mustRead(d, s, p.hash, cell, len(b.Deltas)) {
+		if s.meta.state() == unread && e.mustRead(d, s, p.hash, cell, len(b.Deltas)) {
+			if e.noRow(p.hash) {
+				e.resolve(p.slot, row{})
+			} else {
 				n.cell(cell)
 			}
+		}
+		switch s.meta.state() {
+		case unread:
 		case absent:
 			n.checkpoint = n.checkpoint || e.mustSettleQuota(d, cell, len(b.Deltas), got.madeRoom())
 		default: // present: everything is known, unless the batch deletes it and makes it again
@@ -280,13 +286,18 @@ func (ps *plans) add(c store.Cell, seed uint64) {
 	})
 }
 
-// locate returns the slot of a cell, and makes an unread one if there is none.
+// locate returns the slot of a cell, and makes one if there is none: an absent one if
+// it has no row, else one that is unread.
 func (e *Engine) locate(hash uint64, cell []byte) uint32 {
 	if id := e.cells.find(uint32(hash), cell); id != 0 {
 		return id
 	}
 	id := e.cells.insert(uint32(hash), nil, cell)
-	e.cells.slot(id).undo = e.undo.tail - 1 // none
+	s := e.cells.slot(id)
+	s.undo = e.undo.tail - 1 // none
+	if e.noRow(hash) {
+		s.meta = absent
+	}
 	e.inserts++
 	return id
 }
@@ -374,6 +385,9 @@ func (e *Engine) batch(f *wal.Frame, b *store.Batch, plans []plan, r *store.Repl
 	}
 	c.mark = e.marks.get(b.Writer)
 	for i := range b.Deltas {
+		if i%groupMax == 0 && len(plans) > groupMax { // what was planned may be out of the caches
+			e.cells.touch(plans[i:min(i+groupMax, len(plans))])
+		}
 		res := c.delta(&b.Deltas[i], plans[i], got)
 		if res.Outcome != store.Applied {
 			e.meters.refused++

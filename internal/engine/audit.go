@@ -22,7 +22,7 @@ func (e *Engine) Audit(ctx context.Context) (store.Audit, error) {
 	defer e.users.Done()
 	return guard(e, func() (store.Audit, error) {
 		a := audit{e: e, ctx: ctx, keys: map[string]int64{}, tokens: map[string]int64{}, pace: e.newPace()}
-		a.Unproved = e.unproved()
+		a.Unproved, a.fills = e.unproved(), e.filtersMade()
 		snap, err := e.snapshotAfter(ctx, a.log)
 		if err != nil {
 			return store.Audit{}, err
@@ -111,6 +111,7 @@ type audit struct {
 	keys, tokens map[string]int64
 	rows         []auditRow // to be compared with memory
 	pace         *pace
+	fills        uint64 // Engine.fills: a later filter need not have keys of rows that are gone since
 }
 
 type auditRow struct {
@@ -206,6 +207,9 @@ func (a *audit) compareMemory() {
 	for _, r := range a.rows {
 		if (isNear(r.value) || r.extra != 0) && !a.e.near.has(r.hash) {
 			a.same("note that "+r.name()+" must be read first", 0, 1)
+		}
+		if a.e.filter != nil && a.e.fills == a.fills && !a.e.filter.has(r.hash) {
+			a.same("note that "+r.name()+" is on disk", 0, 1)
 		}
 		id := a.e.cells.find(uint32(r.hash), r.key)
 		if id == 0 {

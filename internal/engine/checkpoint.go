@@ -195,6 +195,7 @@ func (e *Engine) finish(ctx context.Context, c *checkpoint, sweep bool) error {
 		}
 	}
 	e.awaitMerging(ctx)
+	e.tendFilter(c.born.len())
 	if err := e.ingest(ctx, func(t *rowWriter) error { return e.writeRows(ctx, t, c) }); err != nil {
 		return err
 	}
@@ -296,9 +297,9 @@ func (e *Engine) writeRows(ctx context.Context, t *rowWriter, c *checkpoint) err
 // writeCells writes the cells, and returns the copies of those that must be read
 // before they are changed, or may have had to be.
 func (e *Engine) writeCells(ctx context.Context, t *rowWriter, c *checkpoint) (near []int, err error) {
-	it, err := e.db.NewIter(&pebble.IterOptions{LowerBound: []byte{rowCell}, UpperBound: []byte{rowCell + 1}})
+	it, err := e.cellRows()
 	if err != nil {
-		return nil, diskError(err)
+		return nil, err
 	}
 	keys := e.savedKeys()
 	for from := 0; from < len(c.copies) && err == nil && t.err == nil; from += lockedCells {
@@ -312,6 +313,9 @@ func (e *Engine) writeCells(ctx context.Context, t *rowWriter, c *checkpoint) (n
 		}
 		e.mu.Lock()
 		for i := range some {
+			if some[i].meta.state() == present {
+				e.willHaveRow(hashes[i])
+			}
 			if some[i].mustBeRead() {
 				e.near.add(hashes[i])
 			}

@@ -128,6 +128,10 @@ type Engine struct {
 	retired    []store.Writer // since the last checkpoint began
 	names      namespaces
 	near       near
+	filter     *filter      // of the keys on disk; nil if they are not all known
+	filling    *filter      // the one that is being made, or nil
+	blocksMax  int          // how large a filter may be
+	fills      uint64       // how many were made
 	skipped    uint64       // versions that nothing has
 	lost       []span       // those of them that something may have had, in order
 	unclosed   wal.Position // where the log ended when it was opened, if it had not been closed; else 0
@@ -232,6 +236,7 @@ func (e *Engine) release() error {
 		e.mu.Lock()
 		e.cells.free()
 		e.tokens.free()
+		e.filter.free()
 		e.mu.Unlock()
 	}
 	return errors.Join(err, e.lock.Close())

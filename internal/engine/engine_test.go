@@ -13,8 +13,9 @@ import (
 )
 
 // opener makes engines on a file system in memory that can lose what was not
-// synced. Options given are kept, so that one suite runs under many.
-func opener(o engine.Options, evict bool) storetest.Opener {
+// synced. Options given are kept, so that one suite runs under many, and each store
+// that was opened is prepared.
+func opener(o engine.Options, prepare ...func(*engine.Engine)) storetest.Opener {
 	return func(t testing.TB, c storetest.Config) *storetest.Instance {
 		fs := newMemDisk()
 		rng := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
@@ -27,8 +28,8 @@ func opener(o engine.Options, evict bool) storetest.Opener {
 			if err != nil {
 				t.Fatalf("open: %v", err)
 			}
-			if evict {
-				e.EvictAlways()
+			for _, f := range prepare {
+				f(e)
 			}
 			t.Cleanup(func() { _ = e.Close() }) // again, or of one that was left behind by a crash
 			return e
@@ -52,15 +53,20 @@ func opener(o engine.Options, evict bool) storetest.Opener {
 	}
 }
 
-func TestClocks(t *testing.T) { storetest.Clocks(t, opener(engine.Options{}, false)) }
+func TestClocks(t *testing.T) { storetest.Clocks(t, opener(engine.Options{})) }
 
 func TestLaws(t *testing.T) {
-	t.Run("default", func(t *testing.T) { storetest.Run(t, opener(engine.Options{}, false)) })
+	t.Run("default", func(t *testing.T) { storetest.Run(t, opener(engine.Options{})) })
 
 	// Options never change answers: tiny segments, checkpoints all the time,
 	// and no cell stays in memory.
-	t.Run("restless", func(t *testing.T) {
-		storetest.Run(t, opener(engine.Options{SegmentBytes: 4096, CheckpointEvery: time.Microsecond}, true))
+	restless := engine.Options{SegmentBytes: 4096, CheckpointEvery: time.Microsecond}
+	evict := (*engine.Engine).EvictAlways
+	t.Run("restless", func(t *testing.T) { storetest.Run(t, opener(restless, evict)) })
+
+	// Nor does it whether it is known which keys are on disk.
+	t.Run("unfiltered", func(t *testing.T) {
+		storetest.Run(t, opener(restless, evict, func(e *engine.Engine) { e.LimitFilter(0) }))
 	})
 }
 

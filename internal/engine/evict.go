@@ -8,8 +8,8 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// How the memory limit is spent: one part in three on cells, as long as not
-// more of them are waiting to be saved, one in eight on blocks of the disk. A
+// How the memory limit is spent: one part in three on cells and the filter of keys, as
+// long as not more of them are waiting to be saved, one in eight on blocks of the disk. A
 // checkpoint is due when what has changed takes half of it, saving included, and
 // writers wait when that and what is being saved take three quarters. The rest
 // is for the log's buffers, Pebble's work, and what the collector leaves lying.
@@ -45,15 +45,18 @@ func (e *Engine) unsaved() int64 {
 
 // overfull reports whether that is so much that writers must wait for the
 // checkpoint under way.
-func (e *Engine) overfull() bool { return e.unsaved() > e.o.Memory/4*3 }
+func (e *Engine) overfull() bool { return e.unsaved() > e.changesMax()/4*3 }
 
 // pressed reports whether background work must not rest: half of what was left
 // before writers have to wait is taken, the log is long, or the engine closes.
 func (e *Engine) pressed() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.closed || e.unsaved() > e.o.Memory/8*5 || int64(e.end-e.saved) > 2*e.o.CheckpointBytes
+	return e.closed || e.unsaved() > e.changesMax()/8*5 || int64(e.end-e.saved) > 2*e.o.CheckpointBytes
 }
+
+// changesMax returns the memory limit without what the filter of keys takes.
+func (e *Engine) changesMax() int64 { return e.o.Memory - e.filterBytes() }
 
 // makeRoom wakes the writers that wait because of overfull. The lock is held.
 func (e *Engine) makeRoom() {
@@ -63,7 +66,7 @@ func (e *Engine) makeRoom() {
 
 // due reports whether it is time for a checkpoint.
 func (e *Engine) due() bool {
-	return e.changed(e.dirty.len())+e.tokens.bytes() > e.o.Memory/2
+	return e.changed(e.dirty.len())+e.tokens.bytes() > e.changesMax()/2
 }
 
 // arm sees to it that a change is followed by a checkpoint before long.
@@ -97,7 +100,7 @@ func (e *Engine) evict() {
 	steps := 4 * e.inserts
 	e.inserts = 0
 	e.weigh()
-	for ; steps > 0 && e.cells.bytes()+int64(len(e.extras))*extraBytes > e.cellsMax; steps-- {
+	for ; steps > 0 && e.cells.bytes()+int64(len(e.extras))*extraBytes+e.filterBytes() > e.cellsMax; steps-- {
 		e.hand++
 		if e.hand >= e.cells.slots {
 			e.hand = 1

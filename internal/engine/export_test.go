@@ -12,6 +12,50 @@ func (e *Engine) EvictAlways() {
 	e.cellsMax = 0
 }
 
+// EvictNow removes every cell from memory that the engine can do without.
+func (e *Engine) EvictNow() {
+	e.EvictAlways()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.inserts = int(e.cells.slots)
+	e.evict()
+}
+
+// BeginFilter begins to make a filter of the keys on disk, and returns what fills it
+// and puts it in the place of the one that is.
+func (e *Engine) BeginFilter() (fill func()) {
+	if err := e.checkpointing.enter(context.Background()); err != nil {
+		panic(err)
+	}
+	defer e.checkpointing.leave()
+	e.mu.Lock()
+	live := e.names.live()
+	e.mu.Unlock()
+	return e.beginFilter(live, 1<<16)
+}
+
+// AwaitFilter returns when no filter is being made, and reports whether there is one.
+func (e *Engine) AwaitFilter() bool {
+	for {
+		e.mu.Lock()
+		made, filling := e.filter != nil, e.filling != nil
+		e.mu.Unlock()
+		if !filling {
+			return made
+		}
+		runtime.Gosched()
+	}
+}
+
+// LimitFilter limits the size of the filter, and has the next checkpoint make another.
+func (e *Engine) LimitFilter(blocks int) {
+	e.AwaitFilter()
+	e.setFilter(nil)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.blocksMax = blocks
+}
+
 // AwaitOverfull returns when writers have to wait for a checkpoint.
 func (e *Engine) AwaitOverfull() {
 	for {

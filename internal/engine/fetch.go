@@ -67,6 +67,9 @@ func (e *Engine) fetch(ctx context.Context, n needs, got *fetched) (*fetched, er
 		return &fetched{disk: e.disk, tokens: map[string]*tokenRow{}, made: got.made}, nil
 	}
 	for i, key := range n.cells {
+		if e.filter != nil && !cells[i].exists {
+			e.meters.filterWrong++
+		}
 		e.resolve(e.locate(xxh3.HashSeed(key, e.id.seed()), key), cells[i])
 	}
 	return got, nil

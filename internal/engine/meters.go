@@ -11,6 +11,7 @@ import (
 type meters struct {
 	batches, deltas, refused, replayed, reads, evicted, expired uint64
 	recoveredBytes, recoveredFrames                             uint64
+	filterChecks, filterWrong                                   uint64
 
 	diskReads                            atomic.Uint64
 	checkpoints, checkpointErrors, saved atomic.Uint64
@@ -36,6 +37,7 @@ func (e *Engine) Meters(f func(name, help string, value float64)) {
 	m := &e.meters
 	batches, deltas, refused, replayed, reads, evicted := m.batches, m.deltas, m.refused, m.replayed, m.reads, m.evicted
 	expired, extras := m.expired, len(e.extras)
+	filterBytes, filterChecks, filterWrong := e.filterBytes(), m.filterChecks, m.filterWrong
 	e.mu.Unlock()
 
 	f("quipu_store_batches_total", "Batches decided.", float64(batches))
@@ -44,6 +46,9 @@ func (e *Engine) Meters(f func(name, help string, value float64)) {
 	f("quipu_store_replayed_total", "Repeats answered with the first result.", float64(replayed))
 	f("quipu_store_reads_total", "Cells read.", float64(reads))
 	f("quipu_store_disk_reads_total", "Rows read from disk.", float64(m.diskReads.Load()))
+	f("quipu_filter_bytes", "Memory of the filter of the keys on disk; 0 if there is none.", float64(filterBytes))
+	f("quipu_filter_checks_total", "Cells not in memory that the filter was asked about.", float64(filterChecks))
+	f("quipu_filter_wrong_total", "Rows looked for on disk that were not there, though the filter took them for known.", float64(filterWrong))
 	f("quipu_store_evicted_total", "Cells evicted from memory.", float64(evicted))
 	f("quipu_store_expired_total", "Deadlines that have passed and were looked after.", float64(expired))
 	f("quipu_memory_extras", "Cells in memory that have a deadline or a layout.", float64(extras))

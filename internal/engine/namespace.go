@@ -42,6 +42,15 @@ func (n namespaces) full(cell []byte, more int64, l *store.Limits) bool {
 	return ns.keys+ns.unread+more > l.KeysMax || !known && n.oneTooMany(l)
 }
 
+// live returns how many keys there are in all namespaces, or a little more.
+func (n namespaces) live() int {
+	all := int64(0)
+	for _, ns := range n {
+		all += ns.keys + ns.unread
+	}
+	return int(all)
+}
+
 // tokensFull reports the same for tokens.
 func (n namespaces) tokensFull(cell []byte, more int64, l *store.Limits) bool {
 	if cell[0] == nsOwn {

@@ -68,7 +68,7 @@ func Open(dir string, o Options) (*Engine, error) {
 		cells: newTable(0), tokens: newTable(tokenBytes),
 		marks: newMarks(), names: namespaces{},
 		extras: map[uint32]extra{}, soonestSet: math.MaxInt64, soonestNew: math.MaxInt64,
-		dirtyBit: dirty0, cellsMax: o.Memory / cellShare, clock: clock.New(o.Now, o.Elapsed),
+		dirtyBit: dirty0, cellsMax: o.Memory / cellShare, blocksMax: filterBlocksMax(o.Memory), clock: clock.New(o.Now, o.Elapsed),
 	}
 	e.plans.New = func() any { return new(plans) }
 	if err := e.open(); err != nil {
@@ -183,6 +183,7 @@ func (e *Engine) open() error {
 		e.wake()
 	}
 	e.compactions.open()
+	e.tendFilter(0)
 	e.done.Add(1)
 	go e.background()
 	return nil
@@ -372,6 +373,7 @@ func (e *Engine) openDisk() (wal.Position, error) {
 	if err == nil && !found {
 		err = store.Errorf(store.KindCorrupt, "it is not this store's: its identity is missing or another")
 	}
+	e.knowNone()
 	return position, errors.Join(err,
 		e.rows(rowMark, func(key, value []byte) (ok bool) {
 			m, ok := decodeMark(value)

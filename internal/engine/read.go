@@ -93,9 +93,12 @@ func (e *Engine) Read(ctx context.Context, cells []store.Cell, values []store.Va
 func (e *Engine) readOne(c store.Cell, h *horizon, n *needs) store.Value {
 	cell := appendCell(e.cellBuf[:0], c)
 	e.cellBuf = cell
-	id := e.cells.find(uint32(xxh3.HashSeed(cell, e.id.seed())), cell)
+	hash := xxh3.HashSeed(cell, e.id.seed())
+	id := e.cells.find(uint32(hash), cell)
 	if id == 0 {
-		n.cell(cell)
+		if !e.noRow(hash) {
+			n.cell(cell)
+		}
 		return store.Value{}
 	}
 	e.cells.slot(id).meta |= recent
@@ -132,7 +135,11 @@ func (e *Engine) Peek(cells []store.Cell, values []store.Value) bool {
 		}
 		p := &ps.all[i]
 		if p.slot == 0 {
-			return false
+			if !e.noRow(p.hash) {
+				return false
+			}
+			values[i] = store.Value{}
+			continue
 		}
 		e.cells.slot(p.slot).meta |= recent
 		value, m, x := e.visible(p.slot, &h)

@@ -189,6 +189,13 @@ func (t *table) approach(group []plan) {
 	}
 }
 
+// touch loads the slots of some plans, all at once.
+func (t *table) touch(group []plan) {
+	for i := range group {
+		t.seen += uint8(t.slot(group[i].slot).meta)
+	}
+}
+
 // insert adds an entry that is not in the table: prefix, of skip bytes, and
 // key. The new slot is zero but for its key.
 func (t *table) insert(hash uint32, prefix, key []byte) uint32 {
