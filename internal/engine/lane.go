@@ -10,7 +10,7 @@ import (
 
 // The lane of plain adds: what is looked up in groups, changed and logged under one
 // hold of the lock, without a delta, a plan of what to read, or a result for each.
-// It takes cells that are in memory and known; everything else is for Apply, which
+// It takes cells that are known, in memory or to have no row; the rest is for Apply, which
 // decides the same (storetest plays one against the other).
 
 // StartAdds decides the adds that need nothing but their cells.
@@ -72,7 +72,9 @@ func (c *change) adds(a *store.Adds, ps *plans) (taken int) {
 	c.mark = e.marks.get(0)
 	for i := range a.Each {
 		if i%groupMax == 0 {
-			e.cells.findAll(ps.all[i:min(i+groupMax, len(ps.all))], ps.keys)
+			group := ps.all[i:min(i+groupMax, len(ps.all))]
+			e.cells.findAll(group, ps.keys)
+			e.filter.approach(group)
 		}
 		add, p := &a.Each[i], &ps.all[i]
 		if add.Left = add.Left || !c.times(add, p, ps.keys[p.from:p.to]); !add.Left {
@@ -89,12 +91,15 @@ func (c *change) adds(a *store.Adds, ps *plans) (taken int) {
 // times makes one add, or reports that it can't.
 func (c *change) times(add *store.Add, p *plan, cell []byte) bool {
 	e := c.e
-	if p.slot == 0 {
+	if add.Size-1 >= store.KeyBytesMax || p.slot == 0 && !e.noRow(p.hash) {
 		return false
+	}
+	if p.slot == 0 {
+		p.slot = e.locate(p.hash, cell)
 	}
 	s := e.cells.slot(p.slot)
 	switch {
-	case s.meta&hasExtra != 0, s.meta.state() == unread, add.Size-1 >= store.KeyBytesMax:
+	case s.meta&hasExtra != 0, s.meta.state() == unread:
 		return false
 	case s.meta.state() == absent && e.names.full(cell, 1, &e.o.Limits):
 		return false // whether there is room after all takes longer to find out
