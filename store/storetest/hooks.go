@@ -168,8 +168,11 @@ type Record struct {
 	batches []store.Batch
 }
 
-// Hook records what is written, before it passes.
+// Hook records what is written, before it passes. Plain adds have to come as batches.
 func (r *Record) Hook(c *Call) error {
+	if c.Op == OnAdds {
+		return errWaits
+	}
 	r.mu.Lock()
 	for _, b := range c.Batches {
 		b.If, b.Deltas = slices.Clone(b.If), slices.Clone(b.Deltas)

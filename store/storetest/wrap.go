@@ -92,18 +92,24 @@ func (c *Call) Pass() error {
 
 // Touches reports whether the call writes or reads a cell that matches.
 func (c *Call) Touches(match func(store.Cell) bool) bool {
-	return slices.ContainsFunc(c.Cells, match) || slices.ContainsFunc(c.Batches, func(b store.Batch) bool {
+	return slices.ContainsFunc(c.Cells, match) || c.adds(match) || slices.ContainsFunc(c.Batches, func(b store.Batch) bool {
 		return slices.ContainsFunc(b.Deltas, func(d store.Delta) bool { return match(d.Cell) })
-	}) || c.Adds != nil && slices.ContainsFunc(c.Adds.Each, func(a store.Add) bool {
+	})
+}
+
+// adds reports whether the call is of plain adds, and one of them is to a cell that
+// matches.
+func (c *Call) adds(match func(store.Cell) bool) bool {
+	return c.Adds != nil && slices.ContainsFunc(c.Adds.Each, func(a store.Add) bool {
 		return match(store.Cell{Namespace: c.Adds.Namespace, Key: string(c.Adds.KeyOf(&a))})
 	})
 }
 
 // In reports whether the call concerns a partition.
 func (c *Call) In(partition int) bool {
-	return c.Op == OnProbe && c.Partition == partition ||
-		slices.ContainsFunc(c.Batches, func(b store.Batch) bool { return b.Partition == partition }) ||
-		slices.ContainsFunc(c.Cells, func(cell store.Cell) bool { return store.PartitionOf(cell, c.parts) == partition })
+	has := func(cell store.Cell) bool { return store.PartitionOf(cell, c.parts) == partition }
+	return c.Op == OnProbe && c.Partition == partition || slices.ContainsFunc(c.Cells, has) || c.adds(has) ||
+		slices.ContainsFunc(c.Batches, func(b store.Batch) bool { return b.Partition == partition })
 }
 
 // Hooks are what stands before the methods of a store, and how often each was
