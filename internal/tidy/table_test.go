@@ -25,6 +25,8 @@ var table = map[string]row{
 	"store": {pure: true},
 	// What the contract decides, for the stores that decide in this process.
 	"internal/decide": {code: []string{"./store"}, pure: true},
+	// What a batch comes to, for the stores in other processes.
+	"internal/plan": {code: []string{"./store", "./internal/decide"}, tests: []string{"./store/memstore"}, pure: true},
 	// The time of the stores that keep their own. It reads the machine's clocks.
 	"internal/clock": {},
 	// The laws are code, run from the tests of every store.
@@ -34,11 +36,11 @@ var table = map[string]row{
 	// also its log. No store knows of another.
 	"store/memstore": {code: []string{"./store", "./internal/clock", "./internal/decide"}},
 	"store/pgstore": {
-		code:  []string{"./store", "./internal/clock", "./internal/decide", "github.com/jackc/pgx/v5/..."},
+		code:  []string{"./store", "./internal/clock", "./internal/decide", "./internal/plan", "github.com/jackc/pgx/v5/..."},
 		tests: []string{".", "./internal/hot", "./internal/pgtest"},
 	},
 	"store/redisstore": {
-		code:  []string{"./store", "./internal/clock", "./internal/decide", "github.com/redis/rueidis"},
+		code:  []string{"./store", "./internal/clock", "./internal/decide", "./internal/plan", "github.com/redis/rueidis"},
 		tests: []string{"./internal/load/redisproc"},
 	},
 	"internal/engine": {code: []string{

@@ -4,8 +4,8 @@ import (
 	"context"
 	"math"
 	"slices"
-	"strings"
 
+	"github.com/quipudb/quipu/internal/plan"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -79,17 +79,9 @@ func check(b *store.Batch) error {
 	return store.CheckBatch(b, 1)
 }
 
-// compareCells is the order in which cells are locked.
-func compareCells(a, b store.Cell) int {
-	if a.Namespace != b.Namespace {
-		return strings.Compare(a.Namespace, b.Namespace)
-	}
-	return strings.Compare(a.Key, b.Key)
-}
-
-// sortCells sorts cells and removes those that are there twice.
+// sortCells puts cells into the order in which they are locked, each once.
 func sortCells(cells []store.Cell) []store.Cell {
-	slices.SortFunc(cells, compareCells)
+	slices.SortFunc(cells, plan.Compare)
 	return slices.Compact(cells)
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/quipudb/quipu/internal/decide"
+	"github.com/quipudb/quipu/internal/plan"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -88,7 +89,7 @@ func (s *Store) audit(ctx context.Context, tx pgx.Tx, told uint64) (a store.Audi
 	names := maps.Clone(have)
 	maps.Copy(names, want)
 	for _, k := range slices.SortedFunc(maps.Keys(names), func(a, b name) int {
-		return compareCells(store.Cell{Namespace: a.namespace, Key: fmt.Sprint(a.tokens)}, store.Cell{Namespace: b.namespace, Key: fmt.Sprint(b.tokens)})
+		return plan.Compare(store.Cell{Namespace: a.namespace, Key: fmt.Sprint(a.tokens)}, store.Cell{Namespace: b.namespace, Key: fmt.Sprint(b.tokens)})
 	}) {
 		what := "keys"
 		if k.tokens {

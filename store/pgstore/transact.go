@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/quipudb/quipu/internal/decide"
+	"github.com/quipudb/quipu/internal/plan"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -24,6 +25,7 @@ type work struct {
 	cells   []store.Cell // besides those of the batches
 	lazy    bool         // it need not be on disk when it is told
 	retries int          // how often it was made again because the server ended it for another
+	retires int64        // the writer up to which it does
 	dueMS   int64        // when it first found no room; 0 if it has not
 	swept   int          // how often room was made for it
 
@@ -101,7 +103,7 @@ func (w *work) begin(s *Store) {
 			d := &b.Deltas[i]
 			switch {
 			case d.Op == store.OpRetire:
-				w.admit = true
+				w.admit, w.retires = true, max(w.retires, d.N)
 			case d.Op == store.OpAdd, d.Op == store.OpSet, d.Op == store.OpLayout, d.Guard.Token != "":
 				w.create = true
 			}
@@ -175,7 +177,7 @@ func (s *Store) load(ctx context.Context, conn *pgxpool.Conn, w *work) (*state, 
 		marks:  make(map[store.Writer]*mark),
 		spaces: make(map[string]*space), refused: make(map[int64]store.Outcome),
 	}
-	ids, changes, retired := st.name(w)
+	ids, versions := st.name(w)
 	q := &pgx.Batch{}
 	q.Queue("begin")
 	if w.lazy {
@@ -188,15 +190,15 @@ func (s *Store) load(ctx context.Context, conn *pgxpool.Conn, w *work) (*state, 
 			writers = append(writers, int64(b.Writer))
 		}
 	}
-	if len(writers) > 0 || retired > 0 {
-		q.Queue(s.sql.lockMarks, writers, retired).Query(st.readMarks)
+	if len(writers) > 0 || w.retires > 0 {
+		q.Queue(s.sql.lockMarks, writers, w.retires).Query(st.readMarks)
 	}
 	namespaces, keys := columns(st.order)
 	if len(st.order) > 0 {
 		q.Queue(s.sql.lockCells, namespaces, keys)
 		q.Queue(s.sql.loadCells, namespaces, keys).Query(st.readCells)
 		q.Queue(s.sql.loadPending, namespaces, keys, pendingMax).Query(st.readPending)
-		q.Queue(s.sql.draw, namespaces, keys, changes, pendingMax).Query(st.readVersions)
+		q.Queue(s.sql.draw, namespaces, keys, versions, pendingMax).Query(st.readVersions)
 	}
 	if len(ids) > 0 {
 		s.queueTokens(q, st, ids)
@@ -225,37 +227,23 @@ func (s *Store) load(ctx context.Context, conn *pgxpool.Conn, w *work) (*state, 
 }
 
 // name collects the cells and tokens that the work names, and returns the
-// tokens, how many changes there may be, and up to which writer marks go.
-func (st *state) name(w *work) (ids []tokenID, changes, retired int64) {
+// tokens, and how many versions it may need.
+func (st *state) name(w *work) (ids []tokenID, versions int) {
 	st.order = slices.Clone(w.cells)
 	for _, b := range w.batches {
-		for i := range b.If {
-			st.order = append(st.order, b.If[i].Cell)
-		}
-		for i := range b.Deltas {
-			d := &b.Deltas[i]
-			if d.Op == store.OpRetire {
-				retired = max(retired, d.N)
-				continue
-			}
-			st.order = append(st.order, d.Cell)
-			if d.Op == store.OpAdd || d.Op == store.OpSet || d.Op == store.OpExpire || d.Op == store.OpLayout {
-				changes++
-			}
-			if d.Guard.Token == "" {
-				continue
-			}
-			if id := (tokenID{d.Cell, d.Guard.Token}); st.tokens[id] == nil {
+		versions += plan.Versions(b)
+		plan.Names(b, func(c store.Cell) { st.order = append(st.order, c) }, func(c store.Cell, name string) {
+			if id := (tokenID{c, name}); st.tokens[id] == nil {
 				st.tokens[id] = &token{}
 				ids = append(ids, id)
 			}
-		}
+		})
 	}
 	st.order = sortCells(st.order)
 	for _, c := range st.order {
 		st.cells[c] = &cell{}
 	}
-	return ids, changes, retired
+	return ids, versions
 }
 
 // lock takes the advisory locks.
@@ -474,7 +462,7 @@ func (s *Store) saveTokens(q *pgx.Batch, st *state) {
 		return
 	}
 	slices.SortFunc(st.remembered, func(a, b tokenID) int {
-		return cmp.Or(compareCells(a.cell, b.cell), cmp.Compare(a.name, b.name))
+		return cmp.Or(plan.Compare(a.cell, b.cell), cmp.Compare(a.name, b.name))
 	})
 	n := len(st.remembered)
 	cells, names := make([]store.Cell, n), make([][]byte, n)
