@@ -186,3 +186,18 @@ func (v Value) Lacks(version uint64) (lacks, known bool) {
 	whole := v.Exists && v.Layout == 0
 	return whole && v.Version < version, whole
 }
+
+// A Carrier is a Store of several partitions that takes what is for many of them in one
+// trip, if they are on one server.
+type Carrier interface {
+	// Route returns the number of the server that has a partition, below that of the
+	// partitions. It may change at any time, and may be out of date: then there are more
+	// trips.
+	Route(partition int) int
+
+	// Carry is Apply of batches of different partitions, which answers each as soon as
+	// it can: it calls done once for each, with its place and the error that Apply
+	// would have returned for it alone, one after the other or side by side. It returns
+	// when most are answered; those that take longer may be later.
+	Carry(ctx context.Context, batches []*Batch, replies []*Reply, done func(i int, err error))
+}

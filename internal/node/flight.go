@@ -11,6 +11,7 @@ import (
 // A flight is a combined batch, from when it is frozen until the last of its
 // callers has its results.
 type flight struct {
+	lane    *lane
 	batches [1]store.Batch
 	replies [1]store.Reply
 	members []int // for each delta, how many adds are in it
@@ -36,9 +37,6 @@ type runKey struct {
 // runServes is what the adds of a run may ask for.
 const runServes = store.NeedValue | store.NeedLayout
 
-// isPlain reports whether a batch is one add that only adds, perhaps to a shard.
-func isPlain(b *store.Batch) bool { return len(b.Deltas) == 1 && b.Needs()&^runServes == 0 }
-
 // isAlone reports whether a batch takes a flight of its own: if a counter is
 // split, it is refused as a whole, and others must not be with it.
 func isAlone(b *store.Batch) bool {
@@ -50,7 +48,7 @@ func (f *flight) board(e *entry, runs map[runKey]int) bool {
 	b := &f.batches[0]
 	var key runKey
 	if e.run {
-		d := &e.batch.Deltas[0]
+		d := e.delta(0)
 		key = runKey{d.Cell, d.N < 0, d.Guard.Laid, d.Guard.Layout}
 		if at, ok := runs[key]; ok && f.join(e, at) {
 			return true
@@ -60,8 +58,8 @@ func (f *flight) board(e *entry, runs map[runKey]int) bool {
 		return false
 	}
 	e.at, e.nth, e.before = len(b.Deltas), 0, 0
-	for i := range e.batch.Deltas {
-		d := e.batch.Deltas[i]
+	for i := range e.deltas {
+		d := *e.delta(i)
 		if d.Guard.Match {
 			d.Guard.Version = coarse(d.Guard.Version)
 		}
@@ -84,7 +82,7 @@ func (f *flight) board(e *entry, runs map[runKey]int) bool {
 // too large.
 func (f *flight) join(e *entry, at int) bool {
 	b := &f.batches[0]
-	run, d := &b.Deltas[at], &e.batch.Deltas[0]
+	run, d := &b.Deltas[at], e.delta(0)
 	sum := run.N + d.N
 	if f.members[at] == runMax || (d.N < 0) != (sum < run.N) {
 		return false
@@ -116,7 +114,7 @@ func (e *entry) take() error {
 	n, err := e.lane.node, e.err
 	if err == nil {
 		e.fill()
-	} else if refusal(err) {
+	} else if refusal(err) && e.part == nil { // else see join
 		e.reply.Err, err = err, nil
 	}
 	if e.flight != nil { // else it was refused in the queue
@@ -131,11 +129,17 @@ func (e *entry) take() error {
 func (e *entry) fill() {
 	f, to := e.flight, e.reply
 	from := &f.replies[0]
-	to.Durability, to.Waited, to.Retries = from.Durability, from.Waited, from.Retries
-	for i := range e.batch.Deltas {
-		r, d := from.Results[e.at+i], &e.batch.Deltas[i]
+	if to.Durability == 0 || to.Durability > from.Durability {
+		to.Durability = from.Durability
+	}
+	to.Waited, to.Retries = max(to.Waited, from.Waited), max(to.Retries, from.Retries)
+	for i := range e.deltas {
+		r, d := from.Results[e.at+i], e.delta(i)
 		if d.Guard.Token == "" {
 			r.Replayed = false // Only the flight was repeated, not the caller's write.
+		}
+		if r.Outcome == store.Full {
+			e.lane.node.full.Store(time.Now().UnixNano())
 		}
 		r.Version = fine(r.Version)
 		if members := f.members[e.at]; members > 1 {
@@ -147,8 +151,20 @@ func (e *entry) fill() {
 				r = store.Result{Outcome: r.Outcome, Version: r.Version}
 			}
 		}
-		to.Results = append(to.Results, r)
+		if e.part == nil {
+			to.Results = append(to.Results, r)
+		} else {
+			to.Results[e.part[i]] = r
+		}
 	}
+}
+
+// delta returns the i-th of the entry's deltas.
+func (e *entry) delta(i int) *store.Delta {
+	if e.part != nil {
+		i = int(e.part[i])
+	}
+	return &e.batch.Deltas[i]
 }
 
 // release lets the flight be used again when the last one needs it no more.
@@ -161,6 +177,6 @@ func (f *flight) release(n *Node) {
 	f.batches[0] = store.Batch{Deltas: f.batches[0].Deltas[:0]}
 	f.replies[0].Results = f.replies[0].Results[:0]
 	f.entries, f.members = f.entries[:0], f.members[:0]
-	f.bytes, f.sent, f.doubt = 0, false, false
+	f.lane, f.bytes, f.sent, f.doubt = nil, 0, false, false
 	n.freeFlights.Put(f)
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 	"strconv"
 	"sync"
@@ -210,16 +211,39 @@ func (p *pulse) judge(write, read error) {
 		return
 	}
 	n.outage.begin(n.options.Logger, f)
-	for i := range n.lanes {
-		if l := &n.lanes[i]; l.pulse == p {
-			l.refuse(f.unavailable())
-		}
+	for l := range p.lanes() {
+		l.refuse(f.unavailable())
 	}
 	n.life.Lock()
-	if n.closed {
-		p.cancel() // there is no time to wait for an answer
-	}
+	closed := n.closed
 	n.life.Unlock()
+	if closed {
+		p.giveUp()
+	}
+}
+
+// giveUp ends what is under way: the node is closed, and there is no time to wait for
+// an answer.
+func (p *pulse) giveUp() {
+	p.cancel()
+	for l := range p.lanes() {
+		l.mu.Lock()
+		if l.trip != nil {
+			l.trip.cancel()
+		}
+		l.mu.Unlock()
+	}
+}
+
+// lanes returns those of the partition.
+func (p *pulse) lanes() iter.Seq[*lane] {
+	return func(yield func(*lane) bool) {
+		for i := range p.node.lanes {
+			if l := &p.node.lanes[i]; l.pulse == p && !yield(l) {
+				return
+			}
+		}
+	}
 }
 
 // named returns what to call a partition.

@@ -9,21 +9,23 @@ import (
 )
 
 // A lane has one batch on its way to the store, and the callers who came since in
-// a queue behind it. It has a goroutine while it has work.
+// a queue behind it. A train takes its batches there, together with those of other
+// lanes, as long as all goes well.
 type lane struct {
 	node      *Node
+	number    int // among the lanes
 	partition int
 	pulse     *pulse // of the partition
 	room      room
 
-	mu          sync.Mutex // guards the fields below up to all, and the states of entries
+	mu          sync.Mutex // guards the fields below up to runs, and the states of entries
 	first, last *entry     // the queue
-	flying      bool       // the goroutine runs
-	awaited     int        // how many callers the goroutine lingers for
+	flying      bool       // a batch is on its way, or the lane is ready for a train
+	train       *train     // that it was ready for last, or nil
+	trip        *trip      // that has its batch, or nil
 	runs        map[runKey]int
-	all         chan struct{} // says that those have come
 
-	// For the goroutine alone: the numbers of its batches.
+	// For whoever has the batch that is on its way: its numbers.
 	writer store.Writer
 	mark   uint64 // the last acknowledged
 	stale  bool   // the writer must not be used any more
@@ -38,7 +40,10 @@ type entry struct {
 	reply *store.Reply
 	done  chan struct{}
 
-	deltas, bytes int
+	part   []int32 // the deltas of the batch that go with it; nil if all do
+	deltas int     // how many those are
+	bytes  int
+	writes int // of callers
 
 	// Guarded by lane.mu until the entry has landed.
 	state      entryState
@@ -61,18 +66,18 @@ const (
 	landed                   // there is an answer, and done says so
 )
 
-// enter queues a batch, and sends it at once if the lane is idle.
-func (l *lane) enter(ctx context.Context, b *store.Batch, r *store.Reply, bytes int, run bool) (*entry, error) {
+// enter queues a piece of a call, and sends it at once if the lane is idle.
+func (l *lane) enter(ctx context.Context, p *piece, b *store.Batch, r *store.Reply) (*entry, error) {
 	n := l.node
 	reading := !b.Changes()
 	if err := l.pulse.refused(reading); err != nil {
 		return nil, err
 	}
-	if err := l.room.take(ctx, len(b.Deltas), bytes); err != nil {
+	if err := l.room.take(ctx, p.deltas, p.bytes); err != nil {
 		return nil, err
 	}
 	e := n.freeEntries.Get().(*entry)
-	e.lane, e.batch, e.reply, e.deltas, e.bytes = l, b, r, len(b.Deltas), bytes
+	e.lane, e.batch, e.reply, e.part, e.deltas, e.bytes, e.writes = l, b, r, p.part, p.deltas, p.bytes, p.writes
 	l.mu.Lock()
 	if err := l.pulse.refused(reading); err != nil { // since then, and what was queued was refused before this came
 		l.mu.Unlock()
@@ -80,20 +85,22 @@ func (l *lane) enter(ctx context.Context, b *store.Batch, r *store.Reply, bytes 
 		e.free()
 		return nil, err
 	}
-	e.state, e.run, e.alone, e.gone, e.err = queued, run, isAlone(b), false, nil
+	e.state, e.run, e.alone, e.gone, e.err = queued, p.run, isAlone(b), false, nil
 	l.insert(e, l.last)
-	if l.awaited > 0 {
-		if l.awaited--; l.awaited == 0 {
-			l.all <- struct{}{}
-		}
-	}
 	if !l.flying {
 		l.flying = true
 		n.running.Add(1)
-		go l.fly()
+		l.board()
 	}
+	l.train.came(p.writes)
 	l.mu.Unlock()
 	return e, nil
+}
+
+// board makes the lane ready for the next train to where its partition is.
+func (l *lane) board() {
+	l.train = l.node.trainOf(l)
+	l.train.board(l)
 }
 
 // refuse gives the callers in the queue an error: nothing of theirs was sent.
@@ -191,71 +198,22 @@ func (e *entry) leave() entryState {
 // free makes the entry ready for another caller.
 func (e *entry) free() {
 	n := e.lane.node
-	e.lane, e.batch, e.reply, e.flight = nil, nil, nil, nil
+	e.lane, e.batch, e.reply, e.part, e.flight = nil, nil, nil, nil, nil
 	n.freeEntries.Put(e)
 }
 
-// fly sends what is queued, one flight after the other, until nothing is.
-func (l *lane) fly() {
-	defer l.node.running.Done()
-	for {
-		f := l.freeze()
-		if f == nil {
-			return
-		}
-		f.begun = time.Now()
-		err := l.send(f)
-		took := time.Since(f.begun)
-		l.node.count(f, took)
-		l.land(f, err)
-		l.linger(took)
-	}
-}
-
-// linger waits a little for as many callers as have just been answered: most come
-// back at once with their next write. Without it the first of them would fly
-// alone and the others wait for that, or two halves would take turns. One caller
-// by himself is not waited for, and is sent at once when he comes.
-func (l *lane) linger(took time.Duration) {
-	l.mu.Lock()
-	idle := l.awaited == 0 && len(l.all) == 0
-	l.mu.Unlock()
-	if idle {
-		return
-	}
-	t := time.NewTimer(min(took/lingerShare, lingerMax))
-	defer t.Stop()
-	select {
-	case <-l.all:
-		return
-	case <-t.C:
-	case <-l.node.ctx.Done():
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.awaited == 0 { // they came just now
-		<-l.all
-	}
-	l.awaited = 0
-}
-
-// How long a lane lingers: a part of what its last flight took, and no longer
-// than this.
-const (
-	lingerShare = 4
-	lingerMax   = 4 * time.Millisecond
-)
-
-// freeze makes a flight of as much of the queue as fits into a batch, nil if the
-// queue is empty. From here on the flight has its own copy of everything.
-func (l *lane) freeze() *flight {
+// freeze makes a flight of as much of the queue as fits into a batch, for a trip. It
+// returns nil if the queue is empty: then the lane is idle. From here on the flight has
+// its own copy of everything.
+func (l *lane) freeze(t *trip) *flight {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.first == nil {
-		l.flying = false
+		l.rests()
 		return nil
 	}
 	f := l.node.freeFlights.Get().(*flight)
+	f.lane, l.trip = l, t
 	f.batches[0].Partition, f.batches[0].Apart = l.partition, !l.first.alone
 	for e := l.first; e != nil && (len(f.entries) == 0 || !e.alone) && f.board(e, l.runs); e = l.first {
 		l.remove(e)
@@ -269,7 +227,28 @@ func (l *lane) freeze() *flight {
 		l.runs = make(map[runKey]int)
 	}
 	clear(l.runs)
+	f.begun = time.Now()
 	return f
+}
+
+// rests makes the lane idle.
+func (l *lane) rests() {
+	l.flying = false
+	l.node.running.Done()
+}
+
+// ended gives the callers of a flight their answer, and makes the lane ready for the
+// next train, if others are queued.
+func (l *lane) ended(f *flight, err error) {
+	l.node.count(f, time.Since(f.begun))
+	l.land(f, err)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.first == nil {
+		l.rests()
+		return
+	}
+	l.board()
 }
 
 // runsKept is up to how many runs a lane clears its map of them, rather than
@@ -281,10 +260,11 @@ const runsKept = 1024
 // may be too much where some of its adds are not.
 func (l *lane) land(f *flight, err error) {
 	n := l.node
-	deltas, bytes := 0, 0
+	deltas, bytes, writes := 0, 0, 0
 	told := f.entries[:0]
 	var again *entry // the last of those
 	l.mu.Lock()
+	l.trip = nil
 	for _, e := range f.entries {
 		if err == nil && !e.gone && f.refusedRun(e) {
 			e.state, e.flight, e.run = queued, nil, false
@@ -294,6 +274,7 @@ func (l *lane) land(f *flight, err error) {
 		}
 		deltas += e.deltas
 		bytes += e.bytes
+		writes += e.writes
 		if e.gone {
 			e.free()
 			continue
@@ -301,9 +282,7 @@ func (l *lane) land(f *flight, err error) {
 		e.state, e.err = landed, err
 		told = append(told, e)
 	}
-	if l.first != nil || len(told) > 1 {
-		l.awaited = len(told)
-	}
+	l.train.told(len(told), writes)
 	l.mu.Unlock()
 	l.room.give(deltas, bytes)
 	f.refs.Store(int32(len(told)) + 1)

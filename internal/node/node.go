@@ -24,6 +24,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quipudb/quipu/store"
@@ -84,9 +85,12 @@ func (o Options) withDefaults() Options {
 type Node struct {
 	under   store.Store
 	traits  store.Traits
+	limits  store.Limits // those of the traits, with defaults
 	options Options
-	lanes   []lane  // by partition; of one partition, as many as the options say
-	pulses  []pulse // by partition
+	carrier store.Carrier // under, or nil if it is none
+	lanes   []lane        // by partition; of one partition, as many as the options say
+	trains  []train       // by lane, or by the route of their partitions if the store is a carrier
+	pulses  []pulse       // by partition
 
 	ctx     context.Context // ends when the node gives up
 	cancel  context.CancelFunc
@@ -101,6 +105,7 @@ type Node struct {
 	freeEntries sync.Pool // of *entry
 	freeFlights sync.Pool // of *flight
 	outage      outage
+	full        atomic.Int64 // when the store last said that something is full, in Unix nanoseconds
 	meters
 }
 
@@ -123,6 +128,7 @@ func New(ctx context.Context, s store.Store, o Options) *Node {
 	n := &Node{
 		under:     s,
 		traits:    s.Traits(),
+		limits:    s.Traits().Limits.WithDefaults(),
 		options:   o,
 		enlisting: make(chan struct{}, 1),
 	}
@@ -139,9 +145,12 @@ func New(ctx context.Context, s store.Store, o Options) *Node {
 		p.node, p.partition, p.calls = n, i, make(chan struct{}, o.Calls)
 		p.ctx, p.cancel = context.WithCancel(n.ctx)
 	}
+	n.carrier, _ = s.(store.Carrier)
+	n.trains = make([]train, len(n.lanes))
 	for i := range n.lanes {
-		l := &n.lanes[i]
-		l.node, l.runs, l.all = n, make(map[runKey]int), make(chan struct{}, 1)
+		t, l := &n.trains[i], &n.lanes[i]
+		t.node, t.all = n, make(chan struct{}, 1)
+		l.node, l.number, l.runs = n, i, make(map[runKey]int)
 		if n.traits.Partitions > 1 {
 			l.partition = i
 		}
@@ -274,50 +283,57 @@ func (p *pulse) pass(ctx context.Context, batches []store.Batch, replies []store
 // combine queues batches in the lanes they belong to and waits for the answers.
 // What became of one says nothing of the others.
 func (n *Node) combine(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
-	var fewEntered [1]*entry
-	var fewErrs [1]error
-	entered, errs := fewEntered[:], fewErrs[:]
-	if len(batches) > 1 {
-		entered, errs = make([]*entry, len(batches)), make([]error, len(batches))
-	}
-	var l *lane
+	var few [1]piece
+	pieces, apart := few[:0], n.separable(batches)
 	for i := range batches {
 		b, r := &batches[i], &replies[i]
 		*r = store.Reply{Results: r.Results[:0]}
-		bytes, err := n.check(b)
-		if r.Err = err; err != nil {
-			continue
+		if r.Err = n.check(b); r.Err == nil {
+			pieces = n.cut(pieces, batches, i, apart)
 		}
-		switch {
-		case n.traits.Partitions > 1:
-			l = &n.lanes[b.Partition]
-		case l == nil: // All of a call take one lane, so they stay in their order.
-			l = &n.lanes[store.PartitionOf(b.Deltas[0].Cell, len(n.lanes))]
-		}
-		entered[i], errs[i] = l.enter(ctx, b, r, bytes, len(batches) == 1 && isPlain(b))
 	}
-	for i, e := range entered {
-		if e != nil {
-			errs[i] = e.wait(ctx)
+	for i := range pieces {
+		p := &pieces[i]
+		r := &replies[p.batch]
+		if p.part != nil && len(r.Results) == 0 {
+			r.Results = slices.Grow(r.Results, len(batches[p.batch].Deltas))[:len(batches[p.batch].Deltas)]
 		}
+		p.entry, p.err = p.lane.enter(ctx, p, &batches[p.batch], r)
+	}
+	for i := range pieces {
+		if p := &pieces[i]; p.entry != nil {
+			p.err = p.entry.wait(ctx)
+		}
+	}
+	if len(batches) == 1 && len(pieces) == 1 { // Fast path.
+		return pieces[0].err
+	}
+	errs := make([]error, len(batches))
+	for from, to := 0, 0; from < len(pieces); from = to {
+		for to < len(pieces) && pieces[to].batch == pieces[from].batch {
+			to++
+		}
+		at := pieces[from].batch
+		errs[at] = join(&replies[at], pieces[from:to])
 	}
 	return store.Answer(errs, replies)
 }
 
-// check returns the bytes of a batch, or an error if the store would refuse it:
-// then it must not be combined with others.
-func (n *Node) check(b *store.Batch) (bytes int, err error) {
+// check returns an error if the store would refuse a batch: then it must not be
+// combined with others.
+func (n *Node) check(b *store.Batch) error {
 	if err := store.CheckBatch(b, n.traits.Partitions); err != nil {
-		return 0, err
+		return err
+	}
+	if n.traits.Partitions == 1 {
+		return nil
 	}
 	for i := range b.Deltas {
-		d := &b.Deltas[i]
-		if home := store.PartitionOf(d.Cell, n.traits.Partitions); home != b.Partition {
-			return 0, store.Errorf(store.KindInvalid, "delta %d: its cell is in partition %d, the batch in %d", i, home, b.Partition)
+		if home := store.PartitionOf(b.Deltas[i].Cell, n.traits.Partitions); home != b.Partition {
+			return store.Errorf(store.KindInvalid, "delta %d: its cell is in partition %d, the batch in %d", i, home, b.Partition)
 		}
-		bytes += len(d.Cell.Namespace) + len(d.Cell.Key) + len(d.Guard.Token)
 	}
-	return bytes, nil
+	return nil
 }
 
 // read makes a call that reads from the partitions of some cells, or from all
@@ -502,7 +518,7 @@ func (n *Node) Close() error {
 	}
 	for i := range n.pulses {
 		if p := &n.pulses[i]; p.down.Load() != nil {
-			p.cancel() // there is no time to wait for an answer
+			p.giveUp()
 		}
 	}
 	enough := time.AfterFunc(n.options.CloseTimeout, n.cancel)

@@ -18,24 +18,38 @@ const (
 	pauseDown    = time.Minute // unless it is back before
 )
 
+// errUnsent is that no attempt was made yet.
+var errUnsent = errors.New("not sent")
+
+// insist sends a flight by itself until there is a definite answer, and gives that to
+// its callers. Err is what became of an attempt before.
+func (l *lane) insist(f *flight, err error) { l.ended(f, l.send(f, err)) }
+
 // send sends a flight until there is a definite answer, and returns nil if it was
-// applied.
-func (l *lane) send(f *flight) error {
-	for tries := 0; ; tries++ {
-		err := l.attempt(f)
-		if err == nil {
-			l.mark = f.batches[0].Seq
-			l.pulse.answered()
+// applied. Err is what became of an attempt before.
+func (l *lane) send(f *flight, err error) error {
+	for tries := 0; ; {
+		if !errors.Is(err, errUnsent) {
+			reached, end := l.judge(f, err)
+			if end != nil {
+				return end
+			}
+			if !reached || tries > 0 { // else there is nothing to wait for
+				l.rest(tries)
+			}
+			tries++
+		}
+		if err = l.attempt(f); err == nil {
+			l.acknowledged(f)
 			return nil
 		}
-		reached, end := l.judge(f, err)
-		if end != nil {
-			return end
-		}
-		if !reached || tries > 0 { // else there is nothing to wait for
-			l.rest(tries)
-		}
 	}
+}
+
+// acknowledged takes notice that a flight was applied.
+func (l *lane) acknowledged(f *flight) {
+	l.mark = f.batches[0].Seq
+	l.pulse.answered()
 }
 
 // attempt sends a flight once.
@@ -46,7 +60,7 @@ func (l *lane) attempt(f *flight) error {
 	}
 	ctx, cancel := context.WithTimeout(l.pulse.ctx, n.options.AttemptTimeout)
 	defer cancel()
-	if err := l.number(ctx, f); err != nil {
+	if err := l.enroll(ctx, f); err != nil {
 		return err
 	}
 	if f.sent {
@@ -60,9 +74,8 @@ func (l *lane) attempt(f *flight) error {
 	return f.replies[0].Err
 }
 
-// number makes a flight the next of the lane's writer. As long as the writer is not
-// stale, that is always the same number.
-func (l *lane) number(ctx context.Context, f *flight) error {
+// enroll makes a flight the next of the lane's writer, and gets one if need be.
+func (l *lane) enroll(ctx context.Context, f *flight) error {
 	if l.writer == 0 || l.stale {
 		w, err := l.node.enlist(ctx, l.writer)
 		switch {
@@ -73,9 +86,15 @@ func (l *lane) number(ctx context.Context, f *flight) error {
 		}
 		l.writer, l.mark, l.stale = w, 0, false
 	}
+	l.assign(f)
+	return nil
+}
+
+// assign makes a flight the next of the lane's writer. As long as the writer is not
+// stale, that is always the same number.
+func (l *lane) assign(f *flight) {
 	b := &f.batches[0]
 	b.Writer, b.Prev, b.Seq = l.writer, l.mark, l.mark+1
-	return nil
 }
 
 // judge decides what the error of an attempt means: the end of the flight, or,
@@ -206,7 +225,7 @@ func (l *lane) makeRoom() {
 	ctx, cancel := context.WithTimeout(n.ctx, n.options.AttemptTimeout)
 	defer cancel()
 	last, err := store.Issued(ctx, n.under)
-	keep := store.Writer(max(n.traits.Limits.WithDefaults().WritersMax/2, 1))
+	keep := store.Writer(max(n.limits.WritersMax/2, 1))
 	if err != nil || last <= keep {
 		return
 	}

@@ -179,6 +179,7 @@ const (
 	isAdder               // Adder, which is a Starter
 	isProber              // Prober
 	isCopier              // Snapshotter
+	isCarrier             // Carrier
 	isOdd                 // some of what belongs together
 )
 
@@ -199,6 +200,9 @@ func shapeOf(s store.Store) (has int) {
 	if _, ok := s.(store.Snapshotter); ok {
 		has |= isCopier
 	}
+	if _, ok := s.(store.Carrier); ok {
+		has |= isCarrier
+	}
 	if has&isKeeper == 0 {
 		switch s.(type) {
 		case store.Auditor, store.Clock, store.Meter, store.Namespacer, store.Sizer, store.Witness:
@@ -211,7 +215,7 @@ func shapeOf(s store.Store) (has int) {
 // shape returns the wrapper as a type that has some optional interfaces. In Go a
 // type has an interface or does not, so each set is a type of its own.
 func shape(w *wrapper, has int) store.Store {
-	k, s, a, p, c := keeping{w}, starting{w}, adding{starting{w}}, probing{w}, copying{w}
+	k, s, a, p, c, y := keeping{w}, starting{w}, adding{starting{w}}, probing{w}, copying{w}, carrying{w}
 	switch has {
 	case 0:
 		return w
@@ -264,6 +268,32 @@ func shape(w *wrapper, has int) store.Store {
 			probing
 			copying
 		}{k, a, p, c}
+	case isKeeper | isCarrier:
+		return struct {
+			keeping
+			carrying
+		}{k, y}
+	case isKeeper | isProber | isCarrier:
+		return struct {
+			keeping
+			probing
+			carrying
+		}{k, p, y}
+	case isKeeper | isProber | isCopier | isCarrier:
+		return struct {
+			keeping
+			probing
+			copying
+			carrying
+		}{k, p, c, y}
+	case isKeeper | isStarter | isAdder | isProber | isCopier | isCarrier:
+		return struct {
+			keeping
+			adding
+			probing
+			copying
+			carrying
+		}{k, a, p, c, y}
 	}
 	panic(fmt.Sprintf("%T has a set of optional interfaces that Wrap does not know", w.under))
 }
@@ -323,6 +353,29 @@ func (w *wrapper) Traits() store.Traits {
 
 func (w *wrapper) Close() error {
 	return w.call(&Call{Op: OnClose, Ctx: context.Background()}, func(*Call) error { return w.under.Close() })
+}
+
+// carrying carries each batch by a call of Apply, so that its hooks see them all.
+type carrying struct{ w *wrapper }
+
+func (c carrying) Route(partition int) int { return c.w.under.(store.Carrier).Route(partition) }
+
+func (c carrying) Carry(ctx context.Context, batches []*store.Batch, replies []*store.Reply, done func(i int, err error)) {
+	Carry(ctx, c.w, batches, replies, done)
+}
+
+// Carry carries batches by calls of Apply, side by side.
+func Carry(ctx context.Context, s store.Store, batches []*store.Batch, replies []*store.Reply, done func(i int, err error)) {
+	var wg sync.WaitGroup
+	for i := range batches {
+		wg.Go(func() {
+			told := []store.Reply{*replies[i]}
+			err := s.Apply(ctx, []store.Batch{*batches[i]}, told)
+			*replies[i] = told[0]
+			done(i, err)
+		})
+	}
+	wg.Wait()
 }
 
 // A keeper is a store with all that every real one can do.

@@ -19,7 +19,8 @@ import (
 
 // optional are the optional interfaces of a store that Wrap forwards.
 var optional = []reflect.Type{
-	reflect.TypeFor[store.Adder](), reflect.TypeFor[store.Auditor](), reflect.TypeFor[store.Clock](), reflect.TypeFor[store.Meter](),
+	reflect.TypeFor[store.Adder](), reflect.TypeFor[store.Auditor](), reflect.TypeFor[store.Carrier](),
+	reflect.TypeFor[store.Clock](), reflect.TypeFor[store.Meter](),
 	reflect.TypeFor[store.Namespacer](), reflect.TypeFor[store.Prober](), reflect.TypeFor[store.Sizer](),
 	reflect.TypeFor[store.Snapshotter](), reflect.TypeFor[store.Starter](), reflect.TypeFor[store.Witness](),
 }
@@ -79,6 +80,14 @@ func (can) Snapshot(_ context.Context, w io.Writer) error {
 	return err
 }
 
+func (can) Route(partition int) int { return partition / 2 }
+
+func (can) Carry(_ context.Context, _ []*store.Batch, replies []*store.Reply, done func(i int, err error)) {
+	for i := range replies {
+		done(i, nil)
+	}
+}
+
 func memory() *memstore.Store { return memstore.New(memstore.Options{Partitions: 4}) }
 
 // everything is a store that has all optional interfaces.
@@ -108,11 +117,11 @@ func TestWrapShapes(t *testing.T) {
 	}{can{}, memory()}
 	f(everything())
 	f(storetest.Far(everything()), "Starter", "Adder")
-	f(memory(), "Prober", "Snapshotter", "Adder")
-	f(storetest.Far(memory()), "Prober", "Snapshotter", "Starter", "Adder")
-	f(copier, "Prober", "Adder")
-	f(storetest.Far(copier), "Prober", "Starter", "Adder")
-	f(storetest.Far(prober), "Snapshotter", "Starter", "Adder")
+	f(memory(), "Carrier", "Prober", "Snapshotter", "Adder")
+	f(storetest.Far(memory()), "Carrier", "Prober", "Snapshotter", "Starter", "Adder")
+	f(copier, "Carrier", "Prober", "Adder")
+	f(storetest.Far(copier), "Carrier", "Prober", "Starter", "Adder")
+	f(storetest.Far(prober), "Carrier", "Snapshotter", "Starter", "Adder")
 	f(storetest.Bare(memory()), has(everything())...)
 	defer func() {
 		if recover() == nil {
