@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/redis/rueidis"
 
 	"github.com/quipudb/quipu/internal/decide"
 	"github.com/quipudb/quipu/store"
@@ -42,23 +45,40 @@ func (s *Store) Apply(ctx context.Context, batches []store.Batch, replies []stor
 
 // apply applies one batch, if it is one for this store.
 func (s *Store) apply(ctx context.Context, b *store.Batch, r *store.Reply) error {
-	*r = store.Reply{Results: r.Results[:0]}
-	if r.Err = cmp.Or(store.CheckBatch(b, len(s.parts)), decide.Homes(b, len(s.parts))); r.Err == nil {
-		return s.insist(ctx, b, r)
+	w := s.writing(b, r)
+	if w == nil {
+		return nil
 	}
-	return nil
+	return s.insist(ctx, w, r, errUntried)
 }
 
-// insist applies a batch, however often it has to be sent for that.
-func (s *Store) insist(ctx context.Context, b *store.Batch, r *store.Reply) error {
+// writing returns a batch as it is to be sent, or nil if it is none for this store:
+// then the reply says why.
+func (s *Store) writing(b *store.Batch, r *store.Reply) *writing {
+	*r = store.Reply{Results: r.Results[:0]}
+	if r.Err = cmp.Or(store.CheckBatch(b, len(s.parts)), decide.Homes(b, len(s.parts))); r.Err != nil {
+		return nil
+	}
 	w := &writing{batch: b, part: &s.parts[b.Partition]}
 	if b.Writer != 0 {
 		w.digest, w.acked = b.Digest(), s.acked[b.Partition].get(b.Writer)
 	}
+	w.adds, _ = planOf(b)
+	return w
+}
+
+// errUntried is that a batch was not sent yet.
+var errUntried = errors.New("not sent")
+
+// insist applies a batch, however often it has to be sent for that. Err is what became
+// of it before.
+func (s *Store) insist(ctx context.Context, w *writing, r *store.Reply, err error) error {
 	p := newPatient(delayMax, servePatience)
 	var doubt error // the first after which it is unknown whether the batch was applied
-	for {
-		err := s.try(ctx, w, r)
+	for first := true; ; first = false {
+		if !first || errors.Is(err, errUntried) {
+			err = s.try(ctx, w, r)
+		}
 		if err == nil {
 			s.finish(ctx, w, r)
 			return nil
@@ -68,7 +88,7 @@ func (s *Store) insist(ctx context.Context, b *store.Batch, r *store.Reply) erro
 		}
 		switch {
 		case !passes(err):
-		case doubt != nil && !resendable(b):
+		case doubt != nil && !resendable(w.batch):
 		case !p.again(ctx):
 		default:
 			s.meters.resends.Add(1)
@@ -101,21 +121,22 @@ type writing struct {
 	batch  *store.Batch
 	part   *part
 	digest uint64
-	acked  uint64 // the mark that this store knows of
-	decide bool   // add.lua can't apply it
+	acked  uint64   // the mark that this store knows of
+	adds   *planned // for add.lua, nil if that can't apply it
 
 	retries int // how often it was decided again
 }
 
 // try sends a batch once.
 func (s *Store) try(ctx context.Context, w *writing, r *store.Reply) error {
-	if !w.decide {
-		if adds, ok := plan(w.batch); ok {
-			if done, err := s.add(ctx, w, adds, r); done || err != nil {
-				return err
-			}
+	if w.adds != nil {
+		replies, err := s.runAll(ctx, s.adding(w), s.waits(w.batch.Durability), 1)
+		if err != nil {
+			return err
 		}
-		w.decide = true
+		if done, err := s.added(w, replies[0], r); done || err != nil {
+			return err
+		}
 	}
 	return s.decide(ctx, w, r)
 }
@@ -152,53 +173,69 @@ func (s *Store) finish(ctx context.Context, w *writing, r *store.Reply) {
 	}
 }
 
-// add lets the server apply a batch of plain adds. It reports false if the batch
-// has to be decided.
-func (s *Store) add(ctx context.Context, w *writing, p *planned, r *store.Reply) (done bool, err error) {
-	b := w.batch
-	args := make([]string, 0, 32+3*len(p.flat))
-	args = append(args, s.now(), strconv.FormatInt(s.limits.TokenWindow.Milliseconds(), 10))
+// adding returns the call that lets the server apply batches of plain adds.
+func (s *Store) adding(ws ...*writing) call {
+	c := call{script: addScript}
+	c.args = append(c.args, s.now(), strconv.FormatInt(s.limits.TokenWindow.Milliseconds(), 10))
+	c.args = append(s.appendLimits(c.args), strconv.Itoa(len(ws)))
+	for _, w := range ws {
+		w.appendTo(&c)
+	}
+	return c
+}
+
+// appendTo appends the keys and the arguments of a batch of plain adds, after the number
+// of both.
+func (w *writing) appendTo(c *call) {
+	b, p := w.batch, w.adds
+	key, arg := len(c.keys), len(c.args)
+	c.keys = append(c.keys, w.part.meta, w.part.marks, w.part.names)
+	for i := range p.spaces {
+		c.keys = w.part.appendSpace(c.keys, p.spaces[i].name)
+	}
+	c.args = append(c.args, strconv.Itoa(len(c.keys)-key), "")
 	if b.Writer != 0 {
-		args = append(args, strconv.FormatUint(uint64(b.Writer), 10), strconv.FormatUint(b.Prev, 10), strconv.FormatUint(b.Seq, 10),
+		c.args = append(c.args, strconv.FormatUint(uint64(b.Writer), 10), strconv.FormatUint(b.Prev, 10), strconv.FormatUint(b.Seq, 10),
 			strconv.FormatUint(w.digest, 10), strconv.FormatUint(w.acked, 10))
 	} else {
-		args = append(args, "", "", "", "", "")
+		c.args = append(c.args, "", "", "", "", "")
 	}
-	args = appendRecord(args, p.record)
-	args = s.appendLimits(args)
-	if p.timed {
-		args = append(args, strconv.FormatInt(p.oldest, 10), strconv.FormatInt(p.newest, 10))
+	c.args = appendRecord(c.args, p.Record)
+	if p.Timed {
+		c.args = append(c.args, strconv.FormatInt(p.Oldest, 10), strconv.FormatInt(p.Newest, 10))
 	} else {
-		args = append(args, "", "")
+		c.args = append(c.args, "", "")
 	}
-	args = p.appendArgs(args)
-	keys := []string{w.part.meta, w.part.marks, w.part.names}
-	for i := range p.spaces {
-		keys = w.part.appendSpace(keys, p.spaces[i].name)
-	}
-	m, err := s.run(ctx, call{addScript, keys, args}, s.waits(b.Durability))
-	if err != nil {
-		return false, err
-	}
+	c.args = p.appendArgs(c.args)
+	c.args[arg+1] = strconv.Itoa(len(c.args) - arg)
+}
+
+// added takes what the server said to a batch of plain adds. It reports false if the
+// batch has to be decided.
+func (s *Store) added(w *writing, m rueidis.RedisMessage, r *store.Reply) (done bool, err error) {
 	reply, err := texts(m)
 	if err != nil {
 		return false, err
 	}
 	switch reply[0] {
 	case "applied":
-		if r.Results, err = p.results(reply[1:], r.Results[:0]); err != nil {
+		if r.Results, err = w.adds.results(strings.Split(reply[1], " "), r.Results[:0]); err != nil {
 			return false, err
 		}
-		if b.Writer != 0 {
-			r.Mark = b.Seq
+		if w.batch.Writer != 0 {
+			r.Mark = w.batch.Seq
 		}
 		return true, nil
 	case "mark":
 		apply, err := s.judge(w, reply[1], reply[2], reply[3], r)
-		return !apply, err
-	default:
-		return false, nil
+		if done = !apply; done || err != nil {
+			return done, err
+		}
+	case "failed":
+		return false, refused(errors.New(reply[1]), true)
 	}
+	w.adds = nil
+	return false, nil
 }
 
 // judge reports whether a batch follows the mark that the server has of its

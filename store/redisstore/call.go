@@ -101,6 +101,24 @@ func (s *Store) run(ctx context.Context, c call, w wait) (rueidis.RedisMessage, 
 	return m, nil
 }
 
+// runAll makes a call that replies so many parts.
+func (s *Store) runAll(ctx context.Context, c call, w wait, parts int) ([]rueidis.RedisMessage, error) {
+	m, err := s.run(ctx, c, w)
+	if err != nil {
+		return nil, err
+	}
+	return partsOf(m, parts)
+}
+
+// partsOf returns the parts of a reply.
+func partsOf(m rueidis.RedisMessage, parts int) ([]rueidis.RedisMessage, error) {
+	all, err := m.ToArray()
+	if err != nil || len(all) != parts {
+		return nil, store.Errorf(store.KindCorrupt, "reply of %d parts: %w", len(all), err)
+	}
+	return all, nil
+}
+
 // send sends a call as it is: the script by its hash, or whole.
 func (s *Store) send(ctx context.Context, c call, w wait, whole bool) (rueidis.RedisMessage, error) {
 	s.meters.calls.Add(1)
@@ -185,16 +203,7 @@ func failed(ctx context.Context, err error) error {
 		return err
 	}
 	if rerr, ok := rueidis.IsRedisErr(err); ok {
-		switch word, _, _ := strings.Cut(rerr.Error(), " "); word {
-		case "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "READONLY", "MASTERDOWN", "BUSY", "NOREPLICAS":
-			return store.Errorf(store.KindUnavailable, "redis: %w", err)
-		case "OOM", "MISCONF": // a script is refused at its first write
-			return store.Errorf(store.KindUnavailable, "redis: %w", permanent{err})
-		}
-		if strings.Contains(rerr.Error(), "user_script") {
-			return store.Errorf(store.KindCorrupt, "redis: %w", err)
-		}
-		return store.Errorf(store.KindUnavailable, "redis: %w", permanent{err})
+		return refused(err, strings.Contains(rerr.Error(), "user_script"))
 	}
 	if ctx.Err() != nil {
 		return store.Errorf(store.KindUnknown, "redis: %w", ctx.Err())
@@ -203,6 +212,20 @@ func failed(ctx context.Context, err error) error {
 		return store.Errorf(store.KindUnavailable, "redis: %w", err)
 	}
 	return store.Errorf(store.KindUnknown, "redis: %w", err)
+}
+
+// refused returns what it means that a server refused a call, or that a script failed.
+func refused(err error, script bool) error {
+	switch word, _, _ := strings.Cut(err.Error(), " "); word {
+	case "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "READONLY", "MASTERDOWN", "BUSY", "NOREPLICAS":
+		return store.Errorf(store.KindUnavailable, "redis: %w", err)
+	case "OOM", "MISCONF": // a script is refused at its first write
+		return store.Errorf(store.KindUnavailable, "redis: %w", permanent{err})
+	}
+	if script {
+		return store.Errorf(store.KindCorrupt, "redis: %w", err)
+	}
+	return store.Errorf(store.KindUnavailable, "redis: %w", permanent{err})
 }
 
 // permanent is the error of a server that won't serve soon: to send the same again

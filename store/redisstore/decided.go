@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/quipudb/quipu/internal/decide"
+	"github.com/quipudb/quipu/internal/plan"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -21,7 +22,7 @@ func (s *Store) decide(ctx context.Context, w *writing, r *store.Reply) error {
 	for p := newPatient(conflictMax, conflictPatience); ; {
 		st := newState(w.part, s.share)
 		st.batch(b)
-		if err := s.load(ctx, st, b.Writer, versions(b), max(s.waits(b.Durability), s.shown())); err != nil {
+		if err := s.load(ctx, st, b.Writer, plan.Versions(b), max(s.waits(b.Durability), s.shown())); err != nil {
 			return err
 		}
 		*r = store.Reply{Results: r.Results[:0]}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 
+	"github.com/quipudb/quipu/internal/plan"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -31,7 +32,7 @@ func (s *Store) DecideOnce(ctx context.Context, b store.Batch, between func()) (
 	w := &writing{batch: &b, part: &s.parts[b.Partition], digest: b.Digest()}
 	st := newState(w.part, s.share)
 	st.batch(&b)
-	if err := s.load(ctx, st, b.Writer, versions(&b), noWait); err != nil {
+	if err := s.load(ctx, st, b.Writer, plan.Versions(&b), noWait); err != nil {
 		return false, err
 	}
 	if err := s.decideOn(st, w, &store.Reply{}); err != nil {

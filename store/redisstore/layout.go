@@ -25,6 +25,7 @@ const (
 // that they are in one slot.
 type part struct {
 	number                   int
+	slot                     uint16
 	prefix                   string // of the keys
 	meta, marks, names, dues string
 }
@@ -34,7 +35,7 @@ func parts(prefix string, n int) []part {
 	ps := make([]part, n)
 	for i, tag := range tags(n) {
 		p := prefix + ":{" + tag + "}:"
-		ps[i] = part{number: i, prefix: p, meta: p + "meta", marks: p + "marks", names: p + "names", dues: p + "due"}
+		ps[i] = part{number: i, slot: slot(tag), prefix: p, meta: p + "meta", marks: p + "marks", names: p + "names", dues: p + "due"}
 	}
 	return ps
 }
@@ -233,7 +234,7 @@ func parseMark(s string, b *store.Batch, digest uint64) (m decide.Mark, err erro
 		return m, d.err
 	}
 	if f[2][0] == 'f' { // the reply of add.lua to the same adds
-		adds, ok := plan(asBegun(b))
+		adds, ok := planOf(asBegun(b))
 		if !ok {
 			return m, store.Errorf(store.KindCorrupt, "mark %q of a batch that is no plain adds", s)
 		}

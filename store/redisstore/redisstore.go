@@ -88,6 +88,7 @@ type Store struct {
 	recheck chan struct{} // has one element while the settings are to be looked at soon
 	stop    context.CancelFunc
 	work    sync.WaitGroup // what is done in the background
+	routes  []atomic.Int32 // of each partition: see Route
 	acked   []marks        // of each partition
 	told    []version      // of each partition
 	id      string         // of the store in the server; "" if it has none
@@ -169,6 +170,8 @@ func (s *Store) open(ctx context.Context) error {
 	}
 	s.parts = parts(s.options.Prefix, n)
 	s.acked, s.told, s.clocks = make([]marks, n), make([]version, n), make([]*clock.Heard, n)
+	s.routes = make([]atomic.Int32, n)
+	s.findRoutes(ctx)
 	for i := range s.clocks {
 		s.clocks[i] = clock.NewHeard(s.options.Now != nil)
 	}

@@ -312,5 +312,6 @@ func (s *Store) watch(ctx context.Context) {
 		case <-s.recheck:
 		}
 		_, _ = s.check(ctx, settingsPatience) // there is a next time
+		s.findRoutes(ctx)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/quipudb/quipu/internal/decide"
+	"github.com/quipudb/quipu/internal/plan"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -108,19 +109,7 @@ func (st *state) token(c store.Cell, name string) *token {
 
 // batch names everything that a batch does.
 func (st *state) batch(b *store.Batch) {
-	for i := range b.If {
-		st.cell(b.If[i].Cell)
-	}
-	for i := range b.Deltas {
-		d := &b.Deltas[i]
-		if d.Op == store.OpRetire {
-			continue
-		}
-		st.cell(d.Cell)
-		if d.Guard.Token != "" {
-			st.token(d.Cell, d.Guard.Token)
-		}
-	}
+	plan.Names(b, func(c store.Cell) { st.cell(c) }, func(c store.Cell, name string) { st.token(c, name) })
 }
 
 // Cell returns a cell as it is now.
@@ -179,20 +168,6 @@ func (st *state) Full(namespace string, what decide.Room) bool {
 	return full
 }
 
-// versions returns how many a batch may need: one for each delta that may leave a
-// cell.
-func versions(b *store.Batch) int {
-	n := 0
-	for i := range b.Deltas {
-		switch b.Deltas[i].Op {
-		case store.OpGet, store.OpDelete, store.OpSettle, store.OpRetire:
-		default:
-			n++
-		}
-	}
-	return n
-}
-
 // load reads everything that is named, and takes versions.
 func (s *Store) load(ctx context.Context, st *state, writer store.Writer, versions int, w wait) error {
 	// The time is kept if the decision depends on it; a cell that has expired is
@@ -235,9 +210,9 @@ func writerName(w store.Writer) string {
 
 // loaded takes the reply of load.lua.
 func (st *state) loaded(m rueidis.RedisMessage) error {
-	all, err := m.ToArray()
-	if err != nil || len(all) != 6+6*len(st.spaces) {
-		return store.Errorf(store.KindCorrupt, "reply of %d parts: %w", len(all), err)
+	all, err := partsOf(m, 6+6*len(st.spaces))
+	if err != nil {
+		return err
 	}
 	p := parser{all: all}
 	st.nowMS, st.base = p.number(), uint64(p.number())

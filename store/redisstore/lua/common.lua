@@ -4,7 +4,7 @@
 -- chunk is how many arguments are unpacked at once: Lua's stack has room for 8000.
 local chunk = 4000
 
-local function int(n) return string.format('%.0f', n) end
+local function int(n) return string.format('%d', n) end
 
 -- order compares two decimal numbers without signs or leading zeros.
 local function order(a, b)
