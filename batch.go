@@ -82,7 +82,7 @@ func (db *DB) route(c *batchCall, events []Event, receipts []Receipt) {
 			continue
 		}
 		partition := store.PartitionOf(store.Cell{Namespace: db.namespace, Key: e.Key}, db.traits.Partitions)
-		c.slots = append(c.slots, newSlot(partition, rules.policy(e.Key).Durability, i))
+		c.slots = append(c.slots, newSlot(partition, rules.Policy(e.Key).Durability, i))
 	}
 	slices.Sort(c.slots)
 }

@@ -16,7 +16,7 @@ func (s *shared) bind(batches []store.Batch) {
 }
 
 func (s *shared) bindEach(batches []store.Batch) {
-	if set := s.policies.Load(); set == nil || !set.bounded {
+	if set := s.policies.Load(); set == nil || !set.Bounded {
 		return
 	}
 	for i := range batches {
@@ -25,32 +25,12 @@ func (s *shared) bindEach(batches []store.Batch) {
 			if d.Op != store.OpAdd && d.Op != store.OpSet || d.Cell.Namespace == "" {
 				continue
 			}
-			if r := s.rulesIn(d.Cell.Namespace).of(d.Cell.Key); r != nil && r.bound != nil {
-				d.Guard.Bound = joined(r.bound, d.Guard.Bound)
+			if r := s.rulesIn(d.Cell.Namespace).Of(d.Cell.Key); r != nil && r.Bound != nil {
+				d.Guard.Bound = joined(r.Bound, d.Guard.Bound)
 				d.Want = d.Want || batches[i].Writer == 0 // so that a refusal can say what the counter is
 			}
 		}
 	}
-}
-
-// bound returns the bound that p sets, or nil.
-func (p *Policy) bound() *store.Bound {
-	if !p.Floor.Given && !p.Ceiling.Given {
-		return nil
-	}
-	b := open()
-	if p.Floor.Given {
-		b.Low = p.Floor.N
-	}
-	if p.Ceiling.Given {
-		b.High = p.Ceiling.N
-	}
-	return &b
-}
-
-// open returns a bound that only int64 limits.
-func open() store.Bound {
-	return store.Bound{Low: math.MinInt64, High: math.MaxInt64, Inward: true}
 }
 
 // joined returns the bound that keeps a policy's and a call's, which may be nil.
@@ -72,11 +52,11 @@ func joined(policy, call *store.Bound) *store.Bound {
 // ceiling below it: for doors that make one step of several changes, of which none
 // may be refused alone.
 func (db *DB) CheckValue(key string, value int64) error {
-	r := db.rules().of(key)
-	if r == nil || r.bound == nil || r.bound.Has(value) {
+	r := db.rules().Of(key)
+	if r == nil || r.Bound == nil || r.Bound.Has(value) {
 		return nil
 	}
-	return store.Errorf(store.KindBound, "%d is outside the floor and the ceiling that the policy has: %d to %d", value, r.bound.Low, r.bound.High)
+	return store.Errorf(store.KindBound, "%d is outside the floor and the ceiling that the policy has: %d to %d", value, r.Bound.Low, r.Bound.High)
 }
 
 // boundError returns why a bound refused a delta.

@@ -102,8 +102,8 @@ func (db *DB) StartAdds(a *store.Adds, done func(error)) bool {
 	a.Namespace = db.namespace
 	if rules := db.rules(); len(rules) > 0 {
 		for i := range a.Each {
-			r := rules.of(string(a.KeyOf(&a.Each[i])))
-			a.Each[i].Left = r != nil && (r.bound != nil || r.policy.Durability != store.Synced)
+			r := rules.Of(string(a.KeyOf(&a.Each[i])))
+			a.Each[i].Left = r != nil && (r.Bound != nil || r.Policy.Durability != store.Synced)
 		}
 	}
 	if !s.StartAdds(a, func(err error) {
@@ -178,7 +178,7 @@ func (db *DB) address(deltas []store.Delta) Durability {
 			g.Digest = digest(&deltas[i], "")
 		}
 		if len(rules) > 0 {
-			durability = max(durability, rules.policy(deltas[i].Cell.Key).Durability)
+			durability = max(durability, rules.Policy(deltas[i].Cell.Key).Durability)
 		}
 	}
 	if len(rules) == 0 || len(deltas) == 0 {
@@ -253,8 +253,8 @@ func (db *DB) Peek(keys []string, values []store.Value) bool {
 	cells, rules := db.cells(keys), db.rules()
 	// Where totals are kept they are the answer, though the store might know better:
 	// who is told that would be told less by the next total.
-	kept := func(key string) bool { return rules.policy(key).Timing != FanIn }
-	if db.near || !rules.keeps() || !slices.ContainsFunc(keys, kept) {
+	kept := func(key string) bool { return rules.Policy(key).Timing != FanIn }
+	if db.near || !rules.Keeps() || !slices.ContainsFunc(keys, kept) {
 		if s, ok := db.store.(store.Starter); !ok || !s.Peek(cells, values) {
 			return false
 		}
@@ -263,7 +263,7 @@ func (db *DB) Peek(keys []string, values []store.Value) bool {
 	}
 	now := time.Now()
 	for i := range cells {
-		age, own, _ := rules.terms(keys[i], byPolicy)
+		age, own, _ := terms(rules, keys[i], byPolicy)
 		var ok bool
 		if values[i], _, ok = db.totals.get(cells[i], now, age, own); !ok {
 			return false

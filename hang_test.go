@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/policy"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
 )
@@ -203,7 +204,7 @@ func TestHangAge(t *testing.T) {
 // TestLostCall has the call of a reader who waits for ever be lost on its way, while
 // the store is well: all others can read the counter.
 func TestLostCall(t *testing.T) {
-	for _, timing := range []quipu.Timing{quipu.Rollup, quipu.Hybrid} {
+	for _, timing := range []policy.Timing{quipu.Rollup, quipu.Hybrid} {
 		t.Run(fmt.Sprint(timing), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := &way{Store: memstore.New(memstore.Options{})}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/policy"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
 )
@@ -13,7 +14,7 @@ import (
 // older: every preset reads exactly over a store in this process.
 func TestNearReadsAreExact(t *testing.T) {
 	var policies []quipu.Policy
-	for _, p := range quipu.Presets() {
+	for _, p := range policy.Presets() {
 		p.Policy.Pattern = p.Name + ":*"
 		policies = append(policies, p.Policy)
 	}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/quipudb/quipu/internal/engine"
+	"github.com/quipudb/quipu/policy"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -36,7 +37,7 @@ type Options struct {
 
 // Validate returns an error if the options contradict themselves.
 func (o Options) Validate() error {
-	if err := checkPolicies(o.Policies); err != nil {
+	if err := policy.Check(o.Policies); err != nil {
 		return err
 	}
 	l := o.Limits

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/policy"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
 )
@@ -70,7 +71,7 @@ func (w *way) hold(before, after map[int]chan struct{}) {
 // the store before something is added and the other after it: whatever is kept, no
 // reader is told less than was told before, unless the store is out of reach.
 func TestOverlap(t *testing.T) {
-	for _, timing := range []quipu.Timing{quipu.Rollup, quipu.Hybrid} {
+	for _, timing := range []policy.Timing{quipu.Rollup, quipu.Hybrid} {
 		for _, first := range []string{"reader", "refresh"} {
 			t.Run(fmt.Sprint(timing, ", the ", first, " sees it first"), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { overlap(t, timing, first) })
@@ -79,7 +80,7 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-func overlap(t *testing.T, timing quipu.Timing, first string) {
+func overlap(t *testing.T, timing policy.Timing, first string) {
 	w := &way{Store: memstore.New(memstore.Options{})}
 	db := over(t, w, quipu.Policy{Pattern: "*", Timing: timing, Interval: 100 * time.Millisecond, Stale: time.Minute})
 	mustAdd(t, db, "a", 1)
@@ -545,7 +546,7 @@ func TestJoinedExact(t *testing.T) {
 // it was: the total that had it is not served as that of a counter which is gone. If
 // the store is out of reach, nothing is proved.
 func TestDeadlineMoved(t *testing.T) {
-	for _, timing := range []quipu.Timing{quipu.Rollup, quipu.Hybrid} {
+	for _, timing := range []policy.Timing{quipu.Rollup, quipu.Hybrid} {
 		t.Run(fmt.Sprint(timing), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := &way{Store: memstore.New(memstore.Options{})}

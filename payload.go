@@ -50,7 +50,7 @@ func applyTerms(d *store.Delta, t *call.WriteTerms) {
 	d.Want, d.Lot = t.WantValue, Lot(t.Who)
 	d.Guard.Match, d.Guard.Version = t.HasVersion, t.Version
 	if t.HasFloor || t.HasCeiling || t.Saturate {
-		b := open()
+		b := store.Unbounded()
 		if b.Saturate = t.Saturate; t.HasFloor {
 			b.Low = t.Floor
 		}

@@ -8,13 +8,12 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/quipudb/quipu/internal/hot"
 	"github.com/quipudb/quipu/internal/node"
 	"github.com/quipudb/quipu/internal/rollup"
 	"github.com/quipudb/quipu/internal/spread"
+	"github.com/quipudb/quipu/policy"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -34,7 +33,7 @@ type shared struct {
 	under    store.Store // the store without its layouts
 	server   uint64      // tells this DB from others over the same store
 	traits   store.Traits
-	policies atomic.Pointer[policySet] // nil if there are none
+	policies atomic.Pointer[policy.Set] // nil if there are none
 	readOnly bool
 	near     bool          // an exact read costs no more than a total that is kept
 	spread   *spread.Store // the store, if it knows layouts; else nil
@@ -83,7 +82,7 @@ func New(s store.Store, o Options) *DB {
 	sh.near = starts && !sh.traits.Shared
 	sh.ctx, sh.cancel = context.WithCancel(context.Background())
 	if sh.err == nil {
-		sh.policies.Store(newPolicySet(o.Policies))
+		sh.policies.Store(policy.NewSet(o.Policies))
 	}
 	if sh.traits.Layouts && sh.err == nil {
 		sh.spread = spread.New(s, spread.Options{Policy: sh.layoutOf, ReadOnly: o.ReadOnly, Logger: o.Logger})
@@ -105,27 +104,9 @@ func (db *DB) In(namespace string) *DB { return db.in(namespace) }
 func (s *shared) in(namespace string) *DB {
 	db := &DB{shared: s, namespace: namespace, err: s.err}
 	if db.err == nil {
-		db.err = CheckNamespace(namespace)
+		db.err = store.CheckNamespace(namespace)
 	}
 	return db
-}
-
-// CheckNamespace returns an error if namespace can't be one.
-func CheckNamespace(namespace string) error {
-	switch {
-	case namespace == "":
-		return store.Errorf(store.KindInvalid, "namespace is empty")
-	case len(namespace) > store.NamespaceBytesMax:
-		return store.Errorf(store.KindTooLarge, "namespace of %d bytes: at most %d", len(namespace), store.NamespaceBytesMax)
-	case !utf8.ValidString(namespace):
-		return store.Errorf(store.KindInvalid, "namespace is not UTF-8")
-	}
-	for _, r := range namespace {
-		if r == '/' || unicode.IsControl(r) {
-			return store.Errorf(store.KindInvalid, "namespace %q: / and control characters are not allowed", namespace)
-		}
-	}
-	return nil
 }
 
 // Traits says what kind of store the DB is over.
@@ -258,9 +239,9 @@ func (s *shared) count(op store.Op, r *store.Result, replayed bool) {
 
 // layoutOf returns how a counter is laid out.
 func (s *shared) layoutOf(c store.Cell) spread.Policy {
-	p := s.rulesIn(c.Namespace).policy(c.Key)
+	p := s.rulesIn(c.Namespace).Policy(c.Key)
 	limits := hot.Limits{Shards: p.Shards, Max: p.MaxShards, CoolDown: p.CoolDown}
-	if !p.splits() {
+	if !p.Splits() {
 		limits.Max = 1
 	}
 	return spread.Policy{Limits: limits, Spread: hot.Spread(p.Spread)}

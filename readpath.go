@@ -7,6 +7,7 @@ import (
 
 	"github.com/quipudb/quipu/internal/hot"
 	"github.com/quipudb/quipu/internal/rollup"
+	"github.com/quipudb/quipu/policy"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -90,7 +91,7 @@ type keptRead struct {
 	room      []seen        // as many, for from; nil if they are to be made
 	from      []seen        // where values came from; nil if all are from the store as of when the read began
 	began     rollup.Moment // all that was told before has a tick up to this one
-	rules     rules
+	rules     policy.Rules
 	staleness time.Duration
 }
 
@@ -133,8 +134,8 @@ func (db *DB) readInto(ctx context.Context, k *keptRead) error {
 
 // terms returns how old a value of a counter may be, whether it must count what
 // this DB has written, and how often it is refreshed if the policy keeps it.
-func (rs rules) terms(key string, staleness time.Duration) (age time.Duration, own bool, every time.Duration) {
-	p := rs.policy(key)
+func terms(rules policy.Rules, key string, staleness time.Duration) (age time.Duration, own bool, every time.Duration) {
+	p := rules.Policy(key)
 	if p.Timing != FanIn {
 		own, every = p.Timing == Hybrid, p.Interval
 	}
@@ -145,7 +146,7 @@ func (rs rules) terms(key string, staleness time.Duration) (age time.Duration, o
 }
 
 func (k *keptRead) terms(i int) (age time.Duration, own bool, every time.Duration) {
-	return k.rules.terms(k.cells[i].Key, k.staleness)
+	return terms(k.rules, k.cells[i].Key, k.staleness)
 }
 
 // setFrom makes room to say where each value came from.
@@ -158,7 +159,7 @@ func (k *keptRead) setFrom() {
 // readWhole reads whole counters, from the store or as they were. That a value may
 // be old is an allowance: where an exact one is as cheap, it is exact.
 func (db *DB) readWhole(ctx context.Context, k *keptRead) error {
-	if k.from = nil; db.near || k.staleness == 0 || k.staleness == byPolicy && !k.rules.keeps() {
+	if k.from = nil; db.near || k.staleness == 0 || k.staleness == byPolicy && !k.rules.Keeps() {
 		return db.readStore(ctx, k.cells, k.values)
 	}
 	k.setFrom()
@@ -170,7 +171,7 @@ func (db *DB) readWhole(ctx context.Context, k *keptRead) error {
 func (db *DB) recallAll(k *keptRead, fill bool) bool {
 	now := time.Now()
 	for i := range k.cells {
-		age, p := k.staleness, k.rules.policy(k.cells[i].Key)
+		age, p := k.staleness, k.rules.Policy(k.cells[i].Key)
 		if age == byPolicy {
 			age = p.Stale
 		}
@@ -192,7 +193,7 @@ func (db *DB) takesParts(k *keptRead) bool {
 		return false
 	}
 	for i := range k.cells {
-		if !k.rules.policy(k.cells[i].Key).Partial {
+		if !k.rules.Policy(k.cells[i].Key).Partial {
 			return false
 		}
 	}
@@ -238,7 +239,7 @@ func (db *DB) readStore(ctx context.Context, cells []store.Cell, values []store.
 // has them count what is written here, with the versions of their parts.
 func (s *shared) collect(ctx context.Context, cells []store.Cell) ([]snapshot, error) {
 	p := s.policies.Load()
-	hybrid := p != nil && p.hybrid
+	hybrid := p != nil && p.Hybrid
 	if hybrid {
 		s.totals.tails.Store(true) // before it is asked for: see beginWrite
 	}

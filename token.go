@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/quipudb/quipu/internal/duration"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -84,11 +85,11 @@ func (s *shared) refusal(d *store.Delta, o store.Outcome) error {
 	case ms >= nowMS+window.Milliseconds():
 		return store.Errorf(store.KindExpired,
 			"the token was made at %s, which is in the future: it may be ahead by less than the window, %s; it is %s by the store's clock, so see to the clock that is wrong",
-			made.UTC().Format(time.RFC3339), span(window), now)
+			made.UTC().Format(time.RFC3339), duration.Short(window), now)
 	case time.Since(made) < window:
 		return store.Errorf(store.KindExpired,
 			"the token was made at %s, which is older than the window, %s, by the store's clock: that says %s, so see to the clock that is wrong",
-			made.UTC().Format(time.RFC3339), span(window), now)
+			made.UTC().Format(time.RFC3339), duration.Short(window), now)
 	}
 	return o.Err()
 }

@@ -73,7 +73,7 @@ func (db *DB) WriteBatches(ctx context.Context, batches []store.Batch, replies [
 			cell := &b.Deltas[j].Cell
 			cell.Namespace = db.namespace
 			if len(rules) > 0 {
-				b.Durability = max(b.Durability, rules.policy(cell.Key).Durability)
+				b.Durability = max(b.Durability, rules.Policy(cell.Key).Durability)
 			}
 		}
 	}

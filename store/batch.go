@@ -237,6 +237,9 @@ type Bound struct {
 	Inward bool
 }
 
+// Unbounded returns a bound that only int64 limits, for the caller to narrow.
+func Unbounded() Bound { return Bound{Low: math.MinInt64, High: math.MaxInt64, Inward: true} }
+
 // Limits returns between which limits, both included, the sum of a value and n
 // must be.
 func (b *Bound) Limits(value, n int64) (low, high int64) {

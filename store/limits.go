@@ -3,6 +3,7 @@ package store
 import (
 	"math"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -77,6 +78,24 @@ func CheckWindow(has, asked time.Duration) error {
 		return nil
 	}
 	return Errorf(KindInvalid, "the store was made with a token window of %s, and this asks for %s: all who share it must ask for the same", has, asked)
+}
+
+// CheckNamespace returns an error if callers can't have a namespace of this name.
+func CheckNamespace(namespace string) error {
+	switch {
+	case namespace == "":
+		return Errorf(KindInvalid, "namespace is empty")
+	case len(namespace) > NamespaceBytesMax:
+		return Errorf(KindTooLarge, "namespace of %d bytes: at most %d", len(namespace), NamespaceBytesMax)
+	case !utf8.ValidString(namespace):
+		return Errorf(KindInvalid, "namespace is not UTF-8")
+	}
+	for _, r := range namespace {
+		if r == '/' || unicode.IsControl(r) {
+			return Errorf(KindInvalid, "namespace %q: / and control characters are not allowed", namespace)
+		}
+	}
+	return nil
 }
 
 // CheckCell returns an error if c is no address of a counter.

@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/policy"
 )
 
 // A config is what a configuration file says. The zero value says nothing.
@@ -230,8 +231,8 @@ func (c *config) loadPolicies(n *yaml.Node) error {
 		if err != nil {
 			return c.at(element.Line, err)
 		}
-		p, err := quipu.ParsePolicy(settings)
-		if e, ok := errors.AsType[*quipu.SettingError](err); ok {
+		p, err := policy.Parse(settings)
+		if e, ok := errors.AsType[*policy.SettingError](err); ok {
 			return c.at(lines[e.Name], err)
 		}
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/policy"
 )
 
 type policyCmd struct {
@@ -78,7 +79,7 @@ func (p *policyJSON) UnmarshalJSON(raw []byte) (err error) {
 		settings[strings.ReplaceAll(name, "_", "-")] = fmt.Sprint(value)
 	}
 	p.raw = slices.Clone(raw)
-	p.Policy, err = quipu.ParsePolicy(settings)
+	p.Policy, err = policy.Parse(settings)
 	return err
 }
 
@@ -359,7 +360,7 @@ func (c *policySetCmd) Run(ctx context.Context, out *output) error {
 		}
 		settings[name] = value
 	}
-	p, err := quipu.ParsePolicy(settings)
+	p, err := policy.Parse(settings)
 	if err != nil {
 		return usage("%w", err)
 	}
@@ -556,7 +557,7 @@ func (*policyPresetsCmd) Help() string {
 
 // Run prints presets.
 func (*policyPresetsCmd) Run(out *output) error {
-	for _, p := range quipu.Presets() {
+	for _, p := range policy.Presets() {
 		settings := strings.NewReplacer(`pattern: "", `, "", `pattern: ""`, "").Replace(p.Policy.String())
 		if err := out.print("%s: %s\n  %s", p.Name, p.Promise, settings); err != nil {
 			return err

@@ -19,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/policy"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
 )
@@ -299,7 +300,7 @@ func TestReplacePolicies(t *testing.T) {
 	f(nil, policies("z"), store.ErrChanged)
 	f(policies("x"), policies("z"), store.ErrChanged)
 	f(policies("x", "y*"), policies("z", "*z"), store.ErrInvalid)
-	f(policies("x", "y*"), make([]quipu.Policy, quipu.PoliciesMax), store.ErrTooLarge) // with that of the configuration
+	f(policies("x", "y*"), make([]quipu.Policy, policy.Max), store.ErrTooLarge) // with that of the configuration
 	s.holds(2, "x", "y*", "a")
 	s.book.reload(false)
 	s.book.reload(false)
@@ -427,9 +428,9 @@ func TestPolicyText(t *testing.T) {
 			Shards:     rapid.IntRange(0, 8).Draw(t, "shards"),
 			MaxShards:  rapid.SampledFrom([]int{0, 8, 64}).Draw(t, "max"),
 			Single:     rapid.Bool().Draw(t, "single"),
-			Spread:     quipu.Spread(rapid.IntRange(0, 2).Draw(t, "spread")),
+			Spread:     policy.Spread(rapid.IntRange(0, 2).Draw(t, "spread")),
 			CoolDown:   duration.Draw(t, "cool"),
-			Timing:     quipu.Timing(rapid.IntRange(0, 2).Draw(t, "timing")),
+			Timing:     policy.Timing(rapid.IntRange(0, 2).Draw(t, "timing")),
 			Interval:   duration.Draw(t, "interval"),
 			Stale:      duration.Draw(t, "stale"),
 			Partial:    rapid.Bool().Draw(t, "partial"),

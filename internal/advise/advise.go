@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/policy"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -191,9 +192,9 @@ func (a *Advice) chooseCells() {
 				rate(n.Writes, "write"), ceiling, clientStream)
 		}
 		return
-	case shards > quipu.ShardsMax:
-		a.note("%s more than %d cells of %s: combine them in the client first (docs/client.md)", rate(n.Writes, "write"), quipu.ShardsMax, ceiling)
-		shards = quipu.ShardsMax
+	case shards > policy.ShardsMax:
+		a.note("%s more than %d cells of %s: combine them in the client first (docs/client.md)", rate(n.Writes, "write"), policy.ShardsMax, ceiling)
+		shards = policy.ShardsMax
 		fallthrough
 	case shards > 1:
 		a.Policy.Shards = int(shards)
@@ -233,11 +234,11 @@ func (a *Advice) chooseTiming() {
 		return
 	}
 	// A refresh may take as long as the pause before it, and still be in time.
-	interval := min(max(n.Freshness/2, quipu.IntervalMin), quipu.IntervalMax)
+	interval := min(max(n.Freshness/2, policy.IntervalMin), policy.IntervalMax)
 	refreshes := float64(n.Nodes) / interval.Seconds()
 	switch {
-	case n.Freshness < 2*quipu.IntervalMin:
-		a.reject("rollup, hybrid", "a total is refreshed every %s at most, and a refresh takes time too: reads that may be %s old ask the store", quipu.IntervalMin, n.Freshness)
+	case n.Freshness < 2*policy.IntervalMin:
+		a.reject("rollup, hybrid", "a total is refreshed every %s at most, and a refresh takes time too: reads that may be %s old ask the store", policy.IntervalMin, n.Freshness)
 		return
 	case n.Reads <= refreshes:
 		a.reject("rollup, hybrid", "refreshing it would take %s of the store a second, for %s", Count(refreshes, "call"), Count(n.Reads, "read"))
@@ -300,7 +301,7 @@ func (a *Advice) sayNotBuilt() {
 			"and let the others call it; or a store and a key for each, and add them up", a.Needs.Regions))
 		a.reject("one store that spans regions", "every durable write would wait for the farthest")
 	}
-	if a.Needs.Accuracy == Approximate && a.Needs.Writes > quipu.ShardsMax*a.ceiling().Value {
+	if a.Needs.Accuracy == Approximate && a.Needs.Writes > policy.ShardsMax*a.ceiling().Value {
 		a.NotBuilt = append(a.NotBuilt, "approximate counters (Count-Min, Morris)")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/policy"
 )
 
 // bounds are the laws of floors and ceilings: those of a call, and those of a
@@ -103,8 +104,8 @@ func bounds(s *suite) {
 	})
 
 	stock := quipu.Options{Policies: []quipu.Policy{
-		{Pattern: "stock:*", Floor: quipu.BoundAt(0), Ceiling: quipu.BoundAt(100)},
-		{Pattern: "least:*", Floor: quipu.BoundAt(-5)},
+		{Pattern: "stock:*", Floor: policy.At(0), Ceiling: policy.At(100)},
+		{Pattern: "least:*", Floor: policy.At(-5)},
 	}}
 	s.lawOf("a policy's floor and ceiling hold for every write", stock, func(k *kit) {
 		k.add("stock:1", 10)

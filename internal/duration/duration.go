@@ -1,4 +1,4 @@
-// Package duration reads lengths of time as people write them, in flags, files and
+// Package duration reads and writes lengths of time as people write them, in flags, files and
 // requests alike.
 package duration
 
@@ -59,4 +59,19 @@ func first(s string) (d time.Duration, rest string, ok bool) {
 	}
 	d, err := time.ParseDuration(number + "h")
 	return hoursOfDay * d, rest, err == nil && d <= math.MaxInt64/hoursOfDay
+}
+
+// Short is a duration that is written as short as it can be: 10m, not 10m0s.
+type Short time.Duration
+
+// String returns the duration.
+func (s Short) String() string {
+	text := time.Duration(s).String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }

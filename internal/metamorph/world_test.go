@@ -13,6 +13,7 @@ import (
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/hot"
 	"github.com/quipudb/quipu/internal/spread"
+	"github.com/quipudb/quipu/policy"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -184,7 +185,7 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // interval is how often totals are refreshed.
-const interval = quipu.IntervalMin
+const interval = policy.IntervalMin
 
 // layouts are the ways to lay a counter out.
 func layouts() []quipu.Policy {
@@ -192,7 +193,7 @@ func layouts() []quipu.Policy {
 	for _, n := range []int{1, 4, 16, 64} {
 		all = append(all, quipu.Policy{Shards: n})
 	}
-	for _, s := range []quipu.Spread{quipu.SpreadWho, quipu.SpreadTime} {
+	for _, s := range []policy.Spread{quipu.SpreadWho, quipu.SpreadTime} {
 		all = append(all, quipu.Policy{Shards: 16, Spread: s})
 	}
 	for i := range all {
@@ -203,7 +204,7 @@ func layouts() []quipu.Policy {
 
 // policies are all layouts in all timings.
 func policies() (all []quipu.Policy) {
-	for _, timing := range []quipu.Timing{quipu.FanIn, quipu.Rollup, quipu.Hybrid} {
+	for _, timing := range []policy.Timing{quipu.FanIn, quipu.Rollup, quipu.Hybrid} {
 		for _, p := range layouts() {
 			if p.Timing = timing; timing != quipu.FanIn {
 				p.Interval = interval

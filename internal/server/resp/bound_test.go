@@ -7,6 +7,7 @@ import (
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/server/resp"
+	"github.com/quipudb/quipu/policy"
 	"github.com/quipudb/quipu/store/memstore"
 )
 
@@ -14,7 +15,7 @@ import (
 // come together.
 func TestPolicyBounds(t *testing.T) {
 	o := quipu.Options{
-		Policies: []quipu.Policy{{Pattern: "s*", Floor: quipu.BoundAt(0), Ceiling: quipu.BoundAt(9)}},
+		Policies: []quipu.Policy{{Pattern: "s*", Floor: policy.At(0), Ceiling: policy.At(9)}},
 		Logger:   slog.New(slog.DiscardHandler),
 	}
 	const leaves = "-ERR the counter would leave its bound\r\n"

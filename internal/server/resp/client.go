@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/store"
 )
 
 // userDefault is the user of who names none. It works in the namespace of the
@@ -84,7 +85,7 @@ func (s *session) enter(user, key string) error {
 		s.d.meters.strangers.Add(1)
 		return errWrongPass
 	}
-	if quipu.CheckNamespace(user) != nil {
+	if store.CheckNamespace(user) != nil {
 		return errWrongPass
 	}
 	if err := s.use(user, s.index); err != nil {
@@ -433,7 +434,7 @@ func (f *killFilter) parse(args [][]byte) error {
 		case is(args[i], "LADDR"):
 			f.local = value
 		case is(args[i], "USER"):
-			if quipu.CheckNamespace(value) != nil {
+			if store.CheckNamespace(value) != nil {
 				return wireError("ERR No such user '" + clip(args[i+1], 128) + "'")
 			}
 			f.user = value

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/store"
 )
 
 // databases is how many databases a user has. Each is a namespace.
@@ -44,7 +45,7 @@ func selectDB(s *session, args [][]byte) error {
 // use makes a database of a user the one that the session works in.
 func (s *session) use(user string, index int) error {
 	namespace := namespaceOf(user, index)
-	if err := quipu.CheckNamespace(namespace); err != nil {
+	if err := store.CheckNamespace(namespace); err != nil {
 		return wireError("ERR database " + itoa(int64(index)) + " would be a namespace with too long a name")
 	}
 	db := s.d.view(namespace)
@@ -58,7 +59,7 @@ func (s *session) use(user string, index int) error {
 func (s *session) databases() []*quipu.DB {
 	views := make([]*quipu.DB, 0, databases)
 	for i := range databases {
-		if name := namespaceOf(s.user, i); quipu.CheckNamespace(name) == nil {
+		if name := namespaceOf(s.user, i); store.CheckNamespace(name) == nil {
 			views = append(views, s.d.view(name))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/server"
+	"github.com/quipudb/quipu/policy"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -196,7 +197,7 @@ func jsonName(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
 // decodePolicies reads {"policies":[{"pattern":…},…]}.
 func decodePolicies(body []byte) ([]quipu.Policy, error) {
-	return decodeList(body, "policies", "policies", quipu.PoliciesMax, (*decoder).policy)
+	return decodeList(body, "policies", "policies", policy.Max, (*decoder).policy)
 }
 
 // policySettings are the settings of a policy in JSON.
@@ -236,10 +237,10 @@ func (d *decoder) policy(int) quipu.Policy {
 	if d.err != nil {
 		return quipu.Policy{}
 	}
-	p, err := quipu.ParsePolicy(settings)
+	p, err := policy.Parse(settings)
 	if err != nil {
 		field, why := "policies", server.Detail(err)
-		if e, ok := errors.AsType[*quipu.SettingError](err); ok {
+		if e, ok := errors.AsType[*policy.SettingError](err); ok {
 			at, field, why = places[e.Name], jsonName(e.Name), strings.TrimPrefix(why, e.Name+": ")
 		}
 		d.refuse(store.KindOf(err), at, field, why)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/server/rest"
+	"github.com/quipudb/quipu/policy"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -146,7 +147,7 @@ func TestPoliciesRefused(t *testing.T) {
 	check(`{"policies":[{"pattern":"a","timing":null}]}`, "timing", 37, "want a string")
 	check(`{"policies":[{"pattern":"a","single":true,"shards":2}]}`, "policies", 13, "never split")
 	check(`{"policies":[]} x`, "body", 16, "something follows")
-	many := `{"policies":[` + strings.Repeat(`{"pattern":"a"},`, quipu.PoliciesMax) + `{"pattern":"a"}]}`
+	many := `{"policies":[` + strings.Repeat(`{"pattern":"a"},`, policy.Max) + `{"pattern":"a"}]}`
 	f.do("PUT", "/api/v1/policies", many, "If-Match: *").problem(t, 413, "too_large", "more than 1000")
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/server/rest"
+	"github.com/quipudb/quipu/policy"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/storetest"
 )
@@ -137,7 +138,7 @@ func TestVersionOfHybrid(t *testing.T) {
 // That a counter does not exist is a total like any other.
 func TestVersionOfNothing(t *testing.T) {
 	const path = "/api/v1/counters/a"
-	for _, timing := range []quipu.Timing{quipu.FanIn, quipu.Rollup, quipu.Hybrid} {
+	for _, timing := range []policy.Timing{quipu.FanIn, quipu.Rollup, quipu.Hybrid} {
 		policies := []quipu.Policy{{Pattern: "a", Timing: timing}}
 		inTime(t, policies, func(t *testing.T, do func(method, path, body string, headers ...string) reply) {
 			tag := do("GET", path, "").header.Get("Etag")

@@ -1,36 +1,38 @@
-package quipu
+package policy
 
 import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/quipudb/quipu/store"
 )
 
-// A NamedPolicy is a policy for a common kind of counter, that lacks a pattern.
-type NamedPolicy struct {
+// A Named is a policy for a common kind of counter, that lacks a pattern.
+type Named struct {
 	Name    string
 	Promise string // what it promises, in a sentence
 	Policy  Policy
 }
 
 // Presets returns the policies that have names.
-func Presets() []NamedPolicy {
-	return []NamedPolicy{
+func Presets() []Named {
+	return []Named{
 		{
 			"likes", "Every acknowledged like is durable; a read is a total of up to a second ago and what this server counted since.",
 			Policy{Timing: Hybrid, Stale: 10 * time.Minute},
 		},
 		{
 			"views", "With an embedded store, a power loss may take the last views; a read is a total of up to five seconds ago.",
-			Policy{Durability: Written, Timing: Rollup, Interval: 5 * time.Second, Stale: time.Hour},
+			Policy{Durability: store.Written, Timing: Rollup, Interval: 5 * time.Second, Stale: time.Hour},
 		},
 		{
 			"stock", "Exact and durable: one cell decides every write, none takes it below 0, and a read is exact or fails.",
-			Policy{Floor: BoundAt(0)},
+			Policy{Floor: At(0)},
 		},
 		{
 			"quota", "Exact: one cell decides every write; with an embedded store, a power loss may give back what was used last.",
-			Policy{Single: true, Durability: Written},
+			Policy{Single: true, Durability: store.Written},
 		},
 		{
 			"visitors", "Durable; it counts visits, not people, since unique counts are not built yet; a read is a total of up to five seconds ago.",
@@ -38,11 +40,11 @@ func Presets() []NamedPolicy {
 		},
 		{
 			"metrics", "Cheap: a crash may lose the last moments, and a read is a total of up to ten seconds ago that may lack a part, and then says so.",
-			Policy{Durability: Memory, Spread: SpreadTime, Timing: Rollup, Interval: 10 * time.Second, Stale: time.Hour, Partial: true},
+			Policy{Durability: store.Memory, Spread: SpreadTime, Timing: Rollup, Interval: 10 * time.Second, Stale: time.Hour, Partial: true},
 		},
 		{
 			"best-effort", "Fastest: a crash may lose what was acknowledged, and a read may be a second old or lack a part, and then says so.",
-			Policy{Durability: Memory, Timing: Rollup, Stale: time.Hour, Partial: true},
+			Policy{Durability: store.Memory, Timing: Rollup, Stale: time.Hour, Partial: true},
 		},
 		{
 			"eventual", "Durable; a read is a total of up to a second ago, or of up to ten minutes ago while the store can't be reached.",

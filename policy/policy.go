@@ -1,4 +1,6 @@
-package quipu
+// Package policy says how counters are counted and read: which keys a policy names,
+// what it asks for, how it is written, and which of many holds for a key.
+package policy
 
 import (
 	"fmt"
@@ -17,8 +19,8 @@ import (
 
 // The limits of policies.
 const (
-	PoliciesMax = 1_000         // policies of a DB
-	ShardsMax   = hot.ShardsMax // shards of a counter
+	Max       = 1_000         // policies of a DB
+	ShardsMax = hot.ShardsMax // shards of a counter
 
 	// Between refreshes of a total.
 	IntervalMin = 10 * time.Millisecond //nolint:revive // the least, not minutes
@@ -42,7 +44,7 @@ type Policy struct {
 
 	// Durability is what a nil error from a write means. The default is
 	// Synced.
-	Durability Durability
+	Durability store.Durability
 
 	// Shards is how many shards a counter is laid out over soon after its first
 	// adds. The default is one; a counter that gets hot is split without being told.
@@ -96,8 +98,8 @@ type Bound struct {
 	Given bool
 }
 
-// BoundAt returns the bound at n, which belongs to it.
-func BoundAt(n int64) Bound { return Bound{n, true} }
+// At returns the bound at n, which belongs to it.
+func At(n int64) Bound { return Bound{n, true} }
 
 // A Spread is a way to choose the shard that an add goes to.
 type Spread uint8
@@ -166,7 +168,7 @@ func (p Policy) Effective() Policy {
 	p.Shards = max(p.Shards, 1)
 	if p.MaxShards == 0 {
 		p.MaxShards = ShardsMax
-		if !p.splits() {
+		if !p.Splits() {
 			p.MaxShards = 1
 		}
 	}
@@ -179,8 +181,8 @@ func (p Policy) Effective() Policy {
 	return p
 }
 
-// splits reports whether counters of p may be split.
-func (p *Policy) splits() bool { return !p.Single && !p.Floor.Given && !p.Ceiling.Given }
+// Splits reports whether counters of p may be split.
+func (p *Policy) Splits() bool { return !p.Single && !p.Floor.Given && !p.Ceiling.Given }
 
 // check returns an error if p names no keys, or can't be kept.
 func (p Policy) check() error {
@@ -208,7 +210,7 @@ func (p Policy) check() error {
 		return refuse("max-shards of %d: want 1 to %d", p.MaxShards, ShardsMax)
 	case p.Single && (p.Shards > 1 || p.MaxShards > 1):
 		return refuse("single counters are never split: leave out shards and max-shards, or single")
-	case !p.splits() && (p.Shards > 1 || p.MaxShards > 1):
+	case !p.Splits() && (p.Shards > 1 || p.MaxShards > 1):
 		return refuse("counters with a floor or a ceiling are never split: leave out shards and max-shards")
 	case p.Floor.Given && p.Ceiling.Given && p.Floor.N > p.Ceiling.N:
 		return refuse("a floor of %d is above the ceiling of %d", p.Floor.N, p.Ceiling.N)
@@ -217,7 +219,7 @@ func (p Policy) check() error {
 	case p.Interval != 0 && p.Timing == FanIn:
 		return refuse("an interval needs timing rollup or hybrid: fan-in keeps no total")
 	case p.Interval != 0 && (p.Interval < IntervalMin || p.Interval > IntervalMax):
-		return refuse("interval of %s: want %s to %s", p.Interval, span(IntervalMin), span(IntervalMax))
+		return refuse("interval of %s: want %s to %s", p.Interval, duration.Short(IntervalMin), duration.Short(IntervalMax))
 	}
 	return nil
 }
@@ -225,7 +227,7 @@ func (p Policy) check() error {
 // checkNames returns an error if p names no keys.
 func (p Policy) checkNames() error {
 	if p.Namespace != "" {
-		if err := CheckNamespace(p.Namespace); err != nil {
+		if err := store.CheckNamespace(p.Namespace); err != nil {
 			return err
 		}
 	}
@@ -243,11 +245,11 @@ func (p Policy) checkNames() error {
 	return nil
 }
 
-// checkPolicies returns an error if one of the policies, or all together, can't
+// Check returns an error if one of the policies, or all together, can't
 // be kept.
-func checkPolicies(policies []Policy) error {
-	if len(policies) > PoliciesMax {
-		return store.Errorf(store.KindTooLarge, "%d policies: at most %d", len(policies), PoliciesMax)
+func Check(policies []Policy) error {
+	if len(policies) > Max {
+		return store.Errorf(store.KindTooLarge, "%d policies: at most %d", len(policies), Max)
 	}
 	for _, p := range policies {
 		if err := p.check(); err != nil {
@@ -272,11 +274,11 @@ func (e *SettingError) Unwrap() error { return e.Err }
 // settingNames are the names of the settings, as files have them.
 const settingNames = "preset, namespace, pattern, durability, shards, max-shards, single, floor, ceiling, spread, cool-down, timing, interval, stale, partial"
 
-// ParsePolicy returns the policy of which settings are given by their names, as
+// Parse returns the policy of which settings are given by their names, as
 // files have them: those of the fields in lower case, with a dash between
 // words. A preset gives what the others leave open. The error is a
 // *SettingError if one setting is wrong.
-func ParsePolicy(settings map[string]string) (p Policy, err error) {
+func Parse(settings map[string]string) (p Policy, err error) {
 	if name, ok := settings["preset"]; ok {
 		if p, ok = Preset(name); !ok {
 			return p, &SettingError{"preset", store.Errorf(store.KindInvalid, "preset: %q: want %s", name, presetNames())}
@@ -296,7 +298,7 @@ func ParsePolicy(settings map[string]string) (p Policy, err error) {
 	case !given && p.Timing == FanIn:
 		p.Interval = 0 // that of a preset whose timing was not wanted
 	case given && p.Interval == 0 && p.Timing != FanIn: // it would mean the default
-		return p, &SettingError{"interval", store.Errorf(store.KindInvalid, "interval: %q: want %s to %s", interval, span(IntervalMin), span(IntervalMax))}
+		return p, &SettingError{"interval", store.Errorf(store.KindInvalid, "interval: %q: want %s to %s", interval, duration.Short(IntervalMin), duration.Short(IntervalMax))}
 	}
 	return p, p.check()
 }
@@ -309,7 +311,7 @@ func (p *Policy) set(name, value string) (known bool, err error) {
 	case "pattern":
 		p.Pattern = value
 	case "durability":
-		p.Durability, err = parseWord(value, Synced, Written, Memory)
+		p.Durability, err = parseWord(value, store.Synced, store.Written, store.Memory)
 	case "shards":
 		p.Shards, err = parseCount(value)
 	case "max-shards":
@@ -324,7 +326,7 @@ func (p *Policy) set(name, value string) (known bool, err error) {
 		p.Spread, err = parseWord(value, SpreadRandom, SpreadWho, SpreadTime)
 	case "cool-down":
 		if p.CoolDown, err = parseDuration(value); err == nil && p.CoolDown == 0 { // it would mean the default
-			err = fmt.Errorf("%q: want more than 0s; leave it out for the default of %s", value, span(coolDownDefault))
+			err = fmt.Errorf("%q: want more than 0s; leave it out for the default of %s", value, duration.Short(coolDownDefault))
 		}
 	case "timing":
 		p.Timing, err = parseWord(value, FanIn, Rollup, Hybrid)
@@ -364,7 +366,7 @@ func parseBound(value string) (Bound, error) {
 	if err != nil {
 		return Bound{}, fmt.Errorf("%q: want an integer between %d and %d", value, int64(math.MinInt64), int64(math.MaxInt64))
 	}
-	return BoundAt(n), nil
+	return At(n), nil
 }
 
 func parseTruth(value string) (bool, error) {
@@ -404,10 +406,10 @@ func (p Policy) Settings() []Setting {
 		p.Floor.setting("floor"),
 		p.Ceiling.setting("ceiling"),
 		{"spread", p.Spread, p.Spread != SpreadRandom},
-		{"cool-down", span(p.CoolDown), p.CoolDown != 0},
+		{"cool-down", duration.Short(p.CoolDown), p.CoolDown != 0},
 		{"timing", p.Timing, p.Timing != FanIn},
-		{"interval", span(p.Interval), p.Interval != 0},
-		{"stale", span(p.Stale), p.Stale != 0},
+		{"interval", duration.Short(p.Interval), p.Interval != 0},
+		{"stale", duration.Short(p.Stale), p.Stale != 0},
 		{"partial", p.Partial, p.Partial},
 	}
 }
@@ -434,19 +436,4 @@ func (p Policy) String() string {
 		parts = append(parts, s.Name+": "+value)
 	}
 	return "{" + strings.Join(parts, ", ") + "}"
-}
-
-// A span is a duration that is written as short as it can be: 10m, not 10m0s.
-type span time.Duration
-
-// String returns the duration.
-func (s span) String() string {
-	text := time.Duration(s).String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }
