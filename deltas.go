@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quipudb/quipu/internal/total"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -80,7 +81,7 @@ func (db *DB) Start(deltas []store.Delta, results []store.Result, done func(erro
 	}
 	db.bind(c.batches)
 	c.replies[0].Results = results[:0]
-	began := db.beginWrite()
+	began := db.totals.Begin()
 	return s.Start(c.batches, c.replies, func(err error) {
 		db.ended(c.batches, c.replies, began, err)
 		if err == nil {
@@ -240,8 +241,7 @@ func (db *DB) Values(ctx context.Context, keys []string, values []store.Value) e
 	if db.err != nil {
 		return db.err
 	}
-	_, _, err := db.read(ctx, db.cells(keys), values, byPolicy)
-	return err
+	return db.totals.Read(ctx, &total.Read{Cells: db.cells(keys), Values: values, Rules: db.rules(), Staleness: total.ByPolicy})
 }
 
 // Peek is Values for a caller that can't wait. It reports false if it would have
@@ -258,19 +258,10 @@ func (db *DB) Peek(keys []string, values []store.Value) bool {
 		if s, ok := db.store.(store.Starter); !ok || !s.Peek(cells, values) {
 			return false
 		}
-		db.totals.outdo(cells)
+		db.totals.Outdo(cells)
 		return true
 	}
-	now := time.Now()
-	for i := range cells {
-		age, own, _ := terms(rules, keys[i], byPolicy)
-		var ok bool
-		if values[i], _, ok = db.totals.get(cells[i], now, age, own); !ok {
-			return false
-		}
-	}
-	db.totals.cached.Add(uint64(len(cells)))
-	return true
+	return db.totals.Peek(cells, values, rules)
 }
 
 func (db *DB) cells(keys []string) []store.Cell {

@@ -1,10 +1,6 @@
 package quipu
 
-import (
-	"time"
-
-	"github.com/quipudb/quipu/store"
-)
+import "time"
 
 // HottestMax is how many counters Hottest returns at most.
 const HottestMax = 500
@@ -57,26 +53,8 @@ func (db *DB) Hottest(n int) []HotCounter {
 			Namespace: c.Cell.Namespace, Key: c.Cell.Key, Rate: c.Rate, Shards: c.Shards, GrowthRate: c.All,
 			Waiting: c.Waiting, RetryRate: c.Retries, P99: c.P99, SlowestShard: c.ShardP99, Asked: c.Asked, Decided: c.Tied,
 		}
-		h.RollupAge, h.RollupEvery, h.HasRollup = db.totals.rollup(c.Cell, now)
+		h.RollupAge, h.RollupEvery, h.HasRollup = db.totals.Age(c.Cell, now)
 		found = append(found, h)
 	}
 	return found
-}
-
-// rollup returns how old a total is that is refreshed, and how often it is.
-func (t *totals) rollup(c store.Cell, now time.Time) (age, every time.Duration, ok bool) {
-	t.rollups.mu.Lock()
-	how, ok := t.rollups.rolled[c]
-	t.rollups.mu.Unlock()
-	if !ok {
-		return 0, 0, false
-	}
-	s := t.stripe(c)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.cells[c]
-	if e == nil || e.got == 0 {
-		return 0, 0, false
-	}
-	return now.Sub(e.asked.Time), how.every, true
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/quipudb/quipu/internal/total"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -49,9 +50,9 @@ func (db *DB) List(ctx context.Context, prefix string, o ListOptions) (Page, err
 	cells := make([]store.Cell, len(entries))
 	for i, e := range entries {
 		cells[i] = store.Cell{Namespace: db.namespace, Key: e.Key}
-		p.Counts[i] = count(e.Key, e.Value, seen{asOf: asOf, source: sourceStore})
+		p.Counts[i] = count(e.Key, e.Value, total.Seen{AsOf: asOf, Source: total.SourceStore})
 	}
-	db.totals.outdo(cells)
+	db.totals.Outdo(cells)
 	if len(entries) == limit {
 		p.Next = db.cursor(entries[limit-1].Key, prefix)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 	"github.com/quipudb/quipu/internal/node"
 	"github.com/quipudb/quipu/internal/rollup"
 	"github.com/quipudb/quipu/internal/spread"
+	"github.com/quipudb/quipu/internal/total"
 	"github.com/quipudb/quipu/policy"
 	"github.com/quipudb/quipu/store"
 )
@@ -30,19 +30,13 @@ type DB struct {
 // shared is what all views of a DB have in common.
 type shared struct {
 	store    store.Store
-	under    store.Store // the store without its layouts
-	server   uint64      // tells this DB from others over the same store
 	traits   store.Traits
 	policies atomic.Pointer[policy.Set] // nil if there are none
 	readOnly bool
 	near     bool          // an exact read costs no more than a total that is kept
 	spread   *spread.Store // the store, if it knows layouts; else nil
-	totals   *totals
+	totals   *total.Totals
 	err      error // what is wrong with the options, or nil
-
-	ctx        context.Context // of what is done in the background
-	cancel     context.CancelFunc
-	background sync.WaitGroup
 
 	writes  sync.Pool // of *writeCall
 	batches sync.Pool // of *batchCall
@@ -73,14 +67,10 @@ func New(s store.Store, o Options) *DB {
 		store:    s,
 		traits:   s.Traits(),
 		readOnly: o.ReadOnly,
-		under:    s,
-		server:   rand.Uint64(),
 		err:      o.Validate(),
 	}
-	sh.totals = newTotals(o.Recall, sh.left)
 	_, starts := s.(store.Starter) // It answers from this process.
 	sh.near = starts && !sh.traits.Shared
-	sh.ctx, sh.cancel = context.WithCancel(context.Background())
 	if sh.err == nil {
 		sh.policies.Store(policy.NewSet(o.Policies))
 	}
@@ -88,6 +78,10 @@ func New(s store.Store, o Options) *DB {
 		sh.spread = spread.New(s, spread.Options{Policy: sh.layoutOf, ReadOnly: o.ReadOnly, Logger: o.Logger})
 		sh.store, sh.traits = sh.spread, sh.spread.Traits()
 	}
+	sh.totals = total.New(total.Options{
+		Store: sh.store, Under: s, Spread: sh.spread, Policies: sh.policies.Load, Left: sh.left,
+		Recall: o.Recall, ReadOnly: o.ReadOnly, Near: sh.near,
+	})
 	sh.writes.New = newWriteCall
 	sh.batches.New = func() any { return new(batchCall) }
 	sh.reads.New = func() any { return new(readCall) }
@@ -155,7 +149,7 @@ func (db *DB) Meters(f func(name, help string, value float64)) {
 	f("quipu_writes_full_total", "Writes refused because of --key-quota, --token-quota or --namespace-quota.", float64(db.full.Load()))
 	f("quipu_sessions_lost_total", "Reads refused because the store had lost what their session had seen.", float64(db.sessionsLost.Load()))
 	f("quipu_partitions_unreachable", "Partitions of the store that did not answer when readiness was asked for last.", float64(db.unreachable.Load()))
-	db.totals.meters(f)
+	db.totals.Meters(f)
 	if m, ok := db.store.(store.Meter); ok {
 		m.Meters(f)
 	}
@@ -164,11 +158,7 @@ func (db *DB) Meters(f func(name, help string, value float64)) {
 // Close closes the DB, all its views, and the store after the calls under way.
 // Later calls return ErrClosed; a second Close returns nil.
 func (db *DB) Close() error {
-	r := &db.totals.rollups
-	r.mu.Lock() // Who begins to refresh totals under it either has, or sees that it is too late.
-	db.cancel()
-	r.mu.Unlock()
-	db.background.Wait()
+	db.totals.Close()
 	return db.store.Close()
 }
 
@@ -181,7 +171,7 @@ func (s *shared) apply(ctx context.Context, batches []store.Batch, replies []sto
 	if len(batches) > 1 && s.traits.Partitions > 1 {
 		return s.applyApart(ctx, batches, replies)
 	}
-	began := s.beginWrite()
+	began := s.totals.Begin()
 	err := s.store.Apply(ctx, batches, replies)
 	s.ended(batches, replies, began, err)
 	return err
@@ -191,7 +181,7 @@ func (s *shared) apply(ctx context.Context, batches []store.Batch, replies []sto
 // what happens to one does not concern the others.
 func (s *shared) applyApart(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
 	return store.Apart(batches, replies, func(some []store.Batch, told []store.Reply) error {
-		began := s.beginWrite()
+		began := s.totals.Begin()
 		err := s.store.Apply(ctx, some, told)
 		s.ended(some, told, began, err)
 		return err
@@ -207,7 +197,7 @@ func (s *shared) ended(batches []store.Batch, replies []store.Reply, began rollu
 		}
 		return
 	}
-	s.endWrite(batches, replies, began)
+	s.totals.End(batches, replies, began)
 	for i := range replies {
 		if err := replies[i].Err; err != nil && errors.Is(err, store.ErrUnknown) {
 			s.unknown.Add(1)

@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu/call"
+	"github.com/quipudb/quipu/internal/hot"
 	"github.com/quipudb/quipu/internal/session"
 	"github.com/quipudb/quipu/internal/spread"
+	"github.com/quipudb/quipu/internal/total"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -26,10 +28,10 @@ func (db *DB) Read(ctx context.Context, key string, opts ...ReadOption) (Count, 
 	}
 	c := db.reads.Get().(*readCall)
 	c.cells[0] = store.Cell{Namespace: db.namespace, Key: key}
-	c.kept = keptRead{cells: c.cells[:], values: c.values[:], room: c.from[:], staleness: t.staleness}
-	err = db.readInto(ctx, &c.kept)
-	v, at := c.values[0], seen{asOf: c.kept.began.Time, source: sourceStore}
-	if c.kept.from != nil {
+	c.read = total.Read{Cells: c.cells[:], Values: c.values[:], Room: c.from[:], Rules: db.rules(), Staleness: t.staleness}
+	err = db.totals.Read(ctx, &c.read)
+	v, at := c.values[0], total.Seen{AsOf: c.read.Began.Time, Source: total.SourceStore}
+	if c.read.From != nil {
 		at = c.from[0]
 	}
 	db.reads.Put(c)
@@ -47,8 +49,8 @@ func (db *DB) Read(ctx context.Context, key string, opts ...ReadOption) (Count, 
 type readCall struct {
 	cells  [1]store.Cell
 	values [1]store.Value
-	from   [1]seen
-	kept   keptRead
+	from   [1]total.Seen
+	read   total.Read
 }
 
 // ReadBatch returns the counts of up to KeysMax keys, in their order.
@@ -67,30 +69,26 @@ func (db *DB) ReadBatch(ctx context.Context, keys []string, opts ...ReadOption) 
 		}
 		cells[i] = store.Cell{Namespace: db.namespace, Key: key}
 	}
-	values := make([]store.Value, len(keys))
-	asOf, from, err := db.read(ctx, cells, values, t.staleness)
-	if err != nil {
+	r := total.Read{Cells: cells, Values: make([]store.Value, len(keys)), Rules: db.rules(), Staleness: t.staleness}
+	if err := db.totals.Read(ctx, &r); err != nil {
 		return nil, err
 	}
 	counts := make([]Count, len(keys))
 	for i, key := range keys {
-		at := seen{asOf: asOf, source: sourceStore}
-		if from != nil {
-			at = from[i]
+		at := total.Seen{AsOf: r.Began.Time, Source: total.SourceStore}
+		if r.From != nil {
+			at = r.From[i]
 		}
-		if err := db.lost(ctx, t.sessions, key, values[i]); err != nil {
+		if err := db.lost(ctx, t.sessions, key, r.Values[i]); err != nil {
 			return nil, err
 		}
-		counts[i] = count(key, values[i], at)
+		counts[i] = count(key, r.Values[i], at)
 		if err := t.tooOld(&counts[i]); err != nil {
 			return nil, err
 		}
 	}
 	return counts, nil
 }
-
-// byPolicy is the staleness of a caller who leaves it to the policy.
-const byPolicy time.Duration = -1
 
 // readTerms are what a reader needs, all options together.
 type readTerms struct {
@@ -106,7 +104,7 @@ func (db *DB) checkRead(opts []ReadOption) (t readTerms, err error) {
 	if db.err != nil {
 		return t, db.err
 	}
-	t.staleness, t.oldest = byPolicy, byPolicy
+	t.staleness, t.oldest = total.ByPolicy, total.ByPolicy
 	if len(opts) == 0 {
 		return t, nil
 	}
@@ -134,4 +132,43 @@ func (db *DB) checkRead(opts []ReadOption) (t readTerms, err error) {
 		t.sessions = append(t.sessions, s)
 	}
 	return t, nil
+}
+
+// count is what a reader is told of a value.
+func count(key string, v store.Value, from total.Seen) Count {
+	if from.Source == total.SourceStore && v.AsOfMS != 0 {
+		from.AsOf, from.Source = total.AsOf(from.AsOf, v), total.SourceReplica
+	}
+	c := Count{
+		Key: key, Value: v.N, Lower: v.N, Upper: v.N, Bounded: true, Complete: from.Missing == 0, Exists: v.Exists,
+		AsOf: from.AsOf, Source: from.Source, Shards: hot.Word(v.Layout).Shards(), Version: v.Version,
+	}
+	if v.DeadlineMS != 0 {
+		c.ExpiresAt = time.UnixMilli(v.DeadlineMS)
+	}
+	if from.Source == total.SourceStore {
+		c.Exact = !from.Unproved
+	} else {
+		c.Staleness = time.Since(from.AsOf)
+		c.Lower, c.Upper = v.N-max(0, from.Tail), v.N-min(0, from.Tail)
+	}
+	if from.Unproved {
+		c.Bounded, c.Lower, c.Upper = false, 0, 0
+	}
+	return c
+}
+
+
+// tooOld returns an error if a value is from a replica that may lack what the reader
+// needs.
+func (t *readTerms) tooOld(c *Count) error {
+	if c.Source != total.SourceReplica || t.oldest < 0 || t.oldest > 0 && c.Staleness <= t.oldest {
+		return nil
+	}
+	need := "an exact value"
+	if t.oldest > 0 {
+		need = "one as young as " + t.oldest.String()
+	}
+	return store.Errorf(store.KindUnavailable, "this server reads a replica that may lack the writes of the last %v, so it can't tell %s; ask a server that writes",
+		c.Staleness.Round(time.Millisecond), need)
 }

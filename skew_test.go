@@ -1,9 +1,11 @@
 package quipu_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,13 +18,21 @@ import (
 // ahead returns a store whose clock is ahead of the server's.
 func ahead(by time.Duration) *skewed {
 	s := memstore.New(memstore.Options{Now: func() time.Time { return time.Now().Add(by) }})
-	return &skewed{faraway{Store: s}, s}
+	return &skewed{Store: s, Clock: s}
 }
 
-// skewed is a store far away that tells its time.
+// skewed is a store far away that tells its time, and can be cut off.
 type skewed struct {
-	faraway
+	store.Store
 	store.Clock
+	cut atomic.Bool
+}
+
+func (s *skewed) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
+	if s.cut.Load() {
+		return store.ErrUnavailable
+	}
+	return s.Store.Read(ctx, cells, values)
 }
 
 // A refusal names the clock that a token and the store disagree about.

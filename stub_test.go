@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -68,3 +69,12 @@ func (s *stub) Close() error { return nil }
 // far is a store that is not in this process, for all that a DB can tell: then
 // totals are kept for readers.
 type far struct{ store.Store }
+
+func meter(db *quipu.DB, name string) (value float64) {
+	db.Meters(func(n, _ string, v float64) {
+		if n == name {
+			value = v
+		}
+	})
+	return value
+}

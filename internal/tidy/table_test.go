@@ -15,7 +15,7 @@ type row struct {
 var table = map[string]row{
 	// The library. It makes the default store, and knows of no other.
 	".": {code: []string{
-		"./call", "./policy", "./store", "./internal/duration", "./internal/engine", "./internal/hot", "./internal/node", "./internal/rollup", "./internal/session", "./internal/spread",
+		"./call", "./policy", "./store", "./internal/duration", "./internal/engine", "./internal/hot", "./internal/node", "./internal/rollup", "./internal/session", "./internal/spread", "./internal/total",
 	}},
 	// What a call says and answers, for the library and the client.
 	"call":             {code: []string{"./store", "./internal/session"}, pure: true},
@@ -51,6 +51,11 @@ var table = map[string]row{
 	}},
 	// What lays counters out over the cells of whichever store it is given.
 	"internal/spread": {code: []string{"./store", "./internal/hot"}, tests: []string{"./store/memstore", "./store/storetest", "go.uber.org/goleak"}},
+	// Totals kept for readers of whichever store.
+	"internal/total": {
+		code:  []string{"./policy", "./store", "./internal/hot", "./internal/rollup", "./internal/spread"},
+		tests: []string{".", "./store/memstore", "./store/storetest", "go.uber.org/goleak"},
+	},
 	// A node is a store around whichever store it is given.
 	"internal/node": {code: []string{"./store"}},
 	// What makes one store hold what another holds.

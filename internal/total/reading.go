@@ -1,4 +1,4 @@
-package quipu
+package total
 
 import (
 	"context"
@@ -25,7 +25,7 @@ type reading struct {
 // join returns readings of some of the cells: those under way, and for the rest new
 // ones, which are made by one call. Shared says that those under way may be by calls
 // that read other counters too: if one of these can't be read, all fail.
-func (db *DB) join(ctx context.Context, k *keptRead, some []int, shared bool) []*reading {
+func (ts *Totals) join(ctx context.Context, k *Read, some []int, shared bool) []*reading {
 	if len(some) == 0 {
 		return nil
 	}
@@ -34,20 +34,20 @@ func (db *DB) join(ctx context.Context, k *keptRead, some []int, shared bool) []
 	var cells []store.Cell
 	for n, i := range some {
 		_, own, _ := k.terms(i)
-		r, isNew := db.totals.join(k.cells[i], own, shared, len(some) == 1)
+		r, isNew := ts.memory.join(k.Cells[i], own, shared, len(some) == 1)
 		if readings[n] = r; isNew {
-			begun, cells = append(begun, r), append(cells, k.cells[i])
+			begun, cells = append(begun, r), append(cells, k.Cells[i])
 		} else {
-			db.totals.coalesced.Add(1)
+			ts.memory.coalesced.Add(1)
 		}
 	}
 	if len(begun) > 0 {
-		within, cancel := context.WithCancel(db.ctx)
+		within, cancel := context.WithCancel(ts.ctx)
 		stop := context.AfterFunc(ctx, func() { time.AfterFunc(readingLeast, cancel) })
 		go func() {
 			defer cancel()
 			defer stop()
-			db.fetch(within, cells, begun)
+			ts.fetch(within, cells, begun)
 		}()
 	}
 	return readings
@@ -56,7 +56,7 @@ func (db *DB) join(ctx context.Context, k *keptRead, some []int, shared bool) []
 // join returns the reading of a counter that is under way, or a new one that the
 // caller has to make, if that one may lack what readers or writers here were told,
 // or takes so long that its call may be lost.
-func (t *totals) join(c store.Cell, own, shared, alone bool) (r *reading, isNew bool) {
+func (t *memory) join(c store.Cell, own, shared, alone bool) (r *reading, isNew bool) {
 	s := t.stripe(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,19 +74,19 @@ func (t *totals) join(c store.Cell, own, shared, alone bool) (r *reading, isNew 
 func (r *reading) isLate(now time.Time) bool { return now.Sub(r.asked.Time) >= recallWait }
 
 // fetch makes readings by one call.
-func (s *shared) fetch(ctx context.Context, cells []store.Cell, readings []*reading) {
-	snapshots, err := s.collect(ctx, cells)
-	if err != nil && s.ctx.Err() != nil {
+func (ts *Totals) fetch(ctx context.Context, cells []store.Cell, readings []*reading) {
+	snapshots, err := ts.collect(ctx, cells)
+	if err != nil && ts.ctx.Err() != nil {
 		err = store.ErrClosed
 	}
 	for i, r := range readings {
 		snapshots[i].shown = true
-		s.totals.made(cells[i], r, snapshots[i], err)
+		ts.memory.made(cells[i], r, snapshots[i], err)
 	}
 }
 
 // made ends a reading.
-func (t *totals) made(c store.Cell, r *reading, v snapshot, err error) {
+func (t *memory) made(c store.Cell, r *reading, v snapshot, err error) {
 	s := t.stripe(c)
 	s.mu.Lock()
 	if e := s.cells[c]; e != nil && e.reading == r {
@@ -104,10 +104,10 @@ func (t *totals) made(c store.Cell, r *reading, v snapshot, err error) {
 // read again: their reading began before this read, by another reader, and has
 // failed, or takes too long, or is of too long ago. One that began after it always
 // does, or its error is the answer.
-func (db *DB) await(ctx context.Context, k *keptRead, some []int, readings []*reading) (again []int, err error) {
+func (ts *Totals) await(ctx context.Context, k *Read, some []int, readings []*reading) (again []int, err error) {
 	for n, i := range some {
 		r := readings[n]
-		older := r.asked.Tick <= k.began.Tick
+		older := r.asked.Tick <= k.Began.Tick
 		var late <-chan time.Time
 		if older {
 			late = time.After(time.Until(r.asked.Time.Add(recallWait)))
@@ -121,12 +121,12 @@ func (db *DB) await(ctx context.Context, k *keptRead, some []int, readings []*re
 			return nil, store.Errorf(store.KindUnavailable, "waiting for the store: %w", ctx.Err())
 		}
 		switch {
-		case older && r.err != nil && unreachable(r.err), older && r.err == nil && !db.takeOlder(k, i, r):
+		case older && r.err != nil && unreachable(r.err), older && r.err == nil && !ts.takeOlder(k, i, r):
 			again = append(again, i)
 		case r.err != nil:
 			return nil, r.err
 		case !older:
-			k.values[i], k.from[i] = r.value, seen{asOf: r.asked.Time, source: sourceStore}
+			k.Values[i], k.From[i] = r.value, Seen{AsOf: r.asked.Time, Source: SourceStore}
 		}
 	}
 	return again, nil
@@ -134,12 +134,12 @@ func (db *DB) await(ctx context.Context, k *keptRead, some []int, readings []*re
 
 // takeOlder takes what a reading has brought that began before this read, if it
 // will do. It may lack what was written between.
-func (db *DB) takeOlder(k *keptRead, i int, r *reading) (ok bool) {
+func (ts *Totals) takeOlder(k *Read, i int, r *reading) (ok bool) {
 	age, own, _ := k.terms(i)
 	if own {
-		k.values[i], k.from[i], ok = db.totals.get(k.cells[i], k.began.Time, age, own)
+		k.Values[i], k.From[i], ok = ts.memory.get(k.Cells[i], k.Began.Time, age, own)
 		return ok
 	}
-	k.values[i], k.from[i] = r.value, seen{asOf: r.asked.Time, source: sourceRollup}
-	return k.began.Time.Sub(r.asked.Time) <= age
+	k.Values[i], k.From[i] = r.value, Seen{AsOf: r.asked.Time, Source: SourceRollup}
+	return k.Began.Time.Sub(r.asked.Time) <= age
 }

@@ -1,4 +1,4 @@
-package quipu
+package total
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quipudb/quipu/policy"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
 )
@@ -44,20 +45,24 @@ func (h *hung) Read(ctx context.Context, cells []store.Cell, values []store.Valu
 func TestTotalsShrink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hung{memstore.New(memstore.Options{}), make(chan struct{})}
-		db := New(h, Options{})
+		ts := New(Options{Store: h, Under: h, Policies: func() *policy.Set { return nil }})
+		read := func(ctx context.Context, key string, i int) error {
+			cell := store.Cell{Namespace: "default", Key: fmt.Sprint(key, i)}
+			return ts.Read(ctx, &Read{Cells: []store.Cell{cell}, Values: make([]store.Value, 1), Staleness: time.Second})
+		}
 		size := func() (n int) {
-			for i := range db.totals.stripes {
-				db.totals.stripes[i].mu.Lock()
-				n += len(db.totals.stripes[i].cells)
-				db.totals.stripes[i].mu.Unlock()
+			for i := range ts.memory.stripes {
+				ts.memory.stripes[i].mu.Lock()
+				n += len(ts.memory.stripes[i].cells)
+				ts.memory.stripes[i].mu.Unlock()
 			}
 			return n
 		}
-		most := db.totals.max * totalStripes
+		most := ts.memory.max * totalStripes
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		for i := range 2 * most {
-			if _, err := db.Read(ctx, fmt.Sprint("gone", i), MaxStaleness(time.Second)); err == nil {
+			if read(ctx, "gone", i) == nil {
 				t.Fatal("read")
 			}
 		}
@@ -65,20 +70,21 @@ func TestTotalsShrink(t *testing.T) {
 			t.Errorf("%d totals for callers who were gone before they asked", n)
 		}
 		for i := range 2 * most {
-			go func() { _, _ = db.Read(t.Context(), fmt.Sprint("waits", i), MaxStaleness(time.Second)) }()
+			go func() { _ = read(t.Context(), "waits", i) }()
 		}
 		synctest.Wait()
 		close(h.open)
 		synctest.Wait()
 		for i := range 2 * most {
-			if _, err := db.Read(t.Context(), fmt.Sprint("then", i), MaxStaleness(time.Second)); err != nil {
+			if err := read(t.Context(), "then", i); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if n := size(); n > most {
 			t.Errorf("%d totals, and %d may be", n, most)
 		}
-		if err := db.Close(); err != nil {
+		ts.Close()
+		if err := h.Close(); err != nil {
 			t.Error(err)
 		}
 	})

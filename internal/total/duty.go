@@ -1,4 +1,4 @@
-package quipu
+package total
 
 import (
 	"context"
@@ -21,8 +21,8 @@ const (
 // isJoint reports whether a total is one that servers make for each other: why
 // and how is in package rollup. What counts the writes of this DB needs to know
 // the versions of all parts, and so can't be taken from another.
-func (s *shared) isJoint(how schedule, layout int64) bool {
-	return s.traits.Shared && !s.readOnly && !how.own && hot.Word(layout).Shards() >= jointShards
+func (ts *Totals) isJoint(how schedule, layout int64) bool {
+	return ts.traits.Shared && !ts.readOnly && !how.own && hot.Word(layout).Shards() >= jointShards
 }
 
 // A look is what was seen of a counter whose total is made jointly.
@@ -34,25 +34,25 @@ type look struct {
 
 // refreshJoint refreshes totals that are made jointly: it takes those that others
 // have made, and makes those that it is this server's turn to make.
-func (s *shared) refreshJoint(ctx context.Context, cells []store.Cell) {
-	began := s.totals.now()
-	looks, err := s.look(ctx, cells)
+func (ts *Totals) refreshJoint(ctx context.Context, cells []store.Cell) {
+	began := ts.memory.now()
+	looks, err := ts.look(ctx, cells)
 	if err != nil { // What is out of reach is home's partition, without which there is no sum either.
-		s.failed(cells)
+		ts.failed(cells)
 		return
 	}
-	got := s.totals.tick()
+	got := ts.memory.tick()
 	var alone []store.Cell
 	var mine []look
 	for i := range looks {
 		l := &looks[i]
 		switch shards := hot.Word(l.home.Layout).Shards(); {
 		case l.home.Layout == 0:
-			s.totals.keep(l.cell, snapshot{value: l.home, asked: began, got: got})
+			ts.memory.keep(l.cell, snapshot{value: l.home, asked: began, got: got})
 		case shards < jointShards:
 			alone = append(alone, l.cell)
 		default:
-			turn, old := s.take(l, began, got)
+			turn, old := ts.take(l, began, got)
 			if turn && len(mine) < claimsMax {
 				mine = append(mine, *l)
 			} else if old {
@@ -60,26 +60,26 @@ func (s *shared) refreshJoint(ctx context.Context, cells []store.Cell) {
 			}
 		}
 	}
-	s.refresh(ctx, alone)
-	mine = s.claim(ctx, mine)
+	ts.refresh(ctx, alone)
+	mine = ts.claim(ctx, mine)
 	cells = make([]store.Cell, len(mine))
 	for i := range mine {
 		cells[i] = mine[i].cell
 	}
-	if sums := s.refresh(ctx, cells); sums != nil {
-		s.publish(ctx, mine, sums)
+	if sums := ts.refresh(ctx, cells); sums != nil {
+		ts.publish(ctx, mine, sums)
 	}
 }
 
 // look reads what there is of counters without their shards.
-func (s *shared) look(ctx context.Context, cells []store.Cell) ([]look, error) {
+func (ts *Totals) look(ctx context.Context, cells []store.Cell) ([]look, error) {
 	all := make([]store.Cell, 0, 3*len(cells))
 	for _, c := range cells {
 		claim, total := store.RollupCells(c)
 		all = append(all, c, claim, total)
 	}
 	values := make([]store.Value, len(all))
-	if err := s.under.Read(ctx, all, values); err != nil {
+	if err := ts.under.Read(ctx, all, values); err != nil {
 		return nil, err
 	}
 	looks := make([]look, len(cells))
@@ -93,8 +93,8 @@ func (s *shared) look(ctx context.Context, cells []store.Cell) ([]look, error) {
 // reports whether it is this one's turn to make the next, and whether there was
 // none for so long that it must be read at once. The look began at one moment, and
 // its answer came at a tick.
-func (s *shared) take(l *look, began rollup.Moment, got uint64) (turn, old bool) {
-	t := s.totals
+func (ts *Totals) take(l *look, began rollup.Moment, got uint64) (turn, old bool) {
+	t := ts.memory
 	t.rollups.mu.Lock()
 	how, rolling := t.rollups.rolled[l.cell]
 	t.rollups.mu.Unlock()
@@ -106,7 +106,7 @@ func (s *shared) take(l *look, began rollup.Moment, got uint64) (turn, old bool)
 		return false, false
 	}
 	asOf, ok := e.duty.Look(began, l.claim.N)
-	turn = e.duty.Due(began.Time, rollup.Patience(s.server, l.cell.Namespace, l.cell.Key, how.every))
+	turn = e.duty.Due(began.Time, rollup.Patience(ts.server, l.cell.Namespace, l.cell.Key, how.every))
 	l.raise = e.duty.Claim()
 	since := e.asked.Time
 	stripe.mu.Unlock()
@@ -120,39 +120,39 @@ func (s *shared) take(l *look, began rollup.Moment, got uint64) (turn, old bool)
 
 // claim claims counters, and returns those that nobody else has claimed since
 // they were looked at.
-func (s *shared) claim(ctx context.Context, looks []look) (mine []look) {
+func (ts *Totals) claim(ctx context.Context, looks []look) (mine []look) {
 	batches := make([]store.Batch, len(looks))
 	for i := range looks {
 		claim, _ := store.RollupCells(looks[i].cell)
 		batches[i] = store.Batch{
-			Partition: store.PartitionOf(claim, s.traits.Partitions),
+			Partition: store.PartitionOf(claim, ts.traits.Partitions),
 			Deltas: []store.Delta{{
 				Cell: claim, Op: store.OpAdd, N: looks[i].raise,
 				Guard: store.Guard{Match: true, Version: looks[i].claim.Version},
 			}},
 		}
 	}
-	now := s.totals.now() // before anyone else can see it
-	replies := s.applyOptional(ctx, batches)
+	now := ts.memory.now() // before anyone else can see it
+	replies := ts.applyOptional(ctx, batches)
 	for i, r := range replies {
 		if l := &looks[i]; r.Err == nil && r.Results[0].Outcome == store.Applied {
 			l.claim.N, l.claim.Version = l.claim.N+l.raise, r.Results[0].Version
-			s.totals.claimed(l.cell, l.claim.N, now)
+			ts.memory.claimed(l.cell, l.claim.N, now)
 			mine = append(mine, *l)
 		}
 	}
-	s.totals.rollups.claimed.Add(uint64(len(mine)))
+	ts.memory.rollups.claimed.Add(uint64(len(mine)))
 	return mine
 }
 
 // publish gives the totals of counters that were claimed to all servers, unless
 // another has claimed them since.
-func (s *shared) publish(ctx context.Context, looks []look, sums []snapshot) {
+func (ts *Totals) publish(ctx context.Context, looks []look, sums []snapshot) {
 	batches := make([]store.Batch, len(looks))
 	for i := range looks {
 		claim, total := store.RollupCells(looks[i].cell)
 		batches[i] = store.Batch{
-			Partition: store.PartitionOf(claim, s.traits.Partitions),
+			Partition: store.PartitionOf(claim, ts.traits.Partitions),
 			If:        []store.Condition{{Cell: claim, Version: looks[i].claim.Version}},
 			Deltas: []store.Delta{
 				{Cell: claim, Op: store.OpAdd, N: 1},
@@ -160,25 +160,25 @@ func (s *shared) publish(ctx context.Context, looks []look, sums []snapshot) {
 			},
 		}
 	}
-	s.applyOptional(ctx, batches)
+	ts.applyOptional(ctx, batches)
 }
 
 // applyOptional applies batches of which none matters: if they are lost, totals are made
 // later, or by each server for itself.
-func (s *shared) applyOptional(ctx context.Context, batches []store.Batch) []store.Reply {
+func (ts *Totals) applyOptional(ctx context.Context, batches []store.Batch) []store.Reply {
 	replies := make([]store.Reply, len(batches))
 	if len(batches) == 0 {
 		return nil
 	}
-	if err := s.under.Apply(ctx, batches, replies); err != nil {
-		s.totals.refreshFailures.Add(uint64(len(batches)))
+	if err := ts.under.Apply(ctx, batches, replies); err != nil {
+		ts.memory.refreshFailures.Add(uint64(len(batches)))
 		return nil
 	}
 	return replies
 }
 
 // claimed notes that this server has made a claim.
-func (t *totals) claimed(c store.Cell, number int64, now rollup.Moment) {
+func (t *memory) claimed(c store.Cell, number int64, now rollup.Moment) {
 	s := t.stripe(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()

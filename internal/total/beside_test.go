@@ -1,4 +1,4 @@
-package quipu_test
+package total_test
 
 import (
 	"context"

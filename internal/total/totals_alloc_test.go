@@ -1,6 +1,6 @@
 //go:build !race
 
-package quipu_test
+package total_test
 
 import (
 	"testing"

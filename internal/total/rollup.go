@@ -1,4 +1,4 @@
-package quipu
+package total
 
 import (
 	"context"
@@ -48,10 +48,10 @@ type schedule struct {
 
 // roll has a total refreshed, as its policy says, and reports whether it was
 // already.
-func (db *DB) roll(c store.Cell, how schedule, now time.Time) bool {
-	s := db.totals.stripe(c)
+func (ts *Totals) roll(c store.Cell, how schedule, now time.Time) bool {
+	s := ts.memory.stripe(c)
 	s.mu.Lock()
-	e := db.totals.entry(s, c)
+	e := ts.memory.entry(s, c)
 	e.used = now
 	was := e.schedule
 	e.schedule = how
@@ -59,27 +59,27 @@ func (db *DB) roll(c store.Cell, how schedule, now time.Time) bool {
 	if was == how {
 		return true
 	}
-	r := &db.totals.rollups
+	r := &ts.memory.rollups
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.rolled == nil {
 		r.rolled = make(map[store.Cell]schedule)
 	}
-	if was == (schedule{}) && len(r.rolled) >= rollupsMax || db.ctx.Err() != nil {
+	if was == (schedule{}) && len(r.rolled) >= rollupsMax || ts.ctx.Err() != nil {
 		r.refused.Add(1)
-		db.totals.stopRolling(c)
+		ts.memory.stopRolling(c)
 		return false
 	}
 	r.rolled[c] = how
 	if !r.running {
 		r.running = true
-		db.background.Go(db.keepRolling)
+		ts.background.Go(ts.keepRolling)
 	}
 	return false
 }
 
 // stopRolling has a total not be refreshed.
-func (t *totals) stopRolling(c store.Cell) {
+func (t *memory) stopRolling(c store.Cell) {
 	s := t.stripe(c)
 	s.mu.Lock()
 	if e := s.cells[c]; e != nil {
@@ -90,10 +90,10 @@ func (t *totals) stopRolling(c store.Cell) {
 
 // keepRolling refreshes totals until nobody asks for any. It waits for none: one
 // that takes long would make all others late.
-func (s *shared) keepRolling() {
-	r := &s.totals.rollups
+func (ts *Totals) keepRolling() {
+	r := &ts.memory.rollups
 	for {
-		due, next := s.due(time.Now())
+		due, next := ts.due(time.Now())
 		if next == 0 {
 			r.mu.Lock()
 			if len(r.rolled) == 0 {
@@ -104,12 +104,12 @@ func (s *shared) keepRolling() {
 			r.mu.Unlock()
 		}
 		for g, cells := range due {
-			s.background.Go(func() { s.refreshGroup(g.joint, cells) })
+			ts.background.Go(func() { ts.refreshGroup(g.joint, cells) })
 		}
 		rest := time.NewTimer(min(max(next, rollLeast), rollMost))
 		select {
 		case <-rest.C:
-		case <-s.ctx.Done():
+		case <-ts.ctx.Done():
 			rest.Stop()
 			return
 		}
@@ -128,8 +128,8 @@ type group struct {
 
 // due returns the totals that must be refreshed, or looked at if other servers
 // keep them too, and when to look again. It forgets those that nobody asks for.
-func (s *shared) due(now time.Time) (due map[group][]store.Cell, next time.Duration) {
-	t := s.totals
+func (ts *Totals) due(now time.Time) (due map[group][]store.Cell, next time.Duration) {
+	t := ts.memory
 	t.rollups.mu.Lock()
 	defer t.rollups.mu.Unlock()
 	due = make(map[group][]store.Cell)
@@ -151,7 +151,7 @@ func (s *shared) due(now time.Time) (due map[group][]store.Cell, next time.Durat
 			age = now.Sub(e.asked.Time)
 		}
 		oldest = max(oldest, float64(age)/float64(how.every))
-		joint := s.isJoint(how, e.value.Layout)
+		joint := ts.isJoint(how, e.value.Layout)
 		if joint {
 			if wait = how.every / rollup.Shares; e.duty == nil {
 				e.duty = &rollup.Duty{}
@@ -164,7 +164,7 @@ func (s *shared) due(now time.Time) (due map[group][]store.Cell, next time.Durat
 		case age >= wait:
 			g := group{joint: joint, apart: e.apart}
 			if e.apart {
-				g.partition = store.PartitionOf(c, s.traits.Partitions)
+				g.partition = store.PartitionOf(c, ts.traits.Partitions)
 			}
 			due[g] = append(due[g], c)
 			e.refreshing = true
@@ -180,23 +180,23 @@ func (s *shared) due(now time.Time) (due map[group][]store.Cell, next time.Durat
 }
 
 // refreshGroup refreshes the totals of a group, some at a time.
-func (s *shared) refreshGroup(joint bool, cells []store.Cell) {
-	for len(cells) > 0 && s.ctx.Err() == nil {
+func (ts *Totals) refreshGroup(joint bool, cells []store.Cell) {
+	for len(cells) > 0 && ts.ctx.Err() == nil {
 		some := cells[:min(len(cells), rollCells)]
 		cells = cells[len(some):]
-		ctx, cancel := context.WithTimeout(store.Unheard(s.ctx), recallWait)
+		ctx, cancel := context.WithTimeout(store.Unheard(ts.ctx), recallWait)
 		if joint {
-			s.refreshJoint(ctx, some)
+			ts.refreshJoint(ctx, some)
 		} else {
-			s.refresh(ctx, some)
+			ts.refresh(ctx, some)
 		}
 		cancel()
-		s.totals.each(some, func(e *total) { e.refreshing = false })
+		ts.memory.each(some, func(e *total) { e.refreshing = false })
 	}
 }
 
 // each calls f for the totals that there are of some counters.
-func (t *totals) each(cells []store.Cell, f func(e *total)) {
+func (t *memory) each(cells []store.Cell, f func(e *total)) {
 	for _, c := range cells {
 		s := t.stripe(c)
 		s.mu.Lock()
@@ -209,30 +209,30 @@ func (t *totals) each(cells []store.Cell, f func(e *total)) {
 
 // refresh reads totals, keeps and returns them. What can't be read stays as it is:
 // its readers ask themselves when it is too old.
-func (s *shared) refresh(ctx context.Context, cells []store.Cell) []snapshot {
+func (ts *Totals) refresh(ctx context.Context, cells []store.Cell) []snapshot {
 	if len(cells) == 0 {
 		return nil
 	}
-	snapshots, err := s.collect(ctx, cells)
+	snapshots, err := ts.collect(ctx, cells)
 	if err != nil {
-		s.failed(cells)
+		ts.failed(cells)
 		return nil
 	}
 	for i := range cells {
-		s.totals.keep(cells[i], snapshots[i])
+		ts.memory.keep(cells[i], snapshots[i])
 	}
-	s.totals.rollups.refreshed.Add(uint64(len(cells)))
+	ts.memory.rollups.refreshed.Add(uint64(len(cells)))
 	return snapshots
 }
 
 // failed notes that totals could not be refreshed together.
-func (s *shared) failed(cells []store.Cell) {
-	s.totals.refreshFailures.Add(uint64(len(cells)))
-	s.totals.each(cells, func(e *total) { e.apart = true })
+func (ts *Totals) failed(cells []store.Cell) {
+	ts.memory.refreshFailures.Add(uint64(len(cells)))
+	ts.memory.each(cells, func(e *total) { e.apart = true })
 }
 
 // meters calls f for each meter of the totals.
-func (t *totals) meters(f func(name, help string, value float64)) {
+func (t *memory) meters(f func(name, help string, value float64)) {
 	t.rollups.mu.Lock()
 	active := len(t.rollups.rolled)
 	t.rollups.mu.Unlock()

@@ -1,4 +1,4 @@
-package quipu_test
+package total_test
 
 import (
 	"context"
@@ -41,6 +41,10 @@ func (c *counting) hold() (open func()) {
 	c.gate.Store(&gate)
 	return func() { close(gate) }
 }
+
+// far is a store that is not in this process, for all that a DB can tell: then
+// totals are kept for readers.
+type far struct{ store.Store }
 
 func over(t *testing.T, s store.Store, policies ...quipu.Policy) *quipu.DB {
 	t.Helper()

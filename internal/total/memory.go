@@ -1,4 +1,4 @@
-package quipu
+package total
 
 import (
 	"hash/maphash"
@@ -26,9 +26,9 @@ const (
 	evictLooks = 8
 )
 
-// totals are what was read last of some counters: for readers whom a value of
+// memory is what was read last of some counters: for readers whom a value of
 // some age will do, and for when the store can't be reached.
-type totals struct {
+type memory struct {
 	seed    maphash.Seed
 	left    func(c store.Cell, deadlineMS int64) int64
 	max     int  // in each stripe
@@ -85,19 +85,19 @@ type snapshot struct {
 }
 
 // tick returns a number above all before it.
-func (t *totals) tick() uint64 { return t.ticks.Add(1) }
+func (t *memory) tick() uint64 { return t.ticks.Add(1) }
 
 // now returns this moment. Its tick tells it from others if the clock stands still.
-func (t *totals) now() rollup.Moment { return rollup.Moment{Time: time.Now(), Tick: t.tick()} }
+func (t *memory) now() rollup.Moment { return rollup.Moment{Time: time.Now(), Tick: t.tick()} }
 
 // leftMaxMS is as far ahead as a deadline is told from none: it is further than
 // anything that is kept.
 const leftMaxMS = 1 << 40
 
-// newTotals returns a memory of counters: of every one that is read, up to n, if
+// newMemory returns a memory of counters: of every one that is read, up to n, if
 // that is not 0. Left is how long a counter has before its deadline.
-func newTotals(n int, left func(c store.Cell, deadlineMS int64) int64) *totals {
-	t := &totals{seed: maphash.MakeSeed(), left: left, all: n > 0, max: (max(n, totalsMin) + totalStripes - 1) / totalStripes}
+func newMemory(n int, left func(c store.Cell, deadlineMS int64) int64) *memory {
+	t := &memory{seed: maphash.MakeSeed(), left: left, all: n > 0, max: (max(n, totalsMin) + totalStripes - 1) / totalStripes}
 	if t.all {
 		t.max = (n + totalStripes - 1) / totalStripes
 	}
@@ -107,7 +107,7 @@ func newTotals(n int, left func(c store.Cell, deadlineMS int64) int64) *totals {
 	return t
 }
 
-func (t *totals) stripe(c store.Cell) *totalStripe {
+func (t *memory) stripe(c store.Cell) *totalStripe {
 	return &t.stripes[maphash.Comparable(t.seed, c)%totalStripes]
 }
 
@@ -116,7 +116,7 @@ func (t *totals) stripe(c store.Cell) *totalStripe {
 // read stay, so there may be more for a while. What was
 // written and told before there was one, or meanwhile if it was forgotten, is not
 // noted: so what was asked for before now is not served. The caller holds s.mu.
-func (t *totals) entry(s *totalStripe, c store.Cell) *total {
+func (t *memory) entry(s *totalStripe, c store.Cell) *total {
 	e := s.cells[c]
 	if e != nil {
 		return e
@@ -143,7 +143,7 @@ func (t *totals) entry(s *totalStripe, c store.Cell) *total {
 // replace it. It may have more, too: if a reader is told, the present one is not
 // served any more. Of what was forgotten meanwhile, nothing is kept but what a
 // reader is told, where all of that is.
-func (t *totals) keep(c store.Cell, v snapshot) bool {
+func (t *memory) keep(c store.Cell, v snapshot) bool {
 	var over time.Time
 	if v.value.DeadlineMS != 0 {
 		over = time.Now().Add(time.Duration(min(t.left(c, v.value.DeadlineMS), leftMaxMS)) * time.Millisecond)
@@ -186,7 +186,7 @@ func (t *totals) keep(c store.Cell, v snapshot) bool {
 
 // outdo has totals that are kept of counters not be served any more: a reader is told
 // something else, which may be more. There is nothing to do before the first total.
-func (t *totals) outdo(cells []store.Cell) {
+func (t *memory) outdo(cells []store.Cell) {
 	if !t.all && !t.any.Load() {
 		return
 	}
@@ -203,7 +203,7 @@ func (t *totals) outdo(cells []store.Cell) {
 
 // get returns what a counter was, if that is not older than some age, and not
 // less than readers were told; if own is set with what this DB has written since.
-func (t *totals) get(c store.Cell, now time.Time, age time.Duration, own bool) (v store.Value, from seen, ok bool) {
+func (t *memory) get(c store.Cell, now time.Time, age time.Duration, own bool) (v store.Value, from Seen, ok bool) {
 	s := t.stripe(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,7 +215,7 @@ func (t *totals) get(c store.Cell, now time.Time, age time.Duration, own bool) (
 
 // recall is get for when the store can't be asked: then what there is must do,
 // also if it may lack what this DB has written, or be over.
-func (t *totals) recall(c store.Cell, now time.Time, age time.Duration, own bool) (v store.Value, from seen, ok bool) {
+func (t *memory) recall(c store.Cell, now time.Time, age time.Duration, own bool) (v store.Value, from Seen, ok bool) {
 	s := t.stripe(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,12 +224,12 @@ func (t *totals) recall(c store.Cell, now time.Time, age time.Duration, own bool
 		return v, from, false
 	}
 	if v, from, ok = e.serve(now, own); !ok {
-		if v, from = e.value, (seen{asOf: e.asked.Time}); e.isOver(now) {
+		if v, from = e.value, (Seen{AsOf: e.asked.Time}); e.isOver(now) {
 			// Most likely it is gone. If somebody has moved the deadline, it is not.
-			v, from.unproved = store.Value{}, true
+			v, from.Unproved = store.Value{}, true
 		}
 	}
-	from.source = sourceRecalled
+	from.Source = SourceRecalled
 	return v, from, true
 }
 
@@ -255,44 +255,24 @@ func (e *total) isOver(now time.Time) bool { return !e.over.IsZero() && !now.Bef
 //
 // A total whose deadline has passed is served to nobody: another server may have
 // moved the deadline.
-func (e *total) serve(now time.Time, own bool) (v store.Value, from seen, ok bool) {
+func (e *total) serve(now time.Time, own bool) (v store.Value, from Seen, ok bool) {
 	if e.isOver(now) || own && (!e.tail.Based() || e.asked.Tick < e.written) {
 		return v, from, false
 	}
 	e.used = now
-	v, from = e.value, seen{asOf: e.asked.Time, source: sourceRollup}
+	v, from = e.value, Seen{AsOf: e.asked.Time, Source: SourceRollup}
 	tail, stamp := e.tail.Sum()
 	if !own || stamp == 0 {
 		return v, from, true
 	}
 	sum := v.N + tail
 	ok = (sum > v.N) == (tail > 0) // else the total lacks what others have taken away
-	from.tail, v.N, v.Exists, v.Version = tail, sum, true, spread.Mixed(v.Version, stamp)
+	from.Tail, v.N, v.Exists, v.Version = tail, sum, true, spread.Mixed(v.Version, stamp)
 	return v, from, ok
 }
 
-// beginWrite returns the moment at which a write begins, for endWrite; zero if no
-// total counts what is written here.
-//
-// Writes are noted from when the first total with a tail is about to be asked for,
-// and ever after. What ended before that is in it, since it was asked for later;
-// what ends after that is noted, as one that began at no known moment if need be.
-func (s *shared) beginWrite() (m rollup.Moment) {
-	if s.totals.tails.Load() {
-		m = s.totals.now()
-	}
-	return m
-}
-
-// endWrite notes what was changed by a write, before anyone is told.
-func (s *shared) endWrite(batches []store.Batch, replies []store.Reply, began rollup.Moment) {
-	if s.totals.tails.Load() {
-		s.totals.wrote(batches, replies, began)
-	}
-}
-
 // wrote notes what a call has changed, and what callers are told by it.
-func (t *totals) wrote(batches []store.Batch, replies []store.Reply, began rollup.Moment) {
+func (t *memory) wrote(batches []store.Batch, replies []store.Reply, began rollup.Moment) {
 	told := t.tick()
 	for i := range batches {
 		if replies[i].Err != nil {
