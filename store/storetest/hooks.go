@@ -57,6 +57,9 @@ func Hold(entered chan<- struct{}, release <-chan struct{}) Hook {
 	})
 }
 
+// cantWait reports whether the call is for callers that can't.
+func (c *Call) cantWait() bool { return c.Op&(OnStart|OnAdds|OnPeek) != 0 }
+
 // Hang lets calls pass when release is closed, which may be nil. If a call's context
 // ends before, the call fails by an error of a kind; KindOther is the context's own
 // error. What can't wait does not.
@@ -67,7 +70,7 @@ func Hang(release <-chan struct{}, kind store.Kind) Hook {
 			return c.Pass()
 		default:
 		}
-		if c.Op&(OnStart|OnAdds|OnPeek) != 0 {
+		if c.cantWait() {
 			return errWaits
 		}
 		select {
@@ -85,6 +88,9 @@ func Hang(release <-chan struct{}, kind store.Kind) Hook {
 // Delay lets calls pass after some time, or as Hang ends them.
 func Delay(d time.Duration, kind store.Kind) Hook {
 	return func(c *Call) error {
+		if c.cantWait() {
+			return errWaits
+		}
 		passed := make(chan struct{})
 		defer time.AfterFunc(d, func() { close(passed) }).Stop()
 		return Hang(passed, kind)(c)
