@@ -3,6 +3,7 @@ package resp
 import (
 	"hash/maphash"
 	"math"
+	"slices"
 	"sync/atomic"
 
 	"github.com/quipudb/quipu/store"
@@ -34,18 +35,21 @@ type spelling struct {
 // cleared: what it says is checked.
 type seen struct {
 	seed  maphash.Seed
-	spots [seenSpots]uint32 // 16 bits of the key's hash, and the index
+	spots [seenSpots][2]spot
 }
 
+// A spot is 16 bits of a key's hash, and the index of the last addition to it.
+type spot struct{ tag, index uint16 }
+
 const (
-	seenSpots = 4096
+	seenSpots = 2048
 	// seenFrom is how many additions a cycle has before it looks for more than the
 	// last: connections that send one at a time, each by itself, need no such memory.
 	seenFrom = 8
 )
 
-// An index has 16 bits.
-const _ uint = math.MaxUint16 - store.BatchDeltasMax
+// The largest index is of none.
+const _ uint = math.MaxUint16 - 1 - store.BatchDeltasMax
 
 func (l *lane) reset() {
 	l.Keys, l.Each, l.blind, l.spelled = l.Keys[:0], l.Each[:0], l.blind[:0], l.spelled[:0]
@@ -58,37 +62,50 @@ func (l *lane) reset() {
 // addition it is in, and its place there.
 func (l *lane) add(key []byte, by int64, blind bool, times int) (at, nth int, err error) {
 	n := len(l.Each)
-	if n > 0 && l.joins(n-1, key, by, blind, times) {
-		return n - 1, int(l.Each[n-1].Times) - times, nil
+	last := n - 1 // addition to the key, or -1
+	if n > 0 && string(l.KeyOf(&l.Each[last])) != string(key) {
+		last = -1
 	}
-	if n >= seenFrom {
-		if l.seen == nil {
-			l.seen = &seen{seed: maphash.MakeSeed()}
-		}
-		hash := uint32(maphash.Bytes(l.seen.seed, key))
-		spot := &l.seen.spots[hash%seenSpots]
-		if i := int(*spot & math.MaxUint16); *spot>>16 == hash>>16 && i < n && l.joins(i, key, by, blind, times) {
-			return i, int(l.Each[i].Times) - times, nil
-		}
-		*spot = hash&^math.MaxUint16 | uint32(n)
+	var spot *spot
+	if last < 0 && n >= seenFrom {
+		spot, last = l.find(key)
+	}
+	if last >= 0 && l.Each[last].N == by && l.blind[last] == blind {
+		a := &l.Each[last]
+		a.Times += uint32(times)
+		return last, int(a.Times) - times, nil
 	}
 	if n == store.BatchDeltasMax || len(l.Keys) > store.BatchBytesMax/2 { // the rest is for the namespaces
 		return 0, 0, errFull
+	}
+	if spot == nil && n >= seenFrom {
+		spot, _ = l.find(key)
+	}
+	if spot != nil {
+		spot.index = uint16(n)
 	}
 	l.Each = append(l.Each, store.Add{N: by, Key: uint32(len(l.Keys)), Times: uint32(times), Size: uint16(len(key))})
 	l.Keys, l.blind = append(l.Keys, key...), append(l.blind, blind)
 	return n, 0, nil
 }
 
-// joins makes additions a part of an earlier one, if that is to the same key and
-// nothing else was added to the key since: then its spot would say so.
-func (l *lane) joins(i int, key []byte, by int64, blind bool, times int) bool {
-	a := &l.Each[i]
-	if a.N != by || l.blind[i] != blind || string(l.KeyOf(a)) != string(key) {
-		return false
+// find returns the spot of a key, and the last addition to it, or -1 if it has none, or
+// none that is known. A key that has no spot takes the first of two from another, which
+// moves to the second.
+func (l *lane) find(key []byte) (*spot, int) {
+	if l.seen == nil {
+		l.seen = &seen{seed: maphash.MakeSeed()}
 	}
-	a.Times += uint32(times)
-	return true
+	hash := maphash.Bytes(l.seen.seed, key)
+	spots, tag := &l.seen.spots[hash%seenSpots], uint16(hash>>48)
+	for i := range spots {
+		s := &spots[i]
+		if s.tag == tag && int(s.index) < len(l.Each) && string(l.KeyOf(&l.Each[s.index])) == string(key) {
+			return s, int(s.index)
+		}
+	}
+	spots[0], spots[1] = spot{tag: tag, index: math.MaxUint16}, spots[0]
+	return &spots[0], -1
 }
 
 // land is called when what the store has taken is durable, or has failed.
@@ -157,6 +174,9 @@ func (c *cycle) startLane() {
 // (see redo).
 func (c *cycle) spell() {
 	l := &c.lane
+	if !slices.ContainsFunc(l.Each, func(a store.Add) bool { return a.Left }) { // Fast path.
+		return
+	}
 	left, later := 0, keyFilter{}
 	for i := range c.deltas {
 		later.add(hash(c.deltas[i].Cell.Key))
@@ -175,9 +195,6 @@ func (c *cycle) spell() {
 			left += int(a.Times)
 		}
 		later.add(key)
-	}
-	if left == 0 {
-		return
 	}
 	deltas := make([]store.Delta, 0, left+len(c.deltas))
 	for i := range l.Each {

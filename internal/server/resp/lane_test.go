@@ -18,8 +18,9 @@ import (
 func TestLaneJoins(t *testing.T) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
+	var l lane // one, as a cycle is used again
 	for round := range 200 {
-		var l lane
+		l.reset()
 		values := map[string]int64{}
 		type told struct {
 			at, nth int
@@ -32,6 +33,9 @@ func TestLaneJoins(t *testing.T) {
 			at, nth, err := l.add([]byte(key), by, blind, times)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if l.blind[at] != blind {
+				t.Fatalf("round %d: one that asks for its value has joined one that does not; seed %d", round, seed)
 			}
 			for i := range times {
 				values[key] += by
