@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"math/bits"
 	"slices"
@@ -30,12 +29,13 @@ const (
 	OnNamespaces
 	OnLost
 	OnAdds
+	OnFlush
 
 	ops = iota
 
-	OnWrite = OnApply | OnStart | OnAdds // however a write comes
-	OnGet   = OnRead | OnPeek            // and a read of cells
-	OnAll   = 1<<ops - 1 - OnClose
+	OnWrite = OnApply | OnStart | OnAdds     // however a write comes
+	OnGet   = OnRead | OnPeek                // and a read of cells
+	OnAll   = 1<<ops - 1 - OnClose - OnFlush // and all that can fail, while the store is open
 )
 
 // A Hook stands between the callers of a store and the store. It calls Pass to let
@@ -62,6 +62,7 @@ type Call struct {
 	Partition int           // Probe
 	Range     store.Range   // Scan; for Size, its namespace, and for Namespaces, what they come after
 	N         int           // Scan, Namespaces
+	Here      bool          // Flush
 	To        io.Writer     // Snapshot
 
 	// What is answered.
@@ -171,132 +172,6 @@ func Far(s store.Store) store.Store {
 
 // Bare returns the store without its optional interfaces.
 func Bare(s store.Store) store.Store { return struct{ store.Store }{s} }
-
-// The optional interfaces come in groups, as stores have them.
-const (
-	isKeeper  = 1 << iota // what every real store has: see keeper
-	isStarter             // Starter
-	isAdder               // Adder, which is a Starter
-	isProber              // Prober
-	isCopier              // Snapshotter
-	isCarrier             // Carrier
-	isOdd                 // some of what belongs together
-)
-
-// shapeOf returns which optional interfaces a store has.
-func shapeOf(s store.Store) (has int) {
-	if _, ok := s.(keeper); ok {
-		has |= isKeeper
-	}
-	if _, ok := s.(store.Starter); ok {
-		has |= isStarter
-	}
-	if _, ok := s.(store.Adder); ok {
-		has |= isAdder
-	}
-	if _, ok := s.(store.Prober); ok {
-		has |= isProber
-	}
-	if _, ok := s.(store.Snapshotter); ok {
-		has |= isCopier
-	}
-	if _, ok := s.(store.Carrier); ok {
-		has |= isCarrier
-	}
-	if has&isKeeper == 0 {
-		switch s.(type) {
-		case store.Auditor, store.Clock, store.Meter, store.Namespacer, store.Sizer, store.Witness:
-			has |= isOdd
-		}
-	}
-	return has
-}
-
-// shape returns the wrapper as a type that has some optional interfaces. In Go a
-// type has an interface or does not, so each set is a type of its own.
-func shape(w *wrapper, has int) store.Store {
-	k, s, a, p, c, y := keeping{w}, starting{w}, adding{starting{w}}, probing{w}, copying{w}, carrying{w}
-	switch has {
-	case 0:
-		return w
-	case isKeeper:
-		return k
-	case isKeeper | isStarter:
-		return struct {
-			keeping
-			starting
-		}{k, s}
-	case isKeeper | isProber:
-		return struct {
-			keeping
-			probing
-		}{k, p}
-	case isKeeper | isCopier:
-		return struct {
-			keeping
-			copying
-		}{k, c}
-	case isKeeper | isStarter | isCopier:
-		return struct {
-			keeping
-			starting
-			copying
-		}{k, s, c}
-	case isKeeper | isProber | isCopier:
-		return struct {
-			keeping
-			probing
-			copying
-		}{k, p, c}
-	case isKeeper | isStarter | isAdder | isCopier:
-		return struct {
-			keeping
-			adding
-			copying
-		}{k, a, c}
-	case isKeeper | isStarter | isProber | isCopier:
-		return struct {
-			keeping
-			starting
-			probing
-			copying
-		}{k, s, p, c}
-	case isKeeper | isStarter | isAdder | isProber | isCopier:
-		return struct {
-			keeping
-			adding
-			probing
-			copying
-		}{k, a, p, c}
-	case isKeeper | isCarrier:
-		return struct {
-			keeping
-			carrying
-		}{k, y}
-	case isKeeper | isProber | isCarrier:
-		return struct {
-			keeping
-			probing
-			carrying
-		}{k, p, y}
-	case isKeeper | isProber | isCopier | isCarrier:
-		return struct {
-			keeping
-			probing
-			copying
-			carrying
-		}{k, p, c, y}
-	case isKeeper | isStarter | isAdder | isProber | isCopier | isCarrier:
-		return struct {
-			keeping
-			adding
-			probing
-			copying
-			carrying
-		}{k, a, p, c, y}
-	}
-	panic(fmt.Sprintf("%T has a set of optional interfaces that Wrap does not know", w.under))
-}
 
 // errWaits is what Pass returns of a Start or Peek that reported false.
 var errWaits = store.Errorf(store.KindUnavailable, "it would have to wait")
@@ -443,7 +318,12 @@ func (s starting) Start(batches []store.Batch, replies []store.Reply, done func(
 	}) == nil
 }
 
-func (s starting) Flush(here bool) { s.w.under.(store.Starter).Flush(here) }
+func (s starting) Flush(here bool) {
+	_ = s.w.call(&Call{Op: OnFlush, Ctx: context.Background(), Here: here}, func(c *Call) error {
+		s.w.under.(store.Starter).Flush(c.Here)
+		return nil
+	})
+}
 
 func (s starting) Peek(cells []store.Cell, values []store.Value) bool {
 	c := Call{Op: OnPeek, Ctx: context.Background(), Cells: cells, Values: values}

@@ -156,6 +156,16 @@ func TestWrapForwards(t *testing.T) {
 	if lost, err := s.(store.Witness).Lost(t.Context(), key, 8, v); err != nil || !lost {
 		t.Errorf("Lost: %v, %v", lost, err)
 	}
+	flushed := 0
+	inner.On(storetest.OnFlush, func(c *storetest.Call) error {
+		if c.Here {
+			flushed++
+		}
+		return nil
+	})
+	if s.(store.Starter).Flush(true); flushed != 1 || h.Calls(storetest.OnFlush) != 1 {
+		t.Errorf("flushed %d times", flushed)
+	}
 	if got := s.Traits(); got.Name != "other" || got.Partitions != 4 {
 		t.Errorf("Traits: %+v", got)
 	}
