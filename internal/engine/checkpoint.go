@@ -20,7 +20,7 @@ import (
 
 // A checkpoint writes the state of the store at one position of the log to
 // disk, in one table: cells, tokens, marks, the position itself. It begins by
-// taking the list of changed cells, under the lock, and copies them
+// taking the set of changed cells, under the lock, and copies them
 // afterwards, some at a time, so that no writer waits for long; a writer that
 // is about to change a cell that is not copied yet copies it first. The copies
 // are sorted and written to a file, which Pebble takes in as a whole. Then the
@@ -31,12 +31,12 @@ type checkpoint struct {
 	frame    *wal.Frame // holds the position: nothing is written before it is synced
 	timeMS   int64
 	meta     []byte
-	cells    list    // the changed cells
+	cells    slotSet // the changed cells
 	copies   []saved // of those of them that were copied; has room for all
 	room     []saved // that room
 	free     func()  // gives it back
 	sorted   bool    // the copies are in the order of their keys
-	born     list
+	born     slotSet
 	tokens   *table // for those decided from now on
 	marks    []markRow
 	pace     *pace
@@ -137,10 +137,10 @@ func (e *Engine) begin(c *checkpoint) {
 	c.position = c.frame.Pos()
 	e.log.End(store.Synced)
 
-	c.cells, e.dirty = e.dirty, list{}
-	c.room, c.free = room[saved](c.cells.len())
+	c.cells, e.dirty = e.dirty, slotSet{}
+	c.room, c.free = room[saved](c.cells.count)
 	c.copies = c.room
-	c.born, e.born = e.born, list{}
+	c.born, e.born = e.born, slotSet{}
 	c.collected, e.collected = e.collected, nil
 	e.soonest = min(e.soonest, e.soonestSet)
 	e.soonestSet, e.soonestNew = math.MaxInt64, math.MaxInt64
@@ -195,7 +195,7 @@ func (e *Engine) finish(ctx context.Context, c *checkpoint, sweep bool) error {
 		}
 	}
 	e.awaitMerging(ctx)
-	e.tendFilter(c.born.len())
+	e.tendFilter(c.born.count)
 	if err := e.ingest(ctx, func(t *rowWriter) error { return e.writeRows(ctx, t, c) }); err != nil {
 		return err
 	}
@@ -204,19 +204,16 @@ func (e *Engine) finish(ctx context.Context, c *checkpoint, sweep bool) error {
 		return store.Errorf(store.KindUnavailable, "release the log: %w", err)
 	}
 	e.meters.checkpoints.Add(1)
-	e.meters.saved.Add(uint64(c.cells.len()))
-	e.o.Logger.Debug("checkpoint", "cells", c.cells.len(), "position", uint64(c.position), "took", time.Since(c.began))
+	e.meters.saved.Add(uint64(c.cells.count))
+	e.o.Logger.Debug("checkpoint", "cells", c.cells.count, "position", uint64(c.position), "took", time.Since(c.began))
 	return nil
 }
 
-// some calls f for parts of a list, with the lock held for each part. Those who
-// wait for the lock get it in between.
-func (e *Engine) some(p *pace, l *list, f func(ids []uint32)) {
-	for from := 0; ; from += lockedCells {
-		ids := l.part(from, lockedCells)
-		if len(ids) == 0 {
-			return
-		}
+// some calls f for parts of a set that does not change any more, with the lock held
+// for each part. Those who wait for the lock get it in between.
+func (e *Engine) some(p *pace, set *slotSet, f func(ids []uint32)) {
+	room := make([]uint32, lockedCells)
+	for ids := set.some(0, room); len(ids) > 0; ids = set.some(ids[len(ids)-1]+1, room) {
 		e.mu.Lock()
 		f(ids)
 		e.mu.Unlock()

@@ -124,7 +124,8 @@ const lapsedMax = 100_000 // cells found in one go; the others are found in the 
 // checkpoint that begins meanwhile; those before that are in its rows.
 func (e *Engine) lapsed(p *pace) (cells []store.Cell) {
 	soonest := int64(math.MaxInt64)
-	for from := 0; ; from += lockedCells {
+	room := make([]uint32, lockedCells)
+	for from := uint32(0); ; {
 		e.mu.Lock()
 		now := e.now()
 		if from == 0 {
@@ -134,7 +135,7 @@ func (e *Engine) lapsed(p *pace) (cells []store.Cell) {
 			}
 			e.soonestNew = math.MaxInt64
 		}
-		ids := e.dirty.part(from, lockedCells)
+		ids := e.dirty.some(from, room)
 		if len(ids) == 0 {
 			e.soonestSet = min(soonest, e.soonestNew)
 			e.mu.Unlock()
@@ -150,6 +151,7 @@ func (e *Engine) lapsed(p *pace) (cells []store.Cell) {
 				soonest = min(soonest, deadline)
 			}
 		}
+		from = ids[len(ids)-1] + 1
 		e.mu.Unlock()
 		p.yield()
 		p.breathe()

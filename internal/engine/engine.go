@@ -142,8 +142,8 @@ type Engine struct {
 	kept       keptTime
 	jumps      uint64 // of the wall clock, that were reported
 	dirtyBit   meta   // marks the cells in dirty; the other bit, those in saves that are not copied yet
-	dirty      list
-	born       list
+	dirty      slotSet
+	born       slotSet
 	save       *checkpoint  // the checkpoint under way, or nil
 	saved      wal.Position // the last checkpoint
 	end        wal.Position // the last record

@@ -17,7 +17,7 @@ const (
 	cellShare       = 3
 	blockCacheShare = 8
 	// savedCellBytes is what a changed cell takes, besides itself, when a
-	// checkpoint saves it: its place in the list, its copy, its bits in a filter.
+	// checkpoint saves it: its bit in the set, its copy, its bits in filters.
 	savedCellBytes = 48
 	extraBytes     = 40 // what a deadline or a layout takes in a map
 )
@@ -33,9 +33,9 @@ func (e *Engine) weigh() {
 
 // unsaved returns the memory that changes take which are not on disk.
 func (e *Engine) unsaved() int64 {
-	unsaved := e.tokens.bytes() + e.changed(e.dirty.len())
+	unsaved := e.tokens.bytes() + e.changed(e.dirty.count)
 	if e.save != nil {
-		unsaved += e.changed(e.save.cells.len())
+		unsaved += e.changed(e.save.cells.count)
 	}
 	if e.frozen != nil {
 		unsaved += e.frozen.bytes()
@@ -66,7 +66,7 @@ func (e *Engine) makeRoom() {
 
 // due reports whether it is time for a checkpoint.
 func (e *Engine) due() bool {
-	return e.changed(e.dirty.len())+e.tokens.bytes() > e.changesMax()/2
+	return e.changed(e.dirty.count)+e.tokens.bytes() > e.changesMax()/2
 }
 
 // arm sees to it that a change is followed by a checkpoint before long.

@@ -12,7 +12,7 @@ import (
 )
 
 // The engine has a filter of the keys that have a row on disk, so that a new key costs
-// no look at the disk: see DESIGN.md, I15 and I16. Opening a store does not wait for it.
+// no look at the disk: see DESIGN.md, I18 to I20. Opening a store does not wait for it.
 // It takes one part in filterShare of the memory limit at most; a store with more keys
 // than that is enough for goes without.
 const filterShare = 8

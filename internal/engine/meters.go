@@ -25,7 +25,7 @@ func (e *Engine) Meters(f func(name, help string, value float64)) {
 	defer e.users.Done()
 	e.mu.Lock()
 	cells, cellBytes := e.cells.count, e.cells.bytes()
-	dirty, tokens, writers := e.dirty.len(), e.tokens.count, len(e.marks.of)-1
+	dirty, tokens, writers := e.dirty.count, e.tokens.count, len(e.marks.of)-1
 	stopped := 0.0
 	if e.failed.Load() != nil || e.log.Err() != nil {
 		stopped = 1

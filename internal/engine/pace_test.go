@@ -36,40 +36,6 @@ func TestPace(t *testing.T) {
 	f(true, 10*burst, 10*burst)
 }
 
-// TestList compares a list with a slice.
-func TestList(t *testing.T) {
-	var l list
-	var want []uint32
-	for i := range uint32(2*listPiece + 100) {
-		if i == listPiece/2 || i == listPiece || i == 2*listPiece {
-			old := l // it stays as it is
-			defer func() {
-				if got := all(&old); !slices.Equal(got, want[:i]) {
-					t.Errorf("the list of %d has become one of %d", i, len(got))
-				}
-			}()
-		}
-		l.add(i + 1)
-		want = append(want, i+1)
-	}
-	if l.len() != len(want) || !slices.Equal(all(&l), want) {
-		t.Errorf("got %d slots of %d", len(all(&l)), len(want))
-	}
-	for _, from := range []int{0, 1, listPiece - 1, listPiece, 2*listPiece + 99, 2*listPiece + 100, 3 * listPiece} {
-		got := l.part(from, 3)
-		if at := min(from, len(want)); !slices.Equal(got, want[at:at+len(got)]) || len(got) == 0 && from < len(want) {
-			t.Errorf("from %d: %v", from, got)
-		}
-	}
-}
-
-func all(l *list) (ids []uint32) {
-	for from := 0; from < l.len(); from += lockedCells {
-		ids = append(ids, l.part(from, lockedCells)...)
-	}
-	return ids
-}
-
 // TestWaitersGoFirst has somebody wait for the lock again and again while a
 // checkpoint copies cells: he gets it after each portion, not when all are copied.
 func TestWaitersGoFirst(t *testing.T) {

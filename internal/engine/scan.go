@@ -13,7 +13,7 @@ import (
 )
 
 // Scan returns cells in the order of their keys. The keys are those on disk
-// and those in the list of cells that are perhaps not there yet; their values
+// and those in the set of cells that are perhaps not there yet; their values
 // come from Read, so that they are durable and of one moment.
 func (e *Engine) Scan(ctx context.Context, r store.Range, n int) ([]store.Entry, error) {
 	if n < 1 || n > store.ScanMax {
@@ -101,17 +101,17 @@ func (e *Engine) bornKeys(ctx context.Context, low, high []byte, n int) ([][]byt
 		}
 	}
 	e.mu.Lock()
-	lists := []list{e.born}
+	sets := []slotSet{e.born}
 	if e.save != nil {
-		lists = append(lists, e.save.born)
+		sets = append(sets, e.save.born)
 	}
 	e.mu.Unlock()
-	for _, l := range lists {
-		for from := 0; from < l.len(); from += lockedCells {
+	for i := range sets {
+		for next := uint32(1); next != 0; {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			found = e.keysOf(found, l.part(from, lockedCells), low, high)
+			found, next = e.keysOf(found, &sets[i], next, low, high)
 			if len(found) >= 2*n+lockedCells {
 				keep()
 			}
@@ -122,12 +122,15 @@ func (e *Engine) bornKeys(ctx context.Context, low, high []byte, n int) ([][]byt
 	return found, nil
 }
 
-// keysOf appends the keys in [low, high) of the cells in some slots. A slot may have
-// another cell by now: then it is a key that exists, in this range or not.
-func (e *Engine) keysOf(found [][]byte, ids []uint32, low, high []byte) [][]byte {
+// keysOf appends the keys in [low, high) of the cells in some slots of a set, and returns
+// the slot to go on with, or 0. A slot may have another cell by now: then it is a key that
+// exists, in this range or not.
+func (e *Engine) keysOf(found [][]byte, set *slotSet, from uint32, low, high []byte) (all [][]byte, next uint32) {
+	var room [lockedCells]uint32
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, id := range ids {
+	for _, id := range set.some(from, room[:]) {
+		next = id + 1
 		if e.cells.slot(id).isFree() {
 			continue
 		}
@@ -135,7 +138,7 @@ func (e *Engine) keysOf(found [][]byte, ids []uint32, low, high []byte) [][]byte
 			found = append(found, bytes.Clone(k))
 		}
 	}
-	return found
+	return found, next
 }
 
 // diskKeys returns the first n keys in [low, high) on disk.

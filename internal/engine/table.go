@@ -43,7 +43,7 @@ const (
 	dirty0 meta = 1 << 2 // changed since a checkpoint began; the two bits take
 	dirty1 meta = 1 << 3 // turns, so that a checkpoint begins without a pass
 	saving meta = 1 << 4 // copied by the checkpoint under way: not on disk yet
-	born   meta = 1 << 5 // perhaps not on disk: in the list that Scan looks through
+	born   meta = 1 << 5 // perhaps not on disk: in the set that Scan looks through
 	recent meta = 1 << 6 // touched since the clock's hand came by
 
 	hasExtra meta = 1 << 7 // has a deadline or a layout, in Engine.extras
