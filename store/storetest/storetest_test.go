@@ -54,7 +54,8 @@ type call struct {
 	batches []store.Batch
 }
 
-// logged is a store on a journal.
+// logged is a store on a journal. It is not a store with hooks: it keeps what is
+// written, and ends with a crash.
 type logged struct {
 	*memstore.Store
 	journal *journal
