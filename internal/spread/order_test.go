@@ -28,9 +28,9 @@ func TestOrders(t *testing.T) {
 	f("split and life", scene{parts: []acts{{splits(3)}, {splits(2), add(1), gathers}}})
 	f("grow and fold", scene{before: acts{splits(2), add(1)}, parts: []acts{{splits(3), add(1)}, {gathers, splits(2), add(2)}}})
 	f("fold and ask", scene{before: acts{splits(3), add(1)}, parts: []acts{{gathers, splits(2)}, {add(1), asks(1), splits(2), add(3)}}})
-	f("read and life", scene{bound: 3, before: acts{splits(3), add(1), reading}, parts: []acts{{reading, reading}, {add(1), add(-2), gathers, add(-2), splits(2), add(3)}}})
+	f("read and life", scene{bound: 3, before: acts{splits(2), add(1)}, parts: []acts{{reading, reading}, {add(1), add(-2), gathers, add(-2), splits(3), add(3), addTo(2, 4)}}})
 	f("fold and fold", scene{before: acts{splits(3), add(1)}, parts: []acts{{gathers, splits(2)}, {gathers, add(1), splits(2)}}})
-	f("once", scene{parts: []acts{{tokened, tokened}, {splits(2), add(1), gathers}}})
+	f("once", scene{parts: []acts{{tokened, reading, tokened}, {splits(2), add(1), gathers}}})
 	f("set", scene{before: acts{splits(2), add(1)}, parts: []acts{{sets(50), add(1)}, {add(2), splits(2), add(3)}}})
 	f("delete", scene{before: acts{splits(2), add(1)}, parts: []acts{{deletes, add(1)}, {add(2), splits(2), add(3)}}})
 	f("far", scene{parts: []acts{{splits(2)}, {sets(far), reading, add(4), perhaps(add(4)), reading}}})
@@ -45,5 +45,6 @@ func TestOrders(t *testing.T) {
 	f("fold, and a fault", scene{bound: 2, fault: anyFault, before: acts{splits(3), add(1)}, parts: []acts{{gathers, add(1)}, {add(2), asks(1)}}})
 	f("read, and a fault", scene{bound: 2, fault: anyFault, before: acts{splits(3), add(1)}, parts: []acts{{reading, add(1), reading}, {add(2), add(-2), gathers}}})
 	f("set, and a fault", scene{bound: 2, fault: anyFault, before: acts{splits(2), add(1)}, parts: []acts{{sets(50), add(1)}, {tokened, tokened, deletes}}})
+	f("one server, and a fault", scene{sole: true, bound: 2, fault: silent | away, before: acts{splits(2), add(1)}, parts: []acts{{gathers, add(1)}, {asks(1)}}})
 	f("one server", scene{sole: true, before: acts{splits(2), add(1)}, parts: []acts{{reading}, {gathers, splits(2)}}})
 }
