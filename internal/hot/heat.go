@@ -39,12 +39,15 @@ type Entry struct {
 	asked  float64 // those of them that asked for the value
 	again  float64 // how often they had to be made again
 	at     int64   // as of when, in nanoseconds
-	born   int64   // when it was entered
-	waited time.Duration
-	took   time.Duration
-	calls  int     // that took that
-	waits  float64 // what Waiting returned last
+	waits  float64 // which part of the calls' time was waiting when it was looked at last
 	times  Times
+
+	// What was since it was looked at last, or entered.
+	since  int64
+	writes float64
+	calls  int // whose time is known
+	took   time.Duration
+	waited time.Duration
 }
 
 // A Write is what was seen of a call that wrote to a counter.
@@ -77,6 +80,7 @@ func (h *Heat) Note(w Write, now time.Time) {
 	e := &h.entries[h.last]
 	e.cool(now.UnixNano())
 	e.warmth += w.Count
+	e.writes += w.Count
 	if w.Tied {
 		e.tied += w.Count
 	}
@@ -110,7 +114,7 @@ func (h *Heat) Retried(c store.Cell, writes float64, now time.Time) {
 // enter returns the place of a new entry.
 func (h *Heat) enter(c store.Cell, now int64) int {
 	if len(h.entries) < h.max {
-		h.entries = append(h.entries, Entry{Cell: c, at: now, born: now})
+		h.entries = append(h.entries, Entry{Cell: c, at: now, since: now})
 		h.index[c] = len(h.entries) - 1
 		return len(h.entries) - 1
 	}
@@ -122,7 +126,7 @@ func (h *Heat) enter(c store.Cell, now int64) int {
 		}
 	}
 	delete(h.index, h.entries[coldest].Cell)
-	h.entries[coldest] = Entry{Cell: c, warmth: least, at: now, born: now}
+	h.entries[coldest] = Entry{Cell: c, warmth: least, at: now, since: now}
 	h.index[c] = coldest
 	return coldest
 }
@@ -183,26 +187,25 @@ func (e *Entry) perSecond(now time.Time) float64 {
 // Idle returns how long ago the last write was noted.
 func (e *Entry) Idle(now time.Time) time.Duration { return time.Duration(now.UnixNano() - e.at) }
 
-// Steady is Rate for an entry that is young: it takes what was written since the
-// beginning for all the time before.
-func (e *Entry) Steady(now time.Time) float64 {
-	age := float64(now.UnixNano()-e.born) / float64(halfLife)
-	return e.Rate(now) / max(0.1, 1-math.Exp2(-age))
-}
-
-// Waiting returns which part of the calls' time was waiting since it was asked
-// last, and how long one took on average; 0 if there were none.
-func (e *Entry) Waiting() (share float64, took time.Duration) {
-	if e.calls == 0 {
-		return 0, 0
+// Look returns what was written since it was called last.
+func (e *Entry) Look(now time.Time) Look {
+	const shortest = 20 * time.Millisecond // A moment says nothing of a second.
+	passed := max(time.Duration(now.UnixNano()-e.since), shortest).Seconds()
+	k := Look{Rate: e.writes / passed, At: now}
+	if e.calls > 0 {
+		k.Took = e.took / time.Duration(e.calls)
+		// A server has one call to a cell under way, and combines those that come
+		// meanwhile into the next. So what took long was not many calls for the store.
+		k.Calls = min(float64(e.calls)/passed, 2/k.Took.Seconds())
+		e.waits = float64(e.waited) / float64(e.took)
+		k.Waiting = e.waits
 	}
-	e.waits = float64(e.waited) / float64(e.took)
-	took = e.took / time.Duration(e.calls)
-	e.waited, e.took, e.calls = 0, 0, 0
-	return e.waits, took
+	e.since, e.writes, e.calls, e.took, e.waited = now.UnixNano(), 0, 0, 0, 0
+	return k
 }
 
-// Waited returns what Waiting returned last.
+// Waited returns which part of the calls' time was waiting, when that was looked at
+// last.
 func (e *Entry) Waited() float64 { return e.waits }
 
 // Each calls f for every entry, in no order.

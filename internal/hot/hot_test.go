@@ -73,11 +73,11 @@ func TestHeat(t *testing.T) {
 		if p99 := e.P99(now); p99 < 9*time.Millisecond || p99 > 11*time.Millisecond {
 			t.Errorf("the slowest writes to counter %d took %v, want some 10ms", i, p99)
 		}
-		if share, took := e.Waiting(); took == 0 || share != 0.2 {
-			t.Errorf("waits %v of the time, %v", share, took)
+		if k := e.Look(now); k.Took != 10*time.Millisecond || k.Waiting != 0.2 || k.Rate < 9_000 || k.Rate > 11_500 || k.Calls != 200 {
+			t.Errorf("counter %d was looked at: %+v", i, k)
 		}
-		if _, took := e.Waiting(); took != 0 {
-			t.Error("it has not waited since")
+		if k := e.Look(now.Add(time.Second)); k.Took != 0 || k.Rate != 0 || k.Calls != 0 {
+			t.Errorf("counter %d was not written to since: %+v", i, k)
 		}
 		if r := e.Rate(now.Add(5 * time.Second)); r > 15 {
 			t.Errorf("rate %.0f after 5 s of rest", r)
@@ -109,7 +109,7 @@ func BenchmarkHeatMemory(b *testing.B) {
 }
 
 func TestGrow(t *testing.T) {
-	rules := hot.Rules{Waiting: 0.25, Least: 100, Rate: 10_000}
+	rules := hot.Rules{Waiting: 0.25, Least: 100, Calls: 10_000}
 	limits := hot.Limits{Max: 16, CoolDown: time.Second}
 	// Each time that it has more shards, a call takes a part of what it took before.
 	f := func(what string, l hot.Limits, shards, looks int, rate, waiting, part float64, want int) {
@@ -117,7 +117,7 @@ func TestGrow(t *testing.T) {
 		var j hot.Judge
 		at, took := start, 10*time.Millisecond
 		for range looks {
-			n := j.Grow(rules, l, hot.Look{Shards: shards, Rate: rate, Waiting: waiting, Took: took, At: at})
+			n := j.Grow(rules, l, hot.Look{Shards: shards, Rate: rate, Calls: rate, Waiting: waiting, Took: took, At: at})
 			if n > shards {
 				took = time.Duration(float64(took) * part)
 			}
@@ -129,10 +129,10 @@ func TestGrow(t *testing.T) {
 	}
 	f("cold", limits, 1, 100, 50, 1, 0.5, 1)
 	f("warm, and nobody waits", limits, 1, 100, 5_000, 0.2, 0.5, 1)
-	f("waits", limits, 1, 2, 5_000, 0.3, 0.5, 2)
-	f("one look may be chance", limits, 1, 1, 5_000, 0.3, 0.5, 1)
+	f("waits", limits, 1, 4, 5_000, 0.3, 0.5, 2)
+	f("some looks may be chance", limits, 1, 3, 5_000, 0.3, 0.5, 1)
 	f("waits and waits", limits, 1, 100, 5_000, 0.3, 0.5, 16)
-	f("as many as the rate needs", limits, 1, 100, 35_000, 0, 0.5, 4)
+	f("as many as the calls need", limits, 1, 100, 35_000, 0, 0.5, 4)
 	f("it does not help", limits, 1, 100, 5_000, 0.3, 1, 1)
 	f("it does not help, and there was no time to see it", limits, 1, 16, 5_000, 0.3, 1, 2)
 	f("from the start", hot.Limits{Shards: 8, Max: 64}, 1, 1, 0, 0, 1, 8)
@@ -175,16 +175,16 @@ func TestTrial(t *testing.T) {
 		}
 	}
 	const ms = time.Millisecond
-	until(2, 2, 1000, 10*ms)
+	until(2, 4, 1000, 10*ms)
 	stays(14, 1000, 10*ms)
 	until(1, 3, 1000, 10*ms)
 	stays(290, 1000, 10*ms) // it rests
 	until(2, 20, 1000, 10*ms)
 	until(1, 20, 1000, 10*ms)
 	stays(500, 1000, 10*ms)  // for longer
-	until(2, 3, 3000, 10*ms) // It is much hotter.
-	until(4, 10, 4000, 10*ms)
-	until(8, 10, 4000, 5*ms)
+	until(2, 6, 3000, 10*ms) // It is much hotter.
+	until(4, 20, 4000, 10*ms)
+	until(8, 30, 4000, 5*ms)
 	if n := other.Grow(rules, limits, hot.Look{Shards: 1, Rate: 5000, Waiting: 0.5, At: at.Add(time.Minute)}); n != 1 {
 		t.Errorf("%d shards at one look", n)
 	}
@@ -197,7 +197,7 @@ func TestTrial(t *testing.T) {
 // A load that sits at the threshold does not make a counter flap.
 func TestHysteresis(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		rules := hot.Rules{Waiting: 0.25, Least: 100, Rate: 10_000}
+		rules := hot.Rules{Waiting: 0.25, Least: 100, Calls: 10_000}
 		limits := hot.Limits{Max: 64, CoolDown: 10 * time.Second}
 		var j hot.Judge
 		shards, changes, now := 1, 0, start

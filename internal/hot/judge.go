@@ -9,9 +9,9 @@ type Rules struct {
 	// others who change it.
 	Waiting float64
 
-	// Rate splits a counter if each of its shards takes more writes a second, from
-	// this server.
-	Rate float64
+	// Calls splits a counter if each of its shards takes more calls of the store a
+	// second, from this server. Writes that were combined are one call.
+	Calls float64
 
 	// Least is the rate below which a counter is not hot, whatever it waits for. One
 	// that is split is cold below a quarter of it, on all servers together.
@@ -27,13 +27,24 @@ type Limits struct {
 
 const (
 	// patience is how many looks in a row must find the same before a counter is
-	// split: one may be chance.
-	patience = 2
+	// split: one may be chance, and shards are judged by what was before.
+	patience = 4
 
 	// trial is how long shards have to show that they help, and gain by how much:
-	// more writes, or writes that take less time.
-	trial = 1500 * time.Millisecond
-	gain  = 1.1
+	// more writes, or as many writes that take less time. A change of layout costs
+	// some writes itself, so they are not judged while they settle. After some looks,
+	// loss is as few writes that they are taken back at once, and success as many
+	// that they stay.
+	trial   = 1500 * time.Millisecond
+	settle  = 150 * time.Millisecond
+	gain    = 1.1
+	even    = 0.98
+	loss    = 0.93
+	success = 1.25
+	looks   = 5
+
+	// growth is how many times the shards a counter gets at once, at most.
+	growth = 8
 
 	// restFirst is for how long a counter is not split again whose shards did not
 	// help, twice as long each time up to restLongest, unless it gets twice as hot.
@@ -52,47 +63,56 @@ type Judge struct {
 	signs int       // looks in a row that found it too hot
 	quiet time.Time // since when it is cold, all servers together
 
-	shards int       // that it had at the last look
+	seen   time.Time // when it was looked at last
+	shards int       // that it had then
 	pace   pace      // with these
-	before pace      // and with fewer, if they are on trial
-	since  time.Time // since when they are; zero if they are not
-	rest   time.Duration
-	until  time.Time // when it is no longer resting
-	tired  float64   // the rate at which that began
+
+	since  time.Time // since when they are on trial; zero if they are not
+	fewer  int       // how many there were before,
+	before pace      // and the pace with these
+
+	rest  time.Duration
+	until time.Time // when it is no longer resting
+	tired float64   // the rate at which that began
 }
 
 // A pace is how many writes a second there are, and how long a call with some
 // takes: means over some looks.
 type pace struct {
-	rate float64
-	took time.Duration
+	rate  float64
+	took  time.Duration
+	looks int
 }
 
 func (p *pace) add(rate float64, took time.Duration) {
-	const share = 4
-	if p.rate == 0 {
-		p.rate = rate
-	}
-	p.rate += (rate - p.rate) / share
+	const most = 8
+	p.looks++
+	part := min(p.looks, most)
+	p.rate += (rate - p.rate) / float64(part)
 	if p.took == 0 {
 		p.took = took
 	}
 	if took > 0 {
-		p.took += (took - p.took) / share
+		p.took += (took - p.took) / time.Duration(part)
 	}
 }
 
-// helps reports whether p is better than what was before.
+// helps reports whether p is better than what was before. Calls that take less time
+// are no gain if there are fewer writes: where the processor is what is short, they
+// carry less.
 func (p *pace) helps(before pace) bool {
-	return p.rate >= gain*before.rate || p.took > 0 && float64(before.took) >= gain*float64(p.took)
+	return p.rate >= gain*before.rate ||
+		p.rate >= even*before.rate && p.took > 0 && float64(before.took) >= gain*float64(p.took)
 }
 
 // A Look is what one look at a counter has found: how many shards it has, what this
-// server writes to it, which part of that was waiting, and how long a call took on
-// average, if that is known.
+// server has written to it since the look before, by how many calls that the store
+// has felt, which part of their time was waiting for others, and how long one took
+// on average, if that is known.
 type Look struct {
 	Shards  int
 	Rate    float64
+	Calls   float64
 	Waiting float64
 	Took    time.Duration
 	At      time.Time
@@ -102,25 +122,27 @@ type Look struct {
 func (j *Judge) Shards() int { return j.shards }
 
 // Grow returns how many shards a counter should have: more than it has, as many, or
-// 1 if they are of no use.
+// as many as it had before those that are of no use.
 func (j *Judge) Grow(r Rules, l Limits, k Look) int {
 	least := min(l.Shards, l.Max)
 	if j.see(k, least); k.Shards < least {
 		return least
 	}
 	if !j.since.IsZero() {
-		switch {
-		case j.pace.helps(j.before):
+		switch ended := k.At.Sub(j.since) >= trial; {
+		case j.pace.looks >= looks && j.pace.rate >= success*j.before.rate, ended && j.pace.helps(j.before):
 			j.since = time.Time{}
-		case k.At.Sub(j.since) < trial:
-			return k.Shards
-		default:
+		case ended, j.pace.looks >= looks && j.pace.rate < loss*j.before.rate:
 			j.tire(k)
-			return 1
+			j.shards = max(j.fewer, least)
+			return j.shards
+		default:
+			return k.Shards
 		}
 	}
-	hot := k.Rate >= r.Least && (r.Waiting > 0 && k.Waiting >= r.Waiting || r.Rate > 0 && k.Rate >= r.Rate*float64(k.Shards))
-	if !hot || k.Shards >= l.Max || k.At.Before(j.until) && k.Rate < 2*j.tired {
+	waits := r.Waiting > 0 && k.Waiting >= r.Waiting
+	calls := r.Calls > 0 && k.Calls >= r.Calls*float64(k.Shards)
+	if k.Rate < r.Least || !waits && !calls || k.Shards >= l.Max || k.At.Before(j.until) && k.Rate < 2*j.tired {
 		j.signs = 0
 		return k.Shards
 	}
@@ -128,7 +150,17 @@ func (j *Judge) Grow(r Rules, l Limits, k Look) int {
 		return k.Shards
 	}
 	j.signs = 0
-	return min(2*k.Shards, l.Max)
+	return min(more(k), l.Max)
+}
+
+// more returns how many shards to try. If three quarters of a call's time are
+// waiting, four share a cell, and four cells would do. They come in powers of two.
+func more(k Look) int {
+	n := 2 * k.Shards
+	for n < growth*k.Shards && float64(n)*(1-k.Waiting) < float64(k.Shards) {
+		n *= 2
+	}
+	return n
 }
 
 // see takes a look into account. Shards that whoever has added are on trial, if the
@@ -136,14 +168,16 @@ func (j *Judge) Grow(r Rules, l Limits, k Look) int {
 func (j *Judge) see(k Look, least int) {
 	switch {
 	case k.Shards > j.shards && j.shards > 0 && k.Shards > max(1, least):
-		j.before, j.pace, j.since = j.pace, pace{}, k.At
-	case k.Shards < j.shards && !j.since.IsZero():
-		j.tire(k) // Another server saw no gain.
+		j.fewer, j.before, j.pace, j.since = j.shards, j.pace, pace{}, k.At
+	case k.Shards < j.shards && k.Shards >= least && k.At.Sub(j.seen) < time.Second:
+		j.tire(k) // Another server saw no gain. If this one did, they would take turns.
 	case k.Shards != j.shards:
 		j.pace, j.since = pace{}, time.Time{}
 	}
-	j.shards = k.Shards
-	j.pace.add(k.Rate, k.Took)
+	j.shards, j.seen = k.Shards, k.At
+	if j.since.IsZero() || k.At.Sub(j.since) >= settle {
+		j.pace.add(k.Rate, k.Took)
+	}
 }
 
 // tire has a counter rest.

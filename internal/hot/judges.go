@@ -96,8 +96,8 @@ func (js *Judges) Missing(word func(store.Cell) Word, n int) (cells []store.Cell
 	return cells
 }
 
-// A Want is how many shards a counter should have: 1 if those that it has are of no
-// use.
+// A Want is how many shards a counter should have: fewer than it has if the last
+// ones were of no use.
 type Want struct {
 	Cell   store.Cell
 	Shards int
@@ -106,15 +106,13 @@ type Want struct {
 // Wants returns what should change, given what layouts counters are known to have.
 func (js *Judges) Wants(word func(store.Cell) Word, now time.Time) (wants []Want) {
 	js.Each(func(e *Entry) {
-		rate := e.Steady(now)
-		waiting, took := e.Waiting()
-		limits, is := js.limits(e.Cell), word(e.Cell)
-		shards := is.Shards()
-		if is.Folding() || limits.Shards <= shards && rate < js.rules.Least || limits.Max < 2 || e.Tied() {
+		k, limits, is := e.Look(now), js.limits(e.Cell), word(e.Cell)
+		k.Shards = is.Shards()
+		if is.Folding() || limits.Shards <= k.Shards && k.Rate < js.rules.Least || limits.Max < 2 || e.Tied() {
 			return
 		}
 		j := js.judge(e.Cell)
-		if shards > 1 {
+		if k.Shards > 1 {
 			j.gone = 0
 		} else if j.Shards() > 1 && j.gone < goneLooks {
 			return
@@ -122,8 +120,7 @@ func (js *Judges) Wants(word func(store.Cell) Word, now time.Time) (wants []Want
 		if now.Before(j.until) {
 			return
 		}
-		n := j.Grow(js.rules, limits, Look{Shards: shards, Rate: rate, Waiting: waiting, Took: took, At: now})
-		if n != shards {
+		if n := j.Grow(js.rules, limits, k); n != k.Shards {
 			wants = append(wants, Want{e.Cell, n})
 		}
 	})

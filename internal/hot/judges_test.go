@@ -56,12 +56,12 @@ func (c *court) looks(t *testing.T, of store.Cell) int {
 // A counter that was folded because it was asked rests, longer each time.
 func TestAskedRests(t *testing.T) {
 	c, of := newCourt(hot.Limits{Max: 64}), cell(1)
-	if n := c.looks(t, of); n > 3 {
+	if n := c.looks(t, of); n > 4 {
 		t.Fatalf("split after %d looks", n)
 	}
 	for _, seconds := range []int{5, 10, 20, 40, 60, 60} {
 		c.Asked(of, c.now)
-		if n := c.looks(t, of); n < 10*seconds || n > 10*seconds+3 {
+		if n := c.looks(t, of); n < 10*seconds || n > 10*seconds+4 {
 			t.Errorf("split after %d looks, want %d s", n, seconds)
 		}
 	}

@@ -26,7 +26,7 @@ func (s *Store) StartAdds(a *store.Adds, done func(error)) bool {
 	if !adder.StartAdds(a, done) {
 		return false
 	}
-	if chosen() {
+	if s.chosen() {
 		s.note(some(a), nil, s.options.Now(), 0)
 	}
 	return true

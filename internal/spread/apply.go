@@ -19,7 +19,7 @@ func (s *Store) Apply(ctx context.Context, batches []store.Batch, replies []stor
 	if lays(batches) {
 		return s.refuse(ctx, batches, replies)
 	}
-	if !chosen() {
+	if !s.chosen() {
 		return s.apply(ctx, batches, replies)
 	}
 	began := s.options.Now()
@@ -147,7 +147,7 @@ func (s *Store) Start(batches []store.Batch, replies []store.Reply, done func(er
 	if !s.starter.Start(batches, replies, done) {
 		return false
 	}
-	if chosen() {
+	if s.chosen() {
 		s.note(batches, nil, s.options.Now(), 0)
 	}
 	return true

@@ -22,7 +22,7 @@ func clocked(t *testing.T, under store.Store, p spread.Policy) (*spread.Store, *
 	t.Helper()
 	now := &atomic.Int64{}
 	s := spread.New(under, spread.Options{
-		Policy: func(store.Cell) spread.Policy { return p }, Every: never,
+		Policy: func(store.Cell) spread.Policy { return p }, Rules: eager, Every: never,
 		Now: func() time.Time { return time.Unix(1_790_000_000, now.Load()) },
 	})
 	t.Cleanup(func() {
@@ -114,11 +114,14 @@ func TestHotAgain(t *testing.T) {
 func TestTied(t *testing.T) {
 	f := func(split bool, deltas ...store.Delta) {
 		t.Helper()
-		under := newShared(8) // which splits by rate
+		under := newShared(8)
 		s, now := clocked(t, under, usual)
+		under.fails(func([]store.Batch) error {
+			now.Add(int64(20 * time.Microsecond))
+			return nil
+		}, nil)
 		c := cell("a")
 		for i := range 20_000 {
-			now.Add(int64(20 * time.Microsecond))
 			d := deltas[i%len(deltas)]
 			d.Cell = c
 			if d.Guard.Token != "" {

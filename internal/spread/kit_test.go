@@ -35,6 +35,9 @@ var lazy = spread.Policy{Limits: hot.Limits{Max: hot.ShardsMax, CoolDown: time.H
 
 const never = time.Hour
 
+// eager are rules by which a counter is hot that takes some calls a second.
+var eager = hot.Rules{Calls: 100, Least: 100}
+
 // shared is a store that several servers use, and that can fail at a step.
 type shared struct {
 	store.Store
@@ -122,7 +125,7 @@ func paced(t testing.TB, under store.Store, p spread.Policy, step time.Duration)
 	t.Helper()
 	var now atomic.Int64
 	s := spread.New(under, spread.Options{
-		Policy: func(store.Cell) spread.Policy { return p }, Every: never,
+		Policy: func(store.Cell) spread.Policy { return p }, Rules: eager, Every: never,
 		// Whenever one looks, some time has passed, so that it moves on to other shards.
 		Now: func() time.Time { return time.Unix(1_790_000_000, now.Add(int64(step))) },
 	})

@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// sample is of how many calls one is looked at, and noted how many of its
+	// sample is of how many calls of the embedded store, which take no longer than the
+	// looking, one is looked at; of a shared store it is all. Noted is how many of its
 	// deltas.
 	sample = 16
 	noted  = 16
@@ -34,11 +35,15 @@ const (
 )
 
 // chosen reports whether a call is one of those that are looked at.
-func chosen() bool { return rand.Uint32()%sample == 0 }
+func (s *Store) chosen() bool { return s.starter == nil || rand.Uint32()%sample == 0 }
 
 // note counts the writes of a call that was chosen and has ended: of a large one,
 // some for all. Replies is nil if the store can't say who waited for whom.
 func (s *Store) note(batches []store.Batch, replies []store.Reply, ended time.Time, took time.Duration) {
+	weight := 1.0
+	if s.starter != nil {
+		weight = sample
+	}
 	s.heating.Lock()
 	defer s.heating.Unlock()
 	for i := range batches {
@@ -50,7 +55,7 @@ func (s *Store) note(batches []store.Batch, replies []store.Reply, ended time.Ti
 		step, tied := max(1, len(deltas)/noted), stays(&batches[i])
 		for j := rand.IntN(step); j < len(deltas); j += step {
 			if d := &deltas[j]; d.Op == store.OpAdd || d.Op == store.OpSet {
-				w.Cell, w.Count = d.Cell, sample*float64(step)*float64(max(1, d.Writes))
+				w.Cell, w.Count = d.Cell, weight*float64(step)*float64(max(1, d.Writes))
 				w.Tied, w.Asked = tied || !shardable(d), d.Want
 				s.judges.Note(w, ended)
 			}
@@ -194,10 +199,11 @@ func (s *Store) look(ctx context.Context) error {
 	s.heating.Unlock()
 	for _, w := range wants {
 		var err error
-		if w.Shards == 1 {
+		if w.Shards < s.known.word(w.Cell).Shards() {
 			s.meters.undone.Add(1)
 			err = s.Fold(ctx, w.Cell)
-		} else {
+		}
+		if err == nil && w.Shards > 1 {
 			_, err = s.split(ctx, w.Cell, w.Shards)
 		}
 		errs = append(errs, err)

@@ -133,7 +133,7 @@ func New(under store.Store, o Options) *Store {
 func rulesFor(t store.Traits) hot.Rules {
 	r := hot.Rules{Waiting: 0.25, Least: 100}
 	if t.Partitions > 1 {
-		r.Rate = 10_000
+		r.Calls = 10_000
 	}
 	return r
 }
