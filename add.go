@@ -3,7 +3,12 @@ package quipu
 import (
 	"context"
 	"errors"
+	"math"
+	"time"
 
+	"github.com/quipudb/quipu/call"
+	"github.com/quipudb/quipu/internal/port"
+	"github.com/quipudb/quipu/internal/spread"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -49,12 +54,12 @@ func newWriteCall() any {
 
 // write decides one write. The store checks the key.
 func (db *DB) write(ctx context.Context, op store.Op, key string, n int64, opts []WriteOption) (r Receipt, err error) {
-	if db.err != nil {
-		return r, db.err
+	if err := db.port.Err(); err != nil {
+		return r, err
 	}
-	c := db.writes.Get().(*writeCall)
+	c := db.calls.writes.Get().(*writeCall)
 	d := &c.deltas[0]
-	d.Cell.Namespace, d.Cell.Key = db.namespace, key
+	d.Cell.Namespace, d.Cell.Key = db.port.Namespace(), key
 	d.Op, d.N = op, n
 	want := false
 	if len(opts) > 0 {
@@ -72,7 +77,7 @@ func (db *DB) write(ctx context.Context, op store.Op, key string, n int64, opts 
 	if len(opts) > 0 || d.Needs()&^store.NeedOp != 0 { // In the pool deltas are plain: clearing them all takes longer than finding them.
 		*d = store.Delta{}
 	}
-	db.writes.Put(c)
+	db.calls.writes.Put(c)
 	return r, err
 }
 
@@ -80,10 +85,139 @@ func (db *DB) write(ctx context.Context, op store.Op, key string, n int64, opts 
 // there is no result for it.
 func (db *DB) send(ctx context.Context, c *writeCall, durability Durability) error {
 	b, r := &c.batches[0], &c.replies[0]
-	b.Partition = store.PartitionOf(c.deltas[0].Cell, db.traits.Partitions)
+	b.Partition = store.PartitionOf(c.deltas[0].Cell, db.port.Traits().Partitions)
 	b.Durability = durability
-	if err := db.apply(ctx, c.batches[:], c.replies[:]); err != nil {
+	if err := db.port.Write(ctx, c.batches[:], c.replies[:]); err != nil {
 		return err
 	}
 	return r.Err
+}
+
+// receipt fills out with the store's result for a delta, with its value if the
+// caller wants that, or returns the error that names the refusal.
+func (db *DB) receipt(ctx context.Context, out *Receipt, d *store.Delta, r *store.Result, want bool, durability Durability) error {
+	switch r.Outcome {
+	case store.Applied:
+	case store.Bounded:
+		return boundError(d, r)
+	default:
+		return db.refusal(d, r.Outcome)
+	}
+	out.Key = d.Cell.Key
+	out.Namespace = d.Cell.Namespace
+	out.Replayed = r.Replayed
+	out.Version = spread.Told(r)
+	out.Durability = durability
+	if d.Op == store.OpAdd {
+		out.Applied = d.N
+	}
+	if b := d.Guard.Bound; b != nil && b.Saturate {
+		out.Applied = change(r.Before, r.After)
+	}
+	if !want {
+		return nil
+	}
+	if r.Replayed && r.Before == 0 && r.After == 0 {
+		// The first has a value only if it asked for one too.
+		if d.N != 0 && d.Guard.Bound == nil {
+			return nil // With one, not both were 0.
+		}
+		f, err := db.port.Store().Lookup(ctx, d.Cell, d.Guard.Token)
+		if err != nil { // whatever its kind says of the look-up, the write counted
+			return store.Errorf(store.KindUnknown, "a repeat, whose first result can't be read: %w", err)
+		}
+		if !f.Want {
+			return nil
+		}
+	}
+	withValue(out, r)
+	return nil
+}
+
+// withValue fills what only a write that asked for its value knows.
+func withValue(r *Receipt, from *store.Result) {
+	r.HasValue = true
+	r.Before, r.Value = from.Before, from.After
+	r.Applied = change(from.Before, from.After)
+}
+
+// change returns after-before, held at the limits of int64.
+func change(before, after int64) int64 {
+	d := after - before
+	switch {
+	case after >= before && d < 0:
+		return math.MaxInt64
+	case after < before && d >= 0:
+		return math.MinInt64
+	}
+	return d
+}
+
+// boundError returns why a bound refused a delta.
+func boundError(d *store.Delta, r *store.Result) error {
+	e := &call.BoundError{Value: r.Before, Asked: d.N, Set: d.Op == store.OpSet}
+	b := d.Guard.Bound
+	e.Above = d.N > 0
+	if e.Set {
+		e.Above = d.N > b.High
+	}
+	if e.Limit = b.Low; e.Above {
+		e.Limit = b.High
+	}
+	return e
+}
+
+// applyOptions puts the options of a write into its delta, and reports whether
+// the caller wants the value.
+func applyOptions(d *store.Delta, opts []WriteOption) (want bool, err error) {
+	t, err := call.WriteTermsOf(opts, d.Op == store.OpAdd)
+	if err == nil {
+		err = checkTerms(&t)
+	}
+	if err == nil {
+		applyTerms(d, &t)
+	}
+	return t.WantValue, err
+}
+
+// checkTerms returns an error if no write can have these terms.
+func checkTerms(t *call.WriteTerms) error {
+	if t.HasToken {
+		if err := store.CheckToken(t.Token); err != nil {
+			return err
+		}
+	}
+	switch {
+	case t.HasAt && t.AtMS != port.NoTimeMS:
+		return store.Errorf(store.KindUnsupported, "nothing keeps the time of an event yet: leave at out")
+	case t.HasFloor && t.HasCeiling && t.Floor > t.Ceiling:
+		return store.Errorf(store.KindInvalid, "a floor of %d is above the ceiling of %d", t.Floor, t.Ceiling)
+	case t.HasTTL && t.TTL < time.Millisecond:
+		return store.Errorf(store.KindInvalid, "a ttl of %s: want 1ms or more", t.TTL)
+	}
+	return call.CheckWho(t.Who)
+}
+
+// applyTerms puts terms that were checked into a delta that has none.
+func applyTerms(d *store.Delta, t *call.WriteTerms) {
+	d.Want, d.Lot = t.WantValue, port.Lot(t.Who)
+	d.Guard.Match, d.Guard.Version = t.HasVersion, t.Version
+	if t.HasFloor || t.HasCeiling || t.Saturate {
+		b := store.Unbounded()
+		if b.Saturate = t.Saturate; t.HasFloor {
+			b.Low = t.Floor
+		}
+		if t.HasCeiling {
+			b.High = t.Ceiling
+		}
+		d.Guard.Bound = &b
+		d.Want = true // A refusal says what the counter is, and a saturated add what it added.
+	}
+	if t.HasTTL {
+		d.Expiry, d.DeadlineMS = store.ExpirySet|store.ExpiryAfter, t.TTL.Milliseconds()
+	}
+	if t.HasToken {
+		d.Guard.Token = t.Token
+		d.Guard.Digest = port.Digest(d, t.Who)
+	}
 }

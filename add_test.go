@@ -1,15 +1,18 @@
 package quipu_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/store"
+	"github.com/quipudb/quipu/store/memstore"
 )
 
 // Stores remember digests, so these must stay as they are for ever: another
@@ -194,5 +197,118 @@ func TestAddBatchRefused(t *testing.T) {
 	s.err = store.ErrUnknown
 	if receipts, err = db.AddBatch(t.Context(), events); !errors.Is(err, quipu.ErrUnknown) || receipts != nil {
 		t.Errorf("AddBatch: %v, %v, want only the error", receipts, err)
+	}
+}
+
+// A forgetful store can't say what became of a token.
+type forgetful struct {
+	*stub
+	err error
+}
+
+func (s forgetful) Lookup(context.Context, store.Cell, string) (store.Fate, error) {
+	return store.Fate{}, s.err
+}
+
+// A write that counted is never told that nothing changed, be it that its first
+// result can't be read any more.
+func TestReplayUnread(t *testing.T) {
+	for _, err := range []error{store.ErrUnavailable, context.DeadlineExceeded} {
+		s := newStub()
+		s.result.Replayed = true
+		db := quipu.New(forgetful{s, err}, quipu.Options{})
+		_, got := db.Add(t.Context(), "k", 0, quipu.Token("t"), quipu.WantValue()) // 0 may be its value, or that it has none
+		if !errors.Is(got, quipu.ErrUnknown) {
+			t.Errorf("the look-up failed by %v: %v", err, got)
+		}
+	}
+}
+
+// The repeat of a batch asks the store for nothing else: most results tell whether
+// the first write had asked for its value.
+func TestReplayRead(t *testing.T) {
+	f := func(delta int64, first store.Result, value, lookups int64) {
+		t.Helper()
+		s := &asking{stub: newStub()}
+		s.result = first
+		s.result.Outcome, s.result.Replayed = store.Applied, true
+		r, err := quipu.New(s, quipu.Options{}).Add(t.Context(), "k", delta, quipu.Token("t"), quipu.WantValue())
+		if err != nil || r.HasValue != (value >= 0) || r.HasValue && r.Value != value || s.lookups != lookups {
+			t.Errorf("add %d, %+v: %+v, %v, and %d look-ups", delta, first, r, err, s.lookups)
+		}
+	}
+	f(3, store.Result{Before: 4, After: 7}, 7, 0)
+	f(3, store.Result{Before: -3}, 0, 0)
+	f(3, store.Result{}, -1, 0) // it did not ask
+	f(0, store.Result{Before: 4, After: 4}, 4, 0)
+	f(0, store.Result{}, 0, 1)
+}
+
+// asking is a store whose tokens are all of writes that asked for their value.
+type asking struct {
+	*stub
+	lookups int64
+}
+
+func (s *asking) Lookup(context.Context, store.Cell, string) (store.Fate, error) {
+	s.lookups++
+	return store.Fate{State: store.TokenApplied, Want: true}, nil
+}
+
+// Whatever way a write comes, one that is refused for want of room is counted.
+func TestFullIsCounted(t *testing.T) {
+	synctest.Test(t, testFullIsCounted)
+}
+
+func testFullIsCounted(t *testing.T) {
+	s := memstore.New(memstore.Options{Limits: store.Limits{KeysMax: 1, TokensMax: 1}})
+	db := quipu.New(s, quipu.Options{})
+	ctx := t.Context()
+	want := 0.0
+	check := func(what string, more float64) {
+		t.Helper()
+		want += more
+		db.Port().Meters(func(name, _ string, got float64) {
+			if name == "quipu_writes_full_total" && got != want {
+				t.Errorf("%s: %v, want %v", what, got, want)
+			}
+		})
+	}
+	if _, err := db.Add(ctx, "a", 1, quipu.Token("one")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Add(ctx, "a", 1, quipu.IfVersion(1<<40)); !errors.Is(err, quipu.ErrChanged) {
+		t.Fatal(err)
+	}
+	check("room enough", 0)
+	if _, err := db.Add(ctx, "b", 1); !errors.Is(err, quipu.ErrFull) {
+		t.Error(err)
+	}
+	check("one key too many", 1)
+	if _, err := db.Add(ctx, "a", 1, quipu.Token("two")); !errors.Is(err, quipu.ErrFull) {
+		t.Error(err)
+	}
+	check("one token too many", 1)
+	if _, err := db.AddBatch(ctx, []quipu.Event{{Key: "a", Delta: 1}, {Key: "b", Delta: 1}, {Key: "c", Delta: 1}}); err != nil {
+		t.Error(err)
+	}
+	check("a batch", 2)
+	deltas := []store.Delta{{Cell: store.Cell{Key: "b"}, Op: store.OpAdd, N: 1}}
+	if err := db.Port().Apply(ctx, deltas, make([]store.Result, 1)); err != nil {
+		t.Error(err)
+	}
+	check("deltas", 1)
+	synctest.Wait() // until it is known what is split
+	ended := make(chan error, 1)
+	if !db.Port().Start(deltas, make([]store.Result, 1), func(err error) { ended <- err }) {
+		t.Fatal("not started")
+	}
+	db.Port().Flush(true)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	check("deltas that were started", 1)
+	if err := db.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -16,25 +16,25 @@ import (
 // An error means that nothing can be said of any event; after ErrUnknown, send
 // the same events again if they have tokens.
 func (db *DB) AddBatch(ctx context.Context, events []Event) ([]Receipt, error) {
-	if db.err != nil {
-		return nil, db.err
+	if err := db.port.Err(); err != nil {
+		return nil, err
 	}
 	if len(events) > EventsMax {
 		return nil, store.Errorf(store.KindTooLarge, "batch of %d events: at most %d", len(events), EventsMax)
 	}
 	receipts := make([]Receipt, len(events))
-	c := db.batches.Get().(*batchCall)
+	c := db.calls.batches.Get().(*batchCall)
 	db.route(c, events, receipts)
 	db.pack(c, events)
 	var err error
 	if len(c.batches) > 0 {
-		err = db.apply(ctx, c.batches, c.replies)
+		err = db.port.Write(ctx, c.batches, c.replies)
 	}
 	if err == nil {
 		db.scatter(ctx, c, events, receipts)
 	}
 	if c.reusable() {
-		db.batches.Put(c)
+		db.calls.batches.Put(c)
 	}
 	if err != nil {
 		return nil, err
@@ -74,14 +74,14 @@ func (s slot) partition() int         { return int(s >> partitionShift) }
 // route fills c.slots, and the receipts of the events that are not valid.
 func (db *DB) route(c *batchCall, events []Event, receipts []Receipt) {
 	c.slots = c.slots[:0]
-	rules := db.rules()
+	rules := db.port.Rules()
 	for i := range events {
 		e := &events[i]
-		receipts[i].Namespace, receipts[i].Key = db.namespace, e.Key
+		receipts[i].Namespace, receipts[i].Key = db.port.Namespace(), e.Key
 		if receipts[i].Err = checkEvent(e); receipts[i].Err != nil {
 			continue
 		}
-		partition := store.PartitionOf(store.Cell{Namespace: db.namespace, Key: e.Key}, db.traits.Partitions)
+		partition := store.PartitionOf(db.port.Cell(e.Key), db.port.Traits().Partitions)
 		c.slots = append(c.slots, newSlot(partition, rules.Policy(e.Key).Durability, i))
 	}
 	slices.Sort(c.slots)
@@ -100,7 +100,7 @@ func checkEvent(e *Event) error {
 func (db *DB) pack(c *batchCall, events []Event) {
 	c.deltas = slices.Grow(c.deltas[:0], len(c.slots))[:len(c.slots)]
 	for i, s := range c.slots {
-		fill(&c.deltas[i], &events[s.index()], db.namespace)
+		fill(&c.deltas[i], &events[s.index()], db.port.Namespace())
 	}
 	c.batches = c.batches[:0]
 	for start := 0; start < len(c.slots); {

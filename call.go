@@ -80,11 +80,6 @@ const (
 // counts once and returns the first result.
 func Token(token string) WriteOption { return call.Token(token) }
 
-// At says when the counted event happened; the zero time says nothing. Nothing
-// keeps it yet, so that any other time is refused with ErrUnsupported. It has a
-// meaning for Add only.
-func At(t time.Time) WriteOption { return call.At(t) }
-
 // Who says who did what is counted; "" says nothing. It has a meaning for Add
 // only.
 func Who(who string) WriteOption { return call.Who(who) }

@@ -52,7 +52,3 @@ var (
 	// has lost: drop the session, and read again without it.
 	ErrSessionLost = store.ErrSessionLost
 )
-
-// KindOf returns the kind of err; for nil, and for errors that are not
-// Quipu's, it is store.KindOther.
-func KindOf(err error) Kind { return store.KindOf(err) }

@@ -20,8 +20,8 @@ const pageDefault = 100
 // their keys, a page at a time. A counter that exists all the while is in
 // exactly one page, whatever happens to others. The last page may be empty.
 func (db *DB) List(ctx context.Context, prefix string, o ListOptions) (Page, error) {
-	if db.err != nil {
-		return Page{}, db.err
+	if err := db.port.Err(); err != nil {
+		return Page{}, err
 	}
 	limit := o.Limit
 	if limit == 0 {
@@ -42,17 +42,17 @@ func (db *DB) List(ctx context.Context, prefix string, o ListOptions) (Page, err
 		return Page{}, err
 	}
 	asOf := time.Now()
-	entries, err := db.store.Scan(ctx, store.Range{Namespace: db.namespace, Prefix: prefix, After: after}, limit)
+	entries, err := db.port.Store().Scan(ctx, store.Range{Namespace: db.port.Namespace(), Prefix: prefix, After: after}, limit)
 	if err != nil {
 		return Page{}, err
 	}
 	p := Page{Counts: make([]Count, len(entries))}
 	cells := make([]store.Cell, len(entries))
 	for i, e := range entries {
-		cells[i] = store.Cell{Namespace: db.namespace, Key: e.Key}
+		cells[i] = db.port.Cell(e.Key)
 		p.Counts[i] = count(e.Key, e.Value, total.Seen{AsOf: asOf, Source: total.SourceStore})
 	}
-	db.totals.Outdo(cells)
+	db.port.Totals().Outdo(cells)
 	if len(entries) == limit {
 		p.Next = db.cursor(entries[limit-1].Key, prefix)
 	}
@@ -85,7 +85,7 @@ func (db *DB) parseCursor(cursor, prefix string) (after string, err error) {
 // listOf stands for a list and a key in it.
 func (db *DB) listOf(key, prefix string) uint32 {
 	h := fnv.New32a()
-	for _, part := range []string{db.namespace, prefix, key} {
+	for _, part := range []string{db.port.Namespace(), prefix, key} {
 		_, _ = io.WriteString(h, part) // It never fails.
 		_, _ = h.Write([]byte{0xff})   // No text has it.
 	}

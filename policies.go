@@ -1,8 +1,6 @@
 package quipu
 
-import (
-	"github.com/quipudb/quipu/policy"
-)
+import "github.com/quipudb/quipu/policy"
 
 // A Policy says how the keys it names are counted and read. Package policy has its
 // fields and how it is written.
@@ -23,34 +21,20 @@ const (
 // SetPolicies replaces the policies of the DB, for all its views at once: a call
 // that begins afterwards goes by the new ones. If one of them is not valid,
 // nothing changes.
-func (db *DB) SetPolicies(policies []Policy) error {
-	if db.shared.err != nil {
-		return db.shared.err
-	}
-	if err := policy.Check(policies); err != nil {
-		return err
-	}
-	db.policies.Store(policy.NewSet(policies))
-	return nil
-}
+func (db *DB) SetPolicies(policies []Policy) error { return db.port.SetPolicies(policies) }
 
 // Policies returns the policies of the DB, of all namespaces, in their order.
-func (db *DB) Policies() []Policy { return db.policies.Load().All() }
+func (db *DB) Policies() []Policy { return db.port.Policies().All() }
 
 // PolicyOf returns the policy that holds for a key, with its defaults filled in,
 // and its index in Policies. The index is -1 if no policy names the key.
 func (db *DB) PolicyOf(key string) (p Policy, index int) {
-	rules := db.rules()
+	rules := db.port.Rules()
 	if r := rules.Of(key); r != nil {
 		return r.Policy, r.Index
 	}
 	return *rules.Policy(key), -1
 }
 
-// rules returns the rules of the view's namespace as they are now.
-func (db *DB) rules() policy.Rules { return db.rulesIn(db.namespace) }
-
-func (s *shared) rulesIn(namespace string) policy.Rules { return s.policies.Load().In(namespace) }
-
 // durabilityOf returns what a write to key must be before it is acknowledged.
-func (db *DB) durabilityOf(key string) Durability { return db.rules().Policy(key).Durability }
+func (db *DB) durabilityOf(key string) Durability { return db.port.Rules().Policy(key).Durability }

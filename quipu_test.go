@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/dbtest"
@@ -125,7 +127,7 @@ func TestOptionalInterfaces(t *testing.T) {
 	if err := full.Backup(ctx, &b); err != nil || b.String() != "snapshot" {
 		t.Errorf("Backup: %q, %v", &b, err)
 	}
-	if name := full.Traits().Name; name != "stub" {
+	if name := full.Port().Traits().Name; name != "stub" {
 		t.Errorf("the store is %q", name)
 	}
 }
@@ -137,7 +139,7 @@ func TestMeters(t *testing.T) {
 	expect := func(want ...float64) {
 		t.Helper()
 		var got []float64
-		db.Meters(func(_, _ string, value float64) { got = append(got, value) })
+		db.Port().Meters(func(_, _ string, value float64) { got = append(got, value) })
 		last := len(got) - 1
 		if got = append(got[:len(want)], got[last]); !slices.Equal(got, append(want, 7)) {
 			t.Fatalf("refused, replayed, unknown and the store's are %v, want %v", got, want)
@@ -163,3 +165,145 @@ func TestMeters(t *testing.T) {
 	call()
 	expect(3, 3, 2)
 }
+
+// TestCloseReading closes a DB while somebody begins to read a counter whose total is
+// to be kept: he is answered or told that it is closed, and nothing goes on. What is
+// wrong here, the race detector finds.
+func TestCloseReading(t *testing.T) {
+	for range 1000 {
+		db := quipu.New(far{memstore.New(memstore.Options{})}, quipu.Options{Policies: []quipu.Policy{{Pattern: "*", Timing: quipu.Rollup, Interval: time.Second}}})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := db.Read(t.Context(), "a"); err != nil && !errors.Is(err, quipu.ErrClosed) {
+				t.Error(err)
+			}
+		})
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+	}
+}
+
+// TestReadOnly writes to a DB that is read-only, in every way there is: each is
+// refused and changes nothing, while reads go on.
+func TestReadOnly(t *testing.T) {
+	s := memstore.New(memstore.Options{})
+	writer, reader := quipu.New(s, quipu.Options{}), quipu.New(s, quipu.Options{ReadOnly: true})
+	ctx := t.Context()
+	if _, err := writer.Add(ctx, "k", 5, quipu.Token("t")); err != nil {
+		t.Fatal(err)
+	}
+	f := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, quipu.ErrReadOnly) {
+			t.Errorf("%s: %v, want %v", what, err, quipu.ErrReadOnly)
+		}
+	}
+	_, err := reader.Add(ctx, "k", 1)
+	f("add", err)
+	_, err = reader.Add(ctx, "k", 5, quipu.Token("t"))
+	f("repeat", err)
+	_, err = reader.AddBatch(ctx, []quipu.Event{{Key: "k", Delta: 1}})
+	f("batch", err)
+	_, err = reader.Set(ctx, "k", 1)
+	f("set", err)
+	_, err = reader.Reset(ctx, "k")
+	f("reset", err)
+	_, err = reader.Delete(ctx, "k")
+	f("delete", err)
+	_, err = reader.Settle(ctx, "k", "u")
+	f("settle", err)
+	f("clear", reader.Port().Clear(ctx))
+	_, err = reader.Port().Enlist(ctx)
+	f("enlist", err)
+	add := []store.Delta{{Cell: store.Cell{Key: "k"}, Op: store.OpAdd, N: 1}}
+	f("apply", reader.Port().Apply(ctx, add, make([]store.Result, 1)))
+	f("apply if", reader.Port().ApplyIf(ctx, nil, add, make([]store.Result, 1)))
+	if reader.Port().Start(add, make([]store.Result, 1), func(error) { t.Error("done") }) {
+		t.Error("started a write")
+	}
+
+	if err := reader.Ready(ctx); err != nil {
+		t.Errorf("not ready: %v", err)
+	}
+	if c, err := reader.Read(ctx, "k"); err != nil || c.Value != 5 {
+		t.Errorf("read %d, %v", c.Value, err)
+	}
+	get := []store.Delta{{Cell: store.Cell{Key: "k"}, Op: store.OpGet, Want: true}}
+	results := make([]store.Result, 1)
+	if err := reader.Port().Apply(ctx, get, results); err != nil || results[0].After != 5 {
+		t.Errorf("got %+v, %v", results[0], err)
+	}
+	if fate, err := reader.Lookup(ctx, "k", "t"); err != nil || fate.State != store.TokenApplied {
+		t.Errorf("lookup: %+v, %v", fate, err)
+	}
+	if err := reader.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := reader.Ready(ctx); !errors.Is(err, quipu.ErrClosed) {
+		t.Errorf("ready after close: %v", err)
+	}
+}
+
+// A stub is a store that decides nothing and allocates nothing: it gives the
+// answers it was made with. It is not safe for concurrent use.
+type stub struct {
+	traits store.Traits
+	result store.Result   // what each delta is told
+	refuse map[int]error  // what batches of a partition are told
+	value  store.Value    // what each cell holds
+	fate   store.Fate     // what each token's is
+	err    error          // what every call returns
+	sent   *[]store.Batch // if not nil, takes a copy of what Apply is given
+}
+
+func newStub() *stub {
+	return &stub{
+		traits: store.Traits{Name: "stub", Partitions: 1, Durability: store.Synced},
+		result: store.Result{Outcome: store.Applied, Version: 1},
+	}
+}
+
+// record makes the stub keep what Apply is given from now on.
+func (s *stub) record() *[]store.Batch {
+	s.sent = new([]store.Batch)
+	return s.sent
+}
+
+func (s *stub) Apply(_ context.Context, batches []store.Batch, replies []store.Reply) error {
+	for i := range batches {
+		b, r := &batches[i], &replies[i]
+		r.Durability = b.Durability
+		r.Err = s.refuse[b.Partition]
+		r.Results = r.Results[:0]
+		for range b.Deltas {
+			r.Results = append(r.Results, s.result)
+		}
+		if s.sent != nil {
+			sent := *b
+			sent.Deltas = slices.Clone(b.Deltas)
+			*s.sent = append(*s.sent, sent)
+		}
+	}
+	return s.err
+}
+
+func (s *stub) Read(_ context.Context, _ []store.Cell, values []store.Value) error {
+	for i := range values {
+		values[i] = s.value
+	}
+	return s.err
+}
+
+func (s *stub) Scan(context.Context, store.Range, int) ([]store.Entry, error) { return nil, s.err }
+
+func (s *stub) Lookup(context.Context, store.Cell, string) (store.Fate, error) { return s.fate, s.err }
+
+func (s *stub) Traits() store.Traits { return s.traits }
+
+func (s *stub) Close() error { return nil }
+
+// far is a store that is not in this process, for all that a DB can tell: then
+// totals are kept for readers.
+type far struct{ store.Store }

@@ -26,15 +26,15 @@ func (db *DB) Read(ctx context.Context, key string, opts ...ReadOption) (Count, 
 	if err := store.CheckKey(key); err != nil {
 		return Count{}, err
 	}
-	c := db.reads.Get().(*readCall)
-	c.cells[0] = store.Cell{Namespace: db.namespace, Key: key}
-	c.read = total.Read{Cells: c.cells[:], Values: c.values[:], Room: c.from[:], Rules: db.rules(), Staleness: t.staleness}
-	err = db.totals.Read(ctx, &c.read)
+	c := db.calls.reads.Get().(*readCall)
+	c.cells[0] = db.port.Cell(key)
+	c.read = total.Read{Cells: c.cells[:], Values: c.values[:], Room: c.from[:], Rules: db.port.Rules(), Staleness: t.staleness}
+	err = db.port.Totals().Read(ctx, &c.read)
 	v, at := c.values[0], total.Seen{AsOf: c.read.Began.Time, Source: total.SourceStore}
 	if c.read.From != nil {
 		at = c.from[0]
 	}
-	db.reads.Put(c)
+	db.calls.reads.Put(c)
 	if err != nil {
 		return Count{}, err
 	}
@@ -67,10 +67,10 @@ func (db *DB) ReadBatch(ctx context.Context, keys []string, opts ...ReadOption) 
 		if err := store.CheckKey(key); err != nil {
 			return nil, err
 		}
-		cells[i] = store.Cell{Namespace: db.namespace, Key: key}
+		cells[i] = db.port.Cell(key)
 	}
-	r := total.Read{Cells: cells, Values: make([]store.Value, len(keys)), Rules: db.rules(), Staleness: t.staleness}
-	if err := db.totals.Read(ctx, &r); err != nil {
+	r := total.Read{Cells: cells, Values: make([]store.Value, len(keys)), Rules: db.port.Rules(), Staleness: t.staleness}
+	if err := db.port.Totals().Read(ctx, &r); err != nil {
 		return nil, err
 	}
 	counts := make([]Count, len(keys))
@@ -101,8 +101,8 @@ type readTerms struct {
 // the reader needs. What a store is asked for is exact, and so meets any need that
 // is a valid one, unless it is a replica: see tooOld.
 func (db *DB) checkRead(opts []ReadOption) (t readTerms, err error) {
-	if db.err != nil {
-		return t, db.err
+	if err := db.port.Err(); err != nil {
+		return t, err
 	}
 	t.staleness, t.oldest = total.ByPolicy, total.ByPolicy
 	if len(opts) == 0 {
@@ -158,7 +158,6 @@ func count(key string, v store.Value, from total.Seen) Count {
 	return c
 }
 
-
 // tooOld returns an error if a value is from a replica that may lack what the reader
 // needs.
 func (t *readTerms) tooOld(c *Count) error {
@@ -171,4 +170,43 @@ func (t *readTerms) tooOld(c *Count) error {
 	}
 	return store.Errorf(store.KindUnavailable, "this server reads a replica that may lack the writes of the last %v, so it can't tell %s; ask a server that writes",
 		c.Staleness.Round(time.Millisecond), need)
+}
+
+// lost returns ErrSessionLost if a counter that was read as v lacks what one of the
+// sessions has seen of it: then its store has lost acknowledged writes. A session
+// of a delete has seen no version, and is of none.
+func (db *DB) lost(ctx context.Context, sessions []session.Position, key string, v store.Value) error {
+	if len(sessions) == 0 {
+		return nil
+	}
+	c := db.port.Cell(key)
+	counter := session.Counter(c.Namespace, c.Key)
+	for _, s := range sessions {
+		if s.Counter != counter || s.Version == 0 {
+			continue
+		}
+		lost, err := db.lacks(ctx, c, s.Version, v)
+		if err != nil {
+			return err
+		}
+		if lost && db.port.ReadOnly() { // It may read a replica.
+			return store.Errorf(store.KindUnavailable, "this server only reads, and what it reads has not come as far as the session, or has lost what it had seen: %q was at version %d, and is at %d",
+				key, s.Version, v.Version)
+		}
+		if lost {
+			db.port.SessionLost()
+			return store.Errorf(store.KindSessionLost, "the session is lost, because the store has lost what it had seen; drop it, and read again without it: %q was at version %d, and is at %d",
+				key, s.Version, v.Version)
+		}
+	}
+	return nil
+}
+
+// lacks reports whether the store lacks the change that gave a counter a version.
+func (db *DB) lacks(ctx context.Context, c store.Cell, version uint64, v store.Value) (bool, error) {
+	if w, ok := db.port.Store().(store.Witness); ok {
+		return w.Lost(ctx, c, version, v)
+	}
+	lacks, _ := v.Lacks(version)
+	return lacks && version < spread.OfShards, nil
 }

@@ -16,7 +16,7 @@ func (db *DB) Lookup(ctx context.Context, key, token string) (Fate, error) {
 	if err != nil {
 		return Fate{}, err
 	}
-	f, err := db.store.Lookup(ctx, cell, token)
+	f, err := db.port.Store().Lookup(ctx, cell, token)
 	if err != nil {
 		return Fate{}, err
 	}
@@ -25,7 +25,7 @@ func (db *DB) Lookup(ctx context.Context, key, token string) (Fate, error) {
 		fate.At = time.UnixMilli(f.AtMS)
 	}
 	if f.State == store.TokenApplied {
-		fate.Receipt = pastReceipt(cell, &f, min(db.durabilityOf(key), db.traits.Durability))
+		fate.Receipt = pastReceipt(cell, &f, min(db.durabilityOf(key), db.port.Traits().Durability))
 	}
 	return fate, nil
 }
@@ -38,10 +38,10 @@ func (db *DB) Settle(ctx context.Context, key, token string) (Fate, error) {
 	if err != nil {
 		return Fate{}, err
 	}
-	c := db.writes.Get().(*writeCall)
+	c := db.calls.writes.Get().(*writeCall)
 	defer func() {
 		c.deltas[0] = store.Delta{}
-		db.writes.Put(c)
+		db.calls.writes.Put(c)
 	}()
 	c.deltas[0] = store.Delta{Cell: cell, Op: store.OpSettle, Guard: store.Guard{Token: token}}
 	if err := db.send(ctx, c, store.Synced); err != nil {
@@ -62,24 +62,24 @@ func (db *DB) Settle(ctx context.Context, key, token string) (Fate, error) {
 
 // checkToken returns the cell of key, or an error if it or token can't be one.
 func (db *DB) checkToken(key, token string) (store.Cell, error) {
-	if db.err != nil {
-		return store.Cell{}, db.err
+	if err := db.port.Err(); err != nil {
+		return store.Cell{}, err
 	}
 	if err := store.CheckKey(key); err != nil {
 		return store.Cell{}, err
 	}
-	return store.Cell{Namespace: db.namespace, Key: key}, store.CheckToken(token)
+	return db.port.Cell(key), store.CheckToken(token)
 }
 
 // refusal returns the error that names the outcome of a delta. That a token is
 // older than the window would mislead a caller if it is a clock that is wrong: the
 // store's, or the one that the token's time is from.
-func (s *shared) refusal(d *store.Delta, o store.Outcome) error {
+func (db *DB) refusal(d *store.Delta, o store.Outcome) error {
 	ms, ok := store.TokenTime(d.Guard.Token)
 	if o != store.Expired || !ok {
 		return o.Err()
 	}
-	window, nowMS := s.traits.Limits.TokenWindow, s.nowMS(d.Cell)
+	window, nowMS := db.port.Traits().Limits.TokenWindow, db.port.NowMS(d.Cell)
 	made, now := time.UnixMilli(ms), time.UnixMilli(nowMS).UTC().Format(time.RFC3339)
 	switch {
 	case ms >= nowMS+window.Milliseconds():
@@ -96,8 +96,8 @@ func (s *shared) refusal(d *store.Delta, o store.Outcome) error {
 
 // reused returns the error of a delta whose token was used for another payload. It
 // says what differs, as far as the store remembers that.
-func (s *shared) reused(ctx context.Context, d *store.Delta) error {
-	f, err := s.store.Lookup(ctx, d.Cell, d.Guard.Token)
+func (db *DB) reused(ctx context.Context, d *store.Delta) error {
+	f, err := db.port.Store().Lookup(ctx, d.Cell, d.Guard.Token)
 	if err != nil || f.State != store.TokenApplied {
 		return store.ErrToken
 	}

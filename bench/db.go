@@ -50,7 +50,7 @@ func addEvents(ctx context.Context, db *quipu.DB, events []quipu.Event) error {
 
 // meter returns the value of one of the DB's meters.
 func meter(db *quipu.DB, name string) (value float64) {
-	db.Meters(func(n, _ string, v float64) {
+	db.Port().Meters(func(n, _ string, v float64) {
 		if n == name {
 			value = v
 		}

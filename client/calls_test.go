@@ -248,12 +248,12 @@ func TestWhatIsSentAgain(t *testing.T) {
 			opts = append(opts, quipu.Token(token))
 		}
 		h.On(storetest.OnWrite, refusing(2, kind))
-		if _, err := c.Add(t.Context(), "a", 1, opts...); quipu.KindOf(err) != quipu.KindOf(want) {
+		if _, err := c.Add(t.Context(), "a", 1, opts...); store.KindOf(err) != store.KindOf(want) {
 			t.Errorf("kind %d, token %q: Add: %v, want %v", kind, token, err, want)
 		}
 		h.On(storetest.OnWrite, refusing(2, kind))
 		events := []quipu.Event{{Key: "b", Delta: 1, Token: "t"}, {Key: "b", Delta: 1, Token: token}}
-		if _, err := c.AddBatch(t.Context(), events); quipu.KindOf(err) != quipu.KindOf(want) {
+		if _, err := c.AddBatch(t.Context(), events); store.KindOf(err) != store.KindOf(want) {
 			t.Errorf("kind %d, token %q: AddBatch: %v, want %v", kind, token, err, want)
 		}
 		if want != nil && kind != store.KindUnknown {

@@ -388,7 +388,7 @@ func TestWriterRetired(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 8 {
-			if _, err := db.Enlist(t.Context()); err != nil {
+			if _, err := db.Port().Enlist(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -417,7 +417,7 @@ func TestWriterTellsOfLostData(t *testing.T) {
 			}
 		}
 		for range enlisted { // the id may be known to the other store, or not
-			if _, err := after.Enlist(t.Context()); err != nil {
+			if _, err := after.Port().Enlist(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -464,7 +464,7 @@ func TestWriterDisplaced(t *testing.T) {
 		Deltas: []store.Delta{{Cell: store.Cell{Key: "a"}, Op: store.OpAdd, N: 100}},
 	}
 	replies := make([]store.Reply, 1)
-	if err := errors.Join(db.WriteBatches(t.Context(), []store.Batch{foreign}, replies), replies[0].Err); err != nil {
+	if err := errors.Join(db.Port().WriteBatches(t.Context(), []store.Batch{foreign}, replies), replies[0].Err); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Add(t.Context(), "a", 1); err != nil {
@@ -538,7 +538,7 @@ func TestWriterLosesAnAnswer(t *testing.T) {
 	f(func(*quipu.DB) error { return nil }, nil)
 	f(func(db *quipu.DB) (err error) {
 		for range 10 {
-			_, e := db.Enlist(context.Background())
+			_, e := db.Port().Enlist(context.Background())
 			err = errors.Join(err, e)
 		}
 		return err
@@ -546,7 +546,7 @@ func TestWriterLosesAnAnswer(t *testing.T) {
 	f(func(db *quipu.DB) error {
 		foreign := []store.Batch{{Writer: 1, Prev: 2, Seq: 9}}
 		replies := make([]store.Reply, 1)
-		err := db.WriteBatches(context.Background(), foreign, replies)
+		err := db.Port().WriteBatches(context.Background(), foreign, replies)
 		return errors.Join(err, replies[0].Err)
 	}, quipu.ErrUnknown)
 }

@@ -18,7 +18,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/port"
 )
 
 // How many characters of a namespace and of a key are shown.
@@ -71,8 +71,8 @@ Examples:
 // Validate is called after the flags are parsed.
 func (c *hotCmd) Validate() error {
 	switch {
-	case c.Limit < 1 || c.Limit > quipu.HottestMax:
-		return fmt.Errorf("--limit: want 1 to %d", quipu.HottestMax)
+	case c.Limit < 1 || c.Limit > port.HottestMax:
+		return fmt.Errorf("--limit: want 1 to %d", port.HottestMax)
 	case c.Every <= 0:
 		return errors.New("--every: want more than 0")
 	}

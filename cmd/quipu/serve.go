@@ -275,7 +275,7 @@ func (c *serveCmd) serve(ctx context.Context, out *output, conf *config, logger 
 			err = errors.Join(err, fmt.Errorf("close store: %w", e))
 		}
 	}()
-	warnFull(db.Meters, logger)
+	warnFull(db.Port().Meters, logger)
 	book, err := openPolicies(db, c.policyFile(), conf, c.ReadOnly, slog.New(c.logHandler(out)))
 	if err != nil {
 		return err
@@ -287,7 +287,7 @@ func (c *serveCmd) serve(ctx context.Context, out *output, conf *config, logger 
 	if err != nil {
 		return err
 	}
-	logger.Info("serving", "version", versionName(), "store", db.Traits().Name)
+	logger.Info("serving", "version", versionName(), "store", db.Port().Traits().Name)
 	if err := out.print("%s", s.Ready()); err != nil {
 		return fmt.Errorf("print the ready line: %w", err)
 	}
@@ -348,7 +348,7 @@ type means struct {
 // addDoors opens the doors that are not off. What it returns closes them, also
 // after an error.
 func (c *serveCmd) addDoors(s *server.Server, db *quipu.DB, book *policyBook, logger *slog.Logger) (closeDoors func(), err error) {
-	m := means{db: db, book: book, metrics: server.NewMetrics(db), budget: server.NewBudget(c.plan.requests), logger: logger}
+	m := means{db: db, book: book, metrics: server.NewMetrics(db.Port()), budget: server.NewBudget(c.plan.requests), logger: logger}
 	m.metrics.WatchBudget(m.budget)
 	m.metrics.WatchMemory(c.plan.parts())
 	m.metrics.WatchMeter(book)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/call"
+	"github.com/quipudb/quipu/store"
 )
 
 // batches are the laws of AddBatch: it is Add, many times.
@@ -157,7 +159,7 @@ func batches(s *suite) {
 // one adds a single event by Add, and returns what AddBatch would.
 func (k *kit) one(e quipu.Event) quipu.Receipt {
 	k.Helper()
-	opts := []quipu.WriteOption{quipu.At(e.At), quipu.Who(e.Who)}
+	opts := []quipu.WriteOption{call.At(e.At), quipu.Who(e.Who)}
 	if e.Floor != nil {
 		opts = append(opts, quipu.Floor(*e.Floor))
 	}
@@ -181,7 +183,7 @@ func (k *kit) one(e quipu.Event) quipu.Receipt {
 // sameReceipt reports whether two receipts say the same but for versions, which
 // two counters need not share.
 func sameReceipt(a, b quipu.Receipt) bool {
-	if quipu.KindOf(a.Err) != quipu.KindOf(b.Err) || (a.Err == nil) != (b.Err == nil) {
+	if store.KindOf(a.Err) != store.KindOf(b.Err) || (a.Err == nil) != (b.Err == nil) {
 		return false
 	}
 	a.Err, b.Err = nil, nil

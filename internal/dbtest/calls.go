@@ -10,17 +10,17 @@ import (
 	"github.com/quipudb/quipu"
 )
 
-// A call is one method with arguments that are as they should be.
-type call struct {
+// A method is one of a DB with arguments that are as they should be.
+type method struct {
 	name string
 	do   func(ctx context.Context) error
 }
 
 // calls returns a call of each method of db but Close. Writes are of key "w",
 // which they change.
-func calls(k *kit, db DB) []call {
+func calls(k *kit, db DB) []method {
 	k.Helper()
-	return []call{
+	return []method{
 		{"Add", func(ctx context.Context) error { _, err := db.Add(ctx, "w", 1); return err }},
 		{"Add with a token", func(ctx context.Context) error { _, err := db.Add(ctx, "w", 1, quipu.Token("t")); return err }},
 		{"AddBatch", func(ctx context.Context) error {

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/store"
 )
 
 // namespaces are the laws of keeping tenants apart.
@@ -52,7 +53,7 @@ func namespaces(s *suite) {
 			"\xff": quipu.ErrInvalid, "a\u0085": quipu.ErrInvalid, strings.Repeat("n", 65): quipu.ErrTooLarge,
 		} {
 			for _, c := range calls(k, k.in(namespace)) {
-				if err := c.do(k.ctx); quipu.KindOf(err) != quipu.KindOf(want) {
+				if err := c.do(k.ctx); store.KindOf(err) != store.KindOf(want) {
 					k.Fatalf("%s in namespace %q: %v, want %v", c.name, namespace, err, want)
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/store"
 )
 
 // reads are the laws of what an answer says about itself.
@@ -112,10 +113,10 @@ func reads(s *suite) {
 			"negative error":     quipu.MaxError(-1),
 			"no option":          {},
 		} {
-			if _, err := k.db.Read(k.ctx, "a", bad); quipu.KindOf(err) != quipu.ErrInvalid.Kind {
+			if _, err := k.db.Read(k.ctx, "a", bad); store.KindOf(err) != quipu.ErrInvalid.Kind {
 				k.Fatalf("read with %s: %v, want it invalid", name, err)
 			}
-			if _, err := k.db.ReadBatch(k.ctx, []string{"a"}, bad); quipu.KindOf(err) != quipu.ErrInvalid.Kind {
+			if _, err := k.db.ReadBatch(k.ctx, []string{"a"}, bad); store.KindOf(err) != quipu.ErrInvalid.Kind {
 				k.Fatalf("batch read with %s: %v, want it invalid", name, err)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/call"
 )
 
 // tokens are the laws of writing once.
@@ -104,7 +105,7 @@ func tokens(s *suite) {
 
 		event = quipu.Event{Key: "a", Delta: 3, Token: "batch first"}
 		first = k.addBatch(event)[0]
-		k.repeats(k.add("a", 3, quipu.Token("batch first"), quipu.At(time.Time{}), quipu.Who("")), first)
+		k.repeats(k.add("a", 3, quipu.Token("batch first"), call.At(time.Time{}), quipu.Who("")), first)
 		k.holds("a", 5)
 	})
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/call"
 )
 
 // writes are the laws of one counter: what each verb does to it, and what its
@@ -103,7 +104,7 @@ func writes(s *suite) {
 	s.law("options that mean nothing for a call are refused", func(k *kit) {
 		now := time.Now()
 		for _, o := range []quipu.WriteOption{
-			quipu.At(now), quipu.Who("me"), quipu.Floor(0), quipu.Ceiling(9), quipu.Saturate(), quipu.TTL(time.Hour),
+			call.At(now), quipu.Who("me"), quipu.Floor(0), quipu.Ceiling(9), quipu.Saturate(), quipu.TTL(time.Hour),
 		} {
 			_, err := k.db.Set(k.ctx, "a", 1, o)
 			k.fails(err, quipu.ErrInvalid)
@@ -122,10 +123,10 @@ func writes(s *suite) {
 	})
 
 	s.law("a time that nothing keeps is refused", func(k *kit) {
-		_, err := k.db.Add(k.ctx, "a", 1, quipu.At(time.Now()), quipu.Token("t"))
+		_, err := k.db.Add(k.ctx, "a", 1, call.At(time.Now()), quipu.Token("t"))
 		k.fails(err, quipu.ErrUnsupported)
 		k.absent("a")
-		k.add("a", 1, quipu.At(time.Time{}), quipu.Token("t"))
+		k.add("a", 1, call.At(time.Time{}), quipu.Token("t"))
 		if r := k.add("a", 1, quipu.Token("t")); !r.Replayed {
 			k.Fatalf("no time at all is another payload: %+v", r)
 		}

@@ -199,7 +199,7 @@ func (s step) apply(ctx context.Context, db *quipu.DB) (string, error) {
 		}
 	}
 	var rs [1]store.Result
-	if err := db.Apply(ctx, []store.Delta{d}, rs[:]); err != nil {
+	if err := db.Port().Apply(ctx, []store.Delta{d}, rs[:]); err != nil {
 		return verdict(err), err
 	}
 	r := &rs[0]

@@ -197,7 +197,7 @@ func (c *course) kept(ctx context.Context, f *front, i int) error {
 	// answered before AsOf; if exact, now; in a hybrid, with what this DB added
 	// since, and not before what it was told of and is no add, or told the value.
 	// If partitions were read at different moments meanwhile, it lies between.
-	low, high, torn := int64(math.MaxInt64), int64(math.MinInt64), f.Traits().Partitions > 1
+	low, high, torn := int64(math.MaxInt64), int64(math.MinInt64), f.Port().Traits().Partitions > 1
 	tail, added := int64(0), false
 	for j := i - 1; ; j-- {
 		is := c.after(j, s.key)

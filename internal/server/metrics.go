@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc/codes"
 
-	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/port"
 )
 
 // hotMax is of how many counters there are metrics of their own. Each is a few
@@ -254,7 +254,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 
 // A hotMeter knows which counters are the hottest, such as *quipu.DB does.
 type hotMeter interface {
-	Hottest(n int) []quipu.HotCounter
+	Hottest(n int) []port.HotCounter
 }
 
 // hotCollector makes metrics of the hottest counters, as they are when it is

@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/port"
 	"github.com/quipudb/quipu/internal/server"
 )
 
@@ -22,8 +22,8 @@ func (twoMeters) Meters(f func(name, help string, value float64)) {
 }
 
 // Hottest returns two counters, of which one is split and has a total.
-func (twoMeters) Hottest(n int) []quipu.HotCounter {
-	return []quipu.HotCounter{
+func (twoMeters) Hottest(n int) []port.HotCounter {
+	return []port.HotCounter{
 		{
 			Namespace: "n", Key: "a\nb", Rate: 1000.5, Shards: 4, GrowthRate: 2000, Waiting: 0.25, RetryRate: 12.5, P99: 10 * time.Millisecond, SlowestShard: 20 * time.Millisecond,
 			Asked: 0.5, Decided: 0.75,

@@ -15,7 +15,7 @@ type row struct {
 var table = map[string]row{
 	// The library. It makes the default store, and knows of no other.
 	".": {code: []string{
-		"./call", "./policy", "./store", "./internal/duration", "./internal/engine", "./internal/hot", "./internal/node", "./internal/rollup", "./internal/session", "./internal/spread", "./internal/total",
+		"./call", "./policy", "./store", "./internal/duration", "./internal/engine", "./internal/hot", "./internal/port", "./internal/session", "./internal/spread", "./internal/total",
 	}},
 	// What a call says and answers, for the library and the client.
 	"call":             {code: []string{"./store", "./internal/session"}, pure: true},
@@ -56,6 +56,13 @@ var table = map[string]row{
 		code:  []string{"./policy", "./store", "./internal/hot", "./internal/rollup", "./internal/spread"},
 		tests: []string{".", "./store/memstore", "./store/storetest", "go.uber.org/goleak"},
 	},
+	// All of it as the servers use it: the library is the product on top of this.
+	"internal/port": {
+		code: []string{
+			"./call", "./policy", "./store", "./internal/hot", "./internal/node", "./internal/rollup", "./internal/spread", "./internal/total",
+		},
+		tests: []string{".", "./store/memstore", "./store/storetest"},
+	},
 	// A node is a store around whichever store it is given.
 	"internal/node": {code: []string{"./store"}},
 	// What makes one store hold what another holds.
@@ -83,17 +90,17 @@ var table = map[string]row{
 	// handed the doors it serves and imports none; they import no store, and
 	// not each other.
 	"internal/server": {
-		code:  []string{".", "./store", "github.com/prometheus/client_golang/...", "google.golang.org/grpc/codes"},
+		code:  []string{".", "./store", "./internal/port", "github.com/prometheus/client_golang/...", "google.golang.org/grpc/codes"},
 		tests: []string{"golang.org/x/net/http2/..."},
 	},
 	"internal/server/resp": {
-		code:  []string{".", "./call", "./policy", "./store", "./internal/server"},
+		code:  []string{".", "./call", "./policy", "./store", "./internal/port", "./internal/server"},
 		tests: []string{"./internal/hostile", "./internal/load/redisproc", "./internal/session", "github.com/redis/rueidis"},
 	},
-	"internal/server/rest": {code: []string{".", "./policy", "./store", "./internal/duration", "./internal/server"}, tests: []string{"./call"}},
+	"internal/server/rest": {code: []string{".", "./policy", "./store", "./internal/duration", "./internal/port", "./internal/server"}, tests: []string{"./call"}},
 	"internal/server/rpc": {
 		code: []string{
-			".", "./store", "./internal/server", "./quipupb", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
+			".", "./call", "./store", "./internal/server", "./quipupb", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
 		},
 		tests: []string{"./internal/hostile"},
 	},
@@ -111,7 +118,7 @@ var table = map[string]row{
 	"internal/serving": {},
 
 	// The laws of the product, and the tests that kill it.
-	"internal/dbtest": {code: []string{".", "./policy", "./store", "pgregory.net/rapid"}},
+	"internal/dbtest": {code: []string{".", "./call", "./policy", "./store", "pgregory.net/rapid"}},
 	"internal/crash":  {tests: []string{".", "./client", "./internal/serving"}},
 	// One history under every layout, over every store.
 	"internal/metamorph": {tests: []string{
@@ -137,7 +144,7 @@ var table = map[string]row{
 	// engine's files; only backend.go names every store.
 	"cmd/quipu": {
 		code: []string{
-			".", "./policy", "./store", "./internal/advise", "./internal/duration", "./internal/engine", "./internal/load/...", "./internal/memory",
+			".", "./policy", "./store", "./internal/port", "./internal/advise", "./internal/duration", "./internal/engine", "./internal/load/...", "./internal/memory",
 			"./internal/mirror", "./internal/server/...",
 			"./internal/hot", "./internal/spread", "./internal/transfer", "./internal/wal",
 			"github.com/alecthomas/kong", "go.yaml.in/yaml/v3",

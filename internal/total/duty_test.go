@@ -28,7 +28,7 @@ func (s sums) Read(ctx context.Context, cells []store.Cell, values []store.Value
 }
 
 func meter(db *quipu.DB, name string) (value float64) {
-	db.Meters(func(n, _ string, v float64) {
+	db.Port().Meters(func(n, _ string, v float64) {
 		if n == name {
 			value = v
 		}

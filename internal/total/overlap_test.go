@@ -162,7 +162,7 @@ func TestDeadline(t *testing.T) {
 			Expiry: store.ExpirySet, DeadlineMS: time.Now().UnixMilli() + 30,
 		}}
 		result := make([]store.Result, 1)
-		if err := other.Apply(t.Context(), expire, result); err != nil || result[0].Outcome != store.Applied {
+		if err := other.Port().Apply(t.Context(), expire, result); err != nil || result[0].Outcome != store.Applied {
 			t.Fatal(result, err)
 		}
 		<-time.After(50 * time.Millisecond)
@@ -557,7 +557,7 @@ func TestDeadlineMoved(t *testing.T) {
 					t.Helper()
 					result := make([]store.Result, 1)
 					deltas := []store.Delta{{Cell: store.Cell{Key: "a"}, Op: store.OpExpire, Expiry: e, DeadlineMS: ms}}
-					if err := other.Apply(t.Context(), deltas, result); err != nil || result[0].Outcome != store.Applied {
+					if err := other.Port().Apply(t.Context(), deltas, result); err != nil || result[0].Outcome != store.Applied {
 						t.Fatal(result, err)
 					}
 				}
@@ -621,7 +621,7 @@ func TestOverlapPeek(t *testing.T) {
 		peek := func(key string) int64 {
 			t.Helper()
 			var v [1]store.Value
-			if !db.Peek([]string{key}, v[:]) {
+			if !db.Port().Peek([]string{key}, v[:]) {
 				t.Fatalf("%s: it would have to wait", key)
 			}
 			return v[0].N

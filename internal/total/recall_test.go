@@ -108,7 +108,7 @@ func TestRecall(t *testing.T) {
 			t.Errorf("a batch with one that may not be stale: %v", err)
 		}
 		values := make([]store.Value, 1)
-		if err := db.Values(ctx, []string{"page.a"}, values); err != nil || values[0].N != 5 {
+		if err := db.Port().Values(ctx, []string{"page.a"}, values); err != nil || values[0].N != 5 {
 			t.Errorf("%+v, %v", values, err)
 		}
 

@@ -70,7 +70,7 @@ func TestPeekThenTotal(t *testing.T) {
 		mustRead(t, db, "a", quipu.MaxStaleness(time.Minute))
 		mustAdd(t, db, "a", 10)
 		var v [1]store.Value
-		if !db.Peek([]string{"a"}, v[:]) || v[0].N != 11 {
+		if !db.Port().Peek([]string{"a"}, v[:]) || v[0].N != 11 {
 			t.Fatal(v)
 		}
 		if c := mustRead(t, db, "a", quipu.MaxStaleness(time.Minute)); c.Value < 11 {

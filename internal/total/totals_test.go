@@ -568,7 +568,7 @@ func TestSplitCounter(t *testing.T) {
 			if err != nil || len(page.Counts) != 1 || page.Counts[0].Value != total {
 				t.Errorf("%+v, %v", page, err)
 			}
-			if top := db.Hottest(10); len(top) != 1 || top[0].Key != "hot" || top[0].Rate <= 0 {
+			if top := db.Port().Hottest(10); len(top) != 1 || top[0].Key != "hot" || top[0].Rate <= 0 {
 				t.Errorf("the hottest: %+v", top)
 			}
 		}
@@ -659,7 +659,7 @@ func TestFallback(t *testing.T) {
 		}()
 		fallbacks := func(want float64) {
 			t.Helper()
-			db.Meters(func(name, _ string, got float64) {
+			db.Port().Meters(func(name, _ string, got float64) {
 				if name == "quipu_reads_fallback_total" && got != want {
 					t.Errorf("%v reads fell back, want %v", got, want)
 				}

@@ -68,7 +68,7 @@ func fixed(value string) func(*Door) string { return func(*Door) string { return
 func parameters() []parameter {
 	return []parameter{
 		{name: "appendfsync", get: func(d *Door) string {
-			if d.logs() && d.db.Traits().Durability == store.Synced {
+			if d.logs() && d.db.Port().Traits().Durability == store.Synced {
 				return "always"
 			}
 			return "no"

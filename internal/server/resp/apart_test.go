@@ -45,11 +45,11 @@ func maimedDoor(t *testing.T, o resp.Options) (d *door, m *maimed, bad string, g
 		return store.ErrUnavailable
 	})
 	db := quipu.New(storetest.Wrap(memstore.New(memstore.Options{Partitions: partitions}), &m.Hooks), quipu.Options{})
-	m.partition = db.Partition("bad")
+	m.partition = db.Port().Partition("bad")
 	seen := map[int]bool{m.partition: true}
 	for i := 0; len(good) < 2; i++ {
 		key := "good" + strconv.Itoa(i)
-		if p := db.Partition(key); !seen[p] {
+		if p := db.Port().Partition(key); !seen[p] {
 			seen[p] = true
 			good = append(good, key)
 		}

@@ -45,13 +45,13 @@ func BenchmarkExecute(b *testing.B) {
 				if c.startLane(); len(c.deltas) > 0 {
 					c.room()
 					c.left.Add(1)
-					if !c.db.Start(c.deltas, c.results, c.done) {
+					if !c.db.Port().Start(c.deltas, c.results, c.done) {
 						c.apply(context.Background(), nil)
 						c.done(c.err)
 					}
 				}
 				c.done(nil)
-				c.db.Flush(true)
+				c.db.Port().Flush(true)
 				<-started
 				if err := c.fault.Load(); err != nil {
 					b.Fatal(*err)

@@ -16,16 +16,16 @@ func (c *cycle) apply(ctx context.Context, conditions []store.Condition) {
 	case len(c.deltas) == 0 && len(conditions) == 0:
 		return
 	case c.joined || len(conditions) > 0:
-		c.err = c.db.ApplyIf(ctx, conditions, c.deltas, c.results)
+		c.err = c.db.Port().ApplyIf(ctx, conditions, c.deltas, c.results)
 	default:
-		c.err = c.db.Apply(ctx, c.deltas, c.results)
+		c.err = c.db.Port().Apply(ctx, c.deltas, c.results)
 	}
 	if c.err != nil {
 		return
 	}
 	if at := c.redo(all); len(at) > 0 {
 		from := at[0]
-		c.err = store.Partly(c.db.Apply(ctx, c.deltas[from:], c.results[from:]), true)
+		c.err = store.Partly(c.db.Port().Apply(ctx, c.deltas[from:], c.results[from:]), true)
 	}
 }
 
@@ -47,7 +47,7 @@ func (c *cycle) divide() []portion {
 	var portions []portion
 	byPartition := map[int]int32{}
 	for i := range c.deltas {
-		partition := c.db.Partition(c.deltas[i].Cell.Key)
+		partition := c.db.Port().Partition(c.deltas[i].Cell.Key)
 		home, ok := byPartition[partition]
 		if !ok {
 			home = int32(len(portions))
@@ -110,7 +110,7 @@ func (c *cycle) decide(ctx context.Context, p *portion) {
 			deltas[i] = c.deltas[n]
 		}
 		c.mu.Unlock()
-		at = c.took(at, results, c.db.Apply(ctx, deltas, results))
+		at = c.took(at, results, c.db.Port().Apply(ctx, deltas, results))
 		if len(at) > 0 {
 			at = c.redo(p.home)
 		}
@@ -156,12 +156,12 @@ func (c *cycle) took(at []int, results []store.Result, err error) []int {
 func (c *cycle) read(ctx context.Context) {
 	byPartition := map[int][]int{}
 	for i, name := range c.names {
-		partition := c.db.Partition(name)
+		partition := c.db.Port().Partition(name)
 		byPartition[partition] = append(byPartition[partition], i)
 	}
 	values := make([]store.Value, len(c.names))
 	if len(byPartition) == 1 {
-		if c.err = c.db.Values(ctx, c.names, values); c.err == nil {
+		if c.err = c.db.Port().Values(ctx, c.names, values); c.err == nil {
 			c.take(values)
 		}
 		return
@@ -174,7 +174,7 @@ func (c *cycle) read(ctx context.Context) {
 			for i, n := range at {
 				names[i] = c.names[n]
 			}
-			err := c.db.Values(ctx, names, some)
+			err := c.db.Port().Values(ctx, names, some)
 			for i, n := range at {
 				values[n], c.errs[n] = some[i], err
 			}

@@ -107,7 +107,7 @@ func infoMemory(_ context.Context, s *session) []string {
 // logs reports whether the store keeps a log of its own that is appended to: what
 // Redis calls AOF. Other stores are as durable as what is behind them.
 func (d *Door) logs() bool {
-	t := d.db.Traits()
+	t := d.db.Port().Traits()
 	return !t.Shared && t.Durability > store.Memory
 }
 
@@ -116,7 +116,7 @@ func infoPersistence(_ context.Context, s *session) []string {
 	if s.d.logs() {
 		aof = 1
 	}
-	t := s.d.db.Traits()
+	t := s.d.db.Port().Traits()
 	return []string{
 		"loading:0",
 		fmt.Sprintf("aof_enabled:%d", aof),
@@ -149,7 +149,7 @@ func infoKeyspace(ctx context.Context, s *session) (fields []string) {
 			continue
 		}
 		expires, ttl := int64(0), int64(0)
-		if l, err := db.Lifetimes(ctx); err == nil && l.Sampled > 0 {
+		if l, err := db.Port().Lifetimes(ctx); err == nil && l.Sampled > 0 {
 			expires, ttl = n*int64(l.Expiring)/int64(l.Sampled), l.Mean.Milliseconds()
 		}
 		fields = append(fields, fmt.Sprintf("db%d:keys=%d,expires=%d,avg_ttl=%d", i, n, expires, ttl))

@@ -140,7 +140,7 @@ func planTTL(unitMS int64, absolute bool) func(*cycle, *session, [][]byte) (enco
 			default:
 				ms := r.DeadlineMS
 				if !absolute {
-					ms = db.Left(key, ms)
+					ms = db.Port().Left(key, ms)
 				}
 				if unitMS > 1 { // to the nearest, without overflow
 					ms = ms/unitMS + (ms%unitMS+unitMS/2)/unitMS
@@ -207,7 +207,7 @@ func (s *session) rename(ctx context.Context, from, to string, absent bool) (mov
 		if absent {
 			conditions = append(conditions, store.Condition{Cell: store.Cell{Key: to}})
 		}
-		if err := s.db.CheckValue(to, v.After); err != nil { // or it would be deleted, and not set
+		if err := s.db.Port().CheckValue(to, v.After); err != nil { // or it would be deleted, and not set
 			return false, err
 		}
 		set := store.Delta{Cell: store.Cell{Key: to}, Op: store.OpSet, N: v.After, Expiry: store.ExpiryClear}
@@ -216,7 +216,7 @@ func (s *session) rename(ctx context.Context, from, to string, absent bool) (mov
 		}
 		results := make([]store.Result, 2)
 		// The old name goes first: a namespace that is full has room for the new.
-		err = s.db.ApplyIf(ctx, conditions, []store.Delta{{Cell: store.Cell{Key: from}, Op: store.OpDelete}, set}, results)
+		err = s.db.Port().ApplyIf(ctx, conditions, []store.Delta{{Cell: store.Cell{Key: from}, Op: store.OpDelete}, set}, results)
 		if errors.Is(err, store.ErrChanged) {
 			continue
 		}
@@ -267,7 +267,7 @@ func (s *session) sweep(ctx context.Context, pattern, after string, keys int) (l
 	prefix := literalPrefix(pattern)
 	for keys > 0 && !s.full() {
 		limit := min(keys, sweepPage)
-		page, err := s.db.Keys(ctx, prefix, after, limit)
+		page, err := s.db.Port().Keys(ctx, prefix, after, limit)
 		if err != nil {
 			return "", err
 		}
@@ -406,7 +406,7 @@ func (c *cursors) get(number uint64) (string, bool) {
 func randomKey(ctx context.Context, s *session, _ [][]byte) error {
 	ctx, cancel := s.d.deadline(ctx)
 	defer cancel()
-	key, err := s.db.Any(ctx)
+	key, err := s.db.Port().Any(ctx)
 	switch {
 	case err != nil:
 		return err
@@ -443,7 +443,7 @@ func (s *session) flush(ctx context.Context, args [][]byte, views []*quipu.DB) e
 		return errSyntax
 	}
 	for _, db := range views {
-		if err := db.Clear(ctx); err != nil {
+		if err := db.Port().Clear(ctx); err != nil {
 			return err
 		}
 	}

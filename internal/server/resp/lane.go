@@ -157,7 +157,7 @@ func (c *cycle) startLane() {
 		return
 	}
 	c.left.Add(1)
-	c.lane.taken = c.db.StartAdds(&c.lane.Adds, func(err error) {
+	c.lane.taken = c.db.Port().StartAdds(&c.lane.Adds, func(err error) {
 		c.lane.land(err)
 		c.done(nil)
 	})

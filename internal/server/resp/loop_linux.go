@@ -225,14 +225,14 @@ func (l *loop) flush() {
 	}
 	began := time.Now()
 	if began.Before(l.slowUntil) {
-		l.d.db.Flush(false)
+		l.d.db.Port().Flush(false)
 		if len(l.again) > 0 {
 			// This goroutine will not sleep: the one that flushes may have no other processor.
 			runtime.Gosched()
 		}
 		return
 	}
-	l.d.db.Flush(true)
+	l.d.db.Port().Flush(true)
 	l.synced(began, time.Now())
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/call"
+	"github.com/quipudb/quipu/internal/port"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -26,7 +27,7 @@ func planQAdd(c *cycle, _ *session, args [][]byte) (encode, error) {
 	if err := c.single(args[1], e.Delta, !e.WantValue); err != nil {
 		return nil, err
 	}
-	c.deltas[len(c.deltas)-1].Lot, c.singles = quipu.Lot(e.Who), 0
+	c.deltas[len(c.deltas)-1].Lot, c.singles = port.Lot(e.Who), 0
 	return nil, nil
 }
 

@@ -21,7 +21,7 @@ func TestCommandSeconds(t *testing.T) {
 		f := func(commands int, sent string, more ...string) {
 			t.Helper()
 			db := quipu.New(memstore.New(memstore.Options{}), quipu.Options{})
-			o.Metrics = server.NewMetrics(db)
+			o.Metrics = server.NewMetrics(db.Port())
 			d := openOver(t, db, o)
 			c := dial(t, d.addr)
 			for _, sent := range append([]string{sent}, more...) {

@@ -88,7 +88,7 @@ func (c *cycle) set(key, value []byte) (*store.Delta, error) {
 		return nil, err
 	}
 	d.N, d.Expiry = n, store.ExpiryClear
-	return d, c.db.CheckValue(d.Cell.Key, n) // None of several may be refused alone.
+	return d, c.db.Port().CheckValue(d.Cell.Key, n) // None of several may be refused alone.
 }
 
 func planSet(c *cycle, _ *session, args [][]byte) (encode, error) {

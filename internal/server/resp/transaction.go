@@ -230,10 +230,10 @@ func (s *session) look(ctx context.Context, keys []string) ([]store.Result, erro
 		deltas[i] = store.Delta{Cell: store.Cell{Key: key}, Op: store.OpGet, Want: true}
 	}
 	cells := make([]store.Result, len(keys))
-	if s.db.ReadOnly() { // It folds nothing; nor can what is compared be the condition of a write.
+	if s.db.Port().ReadOnly() { // It folds nothing; nor can what is compared be the condition of a write.
 		return cells, s.lookOnly(ctx, keys, cells)
 	}
-	if err := s.db.Apply(ctx, deltas, cells); err != nil {
+	if err := s.db.Port().Apply(ctx, deltas, cells); err != nil {
 		return nil, err
 	}
 	for i := range cells {
@@ -247,7 +247,7 @@ func (s *session) look(ctx context.Context, keys []string) ([]store.Result, erro
 // lookOnly is look for a server that takes no writes.
 func (s *session) lookOnly(ctx context.Context, keys []string, cells []store.Result) error {
 	values := make([]store.Value, len(keys))
-	if err := s.db.Values(ctx, keys, values); err != nil {
+	if err := s.db.Port().Values(ctx, keys, values); err != nil {
 		return err
 	}
 	for i, v := range values {

@@ -180,17 +180,17 @@ func (l *loop) submit(c *cycle) {
 func (l *loop) start(c *cycle) {
 	c.room()
 	c.left.Add(1)
-	if !c.db.Start(c.deltas, c.results, c.done) {
+	if !c.db.Port().Start(c.deltas, c.results, c.done) {
 		l.detour(c)
 		return
 	}
 	if at := c.redo(all); len(at) > 0 {
 		from := at[0]
 		c.left.Add(1)
-		if !c.db.Start(c.deltas[from:], c.results[from:], c.done) {
+		if !c.db.Port().Start(c.deltas[from:], c.results[from:], c.done) {
 			l.hold(c)
 			l.aside(c, func(ctx context.Context) error {
-				return store.Partly(c.db.Apply(ctx, c.deltas[from:], c.results[from:]), true)
+				return store.Partly(c.db.Port().Apply(ctx, c.deltas[from:], c.results[from:]), true)
 			})
 		}
 	}

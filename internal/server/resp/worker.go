@@ -234,7 +234,7 @@ func (w *worker) find(s *session, args [][]byte) (*command, error) {
 		return c, err
 	case !s.parser.known && c.flags&flagStranger == 0:
 		return nil, errNoAuth
-	case c.flags&flagWrite != 0 && s.d.db.ReadOnly(): // One that is refused by the store takes its whole cycle with it.
+	case c.flags&flagWrite != 0 && s.d.db.Port().ReadOnly(): // One that is refused by the store takes its whole cycle with it.
 		return c, store.ErrReadOnly
 	}
 	return c, nil
@@ -259,7 +259,7 @@ func (w *worker) dispatch(s *session, c *command, args [][]byte) verdict {
 	case c.plan != nil && !s.waits(c, args):
 		// While something is watched, a read is as new as what EXEC compares: a total that
 		// is kept for readers may be older.
-		if c.flags&flagRead != 0 && s.pending == 0 && !s.muted && !s.skip && (len(s.watched) == 0 || s.db.ReadOnly()) {
+		if c.flags&flagRead != 0 && s.pending == 0 && !s.muted && !s.skip && (len(s.watched) == 0 || s.db.Port().ReadOnly()) {
 			return w.plan(s, w.reading(s), c, args)
 		}
 		if w.reads != nil && !w.reads.empty() && !w.answer(s) {
@@ -491,7 +491,7 @@ func (w *worker) answer(s *session) bool {
 	if cap(w.values) < n {
 		w.values = make([]store.Value, n)
 	}
-	if c.db.Peek(c.names, w.values[:n]) {
+	if c.db.Port().Peek(c.names, w.values[:n]) {
 		c.take(w.values[:n])
 		c.finish()
 		if s.d.slow.usec.Load() == 0 { // all are wanted, however fast

@@ -38,7 +38,7 @@ type readiness struct {
 // were taken out of a balancer because one master is gone, the counters of all
 // others would be gone too. The answer says which partitions are down.
 func readyz(c *call) error {
-	h := c.db.Health(c.ctx)
+	h := c.db.Port().Health(c.ctx)
 	if err := h.Ready(); err != nil {
 		p := problemOf(err, server.ReadDetail)
 		p.status = http.StatusServiceUnavailable

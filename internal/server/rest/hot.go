@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/port"
 )
 
 // hotDefault is how many counters are replied if the caller does not say.
@@ -17,15 +17,15 @@ func hot(c *call) error {
 	if v := c.query.Get("limit"); v != "" {
 		var err error
 		limit, err = strconv.Atoi(v)
-		if err != nil || limit < 1 || limit > quipu.HottestMax {
-			return invalid("limit", "want an integer between 1 and "+strconv.Itoa(quipu.HottestMax)+", not "+strconv.Quote(v))
+		if err != nil || limit < 1 || limit > port.HottestMax {
+			return invalid("limit", "want an integer between 1 and "+strconv.Itoa(port.HottestMax)+", not "+strconv.Quote(v))
 		}
 	}
 	if err := c.take(int64(limit) * entryBytes); err != nil {
 		return err
 	}
 	c.out = append(c.out[:0], `{"counters":[`...)
-	for i, h := range c.db.Hottest(limit) {
+	for i, h := range c.db.Port().Hottest(limit) {
 		if i > 0 {
 			c.out = append(c.out, ',')
 		}
@@ -38,7 +38,7 @@ func hot(c *call) error {
 
 // appendHot appends a hot counter. What is known only of one that is split, or
 // whose total is kept, is left out of others.
-func appendHot(b []byte, h *quipu.HotCounter) []byte {
+func appendHot(b []byte, h *port.HotCounter) []byte {
 	b = append(b, `{"namespace":`...)
 	b = appendString(b, h.Namespace)
 	b = append(b, `,"key":`...)

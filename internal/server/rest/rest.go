@@ -69,7 +69,7 @@ type Handler struct {
 // open.
 func New(db *quipu.DB, o Options) *Handler {
 	if o.Metrics == nil {
-		o.Metrics = server.NewMetrics(db)
+		o.Metrics = server.NewMetrics(db.Port())
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

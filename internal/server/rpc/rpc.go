@@ -96,7 +96,7 @@ type Door struct {
 // New returns the door of a DB, which stays open when the door is closed.
 func New(db *quipu.DB, o Options) *Door {
 	if o.Metrics == nil {
-		o.Metrics = server.NewMetrics(db)
+		o.Metrics = server.NewMetrics(db.Port())
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

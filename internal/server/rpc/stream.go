@@ -31,11 +31,11 @@ var errDraining = store.Errorf(store.KindUnavailable, "the server is closing")
 
 // Enlist issues a writer.
 func (d *Door) Enlist(ctx context.Context, _ *pb.EnlistRequest) (*pb.EnlistReply, error) {
-	w, err := d.db.Enlist(ctx)
+	w, err := d.db.Port().Enlist(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &pb.EnlistReply{Writer: uint64(w), Partitions: uint32(d.db.Traits().Partitions)}, nil
+	return &pb.EnlistReply{Writer: uint64(w), Partitions: uint32(d.db.Port().Traits().Partitions)}, nil
 }
 
 // Write applies the batches of a stream. While a group of them becomes durable,
@@ -218,7 +218,7 @@ func (w *writeStream) check(ctx context.Context, db *quipu.DB, r *pb.WriteReques
 	if len(r.Keys) != len(r.Deltas) {
 		return store.Errorf(store.KindInvalid, "batch of %d keys and %d deltas", len(r.Keys), len(r.Deltas))
 	}
-	return db.CheckWriter(ctx, store.Writer(r.Writer))
+	return db.Port().CheckWriter(ctx, store.Writer(r.Writer))
 }
 
 // batch returns r as the store takes it. The deltas may move when the next ones
@@ -243,7 +243,7 @@ func (w *writeStream) apply(ctx context.Context, db *quipu.DB) {
 		w.replies = append(w.replies, store.Reply{})
 	}
 	replies := w.replies[:len(w.batches)]
-	err := db.WriteBatches(ctx, w.batches, replies)
+	err := db.Port().WriteBatches(ctx, w.batches, replies)
 	for i, place := range w.places {
 		a, r := &w.answers[place], &replies[i]
 		a.Mark = r.Mark

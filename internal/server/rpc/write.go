@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/call"
 	pb "github.com/quipudb/quipu/quipupb"
 )
 
@@ -12,7 +13,7 @@ import (
 func (d *Door) Add(ctx context.Context, r *pb.AddRequest) (*pb.Receipt, error) {
 	opts := writeOptions(r.Options)
 	if r.AtMs != nil {
-		opts = append(opts, quipu.At(time.UnixMilli(*r.AtMs)))
+		opts = append(opts, call.At(time.UnixMilli(*r.AtMs)))
 	}
 	if r.Who != nil {
 		opts = append(opts, quipu.Who(*r.Who))

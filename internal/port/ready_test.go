@@ -1,4 +1,4 @@
-package quipu_test
+package port_test
 
 import (
 	"context"
@@ -85,13 +85,13 @@ func TestHealthIsShared(t *testing.T) {
 		db := quipu.New(s, quipu.Options{})
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		if h := db.Health(gone); !errors.Is(h.Err, context.Canceled) {
+		if h := db.Port().Health(gone); !errors.Is(h.Err, context.Canceled) {
 			t.Errorf("%+v", h)
 		}
 		var wg sync.WaitGroup
 		for range 1000 {
 			wg.Go(func() {
-				if h := db.Health(t.Context()); h.Err != nil {
+				if h := db.Port().Health(t.Context()); h.Err != nil {
 					t.Errorf("%+v", h)
 				}
 			})
@@ -118,7 +118,7 @@ func TestHealth(t *testing.T) {
 	s := &stuck{Store: memstore.New(memstore.Options{Partitions: 4}), hold: hold}
 	db := quipu.New(s, quipu.Options{})
 	began := time.Now()
-	h := db.Health(t.Context())
+	h := db.Port().Health(t.Context())
 	if took := time.Since(began); took > 900*time.Millisecond {
 		t.Errorf("Health took %v", took)
 	}
@@ -126,7 +126,7 @@ func TestHealth(t *testing.T) {
 		t.Errorf("%+v", h)
 	}
 	close(hold)
-	if h := db.Health(t.Context()); len(h.Down) > 0 || h.Err != nil {
+	if h := db.Port().Health(t.Context()); len(h.Down) > 0 || h.Err != nil {
 		t.Errorf("%+v", h)
 	}
 	if err := db.Close(); err != nil {
@@ -147,4 +147,13 @@ func (s *stuck) Apply(ctx context.Context, batches []store.Batch, replies []stor
 		<-s.hold
 	}
 	return s.Store.Apply(ctx, batches, replies)
+}
+
+func meter(db *quipu.DB, name string) (value float64) {
+	db.Port().Meters(func(n, _ string, v float64) {
+		if n == name {
+			value = v
+		}
+	})
+	return value
 }

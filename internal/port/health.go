@@ -1,4 +1,4 @@
-package quipu
+package port
 
 import (
 	"cmp"
@@ -20,16 +20,16 @@ type Health struct {
 // that a write or a read goes, but waits no longer than half a second: a partition
 // that has not answered by then is down. Callers that ask at the same time share one
 // look at the store, so that it has little to do for those who ask often.
-func (db *DB) Health(ctx context.Context) Health {
-	if db.err != nil {
-		return Health{Partitions: db.traits.Partitions, Err: db.err}
+func (p *Port) Health(ctx context.Context) Health {
+	if p.err != nil {
+		return Health{Partitions: p.traits.Partitions, Err: p.err}
 	}
-	c := db.checkup()
+	c := p.checkup()
 	select {
 	case <-c.done:
 		return c.health
 	case <-ctx.Done():
-		return Health{Partitions: db.traits.Partitions, Err: ctx.Err()}
+		return Health{Partitions: p.traits.Partitions, Err: ctx.Err()}
 	}
 }
 
@@ -47,27 +47,27 @@ type checkups struct {
 
 // checkup returns the look at the store that is under way, and otherwise begins one.
 // Nobody who gives up takes it away from the others.
-func (db *DB) checkup() *checkup {
-	db.checkups.mu.Lock()
-	defer db.checkups.mu.Unlock()
-	if c := db.checkups.now; c != nil {
+func (p *Port) checkup() *checkup {
+	p.checkups.mu.Lock()
+	defer p.checkups.mu.Unlock()
+	if c := p.checkups.now; c != nil {
 		return c
 	}
 	c := &checkup{done: make(chan struct{})}
-	db.checkups.now = c
+	p.checkups.now = c
 	go func() {
-		c.health = db.lookAt()
-		db.checkups.mu.Lock()
-		db.checkups.now = nil
-		db.checkups.mu.Unlock()
+		c.health = p.lookAt()
+		p.checkups.mu.Lock()
+		p.checkups.now = nil
+		p.checkups.mu.Unlock()
 		close(c.done)
 	}()
 	return c
 }
 
 // lookAt looks at all partitions of the store.
-func (db *DB) lookAt() Health {
-	h := Health{Partitions: db.traits.Partitions}
+func (p *Port) lookAt() Health {
+	h := Health{Partitions: p.traits.Partitions}
 	ctx, cancel := context.WithTimeout(store.Unheard(context.Background()), healthWait)
 	defer cancel()
 	late := time.NewTimer(healthWait + healthWait/4) // so that those can say why who heed their context
@@ -77,12 +77,12 @@ func (db *DB) lookAt() Health {
 		err       error
 	}
 	answers := make(chan answer, h.Partitions) // with room, since nobody waits for the late ones
-	for p := range h.Partitions {
-		go func() { answers <- answer{p, db.probe(ctx, p)} }()
+	for i := range h.Partitions {
+		go func() { answers <- answer{i, p.probe(ctx, i)} }()
 	}
 	errs := make([]error, h.Partitions)
-	for p := range errs {
-		errs[p] = store.Errorf(store.KindUnavailable, "the store does not answer")
+	for i := range errs {
+		errs[i] = store.Errorf(store.KindUnavailable, "the store does not answer")
 	}
 	for range h.Partitions {
 		select {
@@ -93,20 +93,15 @@ func (db *DB) lookAt() Health {
 		}
 		break
 	}
-	for p, err := range errs {
+	for i, err := range errs {
 		if err != nil {
-			h.Down = append(h.Down, p)
+			h.Down = append(h.Down, i)
 			h.Err = cmp.Or(h.Err, err)
 		}
 	}
-	db.unreachable.Store(int64(len(h.Down)))
+	p.unreachable.Store(int64(len(h.Down)))
 	return h
 }
-
-// Ready returns nil if the DB can be written to, or read if it is read-only, and
-// otherwise why not. One that some partitions do not answer is ready: the counters
-// of the others can be served. Health says which, and a meter how many they are.
-func (db *DB) Ready(ctx context.Context) error { return db.Health(ctx).Ready() }
 
 // Ready returns nil if at least one partition can be used, and otherwise why not.
 func (h Health) Ready() error {
@@ -120,9 +115,9 @@ func (h Health) Ready() error {
 const healthWait = 500 * time.Millisecond
 
 // probe finds out whether a partition can be written to, or read.
-func (db *DB) probe(ctx context.Context, partition int) error {
-	if db.readOnly {
-		return db.store.Read(ctx, []store.Cell{store.ProbeCell(partition, db.traits.Partitions)}, make([]store.Value, 1))
+func (p *Port) probe(ctx context.Context, partition int) error {
+	if p.readOnly {
+		return p.store.Read(ctx, []store.Cell{store.ProbeCell(partition, p.traits.Partitions)}, make([]store.Value, 1))
 	}
-	return store.Probe(ctx, db.store, partition)
+	return store.Probe(ctx, p.store, partition)
 }

@@ -1,10 +1,11 @@
-package quipu_test
+package port_test
 
 import (
 	"testing"
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/port"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -27,18 +28,18 @@ func TestHottestEmbedded(t *testing.T) {
 	for started := 0; started < 5000; {
 		deltas, results := []store.Delta{{Cell: store.Cell{Key: "started"}, Op: store.OpAdd, N: 1, Want: true}}, make([]store.Result, 1)
 		done := make(chan error, 1)
-		if db.Start(deltas, results, func(err error) { done <- err }) {
+		if db.Port().Start(deltas, results, func(err error) { done <- err }) {
 			started++
-			db.Flush(true)
+			db.Port().Flush(true)
 		} else { // It has not read the counter yet, or does not know yet what is split.
-			done <- db.Apply(t.Context(), deltas, results)
+			done <- db.Port().Apply(t.Context(), deltas, results)
 		}
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
 	}
-	found := map[string]quipu.HotCounter{}
-	for _, h := range db.Hottest(10) {
+	found := map[string]port.HotCounter{}
+	for _, h := range db.Port().Hottest(10) {
 		found[h.Key] = h
 	}
 	f := func(key string, asked float64) {

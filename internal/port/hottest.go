@@ -1,4 +1,4 @@
-package quipu
+package port
 
 import "time"
 
@@ -42,18 +42,18 @@ type HotCounter struct {
 // Hottest returns up to n of the counters that are written to the most, of all
 // namespaces, the hottest first, and after them those that are split. Rates are
 // found out by looking at some of the writes, and may be a little off.
-func (db *DB) Hottest(n int) []HotCounter {
-	if db.spread == nil || n <= 0 {
+func (p *Port) Hottest(n int) []HotCounter {
+	if p.spread == nil || n <= 0 {
 		return nil
 	}
 	now := time.Now()
 	var found []HotCounter
-	for _, c := range db.spread.Hottest(min(n, HottestMax)) {
+	for _, c := range p.spread.Hottest(min(n, HottestMax)) {
 		h := HotCounter{
 			Namespace: c.Cell.Namespace, Key: c.Cell.Key, Rate: c.Rate, Shards: c.Shards, GrowthRate: c.All,
 			Waiting: c.Waiting, RetryRate: c.Retries, P99: c.P99, SlowestShard: c.ShardP99, Asked: c.Asked, Decided: c.Tied,
 		}
-		h.RollupAge, h.RollupEvery, h.HasRollup = db.totals.Age(c.Cell, now)
+		h.RollupAge, h.RollupEvery, h.HasRollup = p.totals.Age(c.Cell, now)
 		found = append(found, h)
 	}
 	return found

@@ -1,4 +1,4 @@
-package quipu
+package port
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu/internal/total"
+	"github.com/quipudb/quipu/policy"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -21,12 +22,12 @@ import (
 // Those of one counter are decided in their order. What is told together is as
 // durable as the strongest of the counters' policies asks. An error means that
 // nothing can be said of any delta.
-func (db *DB) Apply(ctx context.Context, deltas []store.Delta, results []store.Result) error {
-	if db.err != nil {
-		return db.err
+func (p *Port) Apply(ctx context.Context, deltas []store.Delta, results []store.Result) error {
+	if p.err != nil {
+		return p.err
 	}
-	c := db.deltas(deltas)
-	if err := db.apply(ctx, c.batches, c.replies); err != nil {
+	c := p.deltas(deltas)
+	if err := p.Write(ctx, c.batches, c.replies); err != nil {
 		return err
 	}
 	return c.scatter(results)
@@ -36,30 +37,30 @@ func (db *DB) Apply(ctx context.Context, deltas []store.Delta, results []store.R
 // otherwise returns ErrChanged and changes nothing. It returns ErrUnsupported if
 // the counters are in different partitions of the store, and ErrTooLarge if they
 // are more than fit into one step.
-func (db *DB) ApplyIf(ctx context.Context, conditions []store.Condition, deltas []store.Delta, results []store.Result) error {
-	if db.err != nil {
-		return db.err
+func (p *Port) ApplyIf(ctx context.Context, conditions []store.Condition, deltas []store.Delta, results []store.Result) error {
+	if p.err != nil {
+		return p.err
 	}
-	b := store.Batch{If: conditions, Deltas: deltas, Durability: db.address(deltas)}
+	b := store.Batch{If: conditions, Deltas: deltas, Durability: p.address(deltas)}
 	cells := make([]store.Cell, 0, len(conditions)+len(deltas))
 	for i := range conditions {
-		conditions[i].Cell.Namespace = db.namespace
+		conditions[i].Cell.Namespace = p.namespace
 		cells = append(cells, conditions[i].Cell)
 	}
 	for i := range deltas {
 		cells = append(cells, deltas[i].Cell)
 	}
 	for i, cell := range cells {
-		p := store.PartitionOf(cell, db.traits.Partitions)
+		home := store.PartitionOf(cell, p.traits.Partitions)
 		if i == 0 {
-			b.Partition = p
+			b.Partition = home
 		}
-		if p != b.Partition {
-			return store.Errorf(store.KindUnsupported, "the counters are in different partitions of the %s store", db.traits.Name)
+		if home != b.Partition {
+			return store.Errorf(store.KindUnsupported, "the counters are in different partitions of the %s store", p.traits.Name)
 		}
 	}
 	c := &deltaCall{batches: []store.Batch{b}, replies: make([]store.Reply, 1)}
-	if err := db.apply(ctx, c.batches, c.replies); err != nil {
+	if err := p.Write(ctx, c.batches, c.replies); err != nil {
 		return err
 	}
 	return c.scatter(results)
@@ -70,20 +71,20 @@ func (db *DB) ApplyIf(ctx context.Context, conditions []store.Condition, deltas 
 // does it. Otherwise the results are filled, and done is called once, with what
 // Apply would have returned, when they may be told to anyone: here or in another
 // goroutine, which it must not block, and perhaps not before Flush.
-func (db *DB) Start(deltas []store.Delta, results []store.Result, done func(error)) bool {
-	s, ok := db.store.(store.Starter)
-	if !ok || db.err != nil || db.traits.Partitions > 1 || db.readOnly {
+func (p *Port) Start(deltas []store.Delta, results []store.Result, done func(error)) bool {
+	s, ok := p.store.(store.Starter)
+	if !ok || p.err != nil || p.traits.Partitions > 1 || p.readOnly {
 		return false
 	}
-	c := db.deltas(deltas)
+	c := p.deltas(deltas)
 	if len(c.batches) > 1 {
 		return false
 	}
-	db.bind(c.batches)
+	p.bind(c.batches)
 	c.replies[0].Results = results[:0]
-	began := db.totals.Begin()
+	began := p.totals.Begin()
 	return s.Start(c.batches, c.replies, func(err error) {
-		db.ended(c.batches, c.replies, began, err)
+		p.ended(c.batches, c.replies, began, err)
 		if err == nil {
 			err = c.replies[0].Err
 		}
@@ -95,13 +96,13 @@ func (db *DB) Start(deltas []store.Delta, results []store.Result, done func(erro
 // those whose policies ask for more than that, or for less durability. The Namespace
 // is filled in here. Where totals are kept for readers, adds are noted in them one by
 // one, and all go the other way.
-func (db *DB) StartAdds(a *store.Adds, done func(error)) bool {
-	s, ok := db.store.(store.Adder)
-	if !ok || !db.near || db.err != nil || db.readOnly {
+func (p *Port) StartAdds(a *store.Adds, done func(error)) bool {
+	s, ok := p.store.(store.Adder)
+	if !ok || !p.near || p.err != nil || p.readOnly {
 		return false
 	}
-	a.Namespace = db.namespace
-	if rules := db.rules(); len(rules) > 0 {
+	a.Namespace = p.namespace
+	if rules := p.Rules(); len(rules) > 0 {
 		for i := range a.Each {
 			r := rules.Of(string(a.KeyOf(&a.Each[i])))
 			a.Each[i].Left = r != nil && (r.Bound != nil || r.Policy.Durability != store.Synced)
@@ -109,7 +110,7 @@ func (db *DB) StartAdds(a *store.Adds, done func(error)) bool {
 	}
 	if !s.StartAdds(a, func(err error) {
 		if errors.Is(err, store.ErrUnknown) {
-			db.unknown.Add(1)
+			p.unknown.Add(1)
 		}
 		done(err)
 	}) {
@@ -122,15 +123,15 @@ func (db *DB) StartAdds(a *store.Adds, done func(error)) bool {
 		}
 	}
 	if refused > 0 {
-		db.refused.Add(refused)
+		p.refused.Add(refused)
 	}
 	return true
 }
 
 // Flush makes what was started durable: in this goroutine if here is set and
 // nobody else is at it, which takes as long as the disk does, and else soon.
-func (db *DB) Flush(here bool) {
-	if s, ok := db.store.(store.Starter); ok {
+func (p *Port) Flush(here bool) {
+	if s, ok := p.store.(store.Starter); ok {
 		s.Flush(here)
 	}
 }
@@ -144,23 +145,23 @@ type deltaCall struct {
 
 // deltas makes batches of deltas: for each partition as many as their limits
 // ask for.
-func (db *DB) deltas(deltas []store.Delta) *deltaCall {
-	durability := db.address(deltas)
+func (p *Port) deltas(deltas []store.Delta) *deltaCall {
+	durability := p.address(deltas)
 	c := &deltaCall{}
-	if db.traits.Partitions == 1 {
+	if p.traits.Partitions == 1 {
 		c.split(0, durability, deltas)
 	} else {
 		byPartition := map[int][]int{}
 		for i := range deltas {
-			p := store.PartitionOf(deltas[i].Cell, db.traits.Partitions)
-			byPartition[p] = append(byPartition[p], i)
+			home := store.PartitionOf(deltas[i].Cell, p.traits.Partitions)
+			byPartition[home] = append(byPartition[home], i)
 		}
-		for p, of := range byPartition {
+		for home, of := range byPartition {
 			some := make([]store.Delta, len(of))
 			for i, n := range of {
 				some[i] = deltas[n]
 			}
-			c.split(p, durability, some)
+			c.split(home, durability, some)
 			c.order = append(c.order, of...)
 		}
 	}
@@ -170,13 +171,13 @@ func (db *DB) deltas(deltas []store.Delta) *deltaCall {
 
 // address fills in the namespace of deltas, and what stands for the payload of
 // those with a token, and returns how durable they must be together.
-func (db *DB) address(deltas []store.Delta) Durability {
-	rules := db.rules()
+func (p *Port) address(deltas []store.Delta) store.Durability {
+	rules := p.Rules()
 	durability := store.Memory
 	for i := range deltas {
-		deltas[i].Cell.Namespace = db.namespace
+		deltas[i].Cell.Namespace = p.namespace
 		if g := &deltas[i].Guard; g.Token != "" && g.Digest == 0 {
-			g.Digest = digest(&deltas[i], "")
+			g.Digest = Digest(&deltas[i], "")
 		}
 		if len(rules) > 0 {
 			durability = max(durability, rules.Policy(deltas[i].Cell.Key).Durability)
@@ -189,7 +190,7 @@ func (db *DB) address(deltas []store.Delta) Durability {
 }
 
 // split makes batches of the deltas of one partition.
-func (c *deltaCall) split(partition int, durability Durability, deltas []store.Delta) {
+func (c *deltaCall) split(partition int, durability store.Durability, deltas []store.Delta) {
 	bytes, start := 0, 0
 	for i := range deltas {
 		d := &deltas[i]
@@ -230,59 +231,59 @@ func (c *deltaCall) scatter(results []store.Result) error {
 
 // Partition returns which partition of the store has a counter. What happens to one
 // partition does not concern the counters of another.
-func (db *DB) Partition(key string) int {
-	return store.PartitionOf(store.Cell{Namespace: db.namespace, Key: key}, db.traits.Partitions)
+func (p *Port) Partition(key string) int {
+	return store.PartitionOf(p.Cell(key), p.traits.Partitions)
 }
 
 // Values fills values[i] with the durable value of keys[i], for up to KeysMax
 // keys; or if the store can't be reached, with what it was, where the policies
 // allow that.
-func (db *DB) Values(ctx context.Context, keys []string, values []store.Value) error {
-	if db.err != nil {
-		return db.err
+func (p *Port) Values(ctx context.Context, keys []string, values []store.Value) error {
+	if p.err != nil {
+		return p.err
 	}
-	return db.totals.Read(ctx, &total.Read{Cells: db.cells(keys), Values: values, Rules: db.rules(), Staleness: total.ByPolicy})
+	return p.totals.Read(ctx, &total.Read{Cells: p.cells(keys), Values: values, Rules: p.Rules(), Staleness: total.ByPolicy})
 }
 
 // Peek is Values for a caller that can't wait. It reports false if it would have
 // to wait; then Values does it.
-func (db *DB) Peek(keys []string, values []store.Value) bool {
-	if db.err != nil {
+func (p *Port) Peek(keys []string, values []store.Value) bool {
+	if p.err != nil {
 		return false
 	}
-	cells, rules := db.cells(keys), db.rules()
+	cells, rules := p.cells(keys), p.Rules()
 	// Where totals are kept they are the answer, though the store might know better:
 	// who is told that would be told less by the next total.
-	kept := func(key string) bool { return rules.Policy(key).Timing != FanIn }
-	if db.near || !rules.Keeps() || !slices.ContainsFunc(keys, kept) {
-		if s, ok := db.store.(store.Starter); !ok || !s.Peek(cells, values) {
+	kept := func(key string) bool { return rules.Policy(key).Timing != policy.FanIn }
+	if p.near || !rules.Keeps() || !slices.ContainsFunc(keys, kept) {
+		if s, ok := p.store.(store.Starter); !ok || !s.Peek(cells, values) {
 			return false
 		}
-		db.totals.Outdo(cells)
+		p.totals.Outdo(cells)
 		return true
 	}
-	return db.totals.Peek(cells, values, rules)
+	return p.totals.Peek(cells, values, rules)
 }
 
-func (db *DB) cells(keys []string) []store.Cell {
+func (p *Port) cells(keys []string) []store.Cell {
 	cells := make([]store.Cell, len(keys))
 	for i, key := range keys {
-		cells[i] = store.Cell{Namespace: db.namespace, Key: key}
+		cells[i] = p.Cell(key)
 	}
 	return cells
 }
 
 // Left returns how long a counter has that was read with a deadline, in
 // milliseconds, by the clock that its store judges it by.
-func (db *DB) Left(key string, deadlineMS int64) int64 {
-	return db.left(store.Cell{Namespace: db.namespace, Key: key}, deadlineMS)
+func (p *Port) Left(key string, deadlineMS int64) int64 {
+	return p.left(p.Cell(key), deadlineMS)
 }
 
-func (s *shared) left(c store.Cell, deadlineMS int64) int64 { return max(deadlineMS-s.nowMS(c), 0) }
+func (s *shared) left(c store.Cell, deadlineMS int64) int64 { return max(deadlineMS-s.NowMS(c), 0) }
 
-// nowMS returns the time of a counter's store, or of this machine if the store has
+// NowMS returns the time of a counter's store, or of this machine if the store has
 // never told it.
-func (s *shared) nowMS(c store.Cell) int64 {
+func (s *shared) NowMS(c store.Cell) int64 {
 	if clock, ok := s.store.(store.Clock); ok {
 		if ms := clock.NowMS(c); ms != 0 {
 			return ms
@@ -291,26 +292,13 @@ func (s *shared) nowMS(c store.Cell) int64 {
 	return time.Now().UnixMilli()
 }
 
-// Size returns how many counters there are. Those that have expired lately may
-// be among them.
-func (db *DB) Size(ctx context.Context) (int64, error) {
-	if db.err != nil {
-		return 0, db.err
-	}
-	s, ok := db.store.(store.Sizer)
-	if !ok {
-		return 0, store.Errorf(store.KindUnsupported, "size: the %s store can't count its keys", db.traits.Name)
-	}
-	return s.Size(ctx, db.namespace)
-}
-
 // Keys returns up to n keys that start with prefix and are greater than after, in byte
 // order. Fewer than n are the last. It tells no values, and so may begin anywhere.
-func (db *DB) Keys(ctx context.Context, prefix, after string, n int) ([]string, error) {
-	if db.err != nil {
-		return nil, db.err
+func (p *Port) Keys(ctx context.Context, prefix, after string, n int) ([]string, error) {
+	if p.err != nil {
+		return nil, p.err
 	}
-	entries, err := db.store.Scan(ctx, store.Range{Namespace: db.namespace, Prefix: prefix, After: after}, n)
+	entries, err := p.store.Scan(ctx, store.Range{Namespace: p.namespace, Prefix: prefix, After: after}, n)
 	keys := make([]string, len(entries))
 	for i := range entries {
 		keys[i] = entries[i].Key
@@ -320,13 +308,13 @@ func (db *DB) Keys(ctx context.Context, prefix, after string, n int) ([]string, 
 
 // Clear deletes all counters of the namespace that exist when it is called. It
 // is not one step: others may be made, read and changed meanwhile.
-func (db *DB) Clear(ctx context.Context) error {
-	if db.err != nil {
-		return db.err
+func (p *Port) Clear(ctx context.Context) error {
+	if p.err != nil {
+		return p.err
 	}
-	r := store.Range{Namespace: db.namespace}
+	r := store.Range{Namespace: p.namespace}
 	for {
-		entries, err := db.store.Scan(ctx, r, store.ScanMax)
+		entries, err := p.store.Scan(ctx, r, store.ScanMax)
 		if err != nil || len(entries) == 0 {
 			return err
 		}
@@ -334,7 +322,7 @@ func (db *DB) Clear(ctx context.Context) error {
 		for i, e := range entries {
 			deltas[i] = store.Delta{Cell: store.Cell{Key: e.Key}, Op: store.OpDelete}
 		}
-		if err := db.Apply(ctx, deltas, make([]store.Result, len(deltas))); err != nil {
+		if err := p.Apply(ctx, deltas, make([]store.Result, len(deltas))); err != nil {
 			return err
 		}
 		r.After = entries[len(entries)-1].Key
@@ -343,8 +331,8 @@ func (db *DB) Clear(ctx context.Context) error {
 
 // Any returns the key of some counter, and "" if there is none. Which one is
 // left to chance, but not to a fair one: a key that follows a wide gap is likelier.
-func (db *DB) Any(ctx context.Context) (string, error) {
-	some, err := db.sample(ctx)
+func (p *Port) Any(ctx context.Context) (string, error) {
+	some, err := p.sample(ctx)
 	if err != nil || len(some) == 0 {
 		return "", err
 	}
@@ -360,8 +348,8 @@ type Lifetimes struct {
 
 // Lifetimes looks at a thousand counters, or at all if there are fewer. Which ones are
 // left to chance, as in Any.
-func (db *DB) Lifetimes(ctx context.Context) (l Lifetimes, err error) {
-	some, err := db.sample(ctx)
+func (p *Port) Lifetimes(ctx context.Context) (l Lifetimes, err error) {
+	some, err := p.sample(ctx)
 	if err != nil {
 		return l, err
 	}
@@ -383,11 +371,11 @@ func (db *DB) Lifetimes(ctx context.Context) (l Lifetimes, err error) {
 const sampleMax = 1000
 
 // sample returns some counters that follow each other: all, if they are few.
-func (db *DB) sample(ctx context.Context) ([]store.Entry, error) {
-	if db.err != nil {
-		return nil, db.err
+func (p *Port) sample(ctx context.Context) ([]store.Entry, error) {
+	if p.err != nil {
+		return nil, p.err
 	}
-	first, err := db.store.Scan(ctx, store.Range{Namespace: db.namespace}, sampleMax)
+	first, err := p.store.Scan(ctx, store.Range{Namespace: p.namespace}, sampleMax)
 	if err != nil || len(first) < sampleMax {
 		return first, err
 	}
@@ -395,7 +383,7 @@ func (db *DB) sample(ctx context.Context) ([]store.Entry, error) {
 	// possible one.
 	from := []byte(first[rand.IntN(len(first))].Key)
 	from[rand.IntN(len(from))] = byte(rand.IntN(0x80))
-	next, err := db.store.Scan(ctx, store.Range{Namespace: db.namespace, After: string(from)}, sampleMax)
+	next, err := p.store.Scan(ctx, store.Range{Namespace: p.namespace, After: string(from)}, sampleMax)
 	if err != nil || len(next) == 0 {
 		return first, err
 	}

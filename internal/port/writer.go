@@ -1,4 +1,4 @@
-package quipu
+package port
 
 import (
 	"context"
@@ -13,33 +13,33 @@ import (
 // and has room for Limits.WritersMax: so Enlist also retires those that were
 // issued too long before. A writer that is retired under way is refused with
 // store.ErrRetired, and enlists again.
-func (db *DB) Enlist(ctx context.Context) (store.Writer, error) {
-	if db.err != nil {
-		return 0, db.err
+func (p *Port) Enlist(ctx context.Context) (store.Writer, error) {
+	if p.err != nil {
+		return 0, p.err
 	}
-	if db.readOnly {
+	if p.readOnly {
 		return 0, store.ErrReadOnly
 	}
-	w, err := store.Enlist(ctx, db.store)
+	w, err := store.Enlist(ctx, p.store)
 	if err != nil {
 		return 0, err
 	}
-	room := store.Writer(db.traits.Limits.WithDefaults().WritersMax)
+	room := store.Writer(p.traits.Limits.WithDefaults().WritersMax)
 	keep, step := max(room/2, 1), max(room/4, 1)
 	if w > keep && w%step == 0 {
-		err = db.retire(ctx, w-keep)
+		err = p.retire(ctx, w-keep)
 	}
 	return w, err
 }
 
 // retire forgets the marks of writers up to last, in every partition.
-func (db *DB) retire(ctx context.Context, last store.Writer) error {
-	batches := make([]store.Batch, db.traits.Partitions)
+func (p *Port) retire(ctx context.Context, last store.Writer) error {
+	batches := make([]store.Batch, p.traits.Partitions)
 	for i := range batches {
 		batches[i] = store.Batch{Partition: i, Deltas: []store.Delta{{Op: store.OpRetire, N: int64(last)}}}
 	}
 	replies := make([]store.Reply, len(batches))
-	if err := db.apply(ctx, batches, replies); err != nil {
+	if err := p.Write(ctx, batches, replies); err != nil {
 		return err
 	}
 	for i := range replies {
@@ -55,14 +55,14 @@ func (db *DB) retire(ctx context.Context, last store.Writer) error {
 // its Namespace, and how durable the batch must be, are filled in here: what is
 // told together is as durable as the strongest of the counters' policies asks.
 // If one's writer was never issued, all are refused: see CheckWriter.
-func (db *DB) WriteBatches(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
-	if db.err != nil {
-		return db.err
+func (p *Port) WriteBatches(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	if p.err != nil {
+		return p.err
 	}
-	rules := db.rules()
+	rules := p.Rules()
 	for i := range batches {
 		b := &batches[i]
-		if err := db.CheckWriter(ctx, b.Writer); err != nil {
+		if err := p.CheckWriter(ctx, b.Writer); err != nil {
 			return err
 		}
 		b.Durability = store.Synced
@@ -71,29 +71,29 @@ func (db *DB) WriteBatches(ctx context.Context, batches []store.Batch, replies [
 		}
 		for j := range b.Deltas {
 			cell := &b.Deltas[j].Cell
-			cell.Namespace = db.namespace
+			cell.Namespace = p.namespace
 			if len(rules) > 0 {
 				b.Durability = max(b.Durability, rules.Policy(cell.Key).Durability)
 			}
 		}
 	}
-	return db.apply(ctx, batches, replies)
+	return p.Write(ctx, batches, replies)
 }
 
 // CheckWriter returns store.ErrMark if w was never issued. Without it, whoever
 // makes up an id could take the place of a writer to come; and after an older
 // backup was restored, a writer from before could share its id with a new one.
-func (db *DB) CheckWriter(ctx context.Context, w store.Writer) error {
-	if w != 0 && uint64(w) <= db.issued.Load() { // Fast path: ids only rise.
+func (p *Port) CheckWriter(ctx context.Context, w store.Writer) error {
+	if w != 0 && uint64(w) <= p.issued.Load() { // Fast path: ids only rise.
 		return nil
 	}
-	last, err := store.Issued(ctx, db.store)
+	last, err := store.Issued(ctx, p.store)
 	if err != nil {
 		return err
 	}
 	if w == 0 || w > last {
 		return store.Errorf(store.KindMark, "writer %d was never issued: the last was %d", w, last)
 	}
-	db.issued.Store(uint64(w))
+	p.issued.Store(uint64(w))
 	return nil
 }

@@ -1,9 +1,8 @@
-package quipu
+package port
 
 import (
 	"math"
 
-	"github.com/quipudb/quipu/call"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -51,24 +50,10 @@ func joined(policy, call *store.Bound) *store.Bound {
 // CheckValue returns ErrBound if the policy of a key has a floor above a value or a
 // ceiling below it: for doors that make one step of several changes, of which none
 // may be refused alone.
-func (db *DB) CheckValue(key string, value int64) error {
-	r := db.rules().Of(key)
+func (p *Port) CheckValue(key string, value int64) error {
+	r := p.Rules().Of(key)
 	if r == nil || r.Bound == nil || r.Bound.Has(value) {
 		return nil
 	}
 	return store.Errorf(store.KindBound, "%d is outside the floor and the ceiling that the policy has: %d to %d", value, r.Bound.Low, r.Bound.High)
-}
-
-// boundError returns why a bound refused a delta.
-func boundError(d *store.Delta, r *store.Result) error {
-	e := &call.BoundError{Value: r.Before, Asked: d.N, Set: d.Op == store.OpSet}
-	b := d.Guard.Bound
-	e.Above = d.N > 0
-	if e.Set {
-		e.Above = d.N > b.High
-	}
-	if e.Limit = b.Low; e.Above {
-		e.Limit = b.High
-	}
-	return e
 }

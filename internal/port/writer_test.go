@@ -1,4 +1,4 @@
-package quipu_test
+package port_test
 
 import (
 	"context"
@@ -24,7 +24,7 @@ func numbered(w store.Writer, prev, seq uint64, keys ...string) store.Batch {
 func write(t *testing.T, db *quipu.DB, b store.Batch) (store.Reply, error) {
 	t.Helper()
 	replies := make([]store.Reply, 1)
-	err := db.WriteBatches(t.Context(), []store.Batch{b}, replies)
+	err := db.Port().WriteBatches(t.Context(), []store.Batch{b}, replies)
 	return replies[0], errors.Join(err, replies[0].Err)
 }
 
@@ -32,7 +32,7 @@ func TestWriteBatches(t *testing.T) {
 	db := quipu.New(memstore.New(memstore.Options{}), quipu.Options{})
 	defer func() { _ = db.Close() }()
 	other := db.In("other")
-	w, err := other.Enlist(t.Context())
+	w, err := other.Port().Enlist(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestWriteBatches(t *testing.T) {
 		t.Errorf("in another namespace a is %+v, %v", c, err)
 	}
 	bad := db.In("a/b")
-	if _, err := bad.Enlist(t.Context()); !errors.Is(err, quipu.ErrInvalid) {
+	if _, err := bad.Port().Enlist(t.Context()); !errors.Is(err, quipu.ErrInvalid) {
 		t.Errorf("Enlist: %v", err)
 	}
 	if _, err := write(t, bad, numbered(w, 1, 2)); !errors.Is(err, quipu.ErrInvalid) {
@@ -72,7 +72,7 @@ func TestWriteBatchesDurability(t *testing.T) {
 		{Pattern: "m*", Durability: quipu.Memory}, {Pattern: "w*", Durability: quipu.Written},
 	}})
 	defer func() { _ = db.Close() }()
-	w, err := db.Enlist(t.Context())
+	w, err := db.Port().Enlist(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestEnlistRetires(t *testing.T) {
 	for _, room := range []int{1, 2, 3, 4, 7, 100} {
 		db := quipu.New(memstore.New(memstore.Options{Partitions: 2, Limits: quipu.Limits{WritersMax: room}}), quipu.Options{})
 		for range 3*room + 10 {
-			w, err := db.Enlist(t.Context())
+			w, err := db.Port().Enlist(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -140,7 +140,7 @@ func TestDeltasAreCounted(t *testing.T) {
 	apply := func(d store.Delta, wantRefused, wantReplayed float64) {
 		t.Helper()
 		d.Cell.Key = "a"
-		if err := db.Apply(t.Context(), []store.Delta{d}, make([]store.Result, 1)); err != nil {
+		if err := db.Port().Apply(t.Context(), []store.Delta{d}, make([]store.Result, 1)); err != nil {
 			t.Fatal(err)
 		}
 		if refused, replayed := meters(); refused != wantRefused || replayed != wantReplayed {
@@ -165,7 +165,7 @@ func TestApplyIfPartitions(t *testing.T) {
 	db := quipu.New(memstore.New(memstore.Options{Partitions: 16}), quipu.Options{})
 	for i := range 32 {
 		c := store.Condition{Cell: store.Cell{Key: fmt.Sprint("k", i)}}
-		if err := db.ApplyIf(t.Context(), []store.Condition{c}, nil, nil); err != nil {
+		if err := db.Port().ApplyIf(t.Context(), []store.Condition{c}, nil, nil); err != nil {
 			t.Errorf("%q: %v", c.Cell.Key, err)
 		}
 	}
@@ -173,14 +173,14 @@ func TestApplyIfPartitions(t *testing.T) {
 	for i := range many {
 		many[i] = store.Delta{Cell: store.Cell{Key: "a"}, Op: store.OpAdd, N: 1}
 	}
-	if err := db.ApplyIf(t.Context(), nil, many, make([]store.Result, len(many))); !errors.Is(err, quipu.ErrTooLarge) {
+	if err := db.Port().ApplyIf(t.Context(), nil, many, make([]store.Result, len(many))); !errors.Is(err, quipu.ErrTooLarge) {
 		t.Errorf("too many deltas: %v", err)
 	}
 	apart := []store.Delta{many[0], {Cell: store.Cell{Key: "c"}, Op: store.OpAdd, N: 1}}
 	if store.PartitionOf(store.Cell{Namespace: "default", Key: "a"}, 16) == store.PartitionOf(store.Cell{Namespace: "default", Key: "c"}, 16) {
 		t.Fatal("choose another key")
 	}
-	if err := db.ApplyIf(t.Context(), nil, apart, make([]store.Result, 2)); !errors.Is(err, quipu.ErrUnsupported) {
+	if err := db.Port().ApplyIf(t.Context(), nil, apart, make([]store.Result, 2)); !errors.Is(err, quipu.ErrUnsupported) {
 		t.Errorf("apart: %v", err)
 	}
 	if err := db.Close(); err != nil {

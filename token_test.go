@@ -90,12 +90,12 @@ func TestDeadlinesByTheStoresClock(t *testing.T) {
 					Expiry: store.ExpirySet | store.ExpiryAfter, DeadlineMS: 600_000,
 				}}
 				r := make([]store.Result, 1)
-				if err := db.Apply(t.Context(), d, r); err != nil {
+				if err := db.Port().Apply(t.Context(), d, r); err != nil {
 					t.Fatal(err)
 				}
 				f := func(left, want int64) {
 					t.Helper()
-					if got := db.Left("a", r[0].DeadlineMS); got != left {
+					if got := db.Port().Left("a", r[0].DeadlineMS); got != left {
 						t.Errorf("%d ms are left, want %d", got, left)
 					}
 					if c, err := db.Read(t.Context(), "a"); err != nil || c.Value != want {

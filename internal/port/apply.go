@@ -1,0 +1,92 @@
+package port
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/quipudb/quipu/internal/hot"
+	"github.com/quipudb/quipu/internal/rollup"
+	"github.com/quipudb/quipu/internal/spread"
+	"github.com/quipudb/quipu/store"
+)
+
+// Write gives batches to the store, those of each partition by themselves.
+func (s *shared) Write(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	if s.readOnly && changes(batches) {
+		return store.ErrReadOnly
+	}
+	s.bind(batches)
+	if len(batches) > 1 && s.traits.Partitions > 1 {
+		return s.applyApart(ctx, batches, replies)
+	}
+	began := s.totals.Begin()
+	err := s.store.Apply(ctx, batches, replies)
+	s.ended(batches, replies, began, err)
+	return err
+}
+
+// applyApart gives the batches of each partition to the store by themselves, so that
+// what happens to one does not concern the others.
+func (s *shared) applyApart(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	return store.Apart(batches, replies, func(some []store.Batch, told []store.Reply) error {
+		began := s.totals.Begin()
+		err := s.store.Apply(ctx, some, told)
+		s.ended(some, told, began, err)
+		return err
+	})
+}
+
+// ended takes notice of a call of the store, and of what became of its deltas,
+// before anyone is told.
+func (s *shared) ended(batches []store.Batch, replies []store.Reply, began rollup.Moment, err error) {
+	if err != nil {
+		if errors.Is(err, store.ErrUnknown) {
+			s.unknown.Add(1)
+		}
+		return
+	}
+	s.totals.End(batches, replies, began)
+	for i := range replies {
+		if err := replies[i].Err; err != nil && errors.Is(err, store.ErrUnknown) {
+			s.unknown.Add(1)
+		}
+		for j := range replies[i].Results {
+			s.count(batches[i].Deltas[j].Op, &replies[i].Results[j], replies[i].Replayed)
+		}
+	}
+}
+
+// count counts what is not plainly applied. Want of room is counted apart: that is
+// for operators to make, and other refusals are their callers' affair. A condition
+// that was not met is an answer, and so is that a token is settled to who settles it.
+func (s *shared) count(op store.Op, r *store.Result, replayed bool) {
+	switch {
+	case r.Outcome == store.Applied && !replayed && !r.Replayed, r.Outcome == store.Unmet, op == store.OpSettle:
+	case r.Outcome == store.Applied:
+		s.replayed.Add(1)
+	case r.Outcome == store.Unknown:
+		s.unknown.Add(1)
+	case r.Outcome == store.Unavailable:
+	case r.Outcome == store.Full:
+		s.full.Add(1)
+		s.refused.Add(1)
+	default:
+		s.refused.Add(1)
+	}
+}
+
+// layoutOf returns how a counter is laid out.
+func (s *shared) layoutOf(c store.Cell) spread.Policy {
+	p := s.rulesIn(c.Namespace).Policy(c.Key)
+	limits := hot.Limits{Shards: p.Shards, Max: p.MaxShards, CoolDown: p.CoolDown}
+	if !p.Splits() {
+		limits.Max = 1
+	}
+	return spread.Policy{Limits: limits, Spread: hot.Spread(p.Spread)}
+}
+
+// changes reports whether batches may change anything.
+func changes(batches []store.Batch) bool {
+	return slices.ContainsFunc(batches, func(b store.Batch) bool { return b.Changes() })
+}

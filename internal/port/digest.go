@@ -1,0 +1,65 @@
+package port
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"hash/fnv"
+
+	"github.com/quipudb/quipu/call"
+	"github.com/quipudb/quipu/store"
+)
+
+// NoTimeMS is the zero time.Time in Unix milliseconds. Digests have it in the place
+// of the time of an event.
+const NoTimeMS = -62_135_596_800_000
+
+// Digest stands for everything that a caller may vary in what a write does. A
+// write sent again under its token must have the same, whichever call or
+// release sends it, so the encoding is fixed: what few writes have comes last, and
+// only if it is there. What the caller wants to be told of the write is no part of
+// it, nor is what policies ask for.
+func Digest(d *store.Delta, who string) uint64 {
+	var room [call.WhoBytesMax + 96]byte
+	b := append(room[:0], byte(d.Op))
+	b = binary.AppendVarint(b, d.N)
+	b = binary.AppendVarint(b, NoTimeMS)
+	b = binary.AppendUvarint(b, uint64(len(who)))
+	b = append(b, who...)
+	b = appendBool(b, d.Guard.Match)
+	b = binary.AppendUvarint(b, d.Guard.Version)
+	if bound := d.Guard.Bound; bound != nil {
+		b = append(b, digestBound)
+		b = binary.AppendVarint(binary.AppendVarint(b, bound.Low), bound.High)
+		b = appendBool(appendBool(b, bound.Saturate), bound.Inward)
+	}
+	if d.Expiry != store.ExpiryKeep {
+		b = append(b, digestExpiry, byte(d.Expiry))
+		b = binary.AppendVarint(b, d.DeadlineMS)
+	}
+	sum := sha256.Sum256(b)
+	return binary.LittleEndian.Uint64(sum[:])
+}
+
+// What begins the parts of a digest that few writes have.
+const (
+	digestBound  = 'b'
+	digestExpiry = 'e'
+)
+
+func appendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+// Lot returns what picks the shard of who, for doors that make deltas
+// themselves; 0 for nobody.
+func Lot(who string) uint32 {
+	if who == "" {
+		return 0
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(who)) // It never fails.
+	return h.Sum32() | 1
+}

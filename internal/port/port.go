@@ -1,0 +1,159 @@
+// Package port is a DB as this module's own servers use it: a store with its layouts,
+// the policies in force and the totals kept for readers. Package quipu is the product
+// on top of it, and speaks of counters; a port also speaks the words of the store, for
+// doors whose protocols say more than that.
+package port
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/quipudb/quipu/internal/node"
+	"github.com/quipudb/quipu/internal/spread"
+	"github.com/quipudb/quipu/internal/total"
+	"github.com/quipudb/quipu/policy"
+	"github.com/quipudb/quipu/store"
+)
+
+// A Port is a view of one namespace. All views share the store, and are closed
+// together. It is safe for concurrent use.
+type Port struct {
+	*shared
+	namespace string
+	err       error // why this view can't be used, or nil
+}
+
+// shared is what all views have in common.
+type shared struct {
+	store    store.Store
+	traits   store.Traits
+	policies atomic.Pointer[policy.Set] // nil if there are none
+	readOnly bool
+	near     bool          // an exact read costs no more than a total that is kept
+	spread   *spread.Store // the store, if it knows layouts; else nil
+	totals   *total.Totals
+	err      error // what is wrong with the options, or nil
+
+	issued atomic.Uint64 // a writer that was issued, as all below it were
+
+	refused      atomic.Uint64
+	replayed     atomic.Uint64
+	unknown      atomic.Uint64
+	full         atomic.Uint64
+	sessionsLost atomic.Uint64
+	checkups     checkups
+	unreachable  atomic.Int64 // partitions, when Health was asked last
+}
+
+// Options are what a port is told: see those of package quipu.
+type Options struct {
+	Policies []policy.Policy
+	Recall   int
+	ReadOnly bool
+	Logger   *slog.Logger
+	Err      error // what is wrong with these; then every call returns it
+}
+
+// New returns a port over a store, in a namespace.
+//
+// A store that others share is used by way of a node, which sums what callers
+// have to write at the same moment.
+func New(s store.Store, namespace string, o Options) *Port {
+	if _, ok := s.(*node.Node); !ok && s.Traits().Shared {
+		s = node.New(context.Background(), s, node.Options{Logger: o.Logger, ReadOnly: o.ReadOnly})
+	}
+	sh := &shared{store: s, traits: s.Traits(), readOnly: o.ReadOnly, err: o.Err}
+	_, starts := s.(store.Starter) // It answers from this process.
+	sh.near = starts && !sh.traits.Shared
+	if sh.err == nil {
+		sh.policies.Store(policy.NewSet(o.Policies))
+	}
+	if sh.traits.Layouts && sh.err == nil {
+		sh.spread = spread.New(s, spread.Options{Policy: sh.layoutOf, ReadOnly: o.ReadOnly, Logger: o.Logger})
+		sh.store, sh.traits = sh.spread, sh.spread.Traits()
+	}
+	sh.totals = total.New(total.Options{
+		Store: sh.store, Under: s, Spread: sh.spread, Policies: sh.policies.Load, Left: sh.left,
+		Recall: o.Recall, ReadOnly: o.ReadOnly, Near: sh.near,
+	})
+	return sh.in(namespace)
+}
+
+// In returns a view of another namespace.
+func (p *Port) In(namespace string) *Port { return p.in(namespace) }
+
+func (s *shared) in(namespace string) *Port {
+	p := &Port{shared: s, namespace: namespace, err: s.err}
+	if p.err == nil {
+		p.err = store.CheckNamespace(namespace)
+	}
+	return p
+}
+
+// Err returns why no call of this view can be made, or nil.
+func (p *Port) Err() error { return p.err }
+
+// Namespace returns the namespace of the view.
+func (p *Port) Namespace() string { return p.namespace }
+
+// Cell returns the address of a counter.
+func (p *Port) Cell(key string) store.Cell { return store.Cell{Namespace: p.namespace, Key: key} }
+
+// Store returns the store, with its layouts.
+func (p *Port) Store() store.Store { return p.store }
+
+// Totals returns what is kept for readers.
+func (p *Port) Totals() *total.Totals { return p.totals }
+
+// Traits says what kind of store it is.
+func (p *Port) Traits() store.Traits { return p.traits }
+
+// ReadOnly reports whether writes are refused with ErrReadOnly.
+func (p *Port) ReadOnly() bool { return p.readOnly }
+
+// SetPolicies replaces the policies, for all views at once: a call that begins
+// afterwards goes by the new ones. If one of them is not valid, nothing changes.
+func (p *Port) SetPolicies(policies []policy.Policy) error {
+	if p.shared.err != nil {
+		return p.shared.err
+	}
+	if err := policy.Check(policies); err != nil {
+		return err
+	}
+	p.policies.Store(policy.NewSet(policies))
+	return nil
+}
+
+// Policies returns the policies in force, of all namespaces.
+func (p *Port) Policies() *policy.Set { return p.policies.Load() }
+
+// Rules returns the rules of the view's namespace as they are now.
+func (p *Port) Rules() policy.Rules { return p.rulesIn(p.namespace) }
+
+func (s *shared) rulesIn(namespace string) policy.Rules { return s.policies.Load().In(namespace) }
+
+// SessionLost counts a read that was refused because the store has lost what its
+// session had seen.
+func (p *Port) SessionLost() { p.sessionsLost.Add(1) }
+
+// Meters calls f for each meter of the port and its store, always in the same
+// order. Names are in the style of Prometheus; counters end in _total.
+func (p *Port) Meters(f func(name, help string, value float64)) {
+	f("quipu_writes_refused_total", "Writes refused: overflow, token, version, limits.", float64(p.refused.Load()))
+	f("quipu_writes_replayed_total", "Writes that were repeats and returned the first result.", float64(p.replayed.Load()))
+	f("quipu_writes_unknown_total", "Calls that ended before the outcome was known.", float64(p.unknown.Load()))
+	f("quipu_writes_full_total", "Writes refused because of --key-quota, --token-quota or --namespace-quota.", float64(p.full.Load()))
+	f("quipu_sessions_lost_total", "Reads refused because the store had lost what their session had seen.", float64(p.sessionsLost.Load()))
+	f("quipu_partitions_unreachable", "Partitions of the store that did not answer when readiness was asked for last.", float64(p.unreachable.Load()))
+	p.totals.Meters(f)
+	if m, ok := p.store.(store.Meter); ok {
+		m.Meters(f)
+	}
+}
+
+// Close closes all views, and the store after the calls under way.
+func (p *Port) Close() error {
+	p.totals.Close()
+	return p.store.Close()
+}
