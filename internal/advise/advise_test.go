@@ -128,7 +128,7 @@ func TestFor(t *testing.T) {
 	f(quipu.Policy{}, needs(func(n *advise.Needs) { n.Freshness, n.Reads = s, 1e6 }), "to let reads be 1s old, ask for bounded")
 	f(quipu.Policy{Durability: quipu.Memory, Timing: quipu.Rollup, Interval: time.Hour, Stale: 24 * time.Hour, Partial: true}, needs(func(n *advise.Needs) {
 		n.Accuracy, n.Freshness, n.Reads = advise.Approximate, 24*time.Hour, 1e6
-	}), "synchronous_commit = off", "not complete", "the longest that there is; reads may be 24h0m0s old", "or 1,884,938 (bench/results/hot-read.md) reads; 2 will do over RESP")
+	}), "synchronous_commit = off", "not complete", "the longest that there is; reads may be 24h0m0s old", "or 1,332,445 (bench/results/hot-read.md) reads; 2 will do over RESP")
 	f(quipu.Policy{Timing: quipu.Rollup, Interval: time.Hour, Stale: 2 * time.Hour, Durability: quipu.Memory, Partial: true}, needs(func(n *advise.Needs) {
 		n.Accuracy, n.Freshness, n.Reads = advise.Approximate, 2*time.Hour, 1e6
 	}), "half of the 2h0m0s")

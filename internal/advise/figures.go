@@ -22,7 +22,7 @@ var (
 	embeddedLess   = Figure{1_028_813, "peers", "quipu-written, incr-hot, depth 16", operations}
 	embeddedGet    = Figure{1_289_075, "peers", "quipu-synced, get, depth 16", operations}
 	embeddedGets   = Figure{5_457_799, "peers", "quipu-synced, get, depth 256", operations}
-	keptGet        = Figure{1_884_938, "hot-read", "quipu", operations}
+	keptGet        = Figure{1_332_445, "hot-read", "quipu", operations}
 	embeddedBytes  = Figure{79.6, "memory-per-counter", "quipu", "bytes/counter, of 1,000,000"}
 	clientStream   = Figure{2_115_475, "client", "stream, 8 keys", operations}
 	postgresHot    = Figure{449_310, "postgres-hot", "quipu", operations}
