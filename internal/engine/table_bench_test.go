@@ -33,7 +33,7 @@ func BenchmarkUniform(b *testing.B) {
 				at := 0
 				before := cpuTime(b)
 				for b.Loop() {
-					f.fly(b, func(n int) int {
+					f.fly(b, func(int) int {
 						if at++; created {
 							return at
 						}
