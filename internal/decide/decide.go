@@ -1,7 +1,10 @@
 // Package decide is what a batch does to the state it meets: the contract's
-// decisions, without a store. memstore, pgstore and redisstore share it, so that
-// they can't come to differ; each brings its own State. The engine decides over its
-// table, without one, and the laws in storetest hold it to the same.
+// decisions, without a store. Every store calls it, so that they can't come to
+// differ, and so does the model of the laws.
+//
+// Cell, Recall, Verdict and Follows decide on values: one cell, one token, one mark.
+// The engine calls them on what is in its table. Deltas decides whole batches with
+// them, for the stores that bring a State: memstore, pgstore and redisstore.
 package decide
 
 import (
@@ -99,7 +102,11 @@ func Deltas(s State, at Clock, b *store.Batch, r *store.Reply, rec *Record, reti
 			retire(store.Writer(d.N))
 			res.Outcome = store.Applied
 		case store.OpSettle:
-			res = settle(s, at, d)
+			var done bool
+			if res, done = once(s, at, d); !done {
+				res.Outcome = store.Settled
+				s.Remember(d.Cell, d.Guard.Token, Remembered(d, res, at.NowMS))
+			}
 		default:
 			res = decide(s, at, d, rec)
 		}
@@ -107,129 +114,27 @@ func Deltas(s State, at Clock, b *store.Batch, r *store.Reply, rec *Record, reti
 	}
 }
 
-// decide decides what becomes of a cell: the token first, then the version
-// asked for, then the rest.
+// decide decides what becomes of a cell, and keeps it.
 func decide(s State, at Clock, d *store.Delta, rec *Record) store.Result {
 	if d.Guard.Token != "" {
-		if res, ok := repeat(s, at, d); ok {
+		if res, done := once(s, at, d); done {
 			return res
 		}
 	}
-	old := s.Cell(d.Cell)
-	if d.Guard.Match && d.Guard.Version != old.Version {
-		return store.Result{Outcome: store.Changed}
+	v := s.Cell(d.Cell)
+	before := v.N
+	// A State is asked for room only if it matters, since it may have to lock it.
+	res := Cell(&v, d, at.NowMS, true)
+	if res.Outcome == store.Full && !s.Full(d.Cell.Namespace, Keys) {
+		res = Cell(&v, d, at.NowMS, false)
 	}
-	v, outcome := next(s, at.NowMS, d, old)
-	res := store.Result{Outcome: outcome}
-	made := v.N
-	switch outcome {
-	case store.Applied:
-		if v.DeadlineMS != 0 && v.DeadlineMS <= at.NowMS {
-			v = store.Value{} // it is over already
-		}
-		if d.Op != store.OpGet {
-			v.Version = s.Put(d.Cell, v)
-			rec.enter(d.Cell, uint64(v.N)-uint64(old.N))
-		}
-		res.Version = v.Version
-	case store.Unmet, store.Bounded: // v is the cell as it is
-	default:
+	if res.Outcome != store.Applied || d.Op == store.OpGet {
 		return res
 	}
-	if d.Want {
-		res.Before, res.After, res.Existed, res.DeadlineMS = old.N, made, old.Exists, v.DeadlineMS
-	}
-	if d.Guard.Token != "" && outcome == store.Applied {
-		// What the first result tells of existence and deadline is for that one only.
-		kept := res
-		kept.Existed, kept.DeadlineMS = false, 0
-		s.Remember(d.Cell, d.Guard.Token, Token{
-			Op: d.Op, N: d.N, Want: d.Want, Digest: d.Guard.Digest, AtMS: at.NowMS, Result: kept,
-		})
+	res.Version = s.Put(d.Cell, v)
+	rec.enter(d.Cell, uint64(v.N)-uint64(before))
+	if d.Guard.Token != "" {
+		s.Remember(d.Cell, d.Guard.Token, Remembered(d, res, at.NowMS))
 	}
 	return res
-}
-
-// next returns what d makes of a cell, or the cell as it is and why d is
-// refused: the layout is judged first, then the conditions on existence and on
-// the deadline, then the room for a new key, then the sum.
-func next(s State, nowMS int64, d *store.Delta, old store.Value) (store.Value, store.Outcome) {
-	switch {
-	case d.Guard.Laid && d.Guard.Layout != old.Layout, d.Op == store.OpLayout && old.DeadlineMS != 0:
-		return old, store.Unmet
-	case old.Layout != 0 && d.NeedsWhole():
-		return old, store.Split
-	}
-	if (d.Guard.Exists == store.ExistsMust || d.Op == store.OpExpire) && !old.Exists ||
-		d.Guard.Exists == store.ExistsNot && old.Exists {
-		return old, store.Unmet
-	}
-	if d.Op == store.OpGet {
-		return old, store.Applied
-	}
-	if d.Op == store.OpDelete {
-		return store.Value{}, store.Applied
-	}
-	ms, met := d.Deadline(old.DeadlineMS, nowMS)
-	if d.Op == store.OpExpire && !met {
-		return old, store.Unmet
-	}
-	if !old.Exists && s.Full(d.Cell.Namespace, Keys) {
-		return old, store.Full
-	}
-	v := store.Value{N: old.N, Exists: true, DeadlineMS: ms, Layout: old.Layout}
-	if d.Op == store.OpSet {
-		if b := d.Guard.Bound; b != nil && !b.Has(d.N) {
-			return old, store.Bounded
-		}
-		v.N = d.N
-	}
-	if d.Op == store.OpLayout {
-		if b := d.Guard.Bound; b != nil && !b.Has(old.N) {
-			return old, store.Bounded
-		}
-		v.Layout = d.N
-	}
-	if d.Op == store.OpAdd {
-		var outcome store.Outcome
-		if v.N, outcome = sum(old.N, d.N, d.Guard.Bound); outcome != store.Applied {
-			return old, outcome
-		}
-	}
-	return v, store.Applied
-}
-
-// sum adds n to old within a bound, or says why it can't.
-func sum(old, n int64, b *store.Bound) (int64, store.Outcome) {
-	after, wraps := plus(old, n)
-	if b == nil {
-		if wraps {
-			return 0, store.Overflow
-		}
-		return after, store.Applied
-	}
-	// A sum that leaves int64 leaves it on the side of n.
-	low, high := b.Limits(old, n)
-	below := wraps && n < 0 || !wraps && after < low
-	above := wraps && n > 0 || !wraps && after > high
-	switch {
-	case !below && !above:
-		return after, store.Applied
-	case !b.Saturate:
-		return 0, store.Bounded
-	case below:
-		after = low
-	default:
-		after = high
-	}
-	if old < 0 && after-old < after || old > 0 && after-old > after {
-		return 0, store.Overflow // the difference is no int64
-	}
-	return after, store.Applied
-}
-
-// plus returns a+b and whether it wraps around.
-func plus(a, b int64) (n int64, wraps bool) {
-	n = a + b
-	return n, (n > a) != (b > 0)
 }

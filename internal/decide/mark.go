@@ -15,25 +15,32 @@ type Mark struct {
 	Record  Record
 }
 
+// Follows decides a batch of a writer by its mark: it is the batch that the mark is
+// of, once more, or it follows the mark, or there is an error.
+func (m *Mark) Follows(b *store.Batch, digest uint64) (repeat bool, err error) {
+	switch {
+	case m.Seq == b.Seq && m.Digest == digest:
+		return true, nil
+	case m.Seq != b.Prev:
+		return false, store.Errorf(store.KindMark, "batch (%d, %d] of writer %d does not follow its mark %d",
+			b.Prev, b.Seq, b.Writer, m.Seq)
+	}
+	return false, nil
+}
+
 // Judge reports whether a batch of a writer follows its mark and is to be
 // decided. Otherwise it has filled r: with the first results if the mark has
 // the batch already, and with the refusal if not.
 func (m *Mark) Judge(b *store.Batch, digest uint64, r *store.Reply) bool {
 	r.Mark = m.Seq
-	switch {
-	case m.Seq == b.Seq && m.Digest == digest:
-		r.Replayed = true
+	r.Replayed, r.Err = m.Follows(b, digest)
+	if r.Replayed {
 		for _, first := range m.Results {
 			first.Replayed = true
 			r.Results = append(r.Results, first)
 		}
-		return false
-	case m.Seq != b.Prev:
-		r.Err = store.Errorf(store.KindMark, "batch (%d, %d] of writer %d does not follow its mark %d",
-			b.Prev, b.Seq, b.Writer, m.Seq)
-		return false
 	}
-	return true
+	return !r.Replayed && r.Err == nil
 }
 
 // Set makes a decided batch the last one.

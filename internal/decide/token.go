@@ -13,28 +13,28 @@ type Token struct {
 	Result  store.Result // of the write, if not settled
 }
 
-// Fate returns what is known of a token.
-func Fate(s State, at Clock, c store.Cell, name string) store.Fate {
-	state, t := fate(s, at, c, name)
-	f := store.Fate{State: state, AtMS: t.AtMS}
-	if state == store.TokenApplied {
-		f.Op, f.N, f.Want, f.Result = t.Op, t.N, t.Want, t.Result
+// Remembered returns what is to be remembered of a write that was applied, or of a
+// token that was settled. What the first result tells of existence and deadline is
+// for that one only.
+func Remembered(d *store.Delta, first store.Result, nowMS int64) Token {
+	if d.Op == store.OpSettle {
+		return Token{Settled: true, AtMS: nowMS}
 	}
-	return f
+	first.Existed, first.DeadlineMS = false, 0
+	return Token{Op: d.Op, N: d.N, Want: d.Want, Digest: d.Guard.Digest, AtMS: nowMS, Result: first}
 }
 
-// fate returns the state of a token and, unless it is unknown, what is
-// remembered of it.
-func fate(s State, at Clock, c store.Cell, name string) (store.TokenState, Token) {
-	t, ok := s.Token(c, name)
-	age := at.NowMS - t.AtMS
+// Recall returns what is known of a token by now. T is what a store remembers of it,
+// if it is known at all, and ageMS for how long. Unless it counts any more, the token
+// returned is the zero Token.
+func Recall(name string, t Token, known bool, ageMS int64, at Clock) (store.TokenState, Token) {
 	switch {
-	case !ok, age >= store.TokenKeptMS(at.Window):
+	case !known, ageMS >= store.TokenKeptMS(at.Window):
 		if store.TokenStale(name, at.NowMS, at.Window) {
 			return store.TokenExpired, Token{}
 		}
 		return store.TokenUnknown, Token{}
-	case age >= at.Window.Milliseconds():
+	case ageMS >= at.Window.Milliseconds():
 		return store.TokenExpired, t
 	case t.Settled:
 		return store.TokenSettled, t
@@ -43,40 +43,50 @@ func fate(s State, at Clock, c store.Cell, name string) (store.TokenState, Token
 	}
 }
 
-// repeat returns the result of a write whose token decides it; ok is false if
-// the write is new.
-func repeat(s State, at Clock, d *store.Delta) (res store.Result, ok bool) {
-	switch state, t := fate(s, at, d.Cell, d.Guard.Token); state {
-	case store.TokenApplied:
-		if t.Digest != d.Guard.Digest {
-			return store.Result{Outcome: store.Mismatch}, true
-		}
-		t.Result.Replayed = true
-		return t.Result, true
-	case store.TokenSettled:
-		return store.Result{Outcome: store.Settled, Replayed: true}, true
-	case store.TokenExpired:
-		return store.Result{Outcome: store.Expired}, true
-	default:
-		return store.Result{Outcome: store.Full}, s.Full(d.Cell.Namespace, Tokens)
+// Fate returns in the words of the contract what Recall has.
+func (t *Token) Fate(state store.TokenState) store.Fate {
+	f := store.Fate{State: state, AtMS: t.AtMS}
+	if state == store.TokenApplied {
+		f.Op, f.N, f.Want, f.Result = t.Op, t.N, t.Want, t.Result
 	}
+	return f
 }
 
-// settle decides a token for good: its write was applied, or never will be.
-func settle(s State, at Clock, d *store.Delta) store.Result {
-	switch state, t := fate(s, at, d.Cell, d.Guard.Token); state {
-	case store.TokenApplied:
-		t.Result.Replayed = true
-		return t.Result
-	case store.TokenSettled:
-		return store.Result{Outcome: store.Settled, Replayed: true}
-	case store.TokenExpired:
-		return store.Result{Outcome: store.Expired}
-	default:
-		if s.Full(d.Cell.Namespace, Tokens) {
-			return store.Result{Outcome: store.Full}
-		}
-		s.Remember(d.Cell, d.Guard.Token, Token{Settled: true, AtMS: at.NowMS})
-		return store.Result{Outcome: store.Settled}
+// Verdict decides a write, or a settling, by what Recall has of its token, and by
+// whether there is no room for another token. Done is false if it is new: then the
+// write is decided by its cell, and the settling is done.
+func (t *Token) Verdict(state store.TokenState, d *store.Delta, full bool) (res store.Result, done bool) {
+	switch {
+	case state == store.TokenExpired:
+		return store.Result{Outcome: store.Expired}, true
+	case state == store.TokenSettled:
+		return store.Result{Outcome: store.Settled, Replayed: true}, true
+	case state == store.TokenApplied && d.Op != store.OpSettle && t.Digest != d.Guard.Digest:
+		return store.Result{Outcome: store.Mismatch}, true
+	case state == store.TokenApplied:
+		res = t.Result
+		res.Replayed = true
+		return res, true
+	case full:
+		return store.Result{Outcome: store.Full}, true
 	}
+	return store.Result{}, false
+}
+
+// Fate returns what is known of a token.
+func Fate(s State, at Clock, c store.Cell, name string) store.Fate {
+	state, t := recall(s, at, c, name)
+	return t.Fate(state)
+}
+
+func recall(s State, at Clock, c store.Cell, name string) (store.TokenState, Token) {
+	t, known := s.Token(c, name)
+	return Recall(name, t, known, at.NowMS-t.AtMS, at)
+}
+
+// once is Verdict on a State, which is asked for room only if it matters.
+func once(s State, at Clock, d *store.Delta) (res store.Result, done bool) {
+	state, t := recall(s, at, d.Cell, d.Guard.Token)
+	full := state == store.TokenUnknown && s.Full(d.Cell.Namespace, Tokens)
+	return t.Verdict(state, d, full)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/quipudb/quipu/internal/decide"
 	"github.com/quipudb/quipu/internal/wal"
 	"github.com/quipudb/quipu/store"
 )
@@ -346,7 +347,11 @@ func makes(op store.Op) bool { return op == store.OpAdd || op == store.OpSet || 
 // batch decides a batch and appends what it changes to the frame. It reports
 // false if the batch was refused or is a repeat.
 func (e *Engine) batch(f *wal.Frame, b *store.Batch, plans []plan, r *store.Reply, level store.Durability, got *fetched) bool {
-	m, replay, err := e.marks.verdict(b, e.o.Limits.WritersMax)
+	digest := uint64(0)
+	if b.Writer != 0 {
+		digest = b.Digest()
+	}
+	m, repeat, err := e.marks.verdict(b, digest, e.o.Limits.WritersMax)
 	if m != nil && b.Writer != 0 {
 		r.Mark = m.seq
 	}
@@ -354,7 +359,7 @@ func (e *Engine) batch(f *wal.Frame, b *store.Batch, plans []plan, r *store.Repl
 		r.Err = err
 		return false
 	}
-	if replay {
+	if repeat {
 		e.meters.replayed++
 		r.Replayed = true
 		rd := reader{b: m.results}
@@ -398,7 +403,7 @@ func (e *Engine) batch(f *wal.Frame, b *store.Batch, plans []plan, r *store.Repl
 	e.meters.deltas += uint64(len(b.Deltas))
 	if b.Writer != 0 {
 		m := c.mark
-		m.seq, m.digest = b.Seq, b.Digest()
+		m.seq, m.digest = b.Seq, digest
 		m.results = appendResults(m.results[:0], r.Results)
 		f.Payload = binary.AppendUvarint(append(f.Payload, recMark), m.seq)
 		f.Payload = binary.LittleEndian.AppendUint64(f.Payload, m.digest)
@@ -456,151 +461,96 @@ func (c *change) delta(d *store.Delta, p plan, got *fetched) store.Result {
 		return store.Result{Outcome: store.Applied}
 	}
 	if d.Guard.Token == "" {
-		if d.Needs()&^blindServes == 0 {
-			return c.blind(d, p)
+		if d.Needs()&^plainServes == 0 {
+			return c.plain(d, p)
 		}
 		return c.cell(d, p)
 	}
-	cell := e.cells.keyOf(p.slot)
-	now := c.time()
-	key := appendToken(e.tokenBuf[:0], cell, d.Guard.Token)
+	return c.once(d, p, got)
+}
+
+// once decides a delta that has a token, and remembers what was decided.
+func (c *change) once(d *store.Delta, p plan, got *fetched) store.Result {
+	e := c.e
+	cell, name, now := e.cells.keyOf(p.slot), d.Guard.Token, c.time()
+	key := appendToken(e.tokenBuf[:0], cell, name)
 	e.tokenBuf = key
-	rec, known := e.findToken(key, got)
-	if known && e.gaps.Age(rec.atMS, now) < store.TokenKeptMS(e.o.Limits.TokenWindow) {
-		return e.repeat(d, &rec, now)
-	}
-	if store.TokenStale(d.Guard.Token, now, e.o.Limits.TokenWindow) {
-		return store.Result{Outcome: store.Expired}
-	}
-	if !known && e.names.tokensFull(cell, 1, &e.o.Limits) {
-		return store.Result{Outcome: store.Full}
-	}
-	res := store.Result{Outcome: store.Settled}
-	if d.Op != store.OpSettle {
-		if res = c.cell(d, p); res.Outcome != store.Applied {
-			return res
+	was, known := e.findToken(key, got)
+	state, t := decide.Recall(name, was, known, e.gaps.Age(was.AtMS, now), decide.Clock{NowMS: now, Window: e.o.Limits.TokenWindow})
+	// One that is known counts until it is swept, whatever its age.
+	res, done := t.Verdict(state, d, !known && e.names.tokensFull(cell, 1, &e.o.Limits))
+	if done {
+		if res.Replayed {
+			e.meters.replayed++
 		}
+		return res
 	}
-	rec = tokenRec{
-		outcome: res.Outcome, op: d.Op, want: d.Want, n: d.N, digest: d.Guard.Digest, atMS: now,
-		before: res.Before, after: res.After, version: res.Version,
+	if d.Op == store.OpSettle {
+		res.Outcome = store.Settled
+	} else if res = c.cell(d, p); res.Outcome != store.Applied {
+		return res
+	}
+	t = decide.Remembered(d, res, now)
+	if t.Settled {
+		t.Op = store.OpSettle // as the log has it
 	}
 	kind := byte(recTokenAgain)
 	if !known {
 		kind = recToken
 		e.names.of(cell).tokens++
 	}
-	e.putToken(key, &rec, c.f.ID, c.level)
+	e.putToken(key, &t, c.f.ID, c.level)
 	c.f.Payload = binary.AppendUvarint(append(c.f.Payload, kind), uint64(len(key)))
 	c.f.Payload = append(c.f.Payload, key...)
-	c.f.Payload = rec.append(c.f.Payload)
+	c.f.Payload = appendTokenRecord(c.f.Payload, &t)
 	return res
 }
 
-// repeat answers a write, or a settling, of a token that was decided before.
-func (e *Engine) repeat(d *store.Delta, rec *tokenRec, now int64) store.Result {
-	switch {
-	case e.gaps.Age(rec.atMS, now) >= e.o.Limits.TokenWindow.Milliseconds():
-		return store.Result{Outcome: store.Expired}
-	case d.Op != store.OpSettle && rec.outcome == store.Applied && rec.digest != d.Guard.Digest:
-		return store.Result{Outcome: store.Mismatch}
-	}
-	e.meters.replayed++
-	return rec.result()
-}
-
-// cell decides a delta that no token stands in the way of.
-func (c *change) cell(d *store.Delta, p plan) store.Result {
+// cell decides a delta that no token stands in the way of, and makes and logs its
+// change.
+func (c *change) cell(d *store.Delta, p plan) (res store.Result) {
 	e := c.e
 	s := e.cells.slot(p.slot)
 	if s.meta&hasExtra != 0 {
 		c.settleExpired(p)
 	}
-	state, old, had := s.meta.state(), s.value, e.extra(p.slot)
-	have := s.meta.version()
-	if state == absent {
-		have = 0
-	}
-	refuse := func(o store.Outcome) store.Result {
-		res := store.Result{Outcome: o}
-		if d.Want && (o == store.Unmet || o == store.Bounded) {
-			res.Before, res.After, res.Existed, res.DeadlineMS = old, old, state != absent, had.deadline()
-		}
-		return res
-	}
+	state, x := s.meta.state(), e.extra(p.slot)
+	v := store.Value{N: s.value, Exists: true, DeadlineMS: x.deadline(), Layout: x.layout()}
 	switch {
-	case d.Guard.Match && have != d.Guard.Version:
-		return refuse(store.Changed)
-	case d.Guard.Laid && d.Guard.Layout != had.layout(), d.Op == store.OpLayout && had > 0:
-		return refuse(store.Unmet)
-	case had < 0 && d.NeedsWhole():
-		return refuse(store.Split)
-	case d.Guard.Exists == store.ExistsMust && state == absent, d.Guard.Exists == store.ExistsNot && state != absent,
-		d.Op == store.OpExpire && state == absent:
-		return refuse(store.Unmet)
+	case state == present:
+		v.Version = s.meta.version()
+	case state == absent, s.meta&(dirty0|dirty1|saving) == 0:
+		// An unread cell that was not changed may be a new key. Whatever it is, the adds
+		// that come here do not depend on it (I1, I12).
+		v.Exists = false
 	}
 	cell := e.cells.keyOf(p.slot)
-	isNew := state == absent || state == unread && s.meta&(dirty0|dirty1|saving) == 0
-	if isNew && makes(d.Op) && e.names.full(cell, 1, &e.o.Limits) {
-		return refuse(store.Full)
-	}
-
-	// What the cell becomes.
-	value, next, has := old, present, had
-	switch d.Op {
-	case store.OpAdd:
-		n, outcome := sum(d, old, state)
-		if outcome != store.Applied {
-			return refuse(outcome)
-		}
-		if value = old + n; state == unread {
-			next = unread
-		}
-	case store.OpSet:
-		if b := d.Guard.Bound; b != nil && !b.Has(d.N) {
-			return refuse(store.Bounded)
-		}
-		value = d.N
-	case store.OpDelete:
-		value, next, has = 0, absent, 0
-	case store.OpLayout:
-		if b := d.Guard.Bound; b != nil && !b.Has(old) {
-			return refuse(store.Bounded)
-		}
-		has = extra(-d.N)
-	default: // OpExpire, OpGet
-		next = state
-	}
-	after := value
+	full := !v.Exists && makes(d.Op) && e.names.full(cell, 1, &e.o.Limits)
+	now := int64(0)
 	if d.Expiry != store.ExpiryKeep {
-		now := int64(0)
-		if d.Expiry&store.ExpiryAfter != 0 {
-			now = c.time()
-		}
-		until, met := d.Deadline(had.deadline(), now)
-		if !met && d.Op == store.OpExpire {
-			return refuse(store.Unmet)
-		}
-		if has = extra(until); c.over(has) {
-			value, next, has = 0, absent, 0 // it is over already
-		}
+		now = c.time()
 	}
-	version := c.log(d, p, cell, value, next, has)
-	if d.Op == store.OpGet {
-		version = have
+	res = decide.Cell(&v, d, now, full)
+	if res.Outcome != store.Applied || d.Op == store.OpGet {
+		return res
 	}
-	res := store.Result{Outcome: store.Applied, Version: version}
-	if d.Want {
-		res.Before, res.After, res.Existed, res.DeadlineMS = old, after, state != absent, has.deadline()
+	next := state
+	switch {
+	case !v.Exists:
+		next = absent
+	case state == absent:
+		next = present
 	}
+	res.Version = c.log(d, p, cell, v.N, next, extraOf(v))
 	return res
 }
 
-// blindServes is what blind serves.
-const blindServes = store.NeedLayout
+// plainServes is what plain serves.
+const plainServes = store.NeedValue | store.NeedLayout
 
-// blind is cell for an add that asks for nothing: most are.
-func (c *change) blind(d *store.Delta, p plan) store.Result {
+// plain is cell for an add that asks for no more than its value, to a cell that can
+// only add it: most are. For others it is cell.
+func (c *change) plain(d *store.Delta, p plan) (res store.Result) {
 	e := c.e
 	s := e.cells.slot(p.slot)
 	state, old := s.meta.state(), s.value
@@ -609,37 +559,11 @@ func (c *change) blind(d *store.Delta, p plan) store.Result {
 		state == present && !inRange(old, d.N) {
 		return c.cell(d, p)
 	}
-	version := c.add(&p, s, e.cells.keyOf(p.slot), d.N, state)
-	return store.Result{Outcome: store.Applied, Version: version}
-}
-
-// sum returns what an add adds to a value, or why it can't.
-func sum(d *store.Delta, old int64, state meta) (int64, store.Outcome) {
-	value := old + d.N
-	over := state != unread && (value > old) != (d.N > 0) && d.N != 0
-	bound := d.Guard.Bound
-	if bound == nil {
-		if over {
-			return 0, store.Overflow
-		}
-		return d.N, store.Applied
+	res.Outcome, res.Version = store.Applied, c.add(&p, s, e.cells.keyOf(p.slot), d.N, state)
+	if d.Want {
+		res.Before, res.After, res.Existed = old, old+d.N, true
 	}
-	low, high := bound.Limits(old, d.N)
-	if !over && value >= low && value <= high {
-		return d.N, store.Applied
-	}
-	if !bound.Saturate {
-		return 0, store.Bounded
-	}
-	to := low
-	if over && d.N > 0 || !over && value > high {
-		to = high
-	}
-	n := to - old
-	if (to > old) != (n > 0) && n != 0 {
-		return 0, store.Overflow // by more than an int64
-	}
-	return n, store.Applied
+	return res
 }
 
 // log appends the records of a change, makes it, and returns the version of the
@@ -666,8 +590,6 @@ func (c *change) log(d *store.Delta, p plan, cell []byte, value int64, next meta
 		version = e.version(c.f.Pos())
 		c.f.Payload = appendCellRecord(c.f.Payload, recLayout, cell)
 		c.f.Payload = binary.AppendUvarint(c.f.Payload, uint64(has.layout()))
-	case d.Op == store.OpGet:
-		return 0
 	}
 	if d.Op != store.OpExpire || next == absent {
 		c.mark.tally.count(p.hash, value-old)

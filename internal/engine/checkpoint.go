@@ -403,7 +403,7 @@ func (e *Engine) sweep(c *checkpoint) error {
 	var swept [][]byte
 	over := func(b []byte) (over, ok bool) {
 		rec, ok := decodeToken(b)
-		age := e.gaps.Age(rec.atMS, c.timeMS)
+		age := e.gaps.Age(rec.AtMS, c.timeMS)
 		if over = age >= kept; !over {
 			nextMS = min(nextMS, c.timeMS+kept-age)
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/quipudb/quipu/internal/clock"
+	"github.com/quipudb/quipu/internal/decide"
 	"github.com/quipudb/quipu/internal/wal"
 	"github.com/quipudb/quipu/store"
 )
@@ -86,48 +87,33 @@ const tokenBytes = 50
 // tokenWant is set in the byte of a token's operation if it wanted the value.
 const tokenWant = 0x80
 
-// A tokenRec is what is remembered of a token.
-type tokenRec struct {
-	outcome store.Outcome // Applied or Settled
-	op      store.Op
-	want    bool
-	n       int64
-	digest  uint64
-	atMS    int64
-	before  int64
-	after   int64
-	version uint64
-}
-
-func (t *tokenRec) append(dst []byte) []byte {
-	flags := byte(t.op)
-	if t.want {
+func appendTokenRecord(dst []byte, t *decide.Token) []byte {
+	outcome, flags := store.Applied, byte(t.Op)
+	if t.Settled {
+		outcome = store.Settled
+	}
+	if t.Want {
 		flags |= tokenWant
 	}
-	dst = append(dst, byte(t.outcome), flags)
-	for _, v := range [...]uint64{uint64(t.n), t.digest, uint64(t.atMS), uint64(t.before), uint64(t.after), t.version} {
+	dst = append(dst, byte(outcome), flags)
+	r := &t.Result
+	for _, v := range [...]uint64{uint64(t.N), t.Digest, uint64(t.AtMS), uint64(r.Before), uint64(r.After), r.Version} {
 		dst = binary.LittleEndian.AppendUint64(dst, v)
 	}
 	return dst
 }
 
-func decodeToken(b []byte) (tokenRec, bool) {
+func decodeToken(b []byte) (decide.Token, bool) {
 	if len(b) < tokenBytes {
-		return tokenRec{}, false
+		return decide.Token{}, false
 	}
 	u := func(i int) uint64 { return binary.LittleEndian.Uint64(b[2+8*i:]) }
-	t := tokenRec{
-		outcome: store.Outcome(b[0]), op: store.Op(b[1] &^ tokenWant), want: b[1]&tokenWant != 0,
-		n: int64(u(0)), digest: u(1), atMS: int64(u(2)), before: int64(u(3)), after: int64(u(4)), version: u(5),
-	}
-	return t, t.outcome == store.Applied || t.outcome == store.Settled
-}
-
-func (t *tokenRec) result() store.Result {
-	return store.Result{
-		Outcome: t.outcome, Replayed: true,
-		Before: t.before, After: t.after, Version: t.version,
-	}
+	outcome := store.Outcome(b[0])
+	return decide.Token{
+		Settled: outcome == store.Settled, Op: store.Op(b[1] &^ tokenWant), Want: b[1]&tokenWant != 0,
+		N: int64(u(0)), Digest: u(1), AtMS: int64(u(2)),
+		Result: store.Result{Outcome: outcome, Before: int64(u(3)), After: int64(u(4)), Version: u(5)},
+	}, outcome == store.Applied || outcome == store.Settled
 }
 
 // The kinds of log records. They are stored: append only.

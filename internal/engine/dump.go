@@ -102,5 +102,5 @@ func describeToken(r *reader) string {
 	}
 	c, token := decodeCell(cell), key[len(appendToken(nil, cell, "")):]
 	return fmt.Sprintf("token %q of %q in %q: outcome %d, digest %016x, %d to %d",
-		token, c.Key, c.Namespace, rec.outcome, rec.digest, rec.before, rec.after)
+		token, c.Key, c.Namespace, rec.Result.Outcome, rec.Digest, rec.Result.Before, rec.Result.After)
 }

@@ -11,6 +11,9 @@ import "github.com/quipudb/quipu/store"
 // none.
 type extra int64
 
+// extraOf returns that of a value.
+func extraOf(v store.Value) extra { return extra(v.DeadlineMS - v.Layout) }
+
 func (x extra) deadline() int64 { return max(int64(x), 0) }
 func (x extra) layout() int64   { return max(-int64(x), 0) }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/zeebo/xxh3"
 
+	"github.com/quipudb/quipu/internal/decide"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -27,7 +28,7 @@ func (n *needs) token(key []byte) { n.tokens = append(n.tokens, append([]byte(ni
 // A tokenRow is a token as the disk has it.
 type tokenRow struct {
 	exists bool
-	rec    tokenRec
+	rec    decide.Token
 }
 
 // fetched is what was read from disk for one batch. A nil one is empty.

@@ -2,15 +2,17 @@ package engine_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/quipudb/quipu/internal/engine"
 	"github.com/quipudb/quipu/store"
 )
 
-// BenchmarkFlight measures what a blind add costs in numbered batches of 256,
-// without the waiting: to plain cells, to homes of counters that are split, and to
-// their shards, which are named with their layout.
+// BenchmarkFlight measures what an add costs in numbered batches of 256, without
+// the waiting: blind ones to plain cells, to homes of counters that are split, and to
+// their shards, which are named with their layout; and decided ones, which want their
+// value, or have a bound too.
 func BenchmarkFlight(b *testing.B) {
 	const deltas, word = 256, 7
 	at := func(i int) store.Cell {
@@ -22,8 +24,14 @@ func BenchmarkFlight(b *testing.B) {
 		cell  func(i int) store.Cell
 		laid  bool // the cells have a layout
 		named bool // and the adds name it
+		want  bool
+		bound *store.Bound
 	}{
-		{"plain", at, false, false}, {"home", at, true, false}, {"shard", shard, true, true},
+		{name: "plain", cell: at},
+		{name: "home", cell: at, laid: true},
+		{name: "shard", cell: shard, laid: true, named: true},
+		{name: "want", cell: at, want: true},
+		{name: "bound", cell: at, want: true, bound: &store.Bound{High: math.MaxInt64}},
 	} {
 		for _, keys := range []int{1, deltas} {
 			b.Run(fmt.Sprintf("%s/keys=%d", m.name, keys), func(b *testing.B) {
@@ -45,6 +53,7 @@ func BenchmarkFlight(b *testing.B) {
 					if m.named {
 						d = laid(d, word)
 					}
+					d.Want, d.Guard.Bound = m.want, m.bound
 					flight.Deltas = append(flight.Deltas, d)
 				}
 				batches, replies := []store.Batch{flight}, make([]store.Reply, 1)

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/zeebo/xxh3"
 
+	"github.com/quipudb/quipu/internal/decide"
 	"github.com/quipudb/quipu/internal/wal"
 	"github.com/quipudb/quipu/store"
 )
@@ -26,8 +27,8 @@ func seedRecords() [][]byte {
 	varint, uvarint := binary.AppendVarint, binary.AppendUvarint
 	token := func(kind byte) []byte {
 		key := appendToken(nil, cell, "token")
-		rec := tokenRec{outcome: store.Applied, op: store.OpAdd, n: 1, atMS: 5, after: 1, version: 9}
-		return rec.append(append(uvarint([]byte{kind}, uint64(len(key))), key...))
+		t := decide.Token{Op: store.OpAdd, N: 1, AtMS: 5, Result: store.Result{After: 1, Version: 9}}
+		return appendTokenRecord(append(uvarint([]byte{kind}, uint64(len(key))), key...), &t)
 	}
 	mark := appendResults(binary.LittleEndian.AppendUint64(uvarint([]byte{recMark}, 4), 77), []store.Result{
 		{Outcome: store.Applied, Before: -1, After: 5, Version: 100}, {Outcome: store.Full},
@@ -140,7 +141,7 @@ func FuzzRow(f *testing.F) {
 	f.Add(appendCell(nil, store.Cell{Namespace: "n", Key: "key"}))
 	f.Add(appendCell(nil, store.Cell{Namespace: defaultNamespace, Key: "k"}))
 	f.Add(appendCell(nil, store.Cell{Key: "k"}))
-	f.Add((&tokenRec{outcome: store.Settled, op: store.OpSettle, want: true, n: -1, digest: 1 << 63}).append(nil))
+	f.Add(appendTokenRecord(nil, &decide.Token{Settled: true, Op: store.OpSettle, Want: true, N: -1, Digest: 1 << 63}))
 	f.Add((&mark{seq: 4, digest: 5, tally: tally{deltas: 1, sum: 2, check: 3}}).appendRow(nil))
 	f.Add((&namespace{keys: 5, tokens: -6}).appendRow(nil))
 	f.Add(appendToken(nil, []byte("\x00key"), "token"))
@@ -155,10 +156,10 @@ func FuzzRow(f *testing.F) {
 		if deadline, cell, ok := decodeDeadline(b); ok && !bytes.Equal(appendDeadline(nil, deadline, cell), b) {
 			t.Errorf("deadline row %d %q was %q", deadline, cell, b)
 		}
-		if rec, ok := decodeToken(b); ok {
-			again, ok := decodeToken(rec.append(nil))
-			if !ok || again != rec || !bytes.Equal(rec.append(nil), b[:tokenBytes]) {
-				t.Errorf("token %+v became %+v", rec, again)
+		if token, ok := decodeToken(b); ok {
+			same := appendTokenRecord(nil, &token)
+			if again, ok := decodeToken(same); !ok || again != token || !bytes.Equal(same, b[:tokenBytes]) {
+				t.Errorf("token %+v became %+v", token, again)
 			}
 		}
 		if m, ok := decodeMark(b); ok {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 
+	"github.com/quipudb/quipu/internal/decide"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -86,32 +87,20 @@ func (ms *marks) load(w store.Writer, m *mark) {
 	ms.own = ms.of[0]
 }
 
-// verdict says whether a batch may be applied: nil and no replay if so.
-func (ms *marks) verdict(b *store.Batch, writersMax int) (m *mark, replay bool, err error) {
+// verdict returns the mark of a batch's writer, nil if it has none yet, and whether
+// the batch is a repeat; or why it can't be applied.
+func (ms *marks) verdict(b *store.Batch, digest uint64, writersMax int) (m *mark, repeat bool, err error) {
 	if b.Writer == 0 {
 		return ms.own, false, nil
 	}
-	m = ms.of[b.Writer]
-	if m == nil {
-		switch {
-		case b.Writer <= ms.floor:
-			return nil, false, store.Errorf(store.KindRetired, "writer %d was retired: writers up to %d are", b.Writer, ms.floor)
-		case b.Prev != 0:
-			return nil, false, store.Errorf(store.KindMark, "batch of writer %d follows %d, its mark is 0", b.Writer, b.Prev)
-		case len(ms.of) > writersMax:
-			return nil, false, store.Errorf(store.KindFull, "the store knows %d writers, its limit: retire some", writersMax)
-		}
-		return nil, false, nil
+	last := decide.Mark{}
+	if m = ms.of[b.Writer]; m != nil {
+		last.Seq, last.Digest = m.seq, m.digest
+	} else if err := decide.Admit(b.Writer, ms.floor, len(ms.of)-1, writersMax); err != nil { // one is nobody's
+		return nil, false, err
 	}
-	switch {
-	case m.seq == b.Prev:
-		return m, false, nil
-	case m.seq != b.Seq:
-		return m, false, store.Errorf(store.KindMark, "batch of writer %d covers (%d, %d], its mark is %d", b.Writer, b.Prev, b.Seq, m.seq)
-	case m.digest != b.Digest():
-		return m, false, store.Errorf(store.KindMark, "batch %d of writer %d was another batch", b.Seq, b.Writer)
-	}
-	return m, true, nil
+	repeat, err = last.Follows(b, digest)
+	return m, repeat, err
 }
 
 // get returns a writer's mark, and makes it if need be.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/quipudb/quipu/internal/decide"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -203,25 +204,12 @@ func (e *Engine) Lookup(ctx context.Context, c store.Cell, token string) (store.
 	if err := wait.wait(ctx); err != nil {
 		return store.Fate{}, err
 	}
-	age := e.gaps.Age(rec.atMS, now)
-	switch {
-	case known && age < e.o.Limits.TokenWindow.Milliseconds():
-		if rec.outcome == store.Settled {
-			return store.Fate{State: store.TokenSettled, AtMS: rec.atMS}, nil
-		}
-		return store.Fate{
-			State: store.TokenApplied, AtMS: rec.atMS, Op: rec.op, N: rec.n, Want: rec.want, Result: rec.result(),
-		}, nil
-	case known && age < store.TokenKeptMS(e.o.Limits.TokenWindow):
-		return store.Fate{State: store.TokenExpired, AtMS: rec.atMS}, nil
-	case store.TokenStale(token, now, e.o.Limits.TokenWindow):
-		return store.Fate{State: store.TokenExpired}, nil
-	}
-	return store.Fate{}, nil
+	state, t := decide.Recall(token, rec, known, e.gaps.Age(rec.AtMS, now), decide.Clock{NowMS: now, Window: e.o.Limits.TokenWindow})
+	return t.Fate(state), nil
 }
 
 // lookup finds a token, and the frames to wait for if it is not durable yet.
-func (e *Engine) lookup(ctx context.Context, key []byte) (rec tokenRec, known bool, w waits, err error) {
+func (e *Engine) lookup(ctx context.Context, key []byte) (rec decide.Token, known bool, w waits, err error) {
 	var got *fetched
 	for {
 		if e.closed {

@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/zeebo/xxh3"
 
+	"github.com/quipudb/quipu/internal/decide"
 	"github.com/quipudb/quipu/internal/wal"
 	"github.com/quipudb/quipu/store"
 )
@@ -170,7 +171,7 @@ func (p *replay) add(delta int64) {
 // token replays that a token was decided. Whether it was counted before, as one
 // that was over, is not what it was then: the checkpoint that forgot it may have
 // been lost, or be the one that the replay begins with.
-func (p *replay) token(cell, key []byte, rec *tokenRec) error {
+func (p *replay) token(cell, key []byte, rec *decide.Token) error {
 	e := p.e
 	if _, id := e.inMemory(key); id == 0 {
 		row, err := e.readToken(key)

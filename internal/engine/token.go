@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/zeebo/xxh3"
 
+	"github.com/quipudb/quipu/internal/decide"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -57,20 +58,20 @@ func (e *Engine) planToken(cell []byte, token string, more int, got *fetched, n 
 
 // findToken returns what is remembered of a token. It was planned: if it isn't
 // in memory it was looked for on disk.
-func (e *Engine) findToken(key []byte, got *fetched) (tokenRec, bool) {
+func (e *Engine) findToken(key []byte, got *fetched) (decide.Token, bool) {
 	if t, id := e.inMemory(key); id != 0 {
 		return decodeToken(t.entry(id))
 	}
 	if row := got.token(key); row != nil {
 		return row.rec, row.exists
 	}
-	return tokenRec{}, false
+	return decide.Token{}, false
 }
 
 // putToken remembers a token.
-func (e *Engine) putToken(key []byte, rec *tokenRec, frame uint64, level store.Durability) {
+func (e *Engine) putToken(key []byte, t *decide.Token, frame uint64, level store.Durability) {
 	hash := uint32(xxh3.HashSeed(key, e.id.seed()))
-	b := rec.append(make([]byte, 0, tokenBytes))
+	b := appendTokenRecord(make([]byte, 0, tokenBytes), t)
 	id := e.tokens.find(hash, key)
 	if id == 0 {
 		id = e.tokens.insert(hash, b, key)

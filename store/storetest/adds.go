@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/quipudb/quipu/internal/decide"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -200,7 +201,7 @@ func (m *machine) doAdds(r *rapid.T) {
 		if v := m.read(c).Version; changed && v <= m.model.cells[c].highest {
 			m.Fatalf("%+v: version %d after %d", c, v, m.model.cells[c].highest)
 		} else if changed {
-			m.model.cells[c].version, m.model.cells[c].highest = v, v
+			m.model.cells[c].Version, m.model.cells[c].highest = v, v
 		}
 	}
 	for _, d := range rest {
@@ -211,23 +212,22 @@ func (m *machine) doAdds(r *rapid.T) {
 // added takes what became of an add, each time as of a delta that wants its value.
 func (m *model) added(c store.Cell, a *store.Add) error {
 	for i := range a.Times {
-		d, old := want(add(c, a.N)), m.value(c)
-		after, ms, why := m.next(d, old, store.Applied)
+		d, v := want(add(c, a.N)), m.value(c)
+		old := v.N
+		why := decide.Cell(&v, &d, m.nowMS, m.keysFull(c.Namespace, false)).Outcome
 		if took := i < a.Taken; took != (why == store.Applied) || !took && why != store.Overflow {
 			return fmt.Errorf("made the %d. time: %v, want %v", i+1, took, why)
 		}
-		if before := a.Before + a.N*int64(min(i, a.Taken)); before != old.N {
-			return fmt.Errorf("%d before the %d. time, want %d", before, i+1, old.N)
+		if before := a.Before + a.N*int64(min(i, a.Taken)); before != old {
+			return fmt.Errorf("%d before the %d. time, want %d", before, i+1, old)
 		}
 		if why != store.Applied {
 			continue
 		}
-		cell := m.cells[c]
-		if cell == nil {
-			cell = &modelCell{}
-			m.cells[c] = cell
+		if m.cells[c] == nil {
+			m.cells[c] = &modelCell{}
 		}
-		cell.n, cell.deadlineMS = after, ms
+		m.cells[c].Value = v
 	}
 	return nil
 }

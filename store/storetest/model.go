@@ -2,19 +2,20 @@ package storetest
 
 import (
 	"fmt"
-	"math"
-	"math/big"
 	"reflect"
 	"slices"
 	"strings"
 
+	"github.com/quipudb/quipu/internal/decide"
 	"github.com/quipudb/quipu/store"
 )
 
-// A model is a store written to be obviously right: unbounded integers, maps,
-// and one call at a time. It does not predict versions, which are a store's
-// own choice, but holds it to what it said: they rise, and a repeat tells the
-// same one. It is told each reply, and says what is wrong with it.
+// A model is a store written to be obviously right: maps, and one call at a time.
+// What a delta makes of a cell it is told by decide.Cell, which has an oracle of its
+// own, with unbounded integers, in the tests of its package. It does not predict
+// versions, which are a store's own choice, but holds it to what it said: they
+// rise, and a repeat tells the same one. It is told each reply, and says what is
+// wrong with it.
 type model struct {
 	limits store.Limits
 	nowMS  int64
@@ -24,11 +25,8 @@ type model struct {
 }
 
 type modelCell struct {
-	n          *big.Int // nil if absent, unless that is by its deadline
-	version    uint64   // 0 if absent
-	deadlineMS int64    // 0 is never
-	layout     int64
-	highest    uint64 // version of the cell's whole life
+	store.Value        // it may be one whose deadline has passed
+	highest     uint64 // version of the cell's whole life
 }
 
 type modelTokenID struct {
@@ -137,17 +135,7 @@ func (m *model) isChanged(conditions []store.Condition) bool {
 // batch does not let it refuse alone.
 func (m *model) isSplit(b store.Batch) bool {
 	together := !b.Apart && (b.Writer != 0 || len(b.Deltas) > 1)
-	return together && slices.ContainsFunc(b.Deltas, func(d store.Delta) bool { return m.value(d.Cell).Layout != 0 && needsWhole(d) })
-}
-
-// needsWhole reports whether a part of a counter can't decide d.
-func needsWhole(d store.Delta) bool {
-	if d.Guard.Laid || d.Op == store.OpSettle || d.Op == store.OpRetire {
-		return false
-	}
-	d.Guard.Token, d.Guard.Digest = "", 0
-	return d.Op != store.OpAdd || d.Want || d.Expiry != store.ExpiryKeep || d.Guard != (store.Guard{}) ||
-		d.N > store.AddMax || d.N < -store.AddMax
+	return together && slices.ContainsFunc(b.Deltas, func(d store.Delta) bool { return m.value(d.Cell).Layout != 0 && d.NeedsWhole() })
 }
 
 func sameReply(r store.Reply, last modelMark) error {
@@ -246,7 +234,7 @@ func (m *model) tokensFull(ns string) bool {
 // that has not removed those that have expired.
 func (m *model) keys(ns string) (live, counted int64) {
 	for c, v := range m.cells {
-		if c.Namespace == ns && v.n != nil {
+		if c.Namespace == ns && v.Exists {
 			counted++
 			if m.value(c).Exists {
 				live++
@@ -313,194 +301,40 @@ func (m *model) changed(d store.Delta, got store.Result) error {
 			}
 		}
 	}
+	is := m.value(d.Cell)
+	want := decide.Cell(&is, &d, m.nowMS, m.keysFull(d.Cell.Namespace, got.Outcome == store.Full))
+	if !d.Want { // Nobody asked for more.
+		got = store.Result{Outcome: got.Outcome, Replayed: got.Replayed, Version: got.Version}
+	}
+	switch {
+	case len(refused) == 0 && want.Outcome == store.Applied:
+		return m.take(d, got, is, want)
+	case want.Outcome == store.Applied:
+		return equal(got, refusal(refused...)...)
+	default:
+		return equal(got, append(refusal(refused...), want)...)
+	}
+}
+
+// take makes an accepted change.
+func (m *model) take(d store.Delta, got store.Result, is store.Value, want store.Result) error {
 	c := m.cells[d.Cell]
 	if c == nil {
 		c = &modelCell{}
 		m.cells[d.Cell] = c
 	}
-	old := m.value(d.Cell)
-	after, ms, why := m.next(d, old, got.Outcome)
-	if len(refused) == 0 && why == store.Applied {
-		return m.take(c, id, d, got, old, after, ms)
-	}
-	results := refusal(refused...)
-	if why != store.Applied {
-		r := store.Result{Outcome: why}
-		if d.Want && (why == store.Unmet || why == store.Bounded) {
-			r.Before, r.After, r.Existed, r.DeadlineMS = old.N, old.N, old.Exists, old.DeadlineMS
+	if is.Exists && d.Op != store.OpGet {
+		if got.Version <= c.highest {
+			return fmt.Errorf("version %d after %d", got.Version, c.highest)
 		}
-		results = append(results, r)
+		is.Version, want.Version = got.Version, got.Version
 	}
-	if !d.Want {
-		got = store.Result{Outcome: got.Outcome, Replayed: got.Replayed, Version: got.Version} // nobody asked for more
-	}
-	return equal(got, results...)
-}
-
-// next returns what d makes of a cell, nil if it leaves it absent, and its
-// deadline; or why it does not. The outcome that the store said counts only
-// where it had a choice.
-func (m *model) next(d store.Delta, old store.Value, said store.Outcome) (*big.Int, int64, store.Outcome) {
-	set, ms := newDeadline(d, old, m.nowMS)
-	var after *big.Int
-	if old.Exists {
-		after = big.NewInt(old.N)
-	}
-	switch {
-	case d.Guard.Match && d.Guard.Version != old.Version:
-		return nil, 0, store.Changed
-	case d.Guard.Laid && d.Guard.Layout != old.Layout, d.Op == store.OpLayout && old.DeadlineMS != 0:
-		return nil, 0, store.Unmet
-	case old.Layout != 0 && needsWhole(d):
-		return nil, 0, store.Split
-	case d.Guard.Exists == store.ExistsMust && !old.Exists,
-		d.Guard.Exists == store.ExistsNot && old.Exists,
-		d.Op == store.OpExpire && (!old.Exists || !set):
-		return nil, 0, store.Unmet
-	case d.Op == store.OpGet:
-		return after, old.DeadlineMS, store.Applied
-	case d.Op == store.OpDelete:
-		return nil, 0, store.Applied
-	case !old.Exists && m.keysFull(d.Cell.Namespace, said == store.Full):
-		return nil, 0, store.Full
-	case d.Op == store.OpSet:
-		if b := d.Guard.Bound; b != nil && (d.N < b.Low || d.N > b.High) {
-			return nil, 0, store.Bounded
-		}
-		after = big.NewInt(d.N)
-	case d.Op == store.OpLayout:
-		if b := d.Guard.Bound; b != nil && (old.N < b.Low || old.N > b.High) {
-			return nil, 0, store.Bounded
-		}
-		after = big.NewInt(old.N)
-	case d.Op == store.OpAdd:
-		var why store.Outcome
-		if after, why = boundedSum(old.N, d); why != store.Applied {
-			return nil, 0, why
-		}
-	}
-	return after, ms, store.Applied
-}
-
-// newDeadline returns the deadline of a cell that d changes, and whether d's
-// conditions on it hold.
-func newDeadline(d store.Delta, old store.Value, nowMS int64) (held bool, ms int64) {
-	has := old.DeadlineMS != 0
-	if d.Expiry == store.ExpiryKeep {
-		return true, old.DeadlineMS
-	}
-	if d.Expiry == store.ExpiryClear {
-		return has, 0
-	}
-	// None is later than all others.
-	is := big.NewInt(old.DeadlineMS)
-	if !has {
-		is.Lsh(big.NewInt(1), 64)
-	}
-	until := big.NewInt(d.DeadlineMS)
-	if last := big.NewInt(math.MaxInt64); d.Expiry&store.ExpiryAfter != 0 {
-		if until.Add(until, big.NewInt(nowMS)); until.Cmp(last) > 0 {
-			until = last
-		}
-	}
-	order := until.Cmp(is)
-	for condition, holds := range map[store.Expiry]bool{
-		store.ExpiryIfNone: !has, store.ExpiryIfSome: has, store.ExpiryIfLater: order > 0, store.ExpiryIfSooner: order < 0,
-	} {
-		if d.Expiry&condition != 0 && !holds {
-			return false, old.DeadlineMS
-		}
-	}
-	return true, until.Int64()
-}
-
-// inward returns the limits of a bound that holds against what moves outwards
-// only.
-func inward(old, n int64, b store.Bound) (low, high *big.Int) {
-	low, high = big.NewInt(math.MinInt64), big.NewInt(math.MaxInt64)
-	switch {
-	case n < 0 && b.Saturate && old < b.Low, n > 0 && b.Saturate && old > b.High:
-		return big.NewInt(old), big.NewInt(old)
-	case n < 0:
-		low = big.NewInt(b.Low)
-	case n > 0:
-		high = big.NewInt(b.High)
-	}
-	return low, high
-}
-
-// boundedSum returns the sum that an add makes, or why it does not.
-func boundedSum(old int64, d store.Delta) (*big.Int, store.Outcome) {
-	before := big.NewInt(old)
-	after := new(big.Int).Add(before, big.NewInt(d.N))
-	if b := d.Guard.Bound; b != nil {
-		low, high := big.NewInt(b.Low), big.NewInt(b.High)
-		if b.Inward {
-			low, high = inward(old, d.N, *b)
-		}
-		out := after.Cmp(low) < 0 || after.Cmp(high) > 0
-		if out && !b.Saturate {
-			return nil, store.Bounded
-		}
-		if after.Cmp(low) < 0 {
-			after = low
-		}
-		if after.Cmp(high) > 0 {
-			after = high
-		}
-		if out && !new(big.Int).Sub(after, before).IsInt64() {
-			return nil, store.Overflow
-		}
-	}
-	if !after.IsInt64() {
-		return nil, store.Overflow
-	}
-	return after, store.Applied
-}
-
-func valueOf(n *big.Int) int64 {
-	if n == nil {
-		return 0
-	}
-	return n.Int64()
-}
-
-// take makes an accepted change.
-func (m *model) take(c *modelCell, id modelTokenID, d store.Delta, got store.Result, old store.Value, after *big.Int, ms int64) error {
-	made := valueOf(after)
-	if ms != 0 && ms <= m.nowMS { // it is over already
-		after, ms = nil, 0
-	}
-	want := store.Result{
-		Outcome: store.Applied, Version: got.Version,
-		Before: old.N, After: made, Existed: old.Exists, DeadlineMS: ms,
-	}
-	if !d.Want { // nobody asked
-		want.Before, want.After, want.Existed, want.DeadlineMS = got.Before, got.After, got.Existed, got.DeadlineMS
-	}
-	switch {
-	case d.Op == store.OpGet:
-		want.Version = old.Version
-	case after == nil:
-		want.Version = 0
-	case got.Version <= c.highest:
-		return fmt.Errorf("version %d after %d", got.Version, c.highest)
-	}
-	if err := equal(got, want); err != nil {
+	if err := equal(got, want); err != nil || d.Op == store.OpGet {
 		return err
 	}
-	if d.Op == store.OpGet {
-		return nil
-	}
-	switch {
-	case d.Op == store.OpLayout:
-		c.layout = d.N
-	case after == nil:
-		c.layout = 0
-	}
-	c.n, c.version, c.deadlineMS, c.highest = after, got.Version, ms, max(c.highest, got.Version)
-	if id.name != "" {
-		m.tokens[id] = modelToken{digest: d.Guard.Digest, atMS: m.nowMS, result: kept(got)}
+	c.Value, c.highest = is, max(c.highest, is.Version)
+	if d.Guard.Token != "" {
+		m.tokens[modelTokenID{d.Cell, d.Guard.Token}] = modelToken{digest: d.Guard.Digest, atMS: m.nowMS, result: kept(got)}
 	}
 	return nil
 }
@@ -508,10 +342,10 @@ func (m *model) take(c *modelCell, id modelTokenID, d store.Delta, got store.Res
 // value returns what a cell reads as.
 func (m *model) value(c store.Cell) store.Value {
 	v := m.cells[c]
-	if v == nil || v.n == nil || (v.deadlineMS != 0 && v.deadlineMS <= m.nowMS) {
+	if v == nil || v.DeadlineMS != 0 && v.DeadlineMS <= m.nowMS {
 		return store.Value{}
 	}
-	return store.Value{N: v.n.Int64(), Version: v.version, Exists: true, DeadlineMS: v.deadlineMS, Layout: v.layout}
+	return v.Value
 }
 
 // scan returns what a range lists.
