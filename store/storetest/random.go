@@ -12,14 +12,18 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// Random checks random histories: one call at a time against a plain model,
-// and many callers at once for what must hold of any history. A failure is
+// Random checks random histories: one call at a time against a plain model, some
+// of anything and some of what fast paths take, and many callers at once for what
+// must hold of any history. A failure is
 // shrunk, and printed with the flags that replay it (of a concurrent history,
 // what the callers do; not how they meet). -rapid.checks and -rapid.steps make
 // the search longer.
 func Random(t *testing.T, open Opener) {
 	t.Run("sequential", func(t *testing.T) {
 		rapid.Check(t, func(r *rapid.T) { sequential(t, r, open) })
+	})
+	t.Run("plain", func(t *testing.T) {
+		rapid.Check(t, func(r *rapid.T) { plain(t, r, open) })
 	})
 	t.Run("concurrent", func(t *testing.T) {
 		rapid.Check(t, func(r *rapid.T) { concurrent(t, r, open) })
@@ -28,19 +32,9 @@ func Random(t *testing.T, open Opener) {
 
 // sequential runs one random history and checks every answer.
 func sequential(t *testing.T, r *rapid.T, open Opener) {
-	m := &machine{clock: newClock(), tight: rapid.Bool().Draw(r, "tight limits")}
-	limits := store.Limits{TokenWindow: window}
-	if m.tight {
-		limits.KeysMax, limits.TokensMax, limits.WritersMax = 3, 4, 2
-	}
-	m.kit = newKit(t, r, open(t, Config{Limits: limits, Now: m.clock.now}))
+	m := newMachine(t, r, open)
 	defer m.close()
-	m.model = newModel(m.store.Traits())
-	m.ops = []store.Op{store.OpAdd, store.OpAdd, store.OpAdd, store.OpSet, store.OpDelete, store.OpSettle, store.OpExpire, store.OpGet}
-	if m.store.Traits().Layouts {
-		m.ops = append(m.ops, store.OpLayout)
-	}
-	actions := map[string]func(*rapid.T){
+	m.run(t, r, map[string]func(*rapid.T){
 		"apply":      m.doApply,
 		"adds":       m.doAdds,
 		"call":       m.doCall,
@@ -55,7 +49,27 @@ func sequential(t *testing.T, r *rapid.T, open Opener) {
 		"time":       m.doTime,
 		"clock back": m.doClockBack,
 		"audit":      func(*rapid.T) { m.audited() },
+	})
+}
+
+func newMachine(t *testing.T, r *rapid.T, open Opener) *machine {
+	m := &machine{clock: newClock(), tight: rapid.Bool().Draw(r, "tight limits")}
+	limits := store.Limits{TokenWindow: window}
+	if m.tight {
+		limits.KeysMax, limits.TokensMax, limits.WritersMax = 3, 4, 2
 	}
+	m.kit = newKit(t, r, open(t, Config{Limits: limits, Now: m.clock.now}))
+	m.model = newModel(m.store.Traits())
+	m.ops = []store.Op{store.OpAdd, store.OpAdd, store.OpAdd, store.OpSet, store.OpDelete, store.OpSettle, store.OpExpire, store.OpGet}
+	if m.store.Traits().Layouts {
+		m.ops = append(m.ops, store.OpLayout)
+	}
+	return m
+}
+
+// run takes some of the actions, and what else can be done to the store, and looks
+// at everything in the end.
+func (m *machine) run(t *testing.T, r *rapid.T, actions map[string]func(*rapid.T)) {
 	if m.inst.Reopen != nil {
 		actions["reopen"] = func(*rapid.T) { m.replace(m.inst.Reopen(t)) }
 	}
@@ -243,8 +257,19 @@ func (m *machine) drawBatch(r *rapid.T) store.Batch {
 	if rapid.IntRange(0, 5).Draw(r, "given") == 0 {
 		b = given(b, first, m.drawVersion(r, first))
 	}
-	if len(m.writers) == 0 || rapid.Bool().Draw(r, "unnumbered") {
+	if !m.drawNumber(r, &b) {
 		return b
+	}
+	if old := rapid.SampledFrom(m.writers).Draw(r, "retired"); old < b.Writer && rapid.IntRange(0, 5).Draw(r, "retire") == 0 {
+		b.Deltas = append(b.Deltas, store.Delta{Op: store.OpRetire, N: int64(old)})
+	}
+	return b
+}
+
+// drawNumber makes a batch one of a writer, or not, with a mark that mostly fits.
+func (m *machine) drawNumber(r *rapid.T, b *store.Batch) bool {
+	if len(m.writers) == 0 || rapid.Bool().Draw(r, "unnumbered") {
+		return false
 	}
 	b.Writer = rapid.SampledFrom(m.writers).Draw(r, "writer")
 	b.Prev = m.model.parts[b.Partition].marks[b.Writer].batch.Seq
@@ -252,10 +277,7 @@ func (m *machine) drawBatch(r *rapid.T) store.Batch {
 		b.Prev = rapid.Uint64Range(0, b.Prev+2).Draw(r, "prev")
 	}
 	b.Seq = b.Prev + rapid.Uint64Range(1, 3).Draw(r, "covers")
-	if old := rapid.SampledFrom(m.writers).Draw(r, "retired"); old < b.Writer && rapid.IntRange(0, 5).Draw(r, "retire") == 0 {
-		b.Deltas = append(b.Deltas, store.Delta{Op: store.OpRetire, N: int64(old)})
-	}
-	return b
+	return true
 }
 
 func (m *machine) doApply(r *rapid.T) { m.send(m.drawBatch(r)) }

@@ -1,0 +1,32 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/quipudb/quipu/store"
+	"github.com/quipudb/quipu/store/storetest"
+)
+
+// TestServes checks that the fast paths take nothing that they do not serve.
+func TestServes(t *testing.T) {
+	e, err := Open("/data", Options{FS: vfs.NewMem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = e.Close() }()
+	c := store.Cell{Namespace: "n", Key: "k"}
+	first := store.Batch{Deltas: []store.Delta{{Cell: c, Op: store.OpSet, N: 1}}}
+	if err := e.Apply(t.Context(), []store.Batch{first}, make([]store.Reply, 1)); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Serves(t, addOneServes, func(b *store.Batch) bool {
+		_, done := e.addOne(t.Context(), b, &store.Reply{})
+		return done
+	})
+	// A delta knows nothing of its batch.
+	storetest.Serves(t, unreadServes|store.NeedMark|store.NeedIf, func(b *store.Batch) bool {
+		return !e.mustRead(&b.Deltas[0], &slot{}, 0, appendCell(nil, c), 1)
+	})
+}
