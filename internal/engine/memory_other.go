@@ -7,4 +7,6 @@ func mapMemory(n int) (b []byte, giveBack func()) {
 	return make([]byte, n), func() {}
 }
 
+func adviseHuge([]byte) {}
+
 func populate([]byte) {}

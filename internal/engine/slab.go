@@ -31,6 +31,7 @@ func (s *slab[T]) run(n int) []T {
 	}
 	if len(s.rest) < n {
 		b, giveBack := mapMemory(slabBytes)
+		adviseHuge(b)
 		s.pieces = append(s.pieces, giveBack)
 		var zero T
 		s.rest = unsafe.Slice((*T)(unsafe.Pointer(&b[0])), slabBytes/int(unsafe.Sizeof(zero)))
@@ -49,7 +50,7 @@ func (s *slab[T]) free() {
 }
 
 // A piece of room that is made ready at a time.
-const readyBytes = 2 << 20
+const readyBytes = 256 << 10
 
 // ready has the system find the memory of a room's free part now: when a value is
 // added to it that would take long, and someone may wait meanwhile.
