@@ -129,12 +129,12 @@ func TestGrow(t *testing.T) {
 	}
 	f("cold", limits, 1, 100, 50, 1, 0.5, 1)
 	f("warm, and nobody waits", limits, 1, 100, 5_000, 0.2, 0.5, 1)
-	f("waits", limits, 1, 4, 5_000, 0.3, 0.5, 2)
+	f("waits", limits, 1, 4, 5_000, 0.3, 0.5, 8)
 	f("some looks may be chance", limits, 1, 3, 5_000, 0.3, 0.5, 1)
 	f("waits and waits", limits, 1, 100, 5_000, 0.3, 0.5, 16)
 	f("as many as the calls need", limits, 1, 100, 35_000, 0, 0.5, 4)
 	f("it does not help", limits, 1, 100, 5_000, 0.3, 1, 1)
-	f("it does not help, and there was no time to see it", limits, 1, 16, 5_000, 0.3, 1, 2)
+	f("it does not help, and there was no time to see it", limits, 1, 16, 5_000, 0.3, 1, 8)
 	f("from the start", hot.Limits{Shards: 8, Max: 64}, 1, 1, 0, 0, 1, 8)
 	f("from the start, and for good", hot.Limits{Shards: 8, Max: 8}, 1, 100, 5_000, 0.3, 1, 8)
 	f("no more than allowed", hot.Limits{Shards: 8, Max: 4}, 1, 1, 0, 0, 1, 4)
@@ -175,16 +175,16 @@ func TestTrial(t *testing.T) {
 		}
 	}
 	const ms = time.Millisecond
-	until(2, 4, 1000, 10*ms)
+	until(8, 4, 1000, 10*ms)
 	stays(14, 1000, 10*ms)
 	until(1, 3, 1000, 10*ms)
 	stays(290, 1000, 10*ms) // it rests
-	until(2, 20, 1000, 10*ms)
+	until(8, 20, 1000, 10*ms)
 	until(1, 20, 1000, 10*ms)
 	stays(500, 1000, 10*ms)  // for longer
-	until(2, 6, 3000, 10*ms) // It is much hotter.
-	until(4, 20, 4000, 10*ms)
-	until(8, 30, 4000, 5*ms)
+	until(8, 6, 3000, 10*ms) // It is much hotter.
+	until(16, 20, 4000, 10*ms)
+	until(32, 30, 4000, 5*ms)
 	if n := other.Grow(rules, limits, hot.Look{Shards: 1, Rate: 5000, Waiting: 0.5, At: at.Add(time.Minute)}); n != 1 {
 		t.Errorf("%d shards at one look", n)
 	}

@@ -43,8 +43,10 @@ const (
 	success = 1.25
 	looks   = 5
 
-	// growth is how many times the shards a counter gets at once, at most.
-	growth = 8
+	// firstMost is how many shards a counter gets at first, at most, and apart how many
+	// for each server that waits: servers choose by chance, and are to meet seldom.
+	firstMost = 16
+	apart     = 4
 
 	// restFirst is for how long a counter is not split again whose shards did not
 	// help, twice as long each time up to restLongest, unless it gets twice as hot.
@@ -153,12 +155,14 @@ func (j *Judge) Grow(r Rules, l Limits, k Look) int {
 	return min(more(k), l.Max)
 }
 
-// more returns how many shards to try. If three quarters of a call's time are
-// waiting, four share a cell, and four cells would do. They come in powers of two.
+// more returns how many shards to try: first by the waiting, then twice as many each
+// time. If three quarters of a call's time are waiting, four servers share a cell.
 func more(k Look) int {
 	n := 2 * k.Shards
-	for n < growth*k.Shards && float64(n)*(1-k.Waiting) < float64(k.Shards) {
-		n *= 2
+	if k.Shards == 1 && k.Waiting > 0 {
+		for n < firstMost && float64(n)*(1-k.Waiting) < apart {
+			n *= 2
+		}
 	}
 	return n
 }
@@ -183,7 +187,7 @@ func (j *Judge) see(k Look, least int) {
 // tire has a counter rest.
 func (j *Judge) tire(k Look) {
 	j.rest = min(max(2*j.rest, restFirst), restLongest)
-	j.until, j.tired = k.At.Add(j.rest), k.Rate
+	j.until, j.tired = k.At.Add(j.rest), max(k.Rate, j.before.rate) // Shards that lost writes made it look less hot.
 	j.pace, j.since = pace{}, time.Time{}
 }
 
