@@ -7,10 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
-
-	"github.com/quipudb/quipu"
 )
 
 // Additions join others in any order of keys, and each is told what it would be

@@ -2,6 +2,7 @@ package resp_test
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"testing"
 
@@ -55,7 +56,8 @@ func TestLaneIsNotOvertaken(t *testing.T) {
 		}
 		told <- first + c.reply()
 	}()
-	for other.line("GET cold") != bulk("-1") { // it is applied
+	for other.line("GET cold") != bulk("-1") { // until it is applied
+		runtime.Gosched()
 	}
 	for range 100 { // turns of the loop
 		other.expect("PING", pong)
