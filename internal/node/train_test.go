@@ -120,7 +120,7 @@ func TestTrainLeavesOneBehind(t *testing.T) {
 	f := func(name string, hold func(k *kit) (release func())) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
-			runCarried(t, func(k *kit, c *carrier) {
+			runCarried(t, func(k *kit, _ *carrier) {
 				release := k.hang()
 				first := k.do(in(0))
 				held := k.do(in(1))
