@@ -157,7 +157,7 @@ func (e *Engine) begin(c *checkpoint) {
 	}
 	for w, m := range e.marks.of {
 		if m.dirty {
-			c.marks = append(c.marks, markRow{w, m.appendRow(nil)})
+			c.marks = append(c.marks, markRow{w, m.row()})
 			m.dirty = false
 		}
 	}

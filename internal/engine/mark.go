@@ -49,8 +49,9 @@ func (t *tally) add(o tally) {
 	t.check += o.check
 }
 
-func (m *mark) appendRow(dst []byte) []byte {
-	dst = binary.AppendUvarint(dst, m.seq)
+// row returns what the disk has of a mark.
+func (m *mark) row() []byte {
+	dst := binary.AppendUvarint(nil, m.seq)
 	for _, v := range [...]uint64{m.digest, m.tally.deltas, m.tally.sum, m.tally.check} {
 		dst = binary.LittleEndian.AppendUint64(dst, v)
 	}

@@ -39,7 +39,7 @@ func (p *pace) breathe() {
 	if p.pressed() {
 		runtime.Gosched()
 	} else {
-		time.Sleep(burst)
+		<-time.After(burst)
 	}
 	p.strode = time.Now()
 	p.restedAt = p.strode

@@ -22,7 +22,7 @@ func TestPace(t *testing.T) {
 			began := time.Now()
 			p := pace{pressed: func() bool { return pressed }, strode: began, restedAt: began}
 			for range work / (stride / 2) {
-				time.Sleep(stride / 2) // it is work
+				<-time.After(stride / 2) // it is work
 				p.breathe()
 			}
 			if took := time.Since(began); took != want {

@@ -84,7 +84,7 @@ func openLoop(b *testing.B, e *engine.Engine, counters int, over func() bool) (t
 	for !over() {
 		due := min(int(time.Since(start)/gap)-len(took), store.BatchDeltasMax)
 		if due <= 0 {
-			time.Sleep(gap)
+			<-time.After(gap)
 			continue
 		}
 		batches[0].Deltas = batches[0].Deltas[:0]

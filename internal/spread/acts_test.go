@@ -30,22 +30,16 @@ func perhaps(a act) act {
 	return a
 }
 
-func asks(n int64) act {
-	return writes(fmt.Sprint("add ", n, " and ask"), store.Delta{Op: store.OpAdd, N: n, Want: true})
-}
-
 func sets(n int64) act { return writes(fmt.Sprint("set ", n), store.Delta{Op: store.OpSet, N: n}) }
 
 var (
+	asks    = writes("add 1 and ask", store.Delta{Op: store.OpAdd, N: 1, Want: true})
 	deletes = writes("delete", store.Delta{Op: store.OpDelete})
 	tokened = writes("add 7 once", store.Delta{Op: store.OpAdd, N: 7, Guard: store.Guard{Token: "t"}})
 	far     = math.MaxInt64 - int64(5)
 	gathers = act{name: "fold", begin: func(*world, *actor) machine { return &folder{} }}
 	reading = act{name: "read", reads: true, begin: func(_ *world, s *actor) machine {
 		return s.newSum([]store.Cell{subject}, make([]store.Value, 1), nil)
-	}}
-	relearning = act{name: "relearn", begin: func(_ *world, s *actor) machine {
-		return &relearn{core: &s.core, cells: []store.Cell{subject}, refused: s.known.refusals()}
 	}}
 	// losing has home lose its layout, as a store does that loses its last writes.
 	losing = act{name: "lose", begin: func(*world, *actor) machine { return &loser{} }}

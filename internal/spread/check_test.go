@@ -43,6 +43,7 @@ func (w *world) applied(r *row, b *store.Batch, reply *store.Reply) {
 			w.truth, w.exists = d.N, true
 		case store.OpDelete:
 			w.truth, w.exists = 0, false
+		default: // it changes no value
 		}
 		if d.Want && (result.Before != before || result.After != w.truth) {
 			w.fails("told %d to %d, and it went from %d to %d", result.Before, result.After, before, w.truth)

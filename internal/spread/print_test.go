@@ -106,8 +106,8 @@ func (p *printer) fields(v reflect.Value) {
 	case t == reflect.TypeFor[core](), t == reflect.TypeFor[pace](), t == reflect.TypeFor[world](), t.PkgPath() == "time":
 		return
 	}
-	for i := range v.NumField() {
-		p.walk(v.Field(i))
+	for _, field := range v.Fields() {
+		p.walk(field)
 		p.b = append(p.b, ' ')
 	}
 }

@@ -18,7 +18,6 @@ import (
 
 // A scene is a store, and what servers do to the counter in it.
 type scene struct {
-	name       string
 	partitions int
 	least      int     // of partitions
 	sole       bool    // One server uses the store; all parts are its own.
