@@ -247,7 +247,7 @@ func TestReadOnly(t *testing.T) {
 }
 
 // A stub is a store that decides nothing and allocates nothing: it gives the
-// answers it was made with. It is not safe for concurrent use.
+// answers it was made with.
 type stub struct {
 	traits store.Traits
 	result store.Result   // what each delta is told
@@ -255,6 +255,7 @@ type stub struct {
 	value  store.Value    // what each cell holds
 	fate   store.Fate     // what each token's is
 	err    error          // what every call returns
+	mu     sync.Mutex     // guards what sent points to
 	sent   *[]store.Batch // if not nil, takes a copy of what Apply is given
 }
 
@@ -283,7 +284,9 @@ func (s *stub) Apply(_ context.Context, batches []store.Batch, replies []store.R
 		if s.sent != nil {
 			sent := *b
 			sent.Deltas = slices.Clone(b.Deltas)
+			s.mu.Lock()
 			*s.sent = append(*s.sent, sent)
+			s.mu.Unlock()
 		}
 	}
 	return s.err
