@@ -263,6 +263,7 @@ func TestNotHTTP(t *testing.T) {
 	f(&net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)})
 	f(&net.OpError{Op: "write", Err: os.NewSyscallError("write", syscall.EPIPE)})
 	f(errors.New("net/http: HTTP/1.x transport connection broken: %!w(<nil>)"))
+	f(errors.New("readLoopPeekFailLocked: %!w(<nil>)"))
 	f(errors.New(`net/http: HTTP/1.x transport connection broken: malformed HTTP response "\x18"`))
 }
 

@@ -149,8 +149,8 @@ func (r *remote) unreached(err error, doubt int) error {
 	// The other doors reply what is no HTTP, or hang up: before, while or after they
 	// are sent the request, and each is another error. So does a server that dies:
 	// then a write may have counted.
-	if text := err.Error(); strings.Contains(text, "malformed HTTP") || strings.Contains(text, "connection broken") {
-		err = errNotHTTP // the text is of bytes, or of nothing: "%!w(<nil>)"
+	if text := err.Error(); strings.Contains(text, "malformed HTTP") || strings.Contains(text, "connection broken") || strings.Contains(text, "%!w(<nil>)") {
+		err = errNotHTTP // the text is of bytes, or of nothing: what came before the request was sent is no error to net/http
 	}
 	hangups := []error{errNotHTTP, io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE}
 	if slices.ContainsFunc(hangups, func(hangup error) bool { return errors.Is(err, hangup) }) {
