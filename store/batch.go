@@ -35,8 +35,8 @@ type Batch struct {
 	// cells are of the batch's partition.
 	If []Condition
 
-	// Apart says that the deltas need not be applied together. Then one that a
-	// cell refuses as Split is refused alone. Otherwise the batch is refused with
+	// Apart says that the deltas need not be applied together, though in their order
+	// all the same. Then one that a cell refuses as Split is refused alone. Otherwise the batch is refused with
 	// ErrSplit, as if a condition did not hold: see Together.
 	Apart bool
 

@@ -424,7 +424,8 @@ func TestBadBatchIsRefusedAlone(t *testing.T) {
 	})
 }
 
-// Each partition has its own lane, and all share a writer.
+// Each partition has its own lane, and all share a writer. Over one partition a lane
+// combines what can be combined, and what can't is sent beside it.
 func TestLanes(t *testing.T) {
 	writers := func(k *kit) map[store.Writer]bool {
 		release := k.blocked()
@@ -444,9 +445,31 @@ func TestLanes(t *testing.T) {
 		}
 	})
 	run(t, node.Options{Lanes: 3}, func(k *kit) {
-		if n := len(writers(k)); n != 3 {
-			t.Errorf("%d writers for 3 lanes", n)
+		if n := len(writers(k)); n != 1 {
+			t.Errorf("%d writers for what can share a flight, want 1", n)
 		}
+		if n := len(k.flights()); n != 2 {
+			t.Errorf("%d flights, want one and one for all who waited", n)
+		}
+	})
+	run(t, node.Options{Lanes: 3}, func(k *kit) {
+		release := k.blocked()
+		var calls []*call
+		for i := range 40 {
+			calls = append(calls, k.do(want(add(fmt.Sprint(i), 1)), add("all", 1)))
+		}
+		found := map[store.Writer]bool{}
+		for _, b := range k.flights() {
+			found[b.Writer] = true
+		}
+		if len(found) != 3 {
+			t.Errorf("%d flights at once, want that of the first lane, and two of those that fly alone", len(found))
+		}
+		release()
+		for _, c := range calls {
+			c.results()
+		}
+		k.holds("all", 40)
 	})
 }
 

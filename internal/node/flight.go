@@ -37,6 +37,9 @@ type runKey struct {
 // runServes is what the adds of a run may ask for.
 const runServes = store.NeedValue | store.NeedLayout
 
+// isRun reports whether a batch is one add that may join a run.
+func isRun(b *store.Batch) bool { return len(b.Deltas) == 1 && b.Deltas[0].Needs()&^runServes == 0 }
+
 // isAlone reports whether a batch takes a flight of its own: if a counter is
 // split, it is refused as a whole, and others must not be with it.
 func isAlone(b *store.Batch) bool {
@@ -48,7 +51,7 @@ func (f *flight) board(e *entry, runs map[runKey]int) bool {
 	b := &f.batches[0]
 	var key runKey
 	if e.run {
-		d := e.delta(0)
+		d := &e.batch.Deltas[0]
 		key = runKey{d.Cell, d.N < 0, d.Guard.Laid, d.Guard.Layout}
 		if at, ok := runs[key]; ok && f.join(e, at) {
 			return true
@@ -58,8 +61,7 @@ func (f *flight) board(e *entry, runs map[runKey]int) bool {
 		return false
 	}
 	e.at, e.nth, e.before = len(b.Deltas), 0, 0
-	for i := range e.deltas {
-		d := *e.delta(i)
+	for _, d := range e.batch.Deltas {
 		if d.Guard.Match {
 			d.Guard.Version = coarse(d.Guard.Version)
 		}
@@ -82,7 +84,7 @@ func (f *flight) board(e *entry, runs map[runKey]int) bool {
 // too large.
 func (f *flight) join(e *entry, at int) bool {
 	b := &f.batches[0]
-	run, d := &b.Deltas[at], e.delta(0)
+	run, d := &b.Deltas[at], &e.batch.Deltas[0]
 	sum := run.N + d.N
 	if f.members[at] == runMax || (d.N < 0) != (sum < run.N) {
 		return false
@@ -114,7 +116,7 @@ func (e *entry) take() error {
 	n, err := e.lane.node, e.err
 	if err == nil {
 		e.fill()
-	} else if refusal(err) && e.part == nil { // else see join
+	} else if refusal(err) {
 		e.reply.Err, err = err, nil
 	}
 	if e.flight != nil { // else it was refused in the queue
@@ -129,17 +131,11 @@ func (e *entry) take() error {
 func (e *entry) fill() {
 	f, to := e.flight, e.reply
 	from := &f.replies[0]
-	if to.Durability == 0 || to.Durability > from.Durability {
-		to.Durability = from.Durability
-	}
-	to.Waited, to.Retries = max(to.Waited, from.Waited), max(to.Retries, from.Retries)
-	for i := range e.deltas {
-		r, d := from.Results[e.at+i], e.delta(i)
+	to.Durability, to.Waited, to.Retries = from.Durability, from.Waited, from.Retries
+	for i := range e.batch.Deltas {
+		r, d := from.Results[e.at+i], &e.batch.Deltas[i]
 		if d.Guard.Token == "" {
 			r.Replayed = false // Only the flight was repeated, not the caller's write.
-		}
-		if r.Outcome == store.Full {
-			e.lane.node.full.Store(time.Now().UnixNano())
 		}
 		r.Version = fine(r.Version)
 		if members := f.members[e.at]; members > 1 {
@@ -151,20 +147,8 @@ func (e *entry) fill() {
 				r = store.Result{Outcome: r.Outcome, Version: r.Version}
 			}
 		}
-		if e.part == nil {
-			to.Results = append(to.Results, r)
-		} else {
-			to.Results[e.part[i]] = r
-		}
+		to.Results = append(to.Results, r)
 	}
-}
-
-// delta returns the i-th of the entry's deltas.
-func (e *entry) delta(i int) *store.Delta {
-	if e.part != nil {
-		i = int(e.part[i])
-	}
-	return &e.batch.Deltas[i]
 }
 
 // release lets the flight be used again when the last one needs it no more.

@@ -16,7 +16,6 @@ type lane struct {
 	number    int // among the lanes
 	partition int
 	pulse     *pulse // of the partition
-	room      room
 
 	mu          sync.Mutex // guards the fields below up to runs, and the states of entries
 	first, last *entry     // the queue
@@ -40,8 +39,7 @@ type entry struct {
 	reply *store.Reply
 	done  chan struct{}
 
-	part   []int32 // the deltas of the batch that go with it; nil if all do
-	deltas int     // how many those are
+	deltas int
 	bytes  int
 	writes int // of callers
 
@@ -66,35 +64,47 @@ const (
 	landed                   // there is an answer, and done says so
 )
 
-// enter queues a piece of a call, and sends it at once if the lane is idle.
-func (l *lane) enter(ctx context.Context, p *piece, b *store.Batch, r *store.Reply) (*entry, error) {
+// enter queues a batch, and sends it at once if the lane is idle. Lone says that its
+// call has no other.
+func (l *lane) enter(ctx context.Context, b *store.Batch, r *store.Reply, lone bool) (*entry, error) {
 	n := l.node
 	reading := !b.Changes()
 	if err := l.pulse.refused(reading); err != nil {
 		return nil, err
 	}
-	if err := l.room.take(ctx, p.deltas, p.bytes); err != nil {
+	bytes, writes := weigh(b)
+	if err := l.pulse.room.take(ctx, len(b.Deltas), bytes); err != nil {
 		return nil, err
 	}
 	e := n.freeEntries.Get().(*entry)
-	e.lane, e.batch, e.reply, e.part, e.deltas, e.bytes, e.writes = l, b, r, p.part, p.deltas, p.bytes, p.writes
+	e.lane, e.batch, e.reply, e.deltas, e.bytes, e.writes = l, b, r, len(b.Deltas), bytes, writes
 	l.mu.Lock()
 	if err := l.pulse.refused(reading); err != nil { // since then, and what was queued was refused before this came
 		l.mu.Unlock()
-		l.room.give(e.deltas, e.bytes)
+		l.pulse.room.give(e.deltas, e.bytes)
 		e.free()
 		return nil, err
 	}
-	e.state, e.run, e.alone, e.gone, e.err = queued, p.run, isAlone(b), false, nil
+	e.state, e.run, e.alone, e.gone, e.err = queued, lone && isRun(b), isAlone(b), false, nil
 	l.insert(e, l.last)
 	if !l.flying {
 		l.flying = true
 		n.running.Add(1)
 		l.board()
 	}
-	l.train.came(p.writes)
+	l.train.came(writes)
 	l.mu.Unlock()
 	return e, nil
+}
+
+// weigh returns how many bytes a batch has, and how many writes of callers.
+func weigh(b *store.Batch) (bytes, writes int) {
+	for i := range b.Deltas {
+		d := &b.Deltas[i]
+		bytes += len(d.Cell.Namespace) + len(d.Cell.Key) + len(d.Guard.Token)
+		writes += max(int(d.Writes), 1)
+	}
+	return bytes, writes
 }
 
 // board makes the lane ready for the next train to where its partition is.
@@ -114,7 +124,7 @@ func (l *lane) refuse(err error) {
 	}
 	l.mu.Unlock()
 	for _, e := range told {
-		l.room.give(e.deltas, e.bytes)
+		l.pulse.room.give(e.deltas, e.bytes)
 		e.done <- struct{}{}
 	}
 }
@@ -189,7 +199,7 @@ func (e *entry) leave() entryState {
 	}
 	l.mu.Unlock()
 	if was == queued {
-		l.room.give(e.deltas, e.bytes)
+		l.pulse.room.give(e.deltas, e.bytes)
 		e.free()
 	}
 	return was
@@ -198,7 +208,7 @@ func (e *entry) leave() entryState {
 // free makes the entry ready for another caller.
 func (e *entry) free() {
 	n := e.lane.node
-	e.lane, e.batch, e.reply, e.part, e.flight = nil, nil, nil, nil, nil
+	e.lane, e.batch, e.reply, e.flight = nil, nil, nil, nil
 	n.freeEntries.Put(e)
 }
 
@@ -284,7 +294,7 @@ func (l *lane) land(f *flight, err error) {
 	}
 	l.train.told(len(told), writes)
 	l.mu.Unlock()
-	l.room.give(deltas, bytes)
+	l.pulse.room.give(deltas, bytes)
 	f.refs.Store(int32(len(told)) + 1)
 	for _, e := range told {
 		e.done <- struct{}{}

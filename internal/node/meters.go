@@ -26,8 +26,8 @@ func (m *meters) count(f *flight, took time.Duration) {
 // it.
 func (n *Node) Meters(f func(name, help string, value float64)) {
 	queued := 0
-	for i := range n.lanes {
-		queued += n.lanes[i].room.taken()
+	for i := range n.pulses {
+		queued += n.pulses[i].room.taken()
 	}
 	reachable := 1.0
 	if int(n.outage.down.Load()) == len(n.pulses) {

@@ -24,7 +24,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/quipudb/quipu/store"
@@ -33,8 +32,9 @@ import (
 // Options are the settings of a node. The zero value of a field means its
 // default.
 type Options struct {
-	// Lanes is how many combined batches may be on their way at once to a store
-	// of one partition; default 4. A store of more has a lane for each.
+	// Lanes is how many batches may be on their way at once to a store of one
+	// partition; default 4. One lane combines all that can share a batch, the others
+	// are for what can't. A store of more partitions has a lane for each.
 	Lanes int
 
 	// Calls is how many calls may be at a partition at once with what is not
@@ -42,8 +42,8 @@ type Options struct {
 	Calls int
 
 	// QueueDeltas and QueueBytes bound what waits in the node or is on its way;
-	// default 100,000 and 64 MiB. Each lane has an equal share, so that one that waits
-	// for its partition takes no room from others. When it is full, callers wait for
+	// default 100,000 and 64 MiB. Each partition has an equal share, so that one that
+	// does not answer takes no room from others. When it is full, callers wait for
 	// room as long as their contexts last.
 	QueueDeltas int
 	QueueBytes  int
@@ -89,7 +89,7 @@ type Node struct {
 	options Options
 	carrier store.Carrier // under, or nil if it is none
 	lanes   []lane        // by partition; of one partition, as many as the options say
-	trains  []train       // by lane, or by the route of their partitions if the store is a carrier
+	trains  []train       // by lane, or by the route of its partition if the store is a carrier
 	pulses  []pulse       // by partition
 
 	ctx     context.Context // ends when the node gives up
@@ -105,7 +105,6 @@ type Node struct {
 	freeEntries sync.Pool // of *entry
 	freeFlights sync.Pool // of *flight
 	outage      outage
-	full        atomic.Int64 // when the store last said that something is full, in Unix nanoseconds
 	meters
 }
 
@@ -144,6 +143,7 @@ func New(ctx context.Context, s store.Store, o Options) *Node {
 		p := &n.pulses[i]
 		p.node, p.partition, p.calls = n, i, make(chan struct{}, o.Calls)
 		p.ctx, p.cancel = context.WithCancel(n.ctx)
+		p.room.deltasMax, p.room.bytesMax = max(o.QueueDeltas/len(n.pulses), 1), max(o.QueueBytes/len(n.pulses), 1)
 	}
 	n.carrier, _ = s.(store.Carrier)
 	n.trains = make([]train, len(n.lanes))
@@ -155,7 +155,6 @@ func New(ctx context.Context, s store.Store, o Options) *Node {
 			l.partition = i
 		}
 		l.pulse = &n.pulses[l.partition]
-		l.room.deltasMax, l.room.bytesMax = max(o.QueueDeltas/len(n.lanes), 1), max(o.QueueBytes/len(n.lanes), 1)
 	}
 	return n
 }
@@ -283,40 +282,49 @@ func (p *pulse) pass(ctx context.Context, batches []store.Batch, replies []store
 // combine queues batches in the lanes they belong to and waits for the answers.
 // What became of one says nothing of the others.
 func (n *Node) combine(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
-	var few [1]piece
-	pieces, apart := few[:0], n.separable(batches)
+	var fewEntered [1]*entry
+	var fewErrs [1]error
+	entered, errs := fewEntered[:], fewErrs[:]
+	if len(batches) > 1 {
+		entered, errs = make([]*entry, len(batches)), make([]error, len(batches))
+	}
+	lane := n.laneOf(batches)
 	for i := range batches {
 		b, r := &batches[i], &replies[i]
 		*r = store.Reply{Results: r.Results[:0]}
-		if r.Err = n.check(b); r.Err == nil {
-			pieces = n.cut(pieces, batches, i, apart)
+		if r.Err = n.check(b); r.Err != nil {
+			continue
 		}
-	}
-	for i := range pieces {
-		p := &pieces[i]
-		r := &replies[p.batch]
-		if p.part != nil && len(r.Results) == 0 {
-			r.Results = slices.Grow(r.Results, len(batches[p.batch].Deltas))[:len(batches[p.batch].Deltas)]
+		l := lane
+		if l == nil {
+			l = &n.lanes[b.Partition]
 		}
-		p.entry, p.err = p.lane.enter(ctx, p, &batches[p.batch], r)
+		entered[i], errs[i] = l.enter(ctx, b, r, len(batches) == 1)
 	}
-	for i := range pieces {
-		if p := &pieces[i]; p.entry != nil {
-			p.err = p.entry.wait(ctx)
+	for i, e := range entered {
+		if e != nil {
+			errs[i] = e.wait(ctx)
 		}
-	}
-	if len(batches) == 1 && len(pieces) == 1 { // Fast path.
-		return pieces[0].err
-	}
-	errs := make([]error, len(batches))
-	for from, to := 0, 0; from < len(pieces); from = to {
-		for to < len(pieces) && pieces[to].batch == pieces[from].batch {
-			to++
-		}
-		at := pieces[from].batch
-		errs[at] = join(&replies[at], pieces[from:to])
 	}
 	return store.Answer(errs, replies)
+}
+
+// laneOf returns the lane that all batches of a call take, so that they stay in their
+// order, if the store has one partition; otherwise nil. What can share a flight takes
+// the first lane. A call with a batch that needs a flight of its own takes one of the
+// others: such flights combine nothing, so only side by side do they share a commit.
+func (n *Node) laneOf(batches []store.Batch) *lane {
+	if n.traits.Partitions > 1 {
+		return nil
+	}
+	if others := len(n.lanes) - 1; others > 0 {
+		for i := range batches {
+			if isAlone(&batches[i]) {
+				return &n.lanes[1+store.PartitionOf(batches[0].Deltas[0].Cell, others)]
+			}
+		}
+	}
+	return &n.lanes[0]
 }
 
 // check returns an error if the store would refuse a batch: then it must not be

@@ -10,7 +10,6 @@ import (
 )
 
 // A train takes the flights of some lanes to the store, all that are ready together:
-// those of a store of one partition, since a call that was cut waits for all of them;
 // those whose partitions are on one server, if the store is a store.Carrier; and else
 // those of one lane. It has a goroutine while it has work.
 type train struct {
@@ -28,10 +27,7 @@ type train struct {
 
 // trainOf returns the train that goes to where the partition of a lane is.
 func (n *Node) trainOf(l *lane) *train {
-	switch {
-	case n.traits.Partitions == 1:
-		return &n.trains[0]
-	case n.carrier == nil:
+	if n.carrier == nil {
 		return &n.trains[l.number]
 	}
 	return &n.trains[n.carrier.Route(l.partition)]
@@ -210,25 +206,13 @@ func (t *trip) take(l *lane) {
 func (t *trip) fly() {
 	n := t.train.node
 	t.watch = time.AfterFunc(n.options.Patience/2, t.doubt)
-	if n.carrier != nil || len(n.lanes) > 1 {
-		defer time.AfterFunc(lateAfter, func() { t.train.relieve(t) }).Stop()
-	}
-	if n.carrier != nil {
-		n.carrier.Carry(t.ctx, t.batches, t.replies, t.done)
+	if n.carrier == nil { // Then there is one flight.
+		f := t.flights[0]
+		t.done(0, n.under.Apply(t.ctx, f.batches[:], f.replies[:]))
 		return
 	}
-	var wg sync.WaitGroup
-	for i := range t.flights[1:] {
-		wg.Go(func() { t.apply(i + 1) })
-	}
-	t.apply(0)
-	wg.Wait()
-}
-
-// apply sends one of the flights.
-func (t *trip) apply(i int) {
-	f := t.flights[i]
-	t.done(i, t.train.node.under.Apply(t.ctx, f.batches[:], f.replies[:]))
+	defer time.AfterFunc(lateAfter, func() { t.train.relieve(t) }).Stop()
+	n.carrier.Carry(t.ctx, t.batches, t.replies, t.done)
 }
 
 // doubt puts the partitions in doubt that have not answered yet.

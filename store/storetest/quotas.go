@@ -35,20 +35,24 @@ func quotas(s *suite) {
 		k.outcome(k.one(add(cell("2"), 1)), store.Full)
 	})
 
-	s.lawAt("room is counted delta by delta", few, func(k *kit, _ *clock) {
-		cs := k.together(6)
-		rs := k.do(add(cs[0], 1), add(cs[1], 1), add(cs[2], 1), add(cs[3], 1), add(cs[4], 1),
-			add(cs[3], 1), del(cs[0]), add(cs[5], 1), add(cs[4], 1))
-		for i, o := range []store.Outcome{
-			store.Applied, store.Applied, store.Applied, store.Applied, store.Full,
-			store.Applied, store.Applied, store.Applied, store.Full,
-		} {
-			if rs[i].Outcome != o {
-				k.Fatalf("delta %d: outcome %d, want %d", i, rs[i].Outcome, o)
+	byDelta := func(name string, how func(store.Batch) store.Batch) {
+		s.lawAt(name, few, func(k *kit, _ *clock) {
+			cs := k.together(6)
+			rs := k.apply(how(k.batch(add(cs[0], 1), add(cs[1], 1), add(cs[2], 1), add(cs[3], 1), add(cs[4], 1),
+				add(cs[3], 1), del(cs[0]), add(cs[5], 1), add(cs[4], 1))))[0].Results
+			for i, o := range []store.Outcome{
+				store.Applied, store.Applied, store.Applied, store.Applied, store.Full,
+				store.Applied, store.Applied, store.Applied, store.Full,
+			} {
+				if rs[i].Outcome != o {
+					k.Fatalf("delta %d: outcome %d, want %d", i, rs[i].Outcome, o)
+				}
 			}
-		}
-		k.listed(k.scan(store.Range{Namespace: namespace}, 10), sortedKeys(cs[1], cs[2], cs[3], cs[5]))
-	})
+			k.listed(k.scan(store.Range{Namespace: namespace}, 10), sortedKeys(cs[1], cs[2], cs[3], cs[5]))
+		})
+	}
+	byDelta("room is counted delta by delta", func(b store.Batch) store.Batch { return b })
+	byDelta("room is counted delta by delta, also of those that are apart", apartly)
 
 	s.lawAt("the version is judged before the room for a key", few, func(k *kit, _ *clock) {
 		for i := range 4 {
