@@ -62,6 +62,11 @@ func (s *Store) tell(results []store.Result) {
 func (s *Store) apply(ctx context.Context, w *work) error {
 	if len(w.batches) == 1 {
 		if p, ok := plainOf(w.batches[0]); ok {
+			if s.isOne(p, w) {
+				if done, err := s.applyOne(ctx, p, w); done || err != nil {
+					return err
+				}
+			}
 			if done, err := s.applyPlain(ctx, p, w); done || err != nil {
 				return err
 			}

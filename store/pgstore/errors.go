@@ -20,6 +20,7 @@ import (
 const (
 	codeUnusual       = "QP001" // raised by quipu.plain
 	codeOverflow      = "22003"
+	codePending       = "22P02" // by the statement nonePending
 	codeUnique        = "23505" // a token that another has just used
 	codeReadOnly      = "25006"
 	codeSerialization = "40001"

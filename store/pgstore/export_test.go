@@ -33,3 +33,13 @@ func Finders(schema string) map[string]string {
 
 // PendingMax is how many pending adds one transaction folds.
 const PendingMax = pendingMax
+
+// One is the statement that applies a batch of one cell.
+func One(schema string) string { return newStatements(schema).one }
+
+// Usual forgets which namespaces had an unusual batch.
+func (s *Store) Usual() {
+	s.unusual.mu.Lock()
+	defer s.unusual.mu.Unlock()
+	s.unusual.at = nil
+}

@@ -4,7 +4,7 @@
 // they share everything and trust nobody but the server. One transaction
 // carries the deltas of a batch, its tokens and its mark. Plain adds, the common
 // case, with new tokens or without any, are one call of a function in the server,
-// in one round trip; everything else locks what it names, loads it, decides it in
+// in one round trip, and those to one counter that exists are one statement; everything else locks what it names, loads it, decides it in
 // this process by package decide, and writes it back, in two.
 //
 // # Locks

@@ -3,7 +3,7 @@ package pgstore
 // statements are the SQL of a store, with the name of its schema.
 type statements struct {
 	look, window, setWindow                    string
-	plain, quietly, tokened                    string
+	plain, quietly, tokened, one, nonePending  string
 	lockMarks, lockCells                       string
 	loadCells, loadTokens, loadPending         string
 	loadMarks, loadSpaces, countSpaces         string
@@ -38,6 +38,31 @@ func newStatements(schema string) statements {
 		quietly:   apply("quietly", batch),
 		tokened: apply("tokened", batch+`,
 				$19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32`),
+		// As quipu.plain, of one cell that is there. If the mark is another, or anything else is
+		// unusual, no row is changed and none returned. The mark is locked first.
+		one: in(`
+			with due as materialized (
+				select from quipu.mark m where m.writer = $1 and m.seq = $2 for update),
+			put as (
+				update quipu.cell c set value = c.value + $7, version = greatest(quipu.draw($8), c.version + $8)
+				where c.ns = $5 and c.key = $6 and exists (select from due)
+					and (c.term is null or c.term < 0 or c.term > coalesce($14, quipu.now_ms()))
+					and ($9::bigint < 0 or greatest(-c.term, 0) = $9)
+					and not ($13 and exists (select from quipu.pending p where p.ns = $5 and p.key = $6))
+				returning c.value, c.version, c.term, clock_timestamp() as at),
+			noted as (
+				update quipu.mark m set
+					seq = $3, digest = $4, at_ms = greatest(m.at_ms, coalesce($14, quipu.now_ms())),
+					deltas = m.deltas + $10, total = quipu.wrap(m.total, $11), proof = quipu.wrap(m.proof, $12),
+					results = null, version = p.version, odd = null, versions = null, fresh = null,
+					afters = case when $13 then array[p.value] end, terms = case when $13 then array[p.term] end
+				from put p where m.writer = $1)
+			select (extract(epoch from p.at - statement_timestamp()) * 1000000)::bigint, p.version, p.value, p.term from put p`),
+		// Fails as codePending if an add to the cell is pending: what was done before, in
+		// the same transaction, must not stay.
+		nonePending: in(`
+			select (select 'quipu: an add is pending, which a value has to count'
+				from quipu.pending p where p.ns = $1 and p.key = $2 limit 1)::int`),
 
 		// Marks of the writers named, and of all that are retired.
 		lockMarks: in(`
