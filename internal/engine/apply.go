@@ -498,6 +498,8 @@ func (c *change) once(d *store.Delta, p plan, got *fetched) store.Result {
 	if !known {
 		kind = recToken
 		e.names.of(cell).tokens++
+	} else if e.save != nil {
+		e.save.again[string(key)] = struct{}{}
 	}
 	e.putToken(key, &t, c.f.ID, c.level)
 	c.f.Payload = binary.AppendUvarint(append(c.f.Payload, kind), uint64(len(key)))

@@ -45,8 +45,10 @@ type checkpoint struct {
 	collected [][]byte         // rows of deadlines that go
 	soonest   int64            // deadline of those that are written
 	names     namespaces
-	swept     [][]byte // tokens on disk that are forgotten
-	nextMS    int64    // when there is more to forget; 0 if nobody looked
+	swept     [][]byte            // tokens that are forgotten, in order
+	forgotten namespaces          // how many of each namespace those are
+	again     map[string]struct{} // tokens known before that were decided since it began
+	nextMS    int64               // when there is more to forget; 0 if nobody looked
 }
 
 // A saved is the copy of a cell that is being saved, or a token. Its key stays
@@ -77,7 +79,8 @@ const (
 
 func (e *Engine) newCheckpoint() *checkpoint {
 	return &checkpoint{
-		began: time.Now(), names: namespaces{}, extras: map[uint32]extra{}, tokens: newTable(tokenBytes), pace: e.newPace(),
+		began: time.Now(), names: namespaces{}, forgotten: namespaces{}, again: map[string]struct{}{},
+		extras: map[uint32]extra{}, tokens: newTable(tokenBytes), pace: e.newPace(),
 	}
 }
 
@@ -443,6 +446,7 @@ func (e *Engine) sweep(c *checkpoint) error {
 	slices.SortFunc(swept, bytes.Compare)
 	for _, token := range swept {
 		c.names.named(tokenNamespace(token)).tokens--
+		c.forgotten.named(tokenNamespace(token)).tokens++
 	}
 	c.swept, c.nextMS = swept, nextMS
 	return nil
@@ -502,10 +506,12 @@ func (e *Engine) publish(c *checkpoint) {
 			e.sweptMS = 0 // there is more: the next checkpoint goes on
 		}
 	}
-	for _, token := range c.swept {
-		// Decided again since the checkpoint began: still counted.
-		if _, id := e.inMemory(token); id == 0 {
-			e.names.named(tokenNamespace(token)).tokens--
+	for name, ns := range c.forgotten {
+		e.names.named([]byte(name)).tokens -= ns.tokens
+	}
+	for token := range c.again {
+		if _, swept := slices.BinarySearchFunc(c.swept, []byte(token), bytes.Compare); swept {
+			e.names.named(tokenNamespace([]byte(token))).tokens++ // it is not forgotten after all
 		}
 	}
 	e.mu.Unlock()
