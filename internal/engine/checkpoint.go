@@ -307,15 +307,18 @@ func (e *Engine) writeCells(ctx context.Context, t *rowWriter, c *checkpoint) (n
 		if err = e.readCopies(it, keys, c, some); err != nil {
 			break
 		}
-		var hashes [lockedCells]uint64
+		var hashes, rows [lockedCells]uint64
+		n := 0
 		for i := range some {
 			hashes[i] = xxh3.HashSeed(keys.keyOf(some[i].slot), e.id.seed())
+			if some[i].meta.state() == present {
+				rows[n] = hashes[i]
+				n++
+			}
 		}
 		e.mu.Lock()
+		e.willHaveRows(rows[:n])
 		for i := range some {
-			if some[i].meta.state() == present {
-				e.willHaveRow(hashes[i])
-			}
 			if some[i].mustBeRead() {
 				e.near.add(hashes[i])
 			}

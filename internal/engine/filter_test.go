@@ -15,8 +15,7 @@ func TestFilterKnowsItsKeys(t *testing.T) {
 		for range 2000 {
 			h := rng.Uint64()
 			keys = append(keys, h)
-			f.add(h)
-			f.add(keys[rng.IntN(len(keys))])
+			f.addAll([]uint64{h, keys[rng.IntN(len(keys))]})
 			if rng.IntN(400) == 0 {
 				f = f.widened(rng.IntN(20_000), 1<<10)
 			}
@@ -70,4 +69,30 @@ func TestFilterIsRarelyWrong(t *testing.T) {
 	check("at its limit", full, 0.04)
 	add(wide, blockKeysMax)
 	check("widened, at its limit", wide, 0.2)
+}
+
+// BenchmarkFilterAdd adds keys to a filter that is larger than the processor's caches, as
+// a checkpoint does, and one after the other.
+func BenchmarkFilterAdd(b *testing.B) {
+	rng := rand.New(rand.NewPCG(1, 6))
+	f := func(name string, add func(*filter, []uint64)) {
+		b.Run(name, func(b *testing.B) {
+			f := newFilter(1<<18*roomKeys, 1<<18)
+			var hashes [lockedCells]uint64
+			for n := 0; b.Loop(); n++ {
+				if n %= len(hashes); n == 0 {
+					for i := range hashes {
+						hashes[i] = rng.Uint64()
+					}
+					add(f, hashes[:])
+				}
+			}
+		})
+	}
+	f("all", (*filter).addAll)
+	f("each", func(f *filter, hashes []uint64) {
+		for _, h := range hashes {
+			f.add(h)
+		}
+	})
 }

@@ -35,14 +35,10 @@ func (e *Engine) noRow(hash uint64) bool {
 	return !e.filter.has(hash)
 }
 
-// willHaveRow says that a key is about to be written to disk.
-func (e *Engine) willHaveRow(hash uint64) {
-	if e.filter != nil {
-		e.filter.add(hash)
-	}
-	if e.filling != nil {
-		e.filling.add(hash)
-	}
+// willHaveRows says that keys are about to be written to disk.
+func (e *Engine) willHaveRows(hashes []uint64) {
+	e.filter.addAll(hashes)
+	e.filling.addAll(hashes)
 }
 
 // tendFilter makes room for the keys that a checkpoint may add. It is called by the
@@ -170,9 +166,7 @@ func (e *Engine) fill(f *filter, it *pebble.Iterator) error {
 			n++
 		}
 		e.mu.Lock()
-		for _, h := range hashes[:n] {
-			f.add(h)
-		}
+		f.addAll(hashes[:n])
 		e.mu.Unlock()
 		p.yield()
 		p.breathe()
