@@ -374,26 +374,30 @@ var hourly = store.Limits{TokenWindow: time.Hour}
 // TestTokenForgottenTwice lets a token be decided anew while a checkpoint
 // forgets it, and crashes: it is counted once.
 func TestTokenForgottenTwice(t *testing.T) {
-	t.Run("while it is swept", func(t *testing.T) {
-		clock, mem := newClock(), newMemDisk()
-		e := open(t, mem, clock.options())
-		do(t, e, once(add(cell("a"), 1), "token"), once(add(cell("a"), 1), "other"))
-		checkpoint(t, e)
-		clock.advance(clock.kept() + time.Second)
-		finish := e.BeginCheckpoint()
-		do(t, e, once(add(cell("a"), 1), "token")) // known, and long over
-		if err := finish(bg, true); err != nil {
-			t.Fatal(err)
-		}
-		crashed := open(t, cut(mem), clock.options())
-		holds(t, crashed, cell("a"), 3)
-		if n := tokens(t, crashed); n != 1 {
-			t.Errorf("%d tokens after a crash, want 1", n)
-		}
-		if n := tokens(t, e); n != 1 {
-			t.Errorf("%d tokens, want 1", n)
-		}
-	})
+	during := func(name string, sweep bool) {
+		t.Run(name, func(t *testing.T) {
+			clock, mem := newClock(), newMemDisk()
+			e := open(t, mem, clock.options())
+			do(t, e, once(add(cell("a"), 1), "token"), once(add(cell("a"), 1), "other"))
+			checkpoint(t, e)
+			clock.advance(clock.kept() + time.Second)
+			finish := e.BeginCheckpoint()
+			do(t, e, once(add(cell("a"), 1), "token")) // known, and long over
+			if err := finish(bg, sweep); err != nil {
+				t.Fatal(err)
+			}
+			crashed := open(t, cut(mem), clock.options())
+			holds(t, crashed, cell("a"), 3)
+			if n := tokens(t, crashed); n != 1 {
+				t.Errorf("%d tokens after a crash, want 1", n)
+			}
+			if n := tokens(t, e); n != 1 {
+				t.Errorf("%d tokens, want 1", n)
+			}
+		})
+	}
+	during("while it is swept", true)
+	during("before it is swept", false) // by the audit
 	t.Run("before that is durable", func(t *testing.T) {
 		clock, mem := newClock(), newMemDisk()
 		entered := make(chan struct{}, 100)
