@@ -24,15 +24,15 @@ type row struct {
 	seq    uint64
 }
 
-// newRow returns a row that has a mark: it has made a counter.
-func newRow(t testing.TB, s store.Store, key string) *row {
+// newRow returns a row that has a mark: it has made the counter a.
+func newRow(t testing.TB, s store.Store) *row {
 	t.Helper()
 	w, err := store.Enlist(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &row{t, s, w, 0}
-	r.do(add(key, 0))
+	r.do(add("a", 0))
 	return r
 }
 
@@ -77,7 +77,7 @@ func TestOne(t *testing.T) {
 	s := open(t, server.URL(), pgstore.Options{Schema: schema, Now: now})
 	s.Still()
 	ref := memstore.New(memstore.Options{Now: now})
-	ours, theirs := newRow(t, s, "a"), newRow(t, ref, "a")
+	ours, theirs := newRow(t, s), newRow(t, ref)
 	f := func(one bool, ds ...store.Delta) {
 		t.Helper()
 		s.Usual()
@@ -138,7 +138,7 @@ func TestOnePending(t *testing.T) {
 	schema := newSchema()
 	s, conn := open(t, server.URL(), pgstore.Options{Schema: schema}), connect(t)
 	s.Still()
-	r := newRow(t, s, "a")
+	r := newRow(t, s)
 	tx, err := conn.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +175,7 @@ func TestOneRaces(t *testing.T) {
 	}
 	var rows [writers]*row
 	for i := range rows {
-		rows[i] = newRow(t, stores[i%2], "a")
+		rows[i] = newRow(t, stores[i%2])
 	}
 	var told [writers][]store.Result
 	var wg sync.WaitGroup
