@@ -474,31 +474,76 @@ func TestLanes(t *testing.T) {
 }
 
 // Callers who write one after the other gather in one flight, whatever they began
-// with, and a lane waits for them no longer than it has to.
+// with, as long as they keep coming back, and a lane waits for them no longer than it has to.
 func TestLinger(t *testing.T) {
-	run(t, node.Options{}, func(k *kit) {
-		const callers, times, takes = 16, 50, 8 * time.Millisecond
-		k.onFlights(storetest.Before(func() { pass(takes) }))
-		began := time.Now()
-		var wg sync.WaitGroup
-		for i := range callers {
-			wg.Go(func() {
-				pass(time.Duration(i) * time.Millisecond)
-				for range times {
-					if _, err := send(k.ctx, k.node, k.batch(add("a", 1))); err != nil {
-						t.Error(err)
-						return
-					}
-					pass(time.Millisecond) // They have something to do in between.
+	f := func(name string, between, apart time.Duration) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
+			run(t, node.Options{}, func(k *kit) {
+				const callers, times, takes = 16, 50, 8 * time.Millisecond
+				k.onFlights(storetest.Before(func() { pass(takes) }))
+				began := time.Now()
+				var wg sync.WaitGroup
+				for i := range callers {
+					wg.Go(func() {
+						pass(time.Duration(i) * time.Millisecond)
+						for range times {
+							if _, err := send(k.ctx, k.node, k.batch(add("a", 1))); err != nil {
+								t.Error(err)
+								return
+							}
+							pass(between + time.Duration(i)*apart) // They have something to do in between.
+						}
+					})
+				}
+				wg.Wait()
+				k.holds("a", callers*times)
+				// All of them together take a flight and what they do in between. If they were
+				// two halves, they would take two flights.
+				if took, most := time.Since(began), times*(takes+between+callers*apart)*5/4; took > most {
+					t.Errorf("it took %v, and %d flights; want %v at most", took, len(k.flights()), most)
 				}
 			})
-		}
-		wg.Wait()
-		k.holds("a", callers*times)
-		// All of them together take a flight and what they do in between. If they were
-		// two halves, they would take two flights.
-		if took, most := time.Since(began), times*(takes+time.Millisecond)*5/4; took > most {
-			t.Errorf("it took %v, and %d flights; want %v at most", took, len(k.flights()), most)
-		}
-	})
+		})
+	}
+	f("at once", time.Millisecond, 0)
+	f("one by one", time.Millisecond, 250*time.Microsecond)
+}
+
+// A caller who comes after others were answered is held up for half a flight at most if
+// nobody follows, and for one flight at most if others keep coming.
+func TestLingerEnds(t *testing.T) {
+	f := func(name string, after time.Duration, followers int, most time.Duration) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
+			run(t, node.Options{}, func(k *kit) {
+				const takes = 8 * time.Millisecond
+				k.onFlights(storetest.Before(func() { pass(takes) }))
+				calls := []*call{k.do(add("a", 1))}
+				for range 100 {
+					calls = append(calls, k.do(add("a", 1)))
+				}
+				for _, c := range calls {
+					c.results()
+				}
+				pass(after)
+				began, last := time.Now(), k.do(add("a", 1))
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					for range followers {
+						pass(500 * time.Microsecond)
+						k.start(k.ctx, k.batch(add("a", 1)))
+					}
+				})
+				last.results()
+				if took := time.Since(began) - takes; took > most {
+					t.Errorf("it was held up for %v, want %v at most", took, most)
+				}
+				wg.Wait()
+			})
+		})
+	}
+	f("nobody follows", time.Millisecond, 0, 4*time.Millisecond)
+	f("others follow", time.Millisecond, 40, 8*time.Millisecond)
+	f("nobody is waited for any more", time.Second, 40, 0)
 }

@@ -138,16 +138,29 @@ func (t *train) came(writes int) {
 // come back at once with their next one. Without it the first of them would fly
 // alone and the others wait for that, or two halves would take turns. One caller
 // by himself is not waited for, and is sent at once when he comes.
+//
+// It waits as long as others keep coming. While nobody is ready, nobody is held up.
 func (t *train) linger(took time.Duration) {
-	if t.awaited.Load() <= 0 || t.callers.Load() < 2 && !t.waiting() {
+	left := t.awaited.Load()
+	if left <= 0 || t.callers.Load() < 2 && !t.waiting() {
 		return
 	}
-	timer := time.NewTimer(min(took/lingerShare, lingerMax))
+	pause := min(took/lingerShare, lingerMax)
+	timer := time.NewTimer(pause)
 	defer timer.Stop()
-	select {
-	case <-t.all:
-	case <-timer.C:
-	case <-t.node.ctx.Done():
+	for range lingerShare {
+		select {
+		case <-t.all:
+			return
+		case <-t.node.ctx.Done():
+			return
+		case <-timer.C:
+		}
+		was := left
+		if left = t.awaited.Load(); left == was && t.waiting() {
+			return
+		}
+		timer.Reset(pause)
 	}
 }
 
@@ -158,8 +171,8 @@ func (t *train) waiting() bool {
 	return len(t.ready) > 0
 }
 
-// How long a train lingers: a part of what its last trip took, and no longer than
-// this.
+// How long a train lingers for the next one to come: a part of what its last trip took,
+// and no longer than this. In all it does not linger longer than for the whole.
 const (
 	lingerShare = 4
 	lingerMax   = 4 * time.Millisecond
