@@ -70,11 +70,11 @@ func (c *carrier) carry(b *testing.B, cells []store.Cell) {
 	})
 }
 
-// cpuOf returns the CPU time of a process in nanoseconds.
+// cpuOf returns the CPU time of a process in nanoseconds, as Linux tells it.
 func cpuOf(b *testing.B, pid int) int64 {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/schedstat")
 	if err != nil {
-		b.Skip("needs Linux:", err)
+		b.Fatal(err)
 	}
 	ns, err := strconv.ParseInt(strings.Fields(string(text))[0], 10, 64)
 	if err != nil {
