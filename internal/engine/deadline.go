@@ -164,29 +164,32 @@ func (e *Engine) passed(now int64) (rows [][]byte, disk uint64, err error) {
 	e.mu.Lock()
 	disk, behind := e.disk, e.collectedTo
 	e.mu.Unlock()
-	next, err := guard(e, func() (next int64, err error) {
-		rows, next, err = e.deadlineRows(now, behind)
-		return next, err
-	})
+	found, err := guard(e, func() (deadlines, error) { return e.deadlineRows(now, behind) })
 	if err != nil {
 		return nil, 0, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.disk == disk { // else a checkpoint may have written a sooner one
-		e.soonest = next
+		e.soonest = found.next
 	}
-	return rows, disk, nil
+	return found.rows, disk, nil
+}
+
+// deadlines are rows of deadlines, and the deadline after them.
+type deadlines struct {
+	rows [][]byte
+	next int64
 }
 
 // deadlineRows returns the rows of deadlines up to now behind a row, as many as are
-// looked at in one go, and the deadline after them.
-func (e *Engine) deadlineRows(now int64, behind []byte) (rows [][]byte, next int64, err error) {
+// looked at in one go.
+func (e *Engine) deadlineRows(now int64, behind []byte) (found deadlines, err error) {
 	it, err := e.db.NewIter(&pebble.IterOptions{LowerBound: []byte{rowDeadline}, UpperBound: []byte{rowDeadline + 1}})
 	if err != nil {
-		return nil, 0, diskError(err)
+		return found, diskError(err)
 	}
-	next = math.MaxInt64
+	found.next = math.MaxInt64
 	from := []byte{rowDeadline}
 	if behind != nil {
 		from = append(append(from, behind...), 0)
@@ -196,15 +199,15 @@ func (e *Engine) deadlineRows(now int64, behind []byte) (rows [][]byte, next int
 		deadline, _, ok := decodeDeadline(key)
 		if !ok {
 			err = store.Errorf(store.KindCorrupt, "row %q on disk can't be decoded", it.Key())
-			return nil, 0, errors.Join(err, it.Close())
+			return found, errors.Join(err, it.Close())
 		}
-		if deadline > now || len(rows) == collectMax {
-			next = deadline
+		if deadline > now || len(found.rows) == collectMax {
+			found.next = deadline
 			break
 		}
-		rows = append(rows, bytes.Clone(key))
+		found.rows = append(found.rows, bytes.Clone(key))
 	}
-	return rows, next, diskErrorOrNil(it.Close())
+	return found, diskErrorOrNil(it.Close())
 }
 
 // writeDeadlines writes the rows of the deadlines of the copies that are named,
