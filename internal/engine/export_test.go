@@ -49,6 +49,10 @@ func (e *Engine) AwaitFilter() bool {
 
 // LimitFilter limits the size of the filter, and has the next checkpoint make another.
 func (e *Engine) LimitFilter(blocks int) {
+	if err := e.checkpointing.enter(context.Background()); err != nil { // one under way may be copying the filter
+		panic(err)
+	}
+	defer e.checkpointing.leave()
 	e.AwaitFilter()
 	e.setFilter(nil)
 	e.mu.Lock()
