@@ -30,7 +30,6 @@ func TestLaws(t *testing.T) {
 		"a batch may be larger than what a store takes at once": "a request has at most 10,000 operations, which a store takes at once",
 		"an event that is not UTF-8 is refused alone":           "JSON is UTF-8, so the whole body is refused",
 		"an event with a bad time is refused alone":             "a time is text, which is decoded before anything is done, and the whole body is refused",
-		"a page over the limit is too large":                    "a parameter that is out of its range is a bad request, as all others are",
 	}}, func(t testing.TB, o quipu.Options) func(string) dbtest.DB {
 		t.Helper()
 		db := quipu.New(memstore.New(memstore.Options{Limits: o.Limits, Partitions: 3}), o)

@@ -160,11 +160,11 @@ func list(c *call) error {
 	if v := c.query.Get("limit"); v != "" {
 		var err error
 		o.Limit, err = strconv.Atoi(v)
-		if err != nil || o.Limit < 1 || o.Limit > quipu.PageMax {
+		if err != nil || o.Limit < 1 { // one above PageMax is too large, as List says
 			return invalid("limit", "want an integer between 1 and "+strconv.Itoa(quipu.PageMax)+", not "+strconv.Quote(v))
 		}
 	}
-	if err := c.take(int64(o.Limit) * entryBytes); err != nil {
+	if err := c.take(int64(min(o.Limit, quipu.PageMax)) * entryBytes); err != nil {
 		return err
 	}
 	page, err := c.db.List(c.ctx, c.query.Get("prefix"), o)

@@ -164,9 +164,10 @@ func TestList(t *testing.T) {
 		t.Errorf("keys %q", keys)
 	}
 	f.do("GET", "/api/v1/counters?prefix=nothing", "").want(t, 200, "counters=[]", "next")
-	for _, bad := range []string{"0", "-1", "10001", "x", "1.5"} {
+	for _, bad := range []string{"0", "-1", "x", "1.5"} {
 		f.do("GET", "/api/v1/counters?limit="+bad, "").problem(t, 400, "invalid", "limit")
 	}
+	f.do("GET", "/api/v1/counters?limit=10001", "").problem(t, 413, "too_large", "10001")
 	f.do("GET", "/api/v1/counters?cursor=!!", "").problem(t, 400, "invalid", "cursor")
 	f.do("GET", "/api/v1/counters?prefix=%ff", "").problem(t, 400, "invalid", "prefix")
 }
