@@ -15,21 +15,10 @@ import (
 	"github.com/quipudb/quipu/store/storetest"
 )
 
-// keeper is what every real store can do.
-type keeper interface {
-	store.Store
-	store.Auditor
-	store.Clock
-	store.Meter
-	store.Namespacer
-	store.Sizer
-	store.Witness
-}
-
 // A carrier carries batches to servers that have four partitions each, and takes note of
 // its trips.
 type carrier struct {
-	keeper
+	storetest.Keeper
 	mu    sync.Mutex // guards trips
 	trips [][]int    // the partitions of each
 }
@@ -45,7 +34,7 @@ func (c *carrier) Carry(ctx context.Context, batches []*store.Batch, replies []*
 	c.mu.Lock()
 	c.trips = append(c.trips, trip)
 	c.mu.Unlock()
-	storetest.Carry(ctx, c.keeper, batches, replies, done)
+	storetest.Carry(ctx, c.Keeper, batches, replies, done)
 }
 
 // since returns the trips since there were so many.
@@ -61,7 +50,7 @@ func runCarried(t *testing.T, test func(k *kit, c *carrier)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		k := &kit{T: t, shelf: &shelf{memstore.New(memstore.Options{Partitions: 8})}, ctx: t.Context()}
-		c := &carrier{keeper: storetest.Wrap(k.shelf, &k.hooks).(keeper)}
+		c := &carrier{Keeper: storetest.Wrap(k.shelf, &k.hooks).(storetest.Keeper)}
 		k.store = c
 		k.hook()
 		k.node = k.open(node.Options{})
@@ -167,6 +156,6 @@ func TestTrainLeavesOneBehind(t *testing.T) {
 // A node keeps the laws over a store that carries.
 func TestLawsCarried(t *testing.T) {
 	storetest.Run(t, func(t testing.TB, c storetest.Config) *storetest.Instance {
-		return &storetest.Instance{Store: over(t, &carrier{keeper: memory(8, c).(keeper)})}
+		return &storetest.Instance{Store: over(t, &carrier{Keeper: memory(8, c).(storetest.Keeper)})}
 	})
 }

@@ -8,7 +8,7 @@ import (
 
 // The optional interfaces come in groups, as stores have them.
 const (
-	isKeeper  = 1 << iota // what every real store has: see keeper
+	isKeeper  = 1 << iota // what every real store has: see Keeper
 	isStarter             // Starter
 	isAdder               // Adder, which is a Starter
 	isProber              // Prober
@@ -19,7 +19,7 @@ const (
 
 // shapeOf returns which optional interfaces a store has.
 func shapeOf(s store.Store) (has int) {
-	if _, ok := s.(keeper); ok {
+	if _, ok := s.(Keeper); ok {
 		has |= isKeeper
 	}
 	if _, ok := s.(store.Starter); ok {

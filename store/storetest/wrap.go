@@ -253,8 +253,8 @@ func Carry(ctx context.Context, s store.Store, batches []*store.Batch, replies [
 	wg.Wait()
 }
 
-// A keeper is a store with all that every real one can do.
-type keeper interface {
+// A Keeper is a store with all that every real one can do.
+type Keeper interface {
 	store.Store
 	store.Auditor
 	store.Clock
@@ -269,20 +269,20 @@ type keeping struct{ *wrapper }
 func (w keeping) Audit(ctx context.Context) (store.Audit, error) {
 	c := Call{Op: OnAudit, Ctx: ctx}
 	err := w.call(&c, func(c *Call) (err error) {
-		c.Audit, err = w.under.(keeper).Audit(c.Ctx)
+		c.Audit, err = w.under.(Keeper).Audit(c.Ctx)
 		return err
 	})
 	return c.Audit, err
 }
 
-func (w keeping) NowMS(c store.Cell) int64 { return w.under.(keeper).NowMS(c) }
+func (w keeping) NowMS(c store.Cell) int64 { return w.under.(Keeper).NowMS(c) }
 
-func (w keeping) Meters(f func(name, help string, value float64)) { w.under.(keeper).Meters(f) }
+func (w keeping) Meters(f func(name, help string, value float64)) { w.under.(Keeper).Meters(f) }
 
 func (w keeping) Namespaces(ctx context.Context, after string, n int) ([]string, error) {
 	c := Call{Op: OnNamespaces, Ctx: ctx, Range: store.Range{After: after}, N: n}
 	err := w.call(&c, func(c *Call) (err error) {
-		c.Names, err = w.under.(keeper).Namespaces(c.Ctx, c.Range.After, c.N)
+		c.Names, err = w.under.(Keeper).Namespaces(c.Ctx, c.Range.After, c.N)
 		return err
 	})
 	return c.Names, err
@@ -291,7 +291,7 @@ func (w keeping) Namespaces(ctx context.Context, after string, n int) ([]string,
 func (w keeping) Size(ctx context.Context, namespace string) (int64, error) {
 	c := Call{Op: OnSize, Ctx: ctx, Range: store.Range{Namespace: namespace}}
 	err := w.call(&c, func(c *Call) (err error) {
-		c.Size, err = w.under.(keeper).Size(c.Ctx, c.Range.Namespace)
+		c.Size, err = w.under.(Keeper).Size(c.Ctx, c.Range.Namespace)
 		return err
 	})
 	return c.Size, err
@@ -300,7 +300,7 @@ func (w keeping) Size(ctx context.Context, namespace string) (int64, error) {
 func (w keeping) Lost(ctx context.Context, cell store.Cell, version uint64, v store.Value) (bool, error) {
 	c := Call{Op: OnLost, Ctx: ctx, Cells: []store.Cell{cell}, Version: version, Values: []store.Value{v}}
 	err := w.call(&c, func(c *Call) (err error) {
-		c.Lost, err = w.under.(keeper).Lost(c.Ctx, c.Cells[0], c.Version, c.Values[0])
+		c.Lost, err = w.under.(Keeper).Lost(c.Ctx, c.Cells[0], c.Version, c.Values[0])
 		return err
 	})
 	return c.Lost, err
