@@ -107,6 +107,9 @@ func (w *world) check() {
 
 // tidy has servers tidy up when all have ended, and checks what is left.
 func (w *world) tidy() {
+	if s := w.actors[0]; w.scene.sole && w.scene.fault == 0 && w.state()[0].Layout == 0 && s.known.get(subject) != nil {
+		w.fails("it is one cell, and its only server does not know")
+	}
 	fresh := w.newActor()
 	tidies := []act{gathers, splits(shardsMost), splits(shardsMost), gathers}
 	if w.lossy { // A split finds what is still lost.

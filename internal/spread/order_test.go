@@ -47,4 +47,5 @@ func TestOrders(t *testing.T) {
 	f("set, and a fault", scene{bound: 2, fault: anyFault, before: acts{splits(2), add(1)}, parts: []acts{{sets(50), add(1)}, {tokened, tokened, deletes}}})
 	f("one server, and a fault", scene{sole: true, bound: 2, fault: silent | away, before: acts{splits(2), add(1)}, parts: []acts{{gathers, add(1)}, {asks}}})
 	f("one server", scene{sole: true, before: acts{splits(2), add(1)}, parts: []acts{{reading}, {gathers, splits(2)}}})
+	f("one server that folds", scene{sole: true, before: acts{splits(2), add(1)}, parts: []acts{{reading, reading, splits(2)}, {gathers}}})
 }
