@@ -29,8 +29,14 @@ func (s *Store) Apply(ctx context.Context, batches []store.Batch, replies []stor
 	return nil
 }
 
-// Start is Apply: it never waits, and calls done before it returns.
+// Start is Apply: it never waits, and calls done before it returns. Batches that are
+// not valid are for Apply to refuse, as in every store.
 func (s *Store) Start(batches []store.Batch, replies []store.Reply, done func(error)) bool {
+	for i := range batches {
+		if store.CheckBatch(&batches[i], len(s.parts)) != nil {
+			return false
+		}
+	}
 	done(s.Apply(context.Background(), batches, replies))
 	return true
 }
