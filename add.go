@@ -36,66 +36,39 @@ func (db *DB) Delete(ctx context.Context, key string, opts ...WriteOption) (Rece
 	return db.write(ctx, store.OpDelete, key, 0, opts)
 }
 
-// A writeCall is what one write lends to the store. They are pooled, so that a
-// plain Add allocates nothing (BenchmarkAddOverhead).
-type writeCall struct {
-	batches [1]store.Batch
-	replies [1]store.Reply
-	deltas  [1]store.Delta
-	results [1]store.Result
-}
-
-func newWriteCall() any {
-	c := new(writeCall)
-	c.batches[0].Deltas = c.deltas[:]
-	c.replies[0].Results = c.results[:0]
-	return c
-}
-
 // write decides one write. The store checks the key.
 func (db *DB) write(ctx context.Context, op store.Op, key string, n int64, opts []WriteOption) (r Receipt, err error) {
 	if err := db.port.Err(); err != nil {
 		return r, err
 	}
-	c := db.calls.writes.Get().(*writeCall)
-	d := &c.deltas[0]
-	d.Cell.Namespace, d.Cell.Key = db.port.Namespace(), key
-	d.Op, d.N = op, n
+	c := db.port.NewCall(1)
+	d := &c.Deltas[0]
+	d.Cell.Key, d.Op, d.N = key, op, n
 	want := false
 	if len(opts) > 0 {
 		want, err = applyOptions(d, opts)
 	}
 	if err == nil {
-		err = db.send(ctx, c, db.durabilityOf(key))
+		err = db.port.Send(ctx, c, store.DurabilityDefault)
 	}
 	if err == nil {
-		err = db.receipt(ctx, &r, d, &c.replies[0].Results[0], want, c.replies[0].Durability)
+		err = db.receipt(ctx, &r, d, &c.Replies[0], 0, want)
 	}
 	if err != nil && errors.Is(err, store.ErrToken) {
 		err = db.reused(ctx, d)
 	}
-	if len(opts) > 0 || d.Needs()&^store.NeedOp != 0 { // In the pool deltas are plain: clearing them all takes longer than finding them.
-		*d = store.Delta{}
-	}
-	db.calls.writes.Put(c)
+	db.port.Free(c)
 	return r, err
 }
 
-// send gives the call's one delta to its partition, and returns an error if
-// there is no result for it.
-func (db *DB) send(ctx context.Context, c *writeCall, durability Durability) error {
-	b, r := &c.batches[0], &c.replies[0]
-	b.Partition = store.PartitionOf(c.deltas[0].Cell, db.port.Traits().Partitions)
-	b.Durability = durability
-	if err := db.port.Write(ctx, c.batches[:], c.replies[:]); err != nil {
-		return err
+// receipt fills out with the store's result for a delta, which is the nth of a
+// reply, with its value if the caller wants that, or returns the error that names
+// the refusal.
+func (db *DB) receipt(ctx context.Context, out *Receipt, d *store.Delta, reply *store.Reply, nth int, want bool) error {
+	if reply.Err != nil {
+		return reply.Err
 	}
-	return r.Err
-}
-
-// receipt fills out with the store's result for a delta, with its value if the
-// caller wants that, or returns the error that names the refusal.
-func (db *DB) receipt(ctx context.Context, out *Receipt, d *store.Delta, r *store.Result, want bool, durability Durability) error {
+	r := &reply.Results[nth]
 	switch r.Outcome {
 	case store.Applied:
 	case store.Bounded:
@@ -107,7 +80,7 @@ func (db *DB) receipt(ctx context.Context, out *Receipt, d *store.Delta, r *stor
 	out.Namespace = d.Cell.Namespace
 	out.Replayed = r.Replayed
 	out.Version = spread.Told(r)
-	out.Durability = durability
+	out.Durability = reply.Durability
 	if d.Op == store.OpAdd {
 		out.Applied = d.N
 	}

@@ -108,6 +108,29 @@ func TestLookupDurability(t *testing.T) {
 	f("m", quipu.Synced, quipu.Memory)
 }
 
+// What one call lends to the store is lent again: nothing of the first is left in it.
+func TestCallsAreClean(t *testing.T) {
+	s := newStub()
+	sent := s.record()
+	db := quipu.New(s, quipu.Options{})
+	f := func(opts ...quipu.WriteOption) {
+		t.Helper()
+		for _, opts := range [][]quipu.WriteOption{opts, nil} {
+			if _, err := db.Add(t.Context(), "a", 1, opts...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := store.Delta{Cell: store.Cell{Namespace: "default", Key: "a"}, Op: store.OpAdd, N: 1}
+		if got := (*sent)[len(*sent)-1].Deltas; len(got) != 1 || got[0] != want {
+			t.Errorf("a plain add after another is %+v", got)
+		}
+	}
+	f(quipu.Who("me"))
+	f(quipu.Token("t"))
+	f(quipu.WantValue(), quipu.IfVersion(3))
+	f(quipu.Floor(0), quipu.TTL(time.Minute))
+}
+
 func TestAddBatchGroups(t *testing.T) {
 	s := newStub()
 	s.traits.Partitions = 5

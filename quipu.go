@@ -15,14 +15,7 @@ import (
 // closed together.
 type DB struct {
 	port  *port.Port
-	calls *calls
-}
-
-// calls are what calls lend to the store, of all views of a DB.
-type calls struct {
-	writes  sync.Pool // of *writeCall
-	batches sync.Pool // of *batchCall
-	reads   sync.Pool // of *readCall
+	reads *sync.Pool // of *readCall, for all views
 }
 
 // New returns a DB over a store, in the namespace "default". Closing the DB
@@ -32,11 +25,7 @@ type calls struct {
 // A store that others share is used by way of a node, which sums what callers
 // have to write at the same moment.
 func New(s store.Store, o Options) *DB {
-	c := &calls{}
-	c.writes.New = newWriteCall
-	c.batches.New = func() any { return new(batchCall) }
-	c.reads.New = func() any { return new(readCall) }
-	return &DB{calls: c, port: port.New(s, defaultNamespace, port.Options{
+	return &DB{reads: &sync.Pool{New: func() any { return new(readCall) }}, port: port.New(s, defaultNamespace, port.Options{
 		Policies: o.Policies, Recall: o.Recall, ReadOnly: o.ReadOnly, Logger: o.Logger, Err: o.Validate(),
 	})}
 }
@@ -46,7 +35,7 @@ const defaultNamespace = "default"
 // In returns a view of another namespace: 1 to 64 bytes of UTF-8 without '/'
 // and control characters. If namespace is not that, every call of the view
 // returns ErrInvalid or ErrTooLarge.
-func (db *DB) In(namespace string) *DB { return &DB{port: db.port.In(namespace), calls: db.calls} }
+func (db *DB) In(namespace string) *DB { return &DB{port: db.port.In(namespace), reads: db.reads} }
 
 // Port returns what the servers of this module need beyond the methods of a DB. Its
 // type is internal: other programs have no use for it.

@@ -26,7 +26,7 @@ func (db *DB) Read(ctx context.Context, key string, opts ...ReadOption) (Count, 
 	if err := store.CheckKey(key); err != nil {
 		return Count{}, err
 	}
-	c := db.calls.reads.Get().(*readCall)
+	c := db.reads.Get().(*readCall)
 	c.cells[0] = db.port.Cell(key)
 	c.read = total.Read{Cells: c.cells[:], Values: c.values[:], Room: c.from[:], Rules: db.port.Rules(), Staleness: t.staleness}
 	err = db.port.Totals().Read(ctx, &c.read)
@@ -34,7 +34,7 @@ func (db *DB) Read(ctx context.Context, key string, opts ...ReadOption) (Count, 
 	if c.read.From != nil {
 		at = c.from[0]
 	}
-	db.calls.reads.Put(c)
+	db.reads.Put(c)
 	if err != nil {
 		return Count{}, err
 	}

@@ -38,17 +38,16 @@ func (db *DB) Settle(ctx context.Context, key, token string) (Fate, error) {
 	if err != nil {
 		return Fate{}, err
 	}
-	c := db.calls.writes.Get().(*writeCall)
-	defer func() {
-		c.deltas[0] = store.Delta{}
-		db.calls.writes.Put(c)
-	}()
-	c.deltas[0] = store.Delta{Cell: cell, Op: store.OpSettle, Guard: store.Guard{Token: token}}
-	if err := db.send(ctx, c, store.Synced); err != nil {
+	c := db.port.NewCall(1)
+	defer db.port.Free(c)
+	c.Deltas[0] = store.Delta{Cell: cell, Op: store.OpSettle, Guard: store.Guard{Token: token}}
+	if err := db.port.Send(ctx, c, store.Synced); err != nil {
 		return Fate{}, err
 	}
-	reply := &c.replies[0]
-	switch r := &reply.Results[0]; r.Outcome {
+	if err := c.Replies[0].Err; err != nil {
+		return Fate{}, err
+	}
+	switch r := &c.Replies[0].Results[0]; r.Outcome {
 	case store.Applied:
 		return db.Lookup(ctx, key, token)
 	case store.Settled:

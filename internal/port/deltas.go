@@ -26,11 +26,23 @@ func (p *Port) Apply(ctx context.Context, deltas []store.Delta, results []store.
 	if p.err != nil {
 		return p.err
 	}
-	c := p.deltas(deltas)
-	if err := p.Write(ctx, c.batches, c.replies); err != nil {
+	c := p.NewCall(0)
+	defer p.Free(c)
+	if err := p.send(ctx, c, deltas, p.address(deltas)); err != nil {
 		return err
 	}
-	return c.scatter(results)
+	// If only some of the batches were refused, the outcome is unknown.
+	var failed error
+	answered := false
+	c.Each(func(i int, d *store.Delta, reply *store.Reply, n int) {
+		if reply.Err == nil {
+			answered = answered || d.Op != store.OpGet
+			results[i] = reply.Results[n]
+		} else if failed == nil || store.KindOf(reply.Err) == store.KindUnknown {
+			failed = reply.Err
+		}
+	})
+	return store.Partly(failed, answered)
 }
 
 // ApplyIf decides deltas in one atomic step, if all conditions hold, and
@@ -59,16 +71,17 @@ func (p *Port) ApplyIf(ctx context.Context, conditions []store.Condition, deltas
 			return store.Errorf(store.KindUnsupported, "the counters are in different partitions of the %s store", p.traits.Name)
 		}
 	}
-	c := &deltaCall{batches: []store.Batch{b}, replies: make([]store.Reply, 1)}
-	if err := p.Write(ctx, c.batches, c.replies); err != nil {
+	replies := make([]store.Reply, 1)
+	if err := p.Write(ctx, []store.Batch{b}, replies); err != nil {
 		return err
 	}
-	return c.scatter(results)
+	copy(results, replies[0].Results)
+	return replies[0].Err
 }
 
-// Start is Apply for a caller that can't wait. It reports false, and has changed
-// nothing, if it would have to wait for anything but durability; then Apply
-// does it. Otherwise the results are filled, and done is called once, with what
+// Start is Apply for a caller that can't wait, and has no more deltas than fit into a
+// batch. It reports false, and has changed nothing, if it would have to wait for
+// anything but durability; then Apply does it. Otherwise the results are filled, and done is called once, with what
 // Apply would have returned, when they may be told to anyone: here or in another
 // goroutine, which it must not block, and perhaps not before Flush.
 func (p *Port) Start(deltas []store.Delta, results []store.Result, done func(error)) bool {
@@ -76,17 +89,14 @@ func (p *Port) Start(deltas []store.Delta, results []store.Result, done func(err
 	if !ok || p.err != nil || p.traits.Partitions > 1 || p.readOnly {
 		return false
 	}
-	c := p.deltas(deltas)
-	if len(c.batches) > 1 {
-		return false
-	}
-	p.bind(c.batches)
-	c.replies[0].Results = results[:0]
+	batches := []store.Batch{{Durability: p.address(deltas), Apart: true, Deltas: deltas}}
+	replies := []store.Reply{{Results: results[:0]}}
+	p.bind(batches)
 	began := p.totals.Begin()
-	return s.Start(c.batches, c.replies, func(err error) {
-		p.ended(c.batches, c.replies, began, err)
+	return s.Start(batches, replies, func(err error) {
+		p.ended(batches, replies, began, err)
 		if err == nil {
-			err = c.replies[0].Err
+			err = replies[0].Err
 		}
 		done(err)
 	})
@@ -136,39 +146,6 @@ func (p *Port) Flush(here bool) {
 	}
 }
 
-// A deltaCall is deltas made batches.
-type deltaCall struct {
-	batches []store.Batch
-	replies []store.Reply
-	order   []int // where the deltas of the batches come from, one after the other; nil if in order
-}
-
-// deltas makes batches of deltas: for each partition as many as their limits
-// ask for.
-func (p *Port) deltas(deltas []store.Delta) *deltaCall {
-	durability := p.address(deltas)
-	c := &deltaCall{}
-	if p.traits.Partitions == 1 {
-		c.split(0, durability, deltas)
-	} else {
-		byPartition := map[int][]int{}
-		for i := range deltas {
-			home := store.PartitionOf(deltas[i].Cell, p.traits.Partitions)
-			byPartition[home] = append(byPartition[home], i)
-		}
-		for home, of := range byPartition {
-			some := make([]store.Delta, len(of))
-			for i, n := range of {
-				some[i] = deltas[n]
-			}
-			c.split(home, durability, some)
-			c.order = append(c.order, of...)
-		}
-	}
-	c.replies = make([]store.Reply, len(c.batches))
-	return c
-}
-
 // address fills in the namespace of deltas, and what stands for the payload of
 // those with a token, and returns how durable they must be together.
 func (p *Port) address(deltas []store.Delta) store.Durability {
@@ -187,46 +164,6 @@ func (p *Port) address(deltas []store.Delta) store.Durability {
 		return store.Synced
 	}
 	return durability
-}
-
-// split makes batches of the deltas of one partition.
-func (c *deltaCall) split(partition int, durability store.Durability, deltas []store.Delta) {
-	bytes, start := 0, 0
-	for i := range deltas {
-		d := &deltas[i]
-		n := len(d.Cell.Namespace) + len(d.Cell.Key) + len(d.Guard.Token)
-		if bytes += n; i-start == store.BatchDeltasMax || bytes > store.BatchBytesMax {
-			c.batches = append(c.batches, store.Batch{Partition: partition, Durability: durability, Apart: true, Deltas: deltas[start:i]})
-			bytes, start = n, i
-		}
-	}
-	c.batches = append(c.batches, store.Batch{Partition: partition, Durability: durability, Apart: true, Deltas: deltas[start:]})
-}
-
-// scatter puts what the store replied where it belongs. If only some of the batches
-// were refused, the outcome is unknown.
-func (c *deltaCall) scatter(results []store.Result) error {
-	var failed error
-	at, answered := 0, false
-	for i := range c.replies {
-		if err := c.replies[i].Err; err != nil {
-			if failed == nil || store.KindOf(err) == store.KindUnknown {
-				failed = err
-			}
-			at += len(c.batches[i].Deltas)
-			continue
-		}
-		answered = answered || c.batches[i].Changes()
-		for _, r := range c.replies[i].Results {
-			to := at
-			if c.order != nil {
-				to = c.order[at]
-			}
-			results[to] = r
-			at++
-		}
-	}
-	return store.Partly(failed, answered)
 }
 
 // Partition returns which partition of the store has a counter. What happens to one

@@ -7,6 +7,7 @@ package port
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 
 	"github.com/quipudb/quipu/internal/node"
@@ -33,7 +34,8 @@ type shared struct {
 	near     bool          // an exact read costs no more than a total that is kept
 	spread   *spread.Store // the store, if it knows layouts; else nil
 	totals   *total.Totals
-	err      error // what is wrong with the options, or nil
+	err      error     // what is wrong with the options, or nil
+	calls    sync.Pool // of *Call
 
 	issued atomic.Uint64 // a writer that was issued, as all below it were
 
@@ -64,6 +66,7 @@ func New(s store.Store, namespace string, o Options) *Port {
 		s = node.New(context.Background(), s, node.Options{Logger: o.Logger, ReadOnly: o.ReadOnly})
 	}
 	sh := &shared{store: s, traits: s.Traits(), readOnly: o.ReadOnly, err: o.Err}
+	sh.calls.New = func() any { return new(Call) }
 	_, starts := s.(store.Starter) // It answers from this process.
 	sh.near = starts && !sh.traits.Shared
 	if sh.err == nil {
