@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"encoding/binary"
+	"unsafe"
 )
 
 // A slot is one entry of a table. It has no pointers, and is one line of the
@@ -74,36 +75,38 @@ const (
 	growMin = 32
 )
 
-type (
-	slotPage [pageSlots]slot
-	headRun  [headPage]uint32
-)
-
 // table maps short keys to slots. Slots have stable numbers, so that lists of
 // them need no keys. Buckets grow a few at a time (linear hashing), so that no
 // insert waits for a table to be copied; slots and buckets are in pages, so
 // that growing copies nothing.
 type table struct {
-	arena          // of the long entries
-	skip       int // bytes of an entry before its key
-	pages      []*slotPage
+	arena              // of the long entries
+	skip       int     // bytes of an entry before its key
+	pages      []*slot // the first slot of each page
 	slotMemory slab[slot]
 	headMemory slab[uint32]
-	slots      uint32 // slots ever used; slot 0 is none
-	unused     uint32 // list of free slots
-	heads      []*headRun
-	split      uint32 // buckets beyond the largest power of two
-	level      uint32 // that power of two
+	slots      uint32    // slots ever used; slot 0 is none
+	unused     uint32    // list of free slots
+	heads      []*uint32 // the first head of each page
+	split      uint32    // buckets beyond the largest power of two
+	level      uint32    // that power of two
 	count      int
 	seen       uint8 // a sum, so that loads are made whose value is not needed
 }
 
 func newTable(skip int) *table {
-	return &table{skip: skip, level: 1, slots: 1, heads: []*headRun{new(headRun)}, pages: []*slotPage{new(slotPage)}}
+	return &table{skip: skip, level: 1, slots: 1, heads: []*uint32{&new([headPage]uint32)[0]}, pages: []*slot{&new([pageSlots]slot)[0]}}
 }
 
 // slot returns slot id.
-func (t *table) slot(id uint32) *slot { return &t.pages[id>>pageBits][id&(pageSlots-1)] }
+func (t *table) slot(id uint32) *slot { return item(t.pages[id>>pageBits], id&(pageSlots-1)) }
+
+// item returns item i of a page. An index of an array behind a pointer would be the
+// same, but Go looks at the array's beginning first, to see that the pointer is not nil:
+// at a line of memory for each page, all of which want the same few places of the caches.
+func item[T any](first *T, i uint32) *T {
+	return (*T)(unsafe.Add(unsafe.Pointer(first), uintptr(i)*unsafe.Sizeof(*first)))
+}
 
 // entry returns the whole bytes of a slot's entry, keyOf only its key. They are
 // valid until it is removed.
@@ -206,7 +209,7 @@ func (t *table) insert(hash uint32, prefix, key []byte) uint32 {
 		id = t.slots
 		t.slots++
 		if int(id>>pageBits) >= len(t.pages) {
-			t.pages = append(t.pages, (*slotPage)(t.slotMemory.run(pageSlots)))
+			t.pages = append(t.pages, &t.slotMemory.run(pageSlots)[0])
 		}
 	}
 	head := t.head(hash)
@@ -230,7 +233,7 @@ func (t *table) insert(hash uint32, prefix, key []byte) uint32 {
 func (t *table) buckets() uint32 { return t.level + t.split }
 
 // bucket returns the head of a bucket.
-func (t *table) bucket(b uint32) *uint32 { return &t.heads[b>>headPageBits][b&(headPage-1)] }
+func (t *table) bucket(b uint32) *uint32 { return item(t.heads[b>>headPageBits], b&(headPage-1)) }
 
 // grow adds buckets and moves into each what belongs there from the bucket it
 // splits. It splits as many as are left of this level, but not more than some.
@@ -255,7 +258,7 @@ func (t *table) splitBucket() {
 		t.split = 0
 	}
 	if int(to>>headPageBits) >= len(t.heads) {
-		t.heads = append(t.heads, (*headRun)(t.headMemory.run(headPage)))
+		t.heads = append(t.heads, &t.headMemory.run(headPage)[0])
 	}
 	src, dst := t.bucket(from), t.bucket(to)
 	for *src != 0 {
