@@ -219,9 +219,7 @@ func (e *Engine) plan(b *store.Batch, ps *plans, got *fetched, level store.Durab
 	deletes := false
 	for i := range ps.all {
 		if i%groupMax == 0 {
-			group := ps.all[i:min(i+groupMax, len(ps.all))]
-			e.cells.findAll(group, ps.keys)
-			e.filter.approach(group)
+			e.filter.fetch(e.cells.findNext(ps.all, i, ps.keys))
 		}
 		d, p := &getOne, &ps.all[i] // a condition looks at its cell
 		if i < len(b.Deltas) {
@@ -391,7 +389,7 @@ func (e *Engine) batch(f *wal.Frame, b *store.Batch, plans []plan, r *store.Repl
 	c.mark = e.marks.get(b.Writer)
 	for i := range b.Deltas {
 		if i%groupMax == 0 && len(plans) > groupMax { // what was planned may be out of the caches
-			e.cells.touch(plans[i:min(i+groupMax, len(plans))])
+			e.cells.touch(groupAt(plans, i+groupMax))
 		}
 		res := c.delta(&b.Deltas[i], plans[i], got)
 		if res.Outcome != store.Applied {

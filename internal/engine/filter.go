@@ -1,6 +1,9 @@
 package engine
 
-import "math/bits"
+import (
+	"math/bits"
+	"unsafe"
+)
 
 // A filter knows keys by their hashes. It may take a key for one it knows that it
 // does not, but never the other way round. It is a Bloom filter in blocks, so that
@@ -11,7 +14,6 @@ type filter struct {
 	keys     int     // that were added, about
 	load     int     // the same, each counted in every block that has its bits: see widened
 	giveBack func()
-	seen     uint64 // a sum, so that loads are made whose value is not needed
 }
 
 type block [8]uint64
@@ -80,14 +82,14 @@ func (f *filter) add(hash uint64) {
 	}
 }
 
-// addAll is add for many keys. Their blocks are waited for together: BenchmarkFilterAdd.
+// addAll is add for many keys. Their blocks are fetched together: BenchmarkFilterAdd.
 // A nil filter takes none.
 func (f *filter) addAll(hashes []uint64) {
 	if f == nil {
 		return
 	}
 	for _, h := range hashes {
-		f.seen += f.block(h)[0]
+		prefetch(unsafe.Pointer(f.block(h)))
 	}
 	for _, h := range hashes {
 		f.add(h)
@@ -105,15 +107,14 @@ var odds = [8]uint32{
 
 func bitOf(hash uint64, odd uint32) uint64 { return 1 << (uint32(hash) * odd >> 26) }
 
-// approach loads the blocks of the plans that have no slot, all at once, as findAll
-// does with slots.
-func (f *filter) approach(group []plan) {
+// fetch has the blocks fetched of the plans that have no slot.
+func (f *filter) fetch(group []plan) {
 	if f == nil || len(group) < groupMin {
 		return
 	}
 	for i := range group {
 		if group[i].slot == 0 {
-			f.seen += f.block(group[i].hash)[0]
+			prefetch(unsafe.Pointer(f.block(group[i].hash)))
 		}
 	}
 }

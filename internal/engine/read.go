@@ -132,7 +132,7 @@ func (e *Engine) Peek(cells []store.Cell, values []store.Value) bool {
 	h := e.horizon()
 	for i := range ps.all {
 		if i%groupMax == 0 {
-			e.cells.findAll(ps.all[i:min(i+groupMax, len(ps.all))], ps.keys)
+			e.cells.findNext(ps.all, i, ps.keys)
 		}
 		p := &ps.all[i]
 		if p.slot == 0 {

@@ -67,7 +67,7 @@ func (p *replay) lookAhead(r reader) {
 			r.b = nil
 		}
 	}
-	p.e.cells.findAll(p.ahead, keys)
+	p.e.cells.findNext(p.ahead, 0, keys)
 }
 
 func (p *replay) record(r *reader) error {

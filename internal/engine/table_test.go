@@ -49,9 +49,10 @@ func TestTableAgainstMap(t *testing.T) {
 	}
 }
 
-// TestFindAll compares looking for many keys at once with looking for each, whatever
-// their number, when some are not there, some are there twice, and chains are long.
-func TestFindAll(t *testing.T) {
+// TestFindNext compares looking for keys in groups with looking for each, whatever
+// their number, when some are not there, some are there twice, chains are long, and keys
+// are added between two groups.
+func TestFindNext(t *testing.T) {
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		tab := newTable(0)
@@ -70,17 +71,23 @@ func TestFindAll(t *testing.T) {
 			}
 		}
 		var ps plans
-		for range rng.IntN(3 * groupMax) {
+		for range rng.IntN(6 * groupMax) {
 			k := key()
 			from := len(ps.keys)
 			ps.keys = append(ps.keys, k...)
 			ps.all = append(ps.all, plan{hash: hash(k), from: uint32(from), to: uint32(len(ps.keys))})
 		}
-		tab.findAll(ps.all, ps.keys)
-		for i, p := range ps.all {
-			k := ps.keys[p.from:p.to]
-			if want := tab.find(uint32(p.hash), k); p.slot != want {
-				t.Fatalf("seed %d: key %d of %d, %q: slot %d, want %d", seed, i, len(ps.all), k, p.slot, want)
+		for i := 0; i < len(ps.all); i += groupMax {
+			for n, p := range tab.findNext(ps.all, i, ps.keys) {
+				k := ps.keys[p.from:p.to]
+				if want := tab.find(uint32(p.hash), k); p.slot != want {
+					t.Fatalf("seed %d: key %d of %d, %q: slot %d, want %d", seed, i+n, len(ps.all), k, p.slot, want)
+				}
+			}
+			for range rng.IntN(groupMax) { // some of which are looked for next
+				if k := key(); tab.find(uint32(hash(k)), k) == 0 {
+					tab.insert(uint32(hash(k)), nil, k)
+				}
 			}
 		}
 	}
