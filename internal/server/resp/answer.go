@@ -107,7 +107,7 @@ func (c *cycle) reply(r *run, entries []entry) {
 			r.s.d.report(err, 1)
 			r.s.fail(errorText(err))
 		default:
-			e.encode(&r.s.encoder, c.results[e.at:e.at+e.n])
+			c.encoders[e.nth](&r.s.encoder, c.results[e.at:e.at+e.n])
 		}
 		replies++
 		if at < len(r.s.out) && r.s.out[at] == '-' {

@@ -45,18 +45,19 @@ var errFull = errors.New("the cycle is full")
 // additions (see lane). From the first other command on, everything is gathered into
 // one batch, which is atomic where the store can, and so each command is.
 type cycle struct {
-	db      *quipu.DB
-	reading bool     // it changes nothing, and has names instead of deltas
-	names   []string // of what is read
-	lane    lane
-	deltas  []store.Delta // of what is changed, and read between, after the additions of the lane
-	results []store.Result
-	entries []entry
-	runs    []run
-	keys    []byte // the deltas' strings are views of it, so what is there stays
-	keysMin int    // room that it is given at first
-	text    []byte // replies that need no result
-	said    int    // how much of text has a run
+	db       *quipu.DB
+	reading  bool     // it changes nothing, and has names instead of deltas
+	names    []string // of what is read
+	lane     lane
+	deltas   []store.Delta // of what is changed, and read between, after the additions of the lane
+	results  []store.Result
+	entries  []entry
+	encoders []encode // of the entries that are decided; it may have more
+	runs     []run
+	keys     []byte // the deltas' strings are views of it, so what is there stays
+	keysMin  int    // room that it is given at first
+	text     []byte // replies that need no result
+	said     int    // how much of text has a run
 
 	singles int  // plain additions that the deltas end with
 	whole   bool // a transaction is being added
@@ -88,19 +89,18 @@ func (c *cycle) done(err error) {
 }
 
 // An entry is the reply to one command, or a part of it; or if it is added, those to
-// n commands.
+// n commands. A turn has thousands, so it has no pointer for the collector to follow.
 type entry struct {
-	encode encode // if decided
-	at, n  int32  // n results, or bytes of text, from at on; if added, n times of the addition at
-	nth    int32  // if added, which was the first of them
-	kind   kind
+	at, n int32 // n results, or bytes of text, from at on; if added, n times of the addition at
+	nth   int32 // if added, which was the first of them; if decided, which of the encoders makes the reply
+	kind  kind
 }
 
 // A kind is what the reply of an entry is made of.
 type kind uint8
 
 const (
-	decided kind = iota // what encode makes of results
+	decided kind = iota // what an encoder makes of results
 	textual             // text
 	added               // the values after additions of the lane, OK if those are blind
 )
@@ -131,6 +131,8 @@ func (c *cycle) reset(db *quipu.DB) {
 		*c = cycle{db: db, wake: c.wake}
 	}
 	clear(c.runs)
+	clear(c.encoders)
+	c.encoders = c.encoders[:0]
 	c.lane.reset()
 	c.deltas, c.names, c.entries, c.runs = c.deltas[:0], c.names[:0], c.entries[:0], c.runs[:0]
 	c.keys, c.text, c.said = c.keys[:0], c.text[:0], 0
@@ -226,12 +228,18 @@ func (c *cycle) single(key []byte, by int64, blind bool) error {
 	}
 	d.N, d.Want = by, !blind
 	c.singles = singles + 1
-	e := entry{encode: encodeAfter, at: int32(len(c.deltas) - 1), n: 1}
 	if blind {
-		e.encode = encodeOK
+		c.encoded(encodeOK, len(c.deltas)-1)
+	} else {
+		c.encoded(encodeAfter, len(c.deltas)-1)
 	}
-	c.entries = append(c.entries, e)
 	return nil
+}
+
+// encoded appends the reply that an encoder makes of the results from one on.
+func (c *cycle) encoded(f encode, at int) {
+	c.entries = append(c.entries, entry{kind: decided, at: int32(at), n: int32(c.count() - at), nth: int32(len(c.encoders))})
+	c.encoders = append(c.encoders, f)
 }
 
 // encodeAfter replies the value that there is now.

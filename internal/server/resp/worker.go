@@ -421,7 +421,7 @@ func (c *cycle) plan(s *session, cmd *command, args [][]byte) error {
 	if err != nil {
 		return err
 	}
-	c.entries = append(c.entries, entry{encode: encode, at: int32(at), n: int32(c.count() - at)})
+	c.encoded(encode, at)
 	return nil
 }
 
