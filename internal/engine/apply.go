@@ -628,9 +628,9 @@ func (e *Engine) put(id uint32, value int64, state meta, version, frame uint64, 
 	e.preserve(id, s)
 	if level > store.Memory {
 		if u := e.undo.at(s.undo, id); u == nil || u.frame != frame || u.level != level {
-			s.undo = e.undo.push(undo{
-				frame: frame, value: s.value, extra: e.extra(id), meta: s.meta, slot: id, prev: s.undo, level: level,
-			}, e.log.Synced())
+			n, u := e.undo.push(e.log)
+			*u = undo{frame: frame, value: s.value, extra: e.extra(id), meta: s.meta, slot: id, prev: s.undo, level: level}
+			s.undo = n
 		}
 	}
 	if was := s.meta.state(); was != state || was == unread && s.meta&(dirty0|dirty1|saving) == 0 {

@@ -1,6 +1,11 @@
 package engine
 
-import "github.com/quipudb/quipu/store"
+import (
+	"sort"
+
+	"github.com/quipudb/quipu/internal/wal"
+	"github.com/quipudb/quipu/store"
+)
 
 // An undo entry is what a cell was before a frame changed it.
 type undo struct {
@@ -38,19 +43,24 @@ func (u *undos) at(n, slot uint32) *undo {
 	return nil
 }
 
-// push adds an entry and returns its number. Entries of frames up to synced
-// are no longer needed and make room.
-func (u *undos) push(e undo, synced uint64) uint32 {
-	for u.tail != u.head && u.ring[u.tail&uint32(len(u.ring)-1)].frame <= synced {
-		u.tail++
-	}
+// push adds an entry, for the caller to fill in, and returns its number. When the ring is
+// full, entries of frames that the log has synced are no longer needed and make room.
+func (u *undos) push(log *wal.Log) (n uint32, e *undo) {
 	if int(u.head-u.tail) == len(u.ring) {
-		u.grow()
+		if u.drop(log.Synced()); int(u.head-u.tail) == len(u.ring) {
+			u.grow()
+		}
 	}
-	n := u.head
-	u.ring[n&uint32(len(u.ring)-1)] = e
+	n = u.head
 	u.head++
-	return n
+	return n, &u.ring[n&uint32(len(u.ring)-1)]
+}
+
+// drop drops the entries of frames up to one.
+func (u *undos) drop(frame uint64) {
+	u.tail += uint32(sort.Search(int(u.head-u.tail), func(i int) bool {
+		return u.ring[(u.tail+uint32(i))&uint32(len(u.ring)-1)].frame > frame
+	}))
 }
 
 func (u *undos) grow() {
