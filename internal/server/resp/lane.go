@@ -17,6 +17,7 @@ type lane struct {
 	store.Adds
 	blind   []bool // of each: nobody asks for its values
 	seen    *seen
+	strange int        // keys that were looked for in vain, less what those that were found make up for
 	spelled []spelling // of each, if it is left
 	taken   bool       // the store has taken some
 	landed  atomic.Bool
@@ -46,6 +47,11 @@ const (
 	// seenFrom is how many additions a cycle has before it looks for more than the
 	// last: connections that send one at a time, each by itself, need no such memory.
 	seenFrom = 8
+	// strangeMax is how many strange keys make a cycle look for no more of them: its
+	// keys are too many for looking to be worth it. One that is found makes up for
+	// strangeLess others. 10,000 keys that come equally often are not too many.
+	strangeMax  = 512
+	strangeLess = 16
 )
 
 // The largest index is of none.
@@ -53,7 +59,7 @@ const _ uint = math.MaxUint16 - 1 - store.BatchDeltasMax
 
 func (l *lane) reset() {
 	l.Keys, l.Each, l.blind, l.spelled = l.Keys[:0], l.Each[:0], l.blind[:0], l.spelled[:0]
-	l.taken, l.err = false, nil
+	l.taken, l.err, l.strange = false, nil, 0
 	l.landed.Store(false)
 	l.fault.Store(nil)
 }
@@ -66,9 +72,16 @@ func (l *lane) add(key []byte, by int64, blind bool, times int) (at, nth int, er
 	if n > 0 && string(l.KeyOf(&l.Each[last])) != string(key) {
 		last = -1
 	}
+	// Once it does not look it does not look again: it would find an addition that
+	// is not the last to its key.
+	looks := n >= seenFrom && l.strange < strangeMax
 	var spot *spot
-	if last < 0 && n >= seenFrom {
-		spot, last = l.find(key)
+	if last < 0 && looks {
+		if spot, last = l.find(key); last < 0 {
+			l.strange++
+		} else {
+			l.strange -= strangeLess
+		}
 	}
 	if last >= 0 && l.Each[last].N == by && l.blind[last] == blind {
 		a := &l.Each[last]
@@ -78,7 +91,7 @@ func (l *lane) add(key []byte, by int64, blind bool, times int) (at, nth int, er
 	if n == store.BatchDeltasMax || len(l.Keys) > store.BatchBytesMax/2 { // the rest is for the namespaces
 		return 0, 0, errFull
 	}
-	if spot == nil && n >= seenFrom {
+	if spot == nil && looks {
 		spot, _ = l.find(key)
 	}
 	if spot != nil {

@@ -26,8 +26,14 @@ func TestLaneJoins(t *testing.T) {
 			want    int64
 		}
 		var all []told
-		keys := 1 + random.IntN(40)
-		for range random.IntN(300) {
+		keys, additions := 1+random.IntN(40), random.IntN(300)
+		if round%10 == 0 { // so many that it stops looking for them
+			keys, additions = 50_000, 3000
+		}
+		for i := range additions {
+			if i == 2000 {
+				keys = min(keys, 1000) // some of which were looked for, and some were not
+			}
 			key, by, blind, times := fmt.Sprint(random.IntN(keys)), int64(1+random.IntN(2)), random.IntN(8) == 0, 1+random.IntN(3)
 			at, nth, err := l.add([]byte(key), by, blind, times)
 			if err != nil {
@@ -47,6 +53,9 @@ func TestLaneJoins(t *testing.T) {
 			a := &l.Each[i]
 			a.Before = sums[string(l.KeyOf(a))]
 			sums[string(l.KeyOf(a))] += a.N * int64(a.Times)
+		}
+		if stopped := l.strange >= strangeMax; stopped != (round%10 == 0) {
+			t.Fatalf("round %d: it has stopped looking: %v; seed %d", round, stopped, seed)
 		}
 		for i, one := range all {
 			if a := &l.Each[one.at]; a.Before+a.N*int64(one.nth+1) != one.want {
