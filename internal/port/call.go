@@ -121,9 +121,10 @@ func (p *Port) pack(c *Call, deltas []store.Delta, durability store.Durability) 
 	if len(c.slots) < len(deltas) || !slices.IsSorted(c.slots) {
 		deltas = c.sort(deltas)
 	}
-	for start, end := 0, 0; start < len(deltas); start = end {
-		end = c.cut(deltas, start)
+	for start := 0; start < len(deltas); {
+		end := c.cut(deltas, start)
 		c.batch(c.slots[start], deltas[start:end])
+		start = end
 	}
 }
 
