@@ -129,9 +129,11 @@ func New(under store.Store, o Options) *Store {
 
 // rulesFor returns when a counter is split in a store. One partition decides by
 // itself who waits for whom, and a store that nobody else uses never says that
-// anyone does; several are several machines, over which a counter can be spread.
+// anyone does; several are several machines, over which a counter can be spread. A
+// write takes up to two trips to the store, since it may have to wait for the one
+// before, and others are waited for in one of them only.
 func rulesFor(t store.Traits) hot.Rules {
-	r := hot.Rules{Waiting: 0.25, Least: 100}
+	r := hot.Rules{Waiting: 0.15, Least: 100}
 	if t.Partitions > 1 {
 		r.Calls = 10_000
 	}
