@@ -98,7 +98,7 @@ func TestFor(t *testing.T) {
 	)
 	// An embedded store needs nothing, whatever the rates; it alone reads from memory.
 	f(quipu.Policy{}, advise.Needs{Writes: 100, Reads: 100, Accuracy: advise.Exact},
-		"embedded: for one server, it needs nothing else", "shards: one log takes all writes", "79.6 bytes a counter (bench/results/memory-per-counter.md)", "; 1 will do", "weaker durability: a crash would lose")
+		"embedded: for one server, it needs nothing else", "shards: one log takes all writes", "78.4 bytes a counter (bench/results/memory-per-counter.md)", "; 1 will do", "weaker durability: a crash would lose")
 	f(quipu.Policy{}, advise.Needs{Writes: 1e5, Reads: 1e6, Accuracy: advise.Bounded, Freshness: 5 * s}, "a total beside it saves nothing", "50 over REST at 22,083 (bench/results/rest.md) calls a second each, measured of increments; 1 over RESP",
 		"505,541 (bench/results/peers.md) writes, or 1,289,075 (bench/results/peers.md) reads; 1 will do over RESP, not over REST")
 	f(quipu.Policy{Durability: quipu.Written}, advise.Needs{Writes: 1e5, Reads: 1e6, Accuracy: advise.Approximate, Freshness: 5 * s}, "1,028,813 (bench/results/peers.md) writes a second against 505,541")

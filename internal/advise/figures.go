@@ -23,7 +23,7 @@ var (
 	embeddedGet    = Figure{1_289_075, "peers", "quipu-synced, get, depth 16", operations}
 	embeddedGets   = Figure{5_457_799, "peers", "quipu-synced, get, depth 256", operations}
 	keptGet        = Figure{1_332_445, "hot-read", "quipu", operations}
-	embeddedBytes  = Figure{79.6, "memory-per-counter", "quipu", "bytes/counter, of 1,000,000"}
+	embeddedBytes  = Figure{78.4, "memory-per-counter", "quipu", "bytes/counter, of 1,000,000"}
 	clientStream   = Figure{2_115_475, "client", "stream, 8 keys", operations}
 	postgresHot    = Figure{449_310, "postgres-hot", "quipu", operations}
 	postgresCalls  = Figure{2.25, "postgres-hot", "quipu", storeCalls}
