@@ -105,6 +105,8 @@ const (
 	OpExpire               // change nothing but the deadline; Unmet if the cell is absent
 	OpGet                  // change nothing: with Want it tells what the cell is at its place in the batch
 	OpLayout               // make the layout N, 0 or more; it needs Guard.Laid. The cell exists afterwards; Unmet if it has a deadline
+	OpMax                  // make a part N, if it is absent or lower
+	OpPut                  // make a part Event.Bytes
 )
 
 // A Delta is one change to one cell.
@@ -129,6 +131,8 @@ type Delta struct {
 	// A store has no use for these two: how many writes of callers are in this
 	// one, 0 is one; and what picks a shard for it, 0 leaves that open.
 	Writes, Lot uint32
+
+	Event *Event // what else the delta does in its step; nil is nothing
 }
 
 // Expiry is what a delta does to the deadline of its cell: one of the first
@@ -284,9 +288,15 @@ type Result struct {
 	Outcome  Outcome
 	Replayed bool   // decided earlier, under the same token or the same mark
 	Shard    uint16 // which part of its counter took it; a store knows nothing of that and leaves it 0
-	Before   int64  // with Want, or a repeat of it; 0 for an absent cell
-	After    int64  // with Want, or a repeat of it
-	Version  uint64 // of the cell after the change; 0 after a delete or if refused, or of an absent cell
+
+	// Of an event: which rider refused it, from 1 on, 0 if the lead did; and that there
+	// was no room to remember its token as refused.
+	Refused   uint8
+	Forgotten bool
+
+	Before  int64  // with Want, or a repeat of it; 0 for an absent cell
+	After   int64  // with Want, or a repeat of it
+	Version uint64 // of the cell after the change; 0 after a delete or if refused, or of an absent cell
 
 	// With Want, and not in a repeat under a token or a Fate: whether the cell existed
 	// before, and its deadline after, 0 if it has none. A delta that is refused
@@ -314,6 +324,7 @@ const (
 	Split                          // the cell is a part of a counter, and can't decide this
 	Unavailable                    // the partition that should have taken it can't be reached, and nothing changed
 	Unknown                        // that partition did not answer: nobody knows
+	Untimely                       // the store's time is not between Event.NotBefore and NotAfter
 )
 
 // Err returns nil for Applied, and otherwise an error that names the refusal.
@@ -344,6 +355,8 @@ func (o Outcome) Err() error {
 		return ErrUnavailable
 	case Unknown:
 		return ErrUnknown
+	case Untimely:
+		return ErrUntimely
 	default:
 		return Errorf(KindCorrupt, "unknown outcome %d", o)
 	}
@@ -354,7 +367,7 @@ type Fate struct {
 	State TokenState
 	AtMS  int64 // when it was decided, Unix milliseconds; 0 if unknown
 
-	// With TokenApplied: what the write was, and its first result.
+	// With TokenApplied or TokenRefused: what the write was, and its first result.
 	Op     Op
 	N      int64
 	Want   bool
@@ -370,6 +383,7 @@ const (
 	TokenApplied                   // its write was applied
 	TokenSettled                   // it was settled first, and never will be applied
 	TokenExpired                   // it is older than the window, or made as far ahead: refused, whatever it was
+	TokenRefused                   // its event was refused as Unmet or Bounded: a repeat is refused alike
 )
 
 // MarshalText returns the word for s, for JSON and logs.
@@ -384,6 +398,8 @@ func (s TokenState) String() string {
 		return "settled"
 	case TokenExpired:
 		return "expired"
+	case TokenRefused:
+		return "refused"
 	default:
 		return "unknown"
 	}

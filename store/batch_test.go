@@ -66,7 +66,8 @@ func TestOutcomeErr(t *testing.T) {
 	f(store.Bounded, store.ErrBound)
 	f(store.Split, store.ErrSplit)
 	f(0, store.ErrCorrupt)
-	f(store.Unknown+1, store.ErrCorrupt)
+	f(store.Untimely, store.ErrUntimely)
+	f(store.Untimely+1, store.ErrCorrupt)
 }
 
 func TestTokenStateString(t *testing.T) {
@@ -80,6 +81,7 @@ func TestTokenStateString(t *testing.T) {
 	f(store.TokenApplied, "applied")
 	f(store.TokenSettled, "settled")
 	f(store.TokenExpired, "expired")
+	f(store.TokenRefused, "refused")
 }
 
 func TestDurabilityWords(t *testing.T) {

@@ -34,11 +34,13 @@ const (
 	KindReadOnly         // writes are not taken here
 	KindSplit            // the cell is a part of a counter, which must be put together first
 	KindSessionLost      // the store has lost what a session has seen: drop the session
+	KindUntimely         // too early or too late by the store's time
 )
 
 var kindWords = [...]string{
 	"internal", "invalid", "too_large", "overflow", "token", "expired", "settled", "changed", "full", "mark", "retired",
 	"unavailable", "unknown", "closed", "corrupt", "unsupported", "lost", "unmet", "bound", "read_only", "split", "session_lost",
+	"untimely",
 }
 
 // String returns the word for a kind that every wire has.
@@ -73,6 +75,7 @@ var (
 	ErrReadOnly    = &Error{Kind: KindReadOnly, Detail: "read-only: writes are not taken here"}
 	ErrSplit       = &Error{Kind: KindSplit, Detail: "the counter is split, and is being put together: try again"}
 	ErrSessionLost = &Error{Kind: KindSessionLost, Detail: "the store has lost what the session has seen: drop it, and read again without it"}
+	ErrUntimely    = &Error{Kind: KindUntimely, Detail: "too early or too late by the store's time"}
 )
 
 // An Error is an error with a kind.

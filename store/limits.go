@@ -13,9 +13,12 @@ const (
 	NamespaceBytesMax = 64
 	TokenBytesMax     = 255
 	BatchDeltasMax    = 10_000
-	BatchBytesMax     = 4 << 20 // of namespaces, keys and tokens
+	BatchBytesMax     = 4 << 20 // of namespaces, keys, tokens, and what parts are called and hold
 	ScanMax           = 10_000
 	ReadCellsMax      = 10_000
+	PartNameBytesMax  = 255
+	PartBytesMax      = 64 << 10 // that a part holds
+	EventRidersMax    = 64
 
 	// ownKeyBytesMax is of keys in the store's own namespace, which may hold an
 	// address.
@@ -51,6 +54,10 @@ func (l Limits) WithDefaults() Limits {
 	}
 	return l
 }
+
+// RefusalsMax returns how many tokens of a namespace may remember a refusal: a tenth, so
+// that those who are refused leave room for those who are not.
+func (l Limits) RefusalsMax() int64 { return (l.TokensMax + 9) / 10 }
 
 // Share returns the limits of one of a store's partitions, for stores whose
 // partitions know nothing of each other. A single one has the limits as they are.
@@ -157,8 +164,13 @@ func CheckRead(cells []Cell, values []Value) error {
 }
 
 // CheckBatch returns an error if b can't be applied by any store with these
-// traits.
-func CheckBatch(b *Batch, partitions int) error {
+// traits that has no parts.
+func CheckBatch(b *Batch, partitions int) error { return checkBatch(b, partitions, false) }
+
+// CheckEvents is CheckBatch for stores that have parts.
+func CheckEvents(b *Batch, partitions int) error { return checkBatch(b, partitions, true) }
+
+func checkBatch(b *Batch, partitions int, events bool) error {
 	if b.Partition < 0 || b.Partition >= partitions {
 		return Errorf(KindInvalid, "partition %d: the store has %d", b.Partition, partitions)
 	}
@@ -174,7 +186,7 @@ func CheckBatch(b *Batch, partitions int) error {
 	if len(b.If) > BatchDeltasMax {
 		return Errorf(KindTooLarge, "batch of %d conditions: at most %d", len(b.If), BatchDeltasMax)
 	}
-	bytes := 0
+	bytes, riders := 0, 0
 	for i := range b.If {
 		if err := CheckCell(b.If[i].Cell); err != nil {
 			return err
@@ -183,13 +195,25 @@ func CheckBatch(b *Batch, partitions int) error {
 	}
 	for i := range b.Deltas {
 		d := &b.Deltas[i]
-		if err := checkDelta(d); err != nil {
+		if d.Event != nil {
+			if !events {
+				return Errorf(KindUnsupported, "delta %d is an event, and here none are taken", i)
+			}
+			size, err := checkEvent(d)
+			if err != nil {
+				return err
+			}
+			bytes, riders = bytes+size, riders+d.Event.Len()
+		} else if err := checkDelta(d); err != nil {
 			return err
 		}
 		if d.Op == OpRetire && b.Writer != 0 && d.N >= int64(b.Writer) {
 			return Errorf(KindInvalid, "writer %d retires itself", b.Writer)
 		}
 		bytes += len(d.Cell.Namespace) + len(d.Cell.Key) + len(d.Guard.Token)
+	}
+	if n := len(b.Deltas) + riders; n > BatchDeltasMax {
+		return Errorf(KindTooLarge, "batch of %d deltas and riders: at most %d", n, BatchDeltasMax)
 	}
 	if bytes > BatchBytesMax {
 		return Errorf(KindTooLarge, "batch of %d bytes: at most %d", bytes, BatchBytesMax)

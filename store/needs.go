@@ -9,7 +9,7 @@ package store
 //	if d.Needs()&^laneServes == 0 { … }
 //
 // So a need that comes later is served by no fast path that does not say so.
-type Needs uint16
+type Needs uint32
 
 // The needs. Those of a batch are its own and those of its deltas.
 const (
@@ -23,6 +23,12 @@ const (
 	NeedBound                     // Guard.Bound
 	NeedMark                      // Batch.Writer, Prev, Seq
 	NeedIf                        // Batch.If
+	NeedPart                      // Event.Part
+	NeedRiders                    // Delta.Event
+	NeedBook                      // a rider's MetBook, or OpMax of PartBook
+	NeedMet                       // Event.Is; a rider's other conditions and operations, PlaceMet
+	NeedBytes                     // Event.Bytes, Rider.Bytes, OpPut
+	NeedClock                     // Event.NotBefore, NotAfter
 )
 
 // What Needs knows. A field that is added to one of these types does not compile
@@ -37,7 +43,26 @@ var (
 		Guard       Guard
 		DeadlineMS  int64
 		Writes, Lot uint32
+		Event       *Event
 	}(Delta{})
+	_ = struct {
+		Part                Part
+		Plan                *Plan
+		Riders              []Rider
+		Is                  Met
+		Bytes               []byte
+		NotBefore, NotAfter int64
+	}(Event{})
+	_ = struct {
+		Part     Part
+		Op       Op
+		Amount   Amount
+		Place    Place
+		N        int64
+		When, Is Met
+		Bound    *Bound
+		Bytes    []byte
+	}(Rider{})
 	_ = struct {
 		Token   string
 		Digest  uint64
@@ -66,6 +91,9 @@ func (d *Delta) Needs() (n Needs) {
 	}
 	if d.Want {
 		n |= NeedValue
+	}
+	if d.Event != nil {
+		n |= d.Event.needs()
 	}
 	if d.Expiry != ExpiryKeep || d.DeadlineMS != 0 {
 		n |= NeedExpiry
@@ -108,8 +136,8 @@ func (b *Batch) Needs() (n Needs) {
 // that the parts stay far from the ends of int64, and their sum does.
 const AddMax = 1 << 32
 
-// partServes is what a part of a counter can decide alone.
-const partServes = NeedToken
+// shardServes is what a shard of a counter can decide alone.
+const shardServes = NeedToken | NeedRiders | NeedBook | NeedBytes
 
 // NeedsWhole reports whether d can't be decided by a part of a counter: it asks
 // for its value, or has a condition, or is no add, or a large one. A delta that
@@ -118,5 +146,5 @@ func (d *Delta) NeedsWhole() bool {
 	if d.Guard.Laid || d.Op == OpSettle || d.Op == OpRetire {
 		return false
 	}
-	return d.Needs()&^partServes != 0 || d.N > AddMax || d.N < -AddMax
+	return d.Needs()&^shardServes != 0 || d.N > AddMax || d.N < -AddMax
 }

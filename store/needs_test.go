@@ -19,7 +19,24 @@ var needOf = map[reflect.Type]map[string]store.Needs{
 		"Op":     store.NeedOp,
 		"Want":   store.NeedValue,
 		"Expiry": store.NeedExpiry, "DeadlineMS": store.NeedExpiry,
+		"Event": store.NeedRiders,
 	},
+	reflect.TypeFor[store.Event](): { // one that says nothing is an event
+		"Part": store.NeedRiders | store.NeedPart,
+		"Plan": store.NeedRiders, "Riders": store.NeedRiders | store.NeedMet, // of no operation
+		"Is":        store.NeedRiders, // its fields are below
+		"Bytes":     store.NeedRiders | store.NeedBytes,
+		"NotBefore": store.NeedRiders | store.NeedClock, "NotAfter": store.NeedRiders | store.NeedClock,
+	},
+	reflect.TypeFor[store.Rider](): {
+		"Part": store.NeedRiders, "N": store.NeedRiders, "Amount": store.NeedRiders,
+		"Place": store.NeedRiders | store.NeedMet, // 2 is PlaceMet
+		"Op":    store.NeedRiders | store.NeedMet,
+		"When":  store.NeedRiders, "Is": store.NeedRiders, // their fields are below
+		"Bound": store.NeedRiders | store.NeedMet,
+		"Bytes": store.NeedRiders | store.NeedBytes,
+	},
+	reflect.TypeFor[store.Met](): {"Kind": store.NeedRiders | store.NeedMet, "N": store.NeedRiders | store.NeedMet},
 	reflect.TypeFor[store.Guard](): {
 		"Token": store.NeedToken, "Digest": store.NeedToken,
 		"Match": store.NeedVersion, "Version": store.NeedVersion,
@@ -65,6 +82,23 @@ func TestNeeds(t *testing.T) {
 		d.Guard.Bound = &store.Bound{}
 		return reflect.ValueOf(d.Guard.Bound).Elem(), func() store.Needs { return of(d) }
 	})
+	event := func(field func(*store.Event) any) {
+		t.Helper()
+		eachField(t, func() (reflect.Value, func() store.Needs) {
+			d := plain()
+			d.Event = &store.Event{}
+			return reflect.ValueOf(field(d.Event)).Elem(), func() store.Needs { return of(d) }
+		})
+	}
+	rider := func(e *store.Event) *store.Rider {
+		e.Riders = []store.Rider{{Op: store.OpAdd}}
+		return &e.Riders[0]
+	}
+	event(func(e *store.Event) any { return e })
+	event(func(e *store.Event) any { return &e.Is })
+	event(func(e *store.Event) any { return rider(e) })
+	event(func(e *store.Event) any { return &rider(e).Is })
+	event(func(e *store.Event) any { return &rider(e).When })
 	eachField(t, func() (reflect.Value, func() store.Needs) {
 		b := &store.Batch{}
 		return reflect.ValueOf(b).Elem(), func() store.Needs {
@@ -112,6 +146,34 @@ func fill(v reflect.Value) {
 	}
 }
 
+// TestNeedsOfPlans looks at what riders ask for, alone and in a plan.
+func TestNeedsOfPlans(t *testing.T) {
+	f := func(r store.Rider, want store.Needs) {
+		t.Helper()
+		p, err := store.NewPlan(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want |= store.NeedRiders
+		for _, e := range []*store.Event{{Plan: p}, {Riders: []store.Rider{r}}} {
+			d := store.Delta{Op: store.OpAdd, Event: e}
+			if got := d.Needs(); got != want || d.NeedsWhole() != (want&store.NeedMet != 0) {
+				t.Errorf("%+v needs %b, want %b; the whole counter: %t", r, got, want, d.NeedsWhole())
+			}
+		}
+	}
+	window, lines, book := store.PartFields{Kind: store.PartWindow}.Part(), store.PartFields{Kind: store.PartEntries}.Part(), store.PartFields{Kind: store.PartBook}.Part()
+	f(store.Rider{Part: window, Op: store.OpAdd, N: 2}, 0)
+	f(store.Rider{Part: window, Op: store.OpAdd, Amount: store.AmountApplied}, 0)
+	f(store.Rider{Part: window, Op: store.OpAdd, Amount: store.AmountWas, When: store.Met{Kind: store.MetBook, N: 3}}, store.NeedBook)
+	f(store.Rider{Part: book, Op: store.OpMax, N: 3}, store.NeedBook)
+	f(store.Rider{Part: lines, Op: store.OpPut, Place: store.PlaceVersion}, store.NeedBytes)
+	f(store.Rider{Part: window, Op: store.OpMax, N: 3}, store.NeedMet)
+	f(store.Rider{Part: window, Op: store.OpAdd, When: store.Met{Kind: store.MetAbsent}}, store.NeedMet)
+	f(store.Rider{Part: window, Op: store.OpAdd, Is: store.Met{Kind: store.MetPresent}, When: store.Met{Kind: store.MetBook}}, store.NeedMet|store.NeedBook)
+	f(store.Rider{Part: window, Op: store.OpGet, Is: store.Met{Kind: store.MetEqual, N: 1}}, store.NeedMet)
+}
+
 // TestNeedsAllocate checks that asking costs nothing but time.
 func TestNeedsAllocate(t *testing.T) {
 	b := store.Batch{Deltas: make([]store.Delta, 10)}
@@ -146,7 +208,8 @@ func TestNeedsWhole(t *testing.T) {
 	f(true, func(d *store.Delta) { d.Guard.Match = true })
 	f(true, func(d *store.Delta) { d.Guard.Exists = store.ExistsNot })
 	f(true, func(d *store.Delta) { d.Guard.Bound = &store.Bound{} })
-	for _, op := range []store.Op{store.OpSet, store.OpDelete, store.OpExpire, store.OpGet, store.OpLayout, 0, store.OpLayout + 1} {
+	f(true, func(d *store.Delta) { d.Event = &store.Event{Part: store.PartFields{Kind: store.PartWidth}.Part()} })
+	for _, op := range []store.Op{store.OpSet, store.OpDelete, store.OpExpire, store.OpGet, store.OpLayout, 0, store.OpPut + 1} {
 		f(true, func(d *store.Delta) { d.Op = op })
 	}
 }

@@ -104,6 +104,7 @@ type Traits struct {
 	Durability Durability // the strongest it offers
 	Limits     Limits     // the limits in force
 	Layouts    bool       // it takes OpLayout
+	Events     bool       // it has parts, and takes events
 	Shared     bool       // others may change it too, by stores of their own
 }
 

@@ -60,6 +60,10 @@ func PartitionOf(c Cell, n int) int {
 // Digest returns the digest of a batch's content: a batch sent again under its
 // sequence must have the same. It is stored, so what it is made of is fixed: what
 // is in few batches comes last, and only if it is there.
+//
+// It covers what whoever numbers the batch has said, and nothing that follows from
+// definitions, which may change before the batch is sent again: no riders, and of the
+// part that leads only its kind, its name and its bytes.
 func (b *Batch) Digest() uint64 {
 	h := sha256.New()
 	buf := make([]byte, 0, digestPiece+1024)
@@ -112,6 +116,18 @@ func (b *Batch) Digest() uint64 {
 			buf = appendBool(buf, bound.Saturate)
 		}
 	}
+	for i := range b.Deltas {
+		d := &b.Deltas[i]
+		if d.Event == nil || d.Event.Part == "" {
+			continue
+		}
+		f, _ := d.Event.Part.Fields()
+		buf = binary.AppendUvarint(append(buf, digestPart), uint64(i))
+		buf = appendString(append(buf, byte(f.Kind)), f.Name)
+		if d.Op == OpPut {
+			buf = binary.AppendVarint(buf, Number(d.Event.Bytes))
+		}
+	}
 	h.Write(buf)
 	return binary.LittleEndian.Uint64(h.Sum(buf[:0]))
 }
@@ -125,6 +141,7 @@ const (
 	digestIf     = 'i'
 	digestGuard  = 'g'
 	digestLayout = 'l'
+	digestPart   = 'p'
 )
 
 func appendString(b []byte, s string) []byte {

@@ -41,6 +41,7 @@ type Room uint8
 const (
 	Keys Room = iota
 	Tokens
+	Refusals // tokens that remember one
 )
 
 // A Clock is the store's time, and how long a repeat returns the first result.
@@ -108,7 +109,11 @@ func Deltas(s State, at Clock, b *store.Batch, r *store.Reply, rec *Record, reti
 				s.Remember(d.Cell, d.Guard.Token, Remembered(d, res, at.NowMS))
 			}
 		default:
-			res = decide(s, at, d, rec)
+			if d.Event != nil {
+				res = event(s.(PartState), at, d, rec) // others have refused the batch
+			} else {
+				res = decide(s, at, d, rec)
+			}
 		}
 		r.Results = append(r.Results, res)
 	}

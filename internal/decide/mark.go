@@ -76,7 +76,12 @@ func (r *Record) enter(c store.Cell, delta uint64) {
 
 // Change is the record of a change that no delta made, such as an expiry.
 func Change(c store.Cell, delta uint64) Record {
-	return Record{Sum: delta, Check: hash(c) * delta}
+	return PartChange(c, "", delta)
+}
+
+// PartChange is the record of a change of a part.
+func PartChange(c store.Cell, p store.Part, delta uint64) Record {
+	return Record{Sum: delta, Check: hash(c, p) * delta}
 }
 
 // Merge adds another record to r.
@@ -87,10 +92,14 @@ func (r *Record) Merge(o Record) {
 }
 
 // hash is FNV-1a, made odd so that no delta is multiplied away.
-func hash(c store.Cell) uint64 {
+func hash(c store.Cell, p store.Part) uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211
 	h := uint64(offset)
-	for _, s := range [...]string{c.Namespace, "\x00", c.Key} {
+	between := "" // no key has what stands between it and a part
+	if p != "" {
+		between = "\xff"
+	}
+	for _, s := range [...]string{c.Namespace, "\x00", c.Key, between, string(p)} {
 		for i := range len(s) {
 			h = (h ^ uint64(s[i])) * prime
 		}

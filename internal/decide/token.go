@@ -13,8 +13,11 @@ type Token struct {
 	Result  store.Result // of the write, if not settled
 }
 
-// Remembered returns what is to be remembered of a write that was applied, or of a
-// token that was settled. What the first result tells of existence and deadline is
+// Refused reports whether the write was refused, and is to be refused again.
+func (t *Token) Refused() bool { return !t.Settled && t.Result.Outcome != store.Applied }
+
+// Remembered returns what is to be remembered of a write that was applied, or of an
+// event that was refused, or of a token that was settled. What the first result tells of existence and deadline is
 // for that one only.
 func Remembered(d *store.Delta, first store.Result, nowMS int64) Token {
 	if d.Op == store.OpSettle {
@@ -38,6 +41,8 @@ func Recall(name string, t Token, known bool, ageMS int64, at Clock) (store.Toke
 		return store.TokenExpired, t
 	case t.Settled:
 		return store.TokenSettled, t
+	case t.Refused():
+		return store.TokenRefused, t
 	default:
 		return store.TokenApplied, t
 	}
@@ -46,7 +51,7 @@ func Recall(name string, t Token, known bool, ageMS int64, at Clock) (store.Toke
 // Fate returns in the words of the contract what Recall has.
 func (t *Token) Fate(state store.TokenState) store.Fate {
 	f := store.Fate{State: state, AtMS: t.AtMS}
-	if state == store.TokenApplied {
+	if state == store.TokenApplied || state == store.TokenRefused {
 		f.Op, f.N, f.Want, f.Result = t.Op, t.N, t.Want, t.Result
 	}
 	return f
@@ -61,9 +66,9 @@ func (t *Token) Verdict(state store.TokenState, d *store.Delta, full bool) (res 
 		return store.Result{Outcome: store.Expired}, true
 	case state == store.TokenSettled:
 		return store.Result{Outcome: store.Settled, Replayed: true}, true
-	case state == store.TokenApplied && d.Op != store.OpSettle && t.Digest != d.Guard.Digest:
+	case (state == store.TokenApplied || state == store.TokenRefused) && d.Op != store.OpSettle && t.Digest != d.Guard.Digest:
 		return store.Result{Outcome: store.Mismatch}, true
-	case state == store.TokenApplied:
+	case state == store.TokenApplied, state == store.TokenRefused:
 		res = t.Result
 		res.Replayed = true
 		return res, true

@@ -1,0 +1,263 @@
+package decide
+
+import "github.com/quipudb/quipu/store"
+
+// A PartState is a State that has parts.
+type PartState interface {
+	State
+
+	// Part returns a part as it is now.
+	Part(c store.Cell, p store.Part) store.Content
+
+	// PutPart makes a part v; a v that does not exist removes it.
+	PutPart(c store.Cell, p store.Part, v store.Content)
+
+	// Version returns the version of a step that leaves its counter absent.
+	Version() uint64
+}
+
+// event decides a lead and its riders, and keeps what they change.
+func event(s PartState, at Clock, d *store.Delta, rec *Record) store.Result {
+	if d.Guard.Token != "" {
+		if res, done := once(s, at, d); done {
+			return res
+		}
+	}
+	st := step{own: d.Cell, is: s.Cell(d.Cell), at: at, state: s}
+	st.will = st.is
+	res := st.decide(d)
+	if res.Outcome != store.Applied {
+		if d.Guard.Token != "" && (res.Outcome == store.Unmet || res.Outcome == store.Bounded) {
+			if res.Forgotten = s.Full(d.Cell.Namespace, Refusals); !res.Forgotten {
+				s.Remember(d.Cell, d.Guard.Token, Remembered(d, res, at.NowMS))
+			}
+		}
+		return res
+	}
+	res.Version = st.keep(rec)
+	if d.Guard.Token != "" {
+		s.Remember(d.Cell, d.Guard.Token, Remembered(d, res, at.NowMS))
+	}
+	return res
+}
+
+// A step is an event while it is decided: nothing is kept before all of it is.
+type step struct {
+	own      store.Cell
+	is, will store.Value // the own cell, before and after
+	at       Clock
+	state    PartState
+
+	met, became store.Content // what leads, before and after
+	parts       []changed
+	entries     []*store.Rider // that are at the version of the step
+}
+
+// changed is a part that a step changes.
+type changed struct {
+	part      store.Part
+	was, will store.Content
+}
+
+// decide decides the lead, then the riders.
+func (st *step) decide(d *store.Delta) store.Result {
+	outcome, rider := st.lead(d), 0
+	for i := 0; outcome == store.Applied && i < d.Event.Len(); i++ {
+		if outcome = st.ride(d.Event.Rider(i)); outcome != store.Applied {
+			rider = i + 1
+		}
+	}
+	deletes := d.Op == store.OpDelete && d.Event.Part == ""
+	if outcome == store.Applied && !st.will.Exists && !deletes {
+		st.will.Exists = true
+	}
+	if outcome == store.Applied && st.will.Exists && !st.is.Exists && st.state.Full(st.own.Namespace, Keys) {
+		outcome, rider = store.Full, 0
+	}
+	res := store.Result{Outcome: outcome, Refused: uint8(rider)}
+	if d.Want && (outcome == store.Applied || outcome == store.Unmet || outcome == store.Bounded) {
+		res.Before, res.After, res.Existed = st.met.N, st.became.N, st.met.Exists
+		if outcome != store.Applied {
+			res.After = res.Before
+		}
+	}
+	return res
+}
+
+// lead decides what leads: the time is judged first, then whether the counter can have
+// parts, then what it is to be, then what any delta is judged by.
+func (st *step) lead(d *store.Delta) store.Outcome {
+	e := d.Event
+	if e.Part == "" {
+		st.met = store.Content{N: st.is.N, Exists: st.is.Exists}
+	} else {
+		st.met = st.state.Part(d.Cell, e.Part)
+	}
+	st.became = st.met
+	nowUS := st.at.NowMS * 1000
+	switch {
+	case nowUS < e.NotBefore, e.NotAfter != 0 && nowUS > e.NotAfter:
+		return store.Untimely
+	case st.is.DeadlineMS != 0, !e.Is.Holds(st.met.N, st.met.Exists):
+		return store.Unmet
+	}
+	if e.Part == "" {
+		outcome := Cell(&st.will, d, st.at.NowMS, false).Outcome // there is room, for now
+		st.became = store.Content{N: st.will.N, Exists: st.will.Exists}
+		return outcome
+	}
+	switch x := d.Guard.Exists; {
+	case st.is.Layout != 0:
+		return store.Split
+	case x == store.ExistsMust && !st.met.Exists, x == store.ExistsNot && st.met.Exists:
+		return store.Unmet
+	}
+	if outcome := hold(&st.became, d.Op, d.N, e.Bytes, d.Guard.Bound); outcome != store.Applied {
+		return outcome
+	}
+	st.parts = append(st.parts, changed{e.Part, st.met, st.became})
+	return store.Applied
+}
+
+// ride decides one rider.
+func (st *step) ride(r *store.Rider) store.Outcome {
+	if !st.when(r.When) {
+		return store.Applied
+	}
+	n, wraps := r.N, false
+	switch r.Amount {
+	case store.AmountApplied:
+		n = st.became.N - st.met.N
+		wraps = (n > 0) != (st.became.N > st.met.N)
+	case store.AmountWas:
+		n = st.is.N
+	}
+	part := r.Part
+	switch r.Place {
+	case store.PlaceVersion:
+		st.entries = append(st.entries, r)
+		return store.Applied
+	case store.PlaceMet:
+		f, _ := part.Fields()
+		at, beyond := plus(f.Position, st.met.N)
+		part, wraps = part.At(at), wraps || beyond
+	}
+	if wraps {
+		return store.Overflow
+	}
+	if part == "" {
+		v := store.Content{N: st.will.N, Exists: st.will.Exists}
+		outcome := st.rides(r, &v, n)
+		if outcome == store.Applied && r.Op != store.OpGet {
+			st.will.N, st.will.Exists = v.N, v.Exists
+		}
+		return outcome
+	}
+	i := st.find(part)
+	v := st.parts[i].will
+	outcome := st.rides(r, &v, n)
+	if outcome == store.Applied {
+		st.parts[i].will = v
+	}
+	return outcome
+}
+
+// when reports whether a rider is to be taken.
+func (st *step) when(m store.Met) bool {
+	if m.Kind != store.MetBook {
+		return m.Holds(st.met.N, st.met.Exists)
+	}
+	book := st.state.Part(st.own, store.PartFields{Kind: store.PartBook}.Part())
+	return !book.Exists || book.N < m.N
+}
+
+// rides decides a rider on what it meets.
+func (st *step) rides(r *store.Rider, v *store.Content, n int64) store.Outcome {
+	if !r.Is.Holds(v.N, v.Exists) {
+		return store.Unmet
+	}
+	return hold(v, r.Op, n, r.Bytes, r.Bound)
+}
+
+// find returns the place in st.parts of a part as it is by now.
+func (st *step) find(part store.Part) int {
+	for i := range st.parts {
+		if st.parts[i].part == part {
+			return i
+		}
+	}
+	v := st.state.Part(st.own, part)
+	st.parts = append(st.parts, changed{part, v, v})
+	return len(st.parts) - 1
+}
+
+// keep makes what was decided so, and returns the version of the counter.
+func (st *step) keep(rec *Record) (version uint64) {
+	s := st.state
+	version = s.Put(st.own, st.will)
+	rec.enter(st.own, uint64(st.will.N)-uint64(st.is.N))
+	for i := range st.parts {
+		p := &st.parts[i]
+		st.put(p.part, p.was, p.will, rec)
+	}
+	if len(st.entries) == 0 {
+		return version
+	}
+	at := version
+	if at == 0 {
+		at = s.Version()
+	}
+	stamp := store.Stamp{MS: st.at.NowMS, Known: true, Value: st.will.N}
+	for _, r := range st.entries {
+		will := store.Content{N: r.N, Exists: true}
+		if r.Op == store.OpPut {
+			b := append(stamp.Append(nil), r.Bytes...)
+			will.Bytes, will.N = string(b), store.Number(b)
+		}
+		st.put(r.Part.At(int64(at)), store.Content{}, will, rec)
+	}
+	return version
+}
+
+// put keeps a part, if it has changed.
+func (st *step) put(part store.Part, was, will store.Content, rec *Record) {
+	if was == will {
+		return
+	}
+	st.state.PutPart(st.own, part, will)
+	if part.Kind()&store.PartRetained == 0 { // an epoch has a record of its own
+		rec.Merge(PartChange(st.own, part, uint64(will.N)-uint64(was.N)))
+	}
+}
+
+// hold makes v what an operation makes of it, or says why it does not.
+func hold(v *store.Content, op store.Op, n int64, bytes []byte, b *store.Bound) store.Outcome {
+	switch op {
+	case store.OpGet:
+		return store.Applied
+	case store.OpDelete:
+		*v = store.Content{}
+		return store.Applied
+	case store.OpAdd:
+		after, outcome := sum(v.N, n, b)
+		if outcome != store.Applied {
+			return outcome
+		}
+		n = after
+	case store.OpSet:
+		if b != nil && !b.Has(n) {
+			return store.Bounded
+		}
+	case store.OpMax:
+		if v.Exists {
+			n = max(n, v.N)
+		}
+	case store.OpPut:
+		*v = store.Content{N: store.Number(bytes), Bytes: string(bytes), Exists: true}
+		return store.Applied
+	default:
+		return 0 // a part can't do it
+	}
+	v.N, v.Exists = n, true
+	return store.Applied
+}

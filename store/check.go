@@ -1,0 +1,147 @@
+package store
+
+// CheckPart returns an error if c can't have the part.
+func CheckPart(c Cell, p Part) error {
+	if _, ok := p.Fields(); !ok {
+		return Errorf(KindInvalid, "%q is no part", string(p))
+	}
+	return CheckCell(c)
+}
+
+// CheckReadParts returns an error if no store can read parts into contents.
+func CheckReadParts(parts []PartCell, contents []Content) error {
+	if len(parts) != len(contents) {
+		return Errorf(KindInvalid, "read %d parts into %d contents", len(parts), len(contents))
+	}
+	if len(parts) > ReadCellsMax {
+		return Errorf(KindTooLarge, "read of %d parts: at most %d", len(parts), ReadCellsMax)
+	}
+	for i := range parts {
+		if err := CheckPart(parts[i].Cell, parts[i].Part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkEvent checks a delta that is an event, and returns the size of what only events
+// have.
+func checkEvent(d *Delta) (size int, err error) {
+	e := d.Event
+	if err := checkLead(d, e); err != nil {
+		return 0, err
+	}
+	if e.Len() > EventRidersMax {
+		return 0, Errorf(KindTooLarge, "event of %d riders: at most %d", e.Len(), EventRidersMax)
+	}
+	for i := range e.Riders {
+		if err := checkRider(&e.Riders[i]); err != nil {
+			return 0, err
+		}
+	}
+	size = len(e.Part) + len(e.Bytes)
+	for i := range e.Len() {
+		r := e.Rider(i)
+		if r.Part == "" && e.Part == "" {
+			return 0, Errorf(KindInvalid, "rider %d is of the counter's own value, which leads", i)
+		}
+		size += len(r.Part) + len(r.Bytes)
+	}
+	return size, nil
+}
+
+// checkLead checks an event without its riders.
+func checkLead(d *Delta, e *Event) error {
+	kind := e.Part.Kind()
+	switch {
+	case e.Is.Kind != MetAny && e.Is.Kind != MetEqual && e.Is.Kind != MetNot, e.Is.Kind == MetAny && e.Is.N != 0:
+		return Errorf(KindInvalid, "condition %d on what a lead meets", e.Is.Kind)
+	case e.NotBefore < 0, e.NotAfter < 0:
+		return Errorf(KindInvalid, "an event not before %d, not after %d", e.NotBefore, e.NotAfter)
+	case d.Expiry != ExpiryKeep || d.DeadlineMS != 0:
+		return Errorf(KindInvalid, "an event with expiry %d: a counter that has parts has no deadline", d.Expiry)
+	}
+	if kind == 0 {
+		if d.Op != OpAdd && d.Op != OpSet && d.Op != OpDelete || e.Bytes != nil {
+			return Errorf(KindInvalid, "operation %d leads an event", d.Op)
+		}
+		return checkDelta(d)
+	}
+	if err := checkPartOp(kind, d.Op, e.Bytes); err != nil {
+		return err
+	}
+	g := &d.Guard
+	switch {
+	case d.Op == OpGet:
+		return Errorf(KindInvalid, "a part that is not changed leads an event")
+	case g.Match || g.Version != 0 || g.Laid || g.Layout != 0:
+		return Errorf(KindInvalid, "a part has no version and no layout")
+	case g.Exists > ExistsNot:
+		return Errorf(KindInvalid, "unknown condition on existence %d", g.Exists)
+	case g.Bound != nil && d.Op != OpAdd && d.Op != OpSet:
+		return Errorf(KindInvalid, "operation %d with a bound", d.Op)
+	case g.Bound != nil:
+		if err := checkBound(d); err != nil {
+			return err
+		}
+	}
+	if g.Token != "" {
+		if err := CheckToken(g.Token); err != nil {
+			return err
+		}
+	}
+	return CheckPart(d.Cell, e.Part)
+}
+
+// checkPartOp checks what is done to a part.
+func checkPartOp(kind PartKind, op Op, bytes []byte) error {
+	switch op {
+	case OpAdd, OpSet, OpMax:
+		if kind.HasBytes() {
+			return Errorf(KindInvalid, "operation %d on a part of kind %#x, which holds bytes", op, uint8(kind))
+		}
+	case OpPut:
+		if !kind.HasBytes() {
+			return Errorf(KindInvalid, "bytes for a part of kind %#x, which holds a number", uint8(kind))
+		}
+	case OpDelete, OpGet:
+	default:
+		return Errorf(KindInvalid, "operation %d on a part", op)
+	}
+	if bytes != nil && op != OpPut {
+		return Errorf(KindInvalid, "operation %d with bytes", op)
+	}
+	if len(bytes) > PartBytesMax {
+		return Errorf(KindTooLarge, "part of %d bytes: at most %d", len(bytes), PartBytesMax)
+	}
+	return nil
+}
+
+// checkRider checks a rider by itself.
+func checkRider(r *Rider) error {
+	if r.Part != "" {
+		if _, ok := r.Part.Fields(); !ok {
+			return Errorf(KindInvalid, "%q is no part", string(r.Part))
+		}
+	} else if r.Op == OpMax || r.Op == OpDelete {
+		return Errorf(KindInvalid, "operation %d rides on a counter's own value", r.Op)
+	}
+	if err := checkPartOp(r.Part.Kind(), r.Op, r.Bytes); err != nil {
+		return err
+	}
+	computes := r.Op == OpAdd || r.Op == OpSet || r.Op == OpMax
+	switch {
+	case r.Amount > AmountWas, r.Amount != AmountN && (r.N != 0 || !computes), r.N != 0 && !computes:
+		return Errorf(KindInvalid, "operation %d with amount %d of %d", r.Op, r.Amount, r.N)
+	case r.Place > PlaceMet, r.Place != PlaceFixed && r.Part == "":
+		return Errorf(KindInvalid, "place %d", r.Place)
+	case r.Place == PlaceVersion && (r.Op != OpPut && r.Op != OpSet || r.Is != Met{}),
+		r.Place == PlaceMet && (r.Op != OpAdd || r.Is != Met{} || r.Bound != nil):
+		return Errorf(KindInvalid, "operation %d at place %d, where no condition is judged", r.Op, r.Place)
+	case r.Is.Kind >= MetBook, r.When.Kind > MetBook:
+		return Errorf(KindInvalid, "conditions %d, %d of a rider", r.Is.Kind, r.When.Kind)
+	case r.Bound != nil && (r.Op != OpAdd || r.Bound.Saturate):
+		return Errorf(KindInvalid, "operation %d with a bound", r.Op)
+	}
+	return nil
+}

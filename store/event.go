@@ -1,0 +1,237 @@
+package store
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+)
+
+// An Event makes a delta, its lead, change more than one cell in one step: the riders
+// are of the lead's counter and shard, and they take effect if and only if the lead is
+// applied now. They do not on a repeat, a refusal or a settled token.
+//
+// The lead is decided first, then each rider in order, on what is there then: first
+// those of the plan. A rider that can't be applied refuses the event as a whole, with
+// its outcome, and Result.Refused names it. Every event that is applied makes its
+// counter exist, unless it deletes it, and gives it a version; parts have none. A
+// counter that has a deadline takes no events: they are Unmet.
+//
+// A token is the counter's, whatever part leads.
+type Event struct {
+	Part   Part    // what the delta changes; empty is the counter's own value, which else may ride
+	Plan   *Plan   // riders that many events share; nil is none
+	Riders []Rider // those of this event alone
+
+	// Is must hold for what the lead meets, before any other condition of the lead
+	// is judged. Otherwise it is Unmet. It is MetEqual or MetNot; Guard.Exists says
+	// the rest.
+	Is Met
+
+	// Bytes are what an OpPut puts.
+	Bytes []byte
+
+	// The lead is Untimely if the store's time is before NotBefore, or after
+	// NotAfter, in Unix microseconds; 0 is no limit.
+	NotBefore, NotAfter int64
+}
+
+// A Rider is a change to one more cell.
+type Rider struct {
+	Part Part // of the lead's counter and shard; empty is its own value
+	Op   Op   // OpAdd, OpSet, OpMax, OpDelete, OpPut; OpGet changes nothing
+
+	Amount Amount // what N is
+	Place  Place  // what the position in Part is
+	N      int64
+
+	When  Met    // on what the lead met. If it does not hold, the rider is left out
+	Is    Met    // on what the rider meets. If it does not hold, the event is Unmet
+	Bound *Bound // for an OpAdd: if the sum leaves it, the event is Bounded
+	Bytes []byte // what an OpPut puts
+}
+
+// Amount is what a rider adds or sets.
+type Amount uint8
+
+// The amounts. They are stored and sent: append only.
+const (
+	AmountN       Amount = iota // N
+	AmountApplied               // by how much the lead has changed its value
+	AmountWas                   // what the counter's own value was before the event; 0 if it was absent
+)
+
+// Place is where a rider is.
+type Place uint8
+
+// The places. They are stored and sent: append only.
+const (
+	PlaceFixed   Place = iota // where its part says
+	PlaceVersion              // at the version of the step. With OpPut, a Stamp comes before the bytes
+	PlaceMet                  // at the position in its part plus what the lead met, 0 if that was absent
+)
+
+// A Met is a condition on a value that a step meets. A value of bytes is compared by
+// its Number.
+type Met struct {
+	Kind MetKind
+	N    int64
+}
+
+// MetKind is what a Met asks for.
+type MetKind uint8
+
+// What a Met may ask for. They are stored and sent: append only.
+const (
+	MetAny     MetKind = iota // nothing
+	MetAbsent                 // it is absent
+	MetPresent                // it is there
+	MetEqual                  // it is there, and is N
+	MetNot                    // it is not N, or absent
+	MetBook                   // for Rider.When: the counter's PartBook is below N, or absent
+)
+
+// Holds reports whether the condition, which is no MetBook, holds for a value.
+func (m Met) Holds(n int64, exists bool) bool {
+	switch m.Kind {
+	case MetAny:
+		return true
+	case MetAbsent:
+		return !exists
+	case MetPresent:
+		return exists
+	case MetEqual:
+		return exists && n == m.N
+	case MetNot:
+		return !exists || n != m.N
+	default:
+		return false
+	}
+}
+
+// A Content is what a part holds: a number, or bytes and their Number.
+type Content struct {
+	N      int64
+	Bytes  string
+	Exists bool
+}
+
+// Number returns what stands for bytes where they are compared or added up.
+func Number(bytes []byte) int64 {
+	h := fnv.New64a()
+	_, _ = h.Write(bytes)
+	return int64(h.Sum64())
+}
+
+// A Stamp is what is known only in the step that makes an entry.
+type Stamp struct {
+	MS    int64 // the store's time, Unix milliseconds
+	Known bool  // a store need not look at a value that no decision asks for
+	Value int64 // of the counter's own cell after the event, if known; 0 if it is absent
+}
+
+// Append appends the stamp to dst: the time, and 1 and the value, or 0.
+func (s Stamp) Append(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(s.MS))
+	if !s.Known {
+		return append(dst, 0)
+	}
+	return binary.AppendVarint(append(dst, 1), s.Value)
+}
+
+// CutStamp returns the stamp that bytes begin with, and the rest.
+func CutStamp(bytes string) (s Stamp, rest string, ok bool) {
+	b := []byte(bytes)
+	ms, n := binary.Uvarint(b)
+	if n <= 0 || len(b) == n || b[n] > 1 {
+		return Stamp{}, "", false
+	}
+	s.MS, s.Known = int64(ms), b[n] == 1
+	if n++; s.Known {
+		value, w := binary.Varint(b[n:])
+		if w <= 0 {
+			return Stamp{}, "", false
+		}
+		s.Value, n = value, n+w
+	}
+	return s, bytes[n:], true
+}
+
+// A Plan is riders that many events share. It is checked once, and never changes.
+type Plan struct {
+	riders []Rider
+	needs  Needs
+}
+
+// NewPlan returns a plan of riders, which are the plan's from now on.
+func NewPlan(riders ...Rider) (*Plan, error) {
+	p := &Plan{riders: riders}
+	for i := range riders {
+		if err := checkRider(&riders[i]); err != nil {
+			return nil, err
+		}
+		p.needs |= riders[i].needs()
+	}
+	if len(riders) > EventRidersMax {
+		return nil, Errorf(KindTooLarge, "plan of %d riders: at most %d", len(riders), EventRidersMax)
+	}
+	return p, nil
+}
+
+// Len returns how many riders an event has.
+func (e *Event) Len() int {
+	n := len(e.Riders)
+	if e.Plan != nil {
+		n += len(e.Plan.riders)
+	}
+	return n
+}
+
+// Rider returns rider i, from 0 on, which must not be changed.
+func (e *Event) Rider(i int) *Rider {
+	if e.Plan != nil {
+		if i < len(e.Plan.riders) {
+			return &e.Plan.riders[i]
+		}
+		i -= len(e.Plan.riders)
+	}
+	return &e.Riders[i]
+}
+
+// needs returns what an event asks for.
+func (e *Event) needs() Needs {
+	n := NeedRiders
+	if e.Part != "" {
+		n |= NeedPart
+	}
+	if e.Plan != nil {
+		n |= e.Plan.needs
+	}
+	for i := range e.Riders {
+		n |= e.Riders[i].needs()
+	}
+	if e.Is != (Met{}) {
+		n |= NeedMet
+	}
+	if e.Bytes != nil {
+		n |= NeedBytes
+	}
+	if e.NotBefore != 0 || e.NotAfter != 0 {
+		n |= NeedClock
+	}
+	return n
+}
+
+func (r *Rider) needs() Needs {
+	n := NeedRiders
+	if r.When.Kind == MetBook || r.Part.Kind() == PartBook && r.Op == OpMax {
+		n |= NeedBook
+	} else if r.When != (Met{}) || r.Op != OpAdd && r.Op != OpPut {
+		n |= NeedMet
+	}
+	if r.Is != (Met{}) || r.Bound != nil || r.Place == PlaceMet {
+		n |= NeedMet
+	}
+	if r.Op == OpPut || r.Bytes != nil {
+		n |= NeedBytes
+	}
+	return n
+}
