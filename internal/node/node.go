@@ -131,6 +131,7 @@ func New(ctx context.Context, s store.Store, o Options) *Node {
 		options:   o,
 		enlisting: make(chan struct{}, 1),
 	}
+	n.traits.Events = false // it does not combine them yet
 	n.ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	n.freeEntries.New = func() any { return &entry{done: make(chan struct{}, 1)} }
 	n.freeFlights.New = func() any { return new(flight) }

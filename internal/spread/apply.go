@@ -34,7 +34,7 @@ func (s *Store) Apply(ctx context.Context, batches []store.Batch, replies []stor
 // applyOne is Apply of one delta, in a store that nobody else uses and where
 // nothing is split: the fast path of a program that counts.
 func (s *Store) applyOne(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
-	if d := &batches[0].Deltas[0]; d.Guard.Laid || d.Op == store.OpLayout {
+	if lays(batches) {
 		return s.refuse(ctx, batches, replies)
 	}
 	timed := s.takeTurn()
@@ -113,11 +113,11 @@ func told(replies []store.Reply) error {
 	}
 }
 
-// refuse applies a call without the batches that name layouts.
+// refuse applies a call without the batches that name layouts or have events.
 func (s *Store) refuse(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
 	for i := range batches {
 		if lays(batches[i : i+1]) {
-			replies[i] = store.Reply{Err: store.Errorf(store.KindUnsupported, "layouts are not for callers"), Results: replies[i].Results[:0]}
+			replies[i] = store.Reply{Err: store.Errorf(store.KindUnsupported, "layouts are not for callers, and events are not taken here"), Results: replies[i].Results[:0]}
 		} else if err := s.Apply(ctx, batches[i:i+1], replies[i:i+1]); err != nil {
 			return store.Partly(err, i > 0)
 		}

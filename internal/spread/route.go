@@ -10,11 +10,11 @@ import (
 )
 
 // lays reports whether a caller would change a layout, or names one: that is for
-// this package alone.
+// this package alone. Events are not routed yet.
 func lays(batches []store.Batch) bool {
 	for i := range batches {
 		for j := range batches[i].Deltas {
-			if d := &batches[i].Deltas[j]; d.Op == store.OpLayout || d.Guard.Laid {
+			if d := &batches[i].Deltas[j]; d.Op == store.OpLayout || d.Guard.Laid || d.Event != nil {
 				return true
 			}
 		}

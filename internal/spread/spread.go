@@ -121,7 +121,7 @@ func New(under store.Store, o Options) *Store {
 	}
 	limits := func(c store.Cell) hot.Limits { return o.Policy(c).Limits }
 	s.judges = hot.NewJudges(rules, limits, entriesMax)
-	s.traits.Layouts = false
+	s.traits.Layouts, s.traits.Events = false, false
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	go s.run()
 	return s

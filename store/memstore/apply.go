@@ -19,7 +19,7 @@ func (s *Store) Apply(ctx context.Context, batches []store.Batch, replies []stor
 	for i := range batches {
 		b, r := &batches[i], &replies[i]
 		*r = store.Reply{Durability: store.Memory, Results: r.Results[:0]}
-		if r.Err = store.CheckBatch(b, len(s.parts)); r.Err == nil {
+		if r.Err = store.CheckEvents(b, len(s.parts)); r.Err == nil {
 			r.Err = decide.Homes(b, len(s.parts))
 		}
 		if r.Err == nil {
@@ -117,6 +117,9 @@ func (d state) Remember(c store.Cell, name string, t decide.Token) {
 	id := tokenID{c, name}
 	s.tokens[id] = t
 	s.decided[c.Namespace] = append(s.decided[c.Namespace], id)
+	if t.Refused() {
+		s.refused[c.Namespace]++
+	}
 }
 
 // Full reports whether a namespace has no room for one more key or token. The
@@ -130,6 +133,9 @@ func (d state) Full(namespace string, what decide.Room) bool {
 		return s.keys[namespace] >= s.limits.KeysMax || s.oneTooMany(namespace)
 	}
 	s.forget(namespace)
+	if what == decide.Refusals && s.refused[namespace] >= s.limits.RefusalsMax() {
+		return true
+	}
 	return int64(len(s.decided[namespace])) >= s.limits.TokensMax || s.oneTooMany(namespace)
 }
 

@@ -32,6 +32,19 @@ func (s *Store) Audit(ctx context.Context) (store.Audit, error) {
 		have[store.PartitionOf(c, len(s.parts))].Merge(decide.Change(c, uint64(v.N)))
 		keys[c.Namespace]++
 	}
+	epochs := make(map[epoch]decide.Record)
+	for id, v := range s.held {
+		change := decide.PartChange(id.Cell, id.Part, uint64(v.N))
+		if e, ok := epochOf(id); ok {
+			change.Merge(epochs[e])
+			epochs[e] = change
+		} else {
+			have[store.PartitionOf(id.Cell, len(s.parts))].Merge(change)
+		}
+	}
+	for e, want := range s.tallies {
+		compare(epochs[e].Check, want.Check, "check sum of %+v", e)
+	}
 	for i := range s.parts {
 		want := s.parts[i].unnumbered
 		for _, m := range s.parts[i].marks {

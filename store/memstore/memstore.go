@@ -48,7 +48,10 @@ type Store struct {
 	keys    map[string]int64 // existing cells of each namespace
 	tokens  map[tokenID]decide.Token
 	decided map[string][]tokenID // tokens of each namespace, oldest first
+	refused map[string]int64     // those that remember a refusal
 	parts   []partition
+	held    map[store.PartCell]store.Content
+	tallies map[epoch]decide.Record // of what was changed in each epoch of parts
 }
 
 var (
@@ -73,7 +76,10 @@ func New(o Options) *Store {
 		keys:    make(map[string]int64),
 		tokens:  make(map[tokenID]decide.Token),
 		decided: make(map[string][]tokenID),
+		refused: make(map[string]int64),
 		parts:   make([]partition, max(o.Partitions, 1)),
+		held:    make(map[store.PartCell]store.Content),
+		tallies: make(map[epoch]decide.Record),
 	}
 	s.clock.Start(0)
 	// The versions of earlier processes are below it, unless one of them made more
@@ -94,6 +100,7 @@ func (s *Store) Traits() store.Traits {
 		Durability: store.Memory,
 		Limits:     s.limits,
 		Layouts:    true,
+		Events:     true,
 		Shared:     s.shared,
 	}
 }

@@ -13,6 +13,9 @@ type tokenID struct {
 func (s *Store) forget(namespace string) {
 	ids := s.decided[namespace]
 	for len(ids) > 0 && s.nowMS-s.tokens[ids[0]].AtMS >= store.TokenKeptMS(s.limits.TokenWindow) {
+		if t := s.tokens[ids[0]]; t.Refused() {
+			s.refused[namespace]--
+		}
 		delete(s.tokens, ids[0])
 		ids = ids[1:]
 	}

@@ -73,6 +73,8 @@ func Serves(t testing.TB, serves store.Needs, takes func(*store.Batch) bool) {
 		func(_ *store.Batch, d *store.Delta) { d.Guard.Laid = true },
 		func(_ *store.Batch, d *store.Delta) { d.Guard.Exists = store.ExistsMust },
 		func(_ *store.Batch, d *store.Delta) { d.Guard.Bound = &store.Bound{High: 5} },
+		func(_ *store.Batch, d *store.Delta) { d.Event = &store.Event{} },
+		func(_ *store.Batch, d *store.Delta) { d.Event = &store.Event{Part: partMember} },
 		func(b *store.Batch, _ *store.Delta) { b.Writer, b.Seq = 1, 1 },
 		func(b *store.Batch, d *store.Delta) { b.If = []store.Condition{{Cell: d.Cell, Version: 1}} },
 	} {

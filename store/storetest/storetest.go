@@ -84,6 +84,7 @@ func Run(t *testing.T, open Opener) {
 		{"durable", durables},
 		{"lost", losses},
 		{"audit", audits},
+		{"event", events},
 	} {
 		t.Run(g.name, func(t *testing.T) { g.laws(&suite{t: t, open: open}) })
 	}

@@ -362,3 +362,22 @@ func (s copying) Snapshot(ctx context.Context, to io.Writer) error {
 		return s.w.under.(store.Snapshotter).Snapshot(c.Ctx, c.To)
 	})
 }
+
+// ReadParts and ScanParts are no interface of package store yet: no hook stands before
+// them, and a store without parts can't.
+func (w *wrapper) ReadParts(ctx context.Context, parts []store.PartCell, contents []store.Content) error {
+	p, ok := w.under.(parter)
+	if !ok {
+		return store.ErrUnsupported
+	}
+	return p.ReadParts(ctx, parts, contents)
+}
+
+// ScanParts is that of the store under w.
+func (w *wrapper) ScanParts(ctx context.Context, r store.Rows, n int) ([]store.PartEntry, error) {
+	p, ok := w.under.(parter)
+	if !ok {
+		return nil, store.ErrUnsupported
+	}
+	return p.ScanParts(ctx, r, n)
+}
