@@ -1,0 +1,322 @@
+package storetest
+
+import (
+	"maps"
+	"math"
+	"math/big"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// randomEvents runs one random history of events, and compares each answer and every
+// cell with an oracle that knows nothing of package decide: it copies everything,
+// changes the copy step by step, and keeps it or does not.
+func randomEvents(t *testing.T, r *rapid.T, open Opener) {
+	k := newKit(t, r, open(t, Config{Limits: store.Limits{TokensMax: 1 << 20}, Now: newClock().now}))
+	defer k.close()
+	m := &eventMachine{kit: k, cells: k.together(2), tokens: make(map[modelTokenID]store.Result)}
+	m.is = world{own: make(map[store.Cell]*big.Int), parts: make(map[store.PartCell]store.Content), entries: make(map[store.Cell][]string)}
+	r.Repeat(map[string]func(*rapid.T){
+		"event": m.doEvent,
+		"plain": func(r *rapid.T) {
+			c := rapid.SampledFrom(m.cells).Draw(r, "cell")
+			m.do(rapid.SampledFrom([]store.Delta{add(c, 1), set(c, 5), del(c)}).Draw(r, "delta"))
+		},
+		"audit": func(*rapid.T) { k.audited() },
+		"":      func(*rapid.T) { m.same() },
+	})
+}
+
+// A world is all that a store holds.
+type world struct {
+	own     map[store.Cell]*big.Int // none if absent
+	parts   map[store.PartCell]store.Content
+	entries map[store.Cell][]string // what stands after the stamps, oldest first
+}
+
+type eventMachine struct {
+	*kit
+	cells  []store.Cell
+	is     world
+	tokens map[modelTokenID]store.Result // the first results
+}
+
+// The parts that meet. Bytes are in the last two.
+func someParts() []store.Part {
+	return []store.Part{
+		partMember, partHeld, partOutside, partBook, partWindow,
+		partOf(store.PartMembers, 1, ""), partOf(store.PartMembers, 2, ""),
+		partOf(store.PartSketch, 0, ""), partOf(store.PartWindowSketch, 3, ""),
+	}
+}
+
+func drawNumber(r *rapid.T) int64 {
+	return rapid.SampledFrom([]int64{0, 1, 1, 2, -1, 5, math.MaxInt64, math.MinInt64}).Draw(r, "n")
+}
+
+func drawMet(r *rapid.T, kinds ...store.MetKind) store.Met {
+	m := store.Met{Kind: rapid.SampledFrom(append(kinds, store.MetAny, store.MetAny)).Draw(r, "met")}
+	if m.Kind != store.MetAny {
+		m.N = rapid.Int64Range(0, 3).Draw(r, "of")
+	}
+	return m
+}
+
+func drawBytes(r *rapid.T) []byte {
+	return []byte(rapid.SampledFrom([]string{"", "x", "yz"}).Draw(r, "bytes"))
+}
+
+func (m *eventMachine) drawRider(r *rapid.T, own bool) store.Rider {
+	x := store.Rider{Part: rapid.SampledFrom(someParts()).Draw(r, "part")}
+	all := []store.MetKind{store.MetAbsent, store.MetPresent, store.MetEqual, store.MetNot}
+	x.When = drawMet(r, append(all, store.MetBook)...)
+	switch kind := rapid.IntRange(0, 9).Draw(r, "rider"); {
+	case kind == 0:
+		x.Part, x.Op, x.Place, x.Bytes = partEntries, store.OpPut, store.PlaceVersion, drawBytes(r)
+		return x
+	case kind == 1:
+		x.Part, x.Op, x.Place, x.N = partOf(store.PartMembers, 1, ""), store.OpAdd, store.PlaceMet, drawNumber(r)
+		return x
+	case kind == 2 && own:
+		x.Part = ""
+	}
+	x.Is = drawMet(r, all...)
+	x.Op = rapid.SampledFrom([]store.Op{store.OpAdd, store.OpAdd, store.OpAdd, store.OpSet, store.OpMax, store.OpDelete, store.OpGet}).Draw(r, "op")
+	switch {
+	case x.Part == "" && (x.Op == store.OpMax || x.Op == store.OpDelete):
+		x.Op = store.OpAdd
+	case x.Part.Kind().HasBytes() && x.Op != store.OpDelete && x.Op != store.OpGet:
+		x.Op, x.Bytes = store.OpPut, drawBytes(r)
+		return x
+	}
+	if x.Op == store.OpDelete || x.Op == store.OpGet {
+		return x
+	}
+	if x.Amount = store.Amount(rapid.IntRange(0, 2).Draw(r, "amount")); x.Amount == store.AmountN {
+		x.N = drawNumber(r)
+	}
+	if x.Op == store.OpAdd && rapid.IntRange(0, 3).Draw(r, "bounded") == 0 {
+		x.Bound = &store.Bound{Low: -2, High: 6, Inward: rapid.Bool().Draw(r, "inward")}
+	}
+	return x
+}
+
+func (m *eventMachine) doEvent(r *rapid.T) {
+	d := store.Delta{
+		Cell: rapid.SampledFrom(m.cells).Draw(r, "cell"), Want: rapid.Bool().Draw(r, "want"), N: drawNumber(r),
+		Op: rapid.SampledFrom([]store.Op{store.OpAdd, store.OpAdd, store.OpSet, store.OpDelete}).Draw(r, "op"),
+	}
+	e := &store.Event{Is: drawMet(r, store.MetEqual, store.MetNot)}
+	if rapid.Bool().Draw(r, "part leads") {
+		if e.Part = rapid.SampledFrom(someParts()).Draw(r, "lead"); e.Part.Kind().HasBytes() {
+			d.Op, d.N, e.Bytes = store.OpPut, 0, drawBytes(r)
+		} else if d.Op == store.OpAdd && rapid.IntRange(0, 3).Draw(r, "max") == 0 {
+			d.Op = store.OpMax
+		}
+	}
+	d.Guard.Exists = rapid.SampledFrom([]store.Existence{store.ExistsAny, store.ExistsAny, store.ExistsMust, store.ExistsNot}).Draw(r, "exists")
+	for range rapid.IntRange(0, 4).Draw(r, "riders") {
+		e.Riders = append(e.Riders, m.drawRider(r, e.Part != ""))
+	}
+	if n := rapid.IntRange(0, len(e.Riders)).Draw(r, "plan"); n > 0 {
+		plan, err := store.NewPlan(e.Riders[:n]...)
+		if err != nil {
+			m.Fatalf("NewPlan: %v", err)
+		}
+		e.Plan, e.Riders = plan, e.Riders[n:]
+	}
+	d.Event = e
+	if rapid.IntRange(0, 3).Draw(r, "token") == 0 {
+		d.Guard.Token, d.Guard.Digest = rapid.SampledFrom([]string{"t", "u", "v"}).Draw(r, "name"), 7
+	}
+	m.do(d)
+}
+
+// do applies a delta and compares what is told with what the oracle says.
+func (m *eventMachine) do(d store.Delta) {
+	m.Helper()
+	got := m.one(d)
+	id := modelTokenID{d.Cell, d.Guard.Token}
+	if first, known := m.tokens[id]; known {
+		m.repeats(got, first)
+		return
+	}
+	will, want := m.is.after(d)
+	version := got.Version
+	if got.Version = 0; got != want {
+		m.Fatalf("%+v, event %+v: %+v, want %+v", d, d.Event, got, want)
+	}
+	if (version != 0) != (want.Outcome == store.Applied && will.own[d.Cell] != nil) {
+		m.Fatalf("%+v: version %d", d, version)
+	}
+	got.Version = version
+	if want.Outcome == store.Applied {
+		m.is = will
+	}
+	remembers := want.Outcome == store.Applied || d.Event != nil && (want.Outcome == store.Unmet || want.Outcome == store.Bounded)
+	if id.name != "" && remembers {
+		m.tokens[id] = got
+	}
+}
+
+// after returns what becomes of a world by a delta, and what its caller is told.
+func (w world) after(d store.Delta) (world, store.Result) {
+	e := d.Event
+	if e == nil {
+		e = &store.Event{}
+	}
+	was := w
+	w = world{own: maps.Clone(w.own), parts: maps.Clone(w.parts), entries: maps.Clone(w.entries)}
+	met := was.value(d.Cell, e.Part)
+	refused := func(o store.Outcome, rider int) (world, store.Result) {
+		r := store.Result{Outcome: o, Refused: uint8(rider)}
+		if d.Want && (o == store.Unmet || o == store.Bounded) {
+			r.Before, r.After, r.Existed = met.N, met.N, met.Exists
+		}
+		return was, r
+	}
+	if !e.Is.Holds(met.N, met.Exists) || d.Guard.Exists == store.ExistsMust && !met.Exists || d.Guard.Exists == store.ExistsNot && met.Exists {
+		return refused(store.Unmet, 0)
+	}
+	if o := w.change(d.Cell, e.Part, d.Op, big.NewInt(d.N), e.Bytes, d.Guard.Bound); o != store.Applied {
+		return refused(o, 0)
+	}
+	now := w.value(d.Cell, e.Part)
+	var lines []string
+	for i := range e.Len() {
+		x := e.Rider(i)
+		book := was.value(d.Cell, partBook)
+		if x.When.Kind == store.MetBook && book.Exists && book.N >= x.When.N ||
+			x.When.Kind != store.MetBook && !x.When.Holds(met.N, met.Exists) {
+			continue
+		}
+		n := big.NewInt(x.N)
+		switch x.Amount {
+		case store.AmountApplied:
+			n.Sub(big.NewInt(now.N), big.NewInt(met.N))
+		case store.AmountWas:
+			n = big.NewInt(was.value(d.Cell, "").N)
+		}
+		at := x.Part
+		switch f, _ := at.Fields(); x.Place {
+		case store.PlaceVersion:
+			lines = append(lines, string(x.Bytes))
+			continue
+		case store.PlaceMet:
+			sum := new(big.Int).Add(big.NewInt(f.Position), big.NewInt(met.N))
+			if !sum.IsInt64() {
+				return refused(store.Overflow, i+1)
+			}
+			at = at.At(sum.Int64())
+		}
+		if !n.IsInt64() {
+			return refused(store.Overflow, i+1)
+		}
+		if has := w.value(d.Cell, at); !x.Is.Holds(has.N, has.Exists) {
+			return refused(store.Unmet, i+1)
+		}
+		if o := w.change(d.Cell, at, x.Op, n, x.Bytes, x.Bound); o != store.Applied {
+			return refused(o, i+1)
+		}
+	}
+	if w.own[d.Cell] == nil && (e.Part != "" || d.Op != store.OpDelete) {
+		w.own[d.Cell] = new(big.Int)
+	}
+	if len(lines) > 0 {
+		// Two entries of one step are at one place: the last is there.
+		w.entries[d.Cell] = append(slices.Clone(w.entries[d.Cell]), lines[len(lines)-1])
+	}
+	r := store.Result{Outcome: store.Applied}
+	if d.Want {
+		r.Before, r.After, r.Existed = met.N, now.N, met.Exists
+	}
+	return w, r
+}
+
+func (w world) value(c store.Cell, p store.Part) store.Content {
+	if p != "" {
+		return w.parts[store.PartCell{Cell: c, Part: p}]
+	}
+	if n := w.own[c]; n != nil {
+		return store.Content{N: n.Int64(), Exists: true}
+	}
+	return store.Content{}
+}
+
+// change makes one change in place, or says why it can't be.
+func (w world) change(c store.Cell, p store.Part, op store.Op, n *big.Int, bytes []byte, b *store.Bound) store.Outcome {
+	is := w.value(c, p)
+	will := store.Content{Exists: true}
+	switch op {
+	case store.OpGet:
+		return store.Applied
+	case store.OpDelete:
+		will = store.Content{}
+	case store.OpPut:
+		will.N, will.Bytes = store.Number(bytes), string(bytes)
+	case store.OpMax:
+		if will.N = n.Int64(); is.Exists && is.N > will.N {
+			will = is
+		}
+	case store.OpSet:
+		will.N = n.Int64()
+	case store.OpAdd:
+		sum := new(big.Int).Add(big.NewInt(is.N), n)
+		if b != nil {
+			below := sum.Cmp(big.NewInt(b.Low)) < 0 && (!b.Inward || n.Sign() < 0)
+			above := sum.Cmp(big.NewInt(b.High)) > 0 && (!b.Inward || n.Sign() > 0)
+			if below || above {
+				return store.Bounded
+			}
+		}
+		if !sum.IsInt64() {
+			return store.Overflow
+		}
+		will.N = sum.Int64()
+	}
+	switch {
+	case p != "" && will.Exists:
+		w.parts[store.PartCell{Cell: c, Part: p}] = will
+	case p != "":
+		delete(w.parts, store.PartCell{Cell: c, Part: p})
+	case will.Exists:
+		w.own[c] = big.NewInt(will.N)
+	default:
+		delete(w.own, c)
+	}
+	return store.Applied
+}
+
+// same checks that the store holds what the oracle's world does, and nothing else.
+func (m *eventMachine) same() {
+	m.Helper()
+	held := 0
+	for _, c := range m.cells {
+		want, v := m.is.value(c, ""), m.read(c)
+		if v.N != want.N || v.Exists != want.Exists {
+			m.Fatalf("%q is %+v, want %+v", c.Key, v, want)
+		}
+		for id, want := range m.is.parts {
+			if got := m.part(c, id.Part); id.Cell == c && got != want {
+				m.Fatalf("part %x of %q is %+v, want %+v", id.Part, c.Key, got, want)
+			}
+		}
+		var lines []string
+		for _, e := range m.entries(c) {
+			_, rest, _ := store.CutStamp(e.Content.Bytes)
+			lines = append(lines, rest)
+		}
+		if !slices.Equal(lines, m.is.entries[c]) {
+			m.Fatalf("the entries of %q are %q, want %q", c.Key, lines, m.is.entries[c])
+		}
+		held += len(lines)
+	}
+	es, err := m.parter().ScanParts(m.ctx, store.Rows{Namespace: namespace}, store.ScanMax)
+	if err != nil || len(es) != len(m.is.parts)+held {
+		m.Fatalf("%d parts, %v, want %d", len(es), err, len(m.is.parts)+held)
+	}
+}
