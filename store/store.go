@@ -38,6 +38,14 @@
 // else is refused as Split, and whoever laid the counter out puts it together
 // first. A cell has a deadline or a layout, never both.
 //
+// # Parts and events
+//
+// A counter, and each of its shards, may have parts beside its own value: windows,
+// members, lines of a ledger. A delta with an Event is a lead, and its riders change
+// parts of the same cell in the same step, or not at all. Parts have no version, no
+// deadline and no place in lists of counters. A store whose Traits do not say Events
+// refuses a batch that has one.
+//
 // # Exactly once
 //
 // Two guards make a repeat harmless. A token names one write to one cell: the

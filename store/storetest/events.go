@@ -352,7 +352,9 @@ func eventTokens(s *suite) {
 		k.outcome(k.one(once(with(match(add(c, 1), 1)), "u")), store.Changed)
 		k.state(c, "u", store.TokenUnknown)
 	})
-	s.lawWith("refusals have room of their own", Config{Limits: store.Limits{TokensMax: 10}}, func(k *kit) {
+	clock := newClock()
+	limits := store.Limits{TokensMax: 10, TokenWindow: window}
+	s.lawWith("refusals have room of their own", Config{Limits: limits, Now: clock.now}, func(k *kit) {
 		c := cell("a")
 		refused := func(token string) store.Delta { return once(led(only(set(c, 1), store.ExistsMust), partMember), token) }
 		if r := k.event(refused("t"), store.Unmet, 0); r.Forgotten {
@@ -363,6 +365,10 @@ func eventTokens(s *suite) {
 		}
 		k.state(c, "u", store.TokenUnknown)
 		k.event(once(with(add(c, 1)), "v"), store.Applied, 0)
+		clock.move(2 * window)
+		if r := k.event(refused("w"), store.Unmet, 0); r.Forgotten {
+			k.Fatalf("%+v: the first refusal is over", r)
+		}
 	})
 }
 
