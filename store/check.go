@@ -54,7 +54,7 @@ func checkEvent(d *Delta) (size int, err error) {
 func checkLead(d *Delta, e *Event) error {
 	kind := e.Part.Kind()
 	switch {
-	case e.Is.Kind != MetAny && e.Is.Kind != MetEqual && e.Is.Kind != MetNot, e.Is.Kind == MetAny && e.Is.N != 0:
+	case e.Is.Kind >= MetBook:
 		return Errorf(KindInvalid, "condition %d on what a lead meets", e.Is.Kind)
 	case e.NotBefore < 0, e.NotAfter < 0:
 		return Errorf(KindInvalid, "an event not before %d, not after %d", e.NotBefore, e.NotAfter)

@@ -55,7 +55,7 @@ func TestCheckEvents(t *testing.T) {
 	f(invalid, func(_ *delta, e *event, _ *rider) { e.Part = "x" })
 	f(invalid, func(_ *delta, e *event, _ *rider) { e.Bytes = []byte("x") })
 	f(good, func(_ *delta, e *event, _ *rider) { e.Is = store.Met{Kind: store.MetNot, N: 5} })
-	for _, kind := range []store.MetKind{store.MetAbsent, store.MetPresent, store.MetBook, store.MetBook + 1} {
+	for _, kind := range []store.MetKind{store.MetBook, store.MetBook + 1} {
 		f(invalid, func(_ *delta, e *event, _ *rider) { e.Is = store.Met{Kind: kind} })
 	}
 	f(good, func(_ *delta, e *event, _ *rider) { e.NotBefore, e.NotAfter = 5, math.MaxInt64 })
@@ -81,7 +81,7 @@ func TestCheckEvents(t *testing.T) {
 	f(good, func(_ *delta, _ *event, r *rider) { r.Part, r.Op, r.Place = entries, store.OpPut, store.PlaceVersion })
 	f(invalid, func(_ *delta, _ *event, r *rider) { r.Place = store.PlaceVersion })
 	f(good, func(_ *delta, _ *event, r *rider) { r.Place = store.PlaceMet })
-	f(invalid, func(_ *delta, _ *event, r *rider) { r.Place, r.Is.Kind = store.PlaceMet, store.MetAbsent })
+	f(invalid, func(_ *delta, _ *event, r *rider) { r.Place, r.Is.Kind = store.PlaceMet, store.MetEqual })
 	f(invalid, func(_ *delta, _ *event, r *rider) { r.Place = store.PlaceMet + 1 })
 	f(invalid, func(_ *delta, _ *event, r *rider) { r.Amount = store.AmountWas + 1 })
 	f(invalid, func(_ *delta, _ *event, r *rider) { r.Amount, r.N = store.AmountWas, 1 })

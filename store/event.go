@@ -22,8 +22,7 @@ type Event struct {
 	Riders []Rider // those of this event alone
 
 	// Is must hold for what the lead meets, before any other condition of the lead
-	// is judged. Otherwise it is Unmet. It is MetEqual or MetNot; Guard.Exists says
-	// the rest.
+	// is judged. Otherwise it is Unmet.
 	Is Met
 
 	// Bytes are what an OpPut puts.
@@ -56,7 +55,7 @@ type Amount uint8
 const (
 	AmountN       Amount = iota // N
 	AmountApplied               // by how much the lead has changed its value
-	AmountWas                   // what the counter's own value was before the event; 0 if it was absent
+	AmountWas                   // what the counter's own value was before the event
 )
 
 // Place is where a rider is.
@@ -66,11 +65,11 @@ type Place uint8
 const (
 	PlaceFixed   Place = iota // where its part says
 	PlaceVersion              // at the version of the step. With OpPut, a Stamp comes before the bytes
-	PlaceMet                  // at the position in its part plus what the lead met, 0 if that was absent
+	PlaceMet                  // at the position in its part plus what the lead met
 )
 
-// A Met is a condition on a value that a step meets. A value of bytes is compared by
-// its Number.
+// A Met is a condition on a value that a step meets. What is absent is 0, and bytes are
+// their Number.
 type Met struct {
 	Kind MetKind
 	N    int64
@@ -81,27 +80,21 @@ type MetKind uint8
 
 // What a Met may ask for. They are stored and sent: append only.
 const (
-	MetAny     MetKind = iota // nothing
-	MetAbsent                 // it is absent
-	MetPresent                // it is there
-	MetEqual                  // it is there, and is N
-	MetNot                    // it is not N, or absent
-	MetBook                   // for Rider.When: the counter's PartBook is below N, or absent
+	MetAny   MetKind = iota // nothing
+	MetEqual                // it is N
+	MetNot                  // it is not N
+	MetBook                 // for Rider.When: the counter's PartBook is below N
 )
 
 // Holds reports whether the condition, which is no MetBook, holds for a value.
-func (m Met) Holds(n int64, exists bool) bool {
+func (m Met) Holds(n int64) bool {
 	switch m.Kind {
 	case MetAny:
 		return true
-	case MetAbsent:
-		return !exists
-	case MetPresent:
-		return exists
 	case MetEqual:
-		return exists && n == m.N
+		return n == m.N
 	case MetNot:
-		return !exists || n != m.N
+		return n != m.N
 	default:
 		return false
 	}

@@ -169,8 +169,8 @@ func TestNeedsOfPlans(t *testing.T) {
 	f(store.Rider{Part: book, Op: store.OpMax, N: 3}, store.NeedBook)
 	f(store.Rider{Part: lines, Op: store.OpPut, Place: store.PlaceVersion}, store.NeedBytes)
 	f(store.Rider{Part: window, Op: store.OpMax, N: 3}, store.NeedMet)
-	f(store.Rider{Part: window, Op: store.OpAdd, When: store.Met{Kind: store.MetAbsent}}, store.NeedMet)
-	f(store.Rider{Part: window, Op: store.OpAdd, Is: store.Met{Kind: store.MetPresent}, When: store.Met{Kind: store.MetBook}}, store.NeedMet|store.NeedBook)
+	f(store.Rider{Part: window, Op: store.OpAdd, When: store.Met{Kind: store.MetEqual}}, store.NeedMet)
+	f(store.Rider{Part: window, Op: store.OpAdd, Is: store.Met{Kind: store.MetNot}, When: store.Met{Kind: store.MetBook}}, store.NeedMet|store.NeedBook)
 	f(store.Rider{Part: window, Op: store.OpGet, Is: store.Met{Kind: store.MetEqual, N: 1}}, store.NeedMet)
 }
 

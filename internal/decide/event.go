@@ -98,7 +98,7 @@ func (st *step) lead(d *store.Delta) store.Outcome {
 	switch {
 	case nowUS < e.NotBefore, e.NotAfter != 0 && nowUS > e.NotAfter:
 		return store.Untimely
-	case st.is.DeadlineMS != 0, !e.Is.Holds(st.met.N, st.met.Exists):
+	case st.is.DeadlineMS != 0, !e.Is.Holds(st.met.N):
 		return store.Unmet
 	}
 	if e.Part == "" {
@@ -165,15 +165,14 @@ func (st *step) ride(r *store.Rider) store.Outcome {
 // when reports whether a rider is to be taken.
 func (st *step) when(m store.Met) bool {
 	if m.Kind != store.MetBook {
-		return m.Holds(st.met.N, st.met.Exists)
+		return m.Holds(st.met.N)
 	}
-	book := st.state.Part(st.own, store.PartFields{Kind: store.PartBook}.Part())
-	return !book.Exists || book.N < m.N
+	return st.state.Part(st.own, store.PartFields{Kind: store.PartBook}.Part()).N < m.N
 }
 
 // rides decides a rider on what it meets.
 func (st *step) rides(r *store.Rider, v *store.Content, n int64) store.Outcome {
-	if !r.Is.Holds(v.N, v.Exists) {
+	if !r.Is.Holds(v.N) {
 		return store.Unmet
 	}
 	return hold(v, r.Op, n, r.Bytes, r.Bound)

@@ -194,7 +194,7 @@ func events(s *suite) {
 		k.event(with(add(c, 1), plus(partWindow, 1), bounded), store.Applied, 0)
 		r := k.event(with(want(add(c, 1)), plus(partWindow, 1), bounded), store.Bounded, 2)
 		k.told(r, store.Result{Outcome: store.Bounded, Refused: 2, Before: 1, After: 1, Existed: true})
-		k.event(with(add(c, 1), plus(partWindow, 1), provided(plus(partHold, 1), store.MetPresent, 0)), store.Unmet, 2)
+		k.event(with(add(c, 1), plus(partWindow, 1), provided(plus(partHold, 1), store.MetNot, 0)), store.Unmet, 2)
 		k.event(with(add(c, 1), store.Rider{Part: partOutside, Op: store.OpSet, N: math.MaxInt64}, plus(partOutside, 1)), store.Overflow, 2)
 		k.holds(c, 1)
 		k.partHolds(c, partWindow, 1)
@@ -216,9 +216,9 @@ func eventLeads(s *suite) {
 		c := cell("a")
 		count := func(choice int64) store.Part { return partOf(store.PartMembers, choice, "") }
 		choose := func(choice int64) store.Delta {
-			before := when(plus(count(0), -1), store.MetPresent, 0)
+			before := when(plus(count(0), -1), store.MetNot, 0)
 			before.Place = store.PlaceMet
-			d := led(want(set(c, choice)), partMember, before, plus(count(choice), 1), when(plus("", 1), store.MetAbsent, 0))
+			d := led(want(set(c, choice)), partMember, before, plus(count(choice), 1), when(plus("", 1), store.MetEqual, 0))
 			d.Event.Is = store.Met{Kind: store.MetNot, N: choice}
 			return d
 		}
@@ -269,7 +269,7 @@ func eventLeads(s *suite) {
 		k.one(layout(c, 0, 3))
 		k.event(with(add(c, 1), applied(partWindow)), store.Applied, 0)
 		k.event(led(add(c, 1), partMember), store.Split, 0)
-		k.event(with(add(c, 1), provided(plus(partHeld, 1), store.MetAbsent, 0)), store.Split, 0)
+		k.event(with(add(c, 1), provided(plus(partHeld, 1), store.MetEqual, 0)), store.Split, 0)
 		k.event(with(want(add(c, 1)), applied(partWindow)), store.Split, 0)
 		k.partHolds(c, partWindow, 1)
 	})

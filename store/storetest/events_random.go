@@ -72,7 +72,7 @@ func drawBytes(r *rapid.T) []byte {
 
 func (m *eventMachine) drawRider(r *rapid.T, own bool) store.Rider {
 	x := store.Rider{Part: rapid.SampledFrom(someParts()).Draw(r, "part")}
-	all := []store.MetKind{store.MetAbsent, store.MetPresent, store.MetEqual, store.MetNot}
+	all := []store.MetKind{store.MetEqual, store.MetNot}
 	x.When = drawMet(r, append(all, store.MetBook)...)
 	switch kind := rapid.IntRange(0, 9).Draw(r, "rider"); {
 	case kind == 0:
@@ -179,7 +179,7 @@ func (w world) after(d store.Delta) (world, store.Result) {
 		}
 		return was, r
 	}
-	if !e.Is.Holds(met.N, met.Exists) || d.Guard.Exists == store.ExistsMust && !met.Exists || d.Guard.Exists == store.ExistsNot && met.Exists {
+	if !e.Is.Holds(met.N) || d.Guard.Exists == store.ExistsMust && !met.Exists || d.Guard.Exists == store.ExistsNot && met.Exists {
 		return refused(store.Unmet, 0)
 	}
 	if o := w.change(d.Cell, e.Part, d.Op, big.NewInt(d.N), e.Bytes, d.Guard.Bound); o != store.Applied {
@@ -190,8 +190,8 @@ func (w world) after(d store.Delta) (world, store.Result) {
 	for i := range e.Len() {
 		x := e.Rider(i)
 		book := was.value(d.Cell, partBook)
-		if x.When.Kind == store.MetBook && book.Exists && book.N >= x.When.N ||
-			x.When.Kind != store.MetBook && !x.When.Holds(met.N, met.Exists) {
+		if x.When.Kind == store.MetBook && book.N >= x.When.N ||
+			x.When.Kind != store.MetBook && !x.When.Holds(met.N) {
 			continue
 		}
 		n := big.NewInt(x.N)
@@ -216,7 +216,7 @@ func (w world) after(d store.Delta) (world, store.Result) {
 		if !n.IsInt64() {
 			return refused(store.Overflow, i+1)
 		}
-		if has := w.value(d.Cell, at); !x.Is.Holds(has.N, has.Exists) {
+		if !x.Is.Holds(w.value(d.Cell, at).N) {
 			return refused(store.Unmet, i+1)
 		}
 		if o := w.change(d.Cell, at, x.Op, n, x.Bytes, x.Bound); o != store.Applied {

@@ -30,6 +30,7 @@ func Random(t *testing.T, open Opener) {
 			t.Skip("it has no parts")
 		}
 		rapid.Check(t, func(r *rapid.T) { randomEvents(t, r, open) })
+		rapid.Check(t, func(r *rapid.T) { equations(t, r, open) })
 	})
 	t.Run("concurrent", func(t *testing.T) {
 		rapid.Check(t, func(r *rapid.T) { concurrent(t, r, open) })
