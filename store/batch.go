@@ -35,6 +35,14 @@ type Batch struct {
 	// cells are of the batch's partition.
 	If []Condition
 
+	// Books are the definitions that the batch was made under, for each namespace that
+	// has some. A partition keeps the highest that it has seen of a namespace, and
+	// refuses a batch with a delta to one of its counters that was made under a lower
+	// one, or none, with ErrOutdated. That is judged after the mark, as conditions are:
+	// the numbers of a refused batch may be used again. A higher one is kept in the
+	// same step, also if the batch has no deltas.
+	Books []Book
+
 	// Apart says that the deltas need not be applied together, though in their order
 	// all the same. Then one that a cell refuses as Split is refused alone. Otherwise the batch is refused with
 	// ErrSplit, as if a condition did not hold: see Together.
@@ -49,6 +57,9 @@ func (b *Batch) Together() bool { return !b.Apart && (b.Writer != 0 || len(b.Del
 
 // Changes reports whether b may change anything.
 func (b *Batch) Changes() bool {
+	if len(b.Books) > 0 {
+		return true
+	}
 	for i := range b.Deltas {
 		if b.Deltas[i].Op != OpGet {
 			return true
@@ -84,6 +95,13 @@ func Apart(batches []Batch, replies []Reply, call func([]Batch, []Reply) error) 
 	}
 	wg.Wait()
 	return Answer(errs, replies)
+}
+
+// A Book is what a server knew of the definitions of a namespace: they have a number,
+// from 1 on, that rises whenever they change.
+type Book struct {
+	Namespace string
+	ID        int64
 }
 
 // A Condition is that a cell is at a version; 0 is an absent cell.

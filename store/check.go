@@ -24,6 +24,27 @@ func CheckReadParts(parts []PartCell, contents []Content) error {
 	return nil
 }
 
+// checkBooks checks the books of a batch.
+func checkBooks(books []Book) error {
+	if len(books) > BatchDeltasMax {
+		return Errorf(KindTooLarge, "batch of %d books: at most %d", len(books), BatchDeltasMax)
+	}
+	for i, b := range books {
+		if err := CheckNamespace(b.Namespace); err != nil {
+			return err
+		}
+		if b.ID <= 0 {
+			return Errorf(KindInvalid, "book %d of namespace %q", b.ID, b.Namespace)
+		}
+		for _, other := range books[:i] {
+			if other.Namespace == b.Namespace {
+				return Errorf(KindInvalid, "two books of namespace %q", b.Namespace)
+			}
+		}
+	}
+	return nil
+}
+
 // checkEvent checks a delta that is an event, and returns the size of what only events
 // have.
 func checkEvent(d *Delta) (size int, err error) {

@@ -35,12 +35,13 @@ const (
 	KindSplit            // the cell is a part of a counter, which must be put together first
 	KindSessionLost      // the store has lost what a session has seen: drop the session
 	KindUntimely         // too early or too late by the store's time
+	KindOutdated         // made under definitions that have changed: read them, and make it anew
 )
 
 var kindWords = [...]string{
 	"internal", "invalid", "too_large", "overflow", "token", "expired", "settled", "changed", "full", "mark", "retired",
 	"unavailable", "unknown", "closed", "corrupt", "unsupported", "lost", "unmet", "bound", "read_only", "split", "session_lost",
-	"untimely",
+	"untimely", "outdated",
 }
 
 // String returns the word for a kind that every wire has.
@@ -76,6 +77,7 @@ var (
 	ErrSplit       = &Error{Kind: KindSplit, Detail: "the counter is split, and is being put together: try again"}
 	ErrSessionLost = &Error{Kind: KindSessionLost, Detail: "the store has lost what the session has seen: drop it, and read again without it"}
 	ErrUntimely    = &Error{Kind: KindUntimely, Detail: "too early or too late by the store's time"}
+	ErrOutdated    = &Error{Kind: KindOutdated, Detail: "made under definitions that have changed"}
 )
 
 // An Error is an error with a kind.

@@ -186,6 +186,14 @@ func checkBatch(b *Batch, partitions int, events bool) error {
 	if len(b.If) > BatchDeltasMax {
 		return Errorf(KindTooLarge, "batch of %d conditions: at most %d", len(b.If), BatchDeltasMax)
 	}
+	if len(b.Books) > 0 {
+		if !events {
+			return Errorf(KindUnsupported, "a batch that names definitions, and here are none")
+		}
+		if err := checkBooks(b.Books); err != nil {
+			return err
+		}
+	}
 	bytes, riders := 0, 0
 	for i := range b.If {
 		if err := CheckCell(b.If[i].Cell); err != nil {

@@ -29,6 +29,7 @@ const (
 	NeedMet                       // Event.Is; a rider's other conditions and operations, PlaceMet
 	NeedBytes                     // Event.Bytes, Rider.Bytes, OpPut
 	NeedClock                     // Event.NotBefore, NotAfter
+	NeedFence                     // Batch.Books
 )
 
 // What Needs knows. A field that is added to one of these types does not compile
@@ -79,6 +80,7 @@ var (
 		Prev, Seq  uint64
 		Durability Durability
 		If         []Condition
+		Books      []Book
 		Apart      bool
 		Deltas     []Delta
 	}(Batch{})
@@ -125,6 +127,9 @@ func (b *Batch) Needs() (n Needs) {
 	}
 	if len(b.If) > 0 {
 		n |= NeedIf
+	}
+	if len(b.Books) > 0 {
+		n |= NeedFence
 	}
 	for i := range b.Deltas {
 		n |= b.Deltas[i].Needs()

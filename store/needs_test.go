@@ -51,7 +51,8 @@ var needOf = map[reflect.Type]map[string]store.Needs{
 		"Partition": 0, "Durability": 0, "Apart": 0,
 		"Deltas": 0, // their needs are the batch's
 		"Writer": store.NeedMark, "Prev": store.NeedMark, "Seq": store.NeedMark,
-		"If": store.NeedIf,
+		"If":    store.NeedIf,
+		"Books": store.NeedFence,
 	},
 }
 

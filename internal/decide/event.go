@@ -124,8 +124,10 @@ func (st *step) ride(r *store.Rider) store.Outcome {
 	if !st.when(r.When) {
 		return store.Applied
 	}
-	n, wraps := r.N, false
+	n, wraps := int64(0), false
 	switch r.Amount {
+	case store.AmountN:
+		n = r.N
 	case store.AmountApplied:
 		n = st.became.N - st.met.N
 		wraps = (n > 0) != (st.became.N > st.met.N)
@@ -134,6 +136,7 @@ func (st *step) ride(r *store.Rider) store.Outcome {
 	}
 	part := r.Part
 	switch r.Place {
+	case store.PlaceFixed:
 	case store.PlaceVersion:
 		st.entries = append(st.entries, r)
 		return store.Applied

@@ -10,9 +10,12 @@ import (
 )
 
 // lays reports whether a caller would change a layout, or names one: that is for
-// this package alone. Events are not routed yet.
+// this package alone. Events are not routed yet, nor batches that name books.
 func lays(batches []store.Batch) bool {
 	for i := range batches {
+		if len(batches[i].Books) > 0 {
+			return true
+		}
 		for j := range batches[i].Deltas {
 			if d := &batches[i].Deltas[j]; d.Op == store.OpLayout || d.Guard.Laid || d.Event != nil {
 				return true

@@ -48,7 +48,7 @@ func (s *Store) Flush(bool) {}
 func (s *Store) apply(b *store.Batch, r *store.Reply) {
 	p := &s.parts[b.Partition]
 	if b.Writer == 0 {
-		if r.Err = decide.Conditions(state{s}, b); r.Err == nil {
+		if s.admits(p, b, r) {
 			decide.Deltas(state{s}, s.at(), b, r, &p.unnumbered, p.retire)
 		}
 		return
@@ -61,15 +61,25 @@ func (s *Store) apply(b *store.Batch, r *store.Reply) {
 		m = &decide.Mark{}
 	}
 	digest := b.Digest()
-	if !m.Judge(b, digest, r) {
-		return
-	}
-	if r.Err = decide.Conditions(state{s}, b); r.Err != nil {
+	if !m.Judge(b, digest, r) || !s.admits(p, b, r) {
 		return
 	}
 	decide.Deltas(state{s}, s.at(), b, r, &m.Record, p.retire)
 	m.Set(b, digest, r)
 	p.marks[b.Writer] = m
+}
+
+// admits reports whether a batch may be applied by its books and its conditions, and
+// keeps the books then; otherwise it has filled r.
+func (s *Store) admits(p *partition, b *store.Batch, r *store.Reply) bool {
+	if r.Err = p.books.Judge(b); r.Err == nil {
+		r.Err = decide.Conditions(state{s}, b)
+	}
+	if r.Err != nil {
+		return false
+	}
+	p.books.Raise(b)
+	return true
 }
 
 func (s *Store) at() decide.Clock {

@@ -8,7 +8,8 @@ import (
 // A partition keeps the marks of its writers.
 type partition struct {
 	marks      map[store.Writer]*decide.Mark
-	floor      store.Writer  // unknown writers up to this one are refused
+	floor      store.Writer // unknown writers up to this one are refused
+	books      decide.Fences
 	unnumbered decide.Record // what batches without a writer, and retired writers, changed
 }
 

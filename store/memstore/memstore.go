@@ -88,6 +88,7 @@ func New(o Options) *Store {
 	s.version = s.first
 	for i := range s.parts {
 		s.parts[i].marks = make(map[store.Writer]*decide.Mark)
+		s.parts[i].books = make(decide.Fences)
 	}
 	return s
 }

@@ -194,15 +194,18 @@ func (w world) after(d store.Delta) (world, store.Result) {
 			x.When.Kind != store.MetBook && !x.When.Holds(met.N) {
 			continue
 		}
-		n := big.NewInt(x.N)
+		n := new(big.Int)
 		switch x.Amount {
+		case store.AmountN:
+			n.SetInt64(x.N)
 		case store.AmountApplied:
 			n.Sub(big.NewInt(now.N), big.NewInt(met.N))
 		case store.AmountWas:
-			n = big.NewInt(was.value(d.Cell, "").N)
+			n.SetInt64(was.value(d.Cell, "").N)
 		}
 		at := x.Part
 		switch f, _ := at.Fields(); x.Place {
+		case store.PlaceFixed:
 		case store.PlaceVersion:
 			lines = append(lines, string(x.Bytes))
 			continue
@@ -277,6 +280,8 @@ func (w world) change(c store.Cell, p store.Part, op store.Op, n *big.Int, bytes
 			return store.Overflow
 		}
 		will.N = sum.Int64()
+	default:
+		return 0
 	}
 	switch {
 	case p != "" && will.Exists:

@@ -295,7 +295,7 @@ func (m *model) changed(d store.Delta, got store.Result) error {
 			return equal(got, refusal(store.Settled)...)
 		case store.TokenExpired:
 			return equal(got, refusal(store.Expired)...)
-		case store.TokenUnknown:
+		case store.TokenUnknown, store.TokenRefused: // only events are remembered as refused
 			if m.tokensFull(d.Cell.Namespace) {
 				refused = append(refused, store.Full)
 			}

@@ -25,13 +25,12 @@ func Random(t *testing.T, open Opener) {
 	t.Run("plain", func(t *testing.T) {
 		rapid.Check(t, func(r *rapid.T) { plain(t, r, open) })
 	})
-	t.Run("events", func(t *testing.T) {
-		if probed := (&suite{t: t, open: open}).probe(); !probed.Store.Traits().Events {
-			t.Skip("it has no parts")
-		}
-		rapid.Check(t, func(r *rapid.T) { randomEvents(t, r, open) })
-		rapid.Check(t, func(r *rapid.T) { equations(t, r, open) })
-	})
+	if (&suite{t: t, open: open}).probe().Store.Traits().Events {
+		t.Run("events", func(t *testing.T) {
+			rapid.Check(t, func(r *rapid.T) { randomEvents(t, r, open) })
+			rapid.Check(t, func(r *rapid.T) { equations(t, r, open) })
+		})
+	}
 	t.Run("concurrent", func(t *testing.T) {
 		rapid.Check(t, func(r *rapid.T) { concurrent(t, r, open) })
 	})
