@@ -42,8 +42,11 @@ func (s *Store) Audit(ctx context.Context) (store.Audit, error) {
 			have[store.PartitionOf(id.Cell, len(s.parts))].Merge(change)
 		}
 	}
-	for e, want := range s.tallies {
-		compare(epochs[e].Check, want.Check, "check sum of %+v", e)
+	for e := range s.tallies {
+		epochs[e] = epochs[e] // it may have no parts left
+	}
+	for e, have := range epochs {
+		compare(have.Check, s.tallies[e].Check, "check sum of parts of kind %#x, view %d, epoch %#x of namespace %q", e.kind, e.view, e.epoch, e.namespace)
 	}
 	for i := range s.parts {
 		want := s.parts[i].unnumbered

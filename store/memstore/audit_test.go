@@ -8,13 +8,16 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// used returns a store with two cells, one written by a writer.
+// used returns a store with two cells, one written by a writer, with two parts.
 func used(t *testing.T) *Store {
 	t.Helper()
 	s := New(Options{})
+	window := store.Rider{Part: store.PartFields{Kind: store.PartWindow, View: 3, Epoch: 5}.Part(), Op: store.OpAdd, N: 2}
+	held := store.Rider{Part: store.PartFields{Kind: store.PartHeld}.Part(), Op: store.OpAdd, N: 2}
+	event := &store.Event{Riders: []store.Rider{window, held}}
 	batches := []store.Batch{
 		{Deltas: []store.Delta{{Cell: store.Cell{Namespace: "n", Key: "a"}, Op: store.OpAdd, N: 5}}},
-		{Writer: 1, Seq: 1, Deltas: []store.Delta{{Cell: store.Cell{Namespace: "n", Key: "b"}, Op: store.OpSet, N: 7}}},
+		{Writer: 1, Seq: 1, Deltas: []store.Delta{{Cell: store.Cell{Namespace: "n", Key: "b"}, Op: store.OpSet, N: 7, Event: event}}},
 	}
 	if err := s.Apply(t.Context(), batches, make([]store.Reply, 2)); err != nil {
 		t.Fatal(err)
@@ -52,6 +55,21 @@ func TestAuditFindsDrift(t *testing.T) {
 	f(func(s *Store) { delete(s.cells, b) }, sum, check, keys)
 	f(func(s *Store) { s.cells[a], s.cells[b] = s.cells[b], s.cells[a] }, check)
 	f(func(s *Store) { s.keys["n"]++ }, keys)
+	spoil := func(kind store.PartKind, to int64) func(*Store) {
+		return func(s *Store) {
+			for id, v := range s.held {
+				if id.Part.Kind() == kind {
+					v.N = to
+					s.held[id] = v
+				}
+			}
+		}
+	}
+	const epoch = `check sum of parts of kind 0x81, view 3, epoch 0x5 of namespace "n"`
+	f(spoil(store.PartHeld, 3), sum, check)
+	f(spoil(store.PartWindow, 3), epoch)
+	f(spoil(store.PartWindow, 0), epoch)
+	f(func(s *Store) { clear(s.tallies) }, epoch)
 }
 
 func TestMeters(t *testing.T) {

@@ -79,7 +79,6 @@ func (m *ledgerMachine) viewed(d store.Delta, lead store.Part, each func(view ui
 	return led(d, lead, riders...)
 }
 
-
 // reset assigns, and begins a generation of members. It is refused while holds are open.
 func (m *ledgerMachine) reset(d store.Delta) {
 	free := provided(store.Rider{Part: partHeld, Op: store.OpGet}, store.MetEqual, 0)
