@@ -151,3 +151,19 @@ func TestEventDigest(t *testing.T) {
 	same(member(0, ""), &store.Event{Part: partOf(store.PartHold)}, false)
 	same(&store.Event{Part: partOf(store.PartEntries), Bytes: []byte("x")}, &store.Event{Part: partOf(store.PartEntries), Bytes: []byte("y")}, false)
 }
+
+func TestMet(t *testing.T) {
+	f := func(kind store.MetKind, n, value int64, want bool) {
+		t.Helper()
+		if got := (store.Met{Kind: kind, N: n}).Holds(value); got != want {
+			t.Errorf("condition %d of %d on %d: %t", kind, n, value, got)
+		}
+	}
+	f(store.MetAny, 5, 4, true)
+	f(store.MetEqual, 5, 5, true)
+	f(store.MetEqual, 5, 4, false)
+	f(store.MetNot, 5, 5, false)
+	f(store.MetNot, 5, 4, true)
+	f(store.MetBook, 5, 4, false) // it is not on this value
+	f(store.MetBook+1, 5, 5, false)
+}
