@@ -43,7 +43,9 @@ func (s *Store) Audit(ctx context.Context) (store.Audit, error) {
 		}
 	}
 	for e := range s.tallies {
-		epochs[e] = epochs[e] // it may have no parts left
+		if _, ok := epochs[e]; !ok {
+			epochs[e] = decide.Record{} // it has no parts left
+		}
 	}
 	for e, have := range epochs {
 		compare(have.Check, s.tallies[e].Check, "check sum of parts of kind %#x, view %d, epoch %#x of namespace %q", e.kind, e.view, e.epoch, e.namespace)

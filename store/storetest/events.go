@@ -475,6 +475,10 @@ func eventBooks(s *suite) {
 		if r := k.reply(raise); len(r.Results) != 0 {
 			k.Fatalf("%+v of no deltas", r)
 		}
+		lower := raise
+		lower.Books = []store.Book{{Namespace: namespace, ID: 2}}
+		k.reply(lower)
+		k.refused(under(k.batch(add(c, 1)), 2), store.KindOutdated)
 		k.refused(k.batch(add(c, 1)), store.KindOutdated)
 		other := k.find(1, func(home int, _ []store.Cell) bool { return home != k.home(c) || k.parts == 1 })[0]
 		if k.parts > 1 {
