@@ -83,6 +83,8 @@ var table = map[string]row{
 	"internal/replica":  {code: []string{"./store"}, pure: true},
 	"internal/rollup":   {code: []string{"./store"}, pure: true},
 	"internal/sketch":   {pure: true},
+	// Windows over time, and the time of places.
+	"internal/calendar": {code: []string{"./internal/duration"}, pure: true},
 	// What a counter needs, into a policy and its reasons.
 	"internal/advise": {code: []string{".", "./policy", "./store"}, pure: true},
 
