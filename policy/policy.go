@@ -231,12 +231,17 @@ func (p Policy) checkNames() error {
 			return err
 		}
 	}
-	prefix := strings.TrimSuffix(p.Pattern, "*")
+	return CheckPattern(p.Pattern)
+}
+
+// CheckPattern returns an error if a pattern names no keys.
+func CheckPattern(pattern string) error {
+	prefix := strings.TrimSuffix(pattern, "*")
 	switch {
-	case p.Pattern == "":
+	case pattern == "":
 		return store.Errorf(store.KindInvalid, "pattern is empty: want a key, or a prefix followed by *")
 	case strings.Contains(prefix, "*"):
-		return store.Errorf(store.KindInvalid, "pattern %q: * may stand only at the end", p.Pattern)
+		return store.Errorf(store.KindInvalid, "pattern %q: * may stand only at the end", pattern)
 	case len(prefix) > store.KeyBytesMax:
 		return store.Errorf(store.KindTooLarge, "pattern of %d bytes: at most %d", len(prefix), store.KeyBytesMax)
 	case !utf8.ValidString(prefix):

@@ -22,6 +22,9 @@ var table = map[string]row{
 	"internal/session": {code: []string{"./store"}, pure: true},
 	// How counters are counted and read, as people write it.
 	"policy": {code: []string{"./store", "./internal/duration", "./internal/hot"}, pure: true},
+	// What is counted for each event, as people write it.
+	"definition": {code: []string{"./policy", "./store", "./internal/calendar", "./internal/duration"}, tests: []string{"./internal/draft"}, pure: true},
+	"internal/draft": {code: []string{"./definition", "./store", "go.yaml.in/yaml/v3"}, pure: true},
 
 	// The contract imports nobody: everybody imports it.
 	"store": {pure: true},

@@ -1,0 +1,265 @@
+// Package definition says what is counted for each event besides the total: by windows of
+// time, by dimensions, and line by line in a ledger.
+//
+// A definition differs from a policy. A policy changes what counting costs, and each server
+// has its own. A definition changes what the numbers mean, so it is kept in the store, and
+// all servers count by the same one.
+package definition
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quipudb/quipu/internal/calendar"
+	"github.com/quipudb/quipu/policy"
+	"github.com/quipudb/quipu/store"
+)
+
+// The limits of definitions.
+const (
+	RidersMax    = 64          // cells that an event may change besides the total
+	WindowsMax   = 100_000_000 // cells of one counter, if every value had every window
+	ValuesMax    = 100_000     // values of a dimension, for each counter
+	KeepMax      = 100 * year
+	NamesMax     = 4   // names of a dimension
+	NameBytesMax = 64  // of a name of a dimension
+	CellBytesMax = 255 // of all values of a dimension together
+
+	valuesDefault = 1_000
+)
+
+// A Definition says what is counted for the keys that it names. Of the definitions of a
+// namespace, the first that names a key holds for it.
+type Definition struct {
+	// Pattern is a key, or a prefix followed by '*'.
+	Pattern string `json:"pattern"`
+
+	// Windows are lengths of time by which events are counted.
+	Windows []Window `json:"windows,omitempty"`
+
+	// Dimensions are what events are counted by, such as the country they came from.
+	Dimensions []Dimension `json:"dimensions,omitempty"`
+
+	// Ledger says which changes are written down.
+	Ledger Ledger `json:"ledger,omitzero"`
+}
+
+// A Window has events counted by stretches of time of one width.
+type Window struct {
+	// Every is how long a window is.
+	Every Width `json:"every"`
+
+	// Zone is the name of the time zone in which days, weeks, months and years begin.
+	// The default is UTC. Windows of a fixed length have none.
+	Zone string `json:"zone,omitempty"`
+
+	// Keep is how long a window is kept after its end.
+	Keep Keep `json:"keep"`
+}
+
+// A Width is how long windows are: fixed, such as 1m, or 1d, 1w, 1mo, 3mo or 1y as the
+// calendar has them.
+type Width = calendar.Width
+
+// ParseWidth returns the width that s names.
+func ParseWidth(s string) (Width, error) { return calendar.ParseWidth(s) }
+
+// A Dimension has events counted by the values that they bring.
+type Dimension struct {
+	// By are the names of the values. Several are counted together, each combination by
+	// itself.
+	By []string `json:"by"`
+
+	// Windows are the widths of those windows that the dimension has too; nil means all
+	// that the definition has. Values are always counted for all time.
+	Windows []Width `json:"windows,omitzero"`
+
+	// Limit is how many values are told apart, for each counter. All further ones are
+	// counted as one, other. The default is 1,000.
+	Limit int `json:"limit,omitempty"`
+}
+
+// Name returns the names of d, with a comma between them.
+func (d Dimension) Name() string { return strings.Join(d.By, ",") }
+
+// Values returns how many values are told apart.
+func (d Dimension) Values() int {
+	if d.Limit == 0 {
+		return valuesDefault
+	}
+	return d.Limit
+}
+
+// Has reports whether d is counted by windows of a width.
+func (d Dimension) Has(w Width) bool { return d.Windows == nil || slices.Contains(d.Windows, w) }
+
+// A Ledger says which changes are written down, each with its time and its reason.
+type Ledger struct {
+	Record Record `json:"record"`
+	Keep   Keep   `json:"keep,omitempty"` // how long; 0 is for ever
+}
+
+// A Record is which changes are written down.
+type Record uint8
+
+// The records.
+const (
+	Off         Record = iota
+	Adjustments        // corrections, and values that were set
+	All                // every event as well
+)
+
+var recordWords = []string{"off", "adjustments", "all"}
+
+// String returns the word for r.
+func (r Record) String() string { return recordWords[min(int(r), len(recordWords)-1)] }
+
+// MarshalText returns the word for r.
+func (r Record) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText takes a word.
+func (r *Record) UnmarshalText(text []byte) error {
+	i := slices.Index(recordWords, string(text))
+	if i < 0 {
+		return fmt.Errorf("%q: want off, adjustments or all", text)
+	}
+	*r = Record(i)
+	return nil
+}
+
+// Cells returns how many cells an event may change besides the total: one for each view.
+func (d *Definition) Cells() int {
+	n := len(d.Windows)
+	for _, by := range d.Dimensions {
+		n++
+		for _, w := range d.Windows {
+			if by.Has(w.Every) {
+				n++
+			}
+		}
+	}
+	if d.Ledger.Record != Off {
+		n++
+	}
+	return n
+}
+
+// windows returns how many cells one counter may have in its windows.
+func (d *Definition) windows() int64 {
+	sum := int64(0)
+	for _, w := range d.Windows {
+		n := int64(time.Duration(w.Keep)/w.Every.Shortest()) + 2 // the one that is cut at each end
+		values := int64(1)
+		for _, by := range d.Dimensions {
+			if by.Has(w.Every) {
+				values += int64(by.Values()) + 2 // other, and none
+			}
+		}
+		sum += n * values
+	}
+	return sum
+}
+
+// Check returns an error if d names no keys, or can't be kept. Whether its zones exist is
+// for those who have zones.
+func (d *Definition) Check() error {
+	if err := policy.CheckPattern(d.Pattern); err != nil {
+		return err
+	}
+	if err := d.checkParts(); err != nil {
+		return store.Errorf(store.KindInvalid, "pattern %q: %w", d.Pattern, err)
+	}
+	// A view costs an event its own cell, and the one that holds what it began with.
+	if n := 2 * d.Cells(); n > RidersMax {
+		return store.Errorf(store.KindTooLarge, "pattern %q: an event would change %d cells, %d for each view: at most %d: have fewer windows or dimensions, or fewer windows for each dimension",
+			d.Pattern, n, 2, RidersMax)
+	}
+	if n := d.windows(); n > WindowsMax {
+		return store.Errorf(store.KindTooLarge, "pattern %q: a counter could have %d cells in its windows: at most %d: keep them shorter, or limit the values of its dimensions",
+			d.Pattern, n, WindowsMax)
+	}
+	return nil
+}
+
+func (d *Definition) checkParts() error {
+	for i, w := range d.Windows {
+		if err := w.check(); err != nil {
+			return fmt.Errorf("windows of %s: %w", w.Every, err)
+		}
+		if slices.ContainsFunc(d.Windows[:i], func(v Window) bool { return v.Every == w.Every && v.Zone == w.Zone }) {
+			return fmt.Errorf("windows of %s are given twice", w.Every)
+		}
+	}
+	for i, by := range d.Dimensions {
+		if err := by.check(d.Windows); err != nil {
+			return fmt.Errorf("dimension %q: %w", by.Name(), err)
+		}
+		if slices.ContainsFunc(d.Dimensions[:i], func(v Dimension) bool { return sameNames(v.By, by.By) }) {
+			return fmt.Errorf("dimension %q is given twice", by.Name())
+		}
+	}
+	switch {
+	case d.Ledger.Record > All:
+		return fmt.Errorf("unknown record %d of a ledger", d.Ledger.Record)
+	case d.Ledger.Record == Off && d.Ledger.Keep != 0:
+		return fmt.Errorf("a ledger that is off keeps nothing: leave out keep")
+	case d.Ledger.Keep != 0:
+		return d.Ledger.Keep.check()
+	}
+	return nil
+}
+
+func (w Window) check() error {
+	switch {
+	case w.Every == Width{}:
+		return fmt.Errorf("want every")
+	case w.Zone != "" && w.Every.Fixed():
+		return fmt.Errorf("hours, minutes and seconds are the same in all zones: leave out zone, or have 1d, 1w, 1mo, 3mo or 1y")
+	case w.Zone == "UTC":
+		return fmt.Errorf("leave out zone for UTC")
+	case time.Duration(w.Keep) < w.Every.Shortest():
+		return fmt.Errorf("keep of %s is less than one window", w.Keep)
+	}
+	return w.Keep.check()
+}
+
+func (d Dimension) check(windows []Window) error {
+	if len(d.By) == 0 || len(d.By) > NamesMax {
+		return fmt.Errorf("%d names: want 1 to %d", len(d.By), NamesMax)
+	}
+	for i, name := range d.By {
+		if !nameOK(name) {
+			return fmt.Errorf("name %q: want a letter, and then at most %d letters, digits, '_', '-' or '.'", name, NameBytesMax-1)
+		}
+		if slices.Contains(d.By[:i], name) {
+			return fmt.Errorf("%s is named twice", name)
+		}
+	}
+	if d.Limit < 0 || d.Limit > ValuesMax {
+		return fmt.Errorf("limit of %d values: want 1 to %d", d.Limit, ValuesMax)
+	}
+	for i, w := range d.Windows {
+		if !slices.ContainsFunc(windows, func(v Window) bool { return v.Every == w }) {
+			return fmt.Errorf("windows of %s: the definition has none of that width", w)
+		}
+		if slices.Contains(d.Windows[:i], w) {
+			return fmt.Errorf("windows of %s are given twice", w)
+		}
+	}
+	return nil
+}
+
+// nameOK reports whether s may be the name of a value: it is written in addresses of
+// pages, and with commas.
+func nameOK(s string) bool {
+	letter := func(r rune) bool { return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' }
+	odd := func(r rune) bool { return !letter(r) && (r < '0' || r > '9') && !strings.ContainsRune("_-.", r) }
+	return s != "" && letter(rune(s[0])) && len(s) <= NameBytesMax && !strings.ContainsFunc(s, odd)
+}
+
+// sameNames reports whether a and b are the same names in whichever order.
+func sameNames(a, b []string) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(name string) bool { return !slices.Contains(b, name) })
+}

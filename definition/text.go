@@ -1,0 +1,68 @@
+package definition
+
+import (
+	"strconv"
+	"strings"
+)
+
+// String returns d as a file has it, on one line: what is not a default, as a YAML
+// mapping.
+func (d *Definition) String() string {
+	parts := []string{"pattern: " + strconv.Quote(d.Pattern)}
+	if len(d.Windows) > 0 {
+		parts = append(parts, "windows: "+list(d.Windows))
+	}
+	if len(d.Dimensions) > 0 {
+		parts = append(parts, "dimensions: "+list(d.Dimensions))
+	}
+	if d.Ledger.Record != Off {
+		parts = append(parts, "ledger: "+d.Ledger.String())
+	}
+	return mapping(parts...)
+}
+
+// String returns w as a file has it.
+func (w Window) String() string {
+	parts := []string{"every: " + w.Every.String()}
+	if w.Zone != "" {
+		parts = append(parts, "zone: "+strconv.Quote(w.Zone))
+	}
+	return mapping(append(parts, "keep: "+w.Keep.String())...)
+}
+
+// String returns d as a file has it.
+func (d Dimension) String() string {
+	by := d.Name()
+	if len(d.By) != 1 {
+		by = "[" + strings.Join(d.By, ", ") + "]"
+	}
+	if d.Windows == nil && d.Limit == 0 {
+		return by
+	}
+	parts := []string{"by: " + by}
+	if d.Windows != nil {
+		parts = append(parts, "windows: "+list(d.Windows))
+	}
+	if d.Limit != 0 {
+		parts = append(parts, "limit: "+strconv.Itoa(d.Limit))
+	}
+	return mapping(parts...)
+}
+
+// String returns l as a file has it.
+func (l Ledger) String() string {
+	if l.Keep == 0 {
+		return l.Record.String()
+	}
+	return mapping("record: "+l.Record.String(), "keep: "+l.Keep.String())
+}
+
+func mapping(parts ...string) string { return "{" + strings.Join(parts, ", ") + "}" }
+
+func list[T interface{ String() string }](items []T) string {
+	texts := make([]string, len(items))
+	for i, item := range items {
+		texts[i] = item.String()
+	}
+	return "[" + strings.Join(texts, ", ") + "]"
+}

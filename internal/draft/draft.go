@@ -1,0 +1,189 @@
+// Package draft reads definitions as people write them, in YAML or in JSON, which is YAML
+// too. Its errors say at which line, and what is allowed there.
+package draft
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/quipudb/quipu/definition"
+	"github.com/quipudb/quipu/store"
+)
+
+// A Draft is a definition, and where it is for and from.
+type Draft struct {
+	Namespace  string // of its keys
+	Definition definition.Definition
+	Line       int // at which it begins
+}
+
+// An Error is an error at a line.
+type Error struct {
+	Line int
+	Err  *store.Error
+}
+
+// Error returns the line and what is wrong.
+func (e *Error) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Err.Detail) }
+
+// Unwrap returns what is wrong.
+func (e *Error) Unwrap() error { return e.Err }
+
+// A Reader reads definitions.
+type Reader struct {
+	// Namespace is that of definitions that name none.
+	Namespace string
+
+	// Zone returns an error if there is no time zone of a name.
+	Zone func(name string) error
+}
+
+// Parse returns the definitions of a text, which is a list of them. Each is valid by
+// itself. An error is an *Error, unless the text is no YAML.
+func (r Reader) Parse(text []byte) ([]Draft, error) {
+	var doc, second yaml.Node
+	documents := yaml.NewDecoder(bytes.NewReader(text))
+	err := documents.Decode(&doc)
+	if errors.Is(err, io.EOF) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, store.Errorf(store.KindInvalid, "%s", strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	if err := documents.Decode(&second); !errors.Is(err, io.EOF) {
+		return nil, store.Errorf(store.KindInvalid, "want one YAML document, and nothing after it")
+	}
+	return r.Read(doc.Content[0])
+}
+
+// Read returns the definitions of a list in YAML.
+func (r Reader) Read(list *yaml.Node) ([]Draft, error) {
+	if list.Kind == yaml.ScalarNode && list.Tag == "!!null" {
+		return nil, nil
+	}
+	var drafts []Draft
+	err := elements(list, "a list of definitions", func(n *yaml.Node) error {
+		d, err := r.draft(n)
+		drafts = append(drafts, d)
+		return err
+	})
+	return drafts, at(list.Line, err)
+}
+
+func (r Reader) draft(n *yaml.Node) (Draft, error) {
+	d := Draft{Namespace: r.Namespace, Line: n.Line}
+	err := members(n, "a definition", fields{
+		"namespace": func(n *yaml.Node) error { return text(n, &d.Namespace) },
+		"pattern":   func(n *yaml.Node) error { return text(n, &d.Definition.Pattern) },
+		"windows": func(n *yaml.Node) error {
+			return elements(n, "a list such as [{every: 1h, keep: 30d}]", func(n *yaml.Node) error {
+				w, err := r.window(n)
+				d.Definition.Windows = append(d.Definition.Windows, w)
+				return err
+			})
+		},
+		"dimensions": func(n *yaml.Node) error {
+			return elements(n, "a list such as [country, [country, platform]]", func(n *yaml.Node) error {
+				by, err := dimension(n)
+				d.Definition.Dimensions = append(d.Definition.Dimensions, by)
+				return err
+			})
+		},
+		"ledger": func(n *yaml.Node) error { return ledger(n, &d.Definition.Ledger) },
+	})
+	if err == nil {
+		err = store.CheckNamespace(d.Namespace)
+	}
+	if err == nil {
+		err = d.Definition.Check()
+	}
+	return d, at(n.Line, err)
+}
+
+func (r Reader) window(n *yaml.Node) (w definition.Window, err error) {
+	err = members(n, "a window", fields{
+		"every": func(n *yaml.Node) error { return parsed(n, &w.Every) },
+		"zone": func(n *yaml.Node) error {
+			if err := text(n, &w.Zone); err != nil {
+				return err
+			}
+			if w.Zone == "UTC" { // which is what it means to name none
+				w.Zone = ""
+				return nil
+			}
+			if err := r.Zone(w.Zone); err != nil {
+				return fmt.Errorf("%q: want the name of a time zone, such as Europe/Berlin: %w", w.Zone, err)
+			}
+			return nil
+		},
+		"keep": func(n *yaml.Node) error { return parsed(n, &w.Keep) },
+	})
+	switch {
+	case err != nil:
+	case w.Every == definition.Width{}:
+		err = errors.New("a window without every: want {every: 1h, keep: 30d}")
+	case w.Keep == 0:
+		err = errors.New("a window without keep: want {every: 1h, keep: 30d}")
+	}
+	return w, at(n.Line, err)
+}
+
+func dimension(n *yaml.Node) (d definition.Dimension, err error) {
+	if n.Kind != yaml.MappingNode {
+		return d, names(n, &d.By)
+	}
+	err = members(n, "a dimension", fields{
+		"by": func(n *yaml.Node) error { return names(n, &d.By) },
+		"windows": func(n *yaml.Node) error {
+			d.Windows = []definition.Width{}
+			return elements(n, "a list of widths, such as [1h, 1d], or [] for none", func(n *yaml.Node) error {
+				var w definition.Width
+				err := parsed(n, &w)
+				d.Windows = append(d.Windows, w)
+				return err
+			})
+		},
+		"limit": func(n *yaml.Node) (err error) {
+			d.Limit, err = strconv.Atoi(n.Value)
+			if err != nil || n.Kind != yaml.ScalarNode || d.Limit < 1 || d.Limit > definition.ValuesMax {
+				return fmt.Errorf("%q: want a number of values from 1 to %d", n.Value, definition.ValuesMax)
+			}
+			return nil
+		},
+	})
+	return d, err
+}
+
+// names takes a name, or a list of names.
+func names(n *yaml.Node, to *[]string) error {
+	if n.Kind == yaml.ScalarNode {
+		n = &yaml.Node{Kind: yaml.SequenceNode, Line: n.Line, Content: []*yaml.Node{n}}
+	}
+	return elements(n, "a name, or a list of names", func(n *yaml.Node) error {
+		var name string
+		err := text(n, &name)
+		*to = append(*to, name)
+		return err
+	})
+}
+
+func ledger(n *yaml.Node, to *definition.Ledger) error {
+	if n.Kind != yaml.MappingNode {
+		return parsed(n, &to.Record)
+	}
+	return members(n, "a ledger", fields{
+		"record": func(n *yaml.Node) error { return parsed(n, &to.Record) },
+		"keep": func(n *yaml.Node) error {
+			if err := parsed(n, &to.Keep); err != nil || to.Keep != 0 {
+				return err
+			}
+			return fmt.Errorf("%q: leave it out to keep the ledger for ever", n.Value)
+		},
+	})
+}

@@ -1,0 +1,174 @@
+package draft_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quipudb/quipu/definition"
+	"github.com/quipudb/quipu/internal/draft"
+	"github.com/quipudb/quipu/store"
+)
+
+var reader = draft.Reader{Namespace: "default", Zone: func(name string) error {
+	_, err := time.LoadLocation(name)
+	return err
+}}
+
+func width(s string) definition.Width {
+	w, err := definition.ParseWidth(s)
+	if err != nil {
+		panic(err)
+	}
+	return w
+}
+
+func ExampleReader_Parse() {
+	drafts, err := reader.Parse([]byte(`
+- pattern: "views:*"
+  windows:
+    - {every: 1m, keep: 24h}
+    - {every: 1d, zone: Europe/Berlin, keep: 5y}
+  dimensions: [country, platform, {by: [country, platform], windows: [1d], limit: 5000}]
+  ledger: {record: adjustments, keep: 2y}
+- {namespace: shop, pattern: "sold", ledger: all}
+`))
+	fmt.Println(err)
+	for _, d := range drafts {
+		fmt.Println(d.Line, d.Namespace, d.Definition.String())
+	}
+	_, err = reader.Parse([]byte("- pattern: a\n  windows: [{every: 1h, keep: 1d}]\n  dimensions:\n  - by: country\n    windows: [1m]\n    limt: 3"))
+	fmt.Println(err)
+	// Output:
+	// <nil>
+	// 2 default {pattern: "views:*", windows: [{every: 1m, keep: 1d}, {every: 1d, zone: "Europe/Berlin", keep: 5y}], dimensions: [country, platform, {by: [country, platform], windows: [1d], limit: 5000}], ledger: {record: adjustments, keep: 2y}}
+	// 8 shop {pattern: "sold", ledger: all}
+	// line 6: unknown setting "limt" of a dimension: want by, limit, windows
+}
+
+func TestParse(t *testing.T) {
+	f := func(text string, want ...definition.Definition) {
+		t.Helper()
+		drafts, err := reader.Parse([]byte(text))
+		if err != nil || len(drafts) != len(want) {
+			t.Fatalf("%d definitions, %v", len(drafts), err)
+		}
+		for i, d := range drafts {
+			if !reflect.DeepEqual(d.Definition, want[i]) {
+				t.Errorf("%s, want %s", d.Definition.String(), want[i].String())
+			}
+			same(t, d.Definition)
+		}
+	}
+	f("")
+	f("# nothing")
+	f("[]")
+	f("- {pattern: a}", definition.Definition{Pattern: "a"})
+	f(`[{"pattern":"a","windows":[{"every":"1h","zone":"","keep":"1d"}]}]`, definition.Definition{
+		Pattern: "a", Windows: []definition.Window{{Every: width("1h"), Keep: definition.Keep(24 * time.Hour)}},
+	})
+	f("- {pattern: a, windows: [{every: 1w, zone: UTC, keep: 2w}], dimensions: [{by: a, windows: []}, [a, b]], ledger: off}", definition.Definition{
+		Pattern: "a", Windows: []definition.Window{{Every: width("1w"), Keep: definition.Keep(14 * 24 * time.Hour)}},
+		Dimensions: []definition.Dimension{{By: []string{"a"}, Windows: []definition.Width{}}, {By: []string{"a", "b"}}},
+	})
+	f("- {pattern: a, ledger: {record: all}}", definition.Definition{Pattern: "a", Ledger: definition.Ledger{Record: definition.All}})
+}
+
+// same checks that a definition comes back from its text, and from JSON.
+func same(t *testing.T, d definition.Definition) {
+	t.Helper()
+	again, err := reader.Parse([]byte("- " + d.String()))
+	if err != nil || !reflect.DeepEqual(again[0].Definition, d) {
+		t.Fatalf("%s comes back as %v, %v", d.String(), again, err)
+	}
+	raw, err := json.Marshal(d)
+	var from definition.Definition
+	if err != nil || json.Unmarshal(raw, &from) != nil || !reflect.DeepEqual(from, d) {
+		t.Fatalf("%s comes back as %s", raw, from.String())
+	}
+	read, err := reader.Parse([]byte("[" + string(raw) + "]"))
+	if err != nil || !reflect.DeepEqual(read[0].Definition, d) {
+		t.Fatalf("%s is read as %v, %v", raw, read, err)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	f := func(line int, want, text string) {
+		t.Helper()
+		_, err := reader.Parse([]byte(text))
+		e, ok := errors.AsType[*draft.Error](err)
+		if !ok || e.Line != line || !strings.Contains(e.Error(), want) || !errors.Is(err, store.ErrInvalid) && !errors.Is(err, store.ErrTooLarge) {
+			t.Errorf("%v, want %q at line %d", err, want, line)
+		}
+	}
+	f(1, "want a list of definitions", "pattern: a")
+	f(2, "want a definition: a mapping of dimensions, ledger, namespace, pattern, windows", "\n- a")
+	f(1, "pattern is empty: want a key, or a prefix followed by *", "- {windows: []}")
+	f(2, "pattern is given twice", "- pattern: a\n  pattern: b")
+	f(2, `unknown setting "floor" of a definition`, "- pattern: a\n  floor: 3")
+	f(1, "* may stand only at the end", "- pattern: \"a*b\"")
+	f(1, "namespace", "- {pattern: a, namespace: \"\"}")
+	f(2, "windows: want a list such as", "- pattern: a\n  windows: 1h")
+	f(3, "want a window: a mapping of every, keep, zone", "- pattern: a\n  windows:\n  - 1h")
+	f(3, `every: "7d": want a length from 1s on`, "- pattern: a\n  windows:\n  - {every: 7d, keep: 1y}")
+	f(1, "a window without every", "- {pattern: a, windows: [{keep: 1d}]}")
+	f(1, "a window without keep", "- {pattern: a, windows: [{every: 1d}]}")
+	f(4, `zone: "Europe/Berln": want the name of a time zone, such as Europe/Berlin`, "- pattern: a\n  windows:\n  - every: 1d\n    zone: Europe/Berln\n    keep: 1y")
+	f(1, "leave out zone, or have 1d", "- {pattern: a, windows: [{every: 1h, keep: 1d, zone: Europe/Berlin}]}")
+	f(1, "keep of 1h is less than one window", "- {pattern: a, windows: [{every: 2h, keep: 1h}]}")
+	f(1, "from 1s to 100y", "- {pattern: a, windows: [{every: 2h, keep: 36601d}]}")
+	f(1, "want at most 100y", "- {pattern: a, windows: [{every: 2h, keep: 101y}]}")
+	f(1, "want a duration such as 30s, 1h30m or 7d, 2w or 5y", "- {pattern: a, windows: [{every: 2h, keep: long}]}")
+	f(1, "windows of 1h are given twice", "- {pattern: a, windows: [{every: 1h, keep: 1d}, {every: 60m, keep: 2d}]}")
+	f(1, `name "a b": want a letter`, "- {pattern: a, dimensions: [a b]}")
+	f(1, "0 names: want 1 to 4", "- {pattern: a, dimensions: [[]]}")
+	f(1, "by: want a name, or a list of names", "- {pattern: a, dimensions: [{by: {}}]}")
+	f(1, "a is named twice", "- {pattern: a, dimensions: [[a, a]]}")
+	f(1, "5 names: want 1 to 4", "- {pattern: a, dimensions: [[a, b, c, d, e]]}")
+	f(1, `dimension "b,a" is given twice`, "- {pattern: a, dimensions: [[a, b], [b, a]]}")
+	f(1, `limit: "0": want a number of values from 1 to 100000`, "- {pattern: a, dimensions: [{by: a, limit: 0}]}")
+	f(1, "windows of 1m: the definition has none of that width", "- {pattern: a, windows: [{every: 1h, keep: 1d}], dimensions: [{by: a, windows: [1m]}]}")
+	f(1, `ledger: "some": want off, adjustments or all`, "- {pattern: a, ledger: some}")
+	f(1, "leave it out to keep the ledger for ever", "- {pattern: a, ledger: {record: all, keep: 0s}}")
+	f(1, "keeps nothing", "- {pattern: a, ledger: {record: off, keep: 1d}}")
+	f(1, "at most 100000000", "- {pattern: a, windows: [{every: 1s, keep: 100y}]}")
+	f(1, "an event would change 66 cells", "- {pattern: a, dimensions: [a1,a2,a3,a4,a5,a6,a7,a8,a9,b1,b2,b3,b4,b5,b6,b7,b8,b9,c1,c2,c3,c4,c5,c6,c7,c8,c9,d1,d2,d3,d4,d5,d6]}")
+
+	for _, text := range []string{"- {", "a: *", "--- []\n--- []"} {
+		if _, err := reader.Parse([]byte(text)); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// The example of the documentation fits, with the dimensions of the next.
+func TestUsual(t *testing.T) {
+	_, err := reader.Parse([]byte(`
+- pattern: "views:*"
+  windows: [{every: 1m, keep: 24h}, {every: 1h, keep: 30d}, {every: 1d, keep: 5y}]
+  dimensions: [country, platform, [country, platform]]
+  ledger: all`))
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// FuzzParse checks that what is taken comes back from its text.
+func FuzzParse(f *testing.F) {
+	f.Add("- {pattern: a, windows: [{every: 1w, zone: Europe/Berlin, keep: 2w}], dimensions: [{by: a, windows: []}, [a, b]], ledger: all}")
+	f.Add("- {pattern: 'a*', namespace: n, windows: [{every: 1.5m, keep: 90m}], ledger: {record: adjustments, keep: 7d}}")
+	f.Add(`[{"pattern":"\u00e9*","dimensions":[{"by":["true","null"],"limit":7}]}]`)
+	f.Fuzz(func(t *testing.T, text string) {
+		drafts, err := reader.Parse([]byte(text))
+		if err != nil {
+			return
+		}
+		for _, d := range drafts {
+			same(t, d.Definition)
+		}
+	})
+}
