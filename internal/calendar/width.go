@@ -165,6 +165,8 @@ func (w Width) civil(wall int64) (from, to int64) {
 		n = w.n
 		month = floor(int64(date.Month())-1, n) + 1
 	}
-	begin := func(month int64) int64 { return time.Date(year, time.Month(month), 1, 0, 0, 0, 0, time.UTC).UnixMilli() }
+	begin := func(month int64) int64 {
+		return time.Date(year, time.Month(month), 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+	}
 	return begin(month), begin(month + n)
 }

@@ -1,0 +1,177 @@
+// Package book keeps the definitions of a namespace: which views a key has, under which
+// ids, since when, and by which clocks. A book never changes. Next makes the one that
+// follows it, and decides which views go on and which begin anew.
+//
+// All servers count by the same book, so all that counting depends on is in its bytes,
+// the tables of time zones too.
+package book
+
+import (
+	"strings"
+
+	"github.com/quipudb/quipu/definition"
+	"github.com/quipudb/quipu/internal/calendar"
+)
+
+// The limits of a book.
+const (
+	BytesMax    = 256 << 10
+	PatternsMax = 1_000 // with those that it once had
+	ViewsMax    = 65_535
+)
+
+// A Book is the definitions of a namespace. The zero Book has none; it is the first.
+type Book struct {
+	Format  int       `json:"format"`
+	ID      uint64    `json:"id"`      // rises
+	Views   int       `json:"views"`   // ids of views given so far; none is given twice
+	Entries []Entry   `json:"entries"` // in order: the first that names a key holds for it
+	Former  []string  `json:"former"`  // patterns that it once had, and has no more
+	Retired []Retired `json:"retired"` // views that are not counted any more, but may have cells
+	Forces  []Force   `json:"forces"`  // of the earlier books that brought a view
+
+	Zones map[string]*calendar.Zone `json:"zones"` // by name
+}
+
+// An Entry is a definition and its views.
+type Entry struct {
+	Definition definition.Definition `json:"definition"`
+	Views      []View                `json:"views"` // one for each of Slots
+}
+
+// A View is one answer that is kept up to date for the keys of an entry.
+type View struct {
+	ID    uint16          `json:"id"`    // 1 or more
+	Book  uint64          `json:"book"`  // that brought it
+	Epoch definition.Keep `json:"epoch"` // the time of keeping by which its epochs were chosen; 0 is for ever
+}
+
+// A Retired view is one that no entry has any more.
+type Retired struct {
+	ID   uint16          `json:"id"`
+	Keep definition.Keep `json:"keep"` // 0 is for ever
+	At   int64           `json:"at"`   // when it was retired, in Unix milliseconds
+}
+
+// A Force says when a book came into force: from then on all partitions counted by it.
+type Force struct {
+	Book uint64 `json:"book"`
+	At   int64  `json:"at"` // Unix milliseconds
+}
+
+// A Slot is what a view of a definition shows.
+type Slot struct {
+	Window    *definition.Window    // nil: all time
+	Dimension *definition.Dimension // nil: all events
+	Ledger    bool                  // the ledger; the others are nil
+}
+
+// Slots returns what the views of a definition show, in their order: its windows, each
+// dimension for all time and then by its windows, and the ledger.
+func Slots(d *definition.Definition) []Slot {
+	var slots []Slot
+	for i := range d.Windows {
+		slots = append(slots, Slot{Window: &d.Windows[i]})
+	}
+	for i := range d.Dimensions {
+		by := &d.Dimensions[i]
+		slots = append(slots, Slot{Dimension: by})
+		for j := range d.Windows {
+			if by.Has(d.Windows[j].Every) {
+				slots = append(slots, Slot{Dimension: by, Window: &d.Windows[j]})
+			}
+		}
+	}
+	if d.Ledger.Record != definition.Off {
+		slots = append(slots, Slot{Ledger: true})
+	}
+	return slots
+}
+
+// keep returns how long the cells of a slot are kept; 0 is for ever.
+func (s Slot) keep(d *definition.Definition) definition.Keep {
+	switch {
+	case s.Ledger:
+		return d.Ledger.Keep
+	case s.Window != nil:
+		return s.Window.Keep
+	default:
+		return 0
+	}
+}
+
+// name says what a slot shows. Views with one name, of one entry, show the same.
+func (s Slot) name(d *definition.Definition) string {
+	if s.Ledger {
+		return "ledger of " + d.Ledger.Record.String()
+	}
+	var parts []string
+	if s.Dimension != nil {
+		parts = append(parts, "dimension "+s.Dimension.Name())
+	}
+	if w := s.Window; w != nil {
+		parts = append(parts, "windows of "+w.Every.String())
+		if w.Zone != "" {
+			parts = append(parts, "in "+w.Zone)
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// Of returns the entry that holds for a key, or nil.
+func (b *Book) Of(key string) *Entry {
+	for i := range b.Entries {
+		if names(b.Entries[i].Definition.Pattern, key) {
+			return &b.Entries[i]
+		}
+	}
+	return nil
+}
+
+// Had reports whether a pattern names a key, or once did. Such a counter may have views.
+func (b *Book) Had(key string) bool {
+	if b.Of(key) != nil {
+		return true
+	}
+	for _, pattern := range b.Former {
+		if names(pattern, key) {
+			return true
+		}
+	}
+	return false
+}
+
+// Since returns from when on a view is complete, if the book itself is in force since a
+// time. It is false if that is not known: before, the view is not counted everywhere.
+func (b *Book) Since(v View, inForce int64) (at int64, ok bool) {
+	if v.Book == b.ID {
+		return inForce, inForce != 0
+	}
+	for _, f := range b.Forces {
+		if f.Book == v.Book {
+			return f.At, true
+		}
+	}
+	return 0, false
+}
+
+// Grid returns the windows of w, by the clocks of the book.
+func (b *Book) Grid(w *definition.Window) calendar.Grid {
+	return calendar.Grid{Width: w.Every, Zone: b.Zones[w.Zone]}
+}
+
+// names reports whether a pattern names a key.
+func names(pattern, key string) bool {
+	prefix, open := strings.CutSuffix(pattern, "*")
+	return key == prefix || open && strings.HasPrefix(key, prefix)
+}
+
+// overlap reports whether a key is named by both patterns.
+func overlap(a, b string) bool {
+	return names(a, strings.TrimSuffix(b, "*")) || names(b, strings.TrimSuffix(a, "*"))
+}
+
+// covers reports whether a names all keys that b names.
+func covers(a, b string) bool {
+	return a == b || strings.HasSuffix(a, "*") && names(a, strings.TrimSuffix(b, "*"))
+}

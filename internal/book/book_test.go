@@ -1,0 +1,268 @@
+package book_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/quipudb/quipu/definition"
+	"github.com/quipudb/quipu/internal/book"
+	"github.com/quipudb/quipu/internal/calendar"
+	"github.com/quipudb/quipu/store"
+)
+
+const hour = definition.Keep(time.Hour)
+
+func zone(name string) (*calendar.Zone, error) {
+	location, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, err
+	}
+	return calendar.NewZone(location), nil
+}
+
+func window(every, place string, keep definition.Keep) definition.Window {
+	w, err := definition.ParseWidth(every)
+	if err != nil {
+		panic(err)
+	}
+	return definition.Window{Every: w, Zone: place, Keep: keep}
+}
+
+func next(t *testing.T, b *book.Book, definitions ...definition.Definition) *book.Book {
+	t.Helper()
+	n, err := b.Next(book.Proposal{Definitions: definitions, Now: 1_800_000_000_000, InForce: int64(100 * b.ID), Zone: zone})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := book.Parse(n.Bytes()); err != nil || !slices.Equal(again.Bytes(), n.Bytes()) {
+		t.Fatalf("%s comes back as %v, %v", n.Bytes(), again, err)
+	}
+	return n
+}
+
+// ids returns the ids of the views of a key.
+func ids(b *book.Book, key string) (all []uint16) {
+	if e := b.Of(key); e != nil {
+		for _, v := range e.Views {
+			all = append(all, v.ID)
+		}
+	}
+	return all
+}
+
+func TestNext(t *testing.T) {
+	f := func(b *book.Book, key string, want ...uint16) {
+		t.Helper()
+		if got := ids(b, key); !slices.Equal(got, want) {
+			t.Errorf("book %d, %s: views %v, want %v", b.ID, key, got, want)
+		}
+	}
+	views := definition.Definition{Pattern: "views:*", Windows: []definition.Window{window("1m", "", 24*hour), window("1d", "Europe/Berlin", 9000*hour)}}
+	first := next(t, &book.Book{}, views)
+	f(first, "views:1", 1, 2)
+	f(first, "view")
+	if next(t, first, views) != first {
+		t.Error("a book that changes nothing is a new one")
+	}
+
+	// What is the same goes on, whatever is added.
+	views.Dimensions = []definition.Dimension{{By: []string{"country"}, Windows: []definition.Width{views.Windows[0].Every}}}
+	views.Ledger.Record = definition.Adjustments
+	second := next(t, first, views)
+	f(second, "views:1", 1, 2, 3, 4, 5)
+	// Another time of keeping goes on if the epochs still do.
+	views.Windows = []definition.Window{window("1m", "", 96*hour), window("1d", "Europe/Berlin", 900*hour)}
+	views.Ledger.Record = definition.All
+	third := next(t, second, views)
+	f(third, "views:1", 1, 6, 3, 4, 7)
+	want := []string{
+		"views:*: windows of 1m are kept for 4d, not 1d", "views:*: windows of 1d in Europe/Berlin begin anew: what they have is not shown any more",
+		"views:*: dimension country windows of 1m are kept for 4d, not 1d", "views:*: ledger of all begin now", "views:*: ledger of adjustments end",
+	}
+	if got := second.Changes(third); !slices.Equal(got, want) {
+		t.Errorf("changes: %q", got)
+	}
+
+	// A view is complete since its book is in force.
+	for i, want := range []int64{100, 333, 200, 200, 333} {
+		if at, ok := third.Since(third.Entries[0].Views[i], 333); !ok || at != want {
+			t.Errorf("view %d is complete since %d, want %d", third.Entries[0].Views[i].ID, at, want)
+		}
+	}
+	if _, ok := third.Since(third.Entries[0].Views[1], 0); ok {
+		t.Error("a view is complete before its book is in force")
+	}
+
+	// A key that comes to a pattern begins anew there.
+	hot := definition.Definition{Pattern: "views:hot*", Windows: views.Windows[:1]}
+	fourth := next(t, third, hot, views)
+	f(fourth, "views:1", 1, 6, 3, 4, 7)
+	f(fourth, "views:hot", 8)
+	fifth := next(t, fourth, views)
+	f(fifth, "views:hot", 9, 10, 11, 12, 13)
+	if !slices.Equal(fifth.Former, []string{}) || fifth.Retired[len(fifth.Retired)-1].ID != 7 {
+		t.Errorf("former %q, retired %v", fifth.Former, fifth.Retired)
+	}
+	sixth := next(t, fifth)
+	if sixth.Of("views:1") != nil || !sixth.Had("views:1") || sixth.Had("view") {
+		t.Error("a pattern is forgotten")
+	}
+}
+
+// TestTurns replaces the clocks of a place where that moves no window.
+func TestTurns(t *testing.T) {
+	day := definition.Definition{Pattern: "*", Windows: []definition.Window{window("1d", "Europe/Berlin", 9000*hour)}}
+	f := func(want, place string, now int64) {
+		t.Helper()
+		b := next(t, &book.Book{}, day)
+		z, _ := zone(place)
+		n, err := b.Next(book.Proposal{Definitions: []definition.Definition{day}, Now: now, InForce: 1, Zone: func(string) (*calendar.Zone, error) {
+			if z == nil {
+				return nil, errors.New("no such zone")
+			}
+			return z, nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wanted, _ := zone(want)
+		if n.Zones["Europe/Berlin"].Agree(wanted) < 1<<62 {
+			t.Errorf("the clocks are not those of %s", want)
+		}
+		if got := ids(n, ""); !slices.Equal(got, []uint16{1}) {
+			t.Errorf("views %v", got)
+		}
+	}
+	turn := time.Date(1980, 4, 6, 1, 0, 0, 0, time.UTC).UnixMilli() // Lagos has no summer time
+	f("Africa/Lagos", "Africa/Lagos", turn-book.Ahead-1)
+	f("Europe/Berlin", "Africa/Lagos", turn-book.Ahead)
+	f("Europe/Berlin", "no place", 0)
+}
+
+// TestBooks draws books that follow each other, and checks what counting relies on.
+func TestBooks(t *testing.T) {
+	patterns := []string{"*", "a*", "a", "ab*", "ab", "abc*", "b*"}
+	keys := []string{"a", "ab", "abc", "abcd", "b", "bc", "c"}
+	rapid.Check(t, func(t *rapid.T) {
+		var books []*book.Book
+		b, now := &book.Book{}, int64(1_800_000_000_000)
+		is := map[uint16]string{} // what an id has shown
+		for range rapid.IntRange(1, 8).Draw(t, "books") {
+			var definitions []definition.Definition
+			for _, pattern := range rapid.SliceOfNDistinct(rapid.SampledFrom(patterns), 0, 4, rapid.ID).Draw(t, "patterns") {
+				d := definition.Definition{Pattern: pattern}
+				for _, keep := range rapid.SliceOfN(rapid.Int64Range(1, 40), 0, 2).Draw(t, "keep") {
+					d.Windows = append(d.Windows, window([]string{"1m", "1h"}[len(d.Windows)], "", definition.Keep(keep)*hour))
+				}
+				if rapid.Bool().Draw(t, "dimension") {
+					d.Dimensions = []definition.Dimension{{By: []string{"x"}}}
+				}
+				definitions = append(definitions, d)
+			}
+			now += rapid.Int64Range(0, int64(100*time.Hour/time.Millisecond)).Draw(t, "later")
+			n, err := b.Next(book.Proposal{Definitions: definitions, Now: now, InForce: now, Zone: zone})
+			if errors.Is(err, store.ErrInvalid) { // a pattern after one that has all its keys
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n != b {
+				books = append(books, n)
+			}
+			b = n
+		}
+		for i, n := range books {
+			for _, key := range keys {
+				e := n.Of(key)
+				if e == nil {
+					continue
+				}
+				for j, s := range book.Slots(&e.Definition) {
+					v := e.Views[j]
+					text := fmt.Sprint(e.Definition.Pattern, s.Window != nil && s.Window.Every == window("1m", "", 0).Every, s.Window != nil, s.Dimension != nil)
+					if is[v.ID] != "" && is[v.ID] != text {
+						t.Fatalf("view %d was %s and is %s", v.ID, is[v.ID], text)
+					}
+					is[v.ID] = text
+					// The key had the view in every book since the one that brought it.
+					for _, m := range books[v.Book-1 : i+1] {
+						if !slices.Contains(ids(m, key), v.ID) {
+							t.Fatalf("%s has view %d since book %d in book %d, and not in book %d", key, v.ID, v.Book, n.ID, m.ID)
+						}
+					}
+					if _, ok := n.Since(v, 1); !ok {
+						t.Fatalf("nobody knows since when view %d is complete", v.ID)
+					}
+				}
+				for _, m := range books[i:] {
+					if !m.Had(key) {
+						t.Fatalf("book %d forgets that %s had views", m.ID, key)
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestRefused(t *testing.T) {
+	f := func(want string, kind error, b *book.Book, definitions ...definition.Definition) {
+		t.Helper()
+		_, err := b.Next(book.Proposal{Definitions: definitions, Zone: zone})
+		if !errors.Is(err, kind) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	none := &book.Book{}
+	f("book 1 are not in force", store.ErrUnavailable, &book.Book{ID: 1})
+	f("pattern is empty", store.ErrInvalid, none, definition.Definition{})
+	f("an earlier pattern has all of its keys", store.ErrInvalid, none, definition.Definition{Pattern: "a*"}, definition.Definition{Pattern: "ab"})
+	f(`unknown time zone "No/Where"`, store.ErrInvalid, none, definition.Definition{Pattern: "a", Windows: []definition.Window{window("1d", "No/Where", 90*hour)}})
+	f("has had 65535 views", store.ErrTooLarge, &book.Book{Views: book.ViewsMax}, definition.Definition{Pattern: "a", Ledger: definition.Ledger{Record: definition.All}})
+	var many []definition.Definition
+	for i := range book.PatternsMax {
+		many = append(many, definition.Definition{Pattern: fmt.Sprint("k", i)})
+	}
+	slices.Reverse(many)
+	if _, err := none.Next(book.Proposal{Definitions: many, Zone: zone}); err != nil {
+		t.Error(err)
+	}
+	f("1001 patterns", store.ErrTooLarge, &book.Book{Former: []string{"x"}}, many...)
+	for i := range many {
+		many[i].Pattern += strings.Repeat("x", 300)
+	}
+	f("at most 262144", store.ErrTooLarge, none, many...)
+}
+
+// FuzzParse checks that bytes are taken only if they are those of a book.
+func FuzzParse(f *testing.F) {
+	b, err := (&book.Book{}).Next(book.Proposal{Zone: zone, Definitions: []definition.Definition{
+		{Pattern: "é<*", Windows: []definition.Window{window("1d", "Europe/Berlin", 9000*hour)}, Dimensions: []definition.Dimension{{By: []string{"a", "b"}, Limit: 7}}},
+	}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b.Bytes())
+	f.Add((&book.Book{}).Bytes())
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		b, err := book.Parse(raw)
+		if err != nil {
+			if !errors.Is(err, store.ErrCorrupt) && !errors.Is(err, store.ErrUnsupported) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if !reflect.DeepEqual(b.Bytes(), raw) {
+			t.Fatalf("%s becomes %s", raw, b.Bytes())
+		}
+		b.Of("a")
+		b.Had("a")
+	})
+}
