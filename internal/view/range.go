@@ -1,0 +1,165 @@
+package view
+
+import (
+	"math/bits"
+
+	"github.com/quipudb/quipu/internal/calendar"
+	"github.com/quipudb/quipu/store"
+)
+
+// PointsMax is how many points a range may have.
+const PointsMax = 10_000
+
+// A Range is the answer to a question about a range of time: windows to read, and points
+// that they are counted into.
+//
+// A window belongs to the point that has its beginning. So points that are side by side
+// count each event once, also if an edge cuts a window, and ranges that are side by side
+// do too.
+type Range struct {
+	Points []Point
+	Runs   []Run // what has to be read
+
+	tiles map[place]int // into Points
+	cut   bool          // no window begins in a step: it is in none of the points
+}
+
+// A Point is what was counted in one step of a range.
+type Point struct {
+	calendar.Span // of the windows that are counted
+
+	Exact    bool // the span is the step that was asked for; else an edge has cut a window
+	Complete bool // every event of the span is counted
+
+	high int64 // the sum, of 128 bits: windows may be of either sign
+	low  uint64
+}
+
+// A Run is windows of one source that follow each other.
+type Run struct {
+	Source Source
+	calendar.Span
+}
+
+type place struct {
+	view  uint16
+	start int64
+}
+
+// NewRange plans the answer for a span by steps, or by one step if the grid has no width.
+// The value of a counter at an earlier time is its value now without the range from then
+// to a day from now, if nothing was assigned since.
+func NewRange(sources []Source, span calendar.Span, step calendar.Grid) (*Range, error) {
+	r := &Range{tiles: map[place]int{}}
+	if span.From < 0 || span.From > span.To {
+		return nil, store.Errorf(store.KindInvalid, "a range from %d to %d: want from 1970 on, and to after from", span.From, span.To)
+	}
+	t := newTiler(sources)
+	from := t.align(span.From)
+	for at, steps := span.From, 0; at < span.To; steps++ {
+		if steps == PointsMax {
+			return nil, store.Errorf(store.KindTooLarge, "the range has more than %d points: ask for a larger step", PointsMax)
+		}
+		asked := calendar.Span{From: at, To: span.To}
+		if step.Width != (calendar.Width{}) {
+			asked.To = min(span.To, step.At(at).To)
+		}
+		to := t.align(asked.To)
+		if err := r.add(t, asked, calendar.Span{From: from, To: to}); err != nil {
+			return nil, err
+		}
+		at, from = asked.To, to
+	}
+	return r, nil
+}
+
+// add plans the point of one step, whose windows have a span. A step in which no window
+// begins has none: it is part of the one before it.
+func (r *Range) add(t *tiler, asked, span calendar.Span) error {
+	if span.From >= span.To {
+		r.cut = true
+		return nil
+	}
+	p := Point{Span: span, Exact: span == asked, Complete: true}
+	whole, gaps, err := t.cover(p.Span, true)
+	if err != nil {
+		return err
+	}
+	r.take(t.sources, whole)
+	for _, gap := range gaps {
+		p.Complete = false
+		parts, _, err := t.cover(gap, false)
+		if err != nil {
+			return err
+		}
+		r.take(t.sources, parts)
+	}
+	r.Points = append(r.Points, p)
+	return nil
+}
+
+// take has tiles read, and counted into the point that comes next.
+func (r *Range) take(sources []Source, tiles []tile) {
+	for _, t := range tiles {
+		s := sources[t.source]
+		r.tiles[place{s.View.ID, t.From}] = len(r.Points)
+		if n := len(r.Runs); n > 0 && r.Runs[n-1].Source.View.ID == s.View.ID && r.Runs[n-1].To == t.From {
+			r.Runs[n-1].To = t.To
+			continue
+		}
+		r.Runs = append(r.Runs, Run{s, t.Span})
+	}
+}
+
+// Count adds a cell that was read: n in the window of a view that begins at start. Cells
+// that the range did not ask for are passed over. Those of several shards, or counters,
+// or values, add up.
+func (r *Range) Count(view uint16, start, n int64) {
+	i, ok := r.tiles[place{view, start}]
+	if !ok {
+		return
+	}
+	r.Points[i].add(n>>63, uint64(n))
+}
+
+func (p *Point) add(high int64, low uint64) {
+	sum, carry := bits.Add64(p.low, low, 0)
+	p.low, p.high = sum, p.high+high+int64(carry)
+}
+
+// Value returns what was counted, or an error if it is more than int64 can hold.
+func (p *Point) Value() (int64, error) {
+	if n := int64(p.low); n>>63 == p.high {
+		return n, nil
+	}
+	return 0, store.ErrOverflow
+}
+
+// Sum returns the whole range as one point.
+func (r *Range) Sum() Point {
+	sum := Point{Exact: !r.cut, Complete: true}
+	for i := range r.Points {
+		p := &r.Points[i]
+		if i == 0 {
+			sum.From = p.From
+		}
+		sum.To = p.To
+		sum.Exact, sum.Complete = sum.Exact && p.Exact, sum.Complete && p.Complete
+		sum.add(p.high, p.low)
+	}
+	return sum
+}
+
+// CompleteFrom returns from when on all events of the range are counted, which is its end
+// if the last point is not complete.
+func (r *Range) CompleteFrom() int64 {
+	from := int64(0)
+	for i := range r.Points {
+		if p := &r.Points[i]; !p.Complete {
+			from = p.To
+		} else if i == 0 {
+			from = p.From
+		}
+	}
+	return from
+}

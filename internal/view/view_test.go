@@ -1,0 +1,400 @@
+package view_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/quipudb/quipu/definition"
+	"github.com/quipudb/quipu/internal/book"
+	"github.com/quipudb/quipu/internal/calendar"
+	"github.com/quipudb/quipu/internal/view"
+	"github.com/quipudb/quipu/store"
+)
+
+const (
+	minute = int64(60_000)
+	hour   = 60 * minute
+	day    = 24 * hour
+)
+
+// noon is when the tests are.
+var noon = time.Date(2026, 10, 26, 12, 0, 0, 0, time.UTC).UnixMilli()
+
+func window(every, place string, keep int64) definition.Window {
+	w, err := definition.ParseWidth(every)
+	if err != nil {
+		panic(err)
+	}
+	return definition.Window{Every: w, Zone: place, Keep: definition.Keep(time.Duration(keep) * time.Millisecond)}
+}
+
+var berlin, kolkata = mustZone("Europe/Berlin"), mustZone("Asia/Kolkata")
+
+func mustZone(name string) *calendar.Zone {
+	l, err := time.LoadLocation(name)
+	if err != nil {
+		panic(err)
+	}
+	return calendar.NewZone(l)
+}
+
+func zone(name string) (*calendar.Zone, error) {
+	if name == berlin.Name() {
+		return berlin, nil
+	}
+	return kolkata, nil
+}
+
+func viewsOf(t interface{ Fatal(args ...any) }, d definition.Definition) *view.Views {
+	d.Pattern = "*"
+	b, err := (&book.Book{}).Next(book.Proposal{Definitions: []definition.Definition{d}, Zone: zone})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return view.New(b, b.Of(""))
+}
+
+func ExampleViews_Plan() {
+	v := viewsOf(new(testing.T), definition.Definition{
+		Windows:    []definition.Window{window("1h", "", 30*day), window("1d", "Europe/Berlin", 1800*day)},
+		Dimensions: []definition.Dimension{{By: []string{"country"}, Windows: []definition.Width{}}},
+	})
+	names, _ := v.Names(map[string]string{"country": "DE"})
+	plan, _ := v.Plan(noon-40*day, noon, names) // late for the hours
+	for _, p := range plan.Parts {
+		fmt.Printf("%02x view %d %s %q\n", uint8(p.Kind), p.View, time.UnixMilli(p.Position).UTC().Format(time.RFC3339), p.Name)
+	}
+	// Output:
+	// 01 view 1 1970-01-01T00:00:00Z ""
+	// 81 view 2 2026-09-15T22:00:00Z ""
+	// 03 view 3 1970-01-01T00:00:00Z "DE"
+}
+
+func TestNames(t *testing.T) {
+	v := viewsOf(t, definition.Definition{Dimensions: []definition.Dimension{{By: []string{"country"}}, {By: []string{"platform", "country"}}}})
+	f := func(dims map[string]string, want ...string) {
+		t.Helper()
+		if got, err := v.Names(dims); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%v: %q, %v; want %q", dims, got, err, want)
+		}
+	}
+	f(nil, "", "")
+	f(map[string]string{"country": "DE", "platform": "iOS"}, "DE", "iOS\x1fDE")
+	f(map[string]string{"country": "other"}, "other", "\x1fother")
+	f(map[string]string{"platform": "iOS"}, "", "iOS\x1f")
+	if got := view.Values("iOS\x1fDE"); !slices.Equal(got, []string{"iOS", "DE"}) {
+		t.Errorf("%q", got)
+	}
+
+	bad := func(want string, kind error, dims map[string]string) {
+		t.Helper()
+		if _, err := v.Names(dims); !errors.Is(err, kind) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", dims, err, want)
+		}
+	}
+	bad(`unknown dimension "city": want country, platform,country`, store.ErrInvalid, map[string]string{"city": "Cusco"})
+	bad("control characters", store.ErrInvalid, map[string]string{"country": view.Other})
+	bad("control characters", store.ErrInvalid, map[string]string{"country": "a\x1fb"})
+	bad("UTF-8", store.ErrInvalid, map[string]string{"country": "\xff"})
+	bad("256 bytes: at most 255", store.ErrTooLarge, map[string]string{"country": strings.Repeat("x", 256)})
+
+	if a, needed := v.Admission(1, "iOS\x1f"); !needed || a.Limit != 1000 || a.Value != (view.Part{Kind: view.Admitted, View: 2, Name: "iOS\x1f"}) || a.Count.Name != "" {
+		t.Errorf("%+v, %v", a, needed)
+	}
+	for _, name := range []string{"", view.Other} {
+		if _, needed := v.Admission(0, name); needed {
+			t.Errorf("%q must be admitted", name)
+		}
+	}
+}
+
+func TestLedger(t *testing.T) {
+	f := func(record definition.Record, adjustment, line bool, bases int) {
+		t.Helper()
+		v := viewsOf(t, definition.Definition{Ledger: definition.Ledger{Record: record}})
+		if _, ok := v.Line(noon, adjustment); ok != line || len(v.Bases()) != bases {
+			t.Errorf("%s: a line: %v, %d bases", record, ok, len(v.Bases()))
+		}
+	}
+	f(definition.Off, true, false, 0)
+	f(definition.Adjustments, true, true, 0)
+	f(definition.Adjustments, false, false, 0)
+	f(definition.All, false, true, 1)
+	f(definition.All, true, true, 1)
+}
+
+func TestTimes(t *testing.T) {
+	v := viewsOf(t, definition.Definition{Windows: []definition.Window{window("1h", "", day)}})
+	f := func(at int64, want bool) {
+		t.Helper()
+		if _, err := v.Plan(at, noon, nil); (err == nil) != want {
+			t.Errorf("%d: %v", at, err)
+		}
+	}
+	f(0, true)
+	f(-1, false)
+	f(noon+day, true)
+	f(noon+day+1, false)
+}
+
+var some = []definition.Window{
+	window("10s", "", hour), window("1m", "", 3*hour), window("7m", "", 9*hour), window("1h", "", day), window("1h", "", 4*day), window("1d", "", 9*day),
+	window("1d", "Europe/Berlin", 9*day), window("1d", "Asia/Kolkata", 5*day), window("1w", "Europe/Berlin", 30*day), window("1mo", "", 90*day),
+}
+
+// drawViews draws a definition of some windows and a dimension.
+func drawViews(t *rapid.T) *view.Views {
+	windows := rapid.SliceOfNDistinct(rapid.SampledFrom(some), 0, 4, func(w definition.Window) string { return w.Every.String() + w.Zone }).Draw(t, "windows")
+	return viewsOf(t, definition.Definition{Windows: windows, Dimensions: []definition.Dimension{{By: []string{"x"}}}})
+}
+
+// TestPlans checks that plans that are remembered are the same as new ones, that each view
+// counts an event once, and that no floor is in the way.
+func TestPlans(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all := []*view.Views{drawViews(t), drawViews(t)}
+		var plans view.Plans
+		for range 50 {
+			v := rapid.SampledFrom(all).Draw(t, "views")
+			now := noon + rapid.Int64Range(-2*hour, 2*hour).Draw(t, "now")
+			at := now - rapid.SampledFrom([]int64{0, 0, hour, 3 * hour, 4 * hour, day, 9 * day, 30 * day}).Draw(t, "late") - rapid.Int64Range(-90, 90).Draw(t, "s")*1000
+			names := []string{rapid.SampledFrom([]string{"", "a", "b", view.Other}).Draw(t, "name")}
+			got, err := plans.Of(v, at, now, names)
+			want, err2 := v.Plan(at, now, names)
+			if err != nil || err2 != nil || !reflect.DeepEqual(got.Parts, want.Parts) {
+				t.Fatalf("%v, %v; want %v, %v", got, err, want, err2)
+			}
+			counted := map[uint16]bool{}
+			for _, p := range got.Parts {
+				if counted[p.View] {
+					t.Fatalf("view %d counts twice", p.View)
+				}
+				counted[p.View] = true
+				for _, f := range v.Floors(now + hour) { // an epoch is an hour or longer
+					if f.View == p.View && f.Kind == p.Kind && p.Epoch < f.Epoch {
+						t.Fatalf("%+v is below the floor %+v", p, f)
+					}
+				}
+			}
+			if len(counted) != len(v.Bases()) {
+				t.Fatalf("%d of %d views count", len(counted), len(v.Bases()))
+			}
+		}
+	})
+}
+
+// A plan is not used after a window that it names has ended to be kept, nor before.
+func TestPlansAge(t *testing.T) {
+	v := viewsOf(t, definition.Definition{Windows: []definition.Window{window("1m", "", hour), window("1h", "", day)}})
+	var plans view.Plans
+	f := func(now int64, want ...view.Kind) {
+		t.Helper()
+		p, err := plans.Of(v, noon, now, nil)
+		if err != nil || p.Parts[0].Kind != want[0] || p.Parts[1].Kind != want[1] {
+			t.Errorf("%v, %v; want %v", p, err, want)
+		}
+	}
+	f(noon, view.Window, view.Window)
+	f(noon+minute+hour-1, view.Window, view.Window)
+	f(noon+minute+hour, view.Outside, view.Window)
+	f(noon+hour+day-1, view.Outside, view.Window)
+	f(noon+hour+day, view.Outside, view.Outside)
+	f(noon, view.Window, view.Window)
+}
+
+// TestRange counts events into cells as plans say, reads ranges of them, and compares with
+// the events.
+func TestRange(t *testing.T) {
+	type event struct{ at, n int64 }
+	type cell struct {
+		view  uint16
+		start int64
+	}
+	complete, exact := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		v := drawViews(t)
+		since := map[uint16]int64{}
+		for _, b := range v.Bases() {
+			since[b.Part.View] = noon - rapid.SampledFrom([]int64{0, hour, 2 * day, 60 * day, 200 * day}).Draw(t, "since")
+		}
+		var events []event
+		cells := map[cell]int64{}
+		total := int64(0)
+		for range rapid.IntRange(0, 60).Draw(t, "events") {
+			now := noon - rapid.Int64Range(0, 3*day).Draw(t, "counted")
+			e := event{now - rapid.SampledFrom([]int64{1, minute, hour, day, 40 * day}).Draw(t, "unit")*rapid.Int64Range(0, 3).Draw(t, "late"), rapid.Int64Range(-9, 99).Draw(t, "n")}
+			e.at += rapid.Int64Range(0, min(now-e.at, minute)).Draw(t, "ms")
+			plan, err := v.Plan(e.at, now, []string{"a"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range plan.Parts {
+				if p.Kind == view.Window && now >= since[p.View] {
+					cells[cell{p.View, p.Position}] += e.n
+				}
+			}
+			events, total = append(events, e), total+e.n
+		}
+		sources := v.Sources(-1, noon, func(b book.View) (int64, bool) { return since[b.ID], since[b.ID] != noon })
+		edge := rapid.Custom(func(t *rapid.T) int64 {
+			unit := rapid.SampledFrom([]int64{1000, minute, hour, day}).Draw(t, "unit")
+			return (noon - rapid.Int64Range(-4, 60).Draw(t, "ago")*unit) / unit * unit
+		})
+		from, to := edge.Draw(t, "from"), edge.Draw(t, "to")
+		from, to = min(from, to), max(from, to)
+		var step calendar.Grid
+		if every := rapid.SampledFrom([]string{"", "30m", "1h", "6h", "1d"}).Draw(t, "step"); every != "" {
+			step.Width = window(every, "", 0).Every
+		}
+		read := func(from, to int64) *view.Range {
+			r, err := view.NewRange(sources, calendar.Span{From: from, To: to}, step)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for c, n := range cells {
+				r.Count(c.view, c.start, n)
+			}
+			return r
+		}
+		counted := func(span calendar.Span) (sum int64) {
+			for _, e := range events {
+				if e.at >= span.From && e.at < span.To {
+					sum += e.n
+				}
+			}
+			return sum
+		}
+		r := read(from, to)
+		for i := range r.Points {
+			p := &r.Points[i]
+			if i > 0 && r.Points[i-1].To != p.From {
+				t.Fatalf("%v and %v are not side by side", r.Points[i-1].Span, p.Span)
+			}
+			got, err := p.Value()
+			if want := counted(p.Span); p.Complete && (got != want || err != nil) {
+				t.Fatalf("%v has %d, want %d", p.Span, got, want)
+			}
+			if p.Complete {
+				complete++
+			}
+			if p.Exact {
+				exact++
+			}
+		}
+		sum := r.Sum()
+		got, _ := sum.Value()
+		if sum.Complete && len(r.Points) > 0 && got != counted(sum.Span) || sum.Exact && from < to && sum.Span != (calendar.Span{From: from, To: to}) {
+			t.Fatalf("the range %d to %d is %v with %d, want %d", from, to, sum, got, counted(sum.Span))
+		}
+		// What is read is what is counted, and nothing else.
+		for c, n := range cells {
+			asked := slices.ContainsFunc(r.Runs, func(run view.Run) bool {
+				return run.Source.View.ID == c.view && c.start >= run.From && c.start < run.To
+			})
+			if asked {
+				got -= n
+			}
+		}
+		if got != 0 {
+			t.Fatalf("the runs %v have %d more than the points", r.Runs, -got)
+		}
+		// The range after from, taken from the total, leaves what was before.
+		after := read(from, max(from, noon+book.Ahead)).Sum()
+		if n, _ := after.Value(); after.Exact && after.Complete && total-n != counted(calendar.Span{To: from}) {
+			t.Fatalf("at %d it was %d, want %d", from, total-n, counted(calendar.Span{To: from}))
+		}
+		// Ranges side by side are the range.
+		middle := (from + to) / 2
+		a, b := read(from, middle).Sum(), read(middle, to).Sum()
+		if x, _ := a.Value(); a.Complete && b.Complete && sum.Complete {
+			y, _ := b.Value()
+			if z, _ := sum.Value(); x+y != z {
+				t.Fatalf("%d and %d are not %d", x, y, z)
+			}
+		}
+	})
+	if complete < 100 || exact < 100 {
+		t.Errorf("%d points were complete, %d exact", complete, exact)
+	}
+}
+
+func TestRangeEdges(t *testing.T) {
+	v := viewsOf(t, definition.Definition{Windows: []definition.Window{window("1m", "", day), window("1h", "", 30*day)}})
+	since := func(book.View) (int64, bool) { return noon - 10*day, true }
+	f := func(from, to int64, every string, points int, exact, complete bool) {
+		t.Helper()
+		r, err := view.NewRange(v.Sources(-1, noon, since), calendar.Span{From: from, To: to}, calendar.Grid{Width: window(every, "", 0).Every})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := r.Sum(); len(r.Points) != points || s.Exact != exact || s.Complete != complete {
+			t.Errorf("%d points, exact %v, complete %v", len(r.Points), s.Exact, s.Complete)
+		}
+	}
+	f(noon-2*hour, noon, "1h", 2, true, true)
+	f(noon-2*hour+minute, noon+minute, "1h", 3, true, true)         // minutes are kept
+	f(noon-2*hour+1000, noon, "1h", 2, false, true)                 // seconds are not
+	f(noon-3*day+minute, noon-2*day, "1h", 23, false, true)         // an hour is cut
+	f(noon-3*day, noon-3*day+hour, "1m", 1, false, true)            // an hour is there, minutes are not
+	f(noon-11*day, noon-9*day, "1d", 3, true, false)                // it began in between
+	f(noon-40*day, noon-39*day, "1d", 2, true, false)               // it is not kept
+	f(noon, noon, "1d", 0, true, true)                              // nothing
+	f(noon-3*day+minute, noon-3*day+2*minute, "1m", 0, false, true) // within an hour
+
+	if _, err := view.NewRange(nil, calendar.Span{To: noon}, calendar.Grid{Width: window("1s", "", 0).Every}); !errors.Is(err, store.ErrTooLarge) {
+		t.Error(err)
+	}
+	if _, err := view.NewRange(nil, calendar.Span{From: 2, To: 1}, calendar.Grid{}); !errors.Is(err, store.ErrInvalid) {
+		t.Error(err)
+	}
+}
+
+// Sums may leave int64 and come back.
+func TestOverflow(t *testing.T) {
+	v := viewsOf(t, definition.Definition{Windows: []definition.Window{window("1h", "", day)}})
+	r, err := view.NewRange(v.Sources(-1, noon, func(book.View) (int64, bool) { return 0, true }), calendar.Span{From: noon - hour, To: noon}, calendar.Grid{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := func(n, want int64, kind error) {
+		t.Helper()
+		r.Count(1, noon-hour, n)
+		if got, err := r.Points[0].Value(); got != want || !errors.Is(err, kind) {
+			t.Errorf("%d, %v", got, err)
+		}
+	}
+	f(1<<63-1, 1<<63-1, nil)
+	f(1, 0, store.ErrOverflow)
+	f(-2, 1<<63-2, nil)
+	f(-1<<63, -2, nil)
+	f(-1<<63, 0, store.ErrOverflow)
+	f(2, -1<<63, nil)
+}
+
+func BenchmarkPlans(b *testing.B) {
+	three := []definition.Window{window("1m", "", day), window("1h", "", 30*day), window("1d", "Europe/Berlin", 1800*day)}
+	v := viewsOf(b, definition.Definition{Windows: three, Dimensions: []definition.Dimension{{By: []string{"country"}}, {By: []string{"platform"}}}})
+	names := []string{"DE", "iOS"}
+	b.Run("remembered", func(b *testing.B) {
+		var plans view.Plans
+		for b.Loop() {
+			if p, err := plans.Of(v, noon, noon, names); err != nil || len(p.Parts) != 11 {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("new", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := v.Plan(noon, noon, names); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
