@@ -116,6 +116,47 @@ func TestNext(t *testing.T) {
 	}
 }
 
+// What is proposed may be changed afterwards, and an empty list is none.
+func TestApart(t *testing.T) {
+	d := definition.Definition{Pattern: "*", Windows: []definition.Window{window("1m", "", hour)}, Dimensions: []definition.Dimension{}}
+	b := next(t, &book.Book{}, d)
+	if next(t, b, d) != b {
+		t.Error("a book that changes nothing is a new one")
+	}
+	d.Windows[0] = window("1h", "", hour)
+	if got := b.Of("").Definition.Windows[0].Every.String(); got != "1m" {
+		t.Errorf("the book has windows of %s", got)
+	}
+}
+
+// TestBytes pins the bytes that stores will have.
+func TestBytes(t *testing.T) {
+	const want = `{"format":1,"id":2,"views":4,"entries":[{"definition":{"pattern":"views:*","windows":[{"every":"1d","zone":"Asia/Kolkata","keep":"2y"}],` +
+		`"dimensions":[{"by":["country","platform"],"windows":[],"limit":7}],"ledger":{"record":"all","keep":"90d"}},` +
+		`"views":[{"id":2,"book":2,"epoch":"2y"},{"id":3,"book":2,"epoch":"0s"},{"id":4,"book":2,"epoch":"90d"}]}],` +
+		`"former":["old"],"retired":[{"id":1,"keep":"1h","at":1800000000000}],"forces":[],"zones":{"Asia/Kolkata":"ALC1Ag"}}`
+	first := next(t, &book.Book{}, definition.Definition{Pattern: "old", Windows: []definition.Window{window("1m", "", hour)}})
+	b := next(t, first, definition.Definition{
+		Pattern: "views:*", Windows: []definition.Window{window("1d", "Asia/Kolkata", 2*366*24*hour)},
+		Dimensions: []definition.Dimension{{By: []string{"country", "platform"}, Windows: []definition.Width{}, Limit: 7}},
+		Ledger:     definition.Ledger{Record: definition.All, Keep: 90 * 24 * hour},
+	})
+	if got := string(b.Bytes()); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	for _, bad := range []string{
+		"", "{}", want[:len(want)-1], want + " ", strings.Replace(want, `"id":2,`, `"id":2,"new":1,`, 1), strings.Replace(want, `"id":4,`, `"id":5,`, 1),
+		strings.Replace(want, "ALC1Ag", "", 1), strings.Replace(want, `"1d"`, `"24h"`, 1),
+	} {
+		if _, err := book.Parse([]byte(bad)); !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+	if _, err := book.Parse([]byte(strings.Replace(want, `"format":1`, `"format":2`, 1))); !errors.Is(err, store.ErrUnsupported) {
+		t.Error(err)
+	}
+}
+
 // TestTurns replaces the clocks of a place where that moves no window.
 func TestTurns(t *testing.T) {
 	day := definition.Definition{Pattern: "*", Windows: []definition.Window{window("1d", "Europe/Berlin", 9000*hour)}}

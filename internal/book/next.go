@@ -59,13 +59,17 @@ func (b *Book) Next(p Proposal) (*Book, error) {
 		}
 		n.Entries = append(n.Entries, entry)
 	}
-	if sameEntries(b.Entries, n.Entries) && maps.EqualFunc(b.Zones, n.Zones, (*calendar.Zone).Same) {
-		return b, nil
-	}
 	n.former(b)
 	n.retire(b, live, p.Now)
 	n.force(append(slices.Clone(b.Forces), Force{b.ID, p.InForce}))
-	return n, n.check()
+	if err := n.check(); err != nil {
+		return nil, err
+	}
+	n, err = Parse(n.Bytes()) // as all others will have it, and nothing shared with p
+	if err == nil && sameEntries(b.Entries, n.Entries) && maps.EqualFunc(b.Zones, n.Zones, (*calendar.Zone).Same) {
+		return b, nil
+	}
+	return n, err
 }
 
 // zones returns the tables that definitions need. A table that the book has is replaced
@@ -152,46 +156,46 @@ func sameEntries(a, b []Entry) bool {
 	return slices.EqualFunc(a, b, func(x, y Entry) bool { return reflect.DeepEqual(x, y) })
 }
 
-// former takes over the patterns that n has no more, unless another names their keys.
-func (n *Book) former(b *Book) {
-	all := slices.Clone(b.Former)
-	for _, e := range b.Entries {
+// former takes over the patterns that b has no more, unless another names their keys.
+func (b *Book) former(old *Book) {
+	all := slices.Clone(old.Former)
+	for _, e := range old.Entries {
 		all = append(all, e.Definition.Pattern)
 	}
 	slices.SortFunc(all, func(x, y string) int { return strings.Compare(strings.TrimSuffix(x, "*"), strings.TrimSuffix(y, "*")) })
 	for _, pattern := range all {
 		covered := func(by string) bool { return covers(by, pattern) }
-		if slices.ContainsFunc(n.Former, covered) || slices.ContainsFunc(n.Entries, func(e Entry) bool { return covered(e.Definition.Pattern) }) {
+		if slices.ContainsFunc(b.Former, covered) || slices.ContainsFunc(b.Entries, func(e Entry) bool { return covered(e.Definition.Pattern) }) {
 			continue
 		}
-		n.Former = append(slices.DeleteFunc(n.Former, func(f string) bool { return covers(pattern, f) }), pattern)
+		b.Former = append(slices.DeleteFunc(b.Former, func(f string) bool { return covers(pattern, f) }), pattern)
 	}
 }
 
 // retire takes over the views that are not counted any more, until nothing of them is
 // kept. The last window may be a day ahead; itself, its epoch and the lag of dropping it
 // are together less than three times what it is kept for, and a day.
-func (n *Book) retire(b *Book, live map[uint16]bool, now int64) {
-	for _, r := range b.Retired {
+func (b *Book) retire(old *Book, live map[uint16]bool, now int64) {
+	for _, r := range old.Retired {
 		if r.Keep == 0 || now < r.At+3*time.Duration(r.Keep).Milliseconds()+2*Ahead {
-			n.Retired = append(n.Retired, r)
+			b.Retired = append(b.Retired, r)
 		}
 	}
-	for _, e := range b.Entries {
+	for _, e := range old.Entries {
 		for i, s := range Slots(&e.Definition) {
 			if v := e.Views[i]; !live[v.ID] {
-				n.Retired = append(n.Retired, Retired{v.ID, s.keep(&e.Definition), now})
+				b.Retired = append(b.Retired, Retired{v.ID, s.keep(&e.Definition), now})
 			}
 		}
 	}
 }
 
 // force keeps the times of the books that brought a view.
-func (n *Book) force(forces []Force) {
+func (b *Book) force(forces []Force) {
 	for _, f := range forces {
 		brought := func(v View) bool { return v.Book == f.Book }
-		if slices.ContainsFunc(n.Entries, func(e Entry) bool { return slices.ContainsFunc(e.Views, brought) }) {
-			n.Forces = append(n.Forces, f)
+		if slices.ContainsFunc(b.Entries, func(e Entry) bool { return slices.ContainsFunc(e.Views, brought) }) {
+			b.Forces = append(b.Forces, f)
 		}
 	}
 }

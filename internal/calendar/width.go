@@ -150,23 +150,24 @@ func (w Width) divides(v Width) bool {
 // civil returns the window that a time of a wall clock is in, as the wall clock has its
 // ends.
 func (w Width) civil(wall int64) (from, to int64) {
+	const monday = 4 * day // the first one after 1 January 1970
 	switch w.unit {
 	case days:
 		from = floor(wall, day)
 		return from, from + day
 	case weeks:
-		const monday = 4 * day // the first one after 1 January 1970
 		from = floor(wall-monday, 7*day) + monday
 		return from, from + 7*day
+	default:
+		n := w.n
+		if w.unit == years {
+			n = monthsOfYear
+		}
+		date := time.UnixMilli(wall).UTC()
+		month := floor(int64(date.Month())-1, n) + 1
+		begin := func(month int64) int64 {
+			return time.Date(date.Year(), time.Month(month), 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+		}
+		return begin(month), begin(month + n)
 	}
-	date := time.UnixMilli(wall).UTC()
-	year, month, n := date.Year(), int64(1), int64(monthsOfYear)
-	if w.unit == months {
-		n = w.n
-		month = floor(int64(date.Month())-1, n) + 1
-	}
-	begin := func(month int64) int64 {
-		return time.Date(year, time.Month(month), 1, 0, 0, 0, 0, time.UTC).UnixMilli()
-	}
-	return begin(month), begin(month + n)
 }

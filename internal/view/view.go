@@ -134,8 +134,9 @@ func (v *Views) Admission(i int, name string) (a Admission, needed bool) {
 	for _, r := range v.views {
 		if r.dimension == i && !r.windowed() {
 			return Admission{
-				Part{Kind: Admitted, View: r.ID, Name: name}, Part{Kind: Admitted, View: r.ID},
-				int64(v.dimensions[i].Values()),
+				Value: Part{Kind: Admitted, View: r.ID, Name: name},
+				Count: Part{Kind: Admitted, View: r.ID},
+				Limit: int64(v.dimensions[i].Values()),
 			}, name != "" && name != Other
 		}
 	}
