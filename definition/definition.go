@@ -130,7 +130,7 @@ func (r *Record) UnmarshalText(text []byte) error {
 }
 
 // Cells returns how many cells an event may change besides the total: one for each view.
-func (d *Definition) Cells() int {
+func (d Definition) Cells() int {
 	n := len(d.Windows)
 	for _, by := range d.Dimensions {
 		n++
@@ -147,7 +147,7 @@ func (d *Definition) Cells() int {
 }
 
 // windows returns how many cells one counter may have in its windows.
-func (d *Definition) windows() int64 {
+func (d Definition) windows() int64 {
 	sum := int64(0)
 	for _, w := range d.Windows {
 		n := int64(time.Duration(w.Keep)/w.Every.Shortest()) + 2 // the one that is cut at each end
@@ -164,17 +164,18 @@ func (d *Definition) windows() int64 {
 
 // Check returns an error if d names no keys, or can't be kept. Whether its zones exist is
 // for those who have zones.
-func (d *Definition) Check() error {
+func (d Definition) Check() error {
 	if err := policy.CheckPattern(d.Pattern); err != nil {
 		return err
 	}
 	if err := d.checkParts(); err != nil {
 		return store.Errorf(store.KindInvalid, "pattern %q: %w", d.Pattern, err)
 	}
-	// A view costs an event its own cell, and the one that holds what it began with.
-	if n := 2 * d.Cells(); n > RidersMax {
-		return store.Errorf(store.KindTooLarge, "pattern %q: an event would change %d cells, %d for each view: at most %d: have fewer windows or dimensions, or fewer windows for each dimension",
-			d.Pattern, n, 2, RidersMax)
+	// A view costs an event its own cell, and the one that holds what it began with. One
+	// more says by which definitions the counter was last written.
+	if n := 2*d.Cells() + 1; n > RidersMax {
+		return store.Errorf(store.KindTooLarge, "pattern %q: an event may change %d cells, two for each of %d views: at most %d: have fewer windows or dimensions, or fewer windows for each dimension",
+			d.Pattern, n, d.Cells(), RidersMax)
 	}
 	if n := d.windows(); n > WindowsMax {
 		return store.Errorf(store.KindTooLarge, "pattern %q: a counter could have %d cells in its windows: at most %d: keep them shorter, or limit the values of its dimensions",
@@ -183,7 +184,7 @@ func (d *Definition) Check() error {
 	return nil
 }
 
-func (d *Definition) checkParts() error {
+func (d Definition) checkParts() error {
 	for i, w := range d.Windows {
 		if err := w.check(); err != nil {
 			return fmt.Errorf("windows of %s: %w", w.Every, err)

@@ -7,7 +7,7 @@ import (
 
 // String returns d as a file has it, on one line: what is not a default, as a YAML
 // mapping.
-func (d *Definition) String() string {
+func (d Definition) String() string {
 	parts := []string{"pattern: " + strconv.Quote(d.Pattern)}
 	if len(d.Windows) > 0 {
 		parts = append(parts, "windows: "+list(d.Windows))

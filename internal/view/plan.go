@@ -36,7 +36,7 @@ func (v *Views) Plan(at, now int64, names []string) (*Plan, error) {
 			continue
 		}
 		part := Part{Kind: r.kind(), View: r.ID}
-		if r.dimension != noDimension {
+		if r.dimension != NoDimension {
 			part.Name = names[r.dimension]
 		}
 		if r.windowed() {

@@ -111,15 +111,18 @@ func (r *Range) take(sources []Source, tiles []tile) {
 	}
 }
 
-// Count adds a cell that was read: n in the window of a view that begins at start. Cells
-// that the range did not ask for are passed over. Those of several shards, or counters,
-// or values, add up.
+// Point returns which point counts the window of a view that begins at start, if one does.
+func (r *Range) Point(view uint16, start int64) (i int, ok bool) {
+	i, ok = r.tiles[place{view, start}]
+	return i, ok
+}
+
+// Count adds n, a cell that was read, to the point that counts its window. Other cells are
+// passed over. Those of several shards, or counters, or values, add up.
 func (r *Range) Count(view uint16, start, n int64) {
-	i, ok := r.tiles[place{view, start}]
-	if !ok {
-		return
+	if i, ok := r.Point(view, start); ok {
+		r.Points[i].add(n>>63, uint64(n))
 	}
-	r.Points[i].add(n>>63, uint64(n))
 }
 
 func (p *Point) add(high int64, low uint64) {

@@ -21,7 +21,7 @@ type Source struct {
 // never is later than all windows.
 const never = 1 << 52
 
-// Sources returns the views with windows, of dimension i or of none (-1), at a time.
+// Sources returns the views with windows at a time, of dimension i or of NoDimension.
 // Since tells from when on a view is complete, as Book.Since does.
 func (v *Views) Sources(i int, now int64, since func(book.View) (at int64, ok bool)) []Source {
 	var all []Source

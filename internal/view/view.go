@@ -37,17 +37,18 @@ type ready struct {
 	book.View
 	grid      calendar.Grid
 	keep      int64 // after the end of a window, or for a line; 0 is for ever
-	dimension int   // in dimensions, or noDimension
+	dimension int   // in dimensions, or NoDimension
 	ledger    bool
 }
 
-const noDimension = -1
+// NoDimension is in the place of a dimension where all events are meant.
+const NoDimension = -1
 
 // New returns the views of an entry of a book.
 func New(b *book.Book, e *book.Entry) *Views {
 	v := &Views{dimensions: e.Definition.Dimensions, record: e.Definition.Ledger.Record}
 	for i, s := range book.Slots(&e.Definition) {
-		r := ready{View: e.Views[i], dimension: noDimension, ledger: s.Ledger}
+		r := ready{View: e.Views[i], dimension: NoDimension, ledger: s.Ledger}
 		if s.Dimension != nil {
 			r.dimension = slices.IndexFunc(v.dimensions, func(d definition.Dimension) bool { return d.Name() == s.Dimension.Name() })
 		}
@@ -204,7 +205,7 @@ func (r *ready) kind() Kind {
 		return Entries
 	case !r.windowed():
 		return Value
-	case r.dimension == noDimension:
+	case r.dimension == NoDimension:
 		return Window
 	default:
 		return WindowValue

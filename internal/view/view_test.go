@@ -242,7 +242,7 @@ func TestRange(t *testing.T) {
 			}
 			events, total = append(events, e), total+e.n
 		}
-		sources := v.Sources(-1, noon, func(b book.View) (int64, bool) { return since[b.ID], since[b.ID] != noon })
+		sources := v.Sources(view.NoDimension, noon, func(b book.View) (int64, bool) { return since[b.ID], since[b.ID] != noon })
 		edge := rapid.Custom(func(t *rapid.T) int64 {
 			unit := rapid.SampledFrom([]int64{1000, minute, hour, day}).Draw(t, "unit")
 			return (noon - rapid.Int64Range(-4, 60).Draw(t, "ago")*unit) / unit * unit
@@ -330,7 +330,7 @@ func TestRangeEdges(t *testing.T) {
 	since := func(book.View) (int64, bool) { return noon - 10*day, true }
 	f := func(from, to int64, every string, points int, exact, complete bool) {
 		t.Helper()
-		r, err := view.NewRange(v.Sources(-1, noon, since), calendar.Span{From: from, To: to}, calendar.Grid{Width: window(every, "", 0).Every})
+		r, err := view.NewRange(v.Sources(view.NoDimension, noon, since), calendar.Span{From: from, To: to}, calendar.Grid{Width: window(every, "", 0).Every})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -359,7 +359,7 @@ func TestRangeEdges(t *testing.T) {
 // Sums may leave int64 and come back.
 func TestOverflow(t *testing.T) {
 	v := viewsOf(t, definition.Definition{Windows: []definition.Window{window("1h", "", day)}})
-	r, err := view.NewRange(v.Sources(-1, noon, func(book.View) (int64, bool) { return 0, true }), calendar.Span{From: noon - hour, To: noon}, calendar.Grid{})
+	r, err := view.NewRange(v.Sources(view.NoDimension, noon, func(book.View) (int64, bool) { return 0, true }), calendar.Span{From: noon - hour, To: noon}, calendar.Grid{})
 	if err != nil {
 		t.Fatal(err)
 	}
