@@ -119,15 +119,21 @@ type Stamp struct {
 	MS    int64 // the store's time, Unix milliseconds
 	Known bool  // a store need not look at a value that no decision asks for
 	Value int64 // of the counter's own cell after the event, if known; 0 if it is absent
+
+	// Change is by how much the event has changed that value, if known, mod 2^64. A
+	// decision that looks at a value knows it: an entry of a value that was set, or of
+	// an add that a bound cut short, could not say it otherwise.
+	Change int64
 }
 
-// Append appends the stamp to dst: the time, and 1 and the value, or 0.
+// Append appends the stamp to dst: the time, and 1, the value and its change, or 0.
 func (s Stamp) Append(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(s.MS))
 	if !s.Known {
 		return append(dst, 0)
 	}
-	return binary.AppendVarint(append(dst, 1), s.Value)
+	dst = binary.AppendVarint(append(dst, 1), s.Value)
+	return binary.AppendVarint(dst, s.Change)
 }
 
 // CutStamp returns the stamp that bytes begin with, and the rest.
@@ -138,12 +144,16 @@ func CutStamp(bytes string) (s Stamp, rest string, ok bool) {
 		return Stamp{}, "", false
 	}
 	s.MS, s.Known = int64(ms), b[n] == 1
-	if n++; s.Known {
-		value, w := binary.Varint(b[n:])
+	n++
+	for _, number := range []*int64{&s.Value, &s.Change} {
+		if !s.Known {
+			break
+		}
+		v, w := binary.Varint(b[n:])
 		if w <= 0 {
 			return Stamp{}, "", false
 		}
-		s.Value, n = value, n+w
+		*number, n = v, n+w
 	}
 	return s, bytes[n:], true
 }

@@ -208,7 +208,7 @@ func TestStamp(t *testing.T) {
 		}
 	}
 	f(store.Stamp{MS: 1_800_000_000_000}, "80a0f1c2b134"+"00"+"72657374")
-	f(store.Stamp{MS: 5, Known: true, Value: -2}, "05"+"01"+"03"+"72657374")
+	f(store.Stamp{MS: 5, Known: true, Value: -2, Change: 3}, "05"+"01"+"03"+"06"+"72657374")
 	if _, _, ok := store.CutStamp("\x05\x02"); ok {
 		t.Error("there are two kinds of stamps")
 	}

@@ -209,7 +209,7 @@ func (st *step) keep(rec *Record) (version uint64) {
 	if at == 0 {
 		at = s.Version()
 	}
-	stamp := store.Stamp{MS: st.at.NowMS, Known: true, Value: st.will.N}
+	stamp := store.Stamp{MS: st.at.NowMS, Known: true, Value: st.will.N, Change: st.will.N - st.is.N}
 	for _, r := range st.entries {
 		will := store.Content{N: r.N, Exists: true}
 		if r.Op == store.OpPut {

@@ -388,19 +388,23 @@ func eventEntries(s *suite) {
 		do(led(set(c, 5), partMember, line("two")))
 		do(with(del(c), line("three")))
 		do(with(add(c, 1), line("four")))
-		want := []store.Stamp{{Value: 5}, {Value: 5}, {Value: 0}, {Value: 1}}
+		do(with(within(add(c, 9), store.Bound{High: 7, Saturate: true}), line("five")))
+		want := []store.Stamp{{Value: 5, Change: 5}, {Value: 5}, {Change: -5}, {Value: 1, Change: 1}, {Value: 7, Change: 6}}
 		es := k.entries(c)
 		if len(es) != len(want) {
 			k.Fatalf("%d entries: %+v", len(es), es)
 		}
-		for i, text := range []string{"one", "two", "three", "four"} {
+		for i, text := range []string{"one", "two", "three", "four", "five"} {
 			f, _ := es[i].Part.Fields()
 			stamp, rest, ok := store.CutStamp(es[i].Content.Bytes)
-			if !ok || rest != text || stamp.MS != clock.ms() || stamp.Known && stamp.Value != want[i].Value {
+			if !ok || rest != text || stamp.MS != clock.ms() || stamp.Known && (stamp.Value != want[i].Value || stamp.Change != want[i].Change) {
 				k.Errorf("entry %d is %+v, %q, %t", i, stamp, rest, ok)
 			}
 			if versions[i] != 0 && f.Position != int64(versions[i]) || es[i].Content.N != store.Number([]byte(es[i].Content.Bytes)) {
 				k.Errorf("entry %d is at %d, its version is %d", i, f.Position, versions[i])
+			}
+			if text == "five" && !stamp.Known {
+				k.Errorf("a bound was judged, and the value is not known")
 			}
 		}
 		// Erasing puts what is left, if the entry is what was read.
@@ -415,7 +419,7 @@ func eventEntries(s *suite) {
 		back := store.RowsUnder(namespace, store.PartFields{Kind: store.PartEntries, View: 1, Epoch: 7}, "a")
 		back.Back = true
 		found, err := k.parter().ScanParts(k.ctx, back, 3)
-		if err != nil || len(found) != 3 || found[0] != es[3] || found[2] != es[1] {
+		if err != nil || len(found) != 3 || found[0] != es[4] || found[2] != es[2] {
 			k.Errorf("backwards: %+v, %v", found, err)
 		}
 	})
