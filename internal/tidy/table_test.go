@@ -28,6 +28,8 @@ var table = map[string]row{
 	// The definitions of a namespace as a store keeps them, and what follows from them.
 	"internal/book": {code: []string{"./definition", "./store", "./internal/calendar"}, pure: true},
 	"internal/view": {code: []string{"./definition", "./store", "./internal/book", "./internal/calendar"}, pure: true},
+	// Lines of the ledger, and their bytes.
+	"internal/ledger": {code: []string{"./store"}, pure: true},
 
 	// The contract imports nobody: everybody imports it.
 	"store": {pure: true},
