@@ -43,6 +43,14 @@ type Batch struct {
 	// same step, also if the batch has no deltas.
 	Books []Book
 
+	// Floors are raised in the step that applies the batch, also if it has no deltas. A
+	// floor is of one partition, and only rises: a lower one changes nothing. A part
+	// below the floor of its view does not exist, and a batch with an event that
+	// changes one, by its lead or a rider, is refused with ErrLate. That is judged after
+	// the books, as they are. What is below a floor is removed from the store by
+	// itself, sooner or later.
+	Floors []Floor
+
 	// Apart says that the deltas need not be applied together, though in their order
 	// all the same. Then one that a cell refuses as Split is refused alone. Otherwise the batch is refused with
 	// ErrSplit, as if a condition did not hold: see Together.
@@ -57,7 +65,7 @@ func (b *Batch) Together() bool { return !b.Apart && (b.Writer != 0 || len(b.Del
 
 // Changes reports whether b may change anything.
 func (b *Batch) Changes() bool {
-	if len(b.Books) > 0 {
+	if len(b.Books) > 0 || len(b.Floors) > 0 {
 		return true
 	}
 	for i := range b.Deltas {
@@ -102,6 +110,15 @@ func Apart(batches []Batch, replies []Reply, call func([]Batch, []Reply) error) 
 type Book struct {
 	Namespace string
 	ID        int64
+}
+
+// A Floor is the first epoch of a view that is kept. All its parts that have a lower
+// epoch are gone.
+type Floor struct {
+	Namespace string
+	Kind      PartKind // one that has PartRetained
+	View      uint16
+	Epoch     Epoch
 }
 
 // A Condition is that a cell is at a version; 0 is an absent cell.

@@ -45,6 +45,22 @@ func checkBooks(books []Book) error {
 	return nil
 }
 
+// checkFloors checks the floors of a batch.
+func checkFloors(floors []Floor) error {
+	if len(floors) > BatchDeltasMax {
+		return Errorf(KindTooLarge, "batch of %d floors: at most %d", len(floors), BatchDeltasMax)
+	}
+	for _, f := range floors {
+		if err := CheckNamespace(f.Namespace); err != nil {
+			return err
+		}
+		if !f.Kind.Known() || f.Kind&PartRetained == 0 || !f.Epoch.valid(f.Kind) {
+			return Errorf(KindInvalid, "floor %#x of parts of kind %#x", uint32(f.Epoch), uint8(f.Kind))
+		}
+	}
+	return nil
+}
+
 // checkEvent checks a delta that is an event, and returns the size of what only events
 // have.
 func checkEvent(d *Delta) (size int, err error) {

@@ -36,12 +36,13 @@ const (
 	KindSessionLost      // the store has lost what a session has seen: drop the session
 	KindUntimely         // too early or too late by the store's time
 	KindOutdated         // made under definitions that have changed: read them, and make it anew
+	KindLate             // for a part that is not kept any more: make it anew
 )
 
 var kindWords = [...]string{
 	"internal", "invalid", "too_large", "overflow", "token", "expired", "settled", "changed", "full", "mark", "retired",
 	"unavailable", "unknown", "closed", "corrupt", "unsupported", "lost", "unmet", "bound", "read_only", "split", "session_lost",
-	"untimely", "outdated",
+	"untimely", "outdated", "late",
 }
 
 // String returns the word for a kind that every wire has.
@@ -78,6 +79,7 @@ var (
 	ErrSessionLost = &Error{Kind: KindSessionLost, Detail: "the store has lost what the session has seen: drop it, and read again without it"}
 	ErrUntimely    = &Error{Kind: KindUntimely, Detail: "too early or too late by the store's time"}
 	ErrOutdated    = &Error{Kind: KindOutdated, Detail: "made under definitions that have changed"}
+	ErrLate        = &Error{Kind: KindLate, Detail: "it is for a time that is not kept any more"}
 )
 
 // An Error is an error with a kind.

@@ -194,6 +194,14 @@ func checkBatch(b *Batch, partitions int, events bool) error {
 			return err
 		}
 	}
+	if len(b.Floors) > 0 {
+		if !events {
+			return Errorf(KindUnsupported, "a batch that raises floors, and here are none")
+		}
+		if err := checkFloors(b.Floors); err != nil {
+			return err
+		}
+	}
 	bytes, riders := 0, 0
 	for i := range b.If {
 		if err := CheckCell(b.If[i].Cell); err != nil {

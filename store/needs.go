@@ -29,7 +29,7 @@ const (
 	NeedMet                       // Event.Is; a rider's other conditions and operations, PlaceMet
 	NeedBytes                     // Event.Bytes, Rider.Bytes, OpPut
 	NeedClock                     // Event.NotBefore, NotAfter
-	NeedFence                     // Batch.Books
+	NeedFence                     // Batch.Books, Floors
 )
 
 // What Needs knows. A field that is added to one of these types does not compile
@@ -81,6 +81,7 @@ var (
 		Durability Durability
 		If         []Condition
 		Books      []Book
+		Floors     []Floor
 		Apart      bool
 		Deltas     []Delta
 	}(Batch{})
@@ -128,7 +129,7 @@ func (b *Batch) Needs() (n Needs) {
 	if len(b.If) > 0 {
 		n |= NeedIf
 	}
-	if len(b.Books) > 0 {
+	if len(b.Books) > 0 || len(b.Floors) > 0 {
 		n |= NeedFence
 	}
 	for i := range b.Deltas {

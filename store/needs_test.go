@@ -52,7 +52,7 @@ var needOf = map[reflect.Type]map[string]store.Needs{
 		"Deltas": 0, // their needs are the batch's
 		"Writer": store.NeedMark, "Prev": store.NeedMark, "Seq": store.NeedMark,
 		"If":    store.NeedIf,
-		"Books": store.NeedFence,
+		"Books": store.NeedFence, "Floors": store.NeedFence,
 	},
 }
 

@@ -49,6 +49,7 @@ const (
 	PartSketch     PartKind = 0x0a // a chunk of a sketch, bytes
 	PartWidth      PartKind = 0x0b // the widest layout inside the longest retention
 	PartGeneration PartKind = 0x0c // of members: those of another generation are gone
+	PartPage       PartKind = 0x0d // a page of a text that servers share, bytes; its position is its number
 
 	PartWindow       PartKind = PartRetained | 0x01 // what was counted in a window
 	PartWindowDim    PartKind = PartRetained | 0x02 // the same, of one value of a dimension
@@ -59,12 +60,12 @@ const (
 
 // Known reports whether k is one of the kinds.
 func (k PartKind) Known() bool {
-	return k >= PartOutside && k <= PartGeneration || k >= PartWindow && k <= PartWindowSketch
+	return k >= PartOutside && k <= PartPage || k >= PartWindow && k <= PartWindowSketch
 }
 
 // HasBytes reports whether parts of the kind hold bytes, and not a number.
 func (k PartKind) HasBytes() bool {
-	return k == PartLimit || k == PartSketch || k == PartEntries || k == PartWindowSketch
+	return k == PartLimit || k == PartSketch || k == PartPage || k == PartEntries || k == PartWindowSketch
 }
 
 const (
@@ -110,6 +111,16 @@ func (p Part) Fields() (f PartFields, ok bool) {
 	f.Position = int64(binary.BigEndian.Uint64(b[head-8:]) ^ 1<<63)
 	f.Name = string(p[head:])
 	return f, f.Epoch.valid(f.Kind) && validUTF8(f.Name)
+}
+
+// FloorOf returns the floor that would keep a part, and none that is older; ok is false
+// if it is not kept for a time. The namespace is left empty.
+func (p Part) FloorOf() (f Floor, ok bool) {
+	if p.Kind()&PartRetained == 0 || len(p) < partHeadBytes+partEpochBytes {
+		return Floor{}, false
+	}
+	b := []byte(p[1 : 1+2+partEpochBytes])
+	return Floor{Kind: p.Kind(), View: binary.BigEndian.Uint16(b), Epoch: Epoch(binary.BigEndian.Uint32(b[2:]))}, true
 }
 
 // At returns p with another position.

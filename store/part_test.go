@@ -116,7 +116,7 @@ func TestPartFieldsRefuse(t *testing.T) {
 	f("")
 	f(good[:10])
 	f("\x00" + good[1:])
-	f("\x0d" + good[1:])
+	f("\x0e" + good[1:])
 	f("\x86" + good[1:] + "xxxx")
 	f(good + "\xff")
 	f(good + strings.Repeat("x", store.PartNameBytesMax))

@@ -16,10 +16,7 @@ func (f Fences) Judge(b *store.Batch) error {
 		if d.Op == store.OpRetire {
 			continue
 		}
-		namespace := d.Cell.Namespace
-		if of, _, ok := store.ShardOf(d.Cell); ok {
-			namespace = of.Namespace
-		}
+		namespace := counterSpace(d.Cell)
 		if has := idOf(b, namespace); has < f[namespace] {
 			return store.Errorf(store.KindOutdated, "delta %d was made under book %d of namespace %q, which is at %d",
 				i, has, namespace, f[namespace])

@@ -10,10 +10,10 @@ import (
 )
 
 // lays reports whether a caller would change a layout, or names one: that is for
-// this package alone. Events are not routed yet, nor batches that name books.
+// this package alone. Events are not routed yet, nor batches that name books or floors.
 func lays(batches []store.Batch) bool {
 	for i := range batches {
-		if len(batches[i].Books) > 0 {
+		if len(batches[i].Books) > 0 || len(batches[i].Floors) > 0 {
 			return true
 		}
 		for j := range batches[i].Deltas {

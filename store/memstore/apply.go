@@ -69,16 +69,22 @@ func (s *Store) apply(b *store.Batch, r *store.Reply) {
 	p.marks[b.Writer] = m
 }
 
-// admits reports whether a batch may be applied by its books and its conditions, and
-// keeps the books then; otherwise it has filled r.
+// admits reports whether a batch may be applied by its books, the floors and its
+// conditions, and keeps its books and floors then; otherwise it has filled r.
 func (s *Store) admits(p *partition, b *store.Batch, r *store.Reply) bool {
 	if r.Err = p.books.Judge(b); r.Err == nil {
+		r.Err = p.floors.Judge(b)
+	}
+	if r.Err == nil {
 		r.Err = decide.Conditions(state{s}, b)
 	}
 	if r.Err != nil {
 		return false
 	}
 	p.books.Raise(b)
+	if p.floors.Raise(b) {
+		s.drop()
+	}
 	return true
 }
 

@@ -3,6 +3,7 @@ package memstore
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"github.com/quipudb/quipu/internal/decide"
 	"github.com/quipudb/quipu/store"
@@ -32,23 +33,31 @@ func (s *Store) Audit(ctx context.Context) (store.Audit, error) {
 		have[store.PartitionOf(c, len(s.parts))].Merge(decide.Change(c, uint64(v.N)))
 		keys[c.Namespace]++
 	}
-	epochs := make(map[epoch]decide.Record)
+	epochs := make([]map[epoch]decide.Record, len(s.parts))
 	for id, v := range s.held {
+		home := store.PartitionOf(id.Cell, len(s.parts))
 		change := decide.PartChange(id.Cell, id.Part, uint64(v.N))
-		if e, ok := epochOf(id); ok {
-			change.Merge(epochs[e])
-			epochs[e] = change
-		} else {
-			have[store.PartitionOf(id.Cell, len(s.parts))].Merge(change)
+		shelf, e, ok := decide.ShelfOf(id.Cell, id.Part)
+		if !ok {
+			have[home].Merge(change)
+			continue
 		}
-	}
-	for e := range s.tallies {
-		if _, ok := epochs[e]; !ok {
-			epochs[e] = decide.Record{} // it has no parts left
+		if epochs[home] == nil {
+			epochs[home] = make(map[epoch]decide.Record)
 		}
+		change.Merge(epochs[home][epoch{shelf, e}])
+		epochs[home][epoch{shelf, e}] = change
 	}
-	for e, have := range epochs {
-		compare(have.Check, s.tallies[e].Check, "check sum of parts of kind %#x, view %d, epoch %#x of namespace %q", e.kind, e.view, e.epoch, e.namespace)
+	for i := range s.parts {
+		all := maps.Clone(s.parts[i].tallies)
+		for e := range epochs[i] {
+			all[e] = s.parts[i].tallies[e] // also if it has none
+		}
+		for e, want := range all {
+			if e.epoch >= s.parts[i].floors[e.Shelf] { // those below are gone
+				compare(epochs[i][e].Check, want.Check, "check sum of parts of kind %#x, view %d, epoch %#x of namespace %q in partition %d", e.Kind, e.View, e.epoch, e.Namespace, i)
+			}
+		}
 	}
 	for i := range s.parts {
 		want := s.parts[i].unnumbered

@@ -65,11 +65,11 @@ func TestAuditFindsDrift(t *testing.T) {
 			}
 		}
 	}
-	const epoch = `check sum of parts of kind 0x81, view 3, epoch 0x5 of namespace "n"`
+	const epoch = `check sum of parts of kind 0x81, view 3, epoch 0x5 of namespace "n" in partition 0`
 	f(spoil(store.PartHeld, 3), sum, check)
 	f(spoil(store.PartWindow, 3), epoch)
 	f(spoil(store.PartWindow, 0), epoch)
-	f(func(s *Store) { clear(s.tallies) }, epoch)
+	f(func(s *Store) { clear(s.parts[0].tallies) }, epoch)
 }
 
 func TestMeters(t *testing.T) {

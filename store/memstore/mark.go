@@ -10,7 +10,9 @@ type partition struct {
 	marks      map[store.Writer]*decide.Mark
 	floor      store.Writer // unknown writers up to this one are refused
 	books      decide.Fences
-	unnumbered decide.Record // what batches without a writer, and retired writers, changed
+	floors     decide.Floors
+	tallies    map[epoch]decide.Record // of what was changed in each epoch of parts
+	unnumbered decide.Record           // what batches without a writer, and retired writers, changed
 }
 
 // retire forgets the marks of writers up to last and refuses those writers

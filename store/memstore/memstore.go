@@ -51,7 +51,6 @@ type Store struct {
 	refused map[string]int64     // those that remember a refusal
 	parts   []partition
 	held    map[store.PartCell]store.Content
-	tallies map[epoch]decide.Record // of what was changed in each epoch of parts
 }
 
 var (
@@ -63,6 +62,7 @@ var (
 	_ store.Sizer      = (*Store)(nil)
 	_ store.Namespacer = (*Store)(nil)
 	_ store.Witness    = (*Store)(nil)
+	_ store.Parter     = (*Store)(nil)
 )
 
 // New returns an empty store.
@@ -79,7 +79,6 @@ func New(o Options) *Store {
 		refused: make(map[string]int64),
 		parts:   make([]partition, max(o.Partitions, 1)),
 		held:    make(map[store.PartCell]store.Content),
-		tallies: make(map[epoch]decide.Record),
 	}
 	s.clock.Start(0)
 	// The versions of earlier processes are below it, unless one of them made more
@@ -89,6 +88,8 @@ func New(o Options) *Store {
 	for i := range s.parts {
 		s.parts[i].marks = make(map[store.Writer]*decide.Mark)
 		s.parts[i].books = make(decide.Fences)
+		s.parts[i].floors = make(decide.Floors)
+		s.parts[i].tallies = make(map[epoch]decide.Record)
 	}
 	return s
 }

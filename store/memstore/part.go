@@ -11,17 +11,18 @@ import (
 
 // An epoch is parts that go together, and have a tally of their own.
 type epoch struct {
-	namespace string
-	kind      store.PartKind
-	view      uint16
-	epoch     store.Epoch
+	decide.Shelf
+	epoch store.Epoch
 }
 
-// epochOf returns the epoch of a part; ok is false if it has none.
-func epochOf(id store.PartCell) (e epoch, ok bool) {
-	f, _ := id.Part.Fields()
-	namespace, _ := store.AppendRow(nil, id.Cell, id.Part)
-	return epoch{namespace, f.Kind, f.View, f.Epoch}, f.Kind&store.PartRetained != 0
+// drop removes the parts that are below a floor of their partition. The tally of an
+// epoch stays.
+func (s *Store) drop() {
+	for id := range s.held {
+		if !s.parts[store.PartitionOf(id.Cell, len(s.parts))].floors.Keeps(id.Cell, id.Part) {
+			delete(s.held, id)
+		}
+	}
 }
 
 // Part returns a part as it is now.
@@ -32,10 +33,11 @@ func (d state) Part(c store.Cell, p store.Part) store.Content {
 // PutPart makes a part v; a v that does not exist removes it.
 func (d state) PutPart(c store.Cell, p store.Part, v store.Content) {
 	s, id := d.s, store.PartCell{Cell: c, Part: p}
-	if e, ok := epochOf(id); ok {
+	if shelf, e, ok := decide.ShelfOf(c, p); ok {
+		tallies := s.parts[store.PartitionOf(c, len(s.parts))].tallies
 		change := decide.PartChange(c, p, uint64(v.N)-uint64(s.held[id].N))
-		change.Merge(s.tallies[e])
-		s.tallies[e] = change
+		change.Merge(tallies[epoch{shelf, e}])
+		tallies[epoch{shelf, e}] = change
 	}
 	if s.held[id] = v; !v.Exists {
 		delete(s.held, id)

@@ -1,19 +1,11 @@
 package storetest
 
 import (
-	"context"
-	"fmt"
 	"math"
 	"slices"
 
 	"github.com/quipudb/quipu/store"
 )
-
-// A parter is what a store must be whose Traits say Events.
-type parter interface {
-	ReadParts(ctx context.Context, parts []store.PartCell, contents []store.Content) error
-	ScanParts(ctx context.Context, r store.Rows, n int) ([]store.PartEntry, error)
-}
 
 // Short names for what events are made of.
 
@@ -64,9 +56,9 @@ func provided(r store.Rider, kind store.MetKind, n int64) store.Rider {
 	return r
 }
 
-func (k *kit) parter() parter {
+func (k *kit) parter() store.Parter {
 	k.Helper()
-	p, ok := k.store.(parter)
+	p, ok := k.store.(store.Parter)
 	if !ok {
 		k.Fatalf("%T takes events, and tells nothing of parts", k.store)
 	}
@@ -131,6 +123,7 @@ func noEvents(s *suite) {
 				k.refused(b, store.KindUnsupported)
 			}
 			k.refused(under(k.batch(add(c, 1)), 1), store.KindUnsupported)
+			k.refused(floored(k.batch(add(c, 1)), 1), store.KindUnsupported)
 			if st, ok := k.store.(store.Starter); ok {
 				replies, told := make([]store.Reply, 1), make(chan error, 1)
 				if st.Start([]store.Batch{k.batch(d)}, replies, func(err error) { told <- err }) {
@@ -212,6 +205,7 @@ func events(s *suite) {
 	eventTokens(s)
 	eventEntries(s)
 	eventBooks(s)
+	eventFloors(s)
 }
 
 func eventLeads(s *suite) {
@@ -442,74 +436,5 @@ func eventEntries(s *suite) {
 		f(with(add(c, 1), store.Rider{Part: partEntries, Op: store.OpPut, Bytes: make([]byte, store.PartBytesMax+1)}), store.KindTooLarge)
 		f(store.Delta{Cell: c, Op: store.OpMax, N: 1}, store.KindInvalid)
 		k.absent(c)
-	})
-}
-
-// under names the book of the laws' namespace that a batch was made under.
-func under(b store.Batch, id int64) store.Batch {
-	b.Books = []store.Book{{Namespace: namespace, ID: id}}
-	return b
-}
-
-func eventBooks(s *suite) {
-	s.law("a batch under an older book is refused", func(k *kit) {
-		c, w := cell("a"), k.enlist()
-		k.reply(under(k.batch(add(c, 1)), 3))
-		for _, b := range []store.Batch{k.batch(add(c, 1)), under(k.batch(add(c, 1)), 2), under(k.batch(with(add(c, 1))), 2), k.batch(settle(c, "t"))} {
-			k.refused(b, store.KindOutdated)
-		}
-		k.reply(under(k.batch(add(c, 1)), 3))
-		k.holds(c, 2)
-		// Its numbers may be used again, and what was applied is a repeat under any book.
-		first := under(k.numbered(w, 0, 1, add(c, 1)), 3)
-		k.reply(first)
-		if r := k.refused(under(k.numbered(w, 1, 2, add(c, 5)), 2), store.KindOutdated); r.Mark != 1 {
-			k.Fatalf("the mark is %d, want 1", r.Mark)
-		}
-		k.reply(under(k.numbered(w, 1, 2, add(c, 1)), 4))
-		if r := k.reply(under(k.numbered(w, 1, 2, add(c, 1)), 2)); !r.Replayed {
-			k.Fatalf("%+v is no repeat", r)
-		}
-		k.refused(first, store.KindMark)
-		k.holds(c, 4)
-	})
-	s.law("a book is of one namespace in one partition, with its shards", func(k *kit) {
-		c := cell("a")
-		raise := store.Batch{Partition: k.home(c), Books: []store.Book{{Namespace: namespace, ID: 3}}}
-		if r := k.reply(raise); len(r.Results) != 0 {
-			k.Fatalf("%+v of no deltas", r)
-		}
-		lower := raise
-		lower.Books = []store.Book{{Namespace: namespace, ID: 2}}
-		k.reply(lower)
-		k.refused(under(k.batch(add(c, 1)), 2), store.KindOutdated)
-		k.refused(k.batch(add(c, 1)), store.KindOutdated)
-		other := k.find(1, func(home int, _ []store.Cell) bool { return home != k.home(c) || k.parts == 1 })[0]
-		if k.parts > 1 {
-			k.one(add(other, 1))
-		}
-		for i := 1; i <= k.parts; i++ {
-			shard := store.ShardCell(c, i)
-			if b := k.batch(add(shard, 1)); b.Partition == raise.Partition {
-				k.refused(b, store.KindOutdated)
-				k.reply(under(b, 3))
-			}
-		}
-		for i := 0; ; i++ {
-			if o := (store.Cell{Namespace: "other", Key: fmt.Sprint(i)}); k.home(o) == raise.Partition {
-				k.one(add(o, 1))
-				break
-			}
-		}
-	})
-	s.law("a batch that is refused raises no book", func(k *kit) {
-		c := cell("a")
-		k.refused(given(under(k.batch(add(c, 1)), 3), c, 9), store.KindChanged)
-		k.one(add(c, 1))
-		k.refused(under(k.batch(add(c, 1)), 0), store.KindInvalid)
-		twice := under(k.batch(add(c, 1)), 3)
-		twice.Books = append(twice.Books, twice.Books[0])
-		k.refused(twice, store.KindInvalid)
-		k.one(add(c, 1))
 	})
 }

@@ -30,6 +30,8 @@ const (
 	OnLost
 	OnAdds
 	OnFlush
+	OnReadParts
+	OnScanParts
 
 	ops = iota
 
@@ -53,27 +55,31 @@ type Call struct {
 	Ctx context.Context // of Start, StartAdds and Peek, one that never ends
 
 	// What is asked.
-	Batches   []store.Batch // Apply, Start
-	Adds      *store.Adds   // StartAdds, which writes its answer there too
-	Done      func(error)   // Start, StartAdds
-	Cells     []store.Cell  // Read, Peek; one for Lookup and Lost
-	Token     string        // Lookup
-	Version   uint64        // Lost
-	Partition int           // Probe
-	Range     store.Range   // Scan; for Size, its namespace, and for Namespaces, what they come after
-	N         int           // Scan, Namespaces
-	Here      bool          // Flush
-	To        io.Writer     // Snapshot
+	Batches   []store.Batch    // Apply, Start
+	Adds      *store.Adds      // StartAdds, which writes its answer there too
+	Done      func(error)      // Start, StartAdds
+	Cells     []store.Cell     // Read, Peek; one for Lookup and Lost
+	Token     string           // Lookup
+	Version   uint64           // Lost
+	Partition int              // Probe
+	Range     store.Range      // Scan; for Size, its namespace, and for Namespaces, what they come after
+	N         int              // Scan, Namespaces
+	Here      bool             // Flush
+	To        io.Writer        // Snapshot
+	Parts     []store.PartCell // ReadParts
+	Rows      store.Rows       // ScanParts, with N
 
 	// What is answered.
-	Replies []store.Reply // Apply, Start
-	Values  []store.Value // Read, Peek; for Lost, what was read
-	Entries []store.Entry // Scan
-	Names   []string      // Namespaces
-	Fate    store.Fate    // Lookup
-	Audit   store.Audit   // Audit
-	Size    int64         // Size
-	Lost    bool          // Lost
+	Replies  []store.Reply     // Apply, Start
+	Values   []store.Value     // Read, Peek; for Lost, what was read
+	Entries  []store.Entry     // Scan
+	Names    []string          // Namespaces
+	Fate     store.Fate        // Lookup
+	Audit    store.Audit       // Audit
+	Size     int64             // Size
+	Lost     bool              // Lost
+	Contents []store.Content   // ReadParts
+	Found    []store.PartEntry // ScanParts
 
 	parts int                 // partitions of the store
 	hooks []Hook              // those that are still to come
@@ -363,21 +369,27 @@ func (s copying) Snapshot(ctx context.Context, to io.Writer) error {
 	})
 }
 
-// ReadParts and ScanParts are no interface of package store yet: no hook stands before
-// them, and a store without parts can't.
+// ReadParts and ScanParts become methods of every store: until then, one without parts
+// can't.
 func (w *wrapper) ReadParts(ctx context.Context, parts []store.PartCell, contents []store.Content) error {
-	p, ok := w.under.(parter)
-	if !ok {
-		return store.ErrUnsupported
-	}
-	return p.ReadParts(ctx, parts, contents)
+	return w.call(&Call{Op: OnReadParts, Ctx: ctx, Parts: parts, Contents: contents}, func(c *Call) error {
+		p, ok := w.under.(store.Parter)
+		if !ok {
+			return store.ErrUnsupported
+		}
+		return p.ReadParts(c.Ctx, c.Parts, c.Contents)
+	})
 }
 
-// ScanParts is that of the store under w.
 func (w *wrapper) ScanParts(ctx context.Context, r store.Rows, n int) ([]store.PartEntry, error) {
-	p, ok := w.under.(parter)
-	if !ok {
-		return nil, store.ErrUnsupported
-	}
-	return p.ScanParts(ctx, r, n)
+	c := Call{Op: OnScanParts, Ctx: ctx, Rows: r, N: n}
+	err := w.call(&c, func(c *Call) (err error) {
+		p, ok := w.under.(store.Parter)
+		if !ok {
+			return store.ErrUnsupported
+		}
+		c.Found, err = p.ScanParts(c.Ctx, c.Rows, c.N)
+		return err
+	})
+	return c.Found, err
 }
