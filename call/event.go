@@ -14,6 +14,7 @@ type Event struct {
 	Delta     int64
 	Token     string
 	At        time.Time
+	Dims      []Dimension
 	Who       string
 	WantValue bool
 
@@ -22,12 +23,16 @@ type Event struct {
 	TTL            time.Duration
 }
 
+// A Dimension is a value that an event has in one of the dimensions of its counter, such
+// as the country it came from.
+type Dimension struct{ Name, Value string }
+
 // Terms returns what the event says besides its counter and its amount.
 func (e *Event) Terms() WriteTerms {
 	t := WriteTerms{
 		Token: e.Token, HasToken: e.Token != "", Who: e.Who, HasWho: e.Who != "", HasAt: !e.At.IsZero(),
 		Saturate: e.Saturate, WantValue: e.WantValue, HasFloor: e.Floor != nil, HasCeiling: e.Ceiling != nil,
-		TTL: e.TTL, HasTTL: e.TTL != 0,
+		TTL: e.TTL, HasTTL: e.TTL != 0, Dims: e.Dims,
 	}
 	if t.HasAt {
 		t.AtMS = e.At.UnixMilli()

@@ -1,6 +1,7 @@
 package call
 
 import (
+	"slices"
 	"time"
 
 	"github.com/quipudb/quipu/store"
@@ -15,11 +16,12 @@ const (
 )
 
 // A WriteOption changes what one write means. Give each at most once, in any
-// order. An option that has no meaning for a call is refused with ErrInvalid.
+// order, but a Dim for each dimension. An option that has no meaning for a call is refused with ErrInvalid.
 type WriteOption struct {
 	kind writeKind
 	text string
 	n    uint64
+	name string // of a dimension
 }
 
 type writeKind uint8
@@ -34,12 +36,13 @@ const (
 	writeCeiling
 	writeSaturate
 	writeTTL
+	writeDim
 	writeKinds
 )
 
 // String returns the name of the option.
 func (k writeKind) String() string {
-	return [writeKinds]string{"", "Token", "At", "Who", "WantValue", "IfVersion", "Floor", "Ceiling", "Saturate", "TTL"}[k]
+	return [writeKinds]string{"", "Token", "At", "Who", "WantValue", "IfVersion", "Floor", "Ceiling", "Saturate", "TTL", "Dim"}[k]
 }
 
 // ofAdds reports whether the option has a meaning for Add only.
@@ -51,10 +54,17 @@ func (k writeKind) ofAdds() bool {
 // counts once and returns the first result.
 func Token(token string) WriteOption { return WriteOption{kind: writeToken, text: token} }
 
-// At says when the counted event happened; the zero time says nothing. Nothing
-// keeps it yet, so that any other time is refused with ErrUnsupported. It has a
-// meaning for Add only.
+// At says when the counted event happened; the zero time says nothing. It picks the
+// windows that count the event, up to a day ahead of the store's time; a total counts all
+// events, whenever they happened. It has a meaning for Add only.
 func At(t time.Time) WriteOption { return WriteOption{kind: writeAt, n: uint64(t.UnixMilli())} }
+
+// Dim says which value the counted event has in a dimension, such as the country it came
+// from. The definition of the counter declares the dimensions; another one is refused with
+// ErrInvalid. Give it once for each dimension. It has a meaning for Add only.
+func Dim(name, value string) WriteOption {
+	return WriteOption{kind: writeDim, name: name, text: value}
+}
 
 // Who says who did what is counted; "" says nothing. It has a meaning for Add
 // only.
@@ -101,6 +111,7 @@ type WriteTerms struct {
 	Saturate  bool
 	TTL       time.Duration // if HasTTL
 	WantValue bool
+	Dims      []Dimension // no name twice
 
 	HasToken, HasWho, HasAt, HasVersion, HasFloor, HasCeiling, HasTTL bool
 }
@@ -130,6 +141,9 @@ func WriteTermsOf(opts []WriteOption, adds bool) (t WriteTerms, err error) {
 			given = &t.Saturate
 		case writeTTL:
 			given, t.TTL = &t.HasTTL, time.Duration(o.n)
+		case writeDim:
+			twice := slices.ContainsFunc(t.Dims, func(d Dimension) bool { return d.Name == o.name })
+			given, t.Dims = &twice, append(t.Dims, Dimension{o.name, o.text})
 		default:
 			return WriteTerms{}, store.Errorf(store.KindInvalid, "unknown write option")
 		}

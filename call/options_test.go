@@ -2,6 +2,7 @@ package call_test
 
 import (
 	"errors"
+	"reflect"
 	"testing"
 	"time"
 
@@ -13,23 +14,24 @@ func TestTerms(t *testing.T) {
 	at := time.UnixMilli(1234)
 	got, err := call.WriteTermsOf([]call.WriteOption{
 		call.IfVersion(0), call.At(at), call.Token("t"), call.WantValue(), call.Who(""), call.Floor(-1), call.Ceiling(0), call.Saturate(), call.TTL(7),
+		call.Dim("country", "DE"), call.Dim("platform", ""),
 	}, true)
 	want := call.WriteTerms{
 		Token: "t", AtMS: 1234, WantValue: true, HasToken: true, HasWho: true, HasAt: true, HasVersion: true,
-		Floor: -1, HasFloor: true, HasCeiling: true, Saturate: true, TTL: 7, HasTTL: true,
+		Floor: -1, HasFloor: true, HasCeiling: true, Saturate: true, TTL: 7, HasTTL: true, Dims: []call.Dimension{{Name: "country", Value: "DE"}, {Name: "platform"}},
 	}
-	if err != nil || got != want {
+	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("terms %+v, %v", got, err)
 	}
-	if got, err := call.WriteTermsOf(nil, false); err != nil || got != (call.WriteTerms{}) {
+	if got, err := call.WriteTermsOf(nil, false); err != nil || !reflect.DeepEqual(got, call.WriteTerms{}) {
 		t.Errorf("terms of nothing: %+v, %v", got, err)
 	}
-	for _, bad := range [][]call.WriteOption{{{}}, {call.Who("a"), call.Who("b")}, {call.WantValue(), call.WantValue()}} {
+	for _, bad := range [][]call.WriteOption{{{}}, {call.Who("a"), call.Who("b")}, {call.WantValue(), call.WantValue()}, {call.Dim("a", "b"), call.Dim("a", "c")}} {
 		if _, err := call.WriteTermsOf(bad, true); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("terms of %+v: %v", bad, err)
 		}
 	}
-	for _, o := range []call.WriteOption{call.Who("a"), call.At(at), call.Floor(1), call.Ceiling(1), call.Saturate(), call.TTL(1)} {
+	for _, o := range []call.WriteOption{call.Who("a"), call.At(at), call.Floor(1), call.Ceiling(1), call.Saturate(), call.TTL(1), call.Dim("a", "b")} {
 		if _, err := call.WriteTermsOf([]call.WriteOption{o}, false); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("terms of %+v for a Set: %v", o, err)
 		}

@@ -172,8 +172,9 @@ func (d Definition) Check() error {
 		return store.Errorf(store.KindInvalid, "pattern %q: %w", d.Pattern, err)
 	}
 	// A view costs an event its own cell, and the one that holds what it began with. One
-	// more says by which definitions the counter was last written.
-	if n := 2*d.Cells() + 1; n > RidersMax {
+	// more says by which definitions the counter was last written, and a correction has a
+	// line in the ledger, and the mark that it was undone.
+	if n := 2*d.Cells() + 3; n > RidersMax {
 		return store.Errorf(store.KindTooLarge, "pattern %q: an event may change %d cells, two for each of %d views: at most %d: have fewer windows or dimensions, or fewer windows for each dimension",
 			d.Pattern, n, d.Cells(), RidersMax)
 	}

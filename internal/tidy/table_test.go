@@ -27,7 +27,7 @@ var table = map[string]row{
 	"internal/draft": {code: []string{"./definition", "./store", "go.yaml.in/yaml/v3"}, pure: true},
 	// The definitions of a namespace as a store keeps them, and what follows from them.
 	"internal/book": {code: []string{"./definition", "./store", "./internal/calendar"}, pure: true},
-	"internal/view": {code: []string{"./definition", "./store", "./internal/book", "./internal/calendar"}, pure: true},
+	"internal/view": {code: []string{"./call", "./definition", "./store", "./internal/book", "./internal/calendar"}, pure: true},
 	// Lines of the ledger, and their bytes.
 	"internal/ledger": {code: []string{"./store"}, pure: true},
 

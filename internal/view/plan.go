@@ -1,8 +1,9 @@
 package view
 
 import (
+	"encoding/binary"
 	"math"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/quipudb/quipu/internal/book"
@@ -10,17 +11,20 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// A Plan is the parts that an event changes besides the total, each by what the event
-// applies. Events of one minute with the same values share one. It does not change.
+// A Plan is what an event changes besides the total. Events of one minute with the same
+// values share one, so that a store and a node can tell at a glance that they change the
+// same parts. It does not change.
 type Plan struct {
-	Parts []Part
+	Event *store.Event // it has no riders but those of the plan
+	Late  bool         // a view does not keep the event's window any more
 
 	at, now calendar.Span // of events, and of store's times, that it is right for
 }
 
 // Plan returns that of an event at a time, if the store's time is now. Names are what
-// Names returned, with Other for what is not admitted. A view that does not keep the
-// event's window any more has it added to what is outside of it.
+// Names returned, with Other for what is not admitted. Each view counts what the event
+// applies in one part: its own, or if it does not keep the event's window any more, what
+// is outside of it.
 func (v *Views) Plan(at, now int64, names []string) (*Plan, error) {
 	switch {
 	case at < 0:
@@ -30,12 +34,13 @@ func (v *Views) Plan(at, now int64, names []string) (*Plan, error) {
 			time.Duration(at-now)*time.Millisecond, time.Duration(book.Ahead)*time.Millisecond)
 	}
 	p := &Plan{at: calendar.Span{To: math.MaxInt64}, now: calendar.Span{From: math.MinInt64, To: math.MaxInt64}}
+	riders := v.bases()
 	for i := range v.views {
 		r := &v.views[i]
 		if r.ledger {
 			continue
 		}
-		part := Part{Kind: r.kind(), View: r.ID}
+		part := store.PartFields{Kind: r.kind(), View: r.ID}
 		if r.dimension != NoDimension {
 			part.Name = names[r.dimension]
 		}
@@ -43,16 +48,60 @@ func (v *Views) Plan(at, now int64, names []string) (*Plan, error) {
 			span := r.grid.At(at)
 			p.at.From, p.at.To = max(p.at.From, span.From), min(p.at.To, span.To)
 			if end := span.To + r.keep; now < end {
-				part.Position, part.Epoch = span.From, Epoch(span.From, r.Epoch)
+				part.Position, part.Epoch = span.From, r.epoch(span.From)
 				p.now.To = min(p.now.To, end)
 			} else {
-				part = Part{Kind: Outside, View: r.ID}
+				part, p.Late = outside(r.ID), true
 				p.now.From = max(p.now.From, end)
 			}
 		}
-		p.Parts = append(p.Parts, part)
+		riders = append(riders, store.Rider{Part: part.Part(), Op: store.OpAdd, Amount: store.AmountApplied})
 	}
+	p.Event = planned(riders)
 	return p, nil
+}
+
+// bases returns the riders that begin every plan. The first event of a counter that was
+// last written under a lower book than the one that brought a view adds what the total was
+// to what is outside of it. All leave the book that they were made under.
+func (v *Views) bases() []store.Rider {
+	riders := make([]store.Rider, 0, 2*len(v.views)+1)
+	for i := range v.views {
+		if r := &v.views[i]; v.sums(r) {
+			riders = append(riders, store.Rider{
+				Part: outside(r.ID).Part(), Op: store.OpAdd, Amount: store.AmountWas,
+				When: store.Met{Kind: store.MetBook, N: int64(r.Book)},
+			})
+		}
+	}
+	return append(riders, store.Rider{Part: store.PartFields{Kind: store.PartBook}.Part(), Op: store.OpMax, N: v.book})
+}
+
+// assigns returns the riders of what sets a counter or deletes it: all views have the jump
+// outside of them.
+func (v *Views) assigns() []store.Rider {
+	riders := v.bases()
+	for i := range v.views {
+		if r := &v.views[i]; v.sums(r) {
+			riders = append(riders, store.Rider{Part: outside(r.ID).Part(), Op: store.OpAdd, Amount: store.AmountApplied})
+		}
+	}
+	return riders
+}
+
+// outside returns the part that holds what a view lacks of the total.
+func outside(view uint16) store.PartFields {
+	return store.PartFields{Kind: store.PartOutside, View: view}
+}
+
+// planned returns an event of riders. A definition that was checked has none that no store
+// would take.
+func planned(riders []store.Rider) *store.Event {
+	p, err := store.NewPlan(riders...)
+	if err != nil {
+		panic(err)
+	}
+	return &store.Event{Plan: p}
 }
 
 // holds reports whether p is the plan of an event at a time, if the store's time is now.
@@ -60,34 +109,42 @@ func (p *Plan) holds(at, now int64) bool {
 	return at >= p.at.From && at < p.at.To && now >= p.now.From && now < p.now.To && at <= now+book.Ahead
 }
 
-// Plans remembers plans, so that events share them. It is not safe for concurrent use.
+// Plans remembers the plans of some Views, so that events share them. It is safe for
+// concurrent use.
 type Plans struct {
-	plans map[planKey]*Plan
-}
-
-type planKey struct {
-	views *Views
-	slot  int64
-	names string
+	mu    sync.RWMutex // guards plans
+	plans map[string]*Plan
 }
 
 // plansMax is how many plans are remembered: enough for all values of a dimension in a
 // minute, and more.
 const plansMax = 4096
 
-// Of returns what v.Plan returns.
+// Of returns what v.Plan returns, for always the same v.
 func (c *Plans) Of(v *Views, at, now int64, names []string) (*Plan, error) {
-	key := planKey{v, at / time.Minute.Milliseconds(), strings.Join(names, "\x00")}
-	if p := c.plans[key]; p != nil && p.holds(at, now) {
+	var room [128]byte
+	key := binary.BigEndian.AppendUint64(room[:0], uint64(at/time.Minute.Milliseconds()))
+	for _, name := range names {
+		key = append(append(key, name...), 0)
+	}
+	c.mu.RLock()
+	p := c.plans[string(key)]
+	c.mu.RUnlock()
+	if p != nil && p.holds(at, now) {
 		return p, nil
 	}
 	p, err := v.Plan(at, now, names)
 	if err != nil {
 		return nil, err
 	}
-	if c.plans == nil || len(c.plans) >= plansMax {
-		c.plans = make(map[planKey]*Plan)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if other := c.plans[string(key)]; other != nil && other.holds(at, now) {
+		return other, nil
 	}
-	c.plans[key] = p
+	if c.plans == nil || len(c.plans) >= plansMax {
+		c.plans = make(map[string]*Plan)
+	}
+	c.plans[string(key)] = p
 	return p, nil
 }

@@ -12,7 +12,7 @@ import (
 // A Source is a view whose windows can answer for a range.
 type Source struct {
 	View  book.View
-	Kind  Kind
+	Kind  store.PartKind
 	Grid  calendar.Grid
 	Kept  int64 // the first window that is kept begins here
 	Since int64 // windows that begin here or later have all their events

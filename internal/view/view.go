@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/quipudb/quipu/call"
 	"github.com/quipudb/quipu/definition"
 	"github.com/quipudb/quipu/internal/book"
 	"github.com/quipudb/quipu/internal/calendar"
@@ -27,9 +28,15 @@ const separator = "\x1f"
 
 // Views are those of the keys of one entry of a book, made ready. They do not change.
 type Views struct {
+	// Assign is the event of what sets a counter or deletes it, and Touch of what only
+	// has to leave the book: they have no riders but those of their plans.
+	Assign, Touch *store.Event
+
 	dimensions []definition.Dimension
 	views      []ready
+	nameless   []string // what Names returns without any
 	record     definition.Record
+	book       int64
 }
 
 // A ready is a view made ready.
@@ -46,7 +53,7 @@ const NoDimension = -1
 
 // New returns the views of an entry of a book.
 func New(b *book.Book, e *book.Entry) *Views {
-	v := &Views{dimensions: e.Definition.Dimensions, record: e.Definition.Ledger.Record}
+	v := &Views{dimensions: e.Definition.Dimensions, record: e.Definition.Ledger.Record, book: int64(b.ID)}
 	for i, s := range book.Slots(&e.Definition) {
 		r := ready{View: e.Views[i], dimension: NoDimension, ledger: s.Ledger}
 		if s.Dimension != nil {
@@ -60,6 +67,8 @@ func New(b *book.Book, e *book.Entry) *Views {
 		}
 		v.views = append(v.views, r)
 	}
+	v.nameless = make([]string, len(v.dimensions))
+	v.Assign, v.Touch = planned(v.assigns()), planned(v.bases())
 	return v
 }
 
@@ -92,20 +101,34 @@ func (v *Views) declared() string {
 
 // Names returns what the parts of an event are called in each dimension, before it is
 // known whether they are admitted. Values that the event has not are empty.
-func (v *Views) Names(dims map[string]string) ([]string, error) {
-	for name, value := range dims {
-		if !slices.ContainsFunc(v.dimensions, func(d definition.Dimension) bool { return slices.Contains(d.By, name) }) {
-			return nil, store.Errorf(store.KindInvalid, "unknown dimension %q: %s", name, v.declared())
+func (v *Views) Names(dims []call.Dimension) ([]string, error) {
+	if len(dims) == 0 {
+		return v.nameless, nil
+	}
+	for i, dim := range dims {
+		if !slices.ContainsFunc(v.dimensions, func(d definition.Dimension) bool { return slices.Contains(d.By, dim.Name) }) {
+			return nil, store.Errorf(store.KindInvalid, "unknown dimension %q: %s", dim.Name, v.declared())
 		}
-		if !utf8.ValidString(value) || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return nil, store.Errorf(store.KindInvalid, "dimension %q: a value is UTF-8 without control characters", name)
+		if slices.ContainsFunc(dims[:i], func(d call.Dimension) bool { return d.Name == dim.Name }) {
+			return nil, store.Errorf(store.KindInvalid, "dimension %q is given twice", dim.Name)
+		}
+		if !utf8.ValidString(dim.Value) || strings.ContainsFunc(dim.Value, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			return nil, store.Errorf(store.KindInvalid, "dimension %q: a value is UTF-8 without control characters", dim.Name)
 		}
 	}
-	var names []string
+	value := func(name string) string {
+		for i := range dims {
+			if dims[i].Name == name {
+				return dims[i].Value
+			}
+		}
+		return ""
+	}
+	names := make([]string, 0, len(v.dimensions))
 	for _, d := range v.dimensions {
 		values, some := make([]string, len(d.By)), false
 		for i, name := range d.By {
-			values[i] = dims[name]
+			values[i] = value(name)
 			some = some || values[i] != ""
 		}
 		name := ""
@@ -125,8 +148,8 @@ func Values(name string) []string { return strings.Split(name, separator) }
 
 // An Admission is what must be there before a value of a dimension is counted by itself.
 type Admission struct {
-	Value Part // 1 if it is admitted
-	Count Part // how many are
+	Value store.Part // 1 if it is admitted
+	Count store.Part // how many are
 	Limit int64
 }
 
@@ -135,8 +158,8 @@ func (v *Views) Admission(i int, name string) (a Admission, needed bool) {
 	for _, r := range v.views {
 		if r.dimension == i && !r.windowed() {
 			return Admission{
-				Value: Part{Kind: Admitted, View: r.ID, Name: name},
-				Count: Part{Kind: Admitted, View: r.ID},
+				Value: store.PartFields{Kind: store.PartAdmitted, View: r.ID, Name: name}.Part(),
+				Count: store.PartFields{Kind: store.PartAdmitted, View: r.ID}.Part(),
 				Limit: int64(v.dimensions[i].Values()),
 			}, name != "" && name != Other
 		}
@@ -144,70 +167,56 @@ func (v *Views) Admission(i int, name string) (a Admission, needed bool) {
 	return Admission{}, false
 }
 
-// A Base is a part that holds what a view lacks of the total.
-type Base struct {
-	Part Part
-	Book uint64 // that brought the view
-}
-
-// Bases returns those of all views. An assignment adds its jump to each. The first event
-// of a counter that was last written under a lower book adds what the total was.
-func (v *Views) Bases() []Base {
-	var bases []Base
-	for i := range v.views {
-		if r := &v.views[i]; v.sums(r) {
-			bases = append(bases, Base{Part{Kind: Outside, View: r.ID}, r.Book})
-		}
-	}
-	return bases
-}
-
 // Line returns where the lines of the ledger go that are written at a time, if the event
 // has one: every event, or only adjustments. The position is the version of the step.
-func (v *Views) Line(now int64, adjustment bool) (Part, bool) {
-	for _, r := range v.views {
-		if r.ledger && (adjustment || v.record == definition.All) {
-			return Part{Kind: Entries, View: r.ID, Epoch: Epoch(now, r.Epoch)}, true
+func (v *Views) Line(now int64, adjustment bool) (store.PartFields, bool) {
+	for i := range v.views {
+		if r := &v.views[i]; r.ledger && (adjustment || v.record == definition.All) {
+			return store.PartFields{Kind: store.PartEntries, View: r.ID, Epoch: r.epoch(now)}, true
 		}
 	}
-	return Part{}, false
+	return store.PartFields{}, false
 }
 
 // A Floor is the lowest epoch of a view that is not dropped.
 type Floor struct {
-	Kind  Kind
+	Kind  store.PartKind
 	View  uint16
-	Epoch uint32
+	Epoch store.Epoch
 }
 
 // Floors returns those at a time. They are one epoch behind what is kept, so that events
 // that were planned a while ago do not meet them.
 func (v *Views) Floors(now int64) []Floor {
 	var floors []Floor
-	for _, r := range v.views {
+	for i := range v.views {
+		r := &v.views[i]
 		if r.keep == 0 {
 			continue
 		}
-		_, length := epochOf(r.Epoch)
-		from := now - r.keep - length
+		begin, end := r.epoch(now).Span()
+		from := now - r.keep - (end - begin)
 		if r.windowed() {
 			from -= r.grid.Longest()
 		}
-		floors = append(floors, Floor{r.kind(), r.ID, Epoch(from, r.Epoch)})
+		floors = append(floors, Floor{r.kind(), r.ID, r.epoch(from)})
 	}
 	return floors
 }
 
 // kind returns that of the cells of r.
-func (r *ready) kind() Kind {
+func (r *ready) kind() store.PartKind {
 	switch {
 	case r.ledger:
-		return Entries
+		return store.PartEntries
 	case !r.windowed():
-		return Value
+		return store.PartDim
 	case r.dimension == NoDimension:
-		return Window
+		return store.PartWindow
 	default:
-		return WindowValue
+		return store.PartWindowDim
 	}
 }
+
+// epoch returns that of a cell of r that begins at a time.
+func (r *ready) epoch(ms int64) store.Epoch { return store.EpochAt(ms, time.Duration(r.Epoch)) }

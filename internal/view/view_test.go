@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/quipudb/quipu/call"
 	"github.com/quipudb/quipu/definition"
 	"github.com/quipudb/quipu/internal/book"
 	"github.com/quipudb/quipu/internal/calendar"
@@ -61,14 +62,37 @@ func viewsOf(t interface{ Fatal(args ...any) }, d definition.Definition) *view.V
 	return view.New(b, b.Of(""))
 }
 
+// parts returns what a plan counts into: one part for each view.
+func parts(p *view.Plan) (all []store.PartFields) {
+	for i := range p.Event.Len() {
+		if r := p.Event.Rider(i); r.Amount == store.AmountApplied {
+			f, _ := r.Part.Fields()
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// bases returns the books that brought the views of an event that have a base, by view.
+func bases(e *store.Event) map[uint16]int64 {
+	all := map[uint16]int64{}
+	for i := range e.Len() {
+		if r := e.Rider(i); r.Amount == store.AmountWas {
+			f, _ := r.Part.Fields()
+			all[f.View] = r.When.N
+		}
+	}
+	return all
+}
+
 func ExampleViews_Plan() {
 	v := viewsOf(new(testing.T), definition.Definition{
 		Windows:    []definition.Window{window("1h", "", 30*day), window("1d", "Europe/Berlin", 1800*day)},
 		Dimensions: []definition.Dimension{{By: []string{"country"}, Windows: []definition.Width{}}},
 	})
-	names, _ := v.Names(map[string]string{"country": "DE"})
+	names, _ := v.Names([]call.Dimension{{Name: "country", Value: "DE"}})
 	plan, _ := v.Plan(noon-40*day, noon, names) // late for the hours
-	for _, p := range plan.Parts {
+	for _, p := range parts(plan) {
 		fmt.Printf("%02x view %d %s %q\n", uint8(p.Kind), p.View, time.UnixMilli(p.Position).UTC().Format(time.RFC3339), p.Name)
 	}
 	// Output:
@@ -79,33 +103,34 @@ func ExampleViews_Plan() {
 
 func TestNames(t *testing.T) {
 	v := viewsOf(t, definition.Definition{Dimensions: []definition.Dimension{{By: []string{"country"}}, {By: []string{"platform", "country"}}}})
-	f := func(dims map[string]string, want ...string) {
+	f := func(dims []call.Dimension, want ...string) {
 		t.Helper()
 		if got, err := v.Names(dims); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%v: %q, %v; want %q", dims, got, err, want)
 		}
 	}
 	f(nil, "", "")
-	f(map[string]string{"country": "DE", "platform": "iOS"}, "DE", "iOS\x1fDE")
-	f(map[string]string{"country": "other"}, "other", "\x1fother")
-	f(map[string]string{"platform": "iOS"}, "", "iOS\x1f")
+	f([]call.Dimension{{Name: "country", Value: "DE"}, {Name: "platform", Value: "iOS"}}, "DE", "iOS\x1fDE")
+	f([]call.Dimension{{Name: "country", Value: "other"}}, "other", "\x1fother")
+	f([]call.Dimension{{Name: "platform", Value: "iOS"}}, "", "iOS\x1f")
 	if got := view.Values("iOS\x1fDE"); !slices.Equal(got, []string{"iOS", "DE"}) {
 		t.Errorf("%q", got)
 	}
 
-	bad := func(want string, kind error, dims map[string]string) {
+	bad := func(want string, kind error, dims ...call.Dimension) {
 		t.Helper()
 		if _, err := v.Names(dims); !errors.Is(err, kind) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", dims, err, want)
 		}
 	}
-	bad(`unknown dimension "city": want country, platform,country`, store.ErrInvalid, map[string]string{"city": "Cusco"})
-	bad("control characters", store.ErrInvalid, map[string]string{"country": view.Other})
-	bad("control characters", store.ErrInvalid, map[string]string{"country": "a\x1fb"})
-	bad("UTF-8", store.ErrInvalid, map[string]string{"country": "\xff"})
-	bad("256 bytes: at most 255", store.ErrTooLarge, map[string]string{"country": strings.Repeat("x", 256)})
+	bad(`unknown dimension "city": want country, platform,country`, store.ErrInvalid, call.Dimension{Name: "city", Value: "Cusco"})
+	bad("given twice", store.ErrInvalid, call.Dimension{Name: "country"}, call.Dimension{Name: "country", Value: "DE"})
+	bad("control characters", store.ErrInvalid, call.Dimension{Name: "country", Value: view.Other})
+	bad("control characters", store.ErrInvalid, call.Dimension{Name: "country", Value: "a\x1fb"})
+	bad("UTF-8", store.ErrInvalid, call.Dimension{Name: "country", Value: "\xff"})
+	bad("256 bytes: at most 255", store.ErrTooLarge, call.Dimension{Name: "country", Value: strings.Repeat("x", 256)})
 
-	if a, needed := v.Admission(1, "iOS\x1f"); !needed || a.Limit != 1000 || a.Value != (view.Part{Kind: view.Admitted, View: 2, Name: "iOS\x1f"}) || a.Count.Name != "" {
+	if a, needed := v.Admission(1, "iOS\x1f"); !needed || a.Limit != 1000 || a.Value != (store.PartFields{Kind: store.PartAdmitted, View: 2, Name: "iOS\x1f"}).Part() || a.Count != (store.PartFields{Kind: store.PartAdmitted, View: 2}).Part() {
 		t.Errorf("%+v, %v", a, needed)
 	}
 	for _, name := range []string{"", view.Other} {
@@ -116,11 +141,11 @@ func TestNames(t *testing.T) {
 }
 
 func TestLedger(t *testing.T) {
-	f := func(record definition.Record, adjustment, line bool, bases int) {
+	f := func(record definition.Record, adjustment, line bool, n int) {
 		t.Helper()
 		v := viewsOf(t, definition.Definition{Ledger: definition.Ledger{Record: record}})
-		if _, ok := v.Line(noon, adjustment); ok != line || len(v.Bases()) != bases {
-			t.Errorf("%s: a line: %v, %d bases", record, ok, len(v.Bases()))
+		if _, ok := v.Line(noon, adjustment); ok != line || len(bases(v.Touch)) != n {
+			t.Errorf("%s: a line: %v, %d bases", record, ok, len(bases(v.Touch)))
 		}
 	}
 	f(definition.Off, true, false, 0)
@@ -128,6 +153,50 @@ func TestLedger(t *testing.T) {
 	f(definition.Adjustments, false, false, 0)
 	f(definition.All, false, true, 1)
 	f(definition.All, true, true, 1)
+}
+
+// TestRiders checks what plans have besides what they count into.
+func TestRiders(t *testing.T) {
+	d := definition.Definition{
+		Pattern: "*", Windows: []definition.Window{window("1h", "", day)}, Ledger: definition.Ledger{Record: definition.Adjustments},
+		Dimensions: []definition.Dimension{{By: []string{"country"}, Windows: []definition.Width{}}},
+	}
+	first, err := (&book.Book{}).Next(book.Proposal{Definitions: []definition.Definition{d}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Windows = append(d.Windows, window("1d", "", 9*day))
+	second, err := first.Next(book.Proposal{Definitions: []definition.Definition{d}, InForce: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := view.New(second, second.Of("a"))
+	p, err := v.Plan(noon, noon, []string{"DE"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := func(name string, e *store.Event, applied ...store.PartKind) {
+		t.Helper()
+		if got, want := bases(e), map[uint16]int64{1: 1, 2: 1, 4: 2}; !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: bases %v, want %v", name, got, want)
+		}
+		var kinds []store.PartKind
+		book := int64(0)
+		for i := range e.Len() {
+			switch r := e.Rider(i); {
+			case r.Amount == store.AmountApplied:
+				kinds = append(kinds, r.Part.Kind())
+			case r.Op == store.OpMax && r.Part.Kind() == store.PartBook:
+				book = r.N
+			}
+		}
+		if book != 2 || !slices.Equal(kinds, applied) || e.Len() != len(applied)+4 {
+			t.Errorf("%s: book %d, %v, %d riders", name, book, kinds, e.Len())
+		}
+	}
+	f("add", p.Event, store.PartWindow, store.PartWindow, store.PartDim)
+	f("assign", v.Assign, store.PartOutside, store.PartOutside, store.PartOutside)
+	f("touch", v.Touch)
 }
 
 func TestTimes(t *testing.T) {
@@ -159,20 +228,19 @@ func drawViews(t *rapid.T) *view.Views {
 // counts an event once, and that no floor is in the way.
 func TestPlans(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		all := []*view.Views{drawViews(t), drawViews(t)}
+		v := drawViews(t)
 		var plans view.Plans
 		for range 50 {
-			v := rapid.SampledFrom(all).Draw(t, "views")
 			now := noon + rapid.Int64Range(-2*hour, 2*hour).Draw(t, "now")
 			at := now - rapid.SampledFrom([]int64{0, 0, hour, 3 * hour, 4 * hour, day, 9 * day, 30 * day}).Draw(t, "late") - rapid.Int64Range(-90, 90).Draw(t, "s")*1000
 			names := []string{rapid.SampledFrom([]string{"", "a", "b", view.Other}).Draw(t, "name")}
 			got, err := plans.Of(v, at, now, names)
 			want, err2 := v.Plan(at, now, names)
-			if err != nil || err2 != nil || !reflect.DeepEqual(got.Parts, want.Parts) {
+			if err != nil || err2 != nil || !reflect.DeepEqual(got.Event, want.Event) || got.Late != want.Late {
 				t.Fatalf("%v, %v; want %v, %v", got, err, want, err2)
 			}
 			counted := map[uint16]bool{}
-			for _, p := range got.Parts {
+			for _, p := range parts(got) {
 				if counted[p.View] {
 					t.Fatalf("view %d counts twice", p.View)
 				}
@@ -183,8 +251,8 @@ func TestPlans(t *testing.T) {
 					}
 				}
 			}
-			if len(counted) != len(v.Bases()) {
-				t.Fatalf("%d of %d views count", len(counted), len(v.Bases()))
+			if n := len(bases(got.Event)); len(counted) != n {
+				t.Fatalf("%d of %d views count", len(counted), n)
 			}
 		}
 	})
@@ -194,19 +262,22 @@ func TestPlans(t *testing.T) {
 func TestPlansAge(t *testing.T) {
 	v := viewsOf(t, definition.Definition{Windows: []definition.Window{window("1m", "", hour), window("1h", "", day)}})
 	var plans view.Plans
-	f := func(now int64, want ...view.Kind) {
+	f := func(now int64, want ...store.PartKind) {
 		t.Helper()
 		p, err := plans.Of(v, noon, now, nil)
-		if err != nil || p.Parts[0].Kind != want[0] || p.Parts[1].Kind != want[1] {
-			t.Errorf("%v, %v; want %v", p, err, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := parts(p); got[0].Kind != want[0] || got[1].Kind != want[1] || p.Late != slices.Contains(want, store.PartOutside) {
+			t.Errorf("%v, late %v; want %v", got, p.Late, want)
 		}
 	}
-	f(noon, view.Window, view.Window)
-	f(noon+minute+hour-1, view.Window, view.Window)
-	f(noon+minute+hour, view.Outside, view.Window)
-	f(noon+hour+day-1, view.Outside, view.Window)
-	f(noon+hour+day, view.Outside, view.Outside)
-	f(noon, view.Window, view.Window)
+	f(noon, store.PartWindow, store.PartWindow)
+	f(noon+minute+hour-1, store.PartWindow, store.PartWindow)
+	f(noon+minute+hour, store.PartOutside, store.PartWindow)
+	f(noon+hour+day-1, store.PartOutside, store.PartWindow)
+	f(noon+hour+day, store.PartOutside, store.PartOutside)
+	f(noon, store.PartWindow, store.PartWindow)
 }
 
 // TestRange counts events into cells as plans say, reads ranges of them, and compares with
@@ -221,8 +292,8 @@ func TestRange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := drawViews(t)
 		since := map[uint16]int64{}
-		for _, b := range v.Bases() {
-			since[b.Part.View] = noon - rapid.SampledFrom([]int64{0, hour, 2 * day, 60 * day, 200 * day}).Draw(t, "since")
+		for id := uint16(1); int(id) <= len(bases(v.Touch)); id++ {
+			since[id] = noon - rapid.SampledFrom([]int64{0, hour, 2 * day, 60 * day, 200 * day}).Draw(t, "since")
 		}
 		var events []event
 		cells := map[cell]int64{}
@@ -235,8 +306,8 @@ func TestRange(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, p := range plan.Parts {
-				if p.Kind == view.Window && now >= since[p.View] {
+			for _, p := range parts(plan) {
+				if p.Kind == store.PartWindow && now >= since[p.View] {
 					cells[cell{p.View, p.Position}] += e.n
 				}
 			}
@@ -385,7 +456,7 @@ func BenchmarkPlans(b *testing.B) {
 	b.Run("remembered", func(b *testing.B) {
 		var plans view.Plans
 		for b.Loop() {
-			if p, err := plans.Of(v, noon, noon, names); err != nil || len(p.Parts) != 11 {
+			if p, err := plans.Of(v, noon, noon, names); err != nil || p.Event.Len() != 23 {
 				b.Fatal(err)
 			}
 		}
