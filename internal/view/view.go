@@ -178,17 +178,10 @@ func (v *Views) Line(now int64, adjustment bool) (store.PartFields, bool) {
 	return store.PartFields{}, false
 }
 
-// A Floor is the lowest epoch of a view that is not dropped.
-type Floor struct {
-	Kind  store.PartKind
-	View  uint16
-	Epoch store.Epoch
-}
-
-// Floors returns those at a time. They are one epoch behind what is kept, so that events
-// that were planned a while ago do not meet them.
-func (v *Views) Floors(now int64) []Floor {
-	var floors []Floor
+// Floors returns those of a namespace at a time. They are one epoch behind what is kept, so
+// that events that were planned a while ago do not meet them.
+func (v *Views) Floors(namespace string, now int64) []store.Floor {
+	var floors []store.Floor
 	for i := range v.views {
 		r := &v.views[i]
 		if r.keep == 0 {
@@ -199,7 +192,7 @@ func (v *Views) Floors(now int64) []Floor {
 		if r.windowed() {
 			from -= r.grid.Longest()
 		}
-		floors = append(floors, Floor{r.kind(), r.ID, r.epoch(from)})
+		floors = append(floors, store.Floor{Namespace: namespace, Kind: r.kind(), View: r.ID, Epoch: r.epoch(from)})
 	}
 	return floors
 }

@@ -245,7 +245,7 @@ func TestPlans(t *testing.T) {
 					t.Fatalf("view %d counts twice", p.View)
 				}
 				counted[p.View] = true
-				for _, f := range v.Floors(now + hour) { // an epoch is an hour or longer
+				for _, f := range v.Floors("ns", now+hour) { // an epoch is an hour or longer
 					if f.View == p.View && f.Kind == p.Kind && p.Epoch < f.Epoch {
 						t.Fatalf("%+v is below the floor %+v", p, f)
 					}
