@@ -87,10 +87,12 @@ var table = map[string]row{
 	"internal/hot": {code: []string{"./store"}, pure: true},
 	// How people write lengths of time.
 	"internal/duration": {pure: true},
-	"internal/limit":    {pure: true},
-	"internal/replica":  {code: []string{"./store"}, pure: true},
-	"internal/rollup":   {code: []string{"./store"}, pure: true},
-	"internal/sketch":   {pure: true},
+	// How people write moments.
+	"internal/instant": {code: []string{"./internal/duration"}, pure: true},
+	"internal/limit":   {pure: true},
+	"internal/replica": {code: []string{"./store"}, pure: true},
+	"internal/rollup":  {code: []string{"./store"}, pure: true},
+	"internal/sketch":  {pure: true},
 	// Windows over time, and the time of places.
 	"internal/calendar": {code: []string{"./internal/duration"}, pure: true},
 	// What a counter needs, into a policy and its reasons.
@@ -104,10 +106,10 @@ var table = map[string]row{
 		tests: []string{"golang.org/x/net/http2/..."},
 	},
 	"internal/server/resp": {
-		code:  []string{".", "./call", "./policy", "./store", "./internal/port", "./internal/server"},
+		code:  []string{".", "./call", "./policy", "./store", "./internal/instant", "./internal/port", "./internal/server"},
 		tests: []string{"./internal/hostile", "./internal/load/redisproc", "./internal/session", "github.com/redis/rueidis"},
 	},
-	"internal/server/rest": {code: []string{".", "./policy", "./store", "./internal/duration", "./internal/port", "./internal/server"}, tests: []string{"./call"}},
+	"internal/server/rest": {code: []string{".", "./policy", "./store", "./internal/duration", "./internal/instant", "./internal/port", "./internal/server"}, tests: []string{"./call"}},
 	"internal/server/rpc": {
 		code: []string{
 			".", "./call", "./store", "./internal/server", "./quipupb", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
@@ -154,7 +156,7 @@ var table = map[string]row{
 	// engine's files; only backend.go names every store.
 	"cmd/quipu": {
 		code: []string{
-			".", "./policy", "./store", "./internal/port", "./internal/advise", "./internal/duration", "./internal/engine", "./internal/load/...", "./internal/memory",
+			".", "./policy", "./store", "./internal/port", "./internal/advise", "./internal/duration", "./internal/engine", "./internal/instant", "./internal/load/...", "./internal/memory",
 			"./internal/mirror", "./internal/server/...",
 			"./internal/hot", "./internal/spread", "./internal/transfer", "./internal/wal",
 			"github.com/alecthomas/kong", "go.yaml.in/yaml/v3",
