@@ -200,9 +200,12 @@ func elapsed(ns int64) string {
 
 // thousands writes a number in groups of three digits.
 func thousands(n int64) string {
-	digits := strconv.FormatInt(n, 10)
+	digits, negative := strings.CutPrefix(strconv.FormatInt(n, 10), "-")
 	for i := len(digits) - 3; i > 0; i -= 3 {
 		digits = digits[:i] + "," + digits[i:]
+	}
+	if negative {
+		return "-" + digits
 	}
 	return digits
 }

@@ -287,24 +287,5 @@ func hotTable(counters []json.RawMessage) ([]string, error) {
 		}
 		rows = append(rows, h.row())
 	}
-	widths := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, text := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(text))
-		}
-	}
-	lines := make([]string, len(rows))
-	for n, row := range rows {
-		for i, text := range row {
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text))
-			switch {
-			case i < hotTexts:
-				row[i] = pad + text
-			case i < len(row)-1:
-				row[i] = text + pad
-			}
-		}
-		lines[n] = strings.Join(row, "  ")
-	}
-	return lines, nil
+	return align(rows, func(column int) bool { return column < hotTexts }), nil
 }
