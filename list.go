@@ -6,11 +6,11 @@ import (
 	"encoding/binary"
 	"hash/fnv"
 	"io"
-	"math/bits"
 	"time"
 	"unicode/utf8"
 
 	"github.com/quipudb/quipu/internal/total"
+	"github.com/quipudb/quipu/internal/wide"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -105,7 +105,7 @@ func (db *DB) Sum(ctx context.Context, prefix, cursor string) (Sum, error) {
 		until = began.Add(time.Until(end) * 3 / 4)
 	}
 	s := Sum{Exact: true, AsOf: began, Next: cursor}
-	var sum wide
+	var sum wide.Sum
 	for !s.Complete && (s.Next == cursor || until.IsZero() || time.Now().Before(until)) {
 		p, err := db.List(ctx, prefix, ListOptions{Limit: SumPage, Cursor: s.Next})
 		if err != nil {
@@ -113,7 +113,7 @@ func (db *DB) Sum(ctx context.Context, prefix, cursor string) (Sum, error) {
 		}
 		for i := range p.Counts {
 			c := &p.Counts[i]
-			sum.add(c.Value)
+			sum.Add(c.Value)
 			s.Exact = s.Exact && c.Exact
 			if c.AsOf.Before(s.AsOf) {
 				s.AsOf = c.AsOf
@@ -124,22 +124,8 @@ func (db *DB) Sum(ctx context.Context, prefix, cursor string) (Sum, error) {
 	}
 	s.Exact = s.Exact && s.Complete && cursor == ""
 	var ok bool
-	if s.Value, ok = sum.int64(); !ok {
+	if s.Value, ok = sum.Int64(); !ok {
 		return Sum{}, store.Errorf(store.KindOverflow, "%d counters that start with %.40q add up to more than an int64", s.Keys, prefix)
 	}
 	return s, nil
 }
-
-// wide is a sum of int64s that may leave int64 on its way.
-type wide struct {
-	high int64
-	low  uint64
-}
-
-func (w *wide) add(n int64) {
-	low, carry := bits.Add64(w.low, uint64(n), 0)
-	w.low, w.high = low, w.high+n>>63+int64(carry)
-}
-
-// int64 returns the sum, and whether it is one.
-func (w *wide) int64() (int64, bool) { return int64(w.low), w.high == int64(w.low)>>63 }

@@ -15,10 +15,10 @@ type row struct {
 var table = map[string]row{
 	// The library. It makes the default store, and knows of no other.
 	".": {code: []string{
-		"./call", "./policy", "./store", "./internal/duration", "./internal/engine", "./internal/hot", "./internal/port", "./internal/session", "./internal/spread", "./internal/total",
+		"./call", "./policy", "./store", "./internal/duration", "./internal/engine", "./internal/hot", "./internal/port", "./internal/session", "./internal/spread", "./internal/total", "./internal/wide",
 	}},
 	// What a call says and answers, for the library and the client.
-	"call":             {code: []string{"./store", "./internal/session"}, pure: true},
+	"call":             {code: []string{"./definition", "./store", "./internal/session"}, pure: true},
 	"internal/session": {code: []string{"./store"}, pure: true},
 	// How counters are counted and read, as people write it.
 	"policy": {code: []string{"./store", "./internal/duration", "./internal/hot"}, pure: true},
@@ -27,9 +27,9 @@ var table = map[string]row{
 	"internal/draft": {code: []string{"./definition", "./store", "go.yaml.in/yaml/v3"}, pure: true},
 	// The definitions of a namespace as a store keeps them, and what follows from them.
 	"internal/book": {code: []string{"./definition", "./store", "./internal/calendar"}, pure: true},
-	"internal/view": {code: []string{"./call", "./definition", "./store", "./internal/book", "./internal/calendar"}, pure: true},
+	"internal/view": {code: []string{"./call", "./definition", "./store", "./internal/book", "./internal/calendar", "./internal/wide"}, pure: true},
 	// Lines of the ledger, and their bytes.
-	"internal/ledger": {code: []string{"./store"}, pure: true},
+	"internal/ledger": {code: []string{"./call", "./store"}, pure: true},
 
 	// The contract imports nobody: everybody imports it.
 	"store": {pure: true},
@@ -84,7 +84,8 @@ var table = map[string]row{
 	"internal/wal": {code: []string{"./store", "github.com/cockroachdb/pebble/v2/vfs"}},
 
 	// Arithmetic that a simulator can replay.
-	"internal/hot": {code: []string{"./store"}, pure: true},
+	"internal/hot":  {code: []string{"./store"}, pure: true},
+	"internal/wide": {pure: true},
 	// How people write lengths of time.
 	"internal/duration": {pure: true},
 	// How people write moments.

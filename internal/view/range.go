@@ -1,9 +1,8 @@
 package view
 
 import (
-	"math/bits"
-
 	"github.com/quipudb/quipu/internal/calendar"
+	"github.com/quipudb/quipu/internal/wide"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -31,8 +30,7 @@ type Point struct {
 	Exact    bool // the span is the step that was asked for; else an edge has cut a window
 	Complete bool // every event of the span is counted
 
-	high int64 // the sum, of 128 bits: windows may be of either sign
-	low  uint64
+	sum wide.Sum // windows may be of either sign
 }
 
 // A Run is windows of one source that follow each other.
@@ -121,18 +119,13 @@ func (r *Range) Point(view uint16, start int64) (i int, ok bool) {
 // passed over. Those of several shards, or counters, or values, add up.
 func (r *Range) Count(view uint16, start, n int64) {
 	if i, ok := r.Point(view, start); ok {
-		r.Points[i].add(n>>63, uint64(n))
+		r.Points[i].sum.Add(n)
 	}
-}
-
-func (p *Point) add(high int64, low uint64) {
-	sum, carry := bits.Add64(p.low, low, 0)
-	p.low, p.high = sum, p.high+high+int64(carry)
 }
 
 // Value returns what was counted, or an error if it is more than int64 can hold.
 func (p *Point) Value() (int64, error) {
-	if n := int64(p.low); n>>63 == p.high {
+	if n, ok := p.sum.Int64(); ok {
 		return n, nil
 	}
 	return 0, store.ErrOverflow
@@ -148,7 +141,7 @@ func (r *Range) Sum() Point {
 		}
 		sum.To = p.To
 		sum.Exact, sum.Complete = sum.Exact && p.Exact, sum.Complete && p.Complete
-		sum.add(p.high, p.low)
+		sum.sum.Merge(p.sum)
 	}
 	return sum
 }

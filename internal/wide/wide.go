@@ -1,0 +1,25 @@
+// Package wide adds up int64s, whose sum may leave int64 on its way.
+package wide
+
+import "math/bits"
+
+// A Sum is a sum of int64s, of 128 bits. The zero Sum is 0.
+type Sum struct {
+	high int64
+	low  uint64
+}
+
+// Add adds n.
+func (s *Sum) Add(n int64) { s.Merge(Sum{n >> 63, uint64(n)}) }
+
+// Merge adds another sum.
+func (s *Sum) Merge(t Sum) {
+	low, carry := bits.Add64(s.low, t.low, 0)
+	s.low, s.high = low, s.high+t.high+int64(carry)
+}
+
+// Less reports whether s is below t.
+func (s Sum) Less(t Sum) bool { return s.high < t.high || s.high == t.high && s.low < t.low }
+
+// Int64 returns the sum, and whether it is an int64.
+func (s Sum) Int64() (int64, bool) { return int64(s.low), s.high == int64(s.low)>>63 }
