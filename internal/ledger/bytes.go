@@ -3,6 +3,7 @@ package ledger
 import (
 	"encoding/binary"
 
+	"github.com/quipudb/quipu/call"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -183,7 +184,7 @@ func (r *reader) line() (l Line, err error) {
 	}
 	if fields&hasDims != 0 {
 		for n := r.uvarint(); n > 0 && !r.bad; n-- {
-			l.Dims = append(l.Dims, Dim{r.text(), r.text()})
+			l.Dims = append(l.Dims, call.Dimension{Name: r.text(), Value: r.text()})
 		}
 	}
 	if fields&hasUndoes != 0 {

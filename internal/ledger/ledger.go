@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/quipudb/quipu/call"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -28,12 +29,9 @@ type Line struct {
 	Reason string
 	Source string // where it came from, such as a door
 
-	Dims   []Dim    // values of dimensions, in the order of their names
-	Undoes Position // of an Undo: the line that it takes back
+	Dims   []call.Dimension // in the order of their names
+	Undoes Position         // of an Undo: the line that it takes back
 }
-
-// A Dim is a value of a dimension.
-type Dim struct{ Name, Value string }
 
 // A Kind is what a line is about.
 type Kind uint8
@@ -117,14 +115,9 @@ func Undone(name string) (line uint16, ok bool) {
 	return uint16(n), ok && err == nil && UndoName(uint16(n)) == name
 }
 
-// DimsOf returns values of dimensions in the order that a line has them in.
-func DimsOf(dims map[string]string) []Dim {
-	var all []Dim
-	for name, value := range dims {
-		all = append(all, Dim{name, value})
-	}
-	slices.SortFunc(all, func(a, b Dim) int { return cmp.Compare(a.Name, b.Name) })
-	return all
+// Sorted returns values of dimensions in the order that a line has them in.
+func Sorted(dims []call.Dimension) []call.Dimension {
+	return slices.SortedFunc(slices.Values(dims), func(a, b call.Dimension) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // Check returns an error if l can't be written down.

@@ -9,9 +9,17 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/quipudb/quipu/call"
 	"github.com/quipudb/quipu/internal/ledger"
 	"github.com/quipudb/quipu/store"
 )
+
+func dims(texts ...string) (all []call.Dimension) {
+	for i := 0; i < len(texts); i += 2 {
+		all = append(all, call.Dimension{Name: texts[i], Value: texts[i+1]})
+	}
+	return all
+}
 
 // The bytes are stored: what is here must not change.
 func TestGolden(t *testing.T) {
@@ -30,7 +38,7 @@ func TestGolden(t *testing.T) {
 	f(ledger.Line{Kind: ledger.Add, Amount: -3, AtMS: 300, Token: "t"}, "08"+"010103"+"05"+"ac02"+"0174")
 	f(ledger.Line{Kind: ledger.Adjust, Amount: -1, Actor: "eve", Reason: "fraud", Source: "rest"},
 		"13"+"01021c"+"01"+"03657665"+"056672617564"+"0472657374")
-	f(ledger.Line{Kind: ledger.Undo, Undoes: ledger.Position{Version: 300, Line: 2, Shard: 1}, Dims: []ledger.Dim{{"country", "DE"}, {"x", ""}}},
+	f(ledger.Line{Kind: ledger.Undo, Undoes: ledger.Position{Version: 300, Line: 2, Shard: 1}, Dims: dims("country", "DE", "x", "")},
 		"17"+"010360"+"00"+"02"+"07636f756e747279"+"024445"+"0178"+"00"+"ac02"+"02"+"01")
 	f(ledger.Line{Kind: ledger.Set, Amount: 7, Erased: true}, "04"+"010480"+"0e")
 	f(ledger.Line{Kind: ledger.Reset}, "04"+"010500"+"00")
@@ -79,8 +87,8 @@ func TestRefused(t *testing.T) {
 	f("takes back", store.ErrInvalid, ledger.Line{Kind: ledger.Add, Undoes: ledger.Position{Version: 1}})
 	f("erased", store.ErrInvalid, ledger.Line{Kind: ledger.Add, Actor: "x", Erased: true})
 	f("reason is not UTF-8", store.ErrInvalid, ledger.Line{Kind: ledger.Add, Reason: "\xff"})
-	f("in order", store.ErrInvalid, ledger.Line{Kind: ledger.Add, Dims: []ledger.Dim{{"b", ""}, {"a", ""}}})
-	f("in order", store.ErrInvalid, ledger.Line{Kind: ledger.Add, Dims: []ledger.Dim{{"a", "1"}, {"a", "2"}}})
+	f("in order", store.ErrInvalid, ledger.Line{Kind: ledger.Add, Dims: dims("b", "", "a", "")})
+	f("in order", store.ErrInvalid, ledger.Line{Kind: ledger.Add, Dims: dims("a", "1", "a", "2")})
 	f("at most 4096", store.ErrTooLarge, ledger.Line{Kind: ledger.Adjust, Reason: strings.Repeat("x", ledger.LineBytesMax)})
 
 	if _, err := ledger.ParseEntry("\x05\x00\x04\x02\x01\x00\x02"); !errors.Is(err, store.ErrUnsupported) {
@@ -117,14 +125,14 @@ func TestPosition(t *testing.T) {
 func TestRoundTrip(t *testing.T) {
 	text := rapid.StringN(0, 20, 40)
 	line := rapid.Custom(func(t *rapid.T) ledger.Line {
-		dims := map[string]string{}
-		for range rapid.IntRange(0, 3).Draw(t, "dims") {
-			dims[text.Draw(t, "name")] = text.Draw(t, "value")
+		var values []call.Dimension
+		for _, name := range rapid.SliceOfNDistinct(text, 0, 3, rapid.ID).Draw(t, "dims") {
+			values = append(values, call.Dimension{Name: name, Value: text.Draw(t, "value")})
 		}
 		l := ledger.Line{
 			Kind: ledger.Kind(rapid.IntRange(1, int(ledger.Delete)).Draw(t, "kind")), Amount: rapid.Int64().Draw(t, "amount"),
 			AtMS: rapid.Int64Range(0, 1<<50).Draw(t, "at"), Token: text.Draw(t, "token"), Actor: text.Draw(t, "actor"),
-			Reason: text.Draw(t, "reason"), Source: text.Draw(t, "source"), Dims: ledger.DimsOf(dims),
+			Reason: text.Draw(t, "reason"), Source: text.Draw(t, "source"), Dims: ledger.Sorted(values),
 		}
 		if l.Kind == ledger.Undo {
 			l.Undoes = ledger.Position{Version: rapid.Uint64Min(1).Draw(t, "version"), Line: rapid.Uint16().Draw(t, "line"), Shard: rapid.Uint16().Draw(t, "shard")}
@@ -148,7 +156,7 @@ func TestRoundTrip(t *testing.T) {
 // FuzzEntry checks that whatever is taken for an entry is one, byte for byte.
 func FuzzEntry(f *testing.F) {
 	e := ledger.Entry{Stamp: store.Stamp{MS: 1, Known: true, Value: 2, Change: 3}, Lines: []ledger.Line{
-		{Kind: ledger.Add, Amount: 1, AtMS: 5, Token: "t", Actor: "a", Dims: []ledger.Dim{{"x", "y"}}},
+		{Kind: ledger.Add, Amount: 1, AtMS: 5, Token: "t", Actor: "a", Dims: dims("x", "y")},
 		{Kind: ledger.Undo, Reason: "r", Undoes: ledger.Position{Version: 9, Line: 1, Shard: 2}},
 	}}
 	b, err := e.Append(nil)
