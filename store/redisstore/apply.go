@@ -56,10 +56,10 @@ func (s *Store) apply(ctx context.Context, b *store.Batch, r *store.Reply) error
 // then the reply says why.
 func (s *Store) writing(b *store.Batch, r *store.Reply) *writing {
 	*r = store.Reply{Results: r.Results[:0]}
-	if r.Err = cmp.Or(store.CheckBatch(b, len(s.parts)), decide.Homes(b, len(s.parts))); r.Err != nil {
+	if r.Err = cmp.Or(store.CheckBatch(b, len(s.partitions)), decide.Homes(b, len(s.partitions))); r.Err != nil {
 		return nil
 	}
-	w := &writing{batch: b, part: &s.parts[b.Partition]}
+	w := &writing{batch: b, home: &s.partitions[b.Partition]}
 	if b.Writer != 0 {
 		w.digest, w.acked = b.Digest(), s.acked[b.Partition].get(b.Writer)
 	}
@@ -119,7 +119,7 @@ func resendable(b *store.Batch) bool {
 // A writing is a batch on its way.
 type writing struct {
 	batch  *store.Batch
-	part   *part
+	home   *partition
 	digest uint64
 	acked  uint64   // the mark that this store knows of
 	adds   *planned // for add.lua, nil if that can't apply it
@@ -189,9 +189,9 @@ func (s *Store) adding(ws ...*writing) call {
 func (w *writing) appendTo(c *call) {
 	b, p := w.batch, w.adds
 	key, arg := len(c.keys), len(c.args)
-	c.keys = append(c.keys, w.part.meta, w.part.marks, w.part.names)
+	c.keys = append(c.keys, w.home.meta, w.home.marks, w.home.names)
 	for i := range p.spaces {
-		c.keys = w.part.appendSpace(c.keys, p.spaces[i].name)
+		c.keys = w.home.appendSpace(c.keys, p.spaces[i].name)
 	}
 	c.args = append(c.args, strconv.Itoa(len(c.keys)-key), "")
 	if b.Writer != 0 {

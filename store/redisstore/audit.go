@@ -22,8 +22,8 @@ func (s *Store) Audit(ctx context.Context) (store.Audit, error) {
 	if a.Drift, err = s.vouch(ctx); err != nil {
 		return a, err
 	}
-	for i := range s.parts {
-		if err := s.auditPart(ctx, &s.parts[i], &a); err != nil {
+	for i := range s.partitions {
+		if err := s.auditPartition(ctx, &s.partitions[i], &a); err != nil {
 			return a, err
 		}
 	}
@@ -31,7 +31,7 @@ func (s *Store) Audit(ctx context.Context) (store.Audit, error) {
 	return a, nil
 }
 
-func (s *Store) auditPart(ctx context.Context, p *part, a *store.Audit) error {
+func (s *Store) auditPartition(ctx context.Context, p *partition, a *store.Audit) error {
 	for pause := (patient{most: conflictMax, all: conflictPatience}); ; {
 		names, err := s.namespaces(ctx, p)
 		if err != nil {
@@ -60,7 +60,7 @@ func (s *Store) auditPart(ctx context.Context, p *part, a *store.Audit) error {
 }
 
 // auditReply takes the reply of audit.lua.
-func auditReply(p *part, names []string, r parser, a *store.Audit) error {
+func auditReply(p *partition, names []string, r parser, a *store.Audit) error {
 	half := func() uint64 { return uint64(r.number()) }
 	want := decide.Record{Deltas: half(), Sum: half()<<32 + half(), Check: half()<<32 + half()}
 	compare := func(have, want uint64, format string, args ...any) {

@@ -154,9 +154,9 @@ func (s *Store) findRoutes(ctx context.Context) {
 	}
 	masters := s.masters(ctx)
 	first := make(map[string]int32)
-	for i := range s.parts {
+	for i := range s.partitions {
 		route := int32(i)
-		if master := masters(s.parts[i].slot); master != "" {
+		if master := masters(s.partitions[i].slot); master != "" {
 			if at, ok := first[master]; ok {
 				route = at
 			} else {

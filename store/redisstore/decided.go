@@ -20,7 +20,7 @@ func (s *Store) decide(ctx context.Context, w *writing, r *store.Reply) error {
 		return ctx.Err()
 	}
 	for p := newPatient(conflictMax, conflictPatience); ; {
-		st := newState(w.part, s.share)
+		st := newState(w.home, s.share)
 		st.batch(b)
 		if err := s.load(ctx, st, b.Writer, plan.Versions(b), max(s.waits(b.Durability), s.shown())); err != nil {
 			return err
@@ -32,7 +32,7 @@ func (s *Store) decide(ctx context.Context, w *writing, r *store.Reply) error {
 		if st.full && !swept {
 			// There is no room: perhaps when what has expired is gone.
 			swept = true
-			if err := s.makeRoom(ctx, w.part, st.crowded); err != nil {
+			if err := s.makeRoom(ctx, w.home, st.crowded); err != nil {
 				return err
 			}
 			continue

@@ -29,8 +29,8 @@ var CommitSHA = commitScript.sha
 // DecideOnce decides a batch, with something happening between its reading and
 // its writing, and reports whether it was written.
 func (s *Store) DecideOnce(ctx context.Context, b store.Batch, between func()) (bool, error) {
-	w := &writing{batch: &b, part: &s.parts[b.Partition], digest: b.Digest()}
-	st := newState(w.part, s.share)
+	w := &writing{batch: &b, home: &s.partitions[b.Partition], digest: b.Digest()}
+	st := newState(w.home, s.share)
 	st.batch(&b)
 	if err := s.load(ctx, st, b.Writer, plan.Versions(&b), noWait); err != nil {
 		return false, err

@@ -21,21 +21,21 @@ const (
 	layoutVersion = 1
 )
 
-// A part is the names of the keys of one partition. They share a hash tag, so
+// A partition is the names of the keys of one partition. They share a hash tag, so
 // that they are in one slot.
-type part struct {
+type partition struct {
 	number                   int
 	slot                     uint16
 	prefix                   string // of the keys
 	meta, marks, names, dues string
 }
 
-// parts returns the partitions of a store of n.
-func parts(prefix string, n int) []part {
-	ps := make([]part, n)
+// partitions returns those of a store of n.
+func partitions(prefix string, n int) []partition {
+	ps := make([]partition, n)
 	for i, tag := range tags(n) {
 		p := prefix + ":{" + tag + "}:"
-		ps[i] = part{number: i, slot: slot(tag), prefix: p, meta: p + "meta", marks: p + "marks", names: p + "names", dues: p + "due"}
+		ps[i] = partition{number: i, slot: slot(tag), prefix: p, meta: p + "meta", marks: p + "marks", names: p + "names", dues: p + "due"}
 	}
 	return ps
 }
@@ -71,14 +71,14 @@ func slot(tag string) uint16 {
 	return crc % slots
 }
 
-func (p *part) values(namespace string) string { return p.prefix + "v:" + namespace }
-func (p *part) stamps(namespace string) string { return p.prefix + "s:" + namespace }
-func (p *part) index(namespace string) string  { return p.prefix + "i:" + namespace }
-func (p *part) tokens(namespace string) string { return p.prefix + "t:" + namespace }
-func (p *part) queue(namespace string) string  { return p.prefix + "q:" + namespace }
+func (p *partition) values(namespace string) string { return p.prefix + "v:" + namespace }
+func (p *partition) stamps(namespace string) string { return p.prefix + "s:" + namespace }
+func (p *partition) index(namespace string) string  { return p.prefix + "i:" + namespace }
+func (p *partition) tokens(namespace string) string { return p.prefix + "t:" + namespace }
+func (p *partition) queue(namespace string) string  { return p.prefix + "q:" + namespace }
 
 // appendSpace appends all keys of a namespace.
-func (p *part) appendSpace(keys []string, namespace string) []string {
+func (p *partition) appendSpace(keys []string, namespace string) []string {
 	return append(keys, p.values(namespace), p.stamps(namespace), p.index(namespace), p.tokens(namespace), p.queue(namespace))
 }
 

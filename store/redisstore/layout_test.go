@@ -18,7 +18,7 @@ func TestTags(t *testing.T) {
 	}
 	for _, n := range []int{1, 2, 3, 12, 64, 100, partitionsMax} {
 		ts := tags(n)
-		for i, p := range parts("p", n) {
+		for i, p := range partitions("p", n) {
 			if got := int(slot(ts[i])); got < i*slots/n || got > (i+1)*slots/n {
 				t.Fatalf("partition %d of %d is in slot %d", i, n, got)
 			}

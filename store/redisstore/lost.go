@@ -59,10 +59,10 @@ func (s *Store) vouch(ctx context.Context) ([]store.Drift, error) {
 			drift("id of the store in "+key, cmp.Or(id[0], "none"), s.id)
 		}
 	}
-	for i := range s.parts {
+	for i := range s.partitions {
 		told, acked := s.told[i].Load(), s.acked[i].all() // before the server is asked: it may have more by then
 		if told > 0 {
-			is, err := s.version(ctx, &s.parts[i])
+			is, err := s.version(ctx, &s.partitions[i])
 			if err != nil {
 				return nil, err
 			}
@@ -71,7 +71,7 @@ func (s *Store) vouch(ctx context.Context) ([]store.Drift, error) {
 			}
 		}
 		for _, w := range slices.Sorted(maps.Keys(acked)) {
-			st := newState(&s.parts[i], s.share)
+			st := newState(&s.partitions[i], s.share)
 			if err := s.load(ctx, st, w, 0, s.shown()); err != nil {
 				return nil, err
 			}
@@ -89,7 +89,7 @@ func (s *Store) vouch(ctx context.Context) ([]store.Drift, error) {
 }
 
 // version returns the highest version that a partition has given out.
-func (s *Store) version(ctx context.Context, p *part) (uint64, error) {
+func (s *Store) version(ctx context.Context, p *partition) (uint64, error) {
 	m, err := s.look(ctx, call{script: sizeScript, keys: []string{p.meta}}, s.shown())
 	if err != nil {
 		return 0, err
@@ -117,7 +117,7 @@ func (s *Store) Lost(ctx context.Context, c store.Cell, version uint64, v store.
 	if lacks, known := v.Lacks(version); known {
 		return lacks, nil
 	}
-	p := &s.parts[store.PartitionOf(c, len(s.parts))]
+	p := &s.partitions[store.PartitionOf(c, len(s.partitions))]
 	is, err := s.version(ctx, p)
 	return err == nil && version > is, err
 }

@@ -27,7 +27,7 @@ func (s *Store) Read(ctx context.Context, cells []store.Cell, values []store.Val
 	defer s.calls.Done()
 	groups := make(map[int][]int)
 	for i, c := range cells {
-		home := store.PartitionOf(c, len(s.parts))
+		home := store.PartitionOf(c, len(s.partitions))
 		groups[home] = append(groups[home], i)
 	}
 	var wanted []int
@@ -36,7 +36,7 @@ func (s *Store) Read(ctx context.Context, cells []store.Cell, values []store.Val
 		// Namespaces together, as the script takes them.
 		slices.SortStableFunc(group, func(a, b int) int { return cmp.Compare(cells[a].Namespace, cells[b].Namespace) })
 		wanted = append(wanted, group...)
-		asked = append(asked, s.reading(&s.parts[home], cells, group))
+		asked = append(asked, s.reading(&s.partitions[home], cells, group))
 	}
 	replies, err := s.ask(ctx, asked)
 	if err != nil {
@@ -51,13 +51,13 @@ func (s *Store) Read(ctx context.Context, cells []store.Cell, values []store.Val
 		if err != nil {
 			return store.Errorf(store.KindCorrupt, "time %q", texts[0])
 		}
-		s.clocks[asked[q].part.number].Tell(nowMS)
+		s.clocks[asked[q].home.number].Tell(nowMS)
 		for texts = texts[1:]; len(texts) >= 2; texts = texts[2:] {
 			i := wanted[at]
 			if values[i], err = cellValue(texts[0], texts[1]); err != nil {
 				return err
 			}
-			s.told[asked[q].part.number].raise(values[i].Version)
+			s.told[asked[q].home.number].raise(values[i].Version)
 			at++
 		}
 	}
@@ -68,7 +68,7 @@ func (s *Store) Read(ctx context.Context, cells []store.Cell, values []store.Val
 }
 
 // reading returns the question for some cells of a partition.
-func (s *Store) reading(p *part, cells []store.Cell, group []int) question {
+func (s *Store) reading(p *partition, cells []store.Cell, group []int) question {
 	keys := []string{p.meta}
 	args := []string{s.now(), flag(s.options.Replicas > 0), ""}
 	spaces := 0
@@ -92,7 +92,7 @@ func (s *Store) reading(p *part, cells []store.Cell, group []int) question {
 // A question is a call that reads a partition. Its reply is the partition's
 // version, and what was asked.
 type question struct {
-	part *part
+	home *partition
 	call call
 }
 
@@ -101,7 +101,7 @@ type question struct {
 func (s *Store) ask(ctx context.Context, qs []question) ([][]string, error) {
 	told := make([]uint64, len(qs)) // before they are asked: what is told meanwhile may be newer
 	for i := range qs {
-		told[i] = s.told[qs[i].part.number].Load()
+		told[i] = s.told[qs[i].home.number].Load()
 	}
 	replies := make([][]string, len(qs))
 	if s.options.Replicas == 0 && len(qs) > 1 {
@@ -134,7 +134,7 @@ func (s *Store) ask(ctx context.Context, qs []question) ([][]string, error) {
 	}
 	for i := range replies {
 		if !store.IsUnheard(ctx) {
-			errs[i] = s.missing(qs[i].part, replies[i][0], told[i])
+			errs[i] = s.missing(qs[i].home, replies[i][0], told[i])
 		}
 		replies[i] = replies[i][1:]
 	}
@@ -143,7 +143,7 @@ func (s *Store) ask(ctx context.Context, qs []question) ([][]string, error) {
 
 // missing returns an error if a partition is at a lower version than callers were
 // told of before. It is said once: from then on they are told what there is.
-func (s *Store) missing(p *part, version string, told uint64) error {
+func (s *Store) missing(p *partition, version string, told uint64) error {
 	d := decoder{}
 	is := d.uint(version)
 	if d.err != nil || is >= told {
@@ -161,7 +161,7 @@ func (s *Store) Probe(ctx context.Context, partition int) error {
 		return err
 	}
 	defer s.calls.Done()
-	_, err := s.run(ctx, call{readScript, []string{s.parts[partition].meta}, []string{s.now(), flag(true), "0"}}, noWait)
+	_, err := s.run(ctx, call{readScript, []string{s.partitions[partition].meta}, []string{s.now(), flag(true), "0"}}, noWait)
 	return looked(ctx, err)
 }
 
@@ -176,7 +176,7 @@ func (s *Store) Scan(ctx context.Context, r store.Range, n int) ([]store.Entry, 
 	}
 	defer s.calls.Done()
 	// Keys are spread evenly: twice its part is mostly enough of a partition.
-	page := min(n, 2*n/len(s.parts)+8)
+	page := min(n, 2*n/len(s.partitions)+8)
 	from, to := "["+r.Prefix, "("+r.Prefix+"\xff" // no key has this byte
 	if r.After >= r.Prefix && r.After != "" {
 		from = "(" + r.After
@@ -187,9 +187,9 @@ func (s *Store) Scan(ctx context.Context, r store.Range, n int) ([]store.Entry, 
 	if from == "[" {
 		from = "-"
 	}
-	rows := make([]row, len(s.parts))
+	rows := make([]row, len(s.partitions))
 	for i := range rows {
-		rows[i] = row{part: &s.parts[i], from: from}
+		rows[i] = row{home: &s.partitions[i], from: from}
 	}
 	var found []store.Entry
 	for len(found) < n {
@@ -213,7 +213,7 @@ func (s *Store) Scan(ctx context.Context, r store.Range, n int) ([]store.Entry, 
 
 // A row is what a scan has of a partition and not yet taken.
 type row struct {
-	part    *part
+	home    *partition
 	entries []store.Entry
 	from    string // where the next page begins
 	end     bool   // there is no next page
@@ -230,9 +230,9 @@ func (s *Store) fill(ctx context.Context, rows []row, namespace, to string, page
 				continue
 			}
 			short = append(short, r)
-			asked = append(asked, question{r.part, call{
+			asked = append(asked, question{r.home, call{
 				scanScript,
-				[]string{r.part.meta, r.part.values(namespace), r.part.stamps(namespace), r.part.index(namespace)},
+				[]string{r.home.meta, r.home.values(namespace), r.home.stamps(namespace), r.home.index(namespace)},
 				[]string{s.now(), flag(s.options.Replicas > 0), r.from, to, strconv.Itoa(page)},
 			}})
 		}
@@ -248,7 +248,7 @@ func (s *Store) fill(ctx context.Context, rows []row, namespace, to string, page
 				return err
 			}
 			for _, e := range short[i].entries {
-				s.told[short[i].part.number].raise(e.Value.Version)
+				s.told[short[i].home.number].raise(e.Value.Version)
 			}
 		}
 	}
@@ -282,7 +282,7 @@ func (s *Store) Lookup(ctx context.Context, c store.Cell, name string) (store.Fa
 		return store.Fate{}, err
 	}
 	defer s.calls.Done()
-	p := &s.parts[store.PartitionOf(c, len(s.parts))]
+	p := &s.partitions[store.PartitionOf(c, len(s.partitions))]
 	st := newState(p, s.share)
 	t := st.token(c, name)
 	replies, err := s.ask(ctx, []question{{p, call{lookupScript, []string{p.meta, p.tokens(c.Namespace)}, []string{s.now(), t.field}}}})
@@ -309,9 +309,9 @@ func (s *Store) Size(ctx context.Context, namespace string) (int64, error) {
 		return 0, err
 	}
 	defer s.calls.Done()
-	asked := make([]question, len(s.parts))
+	asked := make([]question, len(s.partitions))
 	for i := range asked {
-		p := &s.parts[i]
+		p := &s.partitions[i]
 		asked[i] = question{p, call{script: sizeScript, keys: []string{p.meta, p.index(namespace)}}}
 	}
 	replies, err := s.ask(ctx, asked)
@@ -337,9 +337,9 @@ func (s *Store) Namespaces(ctx context.Context, after string, n int) ([]string, 
 		return nil, err
 	}
 	defer s.calls.Done()
-	asked := make([]question, len(s.parts))
+	asked := make([]question, len(s.partitions))
 	for i := range asked {
-		p := &s.parts[i]
+		p := &s.partitions[i]
 		asked[i] = question{p, call{script: namesScript, keys: []string{p.meta, p.names}}}
 	}
 	replies, err := s.ask(ctx, asked)
@@ -373,7 +373,7 @@ const namesMax = 1000
 // holding returns those of some namespaces that have a cell in one of their
 // partitions.
 func (s *Store) holding(ctx context.Context, names []string, homes map[string][]int) ([]string, error) {
-	byHome := make([][]string, len(s.parts))
+	byHome := make([][]string, len(s.partitions))
 	for _, name := range names {
 		for _, home := range homes[name] {
 			byHome[home] = append(byHome[home], name)
@@ -385,7 +385,7 @@ func (s *Store) holding(ctx context.Context, names []string, homes map[string][]
 		if len(names) == 0 {
 			continue
 		}
-		p := &s.parts[home]
+		p := &s.partitions[home]
 		keys := []string{p.meta}
 		for _, name := range names {
 			keys = append(keys, p.index(name))

@@ -74,28 +74,28 @@ type Options struct {
 
 // A Store keeps counts in Redis. It is safe for concurrent use.
 type Store struct {
-	client  rueidis.Client
-	options Options
-	limits  store.Limits // as they are told
-	share   store.Limits // of one partition
-	parts   []part
-	offers  store.Durability // the strongest, when it was opened
-	doubts  atomic.Uint64    // how often a server answered on a new connection
-	verdict atomic.Pointer[verdict]
-	said    atomic.Uint32 // the durability that was logged last
-	asking  sync.Mutex    // held by the call that asks for settings because of a doubt
-	servers servers
-	recheck chan struct{} // has one element while the settings are to be looked at soon
-	stop    context.CancelFunc
-	work    sync.WaitGroup // what is done in the background
-	routes  []atomic.Int32 // of each partition: see Route
-	acked   []marks        // of each partition
-	told    []version      // of each partition
-	id      string         // of the store in the server; "" if it has none
-	losses  losses
-	clocks  []*clock.Heard     // of each partition
-	turns   [256]chan struct{} // see turn
-	meters  meters
+	client     rueidis.Client
+	options    Options
+	limits     store.Limits // as they are told
+	share      store.Limits // of one partition
+	partitions []partition
+	offers     store.Durability // the strongest, when it was opened
+	doubts     atomic.Uint64    // how often a server answered on a new connection
+	verdict    atomic.Pointer[verdict]
+	said       atomic.Uint32 // the durability that was logged last
+	asking     sync.Mutex    // held by the call that asks for settings because of a doubt
+	servers    servers
+	recheck    chan struct{} // has one element while the settings are to be looked at soon
+	stop       context.CancelFunc
+	work       sync.WaitGroup // what is done in the background
+	routes     []atomic.Int32 // of each partition: see Route
+	acked      []marks        // of each partition
+	told       []version      // of each partition
+	id         string         // of the store in the server; "" if it has none
+	losses     losses
+	clocks     []*clock.Heard     // of each partition
+	turns      [256]chan struct{} // see turn
+	meters     meters
 
 	calls  sync.WaitGroup // those under way
 	mu     sync.Mutex     // guards closed, and that no call begins after it is set
@@ -164,11 +164,11 @@ func (s *Store) open(ctx context.Context) error {
 			"the server's maxmemory-policy is %s, so it may drop counters: set maxmemory-policy to noeviction in Redis, "+
 				"or accept the loss with --redis-allow-eviction (Options.AcceptEviction)", set.evicts)
 	}
-	n, err := s.partitions(ctx)
+	n, err := s.found(ctx)
 	if err != nil {
 		return err
 	}
-	s.parts = parts(s.options.Prefix, n)
+	s.partitions = partitions(s.options.Prefix, n)
 	s.acked, s.told, s.clocks = make([]marks, n), make([]version, n), make([]*clock.Heard, n)
 	s.routes = make([]atomic.Int32, n)
 	s.findRoutes(ctx)
@@ -187,9 +187,9 @@ func (s *Store) open(ctx context.Context) error {
 	return nil
 }
 
-// partitions returns how many the store has, after making it if need be and may be,
+// found returns how many partitions the store has, after making it if need be and may be,
 // and takes the window of tokens that it has.
-func (s *Store) partitions(ctx context.Context) (int, error) {
+func (s *Store) found(ctx context.Context) (int, error) {
 	key := s.options.Prefix + ":store"
 	b := s.client.B()
 	n := s.options.Partitions
@@ -265,13 +265,13 @@ func (s *Store) dial(ctx context.Context, addr string, d *net.Dialer, secure *tl
 
 // Traits says what kind of store this is.
 func (s *Store) Traits() store.Traits {
-	return store.Traits{Name: "redis", Partitions: len(s.parts), Durability: s.offers, Limits: s.limits, Layouts: true, Shared: true}
+	return store.Traits{Name: "redis", Partitions: len(s.partitions), Durability: s.offers, Limits: s.limits, Layouts: true, Shared: true}
 }
 
 // NowMS returns the time of a cell's partition, as it was told last, with what has
 // passed since.
 func (s *Store) NowMS(c store.Cell) int64 {
-	return s.clocks[store.PartitionOf(c, len(s.parts))].NowMS()
+	return s.clocks[store.PartitionOf(c, len(s.partitions))].NowMS()
 }
 
 // Close ends the store after the calls under way. It does not wait long for those that

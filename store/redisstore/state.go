@@ -16,7 +16,7 @@ import (
 // A state is what a batch names of a partition: as it was when it was loaded,
 // and as the batch leaves it. It is a decide.State.
 type state struct {
-	part   *part
+	home   *partition
 	limits store.Limits // of the partition
 	spaces []*space
 	find   map[string]*space
@@ -67,8 +67,8 @@ type token struct {
 }
 
 // newState returns a state that names nothing yet.
-func newState(p *part, limits store.Limits) *state {
-	return &state{part: p, limits: limits, find: make(map[string]*space)}
+func newState(p *partition, limits store.Limits) *state {
+	return &state{home: p, limits: limits, find: make(map[string]*space)}
 }
 
 // space names a namespace.
@@ -176,13 +176,13 @@ func (s *Store) load(ctx context.Context, st *state, writer store.Writer, versio
 	for _, sp := range st.spaces {
 		keep = keep || len(sp.tokens) > 0
 	}
-	keys := []string{st.part.meta, st.part.marks, st.part.names}
+	keys := []string{st.home.meta, st.home.marks, st.home.names}
 	args := []string{
 		s.now(), strconv.FormatInt(s.limits.TokenWindow.Milliseconds(), 10), writerName(writer),
 		strconv.Itoa(versions), flag(keep), strconv.Itoa(len(st.spaces)),
 	}
 	for _, sp := range st.spaces {
-		keys = st.part.appendSpace(keys, sp.name)
+		keys = st.home.appendSpace(keys, sp.name)
 		args = append(args, sp.name, strconv.Itoa(len(sp.cells)), strconv.Itoa(len(sp.tokens)))
 		for _, c := range sp.cells {
 			args = append(args, c.key)
@@ -196,7 +196,7 @@ func (s *Store) load(ctx context.Context, st *state, writer store.Writer, versio
 		return err
 	}
 	if err = st.loaded(m); err == nil {
-		s.clocks[st.part.number].Tell(st.nowMS)
+		s.clocks[st.home.number].Tell(st.nowMS)
 	}
 	return err
 }
@@ -348,11 +348,11 @@ func (st *state) horizon(window time.Duration) int64 {
 // commit writes what was decided, if everything that was loaded is still so, and
 // reports whether it did.
 func (s *Store) commit(ctx context.Context, st *state, writer store.Writer, w wait) (bool, error) {
-	keys := []string{st.part.meta, st.part.marks, st.part.names, st.part.dues}
+	keys := []string{st.home.meta, st.home.marks, st.home.names, st.home.dues}
 	var columns []string
 	creates, removes := false, false
 	for _, sp := range st.spaces {
-		keys = st.part.appendSpace(keys, sp.name)
+		keys = st.home.appendSpace(keys, sp.name)
 		var created, removed bool
 		columns, created, removed = sp.appendArgs(columns)
 		creates, removes = creates || created, removes || removed

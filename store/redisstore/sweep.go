@@ -27,29 +27,29 @@ func (s *Store) sweepAlways(ctx context.Context) {
 	defer t.Stop()
 	var busy sync.WaitGroup
 	defer busy.Wait()
-	swept := make([]atomic.Bool, len(s.parts)) // is being
+	swept := make([]atomic.Bool, len(s.partitions)) // is being
 	for turn := 0; ; turn++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
 		}
-		for i := range s.parts {
+		for i := range s.partitions {
 			if swept[i].Swap(true) {
 				continue // it takes long
 			}
-			tidy := turn%len(s.parts) == i
+			tidy := turn%len(s.partitions) == i
 			busy.Go(func() {
 				defer swept[i].Store(false)
-				s.sweepPart(ctx, &s.parts[i], tidy)
+				s.sweepPartition(ctx, &s.partitions[i], tidy)
 			})
 		}
 	}
 }
 
-// sweepPart removes what has expired in a partition, and may tidy it. An error is as
+// sweepPartition removes what has expired in a partition, and may tidy it. An error is as
 // good as nothing found: there is a next time.
-func (s *Store) sweepPart(ctx context.Context, p *part, tidy bool) {
+func (s *Store) sweepPartition(ctx context.Context, p *partition, tidy bool) {
 	ctx, cancel := context.WithTimeout(ctx, sweepPatience)
 	defer cancel()
 	for more := true; more; {
@@ -63,7 +63,7 @@ func (s *Store) sweepPart(ctx context.Context, p *part, tidy bool) {
 
 // makeRoom removes what has expired in a partition, for a batch that was told
 // that there is no room.
-func (s *Store) makeRoom(ctx context.Context, p *part, crowded bool) error {
+func (s *Store) makeRoom(ctx context.Context, p *partition, crowded bool) error {
 	for range roomSteps {
 		if n, err := s.sweep(ctx, p); err != nil {
 			return err
@@ -79,7 +79,7 @@ func (s *Store) makeRoom(ctx context.Context, p *part, crowded bool) error {
 
 // sweep removes some cells of a partition that have expired, and returns how
 // many.
-func (s *Store) sweep(ctx context.Context, p *part) (int, error) {
+func (s *Store) sweep(ctx context.Context, p *partition) (int, error) {
 	m, err := s.run(ctx, call{dueScript, []string{p.meta, p.dues}, []string{s.now(), strconv.Itoa(sweepCells)}}, noWait)
 	if err != nil {
 		return 0, looked(ctx, err)
@@ -100,7 +100,7 @@ func (s *Store) sweep(ctx context.Context, p *part) (int, error) {
 }
 
 // tidy forgets old tokens of a partition, and namespaces that have nothing left.
-func (s *Store) tidy(ctx context.Context, p *part) error {
+func (s *Store) tidy(ctx context.Context, p *partition) error {
 	names, err := s.namespaces(ctx, p)
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func (s *Store) tidy(ctx context.Context, p *part) error {
 
 // namespaces returns those of a partition that may have keys or tokens, except
 // for the store's own.
-func (s *Store) namespaces(ctx context.Context, p *part) ([]string, error) {
+func (s *Store) namespaces(ctx context.Context, p *partition) ([]string, error) {
 	names, err := s.client.Do(ctx, s.client.B().Smembers().Key(p.names).Build()).AsStrSlice()
 	if err != nil {
 		return nil, looked(ctx, failed(ctx, err))
