@@ -92,6 +92,7 @@ func (s *Store) insist(ctx context.Context, w *writing, r *store.Reply, err erro
 		case !p.again(ctx):
 		default:
 			s.meters.resends.Add(1)
+			s.mend(ctx, err)
 			continue
 		}
 		if doubt != nil {
@@ -189,7 +190,7 @@ func (s *Store) adding(ws ...*writing) call {
 func (w *writing) appendTo(c *call) {
 	b, p := w.batch, w.adds
 	key, arg := len(c.keys), len(c.args)
-	c.keys = append(c.keys, w.home.meta, w.home.marks, w.home.names)
+	c.keys = append(c.keys, w.home.head, w.home.marks, w.home.names)
 	for i := range p.spaces {
 		c.keys = w.home.appendSpace(c.keys, p.spaces[i].name)
 	}

@@ -38,7 +38,7 @@ func (s *Store) auditPartition(ctx context.Context, p *partition, a *store.Audit
 			return err
 		}
 		names = append(names, "")
-		keys := []string{p.meta, p.names}
+		keys := []string{p.head, p.names}
 		for _, name := range names {
 			keys = p.appendSpace(keys, name)
 		}

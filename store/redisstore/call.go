@@ -51,6 +51,8 @@ var (
 	namesLua string
 	//go:embed lua/audit.lua
 	auditLua string
+	//go:embed lua/found.lua
+	foundLua string
 
 	addScript    = newScript(addLua)
 	loadScript   = newScript(loadLua)
@@ -62,6 +64,7 @@ var (
 	sizeScript   = newScript(sizeLua)
 	namesScript  = newScript(namesLua)
 	auditScript  = newScript(auditLua)
+	foundScript  = newScript(foundLua)
 )
 
 // A script is called by the hash of its source.
@@ -217,6 +220,8 @@ func failed(ctx context.Context, err error) error {
 // refused returns what it means that a server refused a call, or that a script failed.
 func refused(err error, script bool) error {
 	switch word, _, _ := strings.Cut(err.Error(), " "); word {
+	case "NOHEAD":
+		return store.Errorf(store.KindUnavailable, "redis: %w", headless{err})
 	case "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "READONLY", "MASTERDOWN", "BUSY", "NOREPLICAS":
 		return store.Errorf(store.KindUnavailable, "redis: %w", err)
 	case "OOM", "MISCONF": // a script is refused at its first write
@@ -274,6 +279,7 @@ func (s *Store) look(ctx context.Context, c call, w wait) (rueidis.RedisMessage,
 		if err == nil || !passes(err) || !p.again(ctx) {
 			return m, looked(ctx, err)
 		}
+		s.mend(ctx, err)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 
+	"github.com/redis/rueidis"
+
 	"github.com/quipudb/quipu/internal/plan"
 	"github.com/quipudb/quipu/store"
 )
@@ -44,3 +46,18 @@ func (s *Store) DecideOnce(ctx context.Context, b store.Batch, between func()) (
 
 // CheckNow looks at the servers' settings, as the store does every so often.
 func (s *Store) CheckNow(ctx context.Context) { _, _ = s.check(ctx, settingsPatience) }
+
+// MigratePartition brings the partition whose keys begin so to this layout.
+func MigratePartition(ctx context.Context, url, prefix string) error {
+	option, err := parseURL(url)
+	if err != nil {
+		return err
+	}
+	client, err := rueidis.NewClient(option)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	s := &Store{client: client, partitions: []partition{{head: prefix + "head", meta: prefix + "meta"}}}
+	return s.migrate(ctx)
+}

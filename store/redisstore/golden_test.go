@@ -61,7 +61,7 @@ func TestGolden(t *testing.T) {
 		show("hstrlen", "marks", fmt.Sprint(w)) // a space at its end is not shown
 	}
 	for _, field := range []string{"now", "version", "removed", "floor", "deltas", "sum_high", "sum_low", "check_high", "check_low"} {
-		show("hget", "meta", field)
+		show("hget", "head", field)
 	}
 	storetest.Golden(t, filepath.Join("testdata", "values.golden"), *rewrite, pieces)
 }

@@ -18,7 +18,7 @@ import (
 const (
 	slots         = 16384 // of a Redis Cluster
 	partitionsMax = 4096
-	layoutVersion = 1
+	layoutVersion = 2
 )
 
 // A partition is the names of the keys of one partition. They share a hash tag, so
@@ -27,7 +27,8 @@ type partition struct {
 	number                   int
 	slot                     uint16
 	prefix                   string // of the keys
-	meta, marks, names, dues string
+	head, marks, names, dues string
+	meta                     string // head was here in layout 1
 }
 
 // partitions returns those of a store of n.
@@ -35,7 +36,7 @@ func partitions(prefix string, n int) []partition {
 	ps := make([]partition, n)
 	for i, tag := range tags(n) {
 		p := prefix + ":{" + tag + "}:"
-		ps[i] = partition{number: i, slot: slot(tag), prefix: p, meta: p + "meta", marks: p + "marks", names: p + "names", dues: p + "due"}
+		ps[i] = partition{number: i, slot: slot(tag), prefix: p, head: p + "head", meta: p + "meta", marks: p + "marks", names: p + "names", dues: p + "due"}
 	}
 	return ps
 }

@@ -22,8 +22,8 @@ func TestTags(t *testing.T) {
 			if got := int(slot(ts[i])); got < i*slots/n || got > (i+1)*slots/n {
 				t.Fatalf("partition %d of %d is in slot %d", i, n, got)
 			}
-			if want := "p:{" + ts[i] + "}:meta"; p.meta != want {
-				t.Fatalf("partition %d has %q, want %q", i, p.meta, want)
+			if want := "p:{" + ts[i] + "}:head"; p.head != want {
+				t.Fatalf("partition %d has %q, want %q", i, p.head, want)
 			}
 		}
 	}

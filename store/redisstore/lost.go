@@ -90,7 +90,7 @@ func (s *Store) vouch(ctx context.Context) ([]store.Drift, error) {
 
 // version returns the highest version that a partition has given out.
 func (s *Store) version(ctx context.Context, p *partition) (uint64, error) {
-	m, err := s.look(ctx, call{script: sizeScript, keys: []string{p.meta}}, s.shown())
+	m, err := s.look(ctx, call{script: sizeScript, keys: []string{p.head}}, s.shown())
 	if err != nil {
 		return 0, err
 	}

@@ -69,7 +69,7 @@ func (s *Store) Read(ctx context.Context, cells []store.Cell, values []store.Val
 
 // reading returns the question for some cells of a partition.
 func (s *Store) reading(p *partition, cells []store.Cell, group []int) question {
-	keys := []string{p.meta}
+	keys := []string{p.head}
 	args := []string{s.now(), flag(s.options.Replicas > 0), ""}
 	spaces := 0
 	for len(group) > 0 {
@@ -161,7 +161,7 @@ func (s *Store) Probe(ctx context.Context, partition int) error {
 		return err
 	}
 	defer s.calls.Done()
-	_, err := s.run(ctx, call{readScript, []string{s.partitions[partition].meta}, []string{s.now(), flag(true), "0"}}, noWait)
+	_, err := s.run(ctx, call{readScript, []string{s.partitions[partition].head}, []string{s.now(), flag(true), "0"}}, noWait)
 	return looked(ctx, err)
 }
 
@@ -232,7 +232,7 @@ func (s *Store) fill(ctx context.Context, rows []row, namespace, to string, page
 			short = append(short, r)
 			asked = append(asked, question{r.home, call{
 				scanScript,
-				[]string{r.home.meta, r.home.values(namespace), r.home.stamps(namespace), r.home.index(namespace)},
+				[]string{r.home.head, r.home.values(namespace), r.home.stamps(namespace), r.home.index(namespace)},
 				[]string{s.now(), flag(s.options.Replicas > 0), r.from, to, strconv.Itoa(page)},
 			}})
 		}
@@ -285,7 +285,7 @@ func (s *Store) Lookup(ctx context.Context, c store.Cell, name string) (store.Fa
 	p := &s.partitions[store.PartitionOf(c, len(s.partitions))]
 	st := newState(p, s.share)
 	t := st.token(c, name)
-	replies, err := s.ask(ctx, []question{{p, call{lookupScript, []string{p.meta, p.tokens(c.Namespace)}, []string{s.now(), t.field}}}})
+	replies, err := s.ask(ctx, []question{{p, call{lookupScript, []string{p.head, p.tokens(c.Namespace)}, []string{s.now(), t.field}}}})
 	if err != nil {
 		return store.Fate{}, err
 	}
@@ -312,7 +312,7 @@ func (s *Store) Size(ctx context.Context, namespace string) (int64, error) {
 	asked := make([]question, len(s.partitions))
 	for i := range asked {
 		p := &s.partitions[i]
-		asked[i] = question{p, call{script: sizeScript, keys: []string{p.meta, p.index(namespace)}}}
+		asked[i] = question{p, call{script: sizeScript, keys: []string{p.head, p.index(namespace)}}}
 	}
 	replies, err := s.ask(ctx, asked)
 	if err != nil {
@@ -340,7 +340,7 @@ func (s *Store) Namespaces(ctx context.Context, after string, n int) ([]string, 
 	asked := make([]question, len(s.partitions))
 	for i := range asked {
 		p := &s.partitions[i]
-		asked[i] = question{p, call{script: namesScript, keys: []string{p.meta, p.names}}}
+		asked[i] = question{p, call{script: namesScript, keys: []string{p.head, p.names}}}
 	}
 	replies, err := s.ask(ctx, asked)
 	if err != nil {
@@ -386,7 +386,7 @@ func (s *Store) holding(ctx context.Context, names []string, homes map[string][]
 			continue
 		}
 		p := &s.partitions[home]
-		keys := []string{p.meta}
+		keys := []string{p.head}
 		for _, name := range names {
 			keys = append(keys, p.index(name))
 		}

@@ -169,6 +169,11 @@ func (s *Store) open(ctx context.Context) error {
 		return err
 	}
 	s.partitions = partitions(s.options.Prefix, n)
+	if !s.options.Existing {
+		if err := s.migrate(ctx); err != nil {
+			return err
+		}
+	}
 	s.acked, s.told, s.clocks = make([]marks, n), make([]version, n), make([]*clock.Heard, n)
 	s.routes = make([]atomic.Int32, n)
 	s.findRoutes(ctx)
@@ -223,8 +228,8 @@ func (s *Store) found(ctx context.Context) (int, error) {
 	if is, err := strconv.Atoi(has[0]); err == nil && is > layoutVersion {
 		return 0, store.Newer(key, is, layoutVersion)
 	}
-	if has[0] != strconv.Itoa(layoutVersion) {
-		return 0, store.Errorf(store.KindUnsupported, "%s has layout %q, this is for %d", key, has[0], layoutVersion)
+	if err := s.raise(ctx, key, has[0]); err != nil {
+		return 0, err
 	}
 	n, err = strconv.Atoi(has[1])
 	if err != nil || n < 1 || n > partitionsMax {

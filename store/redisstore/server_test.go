@@ -530,7 +530,7 @@ func TestOpenRefuses(t *testing.T) {
 	if n := open(t, url, redisstore.Options{Prefix: prefix()}).Traits().Partitions; n != 64 {
 		t.Fatalf("%d partitions", n)
 	}
-	command(t, single, "hset", p+":store", "layout", "2")
+	command(t, single, "hset", p+":store", "layout", "0")
 	f(url, store.KindUnsupported, redisstore.Options{Prefix: p})
 }
 

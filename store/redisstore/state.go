@@ -176,7 +176,7 @@ func (s *Store) load(ctx context.Context, st *state, writer store.Writer, versio
 	for _, sp := range st.spaces {
 		keep = keep || len(sp.tokens) > 0
 	}
-	keys := []string{st.home.meta, st.home.marks, st.home.names}
+	keys := []string{st.home.head, st.home.marks, st.home.names}
 	args := []string{
 		s.now(), strconv.FormatInt(s.limits.TokenWindow.Milliseconds(), 10), writerName(writer),
 		strconv.Itoa(versions), flag(keep), strconv.Itoa(len(st.spaces)),
@@ -348,7 +348,7 @@ func (st *state) horizon(window time.Duration) int64 {
 // commit writes what was decided, if everything that was loaded is still so, and
 // reports whether it did.
 func (s *Store) commit(ctx context.Context, st *state, writer store.Writer, w wait) (bool, error) {
-	keys := []string{st.home.meta, st.home.marks, st.home.names, st.home.dues}
+	keys := []string{st.home.head, st.home.marks, st.home.names, st.home.dues}
 	var columns []string
 	creates, removes := false, false
 	for _, sp := range st.spaces {

@@ -54,6 +54,7 @@ func (s *Store) sweepPartition(ctx context.Context, p *partition, tidy bool) {
 	defer cancel()
 	for more := true; more; {
 		n, err := s.sweep(ctx, p)
+		s.mend(ctx, err)
 		more = err == nil && n == sweepCells
 	}
 	if tidy {
@@ -80,7 +81,7 @@ func (s *Store) makeRoom(ctx context.Context, p *partition, crowded bool) error 
 // sweep removes some cells of a partition that have expired, and returns how
 // many.
 func (s *Store) sweep(ctx context.Context, p *partition) (int, error) {
-	m, err := s.run(ctx, call{dueScript, []string{p.meta, p.dues}, []string{s.now(), strconv.Itoa(sweepCells)}}, noWait)
+	m, err := s.run(ctx, call{dueScript, []string{p.head, p.dues}, []string{s.now(), strconv.Itoa(sweepCells)}}, noWait)
 	if err != nil {
 		return 0, looked(ctx, err)
 	}

@@ -2,7 +2,7 @@
 -- adds are applied. Otherwise it changes nothing and says what does. The batches are of
 -- different partitions.
 --
--- KEYS: for each batch meta, marks, names, and for each of its namespaces values,
+-- KEYS: for each batch head, marks, names, and for each of its namespaces values,
 -- stamps, index, tokens, queue.
 -- ARGV: now, window, the limits of a partition for keys, tokens, namespaces and marks,
 -- the number of batches; and for each what is read below.
@@ -118,9 +118,10 @@ end
 
 -- apply applies the batch whose keys are from key on, and whose arguments are from i on.
 local function apply(key, i)
-  local meta, marks, names = KEYS[key], KEYS[key + 1], KEYS[key + 2]
+  local head, marks, names = KEYS[key], KEYS[key + 1], KEYS[key + 2]
   local writer, prev, acked, deltas, spaces = ARGV[i + 2], ARGV[i + 3], ARGV[i + 6], tonumber(ARGV[i + 7]), tonumber(ARGV[i + 14])
-  local m = redis.call('HMGET', meta, 'now', 'floor', 'version', 'deltas', 'sum_high', 'sum_low', 'check_high', 'check_low')
+  local m = fields(head, 'now', 'floor', 'version', 'deltas', 'sum_high', 'sum_low', 'check_high', 'check_low')
+  if not m then return {'failed', headless().err} end
   local now = clock(given, m[1])
   local at = int(now)
   if writer ~= '' then
@@ -128,7 +129,7 @@ local function apply(key, i)
     local is = mark and string.match(mark, '^%d+') or '0'
     if not mark then count = redis.call('HLEN', marks) end
     if is ~= prev or order(is, acked) < 0 or (not mark and (order(writer, floor) <= 0 or count >= marks_max)) then
-      redis.call('HSET', meta, 'now', at)
+      redis.call('HSET', head, 'now', at)
       return {'mark', mark or '', floor, int(count)}
     end
   end
@@ -145,12 +146,12 @@ local function apply(key, i)
   end
 
   -- Write everything.
-  local base = tonumber(m[3] or '0')
+  local base = tonumber(m[3])
   local told = {int(base)}
   for s = 1, spaces do write(all[s], names, base, now, told) end
   local sum_high, sum_low = sum(m[5], m[6], ARGV[i + 8], ARGV[i + 9])
   local check_high, check_low = sum(m[7], m[8], ARGV[i + 10], ARGV[i + 11])
-  redis.call('HSET', meta, 'now', at, 'version', int(base + deltas), 'deltas', int(tonumber(m[4] or '0') + deltas),
+  redis.call('HSET', head, 'now', at, 'version', int(base + deltas), 'deltas', int(tonumber(m[4] or '0') + deltas),
     'sum_high', sum_high, 'sum_low', sum_low, 'check_high', check_high, 'check_low', check_low)
   local text = table.concat(told, ' ')
   if writer ~= '' then

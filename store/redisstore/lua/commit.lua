@@ -1,13 +1,13 @@
 -- Writes a decision that was made on what load.lua read, if all of that is still
 -- so. Otherwise it changes nothing.
 --
--- KEYS: meta, marks, names, due, and for each namespace values, stamps, index,
+-- KEYS: head, marks, names, due, and for each namespace values, stamps, index,
 -- tokens, queue.
 -- ARGV: as they are read below. A loaded mark or stamp that is '' was not there.
 --
 -- Replies 1 if it wrote, 0 if something has changed.
 
-local meta, marks, names, due = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local head, marks, names, due = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local horizon, base, creates, removes = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1', ARGV[5] == '1'
 local writer, mark, new_mark, floor, new_floor = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 local exact, known = ARGV[11] == '1', tonumber(ARGV[12])
@@ -15,7 +15,8 @@ local keys_max, tokens_max, names_max, marks_max =
   tonumber(ARGV[13]), tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16])
 local first = 23 -- argument of the first namespace
 
-local m = redis.call('HMGET', meta, 'now', 'floor', 'version', 'deltas', 'sum_high', 'sum_low', 'check_high', 'check_low', 'removed')
+local m = fields(head, 'now', 'floor', 'version', 'deltas', 'sum_high', 'sum_low', 'check_high', 'check_low', 'removed')
+if not m then return headless() end
 local now = clock(ARGV[1], m[1])
 local at = int(now)
 
@@ -106,12 +107,12 @@ if new_floor ~= '' then
   for _, w in ipairs(redis.call('HKEYS', marks)) do
     if order(w, new_floor) <= 0 then redis.call('HDEL', marks, w) end
   end
-  redis.call('HSET', meta, 'floor', new_floor)
+  redis.call('HSET', head, 'floor', new_floor)
 end
 if new_mark ~= '' then redis.call('HSET', marks, writer, new_mark) end
-if removes then redis.call('HSET', meta, 'removed', m[3] or '0') end
+if removes then redis.call('HSET', head, 'removed', m[3]) end
 local sum_high, sum_low = sum(m[5], m[6], ARGV[18], ARGV[19])
 local check_high, check_low = sum(m[7], m[8], ARGV[20], ARGV[21])
-redis.call('HSET', meta, 'now', at, 'deltas', int(tonumber(m[4] or '0') + tonumber(ARGV[17])),
+redis.call('HSET', head, 'now', at, 'deltas', int(tonumber(m[4] or '0') + tonumber(ARGV[17])),
   'sum_high', sum_high, 'sum_low', sum_low, 'check_high', check_high, 'check_low', check_low)
 return 1

@@ -24,6 +24,18 @@ local function clock(given, seen)
   return math.max(now, tonumber(seen or '0'))
 end
 
+-- headless is the reply to a call that finds no head: the server has lost the
+-- partition, or has it as it was in layout 1. Nothing is written to it before it has
+-- a head again.
+local function headless() return redis.error_reply('NOHEAD the partition has no head of layout 2') end
+
+-- fields reads some of a head. It returns nil if there is none: the first is one that
+-- every head has.
+local function fields(head, ...)
+  local m = redis.call('HMGET', head, ...)
+  return m[1] and m
+end
+
 -- columns reads n fields of a hash, named by the arguments from i on.
 local function columns(key, i, n)
   if n <= chunk then

@@ -1,9 +1,11 @@
 -- Lists cells whose deadline has come.
 --
--- KEYS: meta, due.
+-- KEYS: head, due.
 -- ARGV: now, limit.
 --
 -- Replies {member, …}.
 
-local now = clock(ARGV[1], redis.call('HGET', KEYS[1], 'now'))
+local m = fields(KEYS[1], 'now')
+if not m then return headless() end
+local now = clock(ARGV[1], m[1])
 return redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', int(now), 'LIMIT', 0, ARGV[2])

@@ -2,7 +2,7 @@
 -- so if nothing has changed by then. It takes versions for the batch and drops
 -- old tokens.
 --
--- KEYS: meta, marks, names, and for each namespace values, stamps, index,
+-- KEYS: head, marks, names, and for each namespace values, stamps, index,
 -- tokens, queue.
 -- ARGV: now, window, writer, versions, whether to keep the time, namespaces; for
 -- each: name, cells, tokens, keys, fields.
@@ -10,18 +10,18 @@
 -- Replies {now, base, mark, floor, marks, names, and for each namespace known,
 -- cells, tokens, {stamps}, {values}, {tokens}}.
 
-local meta, marks, names, writer = KEYS[1], KEYS[2], KEYS[3], ARGV[3]
+local head, marks, names, writer = KEYS[1], KEYS[2], KEYS[3], ARGV[3]
 local window = tonumber(ARGV[2])
-local m = redis.call('HMGET', meta, 'now', 'floor', 'version')
-local now = clock(ARGV[1], m[1])
-local base = m[3] or '0'
+local m = fields(head, 'now', 'floor', 'version')
+if not m then return headless() end
+local now, base = clock(ARGV[1], m[1]), m[3]
 -- A server that takes no writes refuses both, although the second one changes
 -- nothing if the partition has a time. It comes first: what has written already
 -- is not refused for want of memory.
 if ARGV[5] == '1' then
-  redis.call('HSET', meta, 'now', int(now), 'version', int(tonumber(base) + tonumber(ARGV[4])))
+  redis.call('HSET', head, 'now', int(now), 'version', int(tonumber(base) + tonumber(ARGV[4])))
 else
-  redis.call('HSETNX', meta, 'now', int(now))
+  redis.call('HSETNX', head, 'now', int(now))
 end
 local reply = {
   int(now), base, writer ~= '' and redis.call('HGET', marks, writer) or '', m[2] or '0',

@@ -1,9 +1,11 @@
 -- Lists the namespaces that may have keys or tokens.
 --
--- KEYS: meta, names.
+-- KEYS: head, names.
 --
 -- Replies {version, name of each}.
 
+local m = fields(KEYS[1], 'version')
+if not m then return headless() end
 local reply = redis.call('SMEMBERS', KEYS[2])
-table.insert(reply, 1, redis.call('HGET', KEYS[1], 'version') or '0')
+table.insert(reply, 1, m[1])
 return reply

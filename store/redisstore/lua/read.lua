@@ -1,15 +1,16 @@
 -- Reads cells of one partition at one moment. One that has expired is not there,
 -- and then the partition's time is kept, so that it never is again.
 --
--- KEYS: meta, and for each namespace values and stamps.
+-- KEYS: head, and for each namespace values and stamps.
 -- ARGV: now, whether to write in any case, namespaces; for each: cells, keys.
 --
 -- Replies {version, now, stamp, value, …}, in the order of the arguments; '' if
 -- not there.
 
-local m = redis.call('HMGET', KEYS[1], 'now', 'version')
+local m = fields(KEYS[1], 'now', 'version')
+if not m then return headless() end
 local now = clock(ARGV[1], m[1])
-local keep, reply = ARGV[2] == '1', {m[2] or '0', int(now)}
+local keep, reply = ARGV[2] == '1', {m[2], int(now)}
 local i, key = 4, 2
 for _ = 1, tonumber(ARGV[3]) do
   local cells = tonumber(ARGV[i])

@@ -1,18 +1,19 @@
 -- Reads a page of the index of a namespace, and the cells on it that have not
 -- expired.
 --
--- KEYS: meta, values, stamps, index.
+-- KEYS: head, values, stamps, index.
 -- ARGV: now, whether to write in any case, from, to, limit.
 --
 -- Replies {version, the last key of the page or '' if it is the end, key, stamp,
 -- value, …}.
 
-local m = redis.call('HMGET', KEYS[1], 'now', 'version')
+local m = fields(KEYS[1], 'now', 'version')
+if not m then return headless() end
 local now = clock(ARGV[1], m[1])
 local keep = ARGV[2] == '1'
 local limit = tonumber(ARGV[5])
 local found = redis.call('ZRANGEBYLEX', KEYS[4], ARGV[3], ARGV[4], 'LIMIT', 0, limit)
-local reply = {m[2] or '0', #found == limit and found[#found] or ''}
+local reply = {m[2], #found == limit and found[#found] or ''}
 for from = 1, #found, chunk do
   local to = math.min(from + chunk - 1, #found)
   local values = redis.call('HMGET', KEYS[2], unpack(found, from, to))

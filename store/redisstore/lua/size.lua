@@ -1,10 +1,11 @@
 -- Counts the cells of some namespaces.
 --
--- KEYS: meta, indexes.
+-- KEYS: head, indexes.
 --
 -- Replies {version, cells of each}.
 
-local reply = {redis.call('HGET', KEYS[1], 'version') or '0'}
+local reply = fields(KEYS[1], 'version')
+if not reply then return headless() end
 for i = 2, #KEYS do
   reply[i] = int(redis.call('ZCARD', KEYS[i]))
 end
