@@ -64,6 +64,11 @@ var table = map[string]row{
 		code:  []string{"./policy", "./store", "./internal/hot", "./internal/rollup", "./internal/spread"},
 		tests: []string{".", "./store/memstore", "./store/storetest", "go.uber.org/goleak"},
 	},
+	// The books of namespaces in a store.
+	"internal/books": {
+		code:  []string{"./definition", "./store", "./internal/book", "./internal/calendar", "./internal/view"},
+		tests: []string{"./store/memstore", "./store/storetest"},
+	},
 	// All of it as the servers use it: the library is the product on top of this.
 	"internal/port": {
 		code: []string{

@@ -1,0 +1,303 @@
+// Package books keeps the definitions of namespaces in a store, where all servers that use
+// it find them: it reads a namespace's book, publishes the next one, and knows which views
+// the keys of the book have.
+//
+// A book is the pages of a cell of the store's own namespace, put in one step that names
+// the version it follows, so two servers never publish two books under one id. Then the
+// fence of every partition is raised to its id: from that moment on the partition refuses
+// what was made under a lower one. The book is in force when all fences are raised, and
+// the time of that is written down once. Whoever finds a book that is not in force can
+// finish it: each step may be repeated.
+package books
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quipudb/quipu/internal/book"
+	"github.com/quipudb/quipu/internal/calendar"
+	"github.com/quipudb/quipu/internal/view"
+	"github.com/quipudb/quipu/store"
+)
+
+// Books are those of all namespaces of a store. They are safe for concurrent use.
+type Books struct {
+	store    store.Store
+	readOnly bool
+	known    atomic.Pointer[map[string]*Known] // of namespaces that have one; nil if none is known
+
+	mu      sync.Mutex // guards shelves
+	shelves map[string]*shelf
+}
+
+// A shelf is what is known of one namespace.
+type shelf struct {
+	busy  chan struct{} // has a value while somebody reads or writes the book; guards the fields below
+	known *Known
+	at    time.Time // when it was read last
+}
+
+// A Known book is one that was read, made ready. It does not change.
+type Known struct {
+	Namespace string
+	Book      *book.Book   // with id 0 if the namespace has none
+	InForce   int64        // since when all partitions count by it, in Unix milliseconds; 0 if not yet
+	Fence     []store.Book // for batches; nil if the namespace has no book
+
+	keys    []Keys
+	version uint64 // of the cell
+}
+
+// Keys are those of one entry of a book.
+type Keys struct {
+	*view.Views
+	Entry *book.Entry
+	Plans view.Plans
+}
+
+// fresh is for how long a book that was read is good enough for reads. Writes are told by
+// the store when theirs is outdated.
+const fresh = time.Second
+
+// New returns the books of a store.
+func New(s store.Store, readOnly bool) *Books {
+	return &Books{store: s, readOnly: readOnly, shelves: make(map[string]*shelf)}
+}
+
+// Any reports whether a namespace is known to have a book.
+func (b *Books) Any() bool { return b.known.Load() != nil }
+
+// Known returns the book of a namespace as it is known here, without asking the store; nil
+// if none is known.
+func (b *Books) Known(namespace string) *Known {
+	if all := b.known.Load(); all != nil {
+		return (*all)[namespace]
+	}
+	return nil
+}
+
+// ID returns the id of the book of a namespace as it is known here; 0 is none.
+func (b *Books) ID(namespace string) int64 { return b.Known(namespace).ID() }
+
+// ID returns the id of the book; that of no book is 0.
+func (k *Known) ID() int64 {
+	if k == nil {
+		return 0
+	}
+	return int64(k.Book.ID)
+}
+
+// Of returns the keys that a key belongs to, or nil if it has no views.
+func (k *Known) Of(key string) *Keys {
+	if k == nil {
+		return nil
+	}
+	e := k.Book.Of(key)
+	for i := range k.keys {
+		if k.keys[i].Entry == e {
+			return &k.keys[i]
+		}
+	}
+	return nil
+}
+
+// Since returns from when on a view of the book is complete.
+func (k *Known) Since(v book.View) (at int64, ok bool) { return k.Book.Since(v, k.InForce) }
+
+// Get returns the book of a namespace as it was in the store at most a second ago.
+func (b *Books) Get(ctx context.Context, namespace string) (*Known, error) {
+	s, err := b.take(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	defer s.put()
+	if s.known != nil && time.Since(s.at) < fresh {
+		return s.known, nil
+	}
+	lingers := s.known.ID() != 0 && s.known.InForce == 0
+	if err := b.load(ctx, namespace, s); err != nil {
+		return nil, err
+	}
+	if lingers && s.known.InForce == 0 && !b.readOnly { // Its publisher may be gone.
+		return s.known, b.finish(ctx, s)
+	}
+	return s.known, nil
+}
+
+// Renew reads the book of a namespace, unless one above an id is known by now: a store has
+// refused what was made under that.
+func (b *Books) Renew(ctx context.Context, namespace string, id int64) error {
+	s, err := b.take(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	defer s.put()
+	if s.known.ID() > id {
+		return nil
+	}
+	if err := b.load(ctx, namespace, s); err != nil {
+		return err
+	}
+	if s.known.ID() <= id {
+		return store.Errorf(store.KindOutdated, "the %s store refuses what is counted by book %d of namespace %q, and has no later one: it has lost definitions. Publish them again",
+			b.store.Traits().Name, id, namespace)
+	}
+	return nil
+}
+
+// take returns the shelf of a namespace when nobody else has it. The caller puts it back.
+func (b *Books) take(ctx context.Context, namespace string) (*shelf, error) {
+	b.mu.Lock()
+	s := b.shelves[namespace]
+	if s == nil {
+		s = &shelf{busy: make(chan struct{}, 1)}
+		b.shelves[namespace] = s
+	}
+	b.mu.Unlock()
+	select {
+	case s.busy <- struct{}{}:
+		return s, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s *shelf) put() { <-s.busy }
+
+// cellOf returns the cell of a namespace's book, and forceCell that of when one came into
+// force.
+func cellOf(namespace string) store.Cell { return store.Cell{Key: "book/" + namespace} }
+
+func forceCell(namespace string, id uint64) store.Cell {
+	return store.Cell{Key: "inforce/" + namespace + "/" + strconv.FormatUint(id, 10)}
+}
+
+// pagesMax is how many pages a book may have.
+const pagesMax = (book.BytesMax + store.PartBytesMax - 1) / store.PartBytesMax
+
+func page(i int) store.Part {
+	return store.PartFields{Kind: store.PartPage, Position: int64(i)}.Part()
+}
+
+// load reads the book of a namespace. If it is older than the one that is known, the store
+// has lost that, and gets it back.
+func (b *Books) load(ctx context.Context, namespace string, s *shelf) error {
+	parts, ok := b.store.(store.Parter)
+	if !ok || !b.store.Traits().Events {
+		s.known, s.at = &Known{Namespace: namespace, Book: &book.Book{}}, time.Now()
+		return nil
+	}
+	cell := cellOf(namespace)
+	for {
+		var value [1]store.Value
+		if err := b.store.Read(ctx, []store.Cell{cell}, value[:]); err != nil {
+			return err
+		}
+		if has := value[0].N; has < s.known.ID() && !b.readOnly {
+			if err := b.write(ctx, namespace, s.known.Book, value[0].Version); err != nil && store.KindOf(err) != store.KindChanged {
+				return err
+			}
+			continue
+		} else if s.known != nil && (has < s.known.ID() || has == s.known.ID() && s.known.InForce != 0) {
+			s.at = time.Now()
+			return nil
+		}
+		k, err := read(ctx, parts, namespace)
+		if err != nil {
+			return err
+		}
+		if k.Book.ID != uint64(value[0].N) { // Another was published in between.
+			continue
+		}
+		k.version = value[0].Version
+		if k.Book.ID != 0 {
+			if err := b.store.Read(ctx, []store.Cell{forceCell(namespace, k.Book.ID)}, value[:]); err != nil {
+				return err
+			}
+			k.InForce = value[0].N
+		}
+		b.keep(s, k)
+		return nil
+	}
+}
+
+// read reads the pages of a namespace's book.
+func read(ctx context.Context, parts store.Parter, namespace string) (*Known, error) {
+	var pages [pagesMax]store.PartCell
+	var contents [pagesMax]store.Content
+	for i := range pages {
+		pages[i] = store.PartCell{Cell: cellOf(namespace), Part: page(i)}
+	}
+	if err := parts.ReadParts(ctx, pages[:], contents[:]); err != nil {
+		return nil, err
+	}
+	var raw []byte
+	for i := range contents {
+		raw = append(raw, contents[i].Bytes...)
+	}
+	if len(raw) == 0 {
+		return newKnown(namespace, &book.Book{}), nil
+	}
+	parsed, err := book.Parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	return newKnown(namespace, parsed), nil
+}
+
+// newKnown makes a book ready.
+func newKnown(namespace string, of *book.Book) *Known {
+	k := &Known{Namespace: namespace, Book: of}
+	if of.ID == 0 {
+		return k
+	}
+	k.Fence = []store.Book{{Namespace: namespace, ID: int64(of.ID)}}
+	k.keys = make([]Keys, 0, len(of.Entries))
+	for i := range of.Entries {
+		if e := &of.Entries[i]; len(e.Views) > 0 {
+			k.keys = append(k.keys, Keys{Views: view.New(of, e), Entry: e})
+		}
+	}
+	return k
+}
+
+// keep makes k what is known of its namespace. The shelf is the caller's.
+func (b *Books) keep(s *shelf, k *Known) {
+	s.known, s.at = k, time.Now()
+	if k.Book.ID == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := map[string]*Known{}
+	if old := b.known.Load(); old != nil {
+		for namespace, known := range *old {
+			all[namespace] = known
+		}
+	}
+	all[k.Namespace] = k
+	b.known.Store(&all)
+}
+
+// nowMS returns the store's time of a partition, or of this machine if the store has not
+// told it.
+func (b *Books) nowMS(partition int) int64 {
+	if clock, ok := b.store.(store.Clock); ok {
+		if ms := clock.NowMS(store.ProbeCell(partition, b.store.Traits().Partitions)); ms != 0 {
+			return ms
+		}
+	}
+	return time.Now().UnixMilli()
+}
+
+// zoneOf returns a time zone as this machine has it.
+func zoneOf(name string) (*calendar.Zone, error) {
+	l, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, err
+	}
+	return calendar.NewZone(l), nil
+}
