@@ -76,14 +76,12 @@ func checkEvent(d *Delta) (size int, err error) {
 			return 0, err
 		}
 	}
-	size = len(e.Part) + len(e.Bytes)
 	for i := range e.Len() {
-		r := e.Rider(i)
-		if r.Part == "" && e.Part == "" {
+		if e.Part == "" && e.Rider(i).Part == "" {
 			return 0, Errorf(KindInvalid, "rider %d is of the counter's own value, which leads", i)
 		}
-		size += len(r.Part) + len(r.Bytes)
 	}
+	_, size = e.Weight()
 	return size, nil
 }
 

@@ -162,6 +162,8 @@ func CutStamp(bytes string) (s Stamp, rest string, ok bool) {
 type Plan struct {
 	riders []Rider
 	needs  Needs
+	bytes  int
+	sums   bool
 }
 
 // NewPlan returns a plan of riders, which are the plan's from now on.
@@ -172,12 +174,54 @@ func NewPlan(riders ...Rider) (*Plan, error) {
 			return nil, err
 		}
 		p.needs |= riders[i].needs()
+		p.bytes += riders[i].bytes()
 	}
+	p.sums = sum(riders)
 	if len(riders) > EventRidersMax {
 		return nil, Errorf(KindTooLarge, "plan of %d riders: at most %d", len(riders), EventRidersMax)
 	}
 	return p, nil
 }
+
+// Sums reports whether adds of one sign that have the plan, one after the other, do to
+// parts what one add does that has the plan and is their sum.
+func (p *Plan) Sums() bool { return p.sums }
+
+// sum reports whether each rider adds what was applied, or does something that the first
+// event does and those after it do not do again: it keeps the book, or adds what there
+// was before it.
+func sum(riders []Rider) bool {
+	var keeps, below int64
+	for i := range riders {
+		switch r := &riders[i]; {
+		case r.Is != (Met{}), r.Bound != nil, r.Place != PlaceFixed, r.Op == OpAdd && r.Part.Kind() == PartBook:
+			return false
+		case r.Op == OpAdd && r.Amount == AmountApplied && r.When == (Met{}):
+		case r.Op == OpAdd && r.Amount == AmountWas && r.When.Kind == MetBook:
+			below = max(below, r.When.N)
+		case r.Op == OpMax && r.Amount == AmountN && r.When == (Met{}) && r.Part.Kind() == PartBook:
+			keeps = max(keeps, r.N)
+		default:
+			return false
+		}
+	}
+	return below <= keeps
+}
+
+// Weight returns how many riders an event has, and the bytes of what parts are called and
+// hold: they count against what a batch may have, beside its deltas.
+func (e *Event) Weight() (riders, bytes int) {
+	bytes = len(e.Part) + len(e.Bytes)
+	if e.Plan != nil {
+		bytes += e.Plan.bytes
+	}
+	for i := range e.Riders {
+		bytes += e.Riders[i].bytes()
+	}
+	return e.Len(), bytes
+}
+
+func (r *Rider) bytes() int { return len(r.Part) + len(r.Bytes) }
 
 // Len returns how many riders an event has.
 func (e *Event) Len() int {

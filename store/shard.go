@@ -59,3 +59,14 @@ func ShardOf(c Cell) (of Cell, i int, ok bool) {
 	}
 	return Cell{}, 0, false
 }
+
+// SpaceOf returns the namespace of the counter that a cell is, or is a shard of: its
+// definitions and floors are the cell's.
+func SpaceOf(c Cell) string {
+	if c.Namespace == "" {
+		if of, _, ok := ShardOf(c); ok {
+			return of.Namespace
+		}
+	}
+	return c.Namespace
+}

@@ -16,7 +16,7 @@ func (f Fences) Judge(b *store.Batch) error {
 		if d.Op == store.OpRetire {
 			continue
 		}
-		namespace := counterSpace(d.Cell)
+		namespace := store.SpaceOf(d.Cell)
 		if has := idOf(b, namespace); has < f[namespace] {
 			return store.Errorf(store.KindOutdated, "delta %d was made under book %d of namespace %q, which is at %d",
 				i, has, namespace, f[namespace])

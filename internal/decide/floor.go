@@ -20,7 +20,7 @@ func ShelfOf(c store.Cell, p store.Part) (s Shelf, e store.Epoch, ok bool) {
 	if !ok {
 		return Shelf{}, 0, false
 	}
-	return Shelf{counterSpace(c), f.Kind, f.View}, f.Epoch, true
+	return Shelf{store.SpaceOf(c), f.Kind, f.View}, f.Epoch, true
 }
 
 // Keeps reports whether a part of a cell is not below its floor.
@@ -60,12 +60,4 @@ func (f Floors) Raise(b *store.Batch) (risen bool) {
 		}
 	}
 	return risen
-}
-
-// counterSpace returns the namespace of the counter that a cell is, or is a shard of.
-func counterSpace(c store.Cell) string {
-	if of, _, ok := store.ShardOf(c); ok {
-		return of.Namespace
-	}
-	return c.Namespace
 }
