@@ -15,6 +15,7 @@ type flight struct {
 	batches [1]store.Batch
 	replies [1]store.Reply
 	members []int // for each delta, how many adds are in it
+	deltas  int   // and riders
 	bytes   int
 	entries []*entry
 	refs    atomic.Int32
@@ -26,19 +27,35 @@ type flight struct {
 
 // A runKey names a run: adds in a flight to one cell that have the same sign, so
 // that their sum overflows if and only if one of them does, and that ask for the
-// same layout if any.
+// same layout if any; and if they are events, have the same plan.
 type runKey struct {
 	cell     store.Cell
 	negative bool
 	laid     bool
+	event    bool
 	layout   int64
+	plan     *store.Plan
+}
+
+func keyOf(d *store.Delta) runKey {
+	key := runKey{cell: d.Cell, negative: d.N < 0, laid: d.Guard.Laid, layout: d.Guard.Layout}
+	if d.Event != nil {
+		key.event, key.plan = true, d.Event.Plan
+	}
+	return key
 }
 
 // runServes is what the adds of a run may ask for.
-const runServes = store.NeedValue | store.NeedLayout
+const runServes = store.NeedValue | store.NeedLayout | store.NeedRiders | store.NeedBook | store.NeedBytes
 
 // isRun reports whether a batch is one add that may join a run.
-func isRun(b *store.Batch) bool { return len(b.Deltas) == 1 && b.Deltas[0].Needs()&^runServes == 0 }
+func isRun(b *store.Batch) bool {
+	if len(b.Deltas) != 1 {
+		return false
+	}
+	d := &b.Deltas[0]
+	return d.Needs()&^runServes == 0 && (d.Event == nil || joins(d.Event))
+}
 
 // isAlone reports whether a batch takes a flight of its own: if a counter is
 // split, it is refused as a whole, and others must not be with it.
@@ -51,13 +68,12 @@ func (f *flight) board(e *entry, runs map[runKey]int) bool {
 	b := &f.batches[0]
 	var key runKey
 	if e.run {
-		d := &e.batch.Deltas[0]
-		key = runKey{d.Cell, d.N < 0, d.Guard.Laid, d.Guard.Layout}
+		key = keyOf(&e.batch.Deltas[0])
 		if at, ok := runs[key]; ok && f.join(e, at) {
 			return true
 		}
 	}
-	if len(b.Deltas)+e.deltas > store.BatchDeltasMax || f.bytes+e.bytes > store.BatchBytesMax {
+	if f.deltas+e.deltas > store.BatchDeltasMax || f.bytes+e.bytes > store.BatchBytesMax {
 		return false
 	}
 	e.at, e.nth, e.before = len(b.Deltas), 0, 0
@@ -69,15 +85,31 @@ func (f *flight) board(e *entry, runs map[runKey]int) bool {
 			bound := *d.Guard.Bound // the caller may change it when it has left
 			d.Guard.Bound = &bound
 		}
+		d.Event = frozenEvent(d.Event)
 		b.Deltas = append(b.Deltas, d)
 		f.members = append(f.members, 1)
 	}
 	if e.run {
 		runs[key] = e.at
 	}
-	f.bytes += e.bytes
-	b.Durability = max(b.Durability, strength(e.batch.Durability))
+	f.deltas, f.bytes = f.deltas+e.deltas, f.bytes+e.bytes
+	f.under(e.batch)
 	return true
+}
+
+// under makes the flight name the books of a batch, which is of its era, and be as
+// durable.
+func (f *flight) under(of *store.Batch) {
+	b := &f.batches[0]
+	b.Durability = max(b.Durability, strength(of.Durability))
+	for _, book := range of.Books {
+		at := slices.IndexFunc(b.Books, func(is store.Book) bool { return is.Namespace == book.Namespace })
+		if at < 0 {
+			b.Books = append(b.Books, book)
+		} else { // one that is of no delta may be lower
+			b.Books[at].ID = max(b.Books[at].ID, book.ID)
+		}
+	}
 }
 
 // join adds an entry to a run, and reports false if that is too long, or its sum
@@ -86,14 +118,14 @@ func (f *flight) join(e *entry, at int) bool {
 	b := &f.batches[0]
 	run, d := &b.Deltas[at], &e.batch.Deltas[0]
 	sum := run.N + d.N
-	if f.members[at] == runMax || (d.N < 0) != (sum < run.N) {
+	if f.members[at] == runMax || (d.N < 0) != (sum < run.N) || !f.continues(run.Event, d.Event) {
 		return false
 	}
 	e.at, e.nth, e.before = at, f.members[at], run.N
 	run.N = sum
 	run.Want = run.Want || d.Want
 	f.members[at]++
-	b.Durability = max(b.Durability, strength(e.batch.Durability))
+	f.under(e.batch)
 	return true
 }
 
@@ -109,6 +141,21 @@ func strength(d store.Durability) store.Durability {
 // refused. That changed nothing.
 func (f *flight) refusedRun(e *entry) bool {
 	return f.members[e.at] > 1 && f.replies[0].Results[e.at].Outcome != store.Applied
+}
+
+// again returns the entries that are to be sent again, in their order: those of runs that
+// were refused, each for itself, or those of a flight that is to be divided.
+func (f *flight) again(err error) (some []*entry) {
+	if err != nil {
+		return f.divide(err)
+	}
+	for _, e := range f.entries {
+		if !e.gone && f.refusedRun(e) {
+			e.run = false
+			some = append(some, e)
+		}
+	}
+	return some
 }
 
 // take fills the reply of an entry that has landed, or returns why there is none.
@@ -158,9 +205,9 @@ func (f *flight) release(n *Node) {
 	}
 	clear(f.entries)
 	clear(f.batches[0].Deltas)
-	f.batches[0] = store.Batch{Deltas: f.batches[0].Deltas[:0]}
+	f.batches[0] = store.Batch{Deltas: f.batches[0].Deltas[:0], Books: f.batches[0].Books[:0]}
 	f.replies[0].Results = f.replies[0].Results[:0]
 	f.entries, f.members = f.entries[:0], f.members[:0]
-	f.lane, f.bytes, f.sent, f.doubt = nil, 0, false, false
+	f.lane, f.deltas, f.bytes, f.sent, f.doubt = nil, 0, 0, false, false
 	n.freeFlights.Put(f)
 }

@@ -25,6 +25,7 @@ type pulse struct {
 	partition int
 	calls     chan struct{} // holds the calls under way that are not combined
 	room      room          // for those that are
+	fence     fence         // of them
 
 	ctx    context.Context // of the batches on their way; ends when the node gives them up
 	cancel context.CancelFunc

@@ -39,16 +39,18 @@ type entry struct {
 	reply *store.Reply
 	done  chan struct{}
 
-	deltas int
+	deltas int // and riders
 	bytes  int
 	writes int // of callers
 
 	// Guarded by lane.mu until the entry has landed.
 	state      entryState
-	prev, next *entry // in the queue
-	run        bool   // it is one add that may join a run
-	alone      bool   // it takes a flight of its own
-	gone       bool   // nobody waits for it any more
+	prev, next *entry       // in the queue
+	call       *store.Batch // the first of its call, nil if it is the only one
+	era        uint64       // only those of one era share a flight
+	run        bool         // it is one add that may join a run
+	alone      bool         // it takes a flight of its own
+	gone       bool         // nobody waits for it any more
 	flight     *flight
 	at         int   // its first delta in the flight
 	nth        int   // its place in a run
@@ -64,20 +66,20 @@ const (
 	landed                   // there is an answer, and done says so
 )
 
-// enter queues a batch, and sends it at once if the lane is idle. Lone says that its
-// call has no other.
-func (l *lane) enter(ctx context.Context, b *store.Batch, r *store.Reply, lone bool) (*entry, error) {
+// enter queues a batch, and sends it at once if the lane is idle. Call is what the
+// batches of its call have in common, nil if it has no other.
+func (l *lane) enter(ctx context.Context, b *store.Batch, r *store.Reply, call *store.Batch, era uint64) (*entry, error) {
 	n := l.node
 	reading := !b.Changes()
 	if err := l.pulse.refused(reading); err != nil {
 		return nil, err
 	}
-	bytes, writes := weigh(b)
-	if err := l.pulse.room.take(ctx, len(b.Deltas), bytes); err != nil {
+	deltas, bytes, writes := weigh(b)
+	if err := l.pulse.room.take(ctx, deltas, bytes); err != nil {
 		return nil, err
 	}
 	e := n.freeEntries.Get().(*entry)
-	e.lane, e.batch, e.reply, e.deltas, e.bytes, e.writes = l, b, r, len(b.Deltas), bytes, writes
+	e.lane, e.batch, e.reply, e.deltas, e.bytes, e.writes = l, b, r, deltas, bytes, writes
 	l.mu.Lock()
 	if err := l.pulse.refused(reading); err != nil { // since then, and what was queued was refused before this came
 		l.mu.Unlock()
@@ -85,7 +87,8 @@ func (l *lane) enter(ctx context.Context, b *store.Batch, r *store.Reply, lone b
 		e.free()
 		return nil, err
 	}
-	e.state, e.run, e.alone, e.gone, e.err = queued, lone && isRun(b), isAlone(b), false, nil
+	e.state, e.run, e.alone, e.gone, e.err = queued, call == nil && isRun(b), isAlone(b), false, nil
+	e.call, e.era = call, era
 	l.insert(e, l.last)
 	if !l.flying {
 		l.flying = true
@@ -97,14 +100,20 @@ func (l *lane) enter(ctx context.Context, b *store.Batch, r *store.Reply, lone b
 	return e, nil
 }
 
-// weigh returns how many bytes a batch has, and how many writes of callers.
-func weigh(b *store.Batch) (bytes, writes int) {
+// weigh returns how many deltas and riders a batch has, how many bytes, and how many
+// writes of callers.
+func weigh(b *store.Batch) (deltas, bytes, writes int) {
+	deltas = len(b.Deltas)
 	for i := range b.Deltas {
 		d := &b.Deltas[i]
 		bytes += len(d.Cell.Namespace) + len(d.Cell.Key) + len(d.Guard.Token)
 		writes += max(int(d.Writes), 1)
+		if d.Event != nil {
+			riders, more := d.Event.Weight()
+			deltas, bytes = deltas+riders, bytes+more
+		}
 	}
-	return bytes, writes
+	return deltas, bytes, writes
 }
 
 // board makes the lane ready for the next train to where its partition is.
@@ -208,7 +217,7 @@ func (e *entry) leave() entryState {
 // free makes the entry ready for another caller.
 func (e *entry) free() {
 	n := e.lane.node
-	e.lane, e.batch, e.reply, e.flight = nil, nil, nil, nil
+	e.lane, e.batch, e.reply, e.call, e.flight = nil, nil, nil, nil, nil
 	n.freeEntries.Put(e)
 }
 
@@ -225,7 +234,8 @@ func (l *lane) freeze(t *trip) *flight {
 	f := l.node.freeFlights.Get().(*flight)
 	f.lane, l.trip = l, t
 	f.batches[0].Partition, f.batches[0].Apart = l.partition, !l.first.alone
-	for e := l.first; e != nil && (len(f.entries) == 0 || !e.alone) && f.board(e, l.runs); e = l.first {
+	era := l.first.era
+	for e := l.first; e != nil && e.era == era && (len(f.entries) == 0 || !e.alone) && f.board(e, l.runs); e = l.first {
 		l.remove(e)
 		e.state, e.flight = frozen, f
 		f.entries = append(f.entries, e)
@@ -267,19 +277,22 @@ const runsKept = 1024
 
 // land gives the callers of a flight their answer. The adds of a run that was
 // refused are queued again, before all others, each for itself: the sum of a run
-// may be too much where some of its adds are not.
+// may be too much where some of its adds are not. So are those of a flight that was
+// refused because some of them are outdated or late, in two flights.
 func (l *lane) land(f *flight, err error) {
 	n := l.node
 	deltas, bytes, writes := 0, 0, 0
 	told := f.entries[:0]
-	var again *entry // the last of those
 	l.mu.Lock()
 	l.trip = nil
+	var last *entry
+	for _, e := range f.again(err) {
+		e.state, e.flight = queued, nil
+		l.insert(e, last)
+		last = e
+	}
 	for _, e := range f.entries {
-		if err == nil && !e.gone && f.refusedRun(e) {
-			e.state, e.flight, e.run = queued, nil, false
-			l.insert(e, again)
-			again = e
+		if e.state == queued {
 			continue
 		}
 		deltas += e.deltas

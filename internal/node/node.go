@@ -118,6 +118,7 @@ var (
 	_ store.Sizer       = (*Node)(nil)
 	_ store.Snapshotter = (*Node)(nil)
 	_ store.Witness     = (*Node)(nil)
+	_ store.Parter      = (*Node)(nil)
 )
 
 // New returns a node over a store, which it closes when it is closed. What it does
@@ -131,7 +132,6 @@ func New(ctx context.Context, s store.Store, o Options) *Node {
 		options:   o,
 		enlisting: make(chan struct{}, 1),
 	}
-	n.traits.Events = false // it does not combine them yet
 	n.ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	n.freeEntries.New = func() any { return &entry{done: make(chan struct{}, 1)} }
 	n.freeFlights.New = func() any { return new(flight) }
@@ -219,7 +219,7 @@ func (n *Node) begin(ctx context.Context) error {
 // passes reports whether a batch goes to the store as it is. One that retires
 // writers does, because it may retire those of the node.
 func passes(b *store.Batch) bool {
-	if b.Writer != 0 || len(b.If) > 0 || len(b.Deltas) == 0 {
+	if b.Writer != 0 || len(b.If) > 0 || len(b.Floors) > 0 || len(b.Deltas) == 0 {
 		return true
 	}
 	for i := range b.Deltas {
@@ -290,17 +290,25 @@ func (n *Node) combine(ctx context.Context, batches []store.Batch, replies []sto
 		entered, errs = make([]*entry, len(batches)), make([]error, len(batches))
 	}
 	lane := n.laneOf(batches)
+	var call *store.Batch
+	if len(batches) > 1 {
+		call = &batches[0]
+	}
 	for i := range batches {
 		b, r := &batches[i], &replies[i]
 		*r = store.Reply{Results: r.Results[:0]}
 		if r.Err = n.check(b); r.Err != nil {
 			continue
 		}
+		var era uint64
+		if era, r.Err = n.pulses[b.Partition].fence.admit(b); r.Err != nil {
+			continue
+		}
 		l := lane
 		if l == nil {
 			l = &n.lanes[b.Partition]
 		}
-		entered[i], errs[i] = l.enter(ctx, b, r, len(batches) == 1)
+		entered[i], errs[i] = l.enter(ctx, b, r, call, era)
 	}
 	for i, e := range entered {
 		if e != nil {
@@ -331,7 +339,11 @@ func (n *Node) laneOf(batches []store.Batch) *lane {
 // check returns an error if the store would refuse a batch: then it must not be
 // combined with others.
 func (n *Node) check(b *store.Batch) error {
-	if err := store.CheckBatch(b, n.traits.Partitions); err != nil {
+	check := store.CheckBatch
+	if n.traits.Events {
+		check = store.CheckEvents
+	}
+	if err := check(b, n.traits.Partitions); err != nil {
 		return err
 	}
 	if n.traits.Partitions == 1 {

@@ -126,6 +126,11 @@ func (l *lane) judge(f *flight, err error) (reached bool, end error) {
 			return true, err
 		}
 		end = f.inDoubt(err)
+	case store.KindOutdated, store.KindLate:
+		// Books and floors only rise, so no attempt before was applied, nor will be, though
+		// it was in doubt: the next flight has the number.
+		l.pulse.answered()
+		return true, err
 	case store.KindClosed:
 		end = cmp.Or(f.inDoubt(err), err)
 	case store.KindFull: // of marks
@@ -167,7 +172,7 @@ func (f *flight) inDoubt(err error) error {
 // refused and changed nothing, rather than that nothing can be said.
 func refusal(err error) bool {
 	switch store.KindOf(err) {
-	case store.KindInvalid, store.KindTooLarge, store.KindUnsupported, store.KindSplit:
+	case store.KindInvalid, store.KindTooLarge, store.KindUnsupported, store.KindSplit, store.KindOutdated, store.KindLate:
 		return true
 	default:
 		return false

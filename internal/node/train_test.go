@@ -19,8 +19,13 @@ import (
 // its trips.
 type carrier struct {
 	storetest.Keeper
+	store.Parter
 	mu    sync.Mutex // guards trips
 	trips [][]int    // the partitions of each
+}
+
+func carrying(s store.Store) *carrier {
+	return &carrier{Keeper: s.(storetest.Keeper), Parter: s.(store.Parter)}
 }
 
 func (*carrier) Route(partition int) int { return partition / 4 }
@@ -50,7 +55,7 @@ func runCarried(t *testing.T, test func(k *kit, c *carrier)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		k := &kit{T: t, shelf: &shelf{memstore.New(memstore.Options{Partitions: 8})}, ctx: t.Context()}
-		c := &carrier{Keeper: storetest.Wrap(k.shelf, &k.hooks).(storetest.Keeper)}
+		c := carrying(storetest.Wrap(k.shelf, &k.hooks))
 		k.store = c
 		k.hook()
 		k.node = k.open(node.Options{})
@@ -156,6 +161,6 @@ func TestTrainLeavesOneBehind(t *testing.T) {
 // A node keeps the laws over a store that carries.
 func TestLawsCarried(t *testing.T) {
 	storetest.Run(t, func(t testing.TB, c storetest.Config) *storetest.Instance {
-		return &storetest.Instance{Store: over(t, &carrier{Keeper: memory(8, c).(storetest.Keeper)})}
+		return &storetest.Instance{Store: over(t, carrying(memory(8, c)))}
 	})
 }

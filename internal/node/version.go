@@ -46,7 +46,7 @@ func coarseBatches(batches []store.Batch) []store.Batch {
 	copied := false
 	for i := range batches {
 		conditions, deltas := batches[i].If, batches[i].Deltas
-		matches := slices.ContainsFunc(deltas, func(d store.Delta) bool { return d.Guard.Match })
+		matches := slices.ContainsFunc(deltas, func(d store.Delta) bool { return d.Guard.Match || d.Event != nil })
 		if len(conditions) == 0 && !matches {
 			continue
 		}
@@ -61,7 +61,8 @@ func coarseBatches(batches []store.Batch) []store.Batch {
 		if matches {
 			b.Deltas = slices.Clone(deltas)
 			for j := range b.Deltas {
-				b.Deltas[j].Guard.Version = coarse(b.Deltas[j].Guard.Version)
+				d := &b.Deltas[j]
+				d.Guard.Version, d.Event = coarse(d.Guard.Version), frozenEvent(d.Event)
 			}
 		}
 	}

@@ -77,7 +77,7 @@ var table = map[string]row{
 		tests: []string{".", "./store/memstore", "./store/storetest"},
 	},
 	// A node is a store around whichever store it is given.
-	"internal/node": {code: []string{"./store"}},
+	"internal/node": {code: []string{"./store", "./internal/decide"}},
 	// What makes one store hold what another holds.
 	"internal/transfer": {code: []string{"./store"}},
 	// What writes totals into tables of PostgreSQL.

@@ -1,0 +1,69 @@
+package node
+
+import (
+	"slices"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// joins reports whether an event may join a run: its plan does to parts the same with the
+// sum, and all that it has besides are lines of the ledger.
+func joins(e *store.Event) bool {
+	if e.Plan != nil && !e.Plan.Sums() {
+		return false
+	}
+	for i := range e.Riders {
+		if r := &e.Riders[i]; r.Op != store.OpPut || r.Place != store.PlaceVersion || r.When != (store.Met{}) {
+			return false
+		}
+	}
+	return true
+}
+
+// continues adds the lines of an event to those of a run, and reports false if they are
+// not for the same place, or too many. Bytes of lines are put one after the other: each
+// begins with its length.
+func (f *flight) continues(run, e *store.Event) bool {
+	if run == nil { // nor is e an event
+		return true
+	}
+	if len(run.Riders) != len(e.Riders) {
+		return false
+	}
+	bytes := f.bytes
+	for i := range e.Riders {
+		to, line := &run.Riders[i], &e.Riders[i]
+		bytes += len(line.Bytes)
+		if to.Part != line.Part || len(to.Bytes)+len(line.Bytes) > store.PartBytesMax || bytes > store.BatchBytesMax {
+			return false
+		}
+	}
+	f.bytes = bytes
+	for i := range e.Riders {
+		run.Riders[i].Bytes = append(run.Riders[i].Bytes, e.Riders[i].Bytes...)
+	}
+	return true
+}
+
+// frozenEvent returns a copy of an event, with the versions of the store, that shares only the
+// plan with it: the caller may change all else when it has left.
+func frozenEvent(e *store.Event) *store.Event {
+	if e == nil {
+		return nil
+	}
+	own := *e
+	own.Part = coarsePart(e.Part)
+	own.Bytes = slices.Clone(e.Bytes)
+	own.Riders = slices.Clone(e.Riders)
+	for i := range own.Riders {
+		r := &own.Riders[i]
+		if r.Bytes = slices.Clone(r.Bytes); r.Place == store.PlaceFixed {
+			r.Part = coarsePart(r.Part)
+		}
+		if r.Bound != nil {
+			bound := *r.Bound
+			r.Bound = &bound
+		}
+	}
+	return &own
+}

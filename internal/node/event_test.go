@@ -1,0 +1,341 @@
+package node_test
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/quipudb/quipu/internal/node"
+	"github.com/quipudb/quipu/store"
+	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
+)
+
+var (
+	window  = store.PartFields{Kind: store.PartWindow, View: 1, Epoch: 7}.Part()
+	outside = store.PartFields{Kind: store.PartOutside, View: 1}.Part()
+	book    = store.PartFields{Kind: store.PartBook}.Part()
+	entries = store.PartFields{Kind: store.PartEntries, View: 2, Epoch: 7}.Part()
+)
+
+// viewed returns the plan of a window that came with a book, under a book.
+func viewed(t testing.TB, came, under int64) *store.Plan {
+	t.Helper()
+	return plan(t,
+		store.Rider{Part: outside, Op: store.OpAdd, Amount: store.AmountWas, When: store.Met{Kind: store.MetBook, N: came}},
+		store.Rider{Part: window, Op: store.OpAdd, Amount: store.AmountApplied},
+		store.Rider{Part: book, Op: store.OpMax, N: under},
+	)
+}
+
+func plan(t testing.TB, riders ...store.Rider) *store.Plan {
+	t.Helper()
+	p, err := store.NewPlan(riders...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// with makes a delta an event.
+func with(d store.Delta, p *store.Plan, riders ...store.Rider) store.Delta {
+	d.Event = &store.Event{Plan: p, Riders: riders}
+	return d
+}
+
+func line(text string) store.Rider {
+	return store.Rider{Part: entries, Op: store.OpPut, Place: store.PlaceVersion, Bytes: []byte(text)}
+}
+
+func (k *kit) part(key string, p store.Part) store.Content {
+	k.Helper()
+	got := make([]store.Content, 1)
+	if err := k.node.ReadParts(k.ctx, []store.PartCell{{Cell: cell(key), Part: p}}, got); err != nil {
+		k.Fatalf("ReadParts: %v", err)
+	}
+	return got[0]
+}
+
+func (k *kit) partHolds(key string, p store.Part, n int64) {
+	k.Helper()
+	if got := k.part(key, p); got.N != n {
+		k.Errorf("part %x of %q is %+v, want %d", p, key, got, n)
+	}
+}
+
+// lines returns what the ledger of a counter has, and where.
+func (k *kit) lines(key string) (texts []string, at []int64) {
+	k.Helper()
+	f, _ := entries.Fields()
+	last := f
+	last.Position = math.MaxInt64
+	found, err := k.node.ScanParts(k.ctx, store.RowsOf(cell(key), f, last), store.ScanMax)
+	if err != nil {
+		k.Fatalf("ScanParts: %v", err)
+	}
+	for _, e := range found {
+		_, text, _ := store.CutStamp(e.Content.Bytes)
+		f, _ := e.Part.Fields()
+		texts, at = append(texts, text), append(at, f.Position)
+	}
+	return texts, at
+}
+
+// Adds that have one plan are one event, whose lines are in the order of their values.
+func TestEventsOfARun(t *testing.T) {
+	run(t, node.Options{}, func(k *kit) {
+		k.do(add("a", 100)).results()
+		p := viewed(t, 2, 3)
+		release := k.blocked()
+		a := k.do(want(with(add("a", 1), p, line("one,"))))
+		b := k.do(with(add("a", 2), p, line("two,")))
+		c := k.do(want(with(add("a", 3), p, line("three,"))))
+		down := k.do(want(with(add("a", -7), p, line("down"))))
+		plain := k.do(add("a", 5))
+		release()
+		a.told(store.Result{Outcome: store.Applied, Before: 100, After: 101, Existed: true})
+		b.told(store.Result{Outcome: store.Applied})
+		c.told(store.Result{Outcome: store.Applied, Before: 103, After: 106, Existed: true})
+		down.told(store.Result{Outcome: store.Applied, Before: 106, After: 99, Existed: true})
+		plain.told(store.Result{Outcome: store.Applied})
+		if ds := k.deltas(len(k.flights()) - 1); len(ds) != 3 || ds[0].N != 6 || ds[1].N != -7 || ds[2].N != 5 {
+			t.Errorf("the store was given %+v", ds)
+		}
+		k.holds("a", 104)
+		k.partHolds("a", outside, 100)
+		k.partHolds("a", window, -1)
+		k.partHolds("a", book, 3)
+		texts, at := k.lines("a")
+		if !slices.Equal(texts, []string{"one,two,three,", "down"}) {
+			t.Errorf("the ledger has %q", texts)
+		}
+		// The last of a run has the version that its lines are at.
+		if at[0] != int64(c.results()[0].Version) || at[1] != int64(down.results()[0].Version) {
+			t.Errorf("entries at %d, versions %d and %d", at, c.results()[0].Version, down.results()[0].Version)
+		}
+		f, _ := entries.Fields()
+		to := f
+		for _, c := range []struct{ from, to, n int64 }{{0, at[0], 0}, {0, at[0] + 1, 1}, {at[0], at[1], 1}, {at[0] + 1, at[1] + 1, 1}, {at[0] - 1, math.MaxInt64, 2}} {
+			f.Position, to.Position = c.from, c.to
+			if found, err := k.node.ScanParts(k.ctx, store.RowsOf(cell("a"), f, to), 9); err != nil || int64(len(found)) != c.n {
+				t.Errorf("from %d to %d are %d entries, %v; want %d", c.from, c.to, len(found), err, c.n)
+			}
+		}
+	})
+}
+
+// What does not do the same with the sum, or is not for the same place, is an event of
+// its own.
+func TestEventsThatDoNotJoin(t *testing.T) {
+	run(t, node.Options{}, func(k *kit) {
+		p, other := viewed(t, 2, 3), viewed(t, 2, 3)
+		fixed := plan(t, store.Rider{Part: window, Op: store.OpAdd, N: 1})
+		elsewhere := line("x")
+		elsewhere.Part = store.PartFields{Kind: store.PartEntries, View: 3, Epoch: 7}.Part()
+		sometimes := line("x")
+		sometimes.When = store.Met{Kind: store.MetEqual, N: 1}
+		met := with(add("a", 1), p)
+		met.Event.Is = store.Met{Kind: store.MetNot, N: 777}
+		release := k.blocked()
+		var calls []*call
+		for _, d := range []store.Delta{
+			with(add("a", 1), p), with(add("a", 1), other), with(add("a", 1), p, line("x")), with(add("a", 1), p, elsewhere), with(add("a", 1), p, sometimes),
+			with(add("a", 1), fixed), with(add("a", 1), fixed), with(add("a", 1), nil), add("a", 1), once(with(add("a", 1), p), "t"), met,
+		} {
+			calls = append(calls, k.do(d))
+		}
+		release()
+		for _, c := range calls {
+			c.told(store.Result{Outcome: store.Applied, Before: c.results()[0].Before, After: c.results()[0].After, Existed: c.results()[0].Existed})
+		}
+		if ds := k.deltas(len(k.flights()) - 1); len(ds) != len(calls) {
+			t.Errorf("%d deltas of %d calls: %+v", len(ds), len(calls), ds)
+		}
+		k.holds("a", int64(len(calls)))
+	})
+}
+
+// A run whose lines are as many as one entry can hold goes on as another.
+func TestLongLines(t *testing.T) {
+	run(t, node.Options{}, func(k *kit) {
+		text := strings.Repeat("x", store.PartBytesMax/3)
+		release := k.blocked()
+		var calls []*call
+		for range 7 {
+			calls = append(calls, k.do(with(add("a", 1), nil, line(text))))
+		}
+		release()
+		for _, c := range calls {
+			c.results()
+		}
+		texts, _ := k.lines("a")
+		var sizes []int
+		for _, text := range texts {
+			sizes = append(sizes, len(text)/(store.PartBytesMax/3))
+		}
+		if !slices.Equal(sizes, []int{3, 3, 1}) {
+			t.Errorf("entries of %d lines", sizes)
+		}
+	})
+}
+
+// A run that a part refuses is made again event by event.
+func TestRefusedRunOfEvents(t *testing.T) {
+	run(t, node.Options{}, func(k *kit) {
+		full := with(add("a", 0), nil, store.Rider{Part: window, Op: store.OpSet, N: math.MaxInt64 - 3})
+		k.do(full).results()
+		p := viewed(t, 2, 3)
+		release := k.blocked()
+		a, b, c := k.do(want(with(add("a", 2), p, line("a")))), k.do(want(with(add("a", 5), p, line("b")))), k.do(want(with(add("a", 1), p, line("c"))))
+		release()
+		a.told(store.Result{Outcome: store.Applied, After: 2, Existed: true})
+		b.told(store.Result{Outcome: store.Overflow, Refused: 2})
+		c.told(store.Result{Outcome: store.Applied, Before: 2, After: 3, Existed: true})
+		k.partHolds("a", window, math.MaxInt64)
+		if texts, _ := k.lines("a"); !slices.Equal(texts, []string{"a", "c"}) {
+			t.Errorf("the ledger has %q", texts)
+		}
+	})
+}
+
+// A caller that has left may do with its event what it likes.
+func TestFrozenEvents(t *testing.T) {
+	run(t, node.Options{}, func(k *kit) {
+		hold := make(chan struct{})
+		k.onFlights(storetest.Nth(0, 1, storetest.Hang(hold, store.KindOther)))
+		d := with(add("a", 1), nil, line("mine"), store.Rider{Part: window, Op: store.OpAdd, N: 1, Bound: &store.Bound{High: 5}})
+		ctx, cancel := context.WithCancel(k.ctx)
+		c := k.begin(ctx, k.batch(d))
+		cancel()
+		c.fails(store.KindUnknown)
+		copy(d.Event.Riders[0].Bytes, "what")
+		d.Event.Riders[1].Bound.High = 0
+		d.Event.Riders[1].N = 7
+		d.Event.Plan = viewed(t, 2, 3)
+		close(hold)
+		synctest.Wait()
+		k.partHolds("a", window, 1)
+		k.partHolds("a", book, 0)
+		if texts, _ := k.lines("a"); !slices.Equal(texts, []string{"mine"}) {
+			t.Errorf("the ledger has %q", texts)
+		}
+	})
+}
+
+// Riders count against what a batch may have.
+func TestRidersFillFlights(t *testing.T) {
+	run(t, node.Options{}, func(k *kit) {
+		var riders []store.Rider
+		for i := range store.EventRidersMax {
+			riders = append(riders, store.Rider{Part: window.At(int64(i)), Op: store.OpAdd, N: 1})
+		}
+		release := k.blocked()
+		var calls []*call
+		for range store.BatchDeltasMax/(store.EventRidersMax+1) + 1 {
+			calls = append(calls, k.do(with(add("a", 1), nil, riders...)))
+		}
+		release()
+		for _, c := range calls {
+			c.results()
+		}
+		if n := len(k.flights()); n != 3 {
+			t.Errorf("%d flights, want 3", n)
+		}
+		if n := k.meter("quipu_node_queue_deltas"); n != 0 {
+			t.Errorf("%v deltas wait", n)
+		}
+	})
+}
+
+// What a plan says of its sums is true: adds of one sign, one after the other, do to parts
+// what their sum does.
+func TestPlanSums(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	parts := []store.Part{window, outside, book}
+	sums := 0
+	for range 10_000 {
+		var riders []store.Rider
+		for range 1 + r.IntN(3) {
+			x := store.Rider{Part: parts[r.IntN(3)], Op: []store.Op{store.OpAdd, store.OpAdd, store.OpMax, store.OpSet}[r.IntN(4)], Amount: store.Amount(r.IntN(3))}
+			if x.Amount == store.AmountN {
+				x.N = r.Int64N(4)
+			}
+			if x.When.Kind = []store.MetKind{store.MetAny, store.MetAny, store.MetBook, store.MetEqual}[r.IntN(4)]; x.When.Kind != store.MetAny {
+				x.When.N = r.Int64N(4)
+			}
+			if r.IntN(8) == 0 {
+				x.Is = store.Met{Kind: store.MetNot, N: r.Int64N(4)}
+			}
+			riders = append(riders, x)
+		}
+		p := plan(t, riders...)
+		if !p.Sums() {
+			continue
+		}
+		sums++
+		var after [2][]store.Content
+		n := []int64{1 + r.Int64N(5), 1 + r.Int64N(5)}
+		for i, deltas := range [][]store.Delta{{with(add("a", n[0]), p), with(add("a", n[1]), p)}, {with(add("a", n[0]+n[1]), p)}} {
+			s := memstore.New(memstore.Options{})
+			replies, err := send(t.Context(), s, store.Batch{Deltas: append([]store.Delta{add("a", 40)}, deltas...)})
+			if err != nil || replies[0].Err != nil {
+				t.Fatal(err, replies[0].Err)
+			}
+			after[i] = make([]store.Content, len(parts))
+			var cells []store.PartCell
+			for _, p := range parts {
+				cells = append(cells, store.PartCell{Cell: cell("a"), Part: p})
+			}
+			if err := s.ReadParts(t.Context(), cells, after[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !slices.Equal(after[0], after[1]) {
+			t.Fatalf("riders %+v: by %d %+v, by their sum %+v", riders, n, after[0], after[1])
+		}
+	}
+	if sums < 100 {
+		t.Errorf("%d plans sum up", sums)
+	}
+}
+
+// Floors, and batches that have nothing else, pass.
+func TestFloorsPass(t *testing.T) {
+	run(t, node.Options{}, func(k *kit) {
+		k.do(with(add("a", 1), viewed(t, 2, 3))).results()
+		b := store.Batch{Floors: []store.Floor{{Namespace: "n", Kind: store.PartWindow, View: 1, Epoch: 8}}}
+		if c := k.begin(k.ctx, b); c.err != nil || c.replies[0].Err != nil {
+			t.Error(c.err, c.replies[0].Err)
+		}
+		k.partHolds("a", window, 0)
+		b = k.batch(add("a", 1))
+		b.Floors = []store.Floor{{Namespace: "n", Kind: store.PartWindow, View: 1, Epoch: 9}}
+		k.begin(k.ctx, b).results()
+		if n := len(k.flights()); n != 1 {
+			t.Errorf("%d flights, want 1", n)
+		}
+	})
+}
+
+// A store that has no parts can't tell of them, and its node refuses events.
+func TestNoParts(t *testing.T) {
+	h := &storetest.Hooks{Traits: func(t *store.Traits) { t.Events = false }}
+	n := over(t, storetest.Bare(storetest.Wrap(memory(1, storetest.Config{}), h)))
+	defer func() { _ = n.Close() }()
+	replies, err := send(t.Context(), n, store.Batch{Deltas: []store.Delta{with(add("a", 1), nil)}})
+	if err != nil || store.KindOf(replies[0].Err) != store.KindUnsupported {
+		t.Errorf("%+v, %v", replies, err)
+	}
+	if err := n.ReadParts(t.Context(), nil, nil); store.KindOf(err) != store.KindUnsupported {
+		t.Error(err)
+	}
+	if _, err := n.ScanParts(t.Context(), store.Rows{}, 1); store.KindOf(err) != store.KindUnsupported {
+		t.Error(err)
+	}
+}
