@@ -53,18 +53,30 @@ var (
 	auditLua string
 	//go:embed lua/found.lua
 	foundLua string
+	//go:embed lua/parts.lua
+	partsLua string
+	//go:embed lua/rows.lua
+	rowsLua string
+	//go:embed lua/drawers.lua
+	drawersLua string
+	//go:embed lua/drop.lua
+	dropLua string
 
-	addScript    = newScript(addLua)
-	loadScript   = newScript(loadLua)
-	commitScript = newScript(commitLua)
-	readScript   = newScript(readLua)
-	scanScript   = newScript(scanLua)
-	lookupScript = newScript(lookupLua)
-	dueScript    = newScript(dueLua)
-	sizeScript   = newScript(sizeLua)
-	namesScript  = newScript(namesLua)
-	auditScript  = newScript(auditLua)
-	foundScript  = newScript(foundLua)
+	addScript     = newScript(addLua)
+	loadScript    = newScript(loadLua)
+	commitScript  = newScript(commitLua)
+	readScript    = newScript(readLua)
+	scanScript    = newScript(scanLua)
+	lookupScript  = newScript(lookupLua)
+	dueScript     = newScript(dueLua)
+	sizeScript    = newScript(sizeLua)
+	namesScript   = newScript(namesLua)
+	auditScript   = newScript(auditLua)
+	foundScript   = newScript(foundLua)
+	partsScript   = newScript(partsLua)
+	rowsScript    = newScript(rowsLua)
+	drawersScript = newScript(drawersLua)
+	dropScript    = newScript(dropLua)
 )
 
 // A script is called by the hash of its source.

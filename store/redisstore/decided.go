@@ -12,6 +12,7 @@ import (
 // and again, until nothing has changed in between.
 func (s *Store) decide(ctx context.Context, w *writing, r *store.Reply) error {
 	b, swept := w.batch, false
+	var missed []store.PartCell
 	turn := s.turn(b)
 	select {
 	case turn <- struct{}{}:
@@ -22,12 +23,19 @@ func (s *Store) decide(ctx context.Context, w *writing, r *store.Reply) error {
 	for p := newPatient(conflictMax, conflictPatience); ; {
 		st := newState(w.home, s.share)
 		st.batch(b)
-		if err := s.load(ctx, st, b.Writer, plan.Versions(b), max(s.waits(b.Durability), s.shown())); err != nil {
+		for _, id := range missed {
+			st.part(id.Cell, id.Part)
+		}
+		if err := s.load(ctx, st, b.Writer, versions(b), max(s.waits(b.Durability), s.shown())); err != nil {
 			return err
 		}
 		*r = store.Reply{Results: r.Results[:0]}
 		if err := s.decideOn(st, w, r); err != nil {
 			return err
+		}
+		if len(st.missed) > 0 {
+			missed = append(missed, st.missed...)
+			continue
 		}
 		if st.full && !swept {
 			// There is no room: perhaps when what has expired is gone.
@@ -52,6 +60,18 @@ func (s *Store) decide(ctx context.Context, w *writing, r *store.Reply) error {
 	}
 }
 
+// versions returns how many versions a batch may need. An event draws one whatever it
+// does to its cell: lines of the ledger are at it.
+func versions(b *store.Batch) int {
+	n := plan.Versions(b)
+	for i := range b.Deltas {
+		if d := &b.Deltas[i]; d.Event != nil && d.Op == store.OpDelete {
+			n++
+		}
+	}
+	return n
+}
+
 // turn returns what a batch takes to be decided: batches of this store to one hot
 // cell come one after the other, instead of in each other's way.
 func (s *Store) turn(b *store.Batch) chan struct{} {
@@ -73,7 +93,16 @@ func (s *Store) decideOn(st *state, w *writing, r *store.Reply) error {
 	}
 	d := decoder{}
 	floor := store.Writer(d.uint(st.floor))
-	if r.Err = decide.Conditions(st, b); r.Err == nil && d.err == nil {
+	st.looks(b)
+	if r.Err = st.books.Judge(b); r.Err == nil {
+		r.Err = st.floors.Judge(b)
+	}
+	if r.Err == nil {
+		r.Err = decide.Conditions(st, b)
+	}
+	if r.Err == nil && d.err == nil {
+		st.books.Raise(b)
+		st.floors.Raise(b)
 		at := decide.Clock{NowMS: st.nowMS, Window: s.limits.TokenWindow}
 		decide.Deltas(st, at, b, r, &st.record, func(last store.Writer) {
 			floor = max(floor, last)

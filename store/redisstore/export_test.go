@@ -6,7 +6,6 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/quipudb/quipu/internal/plan"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -34,7 +33,7 @@ func (s *Store) DecideOnce(ctx context.Context, b store.Batch, between func()) (
 	w := &writing{batch: &b, home: &s.partitions[b.Partition], digest: b.Digest()}
 	st := newState(w.home, s.share)
 	st.batch(&b)
-	if err := s.load(ctx, st, b.Writer, plan.Versions(&b), noWait); err != nil {
+	if err := s.load(ctx, st, b.Writer, versions(&b), noWait); err != nil {
 		return false, err
 	}
 	if err := s.decideOn(st, w, &store.Reply{}); err != nil {
@@ -60,4 +59,14 @@ func MigratePartition(ctx context.Context, url, prefix string) error {
 	defer client.Close()
 	s := &Store{client: client, partitions: []partition{{head: prefix + "head", meta: prefix + "meta"}}}
 	return s.migrate(ctx)
+}
+
+// Empty removes the parts that are below floors, as the store does every so often.
+func (s *Store) Empty(ctx context.Context) error {
+	for i := range s.partitions {
+		if err := s.empty(ctx, &s.partitions[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }

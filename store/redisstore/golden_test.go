@@ -35,6 +35,13 @@ func TestGolden(t *testing.T) {
 	adds, decided := k.enlist(), k.enlist()
 	k.reply(k.numbered(adds, 0, 1<<33, add("plain", 1), blind(add("new", 2)), add("plain", 300)))
 	k.reply(k.numbered(decided, 0, 1, add("plain", math.MaxInt64), store.Delta{Cell: cell("until"), Op: store.OpGet, Want: true}, add("plain", -1)))
+	values := store.PartFields{Kind: store.PartWindowDim, View: 258, Epoch: 1<<28 + 5, Position: -1, Name: "é"}.Part()
+	event := with(once(add("event", 3), "event"), rides(held, 4), rides(values, -5), line("text"))
+	member := led(once(store.Delta{Cell: cell("event"), Op: store.OpSet, N: 1, Want: true, Guard: store.Guard{Exists: store.ExistsMust}}, "refused"), member("eve"))
+	k.reply(store.Batch{
+		Books: []store.Book{{Namespace: "n", ID: 9}}, Deltas: []store.Delta{event, member},
+		Floors: []store.Floor{{Namespace: "n", Kind: store.PartWindow, View: 258, Epoch: 1<<28 + 4}},
+	})
 
 	var pieces []storetest.Piece
 	show := func(name string, args ...string) {
@@ -50,7 +57,7 @@ func TestGolden(t *testing.T) {
 		show("hget", "s:n", key)
 		show("zscore", "i:n", key)
 	}
-	for _, token := range []string{"5:plainplain", "5:plainblind", "4:gonedecided", "1:asettled"} {
+	for _, token := range []string{"5:plainplain", "5:plainblind", "4:gonedecided", "1:asettled", "5:eventevent", "5:eventrefused"} {
 		show("hget", "t:n", token)
 	}
 	show("llen", "q:n")
@@ -60,8 +67,19 @@ func TestGolden(t *testing.T) {
 		show("hget", "marks", fmt.Sprint(w))
 		show("hstrlen", "marks", fmt.Sprint(w)) // a space at its end is not shown
 	}
-	for _, field := range []string{"now", "version", "removed", "floor", "deltas", "sum_high", "sum_low", "check_high", "check_low"} {
+	for _, field := range []string{"now", "version", "removed", "floor", "deltas", "sum_high", "sum_low", "check_high", "check_low", "b:n", "f:810102:n", "r:n"} {
 		show("hget", "head", field)
+	}
+	// Names of parts have bytes that no argument can have.
+	all := "local a = {} for i, x in ipairs(redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))) do a[i] = string.gsub(x, '.', function(c) return string.format('%02x', string.byte(c)) end) end return a"
+	for _, of := range [][]string{
+		{"p:08:n", "hgetall"}, {"o:08:n", "zrange", "0", "-1"}, {"p:82010210000005:n", "hgetall"}, {"o:82010210000005:n", "zrange", "0", "-1"},
+		{"p:83000100000007:n", "hgetall"}, {"drawers", "zrange", "0", "-1"}, {"tally", "hkeys"}, {"tally", "hvals"},
+	} {
+		pieces = append(pieces, storetest.Piece{
+			Name:  "hex of " + of[1] + " " + of[0],
+			Bytes: []byte(command(t, single, append([]string{"eval", all, "1", p + ":{0}:" + of[0]}, of[1:]...)...)),
+		})
 	}
 	storetest.Golden(t, filepath.Join("testdata", "values.golden"), *rewrite, pieces)
 }

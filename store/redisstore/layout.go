@@ -28,6 +28,7 @@ type partition struct {
 	slot                     uint16
 	prefix                   string // of the keys
 	head, marks, names, dues string
+	drawers, tally           string
 	meta                     string // head was here in layout 1
 }
 
@@ -36,7 +37,10 @@ func partitions(prefix string, n int) []partition {
 	ps := make([]partition, n)
 	for i, tag := range tags(n) {
 		p := prefix + ":{" + tag + "}:"
-		ps[i] = partition{number: i, slot: slot(tag), prefix: p, head: p + "head", meta: p + "meta", marks: p + "marks", names: p + "names", dues: p + "due"}
+		ps[i] = partition{
+			number: i, slot: slot(tag), prefix: p, drawers: p + "drawers", tally: p + "tally",
+			head: p + "head", meta: p + "meta", marks: p + "marks", names: p + "names", dues: p + "due",
+		}
 	}
 	return ps
 }
@@ -146,17 +150,21 @@ func tokenField(key, token string) string {
 // tokenRest is what is stored of a token behind the time, for the script that
 // knows the version and the value that was met: the rest is relative to it.
 func tokenRest(t decide.Token, before, after int64) string {
-	want := "0"
-	if t.Want {
-		want = "1"
-	}
-	return fmt.Sprintf("%d %d %s %d %d %d", t.Op, t.N, want, t.Digest, before, after)
+	return fmt.Sprintf("%s %d %d", tokenWrite(t), before, after)
+}
+
+// tokenWrite is what is stored of the write that has a token.
+func tokenWrite(t decide.Token) string {
+	return fmt.Sprintf("%d %d %s %d", t.Op, t.N, flag(t.Want), t.Digest)
 }
 
 // tokenText is what is stored of a token behind the time.
 func tokenText(t decide.Token) string {
 	if t.Settled {
 		return "s"
+	}
+	if r := &t.Result; t.Refused() {
+		return fmt.Sprintf("r %d %d %d %s", r.Outcome, r.Refused, r.Before, tokenWrite(t))
 	}
 	return fmt.Sprintf("a %d %d %s", t.Result.Version, t.Result.Before, tokenRest(t, 0, t.Result.After-t.Result.Before))
 }
@@ -175,6 +183,12 @@ func parseToken(s string) (decide.Token, error) {
 		if met := d.int(f[3]); t.Want {
 			t.Result.Before, t.Result.After = met+d.int(f[8]), met+d.int(f[9])
 		}
+	case len(f) == 9 && f[1] == "r":
+		t.Op, t.N, t.Want, t.Digest = store.Op(d.uint(f[5])), d.int(f[6]), f[7] == "1", d.uint(f[8])
+		t.Result = store.Result{Outcome: store.Outcome(d.uint(f[2])), Refused: uint8(d.uint(f[3]))}
+		if met := d.int(f[4]); t.Want {
+			t.Result.Before, t.Result.After = met, met
+		}
 	default:
 		return t, store.Errorf(store.KindCorrupt, "token %q", s)
 	}
@@ -186,12 +200,15 @@ func markText(m *decide.Mark) string {
 	b := fmt.Appendf(nil, "%d %d r", m.Seq, m.Digest)
 	for i := range m.Results {
 		r := &m.Results[i]
-		flags := uint64(r.Outcome) << 2
+		flags := uint64(r.Outcome)<<2 | uint64(r.Refused)<<7
 		if r.Replayed {
 			flags |= 1
 		}
 		if r.Existed {
 			flags |= 2
+		}
+		if r.Forgotten {
+			flags |= 64
 		}
 		b = binary.AppendUvarint(b, flags)
 		b = binary.AppendVarint(b, r.Before)
@@ -264,7 +281,7 @@ func parseResults(b []byte) ([]store.Result, error) {
 	for len(b) > 0 && !bad {
 		flags := unsigned()
 		rs = append(rs, store.Result{
-			Outcome: store.Outcome(flags >> 2), Replayed: flags&1 != 0, Existed: flags&2 != 0,
+			Outcome: store.Outcome(flags >> 2 & 15), Replayed: flags&1 != 0, Existed: flags&2 != 0, Forgotten: flags&64 != 0, Refused: uint8(flags >> 7),
 			Before: signed(), After: signed(), Version: unsigned(), DeadlineMS: signed(),
 		})
 	}

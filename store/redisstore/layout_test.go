@@ -39,6 +39,8 @@ func TestTokenText(t *testing.T) {
 		{Op: store.OpAdd, N: -5, Digest: math.MaxUint64, Result: store.Result{Outcome: store.Applied, Version: 9}},
 		{Op: store.OpSet, N: math.MinInt64, Want: true, Result: store.Result{Outcome: store.Applied, Version: math.MaxUint64, Before: math.MaxInt64, After: math.MinInt64}},
 		{Op: store.OpDelete, Want: true, Result: store.Result{Outcome: store.Applied, Before: -1}},
+		{Op: store.OpPut, Want: true, Digest: 7, Result: store.Result{Outcome: store.Unmet, Refused: 64, Before: math.MinInt64, After: math.MinInt64}},
+		{Op: store.OpMax, N: 3, Result: store.Result{Outcome: store.Bounded}},
 	} {
 		want.AtMS = 1<<50 + 7
 		got, err := parseToken("1125899906842631 " + tokenText(want))
@@ -53,6 +55,7 @@ func TestMarkText(t *testing.T) {
 	want := decide.Mark{Seq: b.Seq, Digest: 1 << 63, Results: []store.Result{
 		{Outcome: store.Applied, Before: math.MinInt64, After: math.MaxInt64, Version: math.MaxUint64, Existed: true, DeadlineMS: math.MaxInt64},
 		{Outcome: store.Bounded, Replayed: true},
+		{Outcome: store.Untimely, Refused: 64, Forgotten: true, Existed: true},
 		{},
 	}}
 	got, err := parseMark(markText(&want), b, want.Digest)

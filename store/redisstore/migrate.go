@@ -12,7 +12,7 @@ import (
 
 // What stands where servers of layout 1 look for a hash. They fail there, in each of
 // their scripts, before anything is written.
-const fence = "this partition has layout 2, in head: a server that looks for it here is too old for it"
+const tooOld = "this partition has layout 2, in head: a server that looks for it here is too old for it"
 
 // raise makes the layout of the store this one, if it is the one before. That comes
 // first: from then on no server of layout 1 starts. Those that run are refused by each
@@ -43,7 +43,7 @@ func (s *Store) migrate(ctx context.Context) error {
 	all := make([]rueidis.Completed, len(s.partitions))
 	for i := range s.partitions {
 		p := &s.partitions[i]
-		all[i] = call{foundScript, []string{p.head, p.meta}, []string{fence}}.build(s.client.B(), true)
+		all[i] = call{foundScript, []string{p.head, p.meta}, []string{tooOld}}.build(s.client.B(), true)
 	}
 	for _, r := range s.client.DoMulti(ctx, all...) {
 		if err := r.Error(); err != nil {

@@ -17,6 +17,7 @@ const quarter = 1 << 62
 // A planned batch is one of plain adds, as add.lua takes it.
 type planned struct {
 	*plan.Adds
+	books  []store.Book // of all counters, 0 where the batch has none
 	spaces []plannedSpace
 	places []int // of each cell, its place in its namespace, from 1
 }
@@ -29,13 +30,24 @@ type plannedSpace struct {
 	tokens []*plan.Token
 }
 
+// booksMax is how many books add.lua looks at.
+const booksMax = 1000
+
 // planOf returns how add.lua applies a batch; ok is false if it can't.
 func planOf(b *store.Batch) (p *planned, ok bool) {
+	books := b.Books
+	if len(books) > 0 {
+		bare := *b
+		bare.Books, b = nil, &bare
+	}
 	adds, ok := plan.Of(b)
 	if !ok {
 		return nil, false
 	}
-	p = &planned{Adds: adds, places: make([]int, len(adds.Cells))}
+	p = &planned{Adds: adds, books: slices.Clip(books), places: make([]int, len(adds.Cells))}
+	if p.judged(); len(p.books) > booksMax {
+		return nil, false
+	}
 	for i := range p.Cells {
 		c := &p.Cells[i]
 		if c.High >= quarter || c.Low <= -quarter {
@@ -61,6 +73,21 @@ func planOf(b *store.Batch) (p *planned, ok bool) {
 		p.spaces[s].tokens = append(p.spaces[s].tokens, t)
 	}
 	return p, true
+}
+
+// judged adds the namespaces to the books that the batch has none of.
+func (p *planned) judged() {
+	last := ""
+	for i := range p.Cells {
+		name := counterSpace(p.Cells[i].Cell)
+		if i > 0 && name == last {
+			continue
+		}
+		last = name
+		if !slices.ContainsFunc(p.books, func(b store.Book) bool { return b.Namespace == name }) {
+			p.books = append(p.books, store.Book{Namespace: name})
+		}
+	}
 }
 
 // first returns the first delta of a cell.
@@ -117,7 +144,13 @@ func (p *planned) common(s *plannedSpace) (by string, inOrder, whole bool) {
 
 // appendArgs appends what add.lua takes of the namespaces.
 func (p *planned) appendArgs(args []string) []string {
-	args = append(args, strconv.Itoa(len(p.spaces)))
+	args = append(args, strconv.Itoa(len(p.spaces)), strconv.Itoa(len(p.books)))
+	for _, b := range p.books {
+		args = append(args, bookField(b.Namespace))
+	}
+	for _, b := range p.books {
+		args = append(args, strconv.FormatInt(b.ID, 10))
+	}
 	for i := range p.spaces {
 		s := &p.spaces[i]
 		by, inOrder, whole := p.common(s)

@@ -175,8 +175,6 @@ func (s *Store) Scan(ctx context.Context, r store.Range, n int) ([]store.Entry, 
 		return nil, err
 	}
 	defer s.calls.Done()
-	// Keys are spread evenly: twice its part is mostly enough of a partition.
-	page := min(n, 2*n/len(s.partitions)+8)
 	from, to := "["+r.Prefix, "("+r.Prefix+"\xff" // no key has this byte
 	if r.After >= r.Prefix && r.After != "" {
 		from = "(" + r.After
@@ -187,87 +185,42 @@ func (s *Store) Scan(ctx context.Context, r store.Range, n int) ([]store.Entry, 
 	if from == "[" {
 		from = "-"
 	}
-	rows := make([]row, len(s.partitions))
-	for i := range rows {
-		rows[i] = row{home: &s.partitions[i], from: from}
+	all := make([]*partition, len(s.partitions))
+	for i := range all {
+		all[i] = &s.partitions[i]
 	}
-	var found []store.Entry
-	for len(found) < n {
-		if err := s.fill(ctx, rows, r.Namespace, to, page); err != nil {
-			return nil, err
-		}
-		least := -1
-		for i := range rows {
-			if len(rows[i].entries) > 0 && (least < 0 || rows[i].entries[0].Key < rows[least].entries[0].Key) {
-				least = i
-			}
-		}
-		if least < 0 {
-			break
-		}
-		found = append(found, rows[least].entries[0])
-		rows[least].entries = rows[least].entries[1:]
-	}
-	return found, nil
-}
-
-// A row is what a scan has of a partition and not yet taken.
-type row struct {
-	home    *partition
-	entries []store.Entry
-	from    string // where the next page begins
-	end     bool   // there is no next page
-}
-
-// fill makes sure that every row has an entry or is at its end.
-func (s *Store) fill(ctx context.Context, rows []row, namespace, to string, page int) error {
-	for {
-		var short []*row
-		var asked []question
-		for i := range rows {
-			r := &rows[i]
-			if len(r.entries) > 0 || r.end {
-				continue
-			}
-			short = append(short, r)
-			asked = append(asked, question{r.home, call{
+	page := strconv.Itoa(pageOf(n, len(all)))
+	found, err := merge(all, from, false, n, func(short []*row[store.Value]) error {
+		asked := make([]question, len(short))
+		for i, of := range short {
+			asked[i] = question{of.home, call{
 				scanScript,
-				[]string{r.home.head, r.home.values(namespace), r.home.stamps(namespace), r.home.index(namespace)},
-				[]string{s.now(), flag(s.options.Replicas > 0), r.from, to, strconv.Itoa(page)},
-			}})
-		}
-		if len(asked) == 0 {
-			return nil
+				[]string{of.home.head, of.home.values(r.Namespace), of.home.stamps(r.Namespace), of.home.index(r.Namespace)},
+				[]string{s.now(), flag(s.options.Replicas > 0), of.from, to, page},
+			}}
 		}
 		replies, err := s.ask(ctx, asked)
 		if err != nil {
 			return err
 		}
 		for i, texts := range replies {
-			if err := short[i].take(texts); err != nil {
+			if err := short[i].take(texts, 3, func(texts []string) (store.Value, error) { return cellValue(texts[0], texts[1]) }); err != nil {
 				return err
 			}
-			for _, e := range short[i].entries {
-				s.told[short[i].home.number].raise(e.Value.Version)
+			for _, e := range short[i].found {
+				s.told[short[i].home.number].raise(e.value.Version)
 			}
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
-}
-
-// take takes the reply of scan.lua.
-func (r *row) take(texts []string) error {
-	if len(texts)%3 != 1 {
-		return store.Errorf(store.KindCorrupt, "page of %d parts", len(texts))
+	var entries []store.Entry
+	for _, f := range found {
+		entries = append(entries, store.Entry{Key: f.key, Value: f.value})
 	}
-	r.end, r.from = texts[0] == "", "("+texts[0]
-	for texts = texts[1:]; len(texts) > 0; texts = texts[3:] {
-		v, err := cellValue(texts[1], texts[2])
-		if err != nil {
-			return err
-		}
-		r.entries = append(r.entries, store.Entry{Key: texts[0], Value: v})
-	}
-	return nil
+	return entries, nil
 }
 
 // Lookup reports what is known of a token now.

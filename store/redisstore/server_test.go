@@ -599,6 +599,7 @@ func TestAuditFindsDrift(t *testing.T) {
 		p := prefix()
 		k := kit{t, open(t, "redis://"+single.Addr, redisstore.Options{Prefix: p, Partitions: 1})}
 		k.reply(k.batch(once(add("a", 5), "t"), add("b", 7)))
+		k.reply(k.batch(with(add("c", 1), rides(window(7, 0), 1), rides(window(7, 1), 2), rides(held, 1))))
 		k.clean()
 		for i := range spoil {
 			spoil[i] = strings.ReplaceAll(spoil[i], "$", p+":{0}:")
@@ -620,6 +621,17 @@ func TestAuditFindsDrift(t *testing.T) {
 	f("stamps of", "hdel", "$s:n", "a")
 	f("keys of", "zrem", "$i:n", "a")
 	f("tokens of", "lpop", "$q:n")
+	spoil := func(what, text, key string) {
+		t.Helper()
+		f(what, "eval", text, "1", key)
+	}
+	spoil("sum of cells", "return redis.call('hincrby', KEYS[1], redis.call('hkeys', KEYS[1])[1], 1)", "$p:08:n")
+	spoil("check sum of parts of kind 0x81, view 1, epoch 0x7", `local k = redis.call('hkeys', KEYS[1])
+		return redis.call('hincrby', KEYS[1], k[1], 1) + redis.call('hincrby', KEYS[1], k[2], -1)`, "$p:81000100000007:n")
+	spoil("names of parts of kind 0x8 ", "return redis.call('del', KEYS[1])", "$o:08:n")
+	spoil("sum of parts of kind 0x81", "return redis.call('del', KEYS[1])", "$p:81000100000007:n")
+	spoil("sum of parts of kind 0x81", "return redis.call('del', KEYS[1])", "$tally")
+	spoil("check sum of cells", "return redis.call('zrem', KEYS[1], 'n\\255\\8')", "$drawers")
 }
 
 func TestMeters(t *testing.T) {

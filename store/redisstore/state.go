@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,6 +22,14 @@ type state struct {
 	spaces []*space
 	find   map[string]*space
 
+	drawers []*tray
+	trays   map[drawer]*tray
+	held    map[store.PartCell]*held
+	fences  []*fence
+	books   decide.Fences
+	floors  decide.Floors
+	turns   []int64 // from when on events are decided otherwise
+
 	// As loaded.
 	nowMS       int64
 	base        uint64 // the versions above it are for this batch
@@ -35,6 +44,7 @@ type state struct {
 	crowded  bool // for one more namespace
 	newMark  string
 	newFloor store.Writer
+	missed   []store.PartCell // parts that were asked for and not loaded
 }
 
 // A space is what a batch names of a namespace.
@@ -48,6 +58,7 @@ type space struct {
 	known         bool  // it is among the names
 	had, held     int64 // keys and tokens there were
 	keys, decided int64 // keys and tokens there are now
+	refused       int64 // tokens that remember a refusal
 }
 
 type cell struct {
@@ -57,6 +68,8 @@ type cell struct {
 	is    store.Value
 	gone  bool // it had expired when it was loaded
 	put   bool // it was changed
+
+	looked bool // the decision depends on its value
 }
 
 type token struct {
@@ -68,7 +81,10 @@ type token struct {
 
 // newState returns a state that names nothing yet.
 func newState(p *partition, limits store.Limits) *state {
-	return &state{home: p, limits: limits, find: make(map[string]*space)}
+	return &state{
+		home: p, limits: limits, find: make(map[string]*space), trays: make(map[drawer]*tray), held: make(map[store.PartCell]*held),
+		books: make(decide.Fences), floors: make(decide.Floors),
+	}
 }
 
 // space names a namespace.
@@ -110,6 +126,7 @@ func (st *state) token(c store.Cell, name string) *token {
 // batch names everything that a batch does.
 func (st *state) batch(b *store.Batch) {
 	plan.Names(b, func(c store.Cell) { st.cell(c) }, func(c store.Cell, name string) { st.token(c, name) })
+	st.besides(b)
 }
 
 // Cell returns a cell as it is now.
@@ -141,15 +158,21 @@ func (st *state) Token(c store.Cell, name string) (decide.Token, bool) {
 
 // Remember keeps the decision on a token.
 func (st *state) Remember(c store.Cell, name string, t decide.Token) {
-	x := st.token(c, name)
+	x, s := st.token(c, name), st.space(c.Namespace)
 	x.is, x.put = t, true
-	st.space(c.Namespace).decided++
+	s.decided++
+	if t.Refused() {
+		s.refused++
+	}
 }
 
 // Full reports whether a namespace has no room for one more.
 func (st *state) Full(namespace string, what decide.Room) bool {
 	s := st.space(namespace)
-	full := what == decide.Keys && s.keys >= st.limits.KeysMax || what == decide.Tokens && s.decided >= st.limits.TokensMax
+	if what == decide.Refusals && s.refused >= st.limits.RefusalsMax() {
+		return namespace != "" // what has expired makes no room for it
+	}
+	full := what == decide.Keys && s.keys >= st.limits.KeysMax || what != decide.Keys && s.decided >= st.limits.TokensMax
 	if !full && s.keys == 0 && s.decided == 0 {
 		others := st.names // one without keys and tokens is none
 		for _, o := range st.spaces {
@@ -179,7 +202,7 @@ func (s *Store) load(ctx context.Context, st *state, writer store.Writer, versio
 	keys := []string{st.home.head, st.home.marks, st.home.names}
 	args := []string{
 		s.now(), strconv.FormatInt(s.limits.TokenWindow.Milliseconds(), 10), writerName(writer),
-		strconv.Itoa(versions), flag(keep), strconv.Itoa(len(st.spaces)),
+		strconv.Itoa(versions), flag(keep), strconv.Itoa(len(st.spaces)), strconv.Itoa(len(st.fences)), strconv.Itoa(len(st.drawers)),
 	}
 	for _, sp := range st.spaces {
 		keys = st.home.appendSpace(keys, sp.name)
@@ -189,6 +212,16 @@ func (s *Store) load(ctx context.Context, st *state, writer store.Writer, versio
 		}
 		for _, t := range sp.tokens {
 			args = append(args, t.field)
+		}
+	}
+	for _, f := range st.fences {
+		args = append(args, f.field)
+	}
+	for _, t := range st.drawers {
+		keys = append(keys, st.home.contents(t.drawer))
+		args = append(args, strconv.Itoa(len(t.parts)))
+		for _, h := range t.parts {
+			args = append(args, h.field)
 		}
 	}
 	m, err := s.look(ctx, call{loadScript, keys, args}, w)
@@ -210,7 +243,7 @@ func writerName(w store.Writer) string {
 
 // loaded takes the reply of load.lua.
 func (st *state) loaded(m rueidis.RedisMessage) error {
-	all, err := partsOf(m, 6+6*len(st.spaces))
+	all, err := partsOf(m, 6+7*len(st.spaces)+1+len(st.drawers))
 	if err != nil {
 		return err
 	}
@@ -222,7 +255,7 @@ func (st *state) loaded(m rueidis.RedisMessage) error {
 	st.version = st.base
 	for _, sp := range st.spaces {
 		sp.known = p.number() == 1
-		sp.had, sp.held = p.number(), p.number()
+		sp.had, sp.held, sp.refused = p.number(), p.number(), p.number()
 		sp.keys, sp.decided = sp.had, sp.held
 		stamps, values, tokens := p.list(), p.list(), p.list()
 		if p.err == nil && (len(stamps) != len(sp.cells) || len(values) != len(sp.cells) || len(tokens) != len(sp.tokens)) {
@@ -252,7 +285,7 @@ func (st *state) loaded(m rueidis.RedisMessage) error {
 			}
 		}
 	}
-	return p.err
+	return st.loadedParts(&p)
 }
 
 // A parser takes the parts of a reply one after the other and keeps the first
@@ -298,8 +331,13 @@ func (p *parser) list() []string {
 
 // changes reports whether there is anything to write.
 func (st *state) changes() bool {
-	if st.newMark != "" || st.newFloor != 0 {
+	if st.newMark != "" || st.newFloor != 0 || slices.ContainsFunc(st.drawers, (*tray).changes) {
 		return true
+	}
+	for _, f := range st.fences {
+		if st.raised(f) != "" {
+			return true
+		}
 	}
 	for _, sp := range st.spaces {
 		for _, c := range sp.cells {
@@ -325,6 +363,9 @@ func (st *state) horizon(window time.Duration) int64 {
 			horizon = min(horizon, ms)
 		}
 	}
+	for _, ms := range st.turns {
+		at(ms)
+	}
 	w := window.Milliseconds()
 	for _, sp := range st.spaces {
 		for _, c := range sp.cells {
@@ -349,13 +390,20 @@ func (st *state) horizon(window time.Duration) int64 {
 // reports whether it did.
 func (s *Store) commit(ctx context.Context, st *state, writer store.Writer, w wait) (bool, error) {
 	keys := []string{st.home.head, st.home.marks, st.home.names, st.home.dues}
-	var columns []string
+	columns := st.appendFences(nil)
 	creates, removes := false, false
 	for _, sp := range st.spaces {
 		keys = st.home.appendSpace(keys, sp.name)
 		var created, removed bool
 		columns, created, removed = sp.appendArgs(columns)
 		creates, removes = creates || created, removes || removed
+	}
+	if len(st.drawers) > 0 {
+		keys = append(keys, st.home.drawers, st.home.tally)
+	}
+	for _, t := range st.drawers {
+		keys = append(keys, st.home.contents(t.drawer), st.home.order(t.drawer))
+		columns = t.appendArgs(columns)
 	}
 	newFloor := ""
 	if st.newFloor != 0 {
@@ -367,7 +415,8 @@ func (s *Store) commit(ctx context.Context, st *state, writer store.Writer, w wa
 	}
 	args = s.appendLimits(args)
 	args = appendRecord(args, st.record)
-	args = append(args, strconv.Itoa(len(st.spaces)))
+	args = append(args, strconv.FormatInt(s.share.RefusalsMax(), 10),
+		strconv.Itoa(len(st.fences)), strconv.Itoa(len(st.spaces)), strconv.Itoa(len(st.drawers)))
 	m, err := s.run(ctx, call{commitScript, keys, append(args, columns...)}, w)
 	if err != nil {
 		return false, err
@@ -390,18 +439,28 @@ func flag(b bool) string {
 // cells were made where none was, and removed.
 func (sp *space) appendArgs(args []string) (_ []string, creates, removes bool) {
 	var unknown, remembered []*token
+	refused := 0
 	for _, t := range sp.tokens {
 		if !t.had {
 			unknown = append(unknown, t)
 		}
 		if t.put {
 			remembered = append(remembered, t)
+			if t.is.Refused() {
+				refused++
+			}
 		}
 	}
-	var puts, gone []*cell
+	var checks, puts, touched, gone []*cell
 	fresh := 0
 	for _, c := range sp.cells {
+		touch := c.put && !c.looked && c.was.Exists && c.is.Exists && small(c.was.N, c.is.N)
+		if !touch {
+			checks = append(checks, c)
+		}
 		switch {
+		case touch:
+			touched = append(touched, c)
 		case c.put && c.is.Exists:
 			puts = append(puts, c)
 			if !c.was.Exists {
@@ -415,11 +474,12 @@ func (sp *space) appendArgs(args []string) (_ []string, creates, removes bool) {
 		removes = removes || (c.put || c.gone) && !c.is.Exists
 	}
 	args = append(args, sp.name, strconv.FormatInt(sp.had, 10), strconv.Itoa(fresh), strconv.FormatInt(sp.held, 10),
-		strconv.Itoa(len(sp.cells)), strconv.Itoa(len(unknown)), strconv.Itoa(len(puts)), strconv.Itoa(len(gone)), strconv.Itoa(len(remembered)))
-	for _, c := range sp.cells {
+		strconv.Itoa(len(checks)), strconv.Itoa(len(unknown)), strconv.Itoa(len(puts)), strconv.Itoa(len(gone)), strconv.Itoa(len(remembered)),
+		strconv.Itoa(len(touched)), strconv.Itoa(refused))
+	for _, c := range checks {
 		args = append(args, c.key)
 	}
-	for _, c := range sp.cells {
+	for _, c := range checks {
 		args = append(args, c.stamp)
 	}
 	for _, t := range unknown {
@@ -452,6 +512,15 @@ func (sp *space) appendArgs(args []string) (_ []string, creates, removes bool) {
 	}
 	for _, t := range remembered {
 		args = append(args, tokenText(t.is))
+	}
+	for _, c := range touched {
+		args = append(args, c.key)
+	}
+	for _, c := range touched {
+		args = append(args, strconv.FormatInt(c.is.N-c.was.N, 10))
+	}
+	for _, c := range touched {
+		args = append(args, strconv.FormatUint(c.is.Version, 10))
 	}
 	return args, creates, removes
 }

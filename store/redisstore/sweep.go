@@ -59,6 +59,7 @@ func (s *Store) sweepPartition(ctx context.Context, p *partition, tidy bool) {
 	}
 	if tidy {
 		_ = s.tidy(ctx, p)
+		_ = s.empty(ctx, p)
 	}
 }
 
@@ -126,6 +127,40 @@ func (s *Store) namespaces(ctx context.Context, p *partition) ([]string, error) 
 		return nil, looked(ctx, failed(ctx, err))
 	}
 	return names, nil
+}
+
+// drawers returns those of a partition.
+func (s *Store) drawers(ctx context.Context, p *partition) ([]drawer, error) {
+	names, err := s.client.Do(ctx, s.client.B().Zrange().Key(p.drawers).Min("0").Max("-1").Build()).AsStrSlice()
+	if err != nil {
+		return nil, looked(ctx, failed(ctx, err))
+	}
+	all := make([]drawer, len(names))
+	for i, name := range names {
+		if all[i], err = drawerNamed(name); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// empty removes the drawers of a partition that are below their floors, which the
+// script looks at.
+func (s *Store) empty(ctx context.Context, p *partition) error {
+	drawers, err := s.drawers(ctx, p)
+	if err != nil {
+		return err
+	}
+	for _, d := range drawers {
+		if _, _, retained := d.shelf(); !retained {
+			continue
+		}
+		keys := []string{p.head, p.drawers, p.contents(d), p.order(d)}
+		if _, err := s.run(ctx, call{dropScript, keys, d.appendFloor([]string{d.name()})}, noWait); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // clean removes what has expired of what a state names, and returns how many

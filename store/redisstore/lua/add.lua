@@ -45,8 +45,7 @@ local function check(key, i, names, spaces, now)
     if c <= named and (text or layouts) and layout(text) ~= (layouts and ARGV[layouts + c - 1] or '') then return nil end
     if stamp then
       local value = values[c]
-      -- A quarter of the range away from its ends no add of a quarter can leave it.
-      if #value > 18 and math.abs(tonumber(value)) > 4.6e18 then return nil end
+      if far(value) then return nil end
       if text then
         if late(text, now) then return nil end
         extras[c] = text
@@ -74,7 +73,7 @@ local function check(key, i, names, spaces, now)
 end
 
 -- write applies the adds to a namespace, and appends what is told of them.
-local function write(s, names, base, now, told)
+local function write(s, head, names, base, now, told)
   local key, by, at, had, extras, were, wanted, lasts = s.key, s.by, s.at - 1, s.values, s.extras, s.stamps, s.wanted, s.lasts
   local short = by ~= '' and #by <= exact and tonumber(by) -- the same for all
   local values, stamps, v, n = {}, {}, 0, #told
@@ -113,14 +112,16 @@ local function write(s, names, base, now, told)
   end
   many('HSET', KEYS[key + 3], remembered)
   many('RPUSH', KEYS[key + 4], fields)
-  forget(KEYS[key + 3], KEYS[key + 4], now - 2 * window, s.tokens + 16)
+  forget(head, ARGV[s.i], KEYS[key + 3], KEYS[key + 4], now - 2 * window, s.tokens + 16)
 end
 
 -- apply applies the batch whose keys are from key on, and whose arguments are from i on.
 local function apply(key, i)
   local head, marks, names = KEYS[key], KEYS[key + 1], KEYS[key + 2]
   local writer, prev, acked, deltas, spaces = ARGV[i + 2], ARGV[i + 3], ARGV[i + 6], tonumber(ARGV[i + 7]), tonumber(ARGV[i + 14])
-  local m = fields(head, 'now', 'floor', 'version', 'deltas', 'sum_high', 'sum_low', 'check_high', 'check_low')
+  local books, book = tonumber(ARGV[i + 15]), i + 16
+  local m = fields(head, 'now', 'floor', 'version', 'deltas', 'sum_high', 'sum_low', 'check_high', 'check_low',
+    unpack(ARGV, book, book + books - 1))
   if not m then return {'failed', headless().err} end
   local now = clock(given, m[1])
   local at = int(now)
@@ -138,7 +139,17 @@ local function apply(key, i)
   end
 
   -- Check everything.
-  local all, first = {}, i + 15
+  local raised = {}
+  for b = 1, books do
+    local id = ARGV[book + books + b - 1]
+    local newer = order(id, m[8 + b] or '0')
+    if newer < 0 then return {'decide'} end
+    if newer > 0 then
+      raised[#raised + 1] = ARGV[book + b - 1]
+      raised[#raised + 1] = id
+    end
+  end
+  local all, first = {}, book + 2 * books
   for s = 1, spaces do
     local checked = check(key + 5 * s - 2, first, names, spaces, now)
     if not checked then return {'decide'} end
@@ -148,11 +159,11 @@ local function apply(key, i)
   -- Write everything.
   local base = tonumber(m[3])
   local told = {int(base)}
-  for s = 1, spaces do write(all[s], names, base, now, told) end
+  for s = 1, spaces do write(all[s], head, names, base, now, told) end
   local sum_high, sum_low = sum(m[5], m[6], ARGV[i + 8], ARGV[i + 9])
   local check_high, check_low = sum(m[7], m[8], ARGV[i + 10], ARGV[i + 11])
   redis.call('HSET', head, 'now', at, 'version', int(base + deltas), 'deltas', int(tonumber(m[4] or '0') + deltas),
-    'sum_high', sum_high, 'sum_low', sum_low, 'check_high', check_high, 'check_low', check_low)
+    'sum_high', sum_high, 'sum_low', sum_low, 'check_high', check_high, 'check_low', check_low, unpack(raised))
   local text = table.concat(told, ' ')
   if writer ~= '' then
     redis.call('HSET', marks, writer, ARGV[i + 4] .. ' ' .. ARGV[i + 5] .. ' f' .. text)

@@ -1,8 +1,8 @@
 -- Writes a decision that was made on what load.lua read, if all of that is still
 -- so. Otherwise it changes nothing.
 --
--- KEYS: head, marks, names, due, and for each namespace values, stamps, index,
--- tokens, queue.
+-- KEYS: head, marks, names, due, for each namespace values, stamps, index, tokens,
+-- queue; and if there are drawers, drawers, tally, and for each its contents and order.
 -- ARGV: as they are read below. A loaded mark or stamp that is '' was not there.
 --
 -- Replies 1 if it wrote, 0 if something has changed.
@@ -13,7 +13,8 @@ local writer, mark, new_mark, floor, new_floor = ARGV[6], ARGV[7], ARGV[8], ARGV
 local exact, known = ARGV[11] == '1', tonumber(ARGV[12])
 local keys_max, tokens_max, names_max, marks_max =
   tonumber(ARGV[13]), tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16])
-local first = 23 -- argument of the first namespace
+local refusals_max, fences, drawers = tonumber(ARGV[22]), tonumber(ARGV[23]), tonumber(ARGV[25])
+local first = 26 -- argument of the first fence
 
 local m = fields(head, 'now', 'floor', 'version', 'deltas', 'sum_high', 'sum_low', 'check_high', 'check_low', 'removed')
 if not m then return headless() end
@@ -31,14 +32,18 @@ if writer ~= '' then
 end
 local has = redis.call('SCARD', names)
 if exact and has ~= known then return 0 end
+for f, text in ipairs(columns(head, first, fences)) do
+  if (text or '0') ~= ARGV[first + fences + f - 1] then return 0 end
+end
 local spaces = {}
-local i, key = first, 5
-for _ = 1, tonumber(ARGV[22]) do
+local i, key = first + 3 * fences, 5
+for _ = 1, tonumber(ARGV[24]) do
   local s = {key = key, name = ARGV[i]}
   local cells, fresh, tokens = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
   local checks, unknown = tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5])
   s.puts, s.removes, s.remembers = tonumber(ARGV[i + 6]), tonumber(ARGV[i + 7]), tonumber(ARGV[i + 8])
-  i = i + 9
+  s.touches, s.refusals = tonumber(ARGV[i + 9]), tonumber(ARGV[i + 10])
+  i = i + 11
   local stamps = columns(KEYS[key + 1], i, checks)
   for c = 1, checks do
     if (stamps[c] or '') ~= ARGV[i + checks + c - 1] then return 0 end
@@ -48,6 +53,13 @@ for _ = 1, tonumber(ARGV[22]) do
     if t then return 0 end
   end
   s.at = i + unknown
+  s.touch = s.at + 4 * s.puts + s.removes + 2 * s.remembers
+  s.stamps = columns(KEYS[key + 1], s.touch, s.touches)
+  local values = columns(KEYS[key], s.touch, s.touches)
+  for c = 1, s.touches do -- a deadline or a layout would have mattered
+    if not s.stamps[c] or extra(s.stamps[c]) or far(values[c]) then return 0 end
+  end
+  if s.refusals > 0 and tonumber(redis.call('HGET', head, 'r:' .. s.name) or '0') + s.refusals > refusals_max then return 0 end
   if s.name ~= '' then
     local have, held = redis.call('ZCARD', KEYS[key + 2]), redis.call('LLEN', KEYS[key + 4])
     if exact and (have ~= cells or held ~= tokens) then return 0 end
@@ -59,7 +71,24 @@ for _ = 1, tonumber(ARGV[22]) do
     end
   end
   spaces[#spaces + 1] = s
-  i, key = s.at + 4 * s.puts + s.removes + 2 * s.remembers, key + 5
+  i, key = s.touch + 3 * s.touches, key + 5
+end
+local trays, first_key = {}, key
+key = key + 2
+for d = 1, drawers do
+  local checks = tonumber(ARGV[i + 6])
+  local t = {key = key, i = i, puts = tonumber(ARGV[i + 7]), adds = tonumber(ARGV[i + 8]), removes = tonumber(ARGV[i + 9])}
+  local at = i + 10
+  for c, text in ipairs(columns(KEYS[key], at, checks)) do
+    if (text or '') ~= ARGV[at + checks + c - 1] then return 0 end
+  end
+  t.at = at + 2 * checks
+  t.add = t.at + 2 * t.puts
+  for _, text in ipairs(columns(KEYS[key], t.add, t.adds)) do
+    if text and far(text) then return 0 end
+  end
+  trays[d] = t
+  i, key = t.add + 2 * t.adds + t.removes, key + 2
 end
 
 -- Write everything.
@@ -98,10 +127,48 @@ for _, s in ipairs(spaces) do
   end
   many('HSET', KEYS[s.key + 3], remembered)
   many('RPUSH', KEYS[s.key + 4], fields)
+  if s.refusals > 0 then redis.call('HINCRBY', head, 'r:' .. s.name, s.refusals) end
+  for c = 1, s.touches do
+    local field, version, is = ARGV[s.touch + c - 1], ARGV[s.touch + 2 * s.touches + c - 1], s.stamps[c]
+    redis.call('HINCRBY', KEYS[s.key], field, ARGV[s.touch + s.touches + c - 1])
+    if order(is, version) < 0 then redis.call('HSET', KEYS[s.key + 1], field, version) end
+  end
   if s.name ~= '' then
     local empty = redis.call('ZCARD', KEYS[s.key + 2]) == 0 and redis.call('LLEN', KEYS[s.key + 4]) == 0
     redis.call(empty and 'SREM' or 'SADD', names, s.name)
   end
+end
+for _, t in ipairs(trays) do
+  local contents, names, name = KEYS[t.key], KEYS[t.key + 1], ARGV[t.i]
+  local puts, index, gone = {}, {}, {}
+  for p = 1, t.puts do
+    local field = ARGV[t.at + p - 1]
+    puts[2 * p - 1], puts[2 * p] = field, ARGV[t.at + t.puts + p - 1]
+    index[#index + 1], index[#index + 2] = '0', field
+  end
+  for a = 1, t.adds do
+    local field = ARGV[t.add + a - 1]
+    redis.call('HINCRBY', contents, field, ARGV[t.add + t.adds + a - 1])
+    index[#index + 1], index[#index + 2] = '0', field
+  end
+  for r = 1, t.removes do gone[r] = ARGV[t.add + 2 * t.adds + r - 1] end
+  many('HSET', contents, puts)
+  many('HDEL', contents, gone)
+  many('ZADD', names, index)
+  many('ZREM', names, gone)
+  if #index > 0 then
+    redis.call('ZADD', KEYS[first_key], '0', name)
+  elseif #gone > 0 and redis.call('EXISTS', contents) == 0 then
+    redis.call('ZREM', KEYS[first_key], name)
+  end
+  if ARGV[t.i + 1] == '1' and #index + #gone > 0 then
+    local tally = KEYS[first_key + 1]
+    redis.call('HSET', tally, name, tallied(redis.call('HGET', tally, name), t.i + 2))
+  end
+end
+for f = 1, fences do
+  local is = ARGV[first + 2 * fences + f - 1]
+  if is ~= '' then redis.call('HSET', head, ARGV[first + f - 1], is) end
 end
 if new_floor ~= '' then
   for _, w in ipairs(redis.call('HKEYS', marks)) do

@@ -84,14 +84,39 @@ local function sum(high, low, more_high, more_low)
   return int(high), int(low - carry * 4294967296)
 end
 
+-- drop forgets a token of a namespace, of which t is known. Those that remember a
+-- refusal are counted.
+local function drop(head, name, tokens, field, t)
+  redis.call('HDEL', tokens, field)
+  if t and string.find(t, '^%d+ r') then redis.call('HINCRBY', head, 'r:' .. name, '-1') end
+end
+
 -- forget drops up to n tokens that have been kept long enough, the oldest first.
-local function forget(tokens, queue, before, n)
+local function forget(head, name, tokens, queue, before, n)
   for _ = 1, n do
     local field = redis.call('LINDEX', queue, 0)
     if not field then return end
     local t = redis.call('HGET', tokens, field)
     if t and tonumber(string.match(t, '^%d+')) > before then return end
     redis.call('LPOP', queue)
-    redis.call('HDEL', tokens, field)
+    drop(head, name, tokens, field, t)
   end
+end
+
+-- far reports whether a stored number is so far from 0 that Redis may not be able to
+-- add to it: a quarter of the range away from its ends no add of a quarter can leave it.
+local function far(value) return #value > 18 and math.abs(tonumber(value)) > 4.6e18 end
+
+-- under reports whether an epoch is below the floor that a field of the head has.
+local function under(head, field, epoch)
+  return field ~= '' and tonumber(epoch) < tonumber(redis.call('HGET', head, field) or '0')
+end
+
+-- tallied adds the halves of a sum and a check sum, four arguments from i on, to the
+-- tally of an epoch.
+local function tallied(tally, i)
+  local sh, sl, ch, cl = string.match(tally or '0 0 0 0', '(%d+) (%d+) (%d+) (%d+)')
+  sh, sl = sum(sh, sl, ARGV[i], ARGV[i + 1])
+  ch, cl = sum(ch, cl, ARGV[i + 2], ARGV[i + 3])
+  return sh .. ' ' .. sl .. ' ' .. ch .. ' ' .. cl
 end

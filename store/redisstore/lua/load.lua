@@ -2,13 +2,15 @@
 -- so if nothing has changed by then. It takes versions for the batch and drops
 -- old tokens.
 --
--- KEYS: head, marks, names, and for each namespace values, stamps, index,
--- tokens, queue.
--- ARGV: now, window, writer, versions, whether to keep the time, namespaces; for
--- each: name, cells, tokens, keys, fields.
+-- KEYS: head, marks, names, for each namespace values, stamps, index, tokens, queue,
+-- and for each drawer its contents.
+-- ARGV: now, window, writer, versions, whether to keep the time, the numbers of
+-- namespaces, fences and drawers; for each namespace its name, cells, tokens, keys,
+-- fields; the fields of the fences; for each drawer its parts, fields.
 --
--- Replies {now, base, mark, floor, marks, names, and for each namespace known,
--- cells, tokens, {stamps}, {values}, {tokens}}.
+-- Replies {now, base, mark, floor, marks, names, for each namespace known, cells,
+-- tokens, refusals, {stamps}, {values}, {tokens}; {fences}, and for each drawer
+-- {contents}}.
 
 local head, marks, names, writer = KEYS[1], KEYS[2], KEYS[3], ARGV[3]
 local window = tonumber(ARGV[2])
@@ -27,26 +29,34 @@ local reply = {
   int(now), base, writer ~= '' and redis.call('HGET', marks, writer) or '', m[2] or '0',
   redis.call('HLEN', marks), redis.call('SCARD', names),
 }
-local i, key = 7, 4
+local i, key = 9, 4
 for _ = 1, tonumber(ARGV[6]) do
   local name, cells, tokens = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
   i = i + 3
   local before, queue = now - 2 * window, KEYS[key + 4]
-  forget(KEYS[key + 3], queue, before, tokens + 64)
+  forget(head, name, KEYS[key + 3], queue, before, tokens + 64)
   local decided = columns(KEYS[key + 3], i + cells, tokens)
   for t = 1, tokens do
     if decided[t] and tonumber(string.match(decided[t], '^%d+')) <= before then -- its turn had not come
-      redis.call('HDEL', KEYS[key + 3], ARGV[i + cells + t - 1])
+      drop(head, name, KEYS[key + 3], ARGV[i + cells + t - 1], decided[t])
       redis.call('LREM', queue, 1, ARGV[i + cells + t - 1])
       decided[t] = false
     end
   end
   for _, x in ipairs({
     redis.call('SISMEMBER', names, name), redis.call('ZCARD', KEYS[key + 2]), redis.call('LLEN', queue),
-    columns(KEYS[key + 1], i, cells), columns(KEYS[key], i, cells), decided,
+    redis.call('HGET', head, 'r:' .. name) or '0', columns(KEYS[key + 1], i, cells), columns(KEYS[key], i, cells), decided,
   }) do
     reply[#reply + 1] = x
   end
   i, key = i + cells + tokens, key + 5
+end
+local fences = tonumber(ARGV[7])
+reply[#reply + 1] = columns(head, i, fences)
+i = i + fences
+for _ = 1, tonumber(ARGV[8]) do
+  local parts = tonumber(ARGV[i])
+  reply[#reply + 1] = columns(KEYS[key], i + 1, parts)
+  i, key = i + 1 + parts, key + 1
 end
 return reply
