@@ -16,12 +16,7 @@ import (
 // A State is what deltas are decided on: a whole store, or as much of one as a
 // batch names.
 type State interface {
-	// Cell returns a cell as it is now: one past its deadline is absent.
-	Cell(c store.Cell) store.Value
-
-	// Put makes a cell v and returns its new version; a v that does not exist
-	// removes it, and its version is 0.
-	Put(c store.Cell, v store.Value) uint64
+	Cells
 
 	// Token returns what is remembered of a token; ok is false if nothing is, or
 	// nothing that has to be.
@@ -29,6 +24,16 @@ type State interface {
 
 	// Remember keeps the decision on a token of which nothing is remembered.
 	Remember(c store.Cell, name string, t Token)
+}
+
+// Cells are what deltas are decided on that have no token.
+type Cells interface {
+	// Cell returns a cell as it is now: one past its deadline is absent.
+	Cell(c store.Cell) store.Value
+
+	// Put makes a cell v and returns its new version; a v that does not exist
+	// removes it, and its version is 0.
+	Put(c store.Cell, v store.Value) uint64
 
 	// Full reports whether a namespace has no room for one more.
 	Full(namespace string, what Room) bool

@@ -5,6 +5,12 @@ import "github.com/quipudb/quipu/store"
 // A PartState is a State that has parts.
 type PartState interface {
 	State
+	Parts
+}
+
+// Parts are what an event is decided on that has no token, or a new one.
+type Parts interface {
+	Cells
 
 	// Part returns a part as it is now.
 	Part(c store.Cell, p store.Part) store.Content
@@ -23,20 +29,32 @@ func event(s PartState, at Clock, d *store.Delta, rec *Record) store.Result {
 			return res
 		}
 	}
+	res := Event(s, at, d, rec)
+	if d.Guard.Token == "" || res.Outcome != store.Applied && !Remembers(d, res.Outcome) {
+		return res
+	}
+	if res.Outcome != store.Applied {
+		if res.Forgotten = s.Full(d.Cell.Namespace, Refusals); res.Forgotten {
+			return res
+		}
+	}
+	s.Remember(d.Cell, d.Guard.Token, Remembered(d, res, at.NowMS))
+	return res
+}
+
+// Remembers reports whether the token of a delta that was refused remembers that.
+func Remembers(d *store.Delta, refused store.Outcome) bool {
+	return d.Event != nil && (refused == store.Unmet || refused == store.Bounded)
+}
+
+// Event decides a lead and its riders, and keeps what they change. Tokens come before
+// it: see Recall. A nil record is not written.
+func Event(s Parts, at Clock, d *store.Delta, rec *Record) store.Result {
 	st := step{own: d.Cell, is: s.Cell(d.Cell), at: at, state: s}
 	st.will = st.is
 	res := st.decide(d)
-	if res.Outcome != store.Applied {
-		if d.Guard.Token != "" && (res.Outcome == store.Unmet || res.Outcome == store.Bounded) {
-			if res.Forgotten = s.Full(d.Cell.Namespace, Refusals); !res.Forgotten {
-				s.Remember(d.Cell, d.Guard.Token, Remembered(d, res, at.NowMS))
-			}
-		}
-		return res
-	}
-	res.Version = st.keep(rec)
-	if d.Guard.Token != "" {
-		s.Remember(d.Cell, d.Guard.Token, Remembered(d, res, at.NowMS))
+	if res.Outcome == store.Applied {
+		res.Version = st.keep(rec)
 	}
 	return res
 }
@@ -46,7 +64,7 @@ type step struct {
 	own      store.Cell
 	is, will store.Value // the own cell, before and after
 	at       Clock
-	state    PartState
+	state    Parts
 
 	met, became store.Content // what leads, before and after
 	parts       []changed
@@ -197,7 +215,9 @@ func (st *step) find(part store.Part) int {
 func (st *step) keep(rec *Record) (version uint64) {
 	s := st.state
 	version = s.Put(st.own, st.will)
-	rec.enter(st.own, uint64(st.will.N)-uint64(st.is.N))
+	if rec != nil {
+		rec.enter(st.own, uint64(st.will.N)-uint64(st.is.N))
+	}
 	for i := range st.parts {
 		p := &st.parts[i]
 		st.put(p.part, p.was, p.will, rec)
@@ -227,7 +247,7 @@ func (st *step) put(part store.Part, was, will store.Content, rec *Record) {
 		return
 	}
 	st.state.PutPart(st.own, part, will)
-	if part.Kind()&store.PartRetained == 0 { // an epoch has a record of its own
+	if rec != nil && part.Kind()&store.PartRetained == 0 { // an epoch has a record of its own
 		rec.Merge(PartChange(st.own, part, uint64(will.N)-uint64(was.N)))
 	}
 }
