@@ -1,6 +1,8 @@
 package wal
 
 import (
+	"errors"
+	"io/fs"
 	"slices"
 
 	"github.com/quipudb/quipu/store"
@@ -29,7 +31,11 @@ func (l *Log) Check(from, to Position) error {
 		}
 		var err error
 		if buf, err = d.read(starts[i], buf); err != nil {
-			return store.Errorf(store.KindLost, "read log segment: %w", err)
+			kind := store.KindUnavailable // it may be there, and whole
+			if errors.Is(err, fs.ErrNotExist) {
+				kind = store.KindLost
+			}
+			return store.Errorf(kind, "read log segment: %w", err)
 		}
 		h, err := d.checkHeader(starts[i], buf)
 		if err != nil {
