@@ -47,7 +47,7 @@ func (e *Engine) Start(batches []store.Batch, replies []store.Reply, done func(e
 		}
 	}()
 	for i := range batches {
-		if store.CheckBatch(&batches[i], 1) != nil {
+		if store.CheckEvents(&batches[i], 1) != nil || !e.writes(&batches[i]) {
 			return false
 		}
 		plans = append(plans, e.address(&batches[i]))
@@ -143,12 +143,17 @@ func (w waits) notify(done func(error)) {
 
 func (e *Engine) apply(ctx context.Context, b *store.Batch, r *store.Reply, w *waits) error {
 	*r = store.Reply{Results: r.Results[:0]}
-	if err := store.CheckBatch(b, 1); err != nil {
+	if err := store.CheckEvents(b, 1); err != nil {
 		r.Err = err
 		return nil
 	}
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	if !e.writes(b) {
+		if err := e.upgrade(); err != nil {
+			return err
+		}
 	}
 	if err := e.log.Room(ctx); err != nil {
 		return err
@@ -252,8 +257,11 @@ func (e *Engine) plan(b *store.Batch, ps *plans, got *fetched, level store.Durab
 		default: // present: everything is known, unless the batch deletes it and makes it again
 			n.checkpoint = n.checkpoint || deletes && e.mustSettleQuota(d, cell, len(b.Deltas), got.madeRoom())
 		}
+		if d.Event != nil {
+			level = e.planEvent(d, p, level, n)
+		}
 		if d.Guard.Token != "" {
-			level = max(level, e.planToken(cell, d.Guard.Token, len(b.Deltas), got, n, now))
+			level = max(level, e.planToken(cell, d, len(b.Deltas), got, n, now))
 		}
 	}
 	return level
@@ -294,7 +302,7 @@ func (e *Engine) locate(hash uint64, cell []byte) uint32 {
 	id := e.cells.insert(uint32(hash), nil, cell)
 	s := e.cells.slot(id)
 	s.undo = e.undo.tail - 1 // none
-	if e.noRow(hash) {
+	if !isPart(cell) && e.noRow(hash) {
 		s.meta = absent
 	}
 	e.inserts++
@@ -332,15 +340,17 @@ func (e *Engine) mustRead(d *store.Delta, s *slot, hash uint64, cell []byte, mor
 // be one too many: only a checkpoint tells how many of the unread cells are
 // new, and, unless one was made for this batch, which deadlines have passed.
 func (e *Engine) mustSettleQuota(d *store.Delta, cell []byte, more int, made bool) bool {
-	if !makes(d.Op) {
+	if !makes(d) {
 		return false
 	}
 	ns, _ := e.names.peek(cell)
 	return (ns.unread > 0 || !made && e.expiryDue()) && e.names.full(cell, int64(more), &e.o.Limits)
 }
 
-// makes reports whether an operation makes a cell that is absent.
-func makes(op store.Op) bool { return op == store.OpAdd || op == store.OpSet || op == store.OpLayout }
+// makes reports whether a delta makes a cell that is absent.
+func makes(d *store.Delta) bool {
+	return d.Op == store.OpAdd || d.Op == store.OpSet || d.Op == store.OpLayout || d.Event != nil && d.Event.Part != ""
+}
 
 // batch decides a batch and appends what it changes to the frame. It reports
 // false if the batch was refused or is a repeat.
@@ -367,6 +377,11 @@ func (e *Engine) batch(f *wal.Frame, b *store.Batch, plans []plan, r *store.Repl
 		}
 		return false
 	}
+	if err := e.fences.judge(b); err != nil {
+		e.meters.refused++
+		r.Err = err
+		return false
+	}
 	c := change{e: e, f: f, level: level}
 	for i := range b.If {
 		if !c.holds(&b.If[i], plans[len(b.Deltas)+i]) {
@@ -383,6 +398,7 @@ func (e *Engine) batch(f *wal.Frame, b *store.Batch, plans []plan, r *store.Repl
 	if len(f.Payload) == 0 {
 		c.time()
 	}
+	c.raise(b)
 	if b.Writer != 0 {
 		f.Payload = binary.AppendUvarint(append(f.Payload, recBegin), uint64(b.Writer))
 	}
@@ -458,13 +474,16 @@ func (c *change) delta(d *store.Delta, p plan, got *fetched) store.Result {
 		c.f.Payload = binary.AppendUvarint(append(c.f.Payload, recRetire), uint64(d.N))
 		return store.Result{Outcome: store.Applied}
 	}
-	if d.Guard.Token == "" {
-		if d.Needs()&^plainServes == 0 {
-			return c.plain(d, p)
-		}
+	switch {
+	case d.Guard.Token != "":
+		return c.once(d, p, got)
+	case d.Event != nil:
+		return c.event(d, p)
+	case d.Needs()&^plainServes == 0:
+		return c.plain(d, p)
+	default:
 		return c.cell(d, p)
 	}
-	return c.once(d, p, got)
 }
 
 // once decides a delta that has a token, and remembers what was decided.
@@ -483,10 +502,21 @@ func (c *change) once(d *store.Delta, p plan, got *fetched) store.Result {
 		}
 		return res
 	}
-	if d.Op == store.OpSettle {
+	switch {
+	case d.Op == store.OpSettle:
 		res.Outcome = store.Settled
-	} else if res = c.cell(d, p); res.Outcome != store.Applied {
-		return res
+	case d.Event != nil:
+		res = c.event(d, p)
+	default:
+		res = c.cell(d, p)
+	}
+	if res.Outcome != store.Applied && res.Outcome != store.Settled {
+		if !decide.Remembers(d, res.Outcome) {
+			return res
+		}
+		if res.Forgotten = e.names.refusalsFull(cell, 1, &e.o.Limits); res.Forgotten {
+			return res
+		}
 	}
 	t = decide.Remembered(d, res, now)
 	if t.Settled {
@@ -497,8 +527,9 @@ func (c *change) once(d *store.Delta, p plan, got *fetched) store.Result {
 		kind = recToken
 		e.names.of(cell).tokens++
 	} else if e.save != nil {
-		e.save.again[string(key)] = struct{}{}
+		e.save.again[string(key)] = was.Refused()
 	}
+	e.names.of(cell).refusals(known && was.Refused(), t.Refused())
 	e.putToken(key, &t, c.f.ID, c.level)
 	c.f.Payload = binary.AppendUvarint(append(c.f.Payload, kind), uint64(len(key)))
 	c.f.Payload = append(c.f.Payload, key...)
@@ -525,7 +556,7 @@ func (c *change) cell(d *store.Delta, p plan) (res store.Result) {
 		v.Exists = false
 	}
 	cell := e.cells.keyOf(p.slot)
-	full := !v.Exists && makes(d.Op) && e.names.full(cell, 1, &e.o.Limits)
+	full := !v.Exists && makes(d) && e.names.full(cell, 1, &e.o.Limits)
 	now := int64(0)
 	if d.Expiry != store.ExpiryKeep {
 		now = c.time()
@@ -651,6 +682,9 @@ func (e *Engine) put(id uint32, value int64, state meta, version, frame uint64, 
 
 // count keeps a namespace's number of keys when a cell's state changes.
 func (e *Engine) count(cell []byte, was, is meta) {
+	if isPart(cell) {
+		return
+	}
 	ns := e.names.of(cell)
 	switch {
 	case is == unread:

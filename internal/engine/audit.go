@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/zeebo/xxh3"
 
+	"github.com/quipudb/quipu/internal/decide"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -21,7 +22,7 @@ func (e *Engine) Audit(ctx context.Context) (store.Audit, error) {
 	}
 	defer e.users.Done()
 	return guard(e, func() (store.Audit, error) {
-		a := audit{e: e, ctx: ctx, keys: map[string]int64{}, tokens: map[string]int64{}, pace: e.newPace()}
+		a := audit{e: e, ctx: ctx, counted: namespaces{}, epochs: tallies{}, pace: e.newPace()}
 		a.Unproved, a.fills = e.unproved(), e.filtersMade()
 		snap, err := e.snapshotAfter(ctx, a.log)
 		if err != nil {
@@ -108,8 +109,11 @@ type audit struct {
 	e            *Engine
 	ctx          context.Context
 	cells, marks tally
-	keys, tokens map[string]int64
+	counted      namespaces // what was found
+	epochs       tallies    // of the parts that were found
 	rows         []auditRow // to be compared with memory
+	parts        int        // rows of them that were read
+	key, cellKey []byte     // scratch
 	pace         *pace
 	fills        uint64 // Engine.fills: a later filter need not have keys of rows that are gone since
 }
@@ -132,14 +136,18 @@ func (a *audit) read(snap *pebble.Snapshot) error {
 			return ok
 		}),
 		scanRows(snap, rowCell, a.cell),
+		scanRows(snap, rowPart, a.part),
 		scanRows(snap, rowToken, func(key, value []byte) bool {
 			if a.Tokens++; a.Tokens%lockedCells == 0 {
 				a.pace.breathe()
 			}
 			cell, ok := tokenCell(key)
 			if ok = ok && namespaceLen(cell) > 0; ok {
-				a.tokens[string(cell[:namespaceLen(cell)])]++
-				_, ok = decodeToken(value)
+				var t decide.Token
+				t, ok = decodeToken(value)
+				ns := a.counted.of(cell)
+				ns.tokens++
+				ns.refusals(false, t.Refused())
 			}
 			return ok && a.ctx.Err() == nil
 		}))
@@ -162,21 +170,20 @@ func (a *audit) read(snap *pebble.Snapshot) error {
 	}); err != nil {
 		return err
 	}
-	for _, counted := range []map[string]int64{a.keys, a.tokens} {
-		for name := range counted {
-			a.namespace(name, &namespace{}) // it has no row
-		}
+	for name := range a.counted {
+		a.namespace(name, &namespace{}) // it has no row
 	}
-	return nil
+	return a.compareEpochs(snap)
 }
 
 // namespace compares what was counted in a namespace with its row.
 func (a *audit) namespace(prefix string, ns *namespace) {
 	name := decodeCell([]byte(prefix + ".")).Namespace
-	a.same(fmt.Sprintf("keys in namespace %q", name), a.keys[prefix], ns.keys)
-	a.same(fmt.Sprintf("tokens in namespace %q", name), a.tokens[prefix], ns.tokens)
-	delete(a.keys, prefix)
-	delete(a.tokens, prefix)
+	found := a.counted.named([]byte(prefix))
+	a.same(fmt.Sprintf("keys in namespace %q", name), found.keys, ns.keys)
+	a.same(fmt.Sprintf("tokens in namespace %q", name), found.tokens, ns.tokens)
+	a.same(fmt.Sprintf("tokens that remember a refusal in namespace %q", name), found.refused, ns.refused)
+	delete(a.counted, prefix)
 }
 
 func (a *audit) cell(key, b []byte) bool {
@@ -187,7 +194,7 @@ func (a *audit) cell(key, b []byte) bool {
 		return false
 	}
 	a.Cells++
-	a.keys[string(key[:n])]++
+	a.counted.of(key).keys++
 	hash := xxh3.HashSeed(key, a.e.id.seed())
 	a.cells.cell(hash, value)
 	a.rows = append(a.rows, auditRow{append([]byte(nil), key...), hash, value, version, r.extra})

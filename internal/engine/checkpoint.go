@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -41,14 +42,18 @@ type checkpoint struct {
 	marks    []markRow
 	pace     *pace
 
-	extras    map[uint32]extra // of the copies that have one, by slot
-	collected [][]byte         // rows of deadlines that go
-	soonest   int64            // deadline of those that are written
+	extras    map[uint32]extra  // of the copies that have one, by slot
+	blobs     map[uint32]string // of the copies that have bytes, by slot
+	putBytes  int64
+	epochs    []epochRow
+	fences    *fences  // nil if they did not change
+	collected [][]byte // rows of deadlines that go
+	soonest   int64    // deadline of those that are written
 	names     namespaces
-	swept     [][]byte            // tokens that are forgotten, in order
-	forgotten namespaces          // how many of each namespace those are
-	again     map[string]struct{} // tokens known before that were decided since it began
-	nextMS    int64               // when there is more to forget; 0 if nobody looked
+	swept     [][]byte        // tokens that are forgotten, in order
+	forgotten namespaces      // how many of each namespace those are
+	again     map[string]bool // tokens known before that were decided since it began; whether they remembered a refusal
+	nextMS    int64           // when there is more to forget; 0 if nobody looked
 }
 
 // A saved is the copy of a cell that is being saved, or a token. Its key stays
@@ -58,6 +63,12 @@ type saved struct {
 	value int64
 	meta  meta
 	slot  uint32
+}
+
+// An epochRow is the tally of an epoch as it is written.
+type epochRow struct {
+	key   string
+	tally tally
 }
 
 // mustBeRead reports whether the cell must be read before it is changed, once
@@ -79,8 +90,8 @@ const (
 
 func (e *Engine) newCheckpoint() *checkpoint {
 	return &checkpoint{
-		began: time.Now(), names: namespaces{}, forgotten: namespaces{}, again: map[string]struct{}{},
-		extras: map[uint32]extra{}, tokens: newTable(tokenBytes), pace: e.newPace(),
+		began: time.Now(), names: namespaces{}, forgotten: namespaces{}, again: map[string]bool{},
+		extras: map[uint32]extra{}, blobs: map[uint32]string{}, tokens: newTable(tokenBytes), pace: e.newPace(),
 	}
 }
 
@@ -153,7 +164,7 @@ func (e *Engine) begin(c *checkpoint) {
 	e.save = c
 	e.armed = false
 	for name, ns := range e.names {
-		c.names[name] = &namespace{keys: ns.keys, tokens: ns.tokens}
+		c.names[name] = &namespace{keys: ns.keys, tokens: ns.tokens, refused: ns.refused}
 		if *ns == (namespace{}) {
 			delete(e.names, name) // its row goes
 		}
@@ -168,6 +179,14 @@ func (e *Engine) begin(c *checkpoint) {
 		c.marks = append(c.marks, markRow{w, nil})
 	}
 	e.retired = nil
+	c.putBytes, e.putBytes = e.putBytes, 0
+	for key, t := range e.epochs {
+		if t.dirty {
+			c.epochs = append(c.epochs, epochRow{key, t.tally})
+			t.dirty = false
+		}
+	}
+	c.fences = e.fences.take()
 	c.meta = e.appendMeta(nil, c.position)
 }
 
@@ -178,7 +197,11 @@ func (e *Engine) preserve(id uint32, s *slot) {
 		c := e.save
 		c.copies = append(c.copies, saved{value: s.value, meta: s.meta, slot: id})
 		if s.meta&hasExtra != 0 {
-			c.extras[id] = e.extras[id]
+			if x, ok := e.extras[id]; ok {
+				c.extras[id] = x
+			} else {
+				c.blobs[id] = e.blobs[id]
+			}
 		}
 		s.meta = s.meta&^frozen | saving
 	}
@@ -254,11 +277,21 @@ func (e *Engine) savedKeys() *table {
 // writeRows writes everything, in the order of the rows' first bytes. It can be
 // called again.
 func (e *Engine) writeRows(ctx context.Context, t *rowWriter, c *checkpoint) error {
-	near, err := e.writeCells(ctx, t, c)
+	keys := e.savedKeys()
+	c.fences.writeBooks(t)
+	cells, parts, own := c.split(keys)
+	near, err := e.writeCells(ctx, t, c, cells)
+	if err == nil {
+		near, err = e.readParts(ctx, c, keys, parts, near)
+	}
 	if err != nil {
 		return err
 	}
-	keys := e.savedKeys()
+	ownNear, err := e.writeCells(ctx, t, c, own)
+	if err != nil {
+		return err
+	}
+	near = append(near, ownNear...)
 	var until []int
 	for _, n := range near {
 		if s := &c.copies[n]; s.meta&hasExtra != 0 && c.extras[s.slot] > 0 {
@@ -266,6 +299,11 @@ func (e *Engine) writeRows(ctx context.Context, t *rowWriter, c *checkpoint) err
 		}
 	}
 	c.writeDeadlines(t, keys, until)
+	slices.SortFunc(c.epochs, func(a, b epochRow) int { return cmp.Compare(a.key, b.key) })
+	for i := range c.epochs {
+		t.set(rowEpoch, []byte(c.epochs[i].key), c.epochs[i].tally.appendEpoch(t.value()))
+	}
+	c.fences.writeFloors(t)
 	t.set(rowMeta, nil, c.meta)
 	for _, n := range near {
 		if s := &c.copies[n]; s.mustBeRead() {
@@ -274,6 +312,7 @@ func (e *Engine) writeRows(ctx context.Context, t *rowWriter, c *checkpoint) err
 			t.delete(rowNear, keys.keyOf(s.slot))
 		}
 	}
+	e.writeParts(t, c, keys, parts)
 	for _, name := range slices.Sorted(maps.Keys(c.names)) {
 		if ns := c.names[name]; *ns == (namespace{}) {
 			t.delete(rowNamespace, []byte(name))
@@ -294,16 +333,29 @@ func (e *Engine) writeRows(ctx context.Context, t *rowWriter, c *checkpoint) err
 	return nil
 }
 
-// writeCells writes the cells, and returns the copies of those that must be read
+// A run is copies from one up to before another.
+type run struct{ from, to int }
+
+// split returns where the copies of cells are, those of parts behind them, and those of
+// the store's own cells behind these.
+func (c *checkpoint) split(keys *table) (cells, parts, own run) {
+	find := func(first byte) int {
+		return sort.Search(len(c.copies), func(i int) bool { return keys.keyOf(c.copies[i].slot)[0] >= first })
+	}
+	a, b := find(nsPart), find(nsPart+1)
+	return run{0, a}, run{a, b}, run{b, len(c.copies)}
+}
+
+// writeCells writes cells, and returns the copies of those that must be read
 // before they are changed, or may have had to be.
-func (e *Engine) writeCells(ctx context.Context, t *rowWriter, c *checkpoint) (near []int, err error) {
+func (e *Engine) writeCells(ctx context.Context, t *rowWriter, c *checkpoint, r run) (near []int, err error) {
 	it, err := e.cellRows()
 	if err != nil {
 		return nil, err
 	}
 	keys := e.savedKeys()
-	for from := 0; from < len(c.copies) && err == nil && t.err == nil; from += lockedCells {
-		some := c.copies[from:min(len(c.copies), from+lockedCells)]
+	for from := r.from; from < r.to && err == nil && t.err == nil; from += lockedCells {
+		some := c.copies[from:min(r.to, from+lockedCells)]
 		if err = e.readCopies(it, keys, c, some); err != nil {
 			break
 		}
@@ -349,16 +401,17 @@ func (e *Engine) writeCells(ctx context.Context, t *rowWriter, c *checkpoint) (n
 // at, and makes them read ones, the copies and the cells in memory too.
 func (e *Engine) readCopies(it *pebble.Iterator, keys *table, c *checkpoint, some []saved) error {
 	var rows [lockedCells]row
-	seek, found := []byte{rowCell}, false
+	seek, found := []byte(nil), false
 	for i := range some {
 		if some[i].meta.state() != unread {
 			continue
 		}
 		found = true
-		seek = append(seek[:1], keys.keyOf(some[i].slot)...)
+		key := keys.keyOf(some[i].slot)
+		seek = appendRowKey(seek[:0], key)
 		if it.SeekGE(seek) && bytes.Equal(it.Key(), seek) {
 			var err error
-			if rows[i], err = decodeBase(it); err != nil {
+			if rows[i], err = decodeBase(it, key); err != nil {
 				return err
 			}
 		}
@@ -382,19 +435,32 @@ func (e *Engine) readCopies(it *pebble.Iterator, keys *table, c *checkpoint, som
 			s.meta |= hasExtra
 			c.extras[s.slot] = rows[i].extra
 		}
-		if !rows[i].exists {
-			c.names.of(keys.keyOf(s.slot)).keys++
+		if key := keys.keyOf(s.slot); !rows[i].exists && !isPart(key) {
+			c.names.of(key).keys++
 		}
 	}
 	return nil
 }
 
-func decodeBase(it *pebble.Iterator) (row, error) {
+// appendRowKey appends the key of the row of a cell or a part.
+func appendRowKey(dst, key []byte) []byte {
+	if isPart(key) {
+		return append(append(dst, rowPart), key[1:]...)
+	}
+	return append(append(dst, rowCell), key...)
+}
+
+func decodeBase(it *pebble.Iterator, key []byte) (row, error) {
 	b, err := it.ValueAndErr()
 	if err != nil {
 		return row{}, diskError(err)
 	}
-	r, ok := decodeRow(b)
+	r, ok := row{}, false
+	if isPart(key) {
+		r, ok = decodePartRow(key, b)
+	} else {
+		r, ok = decodeRow(b)
+	}
 	if !ok {
 		return row{}, store.Errorf(store.KindCorrupt, "row %q on disk can't be decoded", it.Key())
 	}
@@ -407,16 +473,19 @@ func (e *Engine) sweep(c *checkpoint) error {
 	kept := store.TokenKeptMS(e.o.Limits.TokenWindow)
 	nextMS := c.timeMS + kept // of those decided from now on
 	var swept [][]byte
-	over := func(b []byte) (over, ok bool) {
+	refused := map[string]bool{} // those of them that remember a refusal
+	over := func(key, b []byte) (over, ok bool) {
 		rec, ok := decodeToken(b)
 		age := e.gaps.Age(rec.AtMS, c.timeMS)
 		if over = age >= kept; !over {
 			nextMS = min(nextMS, c.timeMS+kept-age)
+		} else if rec.Refused() {
+			refused[string(key)] = true
 		}
 		return over, ok
 	}
 	for id := uint32(1); id < e.frozen.slots; id++ {
-		if over, _ := over(e.frozen.entry(id)); over {
+		if over, _ := over(e.frozen.keyOf(id), e.frozen.entry(id)); over {
 			swept = append(swept, bytes.Clone(e.frozen.keyOf(id)))
 		}
 	}
@@ -430,8 +499,8 @@ func (e *Engine) sweep(c *checkpoint) error {
 		if err != nil {
 			return errors.Join(diskError(err), it.Close())
 		}
-		over, ok := over(b)
 		key := it.Key()[1:]
+		over, ok := over(key, b)
 		switch {
 		case !ok:
 			return errors.Join(store.Errorf(store.KindCorrupt, "row %q on disk can't be decoded", it.Key()), it.Close())
@@ -448,8 +517,11 @@ func (e *Engine) sweep(c *checkpoint) error {
 	}
 	slices.SortFunc(swept, bytes.Compare)
 	for _, token := range swept {
-		c.names.named(tokenNamespace(token)).tokens--
-		c.forgotten.named(tokenNamespace(token)).tokens++
+		ns, gone := c.names.named(tokenNamespace(token)), c.forgotten.named(tokenNamespace(token))
+		ns.tokens--
+		gone.tokens++
+		ns.refusals(refused[string(token)], false)
+		gone.refusals(false, refused[string(token)])
 	}
 	c.swept, c.nextMS = swept, nextMS
 	return nil
@@ -511,10 +583,13 @@ func (e *Engine) publish(c *checkpoint) {
 	}
 	for name, ns := range c.forgotten {
 		e.names.named([]byte(name)).tokens -= ns.tokens
+		e.names.named([]byte(name)).refused -= ns.refused
 	}
-	for token := range c.again {
+	for token, refused := range c.again {
 		if _, swept := slices.BinarySearchFunc(c.swept, []byte(token), bytes.Compare); swept {
-			e.names.named(tokenNamespace([]byte(token))).tokens++ // it is not forgotten after all
+			ns := e.names.named(tokenNamespace([]byte(token)))
+			ns.tokens++ // it is not forgotten after all
+			ns.refusals(false, refused)
 		}
 	}
 	e.mu.Unlock()

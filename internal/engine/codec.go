@@ -17,9 +17,14 @@ import (
 //	0 | key                      namespace "default"
 //	n | namespace of n bytes | key
 //	255 | key                    the store's own namespace
+//
+// A part's is
+//
+//	254 | namespace | row        as store.AppendRow places it
 const (
 	defaultNamespace = "default"
 	nsDefault        = 0
+	nsPart           = 254
 	nsOwn            = 255
 	// In the store's own namespace a key may be a whole address and a number.
 	cellBytesMax = 1 + store.NamespaceBytesMax + store.KeyBytesMax + 16
@@ -55,15 +60,56 @@ func namespaceLen(cell []byte) int {
 
 func decodeCell(cell []byte) store.Cell {
 	n := namespaceLen(cell)
-	c := store.Cell{Key: string(cell[n:])}
-	switch cell[0] {
-	case nsDefault:
-		c.Namespace = defaultNamespace
-	case nsOwn:
-	default:
-		c.Namespace = string(cell[1:n])
+	return store.Cell{Namespace: decodeNamespaceOf(cell[:n]), Key: string(cell[n:])}
+}
+
+// appendPart appends the key of a part of a cell.
+func appendPart(dst []byte, c store.Cell, p store.Part) []byte {
+	of, _, ok := store.ShardOf(c)
+	if !ok {
+		of = c
 	}
-	return c
+	dst = appendNamespace(append(dst, nsPart), of.Namespace)
+	_, dst = store.AppendRow(dst, c, p)
+	return dst
+}
+
+// isPart reports whether a key is a part's, and not a cell's.
+func isPart(key []byte) bool { return key[0] == nsPart }
+
+// partRow returns where the row begins in the key of a part; 0 if it is none.
+func partRow(key []byte) int {
+	if len(key) < 2 || !isPart(key) {
+		return 0
+	}
+	n := namespaceLen(key[1:])
+	if n == 0 {
+		return 0
+	}
+	return 1 + n
+}
+
+// hasBytes reports whether a part, by its key, holds bytes.
+func hasBytes(key []byte) bool { return store.PartKind(key[partRow(key)]).HasBytes() }
+
+func decodePart(key []byte) (c store.Cell, p store.Part, ok bool) {
+	n := partRow(key)
+	if n == 0 {
+		return store.Cell{}, "", false
+	}
+	return store.PartOfRow(decodeNamespaceOf(key[1:n]), key[n:])
+}
+
+// decodeNamespaceOf returns the namespace that a cell's key begins with.
+func decodeNamespaceOf(prefix []byte) string {
+	switch prefix[0] {
+	case nsDefault:
+		return defaultNamespace
+	case nsOwn:
+		return ""
+	default:
+		return string(prefix[1:])
+	}
 }
 
 // A token's key is the length of its cell's key, that key, and the token.
@@ -89,15 +135,19 @@ const tokenWant = 0x80
 
 func appendTokenRecord(dst []byte, t *decide.Token) []byte {
 	outcome, flags := store.Applied, byte(t.Op)
-	if t.Settled {
+	r := &t.Result
+	last := r.Version
+	switch {
+	case t.Settled:
 		outcome = store.Settled
+	case t.Refused():
+		outcome, last = r.Outcome, uint64(r.Refused)
 	}
 	if t.Want {
 		flags |= tokenWant
 	}
 	dst = append(dst, byte(outcome), flags)
-	r := &t.Result
-	for _, v := range [...]uint64{uint64(t.N), t.Digest, uint64(t.AtMS), uint64(r.Before), uint64(r.After), r.Version} {
+	for _, v := range [...]uint64{uint64(t.N), t.Digest, uint64(t.AtMS), uint64(r.Before), uint64(r.After), last} {
 		dst = binary.LittleEndian.AppendUint64(dst, v)
 	}
 	return dst
@@ -109,11 +159,21 @@ func decodeToken(b []byte) (decide.Token, bool) {
 	}
 	u := func(i int) uint64 { return binary.LittleEndian.Uint64(b[2+8*i:]) }
 	outcome := store.Outcome(b[0])
-	return decide.Token{
+	t := decide.Token{
 		Settled: outcome == store.Settled, Op: store.Op(b[1] &^ tokenWant), Want: b[1]&tokenWant != 0,
 		N: int64(u(0)), Digest: u(1), AtMS: int64(u(2)),
-		Result: store.Result{Outcome: outcome, Before: int64(u(3)), After: int64(u(4)), Version: u(5)},
-	}, outcome == store.Applied || outcome == store.Settled
+		Result: store.Result{Outcome: outcome, Before: int64(u(3)), After: int64(u(4))},
+	}
+	switch outcome {
+	case store.Applied, store.Settled:
+		t.Result.Version = u(5)
+	case store.Unmet, store.Bounded:
+		t.Result.Refused = uint8(u(5))
+		return t, u(5) <= store.EventRidersMax
+	default:
+		return t, false
+	}
+	return t, true
 }
 
 // The kinds of log records. They are stored: append only.
@@ -131,13 +191,64 @@ const (
 	recSkip       = 11 // n: versions from here on are higher by n
 	recDeadline   = 12 // cell, deadline in ms, 0 for none
 	recLayout     = 13 // cell, layout, 0 for none
+
+	// Those of format 2.
+	recPlan       = 14 // parts: what follows them names them by their number, from 0 on in each frame
+	recEvent      = 15 // cell, plan, delta: an add to the cell and to the parts of a plan
+	recEventAgain = 16 // delta: the same, with cell and plan of the event just before it in the frame
+	recPart       = 17 // part, operation: of the cell of the add or delete before it in the frame
+	recBook       = 18 // namespace, id: the highest book seen
+	recFloor      = 19 // namespace, kind, view, epoch: the first that is kept
 )
+
+// What becomes of a part, in a recPart.
+const (
+	partAdd    = 1 // varint by how much
+	partDelete = 2 // varint what it was
+	partPut    = 3 // varint what it was, its new bytes
+)
+
+// appendPlan appends a plan that only adds.
+func appendPlan(dst []byte, parts []store.Part) []byte {
+	dst = binary.AppendUvarint(append(dst, recPlan), uint64(len(parts)))
+	for _, p := range parts {
+		dst = append(binary.AppendUvarint(dst, uint64(len(p))), p...)
+	}
+	return dst
+}
+
+func appendPartRecord(dst []byte, p store.Part, op byte, n int64) []byte {
+	dst = binary.AppendUvarint(append(dst, recPart), uint64(len(p)))
+	return binary.AppendVarint(append(append(dst, p...), op), n)
+}
+
+func appendBook(dst []byte, b store.Book) []byte {
+	dst = appendNamespace(append(dst, recBook), b.Namespace)
+	return binary.AppendUvarint(dst, uint64(b.ID))
+}
+
+func appendFloor(dst []byte, f store.Floor) []byte {
+	return append(append(dst, recFloor), appendEpoch(nil, decide.Shelf{Namespace: f.Namespace, Kind: f.Kind, View: f.View}, f.Epoch)...)
+}
+
+// An epoch is where its rows are: namespace, kind, view and its number.
+func appendEpoch(dst []byte, s decide.Shelf, e store.Epoch) []byte {
+	return binary.BigEndian.AppendUint32(appendShelf(dst, s), uint32(e))
+}
+
+func appendShelf(dst []byte, s decide.Shelf) []byte {
+	dst = append(appendNamespace(dst, s.Namespace), byte(s.Kind))
+	return binary.BigEndian.AppendUint16(dst, s.View)
+}
 
 func appendCellRecord(dst []byte, kind byte, cell []byte) []byte {
 	dst = append(dst, kind)
 	dst = binary.AppendUvarint(dst, uint64(len(cell)))
 	return append(dst, cell...)
 }
+
+// resultForgotten is beside the rider that refused, if the token does not remember it.
+const resultForgotten = 1 << 8
 
 // appendResults encodes the results of a batch: for each its outcome and, if it
 // has them, its values, and how far its version is from the one before, which
@@ -157,7 +268,11 @@ func appendResults(dst []byte, results []store.Result) []byte {
 		if r.Before != 0 || r.After != 0 {
 			flags |= 1
 		}
-		if r.Version != 0 {
+		refusal := uint64(r.Refused)
+		if r.Forgotten {
+			refusal |= resultForgotten
+		}
+		if r.Version != 0 || r.Outcome != store.Applied && refusal != 0 {
 			flags |= 2
 		}
 		dst = append(dst, flags)
@@ -165,9 +280,13 @@ func appendResults(dst []byte, results []store.Result) []byte {
 			dst = binary.AppendVarint(dst, r.Before)
 			dst = binary.AppendVarint(dst, r.After)
 		}
-		if flags&2 != 0 {
+		switch {
+		case flags&2 == 0:
+		case r.Outcome == store.Applied:
 			dst = binary.AppendVarint(dst, int64(r.Version-last))
 			last = r.Version
+		default: // it has no version
+			dst = binary.AppendUvarint(dst, refusal)
 		}
 		if flags&8 != 0 {
 			dst = binary.AppendVarint(dst, r.DeadlineMS)
@@ -254,6 +373,84 @@ func (r *reader) cell() []byte {
 	return b
 }
 
+// part reads a part, which is valid.
+func (r *reader) part() store.Part {
+	p := store.Part(r.bytes(r.uvarint()))
+	if _, ok := p.Fields(); !ok {
+		r.fail()
+		return ""
+	}
+	return p
+}
+
+// plan reads the parts of a plan.
+func (r *reader) plan() []store.Part {
+	n := r.uvarint()
+	if n > store.EventRidersMax {
+		r.fail()
+		return nil
+	}
+	parts := make([]store.Part, n)
+	for i := range parts {
+		if parts[i] = r.part(); parts[i].Kind().HasBytes() {
+			r.fail()
+		}
+	}
+	return parts
+}
+
+// A partChange is what a recPart says.
+type partChange struct {
+	part store.Part
+	op   byte
+	n    int64
+	put  []byte
+}
+
+func (r *reader) partChange() partChange {
+	c := partChange{part: r.part(), op: r.byte(), n: r.varint()}
+	switch {
+	case c.op == partAdd && !c.part.Kind().HasBytes(), c.op == partDelete:
+	case c.op == partPut && c.part.Kind().HasBytes():
+		c.put = r.bytes(r.uvarint())
+	default:
+		r.fail()
+	}
+	return c
+}
+
+// namespace reads a namespace of callers.
+func (r *reader) namespace() string {
+	if len(r.b) == 0 || r.b[0] == nsOwn || r.b[0] > store.NamespaceBytesMax {
+		r.fail()
+		return ""
+	}
+	return decodeNamespaceOf(r.bytes(1 + uint64(r.b[0])))
+}
+
+func (r *reader) book() store.Book {
+	return store.Book{Namespace: r.namespace(), ID: r.positive()}
+}
+
+func (r *reader) shelf() decide.Shelf {
+	s := decide.Shelf{Namespace: r.namespace()}
+	if b := r.bytes(3); b != nil {
+		s.Kind, s.View = store.PartKind(b[0]), binary.BigEndian.Uint16(b[1:])
+	}
+	if s.Kind&store.PartRetained == 0 {
+		r.fail()
+	}
+	return s
+}
+
+func (r *reader) epoch() store.Epoch {
+	b := r.bytes(4)
+	if b == nil {
+		return 0
+	}
+	return store.Epoch(binary.BigEndian.Uint32(b))
+}
+
 func (r *reader) results() []store.Result {
 	n := r.uvarint()
 	if n > store.BatchDeltasMax {
@@ -269,9 +466,17 @@ func (r *reader) results() []store.Result {
 		if flags&1 != 0 {
 			results[i].Before, results[i].After = r.varint(), r.varint()
 		}
-		if flags&2 != 0 {
+		switch {
+		case flags&2 == 0:
+		case results[i].Outcome == store.Applied:
 			last += uint64(r.varint())
 			results[i].Version = last
+		default:
+			refusal := r.uvarint()
+			results[i].Refused, results[i].Forgotten = uint8(refusal), refusal&resultForgotten != 0
+			if refusal&^(resultForgotten|0xff) != 0 {
+				r.fail()
+			}
 		}
 		if flags&8 != 0 {
 			results[i].DeadlineMS = r.varint()
@@ -282,9 +487,13 @@ func (r *reader) results() []store.Result {
 
 // The rows on disk, by the first byte of their key.
 const (
+	rowBook      = 'b' // + namespace: the highest book seen
 	rowCell      = 'c' // + cell: value, version, deadline or layout if it has one
 	rowDeadline  = 'd' // + deadline, big endian, + cell: it may expire then
-	rowNear      = 'n' // + cell: it must be read before it is changed
+	rowEpoch     = 'e' // + epoch: its tally
+	rowFloor     = 'f' // + shelf: the first epoch that is kept
+	rowNear      = 'n' // + key of a cell or a part: it must be read before it is changed
+	rowPart      = 'p' // + namespace and row: value or bytes
 	rowToken     = 't' // + token key: record
 	rowMark      = 'w' // + writer, big endian: mark
 	rowNamespace = 's' // + namespace: number of keys and tokens
@@ -297,7 +506,22 @@ type row struct {
 	value   int64
 	version uint64
 	extra   extra
+	bytes   *string // of a part that has bytes
 }
+
+// decodePartRow decodes the row of a part.
+func decodePartRow(key, b []byte) (row, bool) {
+	if hasBytes(key) {
+		bytes := string(b)
+		return row{exists: true, value: store.Number(b), bytes: &bytes}, len(b) <= partBytesMax
+	}
+	r := reader{b: b}
+	c := row{exists: true, value: r.varint()}
+	return c, !r.bad && len(r.b) == 0
+}
+
+// partBytesMax is what a part may hold, with a stamp before it.
+const partBytesMax = store.PartBytesMax + 3*binary.MaxVarintLen64 + 1
 
 func (r *row) append(dst []byte) []byte {
 	dst = binary.AppendUvarint(binary.AppendVarint(dst, r.value), r.version)

@@ -82,6 +82,20 @@ func describe(r *reader) string {
 		return fmt.Sprintf("deadline %s %s", cell(), time.UnixMilli(int64(r.uvarint())).UTC().Format(time.RFC3339Nano))
 	case recLayout:
 		return fmt.Sprintf("layout %s %d", cell(), r.uvarint())
+	case recPlan:
+		return fmt.Sprintf("plan of %x", r.plan())
+	case recEvent:
+		return fmt.Sprintf("event %s, plan %d, %+d", cell(), r.uvarint(), r.varint())
+	case recEventAgain:
+		return fmt.Sprintf("event of the same %+d", r.varint())
+	case recPart:
+		return describePart(r)
+	case recBook:
+		b := r.book()
+		return fmt.Sprintf("book %d of %q", b.ID, b.Namespace)
+	case recFloor:
+		s := r.shelf()
+		return fmt.Sprintf("floor %#x of parts of kind %#x, view %d of %q", uint32(r.epoch()), uint8(s.Kind), s.View, s.Namespace)
 	case recSkip:
 		return "skip versions " + strconv.FormatUint(r.uvarint(), 10)
 	case recRetire:
@@ -89,6 +103,17 @@ func describe(r *reader) string {
 	default:
 		r.fail()
 		return ""
+	}
+}
+
+func describePart(r *reader) string {
+	switch c := r.partChange(); c.op {
+	case partAdd:
+		return fmt.Sprintf("its part %x %+d", c.part, c.n)
+	case partDelete:
+		return fmt.Sprintf("its part %x deleted, was %d", c.part, c.n)
+	default:
+		return fmt.Sprintf("its part %x put %d bytes, was %d", c.part, len(c.put), c.n)
 	}
 }
 

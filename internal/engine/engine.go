@@ -87,8 +87,12 @@ type Engine struct {
 	dir  string
 	id   storeID
 	lock io.Closer
-	db   *pebble.DB
-	log  *wal.Log
+
+	format    atomic.Int32 // of the files
+	upgrading sync.Mutex   // held by whoever raises it
+
+	db  *pebble.DB
+	log *wal.Log
 
 	epoch  uint64                       // of the log
 	failed atomic.Pointer[*store.Error] // why Pebble can't write any more
@@ -114,9 +118,14 @@ type Engine struct {
 	cellBytes int64 // that a changed cell takes
 	cells     *table
 	undo      undos
-	extras    map[uint32]extra // of the cells in memory that have one, by slot
-	soonest   int64            // no deadline on disk that was not looked after is before
-	collected [][]byte         // rows of deadlines that are no longer needed
+	extras    map[uint32]extra  // of the cells in memory that have one, by slot
+	blobs     map[uint32]string // of the parts in memory that have bytes, by slot
+	blobBytes int64             // that those are
+	putBytes  int64             // that were put since the last checkpoint began
+	epochs    tallies
+	fences    fences
+	soonest   int64    // no deadline on disk that was not looked after is before
+	collected [][]byte // rows of deadlines that are no longer needed
 
 	collectedTo []byte // the last of those collected since a checkpoint was published
 
@@ -170,6 +179,7 @@ type Engine struct {
 	// Scratch for one Apply.
 	cellBuf  []byte
 	tokenBuf []byte
+	partBuf  []byte
 	inserts  int
 }
 
@@ -183,6 +193,7 @@ var (
 	_ store.Sizer       = (*Engine)(nil)
 	_ store.Namespacer  = (*Engine)(nil)
 	_ store.Witness     = (*Engine)(nil)
+	_ store.Parter      = (*Engine)(nil)
 )
 
 // storeID is the identity of a store: random, made with it.
@@ -194,7 +205,7 @@ func (id storeID) seed() uint64 { return binary.LittleEndian.Uint64(id[:]) }
 
 // Traits returns what the engine is.
 func (e *Engine) Traits() store.Traits {
-	return store.Traits{Name: "embedded", Partitions: 1, Durability: store.Synced, Limits: e.o.Limits, Layouts: true}
+	return store.Traits{Name: "embedded", Partitions: 1, Durability: store.Synced, Limits: e.o.Limits, Layouts: true, Events: true}
 }
 
 // Close makes a last checkpoint, so that the next Open has nothing to replay,

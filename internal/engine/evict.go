@@ -33,9 +33,9 @@ func (e *Engine) weigh() {
 
 // unsaved returns the memory that changes take which are not on disk.
 func (e *Engine) unsaved() int64 {
-	unsaved := e.tokens.bytes() + e.changed(e.dirty.count)
+	unsaved := e.tokens.bytes() + e.changed(e.dirty.count) + e.putBytes
 	if e.save != nil {
-		unsaved += e.changed(e.save.cells.count)
+		unsaved += e.changed(e.save.cells.count) + e.save.putBytes
 	}
 	if e.frozen != nil {
 		unsaved += e.frozen.bytes()
@@ -66,7 +66,7 @@ func (e *Engine) makeRoom() {
 
 // due reports whether it is time for a checkpoint.
 func (e *Engine) due() bool {
-	return e.changed(e.dirty.count)+e.tokens.bytes() > e.changesMax()/2
+	return e.changed(e.dirty.count)+e.tokens.bytes()+e.putBytes > e.changesMax()/2
 }
 
 // arm sees to it that a change is followed by a checkpoint before long.
@@ -100,7 +100,7 @@ func (e *Engine) evict() {
 	steps := 4 * e.inserts
 	e.inserts = 0
 	e.weigh()
-	for ; steps > 0 && e.cells.bytes()+int64(len(e.extras))*extraBytes+e.filterBytes() > e.cellsMax; steps-- {
+	for ; steps > 0 && e.cells.bytes()+int64(len(e.extras)+len(e.blobs))*extraBytes+e.blobBytes+e.filterBytes() > e.cellsMax; steps-- {
 		e.hand++
 		if e.hand >= e.cells.slots {
 			e.hand = 1
@@ -113,6 +113,8 @@ func (e *Engine) evict() {
 		default:
 			if s.meta&hasExtra != 0 {
 				delete(e.extras, e.hand)
+				e.blobBytes -= int64(len(e.blobs[e.hand]))
+				delete(e.blobs, e.hand)
 			}
 			e.cells.remove(e.hand)
 			if e.hand == e.hot.id { // its place will be another's

@@ -581,6 +581,11 @@ func (r *faultRun) load() {
 		r.apply(batch(add(c, 5)), func(store.Reply) { g.maybe, g.acked, g.weak = g.maybe-5, g.acked+5, g.weak+5 },
 			func() { g.maybe -= 5 })
 	}
+	seen := cell(fmt.Sprint("view/", w.next%3))
+	g := w.growing(seen)
+	g.maybe += 5
+	r.apply(batch(planned(add(seen, 5), w.plan), planned(add(cell("lines"), 0), w.plan, line("some"))), func(store.Reply) { g.maybe, g.acked, g.weak = g.maybe-5, g.acked+5, g.weak+5 },
+		func() { g.maybe -= 5 })
 	w.pairs.maybe++
 	r.apply(batch(add(cell("pair/a"), 1), want(add(cell("pair/b"), 1))),
 		func(store.Reply) { w.pairs.maybe--; w.pairs.acked++; w.pairs.weak++ }, func() { w.pairs.maybe-- })
@@ -648,6 +653,9 @@ func (r *faultRun) read() {
 			r.t.Errorf("read: %v, kind %d", err, store.KindOf(err))
 		}
 		return
+	}
+	if err := w.checkViews(false); err != nil && (r.fs.write || store.KindOf(err) == store.KindOther) {
+		r.t.Errorf("read views: %v", err)
 	}
 	if vs[0].N != vs[1].N {
 		r.t.Errorf("half a batch was seen: %d and %d", vs[0].N, vs[1].N)

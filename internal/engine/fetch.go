@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/zeebo/xxh3"
 
 	"github.com/quipudb/quipu/internal/decide"
 	"github.com/quipudb/quipu/store"
@@ -68,10 +67,10 @@ func (e *Engine) fetch(ctx context.Context, n needs, got *fetched) (*fetched, er
 		return &fetched{disk: e.disk, tokens: map[string]*tokenRow{}, made: got.made}, nil
 	}
 	for i, key := range n.cells {
-		if e.filter != nil && !cells[i].exists {
+		if e.filter != nil && !cells[i].exists && !isPart(key) {
 			e.meters.filterWrong++
 		}
-		e.resolve(e.locate(xxh3.HashSeed(key, e.id.seed()), key), cells[i])
+		e.resolve(e.locate(e.hashOf(key), key), cells[i])
 	}
 	return got, nil
 }
@@ -106,9 +105,16 @@ func (e *Engine) fetchRows(ctx context.Context, n needs, got *fetched) ([]row, e
 	return cells, nil
 }
 
-// readCell reads a cell's row.
+// readCell reads the row of a cell, or of a part.
 func (e *Engine) readCell(cell []byte) (row, error) {
 	var r row
+	if isPart(cell) {
+		err := e.readRow(rowPart, cell[1:], func(b []byte) (ok bool) {
+			r, ok = decodePartRow(cell, b)
+			return ok
+		})
+		return r, err
+	}
 	err := e.readRow(rowCell, cell, func(b []byte) (ok bool) {
 		r, ok = decodeRow(b)
 		return ok
@@ -167,7 +173,11 @@ func (e *Engine) resolve(id uint32, r row) {
 	if s.value, s.meta, x = over(r, s.value, s.meta); x != 0 {
 		e.extras[id] = x
 	}
-	if changed {
+	if r.bytes != nil {
+		e.blobs[id] = *r.bytes
+		e.blobBytes += int64(len(*r.bytes))
+	}
+	if changed && !isPart(e.cells.keyOf(id)) {
 		ns := e.names.of(e.cells.keyOf(id))
 		ns.unread--
 		if !r.exists {
@@ -179,7 +189,7 @@ func (e *Engine) resolve(id uint32, r row) {
 // over returns what an unread delta is over a row. The row has an extra only if
 // the delta was replayed: one that is decided reads such a row first.
 func over(r row, delta int64, m meta) (int64, meta, extra) {
-	if r.extra != 0 {
+	if r.extra != 0 || r.bytes != nil {
 		m |= hasExtra
 	}
 	switch {

@@ -17,6 +17,7 @@ import (
 type shop struct {
 	fs     *memDisk
 	values map[store.Cell]store.Value
+	parts  []store.PartEntry
 	token  store.Result
 	writer store.Writer
 	batch  store.Batch
@@ -44,6 +45,12 @@ func newShop(t testing.TB, closed bool) *shop {
 			}
 			s.token = do(t, e, once(add(cell("once"), 7), "token"))[0]
 		}
+		plan := planOf(1, viewHour, viewDay, viewDE, store.PartFields{Kind: store.PartWindow, View: 1, Epoch: store.Epoch(round)}.Part())
+		do(t, e, planned(add(cell("viewed"), 1), plan, line("a line")), planned(add(cell("viewed"), 1), plan))
+		doBatch(t, e, store.Batch{
+			Books:  []store.Book{{Namespace: "other", ID: int64(round + 1)}},
+			Floors: []store.Floor{{Namespace: "test", Kind: store.PartWindow, View: 1, Epoch: store.Epoch(round)}},
+		})
 		do(t, e, add(cell("laid"), 1), layout(cell("laid again"), int64(round+1), int64(round+2)))
 		s.batch = numbered(s.writer, uint64(round), uint64(round+1), want(add(cell("row"), 3)), add(cell("row 2"), int64(round)))
 		s.reply = slices.Clone(doBatch(t, e, s.batch))
@@ -65,6 +72,10 @@ func newShop(t testing.TB, closed bool) *shop {
 		for _, entry := range got {
 			s.values[store.Cell{Namespace: ns, Key: entry.Key}] = entry.Value
 		}
+	}
+	var err error
+	if s.parts, err = e.ScanParts(bg, store.Rows{Namespace: "test"}, 1000); err != nil || len(s.parts) < 8 {
+		t.Fatalf("%d parts, %v", len(s.parts), err)
 	}
 	if len(s.values) < 20 {
 		t.Fatalf("only %d cells", len(s.values))
@@ -126,6 +137,14 @@ func (s *shop) compare(t testing.TB, e *engine.Engine) error {
 		if n != len(got) {
 			t.Errorf("scan of %q has %d cells, want %d", ns, len(got), n)
 		}
+	}
+	if got, err := e.ScanParts(bg, store.Rows{Namespace: "test"}, 1000); err != nil {
+		errs = append(errs, err)
+	} else if !slices.Equal(got, s.parts) {
+		t.Errorf("parts %+v, want %+v", got, s.parts)
+	}
+	if _, err := try(e, batch(add(store.Cell{Namespace: "other", Key: "a"}, 1))); store.KindOf(err) != store.KindOutdated {
+		errs = append(errs, fmt.Errorf("under an older book: %w", err))
 	}
 	if f, err := e.Lookup(bg, cell("once"), "token"); err != nil {
 		errs = append(errs, err)

@@ -22,7 +22,7 @@ func (e *Engine) StartAdds(a *store.Adds, done func(error)) bool {
 	ps := e.addressAdds(a)
 	defer e.plans.Put(ps)
 	e.mu.Lock()
-	if !e.admits() {
+	if !e.admits() || a.Book != e.fences.books[a.Namespace] {
 		e.mu.Unlock()
 		return false
 	}

@@ -11,6 +11,18 @@ type namespace struct {
 	keys   int64 // cells known to exist
 	unread int64 // changed cells that may or may not be among keys
 	tokens int64 // tokens remembered, the expired ones until they are swept
+
+	refused int64 // those of them that remember a refusal
+}
+
+// refusals counts a token that remembered a refusal, or did not, and does now.
+func (n *namespace) refusals(was, is bool) {
+	if was {
+		n.refused--
+	}
+	if is {
+		n.refused++
+	}
 }
 
 // namespaces are found by the namespace's part of a cell's key.
@@ -60,6 +72,12 @@ func (n namespaces) tokensFull(cell []byte, more int64, l *store.Limits) bool {
 	return ns.tokens+more > l.TokensMax || !known && n.oneTooMany(l)
 }
 
+// refusalsFull reports the same for tokens that remember a refusal.
+func (n namespaces) refusalsFull(cell []byte, more int64, l *store.Limits) bool {
+	ns, _ := n.peek(cell)
+	return cell[0] != nsOwn && ns.refused+more > l.RefusalsMax()
+}
+
 // oneTooMany reports whether there is no room for a new namespace. The empty
 // ones do not count; they go with the next checkpoint, and their rows with them.
 func (n namespaces) oneTooMany(l *store.Limits) bool {
@@ -85,11 +103,18 @@ func (n namespaces) named(prefix []byte) *namespace {
 }
 
 func (n *namespace) appendRow(dst []byte) []byte {
-	return binary.AppendVarint(binary.AppendVarint(dst, n.keys), n.tokens)
+	dst = binary.AppendVarint(binary.AppendVarint(dst, n.keys), n.tokens)
+	if n.refused != 0 {
+		dst = binary.AppendVarint(dst, n.refused)
+	}
+	return dst
 }
 
 func decodeNamespace(b []byte) (*namespace, bool) {
 	r := reader{b: b}
 	ns := &namespace{keys: r.varint(), tokens: r.varint()}
+	if len(r.b) > 0 {
+		ns.refused = r.varint()
+	}
 	return ns, !r.bad && len(r.b) == 0
 }

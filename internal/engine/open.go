@@ -36,7 +36,14 @@ const (
 
 // formatVersion is the version of the store as a whole: the rows on disk and
 // the log records. The log's frames have one of their own.
-const formatVersion = 1
+//
+// A store is made in the first, and stays in it, until something is written that the
+// programs of that time can't read: see Engine.upgrade.
+const (
+	formatFirst   = 1
+	formatEvents  = 2 // events, parts, books and floors
+	formatVersion = formatEvents
+)
 
 // Open opens the store in a directory, or makes one if the directory is empty
 // or does not exist. It replays the log behind the last checkpoint, and
@@ -67,6 +74,7 @@ func Open(dir string, o Options) (*Engine, error) {
 		broken: make(chan struct{}), compacted: make(chan struct{}, 1), checkpointing: make(gate, 1),
 		cells: newTable(0), tokens: newTable(tokenBytes),
 		marks: newMarks(), names: namespaces{},
+		blobs: map[uint32]string{}, epochs: tallies{}, fences: newFences(),
 		extras: map[uint32]extra{}, soonestSet: math.MaxInt64, soonestNew: math.MaxInt64,
 		dirtyBit: dirty0, cellsMax: o.Memory / cellShare, blocksMax: filterBlocksMax(o.Memory), clock: clock.New(o.Now, o.Elapsed),
 	}
@@ -103,7 +111,7 @@ func warnOpen(o Options, dir string) {
 // inspect refuses a directory that is not a store of ours, before anything in it is
 // touched.
 func inspect(files vfs.FS, dir string) error {
-	if _, made, err := identify(files, dir); made || err != nil {
+	if _, _, made, err := identify(files, dir); made || err != nil {
 		return err
 	}
 	names, err := files.List(dir)
@@ -132,11 +140,12 @@ func strangers(files vfs.FS, dir string, names []string) error {
 }
 
 func (e *Engine) open() error {
-	id, made, err := identify(e.o.FS, e.dir)
+	id, format, made, err := identify(e.o.FS, e.dir)
 	if err != nil {
 		return err
 	}
 	e.id = id
+	e.format.Store(int32(format))
 	if !made {
 		if err := e.create(); err != nil {
 			return fmt.Errorf("create store in %s: %w", e.dir, err)
@@ -200,32 +209,31 @@ func (e *Engine) logOptions() wal.Options {
 
 // identify reads the identity file. It gets its name when everything else of
 // a new store is there.
-func identify(files vfs.FS, dir string) (id storeID, made bool, err error) {
+func identify(files vfs.FS, dir string) (id storeID, format int, made bool, err error) {
 	path := files.PathJoin(dir, identityFile)
 	f, err := files.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return id, false, nil
+		return id, formatFirst, false, nil
 	}
 	if err != nil {
-		return id, false, store.Errorf(store.KindUnavailable, "open %s: %w", path, err)
+		return id, 0, false, store.Errorf(store.KindUnavailable, "open %s: %w", path, err)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, 4096))
 	if err = errors.Join(err, f.Close()); err != nil {
-		return id, false, store.Errorf(store.KindUnavailable, "read %s: %w", path, err)
+		return id, 0, false, store.Errorf(store.KindUnavailable, "read %s: %w", path, err)
 	}
-	var format int
 	var text, sum string
 	if _, err := fmt.Sscanf(string(b), identityText, &format, &text, &sum); err != nil {
-		return id, false, store.Errorf(store.KindCorrupt, "%s, offset 0: not the identity of a store: %w", path, err)
+		return id, 0, false, store.Errorf(store.KindCorrupt, "%s, offset 0: not the identity of a store: %w", path, err)
 	}
 	if format > formatVersion {
-		return id, false, store.Newer(dir, format, formatVersion)
+		return id, 0, false, store.Newer(dir, format, formatVersion)
 	}
 	raw, err := hex.DecodeString(text)
 	if err != nil || len(raw) != len(id) || string(b) != identity(format, storeID(raw)) {
-		return id, false, store.Errorf(store.KindCorrupt, "%s, offset 0: damaged", path)
+		return id, 0, false, store.Errorf(store.KindCorrupt, "%s, offset 0: damaged", path)
 	}
-	return storeID(raw), true, nil
+	return storeID(raw), format, true, nil
 }
 
 const identityText = "quipu store\nformat %d\nid %s\nsum %s\n"
@@ -258,7 +266,7 @@ func (e *Engine) create() error {
 	}
 	e.skipped = clockVersion(e.clock.Wall())
 	e.lost = []span{{to: e.skipped}}
-	if err := beginFile(e.o.FS, e.dir, identityFile, []byte(identity(formatVersion, e.id))); err != nil {
+	if err := beginFile(e.o.FS, e.dir, identityFile, []byte(identity(formatFirst, e.id))); err != nil {
 		return err
 	}
 	if err := wal.Create(e.logOptions(), 0, 1); err != nil {
@@ -387,9 +395,69 @@ func (e *Engine) openDisk() (wal.Position, error) {
 			return ok
 		}),
 		e.rows(rowNear, func(key, _ []byte) bool {
-			e.near.add(xxh3.HashSeed(key, e.id.seed()))
+			e.near.add(e.hashOf(key))
 			return true
+		}),
+		e.openParts())
+}
+
+// openParts reads what is kept of parts as a whole.
+func (e *Engine) openParts() error {
+	return errors.Join(
+		e.rows(rowBook, func(key, value []byte) bool {
+			r := reader{b: slices.Concat(key, value)}
+			b := r.book()
+			e.fences.books[b.Namespace] = b.ID
+			return !r.bad && len(r.b) == 0
+		}),
+		e.rows(rowFloor, func(key, value []byte) bool {
+			r := reader{b: slices.Concat(key, value)}
+			s := r.shelf()
+			e.fences.floors[s] = r.epoch()
+			return !r.bad && len(r.b) == 0
+		}),
+		e.rows(rowEpoch, func(key, value []byte) bool {
+			t, ok := decodeEpochTally(value)
+			e.epochs[string(key)] = &epochTally{tally: t}
+			return ok && isEpoch(key)
 		}))
+}
+
+// writes reports whether the files are of a format that has what a batch says.
+func (e *Engine) writes(b *store.Batch) bool {
+	if e.format.Load() >= formatEvents {
+		return true
+	}
+	for i := range b.Deltas {
+		if b.Deltas[i].Event != nil {
+			return false
+		}
+	}
+	return len(b.Books) == 0 && len(b.Floors) == 0
+}
+
+// upgrade makes the files those of the present format, before anything is written that
+// programs of the one before can't read: they refuse the store from now on.
+func (e *Engine) upgrade() error {
+	if err := e.use(); err != nil {
+		return err
+	}
+	defer e.users.Done()
+	e.upgrading.Lock()
+	defer e.upgrading.Unlock()
+	if e.format.Load() == formatVersion {
+		return nil
+	}
+	err := beginFile(e.o.FS, e.dir, identityFile, []byte(identity(formatVersion, e.id)))
+	if err == nil {
+		err = endFile(e.o.FS, e.dir, identityFile)
+	}
+	if err != nil {
+		return store.Errorf(store.KindUnavailable, "raise the format of %s to %d: %w", e.dir, formatVersion, err)
+	}
+	e.format.Store(formatVersion)
+	e.o.Logger.Info("the store has events now: programs of before can't open it any more", "dir", e.dir, "format", formatVersion)
+	return nil
 }
 
 // checkManifest refuses a disk whose manifest has lost its end. Pebble takes a

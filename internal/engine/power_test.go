@@ -53,6 +53,8 @@ type world struct {
 	fs  *memDisk
 	e   *engine.Engine
 
+	plan *store.Plan // of counters that have views
+
 	mu      sync.Mutex // guards the fields below
 	life    int        // counts those who lived on the disk
 	ops     int        // file operations until the plug is pulled
@@ -104,7 +106,8 @@ type row struct {
 
 func newWorld(seed uint64) *world {
 	return &world{
-		rng: rand.New(rand.NewPCG(seed, 0)), fs: newMemDisk(),
+		plan: planOf(1, viewParts...),
+		rng:  rand.New(rand.NewPCG(seed, 0)), fs: newMemDisk(),
 		grows: map[store.Cell]*growing{}, owned: map[store.Cell]*owned{}, ids: map[int64]bool{},
 	}
 }
@@ -359,6 +362,9 @@ func (w *world) checkCells() error {
 			return fmt.Errorf("%s: %w", c.Key, err)
 		}
 	}
+	if err := w.checkViews(true); err != nil {
+		return err
+	}
 	a, b := vs[len(w.grows)], vs[len(w.grows)+1]
 	var err error
 	w.note(func() { err = w.pairs.became(a, w.closed) })
@@ -420,7 +426,7 @@ func (w *world) checkAudit() error {
 func (w *world) use() error {
 	steps := 20 + w.rng.IntN(60)
 	workers := []func(*rand.Rand) error{
-		w.blind, w.blind, w.pair, w.wanted, w.once, w.once, w.look, w.weak, w.read, w.probe, w.save,
+		w.blind, w.blind, w.pair, w.wanted, w.once, w.once, w.look, w.weak, w.read, w.probe, w.save, w.view, w.view,
 	}
 	for i := range 2 {
 		r := &row{}
@@ -689,6 +695,9 @@ func (w *world) list(prefix string) error {
 
 // read reads everything and remembers what it saw.
 func (w *world) read(*rand.Rand) error {
+	if err := w.checkViews(false); err != nil {
+		return err
+	}
 	cells := []store.Cell{cell("pair/a"), cell("pair/b")}
 	var before []int64
 	w.note(func() {

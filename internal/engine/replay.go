@@ -13,7 +13,7 @@ import (
 func (e *Engine) replayer(from wal.Position) func(wal.Position, []byte) error {
 	p := replay{e: e, from: from}
 	return func(pos wal.Position, payload []byte) error {
-		p.writer, p.cell, p.ahead = 0, nil, p.ahead[:0]
+		p.writer, p.cell, p.ahead, p.of, p.plans = 0, nil, p.ahead[:0], nil, p.plans[:0]
 		for r := (reader{b: payload}); len(r.b) > 0; {
 			if len(p.ahead) == 0 && r.b[0] == recAdd {
 				p.lookAhead(r)
@@ -39,6 +39,8 @@ type replay struct {
 	writer store.Writer // whose records they are
 	cell   []byte       // of the last add, if nothing came after it
 	found  plan         // where that is, if it was looked for
+	of     []byte       // the cell that parts are of
+	plans  [][]store.Part
 
 	ahead []plan // of the next adds
 	room  [groupMax]plan
@@ -74,7 +76,7 @@ func (p *replay) record(r *reader) error {
 	e := p.e
 	done := p.at < p.from // part of the checkpoint
 	kind := r.byte()
-	if kind != recAgain {
+	if kind != recAgain && kind != recEventAgain {
 		p.cell = nil
 	}
 	switch kind {
@@ -91,6 +93,7 @@ func (p *replay) record(r *reader) error {
 		if p.cell == nil {
 			r.fail()
 		}
+		p.of = p.cell
 		if !done && !r.bad {
 			p.add(delta)
 		}
@@ -101,9 +104,12 @@ func (p *replay) record(r *reader) error {
 		}
 	case recDelete:
 		cell := r.cell()
+		p.of = cell
 		if !done && !r.bad {
 			return p.put(cell, func(uint32) (int64, meta, extra) { return 0, absent, 0 })
 		}
+	case recPlan, recEvent, recEventAgain, recPart, recBook, recFloor:
+		return p.second(r, kind, done)
 	case recDeadline, recLayout:
 		cell, x := r.cell(), extra(r.uvarint())
 		if x < 0 {
@@ -168,20 +174,70 @@ func (p *replay) add(delta int64) {
 	e.put(id, s.value+delta, state, e.version(p.at), 0, store.Memory)
 }
 
+// second replays a record of the second format.
+func (p *replay) second(r *reader, kind byte, done bool) error {
+	switch kind {
+	case recPart:
+		c := r.partChange()
+		if p.of == nil {
+			r.fail()
+		}
+		if !done && !r.bad {
+			p.part(p.of, c)
+		}
+	case recBook:
+		if b := r.book(); !done && !r.bad {
+			p.e.fences.raiseBook(b)
+		}
+	case recFloor:
+		if s, epoch := r.shelf(), r.epoch(); !done && !r.bad {
+			p.e.fences.raiseFloor(store.Floor{Namespace: s.Namespace, Kind: s.Kind, View: s.View, Epoch: epoch})
+		}
+	default:
+		r.fail()
+	}
+	return nil
+}
+
+// part replays the change of a part. The record has what was there where it matters, so
+// nothing is read.
+func (p *replay) part(cell []byte, c partChange) {
+	e := p.e
+	id, weight := e.locatePart(xxh3.HashSeed(cell, e.id.seed()), decodeCell(cell), c.part)
+	s := e.cells.slot(id)
+	v, was := store.Content{N: s.value + c.n, Exists: true}, s.value
+	switch c.op {
+	case partDelete:
+		v, was = store.Content{}, c.n
+	case partPut:
+		v, was = store.Content{N: store.Number(c.put), Bytes: string(c.put), Exists: true}, c.n
+		if s.meta.state() == unread {
+			s.meta = s.meta.withState(absent) // whatever its row has
+		}
+	}
+	e.countPart(e.marks.get(p.writer), id, weight, v.N-was)
+	e.putPart(id, v, 0, store.Memory)
+}
+
 // token replays that a token was decided. Whether it was counted before, as one
 // that was over, is not what it was then: the checkpoint that forgot it may have
 // been lost, or be the one that the replay begins with.
 func (p *replay) token(cell, key []byte, rec *decide.Token) error {
 	e := p.e
-	if _, id := e.inMemory(key); id == 0 {
+	var was decide.Token
+	if t, id := e.inMemory(key); id != 0 {
+		was, _ = decodeToken(t.entry(id))
+	} else {
 		row, err := e.readToken(key)
 		if err != nil {
 			return err
 		}
-		if !row.exists {
+		if was = row.rec; !row.exists {
 			e.names.of(cell).tokens++
+			was = decide.Token{Settled: true} // none
 		}
 	}
+	e.names.of(cell).refusals(was.Refused(), rec.Refused())
 	e.putToken(key, rec, 0, store.Memory)
 	return nil
 }

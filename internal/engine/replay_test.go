@@ -3,7 +3,6 @@ package engine
 import (
 	"encoding/binary"
 	"testing"
-	"time"
 
 	"github.com/zeebo/xxh3"
 
@@ -28,10 +27,7 @@ func TestReplayOfOneHotCell(t *testing.T) {
 			}
 			frame = binary.AppendVarint(append(frame, recAgain), 1)
 		}
-		e := &Engine{
-			timer: time.NewTimer(time.Hour), cells: newTable(0), tokens: newTable(tokenBytes), marks: newMarks(),
-			names: namespaces{}, extras: map[uint32]extra{}, dirtyBit: dirty0,
-		}
+		e := emptied(&Engine{})
 		if err := e.replayer(wal.Position(0))(0, frame); err != nil {
 			t.Fatal(err)
 		}

@@ -41,6 +41,14 @@ func (t *rowWriter) delete(kind byte, key []byte) {
 	}
 }
 
+// deleteRange deletes the rows from one up to before another. Ranges come in their order,
+// which has nothing to do with that of the rows.
+func (t *rowWriter) deleteRange(from, to []byte) {
+	if t.err == nil {
+		t.err = t.w.DeleteRange(from, to)
+	}
+}
+
 // ingest has rows written to a table, makes it durable, and gives it to Pebble,
 // which takes it as a whole: when ingest returns, all rows are on disk for good,
 // and unless it returns nil, none is seen.

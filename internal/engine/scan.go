@@ -60,7 +60,7 @@ func (e *Engine) keys(ctx context.Context, r store.Range, n int) ([]string, erro
 	if r.After != "" && r.After >= r.Prefix {
 		low = append(low, 0)
 	}
-	inMemory, err := e.bornKeys(ctx, low, high, n)
+	inMemory, err := e.bornKeys(ctx, low, high, n, false)
 	if err != nil {
 		return nil, err
 	}
@@ -68,14 +68,23 @@ func (e *Engine) keys(ctx context.Context, r store.Range, n int) ([]string, erro
 	if err != nil {
 		return nil, err
 	}
-	all := slices.Concat(inMemory, onDisk)
-	slices.SortFunc(all, bytes.Compare)
-	all = slices.CompactFunc(all, bytes.Equal)
-	keys := make([]string, 0, min(n, len(all)))
-	for _, k := range all[:min(n, len(all))] {
-		keys = append(keys, string(k[len(ns):]))
+	all := firstKeys(slices.Concat(inMemory, onDisk), n, false)
+	keys := make([]string, len(all))
+	for i, k := range all {
+		keys[i] = string(k[len(ns):])
 	}
 	return keys, nil
+}
+
+// firstKeys returns the first n of some keys in order, each once; or the last ones, last
+// first.
+func firstKeys(keys [][]byte, n int, back bool) [][]byte {
+	slices.SortFunc(keys, bytes.Compare)
+	keys = slices.CompactFunc(keys, bytes.Equal)
+	if back {
+		slices.Reverse(keys)
+	}
+	return keys[:min(n, len(keys))]
 }
 
 // successor returns the first key after all keys that start with prefix.
@@ -88,15 +97,17 @@ func successor(prefix []byte) []byte {
 	return bytes.Repeat([]byte{0xff}, store.KeyBytesMax+2) // after every key of the store's own namespace
 }
 
-// bornKeys returns the first n keys in [low, high) of cells that are perhaps
-// not on disk.
-func (e *Engine) bornKeys(ctx context.Context, low, high []byte, n int) ([][]byte, error) {
+// bornKeys returns the first n keys in [low, high), or the last ones, of cells and parts
+// that are perhaps not on disk.
+func (e *Engine) bornKeys(ctx context.Context, low, high []byte, n int, back bool) ([][]byte, error) {
 	var found [][]byte
 	keep := func() {
-		slices.SortFunc(found, bytes.Compare)
-		found = slices.CompactFunc(found, bytes.Equal)
-		found = found[:min(n, len(found))]
-		if len(found) == n {
+		found = firstKeys(found, n, back)
+		switch {
+		case len(found) < n:
+		case back:
+			low = found[n-1]
+		default:
 			high = found[n-1]
 		}
 	}

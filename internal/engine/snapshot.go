@@ -70,7 +70,7 @@ func (e *Engine) snapshotFiles(ctx context.Context) (string, error) {
 		err = wal.Create(o, e.saved, e.epoch)
 	}
 	if err == nil {
-		err = beginFile(fs, dir, identityFile, []byte(identity(formatVersion, e.id)))
+		err = beginFile(fs, dir, identityFile, []byte(identity(int(e.format.Load()), e.id)))
 	}
 	if err == nil {
 		err = endFile(fs, dir, identityFile)

@@ -37,8 +37,8 @@ func (e *Engine) inMemory(key []byte) (*table, uint32) {
 // returns the level its answer has to wait for. If it, or one of the more
 // tokens that its batch may have, could be one too many, it asks for forgotten
 // ones to be swept.
-func (e *Engine) planToken(cell []byte, token string, more int, got *fetched, n *needs, h horizon) store.Durability {
-	key := appendToken(e.tokenBuf[:0], cell, token)
+func (e *Engine) planToken(cell []byte, d *store.Delta, more int, got *fetched, n *needs, h horizon) store.Durability {
+	key := appendToken(e.tokenBuf[:0], cell, d.Guard.Token)
 	e.tokenBuf = key
 	t, id := e.inMemory(key)
 	if id != 0 {
@@ -50,7 +50,8 @@ func (e *Engine) planToken(cell []byte, token string, more int, got *fetched, n 
 	if got.token(key) == nil {
 		n.token(key)
 	}
-	if e.names.tokensFull(cell, int64(more), &e.o.Limits) && !got.madeRoom() && e.now() >= e.sweepMS {
+	full := e.names.tokensFull(cell, int64(more), &e.o.Limits) || d.Event != nil && e.names.refusalsFull(cell, int64(more), &e.o.Limits)
+	if full && !got.madeRoom() && e.now() >= e.sweepMS {
 		n.sweep = true
 	}
 	return store.Memory
