@@ -22,6 +22,7 @@ type Adds struct {
 	Tokens []Token // sorted by cell and name, each once
 	Record decide.Record
 	Want   bool // some ask for their value
+	Parts  []Part
 
 	// Some tokens carry a time: these are the first and the last of them.
 	Timed          bool
@@ -37,6 +38,14 @@ type Cell struct {
 	Want      bool  // some ask for their value
 	Laid      bool  // it must have the layout
 	Layout    int64
+	Book      int64 // the book that it must have been written under, or a higher one; 0 if that does not matter
+}
+
+// A Part is what the adds of one cell come to for one of its parts.
+type Part struct {
+	store.PartCell
+	Cell int   // in Cells
+	Sum  int64 // of them
 }
 
 // Direct reports whether the sum is never outside of where it begins and ends: then
@@ -62,6 +71,10 @@ func Of(b *store.Batch) (a *Adds, ok bool) {
 	if b.Needs()&^Serves != 0 {
 		return nil, false
 	}
+	return of(b)
+}
+
+func of(b *store.Batch) (a *Adds, ok bool) {
 	a = &Adds{Batch: b, Order: make([]int32, len(b.Deltas))}
 	tokens := 0
 	for i := range b.Deltas {
@@ -205,11 +218,40 @@ func Names(b *store.Batch, cell func(store.Cell), token func(store.Cell, string)
 	}
 }
 
-// Versions returns how many versions a batch may need: one for each delta that may
-// leave a cell.
+// Parts calls part for each part that the events of a batch may read or change, as often
+// as they name it, but for those whose place is known only in the step itself.
+func Parts(b *store.Batch, part func(store.PartCell)) {
+	for i := range b.Deltas {
+		d := &b.Deltas[i]
+		if d.Event == nil {
+			continue
+		}
+		if d.Event.Part != "" {
+			part(store.PartCell{Cell: d.Cell, Part: d.Event.Part})
+		}
+		for j := range d.Event.Len() {
+			r := d.Event.Rider(j)
+			if r.Part != "" && r.Place == store.PlaceFixed {
+				part(store.PartCell{Cell: d.Cell, Part: r.Part})
+			}
+			if r.When.Kind == store.MetBook {
+				part(store.PartCell{Cell: d.Cell, Part: partBook})
+			}
+		}
+	}
+}
+
+var partBook = store.PartFields{Kind: store.PartBook}.Part()
+
+// Versions returns how many versions a batch may need: one for each event, and for each
+// other delta that may leave a cell.
 func Versions(b *store.Batch) int {
 	n := 0
 	for i := range b.Deltas {
+		if b.Deltas[i].Event != nil {
+			n++
+			continue
+		}
 		switch b.Deltas[i].Op {
 		case store.OpGet, store.OpDelete, store.OpSettle, store.OpRetire:
 		default:

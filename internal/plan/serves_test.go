@@ -13,4 +13,8 @@ func TestServes(t *testing.T) {
 		_, ok := plan.Of(b)
 		return ok
 	})
+	storetest.Serves(t, plan.RidersServe, func(b *store.Batch) bool {
+		_, ok := plan.WithRiders(b)
+		return ok
+	})
 }
