@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -10,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/quipudb/quipu/internal/decide"
-	"github.com/quipudb/quipu/internal/plan"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -36,7 +36,7 @@ func (s *Store) Audit(ctx context.Context) (a store.Audit, err error) {
 func (s *Store) audit(ctx context.Context, tx pgx.Tx, told uint64) (a store.Audit, err error) {
 	type name struct {
 		namespace string
-		tokens    bool
+		what      int // as space.gen: -1, 0, 1
 	}
 	have, want := map[name]int64{}, map[name]int64{}
 	var cells, marks decide.Record
@@ -52,21 +52,25 @@ func (s *Store) audit(ctx context.Context, tx pgx.Tx, told uint64) (a store.Audi
 	var namespace, key []byte
 	var n int64
 	var t tally
-	var tokens bool
+	var what int
+	var refusals int64
 	var version, last uint64
 	each(s.sql.auditCells, []any{&namespace, &key, &n, &version}, func() {
 		a.Cells++
 		last = max(last, version)
 		cells.Merge(decide.Change(store.Cell{Namespace: string(namespace), Key: string(key)}, uint64(n)))
-		have[name{string(namespace), false}]++
+		have[name{string(namespace), 0}]++
 	})
 	each(s.sql.auditMarks, []any{&t.deltas, &t.total, &t.proof}, func() { marks.Merge(t.record()) })
-	each(s.sql.auditTokens, []any{&namespace, &n}, func() {
+	epochs := make(map[tallyID]decide.Record)
+	s.auditParts(each, &cells, epochs)
+	each(s.sql.auditTokens, []any{&namespace, &n, &refusals}, func() {
 		a.Tokens += n
-		have[name{string(namespace), true}] += n
+		have[name{string(namespace), 1}] += n
+		have[name{string(namespace), -1}] += refusals
 	})
-	each(s.sql.auditPending, []any{&namespace, &n}, func() { want[name{string(namespace), true}] += n })
-	each(s.sql.auditSpaces, []any{&namespace, &tokens, &n}, func() { want[name{string(namespace), tokens}] += n })
+	each(s.sql.auditPending, []any{&namespace, &n}, func() { want[name{string(namespace), 1}] += n })
+	each(s.sql.auditSpaces, []any{&namespace, &what, &n}, func() { want[name{string(namespace), what}] += n })
 	if told > 0 { // A cell may be ahead of the sequence, which is raised before the cell goes.
 		each(s.sql.auditVersion, []any{&version}, func() { last = max(last, version) })
 	}
@@ -86,16 +90,45 @@ func (s *Store) audit(ctx context.Context, tx pgx.Tx, told uint64) (a store.Audi
 	}
 	compare("sum of cells", cells.Sum, marks.Sum)
 	compare("check sum of cells", cells.Check, marks.Check)
+	for _, id := range slices.SortedFunc(maps.Keys(epochs), tallyID.compare) {
+		of := fmt.Sprintf("parts of kind %#x, view %d, epoch %#x of namespace %q", id.Kind, id.View, id.epoch, id.Namespace)
+		compare("sum of "+of, epochs[id].Sum, uint64(0))
+		compare("check sum of "+of, epochs[id].Check, uint64(0))
+	}
 	names := maps.Clone(have)
 	maps.Copy(names, want)
 	for _, k := range slices.SortedFunc(maps.Keys(names), func(a, b name) int {
-		return plan.Compare(store.Cell{Namespace: a.namespace, Key: fmt.Sprint(a.tokens)}, store.Cell{Namespace: b.namespace, Key: fmt.Sprint(b.tokens)})
+		return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.what, b.what))
 	}) {
-		what := "keys"
-		if k.tokens {
-			what = "tokens"
-		}
+		what := [...]string{"refused tokens", "keys", "tokens"}[k.what+1]
 		compare(fmt.Sprintf("%s of namespace %q", what, k.namespace), have[k], want[k])
 	}
 	return a, nil
+}
+
+// auditParts adds up the parts: those without an epoch with the cells, and the others less
+// what the tally of their epoch has. That of an epoch below its floor is left alone.
+func (s *Store) auditParts(each func(sql string, scans []any, f func()), cells *decide.Record, epochs map[tallyID]decide.Record) {
+	var namespace, row []byte
+	var n, epoch int64
+	enter := func(id tallyID, r decide.Record) {
+		r.Merge(epochs[id])
+		epochs[id] = r
+	}
+	each(s.sql.auditParts, []any{&namespace, &row, &epoch, &n}, func() {
+		c, p, _ := store.PartOfRow(string(namespace), row) // one that is none fits no sum
+		change := decide.PartChange(c, p, uint64(n))
+		if shelf, e, ok := decide.ShelfOf(c, p); ok && int64(e) == epoch {
+			enter(tallyID{shelf, e}, change)
+		} else {
+			cells.Merge(change)
+		}
+	})
+	var kind int16
+	var view int32
+	var t tally
+	each(s.sql.auditEpochs, []any{&namespace, &kind, &view, &epoch, &t.total, &t.proof}, func() {
+		shelf := decide.Shelf{Namespace: string(namespace), Kind: store.PartKind(kind), View: uint16(view)}
+		enter(tallyID{shelf, store.Epoch(epoch)}, decide.Record{Sum: -uint64(t.total), Check: -uint64(t.proof)})
+	})
 }

@@ -22,6 +22,7 @@ const (
 	codeOverflow      = "22003"
 	codePending       = "22P02" // by the statement nonePending
 	codeUnique        = "23505" // a token that another has just used
+	codeNoEpoch       = "23514" // the table of an epoch has gone
 	codeReadOnly      = "25006"
 	codeSerialization = "40001"
 	codeDeadlock      = "40P01"

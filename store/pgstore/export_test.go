@@ -43,3 +43,6 @@ func (s *Store) Usual() {
 	defer s.unusual.mu.Unlock()
 	s.unusual.at = nil
 }
+
+// Turn makes and drops tables of epochs as the upkeep does.
+func (s *Store) Turn(ctx context.Context) error { return s.turn(ctx) }

@@ -21,76 +21,78 @@ begin
     return nextval('quipu.version');
 end $$;
 
--- plain applies a batch of plain adds to cells, sorted, each once: _n is what is
--- added to a cell, by _most deltas at most, and _laid what its layout must be, -1 if that does
--- not matter; null if it does for none. If the mark is another it returns nothing;
--- whatever else is unusual raises QP001. Either way nothing is changed, and the
--- batch is decided outside. _room is how many keys a namespace may have before its
--- limit must be looked at closely. _took is how long it took to lock and change the
--- cells, in microseconds. What it takes and returns stands again in quietly and
--- tokened: older programs call them as they are, so no type can take its place.
-create or replace function quipu.plain(
-    _writer bigint, _prev bigint, _seq bigint, _digest bigint,
-    _ns bytea[], _key bytea[], _n bigint[], _most bigint, _laid bigint[],
-    _deltas bigint, _total bigint, _proof bigint,
-    _want boolean, _lazy boolean, _now bigint,
-    _spaces bytea[], _locks bigint[], _room bigint,
-    out _took bigint, out _version bigint, out _odd int[], out _versions bigint[], out _afters bigint[], out _terms bigint[], out _fresh boolean[]
-) language plpgsql as $$
+-- plain applies a batch of plain adds, with what they add to parts. If the mark is
+-- another it returns no version; whatever else is unusual raises QP001. Either way
+-- nothing is changed, and the batch is decided outside. took is how long it took
+-- to lock and change the cells, in microseconds.
+create or replace function quipu.plain(_b quipu.adds) returns quipu.made language plpgsql as $$
 declare
+    _m quipu.made;
     _at bigint;
     _from timestamptz;
     _slot int := pg_backend_pid() % 32;
     _done bigint;
     _new bigint;
     _removed bigint;
+    _fenced boolean;
     _made bigint;
     _here bigint;
     _others bigint;
     _keys bigint;
+    _terms bigint[];
 begin
-    if _lazy then
+    if _b.lazy then
         perform set_config('synchronous_commit', 'off', true);
     end if;
-    _at := coalesce(_now, quipu.now_ms());
-    if _writer <> 0 then
-        perform from quipu.mark m where m.writer = _writer and m.seq = _prev for update;
+    _at := coalesce(_b.now, quipu.now_ms());
+    -- The gate is locked before anything else is.
+    with gate as materialized (select from quipu.gate for key share)
+    select r.last_value, exists (
+        select from unnest(_b.fence_ns, _b.fence_kind, _b.fence_view, _b.fence_at) as u(ns, kind, view, at)
+        left join quipu.fence f on f.ns = u.ns and f.kind = u.kind and f.view = u.view
+        where f.least > u.at or u.kind = 0 and u.at > coalesce(f.least, 0))
+    into _removed, _fenced from quipu.removal r where not exists (select from gate);
+    if _fenced then
+        raise exception 'quipu: the batch has to be judged by a fence' using errcode = 'QP001';
+    end if;
+    if _b.writer <> 0 then
+        perform from quipu.mark m where m.writer = _b.writer and m.seq = _b.prev for update;
         if not found then
-            return;
+            return null;
         end if;
     end if;
 
     _from := clock_timestamp();
     -- Each delta has a version of its own: that of its cell, or one of those before
     -- it. A new cell is known by its version: the others have a higher one.
-    select r.last_value into _removed from quipu.removal r;
-    _new := quipu.draw(_most);
-    _version := nextval('quipu.version');
+    _new := quipu.draw(_b.most);
+    _m.version := nextval('quipu.version');
     with put as (
-        insert into quipu.cell as c (ns, key, value, version)
-        select unnest(_ns), unnest(_key), unnest(_n), _new
+        insert into quipu.cells as c (ns, key, value, version)
+        select unnest(_b.ns), unnest(_b.key), unnest(_b.n), _new
         on conflict (ns, key) do update set
             value = c.value + excluded.value,
-            version = greatest(_version, c.version + _most)
-        where c.term is null or c.term < 0 or c.term > coalesce(_now, quipu.now_ms())
+            version = greatest(_m.version, c.version + _b.most)
+        where c.term is null or c.term < 0 or _b.part_place is null and c.term > coalesce(_b.now, quipu.now_ms())
         returning c.value, c.version, c.term
     )
-    select array_agg(p.version), array_agg(p.value) filter (where _want), array_agg(p.term) filter (where _want or _laid is not null),
-        count(*), count(*) filter (where p.version = _new), count(*) filter (where p.version <> _version)
-    into _versions, _afters, _terms, _done, _made, _others from put p;
-    _took := extract(epoch from clock_timestamp() - _from) * 1000000;
-    if _done <> cardinality(_key) then
-        raise exception 'quipu: a cell has expired' using errcode = 'QP001';
+    select array_agg(p.version), array_agg(p.value) filter (where _b.want), array_agg(p.term) filter (where _b.want or _b.laid is not null),
+        count(*), count(*) filter (where p.version = _new), count(*) filter (where p.version <> _m.version)
+    into _m.versions, _m.afters, _terms, _done, _made, _others from put p;
+    _m.took := extract(epoch from clock_timestamp() - _from) * 1000000;
+    if _done <> cardinality(_b.key) then
+        raise exception 'quipu: a cell has expired, or has parts and a deadline' using errcode = 'QP001';
     end if;
-    if _want then
-        perform from unnest(_ns, _key) as u(ns, key) join quipu.pending p on p.ns = u.ns and p.key = u.key
+    if _b.want then
+        perform from unnest(_b.ns, _b.key) as u(ns, key) join quipu.pending p on p.ns = u.ns and p.key = u.key
         where (select exists (select from quipu.pending));
         if found then
             raise exception 'quipu: an add is pending, which a value has to count' using errcode = 'QP001';
         end if;
+        _m.terms := _terms;
     end if;
-    if _laid is not null then
-        perform from unnest(_laid, _terms) as u(l, t) where u.l >= 0 and u.l <> greatest(-u.t, 0);
+    if _b.laid is not null then
+        perform from unnest(_b.laid, _terms) as u(l, t) where u.l >= 0 and u.l <> greatest(-u.t, 0);
         if found then
             raise exception 'quipu: a cell has another layout' using errcode = 'QP001';
         end if;
@@ -101,92 +103,106 @@ begin
         if not found then
             raise exception 'quipu: a cell has gone, and may have had a higher version' using errcode = 'QP001';
         end if;
-        for i in 1 .. cardinality(_spaces) loop
-            select count(*) into _here from unnest(_ns, _versions) as u(ns, v) where u.v = _new and u.ns = _spaces[i];
+        for i in 1 .. cardinality(_b.spaces) loop
+            select count(*) into _here from unnest(_b.ns, _m.versions) as u(ns, v) where u.v = _new and u.ns = _b.spaces[i];
             continue when _here = 0;
-            if _spaces[i] <> '' then
-                if not pg_try_advisory_xact_lock_shared({{spaces}}) or not pg_try_advisory_xact_lock_shared(_locks[i]) then
+            if _b.spaces[i] <> '' then
+                if not pg_try_advisory_xact_lock_shared({{spaces}}) or not pg_try_advisory_xact_lock_shared(_b.locks[i]) then
                     raise exception 'quipu: the namespace is being counted' using errcode = 'QP001';
                 end if;
-                select coalesce(sum(s.n) filter (where s.gen = 0), 0) into _keys from quipu.space s where s.ns = _spaces[i];
-                if _keys = 0 or _keys + _here > _room then
+                select coalesce(sum(s.n) filter (where s.gen = 0), 0) into _keys from quipu.space s where s.ns = _b.spaces[i];
+                if _keys = 0 or _keys + _here > _b.room then
                     raise exception 'quipu: the namespace is new or nearly full' using errcode = 'QP001';
                 end if;
             end if;
-            insert into quipu.space as s values (_spaces[i], 0, _slot, _here)
+            insert into quipu.space as s values (_b.spaces[i], 0, _slot, _here)
             on conflict (ns, gen, slot) do update set n = s.n + excluded.n;
         end loop;
-        if _want then
-            select array_agg(u.v = _new) into _fresh from unnest(_versions) as u(v);
+        if _b.want then
+            select array_agg(u.v = _new) into _m.fresh from unnest(_m.versions) as u(v);
         end if;
     end if;
-    if not _want then
-        _terms := null;
+    if _b.part_place is not null then
+        perform quipu.ride(_b);
     end if;
     if _made = _done then
-        _version := _new;
+        _m.version := _new;
         _others := 0;
     end if;
     if _others = 0 then
-        _versions := null;
+        _m.versions := null;
     else
-        select array_agg(u.i - 1), array_agg(u.v) into _odd, _versions
-        from unnest(_versions) with ordinality as u(v, i) where u.v <> _version;
+        select array_agg(u.i - 1), array_agg(u.v) into _m.odd, _m.versions
+        from unnest(_m.versions) with ordinality as u(v, i) where u.v <> _m.version;
     end if;
 
-    if _writer <> 0 then
+    if _b.writer <> 0 then
         update quipu.mark m set
-            seq = _seq, digest = _digest, at_ms = greatest(m.at_ms, _at),
-            deltas = m.deltas + _deltas, total = quipu.wrap(m.total, _total), proof = quipu.wrap(m.proof, _proof),
-            results = null, version = _version, odd = _odd, versions = _versions, afters = _afters, terms = _terms, fresh = _fresh
-        where m.writer = _writer;
+            seq = _b.seq, digest = _b.digest, at_ms = greatest(m.at_ms, _at),
+            deltas = m.deltas + _b.deltas, total = quipu.wrap(m.total, _b.total), proof = quipu.wrap(m.proof, _b.proof),
+            results = null, version = _m.version, odd = _m.odd, versions = _m.versions, afters = _m.afters, terms = _m.terms, fresh = _m.fresh
+        where m.writer = _b.writer;
     else
         update quipu.tally t set
             at_ms = greatest(t.at_ms, _at),
-            deltas = t.deltas + _deltas, total = quipu.wrap(t.total, _total), proof = quipu.wrap(t.proof, _proof)
+            deltas = t.deltas + _b.deltas, total = quipu.wrap(t.total, _b.total), proof = quipu.wrap(t.proof, _b.proof)
         where t.slot = _slot;
+    end if;
+    return _m;
+end $$;
+
+-- ride adds to the parts of cells that are locked.
+create or replace function quipu.ride(_b quipu.adds) returns void language plpgsql as $$
+declare
+    _under bigint;
+begin
+    if _b.book_place is not null then
+        select count(*) into _under from unnest(_b.book_ns, _b.book_place, _b.book_at) as u(ns, place, at)
+        cross join lateral (
+            select from quipu.part_none p where p.ns = u.ns and p.place = u.place and p.value >= u.at offset 0) as p;
+        if _under <> cardinality(_b.book_place) then
+            raise exception 'quipu: a counter was not written under this book yet' using errcode = 'QP001';
+        end if;
+    end if;
+    insert into quipu.part as p (epoch, ns, place, value)
+    select unnest(_b.part_epoch), unnest(_b.part_ns), unnest(_b.part_place), unnest(_b.part_n)
+    on conflict (ns, place, epoch) do update set value = p.value + excluded.value;
+    if cardinality(_b.tally_ns) > 0 then
+        insert into quipu.part_tally as t
+        select u.ns, u.kind, u.view, u.epoch, pg_backend_pid() % 32, u.total, u.proof
+        from unnest(_b.tally_ns, _b.tally_kind, _b.tally_view, _b.tally_epoch, _b.tally_total, _b.tally_proof)
+            as u(ns, kind, view, epoch, total, proof)
+        on conflict (ns, kind, view, epoch, slot) do update set
+            total = quipu.wrap(t.total, excluded.total), proof = quipu.wrap(t.proof, excluded.proof);
     end if;
 end $$;
 
 -- quietly is plain for batches that are likely to be unusual. It returns nothing
 -- then, so that the server's log is not filled with errors that are none.
-create or replace function quipu.quietly(
-    _writer bigint, _prev bigint, _seq bigint, _digest bigint,
-    _ns bytea[], _key bytea[], _n bigint[], _most bigint, _laid bigint[],
-    _deltas bigint, _total bigint, _proof bigint,
-    _want boolean, _lazy boolean, _now bigint,
-    _spaces bytea[], _locks bigint[], _room bigint,
-    out _took bigint, out _version bigint, out _odd int[], out _versions bigint[], out _afters bigint[], out _terms bigint[], out _fresh boolean[]
-) language plpgsql as $$
+create or replace function quipu.quietly(_b quipu.adds) returns quipu.made language plpgsql as $$
 begin
-    select p.* into _took, _version, _odd, _versions, _afters, _terms, _fresh from quipu.plain(
-        _writer, _prev, _seq, _digest, _ns, _key, _n, _most, _laid, _deltas, _total, _proof,
-        _want, _lazy, _now, _spaces, _locks, _room) as p;
+    return quipu.plain(_b);
 exception when sqlstate 'QP001' or numeric_value_out_of_range then
-    _version := null;
+    return null;
 end $$;
 
 -- tokened is plain for a batch in which some adds have tokens that are new. Of each
 -- of these, sorted, it is told the cell (_cell, from 1), the name, what is added,
 -- whether a value is wanted, the digest, and how many deltas to the cell come after
 -- it (_left) and what they add (_rest). _counts is how many tokens are in each of
--- _spaces, and _tokens how many one may have before its limit must be looked at
+-- the namespaces, and _tokens how many one may have before its limit must be looked at
 -- closely. The tokens are neither too old nor too new after _since, up to _until.
 -- The time is not before _seen.
 --
 -- If a token is known, or anything else is unusual, nothing is changed and nothing
 -- is returned: a repeat is no error, and the server's log is not filled with any.
 create or replace function quipu.tokened(
-    _writer bigint, _prev bigint, _seq bigint, _digest bigint,
-    _ns bytea[], _key bytea[], _n bigint[], _most bigint, _laid bigint[],
-    _deltas bigint, _total bigint, _proof bigint,
-    _want boolean, _lazy boolean, _now bigint,
-    _spaces bytea[], _locks bigint[], _room bigint,
+    _b quipu.adds,
     _cell int[], _token_ns bytea[], _token_key bytea[], _token bytea[], _token_n bigint[], _token_want boolean[], _token_digest bigint[],
-    _left bigint[], _rest bigint[], _counts bigint[], _tokens bigint, _since bigint, _until bigint, _seen bigint,
-    out _took bigint, out _version bigint, out _odd int[], out _versions bigint[], out _afters bigint[], out _terms bigint[], out _fresh boolean[]
-) language plpgsql as $$
+    _left bigint[], _rest bigint[], _counts bigint[], _tokens bigint, _since bigint, _until bigint, _seen bigint
+) returns quipu.made language plpgsql as $$
 declare
+    _m quipu.made;
     _at bigint;
     _gen int;
     _first int;
@@ -196,15 +212,13 @@ begin
     if not pg_try_advisory_xact_lock_shared({{tokens}}) then
         raise exception 'quipu: a generation is about to begin' using errcode = 'QP001';
     end if;
-    select p.* into _took, _version, _odd, _versions, _afters, _terms, _fresh from quipu.plain(
-        _writer, _prev, _seq, _digest, _ns, _key, _n, _most, _laid, _deltas, _total, _proof,
-        _want, _lazy, _now, _spaces, _locks, _room) as p;
-    if _version is null then
-        return;
+    _m := quipu.plain(_b);
+    if _m.version is null then
+        return null;
     end if;
 
     -- The cells are locked: no store decides on their tokens meanwhile.
-    _at := greatest(coalesce(_now, quipu.now_ms()), _seen);
+    _at := greatest(coalesce(_b.now, quipu.now_ms()), _seen);
     if _at <= _since or _at > _until then
         raise exception 'quipu: a token is too old, or too new' using errcode = 'QP001';
     end if;
@@ -219,38 +233,39 @@ begin
             raise exception 'quipu: a token is known' using errcode = 'QP001';
         end if;
     end if;
-    if _odd is not null then
-        _all := array_fill(_version, array[cardinality(_key)]);
-        for i in 1 .. cardinality(_odd) loop
-            _all[_odd[i] + 1] := _versions[i];
+    if _m.odd is not null then
+        _all := array_fill(_m.version, array[cardinality(_b.key)]);
+        for i in 1 .. cardinality(_m.odd) loop
+            _all[_m.odd[i] + 1] := _m.versions[i];
         end loop;
     end if;
     insert into quipu.token
     select _gen, u.ns, u.key, u.token, 1, u.n, u.want, u.digest, _at,
-        case when u.want then _afters[u.cell] - u.rest - u.n else 0 end,
-        case when u.want then _afters[u.cell] - u.rest else 0 end,
-        coalesce(_all[u.cell], _version) - u.later
+        case when u.want then _m.afters[u.cell] - u.rest - u.n else 0 end,
+        case when u.want then _m.afters[u.cell] - u.rest else 0 end,
+        coalesce(_all[u.cell], _m.version) - u.later
     from unnest(_cell, _token_ns, _token_key, _token, _token_n, _token_want, _token_digest, _left, _rest)
         as u(cell, ns, key, token, n, want, digest, later, rest);
 
-    for i in 1 .. cardinality(_spaces) loop
+    for i in 1 .. cardinality(_b.spaces) loop
         continue when _counts[i] = 0;
-        if _spaces[i] <> '' then
-            if not pg_try_advisory_xact_lock_shared({{spaces}}) or not pg_try_advisory_xact_lock_shared(_locks[i]) then
+        if _b.spaces[i] <> '' then
+            if not pg_try_advisory_xact_lock_shared({{spaces}}) or not pg_try_advisory_xact_lock_shared(_b.locks[i]) then
                 raise exception 'quipu: the namespace is being counted' using errcode = 'QP001';
             end if;
-            select coalesce(sum(s.n), 0) into _have from quipu.space s where s.ns = _spaces[i] and s.gen > 0;
+            select coalesce(sum(s.n), 0) into _have from quipu.space s where s.ns = _b.spaces[i] and s.gen > 0;
             if _have + _counts[i] > _tokens then
                 raise exception 'quipu: the namespace is nearly full' using errcode = 'QP001';
             end if;
         end if;
         -- In a slot that only this function counts in: plain may have locked a tally
         -- already, and others lock those after the counts.
-        insert into quipu.space as s values (_spaces[i], _gen, 32 + pg_backend_pid() % 32, _counts[i])
+        insert into quipu.space as s values (_b.spaces[i], _gen, 32 + pg_backend_pid() % 32, _counts[i])
         on conflict (ns, gen, slot) do update set n = s.n + excluded.n;
     end loop;
+    return _m;
 exception when sqlstate 'QP001' or numeric_value_out_of_range or unique_violation then
-    _version := null;
+    return null;
 end $$;
 
 -- digest is what the library makes of an add that has a token and nothing else,
@@ -325,7 +340,7 @@ end $$;
 create or replace function quipu.value(key text, namespace text default 'default') returns numeric language sql stable
 as $$
     with home as (
-        select c.value, greatest(-c.term, 0) as word from quipu.cell c
+        select c.value, greatest(-c.term, 0) as word from quipu.cells c
         where c.ns = convert_to($2, 'UTF8') and c.key = convert_to($1, 'UTF8')
             and (c.term is null or c.term < 0 or c.term > quipu.now_ms())
     )
@@ -333,7 +348,7 @@ as $$
         select h.value::numeric as n from home h
         union all
         select c.value from home h cross join generate_series(1, (h.word & 32767) - 1) as i
-        join quipu.cell c on c.ns = '' and c.key = convert_to('shard/' || i || '/' || $2 || '/' || $1, 'UTF8')
+        join quipu.cells c on c.ns = '' and c.key = convert_to('shard/' || i || '/' || $2 || '/' || $1, 'UTF8')
         where (-c.term & ~32768::bigint) = ((h.word >> 16 << 16) | 1)
         union all
         select p.delta from quipu.pending p

@@ -95,7 +95,8 @@ func (f *factory) schema(t testing.TB) *used {
 			continue
 		}
 		u.ending.Wait()
-		execute(t, fmt.Sprintf(`delete from %[1]s.cell; delete from %[1]s.mark; delete from %[1]s.space; delete from %[1]s.token;
+		execute(t, fmt.Sprintf(`delete from %[1]s.cells; delete from %[1]s.mark; delete from %[1]s.space; delete from %[1]s.token;
+			delete from %[1]s.part; delete from %[1]s.part_tally; delete from %[1]s.fence;
 			update %[1]s.tally set at_ms = 0, deltas = 0, total = 0, proof = 0;
 			update %[1]s.meta set floor = 0, window_ms = null`, u.schema))
 		return u

@@ -2,9 +2,12 @@ package pgstore
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/quipudb/quipu/store"
 )
 
 // applyOne applies a plain batch of one cell that is there, such as a node sends for
@@ -23,11 +26,15 @@ func (s *Store) applyOne(ctx context.Context, p *plain, w *work) (done bool, err
 	}
 	t := tallyOf(p.Record)
 	namespace, key := []byte(c.Namespace), []byte(c.Key)
+	book := int64(0)
+	for _, at := range b.Books {
+		book = at.ID
+	}
 	var took int64
 	m := made{versions: []int64{0}, afters: []int64{0}, terms: []*int64{nil}}
 	q := &pgx.Batch{}
 	q.Queue(s.sql.one, int64(b.Writer), int64(b.Prev), int64(b.Seq), int64(b.Digest()), namespace, key, c.Sum, p.most, layout,
-		t.deltas, t.total, t.proof, p.Want, s.clock()).Query(func(rows pgx.Rows) error {
+		t.deltas, t.total, t.proof, p.Want, s.clock(), []byte(store.SpaceOf(c.Cell)), book).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			done = true
 			if err := rows.Scan(&took, &m.versions[0], &m.afters[0], &m.terms[0]); err != nil {
@@ -69,5 +76,7 @@ func (s *Store) applyOne(ctx context.Context, p *plain, w *work) (done bool, err
 // isOne reports whether a plain batch is for applyOne. Where something was unusual not
 // long ago it is not: it would be tried in vain, and an overflow fill the server's log.
 func (s *Store) isOne(p *plain, w *work) bool {
-	return len(p.Cells) == 1 && len(p.Tokens) == 0 && w.batches[0].Writer != 0 && !w.lazy && !s.unusual.any(p.namespaces)
+	b := w.batches[0]
+	return len(p.Cells) == 1 && len(p.Tokens) == 0 && !p.rides && !slices.ContainsFunc(b.Books, func(at store.Book) bool { return at.Namespace != store.SpaceOf(p.Cells[0].Cell) }) &&
+		b.Writer != 0 && !w.lazy && !s.unusual.any(p.namespaces)
 }

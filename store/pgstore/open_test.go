@@ -217,7 +217,7 @@ func TestNewerSchema(t *testing.T) {
 	s := open(t, server.URL(), pgstore.Options{Schema: schema})
 	s.Still()
 	do(t, s, add("a", 1))
-	execute(t, fmt.Sprintf(`update %[1]s.meta set format = 99; drop function %[1]s.plain; alter table %[1]s.cell rename to cells`, schema))
+	execute(t, fmt.Sprintf(`update %[1]s.meta set format = 99; drop function %[1]s.plain; alter table %[1]s.cells rename to counters`, schema))
 	f := func(err error, word string) {
 		t.Helper()
 		if store.KindOf(err) != store.KindUnsupported || !strings.Contains(err.Error(), word) {

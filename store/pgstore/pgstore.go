@@ -2,22 +2,25 @@
 //
 // Any number of stores, in any number of processes, may be open on one schema:
 // they share everything and trust nobody but the server. One transaction
-// carries the deltas of a batch, its tokens and its mark. Plain adds, the common
-// case, with new tokens or without any, are one call of a function in the server,
-// in one round trip, and those to one counter that exists are one statement; everything else locks what it names, loads it, decides it in
-// this process by package decide, and writes it back, in two.
+// carries the deltas of a batch, its parts, its tokens and its mark. Plain adds, the
+// common case, also those that add to parts, with new tokens or without any, are one
+// call of a function in the server, in one round trip, and those to one counter that
+// exists are one statement; everything else locks what it names, loads it, decides it
+// in this process by package decide, and writes it back, in two.
 //
 // # Locks
 //
 // Every transaction takes its locks in one order, so none can wait for another
-// that waits for it: the generations of tokens (shared), the number of
-// namespaces and the namespaces themselves (shared, or alone near a limit), the
-// admission of writers, marks, cells, the counts of namespaces, the tallies. What
+// that waits for it: the gate of the fences (shared, or alone to raise one), the
+// generations of tokens (shared), the number of namespaces and the namespaces
+// themselves (shared, or alone near a limit), the
+// admission of writers, marks, cells, parts, the counts of namespaces, the tallies. What
 // the server applies by itself takes the locks on namespaces later, but does not
 // wait for them, and counts tokens last, in rows that nobody else counts in. Rows
 // of one kind are locked in their sort order. A cell that does not exist is locked
-// by a row that is removed again before the transaction ends. The tokens of a cell
-// are guarded by the lock on the cell.
+// by a row that is removed again before the transaction ends. The tokens and the
+// parts of a cell are guarded by the lock on the cell. Whoever drops a table of parts
+// locks all parts, and nothing before that.
 //
 // # Time
 //
@@ -84,6 +87,7 @@ type Store struct {
 	heard      *clock.Heard
 	meters     meters
 	unusual    recent
+	tables     tables
 
 	mu     sync.RWMutex // held shared by calls, so that Close waits for them; guards closed
 	closed bool
@@ -98,6 +102,7 @@ var (
 	_ store.Clock      = (*Store)(nil)
 	_ store.Sizer      = (*Store)(nil)
 	_ store.Namespacer = (*Store)(nil)
+	_ store.Parter     = (*Store)(nil)
 )
 
 // Open returns the store in a schema of the database that a URL names. It makes
@@ -232,7 +237,7 @@ func (s *Store) agree(ctx context.Context, asked time.Duration, existing bool) e
 
 // Traits says what kind of store this is.
 func (s *Store) Traits() store.Traits {
-	return store.Traits{Name: "postgres", Partitions: 1, Durability: s.durability, Limits: s.limits, Layouts: true, Shared: true}
+	return store.Traits{Name: "postgres", Partitions: 1, Durability: s.durability, Limits: s.limits, Layouts: true, Events: true, Shared: true}
 }
 
 // closePatience is how long Close waits for calls and connections that the server
@@ -312,6 +317,7 @@ type locks struct {
 	tokens  int64 // the generations of tokens
 	spaces  int64 // the number of namespaces
 	writers int64 // which writers have a mark
+	epochs  int64 // the tables of epochs
 }
 
 func newLocks(schema string) locks {
@@ -321,6 +327,7 @@ func newLocks(schema string) locks {
 		tokens:  lockOf(schema, "tokens"),
 		spaces:  lockOf(schema, "spaces"),
 		writers: lockOf(schema, "writers"),
+		epochs:  lockOf(schema, "epochs"),
 	}
 }
 

@@ -11,12 +11,14 @@ import (
 )
 
 // A plain batch has nothing but adds without conditions, but for those on the
-// layout, and perhaps with tokens: the server can apply it by itself.
+// layout, and perhaps with tokens, and with riders that add what was applied: the server
+// can apply it by itself.
 type plain struct {
 	*plan.Adds
 	most       int64   // deltas to one cell
 	laid       []int64 // what the layout of each cell must be, or anyhow; nil if that is so of all
 	namespaces []string
+	rides      bool // some are events
 }
 
 // anyhow is that a layout does not matter.
@@ -25,7 +27,7 @@ const anyhow = -1
 // plainOf returns b as a plain batch; ok is false if it is none. A sum must leave int64
 // if and only if one of its adds would have.
 func plainOf(b *store.Batch) (p *plain, ok bool) {
-	adds, ok := plan.Of(b)
+	adds, ok := plan.WithRiders(b)
 	if !ok || len(b.Deltas) == 0 {
 		return nil, false
 	}
@@ -46,6 +48,7 @@ func plainOf(b *store.Batch) (p *plain, ok bool) {
 			p.laid[i] = c.Layout
 		}
 	}
+	p.rides = slices.ContainsFunc(b.Deltas, func(d store.Delta) bool { return d.Event != nil })
 	return p, true
 }
 
@@ -120,6 +123,9 @@ func (s *Store) applyPlain(ctx context.Context, p *plain, w *work) (done bool, e
 	for i, ns := range p.namespaces {
 		spaces[i], locks[i] = []byte(ns), s.locks.namespace(ns)
 	}
+	if err := s.room(ctx, w); err != nil {
+		return false, err
+	}
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return false, failure(ctx, err)
@@ -128,19 +134,27 @@ func (s *Store) applyPlain(ctx context.Context, p *plain, w *work) (done bool, e
 	t := tallyOf(p.Record)
 	var m made
 	var took int64
-	sql, args := s.sql.plain, []any{
-		int64(b.Writer), int64(b.Prev), int64(b.Seq), int64(digest), namespaces, keys, sums, p.most, p.laid,
-		t.deltas, t.total, t.proof, p.Want, w.lazy, s.clock(), spaces, locks, s.limits.KeysMax - s.margin,
+	way := 0
+	sql, args := &s.sql.plain, []any{
+		int64(b.Writer), int64(b.Prev), int64(b.Seq), int64(digest), t.deltas, t.total, t.proof, p.Want, w.lazy, s.clock(),
+		namespaces, keys, sums, p.most, p.laid, spaces, locks, s.limits.KeysMax - s.margin,
+	}
+	args = append(args, fencesOf(p)...)
+	if p.rides {
+		way, args = 1, append(args, partsOf(p)...)
 	}
 	switch {
 	case len(p.Tokens) > 0:
-		sql, args = s.sql.tokened, append(args, s.tokens(p)...)
+		sql, args = &s.sql.tokened, append(args, s.tokens(p)...)
 	case s.unusual.any(p.namespaces):
-		sql = s.sql.quietly
+		sql = &s.sql.quietly
 	}
 	s.meters.trips.Add(1)
-	err = conn.QueryRow(ctx, sql, args...).Scan(&took, &m.version, &m.odd, &m.versions, &m.afters, &m.terms, &m.fresh)
+	err = conn.QueryRow(ctx, sql[way], args...).Scan(&took, &m.version, &m.odd, &m.versions, &m.afters, &m.terms, &m.fresh)
 	switch code(err) {
+	case codeNoEpoch:
+		s.tables.set(nil)
+		return false, nil
 	case codeSerialization, codeDeadlock:
 		s.meters.retries.Add(1)
 		w.retries++

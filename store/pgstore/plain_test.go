@@ -93,7 +93,7 @@ func TestWaited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(t.Context(), fmt.Sprintf(`select from %s.cell for update`, schema)); err != nil {
+	if _, err := tx.Exec(t.Context(), fmt.Sprintf(`select from %s.cells for update`, schema)); err != nil {
 		t.Fatal(err)
 	}
 	said := make(chan store.Reply)
@@ -130,7 +130,7 @@ func TestRetries(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tx.Exec(t.Context(), fmt.Sprintf(`update %s.cell set value = value`, schema)); err != nil {
+		if _, err := tx.Exec(t.Context(), fmt.Sprintf(`update %s.cells set value = value`, schema)); err != nil {
 			t.Fatal(err)
 		}
 		said := make(chan store.Reply)

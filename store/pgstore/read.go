@@ -266,10 +266,12 @@ func (s *Store) Lookup(ctx context.Context, c store.Cell, name string) (store.Fa
 	s.meters.reads.Add(1)
 	var nowMS, behindMS int64
 	var op *int16
+	var outcome *store.Outcome
+	var refused *uint8
 	var n, digest, atMS, before, after, version *int64
 	var want *bool
 	err := s.query(ctx, s.sql.lookup, []any{[]byte(c.Namespace), []byte(c.Key), []byte(name)},
-		[]any{&nowMS, &op, &n, &want, &digest, &atMS, &before, &after, &version}, func(asOfMS int64) { behindMS = asOfMS })
+		[]any{&nowMS, &op, &n, &want, &digest, &atMS, &before, &after, &version, &outcome, &refused}, func(asOfMS int64) { behindMS = asOfMS })
 	if err != nil {
 		return store.Fate{}, err
 	}
@@ -280,7 +282,7 @@ func (s *Store) Lookup(ctx context.Context, c store.Cell, name string) (store.Fa
 	if op != nil {
 		t.known = true
 		t.Op, t.N, t.Want, t.AtMS = store.Op(*op), *n, *want, *atMS
-		t.Result.Before, t.Result.After = *before, *after
+		t.Result.Before, t.Result.After, t.Result.Outcome, t.Result.Refused = *before, *after, *outcome, *refused
 		complete(&t.Token, *digest, *version)
 	}
 	st := &state{tokens: map[tokenID]*token{{c, name}: t}}

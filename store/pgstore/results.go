@@ -16,6 +16,8 @@ const (
 	hasDeadline
 	existed
 	replayed
+	hasRefused // a byte: which rider refused it
+	forgotten
 )
 
 func encodeResults(rs []store.Result) []byte {
@@ -34,6 +36,8 @@ func encodeResults(rs []store.Result) []byte {
 		flag(r.DeadlineMS != 0, hasDeadline)
 		flag(r.Existed, existed)
 		flag(r.Replayed, replayed)
+		flag(r.Refused != 0, hasRefused)
+		flag(r.Forgotten, forgotten)
 		b = append(b, byte(r.Outcome), has)
 		if r.Before != 0 {
 			b = binary.AppendVarint(b, r.Before)
@@ -46,6 +50,9 @@ func encodeResults(rs []store.Result) []byte {
 		}
 		if r.DeadlineMS != 0 {
 			b = binary.AppendVarint(b, r.DeadlineMS)
+		}
+		if r.Refused != 0 {
+			b = append(b, r.Refused)
 		}
 	}
 	return b
@@ -81,7 +88,12 @@ func decodeResults(b []byte) ([]store.Result, error) {
 			r.Version = v
 		}
 		r.DeadlineMS = signed(hasDeadline)
-		r.Existed, r.Replayed = has&existed != 0, has&replayed != 0
+		r.Existed, r.Replayed, r.Forgotten = has&existed != 0, has&replayed != 0, has&forgotten != 0
+		if has&hasRefused != 0 && !bad {
+			if bad = len(b) == 0; !bad {
+				r.Refused, b = b[0], b[1:]
+			}
+		}
 		rs = append(rs, r)
 	}
 	if bad {

@@ -17,14 +17,20 @@ import (
 //go:embed schema.sql
 var tablesSQL string
 
+//go:embed parts.sql
+var partsSQL string
+
 //go:embed from1.sql
 var from1SQL string
+
+//go:embed from2.sql
+var from2SQL string
 
 //go:embed functions.sql
 var functionsSQL string
 
 // format is the version of the schema.
-const format = 2
+const format = 3
 
 // newest is the function that came last. A schema of this format that does not
 // have it was made before that, and gets all functions anew: those that it has are
@@ -79,7 +85,7 @@ func migrate(ctx context.Context, conn *pgx.Conn, schema string, existing bool) 
 		if _, err := tx.Exec(ctx, `create schema if not exists `+pgx.Identifier{schema}.Sanitize()); err != nil {
 			return err
 		}
-		sql := map[int]string{0: tablesSQL, 1: from1SQL}[found]
+		sql := map[int]string{0: tablesSQL + partsSQL, 1: from1SQL + from2SQL + partsSQL, 2: from2SQL + partsSQL}[found]
 		sql += strings.NewReplacer("{{tokens}}", fmt.Sprint(l.tokens), "{{spaces}}", fmt.Sprint(l.spaces)).Replace(functionsSQL)
 		_, err := tx.Conn().PgConn().Exec(ctx, inSchema(schema, sql)).ReadAll()
 		return err

@@ -1,4 +1,4 @@
--- The tables of a store, format 2. The name quipu stands for the schema's name.
+-- The tables of a store, format 3. The name quipu stands for the schema's name.
 -- Its functions are in functions.sql.
 
 -- What there is one of. Writers up to floor that have no mark are retired. The
@@ -9,7 +9,7 @@ create table quipu.meta (
     floor bigint not null default 0,
     window_ms bigint
 );
-insert into quipu.meta (format) values (2);
+insert into quipu.meta (format) values (3);
 
 -- A batch draws as many numbers as it has changes to one cell. The version of a
 -- cell becomes the last of them, or what it was and as many more, if that is higher:
@@ -25,7 +25,7 @@ select nextval('quipu.removal');
 -- Few cells have a term: above 0 it is their deadline, below 0 the negative of
 -- their layout. Room is left in every page, and nothing that an add changes is
 -- indexed, so that an update stays in its page and touches no index.
-create table quipu.cell (
+create table quipu.cells (
     ns bytea not null,
     key bytea not null,
     value bigint not null,
@@ -33,7 +33,7 @@ create table quipu.cell (
     term bigint,
     primary key (ns, key)
 ) with (fillfactor = 70);
-create index cell_due on quipu.cell (term) where term > 0;
+create index cell_due on quipu.cells (term) where term > 0;
 
 -- The last batch of each writer. Its results are kept as they are, or, if every
 -- delta was a plain add, as what can't be computed from the batch: the version of
@@ -69,8 +69,8 @@ create table quipu.tally (
 ) with (fillfactor = 20);
 insert into quipu.tally (slot) select generate_series(0, 31);
 
--- How many keys (generation 0) and tokens (by their generation) a namespace has:
--- the sum over the slots.
+-- How many keys (generation 0) and tokens (by their generation) a namespace has,
+-- and how many of these were refused (the negative of it): the sum over the slots.
 create table quipu.space (
     ns bytea not null,
     gen int not null,
@@ -82,7 +82,8 @@ create table quipu.space (
 -- Tokens are in tables by generation, so that they can be dropped by the table.
 -- New ones go to the last generation. Whoever adds one holds the lock {{tokens}}
 -- shared until the end of its transaction, and whoever begins a generation holds
--- it alone: so a token can't be in two generations. Op 0 is a settled token.
+-- it alone: so a token can't be in two generations. Op 0 is a settled token. One of
+-- an event that was refused has the outcome, and which rider refused it.
 create table quipu.generation (
     gen int primary key,
     from_ms bigint not null
@@ -101,6 +102,8 @@ create table quipu.token (
     before bigint not null,
     after bigint not null,
     version bigint not null,
+    outcome smallint not null default 1,
+    refused smallint not null default 0,
     primary key (ns, key, token, gen)
 ) partition by list (gen);
 create index token_at on quipu.token (at_ms);

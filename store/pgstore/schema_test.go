@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/quipudb/quipu/internal/decide"
 	"github.com/quipudb/quipu/internal/pgtest"
 	"github.com/quipudb/quipu/store"
@@ -114,6 +116,78 @@ func TestMigrateFrom1(t *testing.T) {
 	}
 }
 
+// What a store of format 2 left is all there: totals, marks, tokens, what is pending. A
+// program of its time that still runs is told to be upgraded, whatever it asks for.
+func TestMigrateFrom2(t *testing.T) {
+	schema := newSchema()
+	old, err := os.ReadFile("testdata/format2.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := func(sql string) string {
+		return strings.NewReplacer("quipu.", schema+".", "{{tokens}}", "1", "{{spaces}}", "2").Replace(sql)
+	}
+	execute(t, fmt.Sprintf(`create schema %s; %s`, schema, in(string(old))))
+	// The first batch of a writer makes its mark by the decider, the second by the function.
+	first := store.Batch{Writer: 8, Seq: 1, Deltas: []store.Delta{want(add("a", 1))}}
+	second := store.Batch{Writer: 7, Prev: 1, Seq: 2, Deltas: []store.Delta{want(add("a", 5)), add("b", 6)}}
+	bytea := func(words ...string) string { return `array['` + strings.Join(words, `','`) + `']::bytea[]` }
+	var sum decide.Record
+	sum.Merge(decide.Change(at("a"), 5))
+	sum.Merge(decide.Change(at("b"), 6))
+	change := decide.Change(at("a"), 1)
+	execute(t, in(fmt.Sprintf(`
+		insert into quipu.cell values ('default', 'a', 1, 1, null);
+		insert into quipu.space values ('default', 0, 0, 1), ('default', 1, 0, 1);
+		insert into quipu.mark (writer, seq, digest, at_ms, deltas, total, proof, results) values
+			(7, 1, 0, 1, 0, 0, 0, null), (8, 1, %[1]d, 1, 1, 1, %[2]d, '\x01060201');
+		insert into quipu.token values (1, 'default', 'a', 's', 0, 0, false, 0, quipu.now_ms(), 0, 0, 0);
+		select setval('quipu.version', 100);
+		select quipu.plain(7, 1, 2, %[3]d, %[4]s, %[5]s, '{5,6}', 1, null, 2, 11, %[6]d, true, false, null, %[7]s, '{0}', 1000000);
+		select quipu.add('b', 10, 't')`,
+		int64(first.Digest()), int64(change.Check), int64(second.Digest()),
+		bytea("default", "default"), bytea("a", "b"), int64(sum.Check), bytea("default"))))
+
+	migrateAtOnce(t, schema, 2)
+	s := open(t, server.URL(), pgstore.Options{Schema: schema})
+	for _, b := range []store.Batch{first, second} {
+		if r, err := try(t.Context(), s, b); err != nil || !r.Replayed || r.Results[0].After == 0 {
+			t.Errorf("a batch of format 2, again: %+v, %v", r, err)
+		}
+	}
+	for token, state := range map[store.Cell]store.TokenState{at("b"): store.TokenApplied, at("a"): store.TokenSettled} {
+		if f, err := s.Lookup(t.Context(), token, map[string]string{"a": "s", "b": "t"}[token.Key]); err != nil || f.State != state {
+			t.Errorf("the token of %s is %+v, %v", token.Key, f, err)
+		}
+	}
+	holds(t, s, "a", 6)
+	holds(t, s, "b", 16)
+	do(t, s, once(add("a", 1), "u"), with(add("a", 1), viewed(t, 1, window(1, 7, 0))))
+	holds(t, s, "a", 8)
+	audited(t, s)
+
+	conn := connect(t)
+	for _, sql := range []string{
+		`select quipu.plain(7, 1, 2, 0, '{}', '{}', '{}', 1, null, 0, 0, 0, true, false, null, '{}', '{}', 0)`,
+		`select quipu.quietly(7, 1, 2, 0, '{}', '{}', '{}', 1, null, 0, 0, 0, true, false, null, '{}', '{}', 0)`,
+		`update quipu.cell c set value = c.value + 1, version = greatest(quipu.draw(1), c.version + 1) where c.ns = 'default' and c.key = 'a'`,
+		`insert into quipu.cell as c (ns, key, value, version) select 'default', 'a', 0, 0 on conflict (ns, key) do update set value = c.value where false`,
+		`select value, version from quipu.cell`,
+	} {
+		var refused *pgconn.PgError
+		if _, err := conn.Exec(t.Context(), in(sql)); !errors.As(err, &refused) || refused.Code != "42703" && refused.Code != "42883" {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+	var sumOf int64 // tools go on
+	if err := conn.QueryRow(t.Context(), in(`select sum(value) from quipu.cell where ns = 'default'`)).Scan(&sumOf); err != nil || sumOf != 24 {
+		t.Errorf("the view has %d, %v", sumOf, err)
+	}
+	if _, err := conn.Exec(t.Context(), in(`insert into quipu.cell values ('default', 'x', 1, null)`)); err == nil {
+		t.Error("the view takes rows")
+	}
+}
+
 func TestMigrateRefuses(t *testing.T) {
 	f := func(schema string, kind store.Kind, words ...string) {
 		t.Helper()
@@ -135,7 +209,7 @@ func TestMigrateRefuses(t *testing.T) {
 	schema := newSchema()
 	f(schema, store.KindOther) // that is: none
 	execute(t, fmt.Sprintf(`update %s.meta set format = 7`, schema))
-	f(schema, store.KindUnsupported, schema, "7", "2")
+	f(schema, store.KindUnsupported, schema, "7", "3")
 	execute(t, fmt.Sprintf(`delete from %s.meta`, schema))
 	f(schema, store.KindCorrupt, schema)
 }

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/quipudb/quipu/internal/decide"
 	"github.com/quipudb/quipu/store"
 )
@@ -33,6 +35,19 @@ type state struct {
 	refused    map[int64]store.Outcome // of pending adds, by id
 	forgotten  []pending               // refused adds, whose tokens go
 
+	parts   map[store.PartCell]*part
+	tallies map[tallyID]decide.Record // of what is changed in epochs
+	left    *cell                     // the last that was left absent
+	books   decide.Fences
+	floors  decide.Floors
+	raised  map[fence]int64
+
+	// What was not loaded before is asked for with these, while the transaction is
+	// open; err is the first error.
+	sql *statements
+	ask func(sql string, args []any, read func(pgx.Rows) error)
+	err error
+
 	due     bool // there is what need not be kept since the work found no room
 	full    bool // something was refused for want of room
 	recount bool // it must be decided again, with other locks
@@ -59,11 +74,13 @@ type tokenID struct {
 	name string
 }
 
-// A token is what is remembered, and the generations that have a row of it.
+// A token is what is remembered, and the generations that have a row of it, and whether
+// it was refused there.
 type token struct {
 	decide.Token
-	known bool
-	gens  []int32
+	known    bool
+	gens     []int32
+	refusals []bool
 }
 
 type mark struct {
@@ -76,8 +93,8 @@ type mark struct {
 
 // A space is how much a namespace has.
 type space struct {
-	keys, tokens         int64 // as counted by others
-	madeKeys, madeTokens int64
+	keys, tokens, refusals             int64 // as counted by others
+	madeKeys, madeTokens, madeRefusals int64
 }
 
 func (s *space) exists() bool  { return s.keys+s.madeKeys > 0 || s.tokens+s.madeTokens > 0 }
@@ -104,7 +121,7 @@ func (st *state) Put(c store.Cell, v store.Value) uint64 {
 		sp.madeKeys--
 	}
 	if !v.Exists {
-		at.now = store.Value{}
+		at.now, st.left = store.Value{}, at
 		return 0
 	}
 	sp.madeKeys++
@@ -126,11 +143,15 @@ func (st *state) Remember(c store.Cell, name string, t decide.Token) {
 	st.tokens[id].Token, st.tokens[id].known = t, true
 	st.remembered = append(st.remembered, id)
 	st.space(c.Namespace).madeTokens++
+	if t.Refused() {
+		st.space(c.Namespace).madeRefusals++
+	}
 }
 
 // Full reports whether a namespace has no room for one more. Close to a limit
 // only a transaction that has the namespace alone can say no to that; one that
-// says yes needs no lock, since it is so in what others have committed.
+// says yes needs no lock, since it is so in what others have committed. The limit of
+// refusals is not worth that: several at once may go a little beyond it.
 func (st *state) Full(namespace string, what decide.Room) bool {
 	if namespace == "" {
 		return false
@@ -150,8 +171,12 @@ func (st *state) Full(namespace string, what decide.Room) bool {
 			return true
 		}
 	}
+	if what == decide.Refusals && sp.refusals+sp.madeRefusals >= st.limits.RefusalsMax() {
+		st.full = true
+		return true
+	}
 	have, limit := sp.keys+sp.madeKeys, st.limits.KeysMax
-	if what == decide.Tokens {
+	if what != decide.Keys {
 		have, limit = sp.tokens+sp.madeTokens, st.limits.TokensMax
 	}
 	if have >= limit {
@@ -204,19 +229,25 @@ func (st *state) expire() {
 // more reports whether more may be pending than was loaded.
 func (st *state) more() bool { return len(st.pending) == pendingMax }
 
-// fold adds what is pending to its cells.
+// fold adds what is pending to its cells. A counter that has views has it outside of
+// them: only a server knows which windows it would be in.
 func (st *state) fold() {
 	if len(st.pending) == 0 {
 		return
 	}
+	riders := st.outsides()
 	var b store.Batch
 	var r store.Reply
 	for _, p := range st.pending {
 		c := st.order[p.cell]
-		b.Deltas = append(b.Deltas, store.Delta{
+		d := store.Delta{
 			Cell: c, Op: store.OpAdd, N: p.delta,
 			Guard: store.Guard{Laid: true, Layout: st.cells[c].now.Layout}, // its own cell takes it, however large it is
-		})
+		}
+		if len(riders[c]) > 0 {
+			d.Event = &store.Event{Riders: riders[c]}
+		}
+		b.Deltas = append(b.Deltas, d)
 	}
 	decide.Deltas(st, st.clock, &b, &r, &st.unnumbered, nil)
 	for i, res := range r.Results {
@@ -240,10 +271,10 @@ func (st *state) refuse(p *pending, why store.Outcome) {
 	p.gen = 0 // it was not counted yet
 }
 
-// apply decides a batch if its mark and its conditions let it.
+// apply decides a batch if its mark, the fences and its conditions let it.
 func (st *state) apply(b *store.Batch, r *store.Reply) error {
 	if b.Writer == 0 {
-		if r.Err = decide.Conditions(st, b); r.Err == nil {
+		if st.admits(b, r) {
 			decide.Deltas(st, st.clock, b, r, &st.unnumbered, st.retire)
 		}
 		return nil
@@ -254,31 +285,45 @@ func (st *state) apply(b *store.Batch, r *store.Reply) error {
 			st.work.admit, st.recount = true, true
 			return nil
 		}
-		r.Err = decide.Admit(b.Writer, st.floor, st.markCount, st.limits.WritersMax)
+		if r.Err = decide.Admit(b.Writer, st.floor, st.markCount, st.limits.WritersMax); r.Err != nil {
+			return nil
+		}
 		m = &mark{}
 	}
 	digest := b.Digest()
 	if m.plain() && m.Seq == b.Seq && m.Digest == digest {
-		p, ok := plainOf(b)
-		if !ok || !m.fits(p) {
-			return store.Errorf(store.KindCorrupt, "the mark of writer %d is not that of its batch", b.Writer)
+		if err := m.recall(b); err != nil {
+			return err
 		}
-		first := store.Reply{}
-		p.answer(&first, &m.made)
-		m.Results = first.Results
 	}
-	if r.Err == nil && m.Judge(b, digest, r) {
-		r.Err = decide.Conditions(st, b)
+	if !m.Judge(b, digest, r) || !st.admits(b, r) {
+		return nil
 	}
-	if r.Err == nil && !r.Replayed {
-		if st.marks[b.Writer] == nil {
-			st.marks[b.Writer] = m
-			st.markCount++
-		}
-		decide.Deltas(st, st.clock, b, r, &m.Record, st.retire)
-		m.Set(b, digest, r)
-		m.changed, m.made = true, made{}
+	if st.marks[b.Writer] == nil {
+		st.marks[b.Writer] = m
+		st.markCount++
 	}
+	decide.Deltas(st, st.clock, b, r, &m.Record, st.retire)
+	m.Set(b, digest, r)
+	m.changed, m.made = true, made{}
+	return nil
+}
+
+// recall makes the results of a mark that is of a plain batch, which is b. What b adds
+// to parts may have changed since, with the definitions.
+func (m *mark) recall(b *store.Batch) error {
+	leads := *b
+	leads.Deltas, leads.Books, leads.Floors = slices.Clone(b.Deltas), nil, nil
+	for i := range leads.Deltas {
+		leads.Deltas[i].Event = nil
+	}
+	p, ok := plainOf(&leads)
+	if !ok || !m.fits(p) {
+		return store.Errorf(store.KindCorrupt, "the mark of writer %d is not that of its batch", b.Writer)
+	}
+	first := store.Reply{}
+	p.answer(&first, &m.made)
+	m.Results = first.Results
 	return nil
 }
 
@@ -297,7 +342,7 @@ func (st *state) retire(last store.Writer) {
 }
 
 // A counted is what there is more of, or less, in a namespace: keys, or tokens
-// of a generation.
+// of a generation, or those of them that were refused.
 type counted struct {
 	namespace string
 	gen       int32
@@ -316,10 +361,17 @@ func (st *state) counts() (order []counted, n map[counted]int64) {
 		}
 	}
 	for _, id := range st.remembered {
-		for _, gen := range st.tokens[id].gens {
+		t := st.tokens[id]
+		for i, gen := range t.gens {
 			n[counted{id.cell.Namespace, gen}]--
+			if t.refusals[i] {
+				n[counted{id.cell.Namespace, -gen}]--
+			}
 		}
 		n[counted{id.cell.Namespace, st.gen}]++
+		if t.Refused() {
+			n[counted{id.cell.Namespace, -st.gen}]++
+		}
 	}
 	for _, p := range st.pending {
 		if p.gen > 0 {

@@ -1,9 +1,15 @@
 package pgstore
 
+import (
+	"fmt"
+	"strings"
+)
+
 // statements are the SQL of a store, with the name of its schema.
 type statements struct {
 	look, window, setWindow                    string
-	plain, quietly, tokened, one, nonePending  string
+	plain, quietly, tokened                    [2]string // without parts, with parts
+	one, nonePending                           string
 	lockMarks, lockCells                       string
 	loadCells, loadTokens, loadPending         string
 	loadMarks, loadSpaces, countSpaces         string
@@ -17,15 +23,47 @@ type statements struct {
 	generations, addGeneration, dropGeneration string
 	auditCells, auditMarks, auditSpaces        string
 	auditTokens, auditPending, auditVersion    string
+	enterGate, closeGate, loadFences, putFence string
+	loadParts, loadUnder, putParts, dropParts  string
+	tallyParts, readParts, epochs, addEpoch    string
+	scanEpoch, scanParts                       [2]string // either way
+	liveEpochs, lockParts, dropEpoch           string
+	auditParts, auditEpochs                    string
 }
 
 func newStatements(schema string) statements {
 	in := func(sql string) string { return inSchema(schema, sql) }
-	const batch = `$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18`
-	apply := func(function, args string) string {
+	// A batch of plain adds, which may add to parts too, and what else a function is told.
+	apply := func(function string, parts bool, more int) string {
+		types := "bigint bigint bigint bigint bigint bigint bigint boolean boolean bigint " +
+			"bytea[] bytea[] bigint[] bigint bigint[] bytea[] bigint[] bigint bytea[] smallint[] int[] bigint[]"
+		const ofParts = " bigint[] bytea[] bytea[] bigint[] bytea[] bytea[] bigint[] bytea[] smallint[] int[] bigint[] bigint[] bigint[]"
+		if parts {
+			types += ofParts
+		}
+		args, n := "row(", 0
+		for _, t := range strings.Fields(types) {
+			n++
+			args += fmt.Sprintf("$%d::%s, ", n, t)
+		}
+		if !parts {
+			args += strings.Repeat("null, ", len(strings.Fields(ofParts)))
+		}
+		args = strings.TrimSuffix(args, ", ") + ")::quipu.adds"
+		for range more {
+			n++
+			args += fmt.Sprintf(", $%d", n)
+		}
+		return in(`select coalesce(took, 0), version, odd, versions, afters, terms, fresh from quipu.` + function + `(` + args + `)`)
+	}
+	either := func(function string, more int) [2]string {
+		return [2]string{apply(function, false, more), apply(function, true, more)}
+	}
+	scan := func(epoch, order string) string {
 		return in(`
-			select coalesce(_took, 0), _version, _odd, _versions, _afters, _terms, _fresh from quipu.` + function + `(
-				` + args + `)`)
+			select p.place, p.value, p.bytes from quipu.part p
+			where ` + epoch + ` and p.ns = $1 and p.place >= $2 and ($3::bytea is null or p.place < $3) and ` + kept + `
+			order by p.place` + order + ` limit $4`)
 	}
 	return statements{
 		look: in(`
@@ -34,18 +72,20 @@ func newStatements(schema string) statements {
 				greatest((select max(at_ms) from quipu.tally), (select max(at_ms) from quipu.mark), 0)`),
 		window:    in(`select window_ms from quipu.meta`),
 		setWindow: in(`update quipu.meta set window_ms = $1 where window_ms is null`),
-		plain:     apply("plain", batch),
-		quietly:   apply("quietly", batch),
-		tokened: apply("tokened", batch+`,
-				$19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32`),
+		plain:     either("plain", 0),
+		quietly:   either("quietly", 0),
+		tokened:   either("tokened", 14),
 		// As quipu.plain, of one cell that is there. If the mark is another, or anything else is
-		// unusual, no row is changed and none returned. The mark is locked first.
+		// unusual, no row is changed and none returned. The gate is locked first, then the
+		// mark.
 		one: in(`
-			with due as materialized (
+			with gate as materialized (select from quipu.gate for key share),
+			due as materialized (
 				select from quipu.mark m where m.writer = $1 and m.seq = $2 for update),
 			put as (
-				update quipu.cell c set value = c.value + $7, version = greatest(quipu.draw($8), c.version + $8)
-				where c.ns = $5 and c.key = $6 and exists (select from due)
+				update quipu.cells c set value = c.value + $7, version = greatest(quipu.draw($8), c.version + $8)
+				where c.ns = $5 and c.key = $6 and not exists (select from gate) and exists (select from due)
+					and coalesce((select f.least from quipu.fence f where f.ns = $15 and f.kind = 0 and f.view = 0), 0) = $16
 					and (c.term is null or c.term < 0 or c.term > coalesce($14, quipu.now_ms()))
 					and ($9::bigint < 0 or greatest(-c.term, 0) = $9)
 					and not ($13 and exists (select from quipu.pending p where p.ns = $5 and p.key = $6))
@@ -71,7 +111,7 @@ func newStatements(schema string) statements {
 		// The rows of cells that do not exist have version 0 until they do. What
 		// exists is locked, although no row is changed.
 		lockCells: in(`
-			insert into quipu.cell as c (ns, key, value, version)
+			insert into quipu.cells as c (ns, key, value, version)
 			select u.ns, u.key, 0, 0 from unnest($1::bytea[], $2::bytea[]) as u(ns, key)
 			on conflict (ns, key) do update set value = c.value where false`),
 		// What is named is found one by one by its index, which the offset insists on: a plan
@@ -79,9 +119,9 @@ func newStatements(schema string) statements {
 		loadCells: in(`
 			select u.i - 1, c.value, c.version, coalesce(c.term, 0)
 			from unnest($1::bytea[], $2::bytea[]) with ordinality as u(ns, key, i)
-			cross join lateral (select * from quipu.cell c where c.ns = u.ns and c.key = u.key offset 0) as c`),
+			cross join lateral (select * from quipu.cells c where c.ns = u.ns and c.key = u.key offset 0) as c`),
 		loadTokens: in(`
-			select u.i - 1, t.gen, t.op, t.n, t.want, t.digest, t.at_ms, t.before, t.after, t.version
+			select u.i - 1, t.gen, t.op, t.n, t.want, t.digest, t.at_ms, t.before, t.after, t.version, t.outcome, t.refused
 			from unnest($1::bytea[], $2::bytea[], $3::bytea[]) with ordinality as u(ns, key, token, i)
 			cross join lateral (
 				select * from quipu.token t where t.ns = u.ns and t.key = u.key and t.token = u.token offset 0) as t`),
@@ -108,21 +148,22 @@ func newStatements(schema string) statements {
 				(select max(gen) from quipu.generation)
 			from quipu.meta m`),
 		loadSpaces: in(`
-			select s.ns, coalesce(sum(s.n) filter (where s.gen = 0), 0)::bigint, coalesce(sum(s.n) filter (where s.gen > 0), 0)::bigint
+			select s.ns, coalesce(sum(s.n) filter (where s.gen = 0), 0)::bigint, coalesce(sum(s.n) filter (where s.gen > 0), 0)::bigint,
+				coalesce(sum(s.n) filter (where s.gen < 0), 0)::bigint
 			from quipu.space s where s.ns = any($1::bytea[]) group by s.ns`),
 		countSpaces: in(`
 			select count(*) from (
-				select from quipu.space s where $1 and s.ns <> '' group by s.ns having sum(s.n) > 0) as s`),
+				select from quipu.space s where $1 and s.ns <> '' and s.gen >= 0 group by s.ns having sum(s.n) > 0) as s`),
 		due: in(`
-			select exists (select from quipu.cell c where c.term > 0 and c.term <= $1)
+			select exists (select from quipu.cells c where c.term > 0 and c.term <= $1)
 				or exists (select from quipu.token t where t.at_ms <= $2)`),
 
 		putCells: in(`
-			update quipu.cell c set value = u.value, version = u.version, term = nullif(u.term, 0)
+			update quipu.cells c set value = u.value, version = u.version, term = nullif(u.term, 0)
 			from unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[]) as u(ns, key, value, version, term)
 			where c.ns = u.ns and c.key = u.key`),
 		dropCells: in(`
-			delete from quipu.cell c using unnest($1::bytea[], $2::bytea[]) as u(ns, key)
+			delete from quipu.cells c using unnest($1::bytea[], $2::bytea[]) as u(ns, key)
 			where c.ns = u.ns and c.key = u.key`),
 		dropTokens: in(`
 			delete from quipu.token t using unnest($1::int[], $2::bytea[], $3::bytea[], $4::bytea[]) as u(gen, ns, key, token)
@@ -131,7 +172,7 @@ func newStatements(schema string) statements {
 			insert into quipu.token
 			select $1::int, u.* from unnest(
 				$2::bytea[], $3::bytea[], $4::bytea[], $5::smallint[], $6::bigint[], $7::boolean[],
-				$8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[]) as u`),
+				$8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::smallint[], $14::smallint[]) as u`),
 		putMark: in(`
 			insert into quipu.mark as m values ($1, $2, $3, $4, $5, $6, $7, $8)
 			on conflict (writer) do update set
@@ -160,10 +201,10 @@ func newStatements(schema string) statements {
 				case when (select exists (select from quipu.pending))
 					then (select min(p.at_ms) from quipu.pending p where p.ns = u.ns and p.key = u.key) end
 			from unnest($1::bytea[], $2::bytea[]) with ordinality as u(ns, key, i)
-			left join lateral (select * from quipu.cell c where c.ns = u.ns and c.key = u.key offset 0) as c on true`),
+			left join lateral (select * from quipu.cells c where c.ns = u.ns and c.key = u.key offset 0) as c on true`),
 		scan: in(`
 			with c as (
-				select c.key, c.value, c.version, c.term from quipu.cell c
+				select c.key, c.value, c.version, c.term from quipu.cells c
 				where c.ns = $1 and c.key > $2 and c.key >= $3 and ($4::bytea is null or c.key < $4)
 				order by c.key limit $5),
 			p as (
@@ -185,19 +226,19 @@ func newStatements(schema string) statements {
 		// does not matter how many cells there are.
 		namespaces: in(`
 			with recursive s(ns) as (
-				(select c.ns from quipu.cell c where c.ns > $1 order by c.ns limit 1)
+				(select c.ns from quipu.cells c where c.ns > $1 order by c.ns limit 1)
 				union all
-				select (select c.ns from quipu.cell c where c.ns > s.ns order by c.ns limit 1) from s where s.ns is not null)
+				select (select c.ns from quipu.cells c where c.ns > s.ns order by c.ns limit 1) from s where s.ns is not null)
 			(select s.ns from s where s.ns is not null limit $2)
 			union (select distinct p.ns from quipu.pending p where p.ns > $1 order by p.ns limit $2)
 			order by ns limit $2`),
 		lookup: in(`
-			select quipu.now_ms(), t.op, t.n, t.want, t.digest, t.at_ms, t.before, t.after, t.version
+			select quipu.now_ms(), t.op, t.n, t.want, t.digest, t.at_ms, t.before, t.after, t.version, t.outcome, t.refused
 			from (values (1)) as one left join quipu.token t on t.ns = $1 and t.key = $2 and t.token = $3
 			order by t.at_ms desc nulls last limit 1`),
 
 		dueCells: in(`
-			select c.ns, c.key from quipu.cell c where c.term > 0 and c.term <= coalesce($1, quipu.now_ms())
+			select c.ns, c.key from quipu.cells c where c.term > 0 and c.term <= coalesce($1, quipu.now_ms())
 			order by c.term limit $2`),
 		dueTokens: in(`
 			with due as (
@@ -205,8 +246,8 @@ func newStatements(schema string) statements {
 				where t.at_ms <= $1 order by t.at_ms limit $2 for update skip locked),
 			gone as (
 				delete from quipu.token t using due d
-				where t.gen = d.gen and t.ns = d.ns and t.key = d.key and t.token = d.token returning t.gen, t.ns)
-			select ns, gen, count(*) from gone group by ns, gen order by ns, gen`),
+				where t.gen = d.gen and t.ns = d.ns and t.key = d.key and t.token = d.token returning t.gen, t.ns, t.outcome)
+			select ns, gen, count(*), count(*) filter (where outcome <> 1) from gone group by ns, gen order by ns, gen`),
 		pendingCells: in(`select distinct p.ns, p.key from quipu.pending p limit $1`),
 		generations:  in(`select gen, from_ms, quipu.now_ms() from quipu.generation order by gen`),
 		addGeneration: in(`
@@ -215,17 +256,95 @@ func newStatements(schema string) statements {
 			insert into quipu.generation values (%[1]d, %[2]d)`),
 		dropGeneration: in(`
 			drop table quipu.token_%[1]d;
-			delete from quipu.space where gen = %[1]d;
+			delete from quipu.space where abs(gen) = %[1]d;
 			delete from quipu.generation where gen = %[1]d`),
 
-		auditCells: in(`select ns, key, value, version from quipu.cell`),
+		auditCells: in(`select ns, key, value, version from quipu.cells`),
 		auditMarks: in(`
 			select deltas, total, proof from quipu.mark union all select deltas, total, proof from quipu.tally`),
 		auditSpaces: in(`
-			select ns, gen > 0, sum(n)::bigint from quipu.space group by ns, gen > 0
+			select ns, sign(gen)::int, sum(n)::bigint from quipu.space group by ns, sign(gen)
 			having sum(n) <> 0`),
 		auditVersion: in(`select case when is_called then last_value else 0 end from quipu.version`),
-		auditTokens:  in(`select ns, count(*) from quipu.token group by ns`),
+		auditTokens:  in(`select ns, count(*), count(*) filter (where outcome <> 1) from quipu.token group by ns`),
 		auditPending: in(`select ns, count(*) from quipu.pending where token_gen is not null group by ns`),
+
+		// Whoever judges a batch by the fences holds the gate, and whoever raises one holds it
+		// alone. It waits for those that are under way, and others wait behind it: not long.
+		enterGate:  in(`lock table quipu.gate in row share mode`),
+		closeGate:  in(`lock table quipu.gate in exclusive mode`),
+		loadFences: in(`select ns, kind, view, least from quipu.fence where ns = any($1::bytea[])`),
+		putFence: in(`
+			insert into quipu.fence as f values ($1, $2, $3, $4)
+			on conflict (ns, kind, view) do update set least = greatest(f.least, excluded.least)`),
+
+		// The epochs stand alone once more, so that only their tables are planned for.
+		loadParts: in(`
+			select u.i - 1, p.value, p.bytes
+			from unnest($1::bigint[], $2::bytea[], $3::bytea[]) with ordinality as u(epoch, ns, place, i)
+			cross join lateral (
+				select * from quipu.part p
+				where p.epoch = u.epoch and p.ns = u.ns and p.place = u.place and p.epoch = any($4::bigint[]) offset 0) as p`),
+		loadUnder: in(`
+			select u.i - 1, p.place, p.value
+			from unnest($1::bytea[], $2::bytea[], $3::bytea[]) with ordinality as u(ns, first, last, i)
+			cross join lateral (
+				select * from quipu.part_none p where p.ns = u.ns and p.place >= u.first and p.place <= u.last offset 0) as p`),
+		putParts: in(`
+			insert into quipu.part
+			select u.* from unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bytea[]) as u
+			on conflict (ns, place, epoch) do update set value = excluded.value, bytes = excluded.bytes`),
+		dropParts: in(`
+			delete from quipu.part p using unnest($1::bigint[], $2::bytea[], $3::bytea[]) as u(epoch, ns, place)
+			where p.epoch = u.epoch and p.ns = u.ns and p.place = u.place and p.epoch = any($4::bigint[])`),
+		tallyParts: in(`
+			insert into quipu.part_tally as t
+			select u.ns, u.kind, u.view, u.epoch, pg_backend_pid() % 32, u.total, u.proof
+			from unnest($1::bytea[], $2::smallint[], $3::int[], $4::bigint[], $5::bigint[], $6::bigint[]) as u(ns, kind, view, epoch, total, proof)
+			on conflict (ns, kind, view, epoch, slot) do update set
+				total = quipu.wrap(t.total, excluded.total), proof = quipu.wrap(t.proof, excluded.proof)`),
+		readParts: in(`
+			select u.i - 1, p.value, p.bytes
+			from unnest($1::bigint[], $2::bytea[], $3::bytea[]) with ordinality as u(epoch, ns, place, i)
+			cross join lateral (
+				select * from quipu.part p
+				where p.epoch = u.epoch and p.ns = u.ns and p.place = u.place and p.epoch = any($4::bigint[])
+					and ` + kept + ` offset 0) as p`),
+		scanEpoch: [2]string{scan(`p.epoch = $5`, ""), scan(`p.epoch = $5`, " desc")},
+		scanParts: [2]string{scan(`$5::bigint is null`, ""), scan(`$5::bigint is null`, " desc")},
+		epochs: in(`
+			select substr(c.relname, 6) from pg_catalog.pg_inherits i join pg_catalog.pg_class c on c.oid = i.inhrelid
+			where i.inhparent = 'quipu.part'::regclass and c.relname <> 'part_none'`),
+		addEpoch: in(`
+			create table quipu.part_%[1]s (like quipu.part including all) with (fillfactor = 70);
+			alter table quipu.part attach partition quipu.part_%[1]s for values in (%[2]d)`),
+		liveEpochs: in(`
+			select quipu.now_ms(), array(
+				select distinct t.epoch from quipu.part_tally t
+				left join quipu.fence f on f.ns = t.ns and f.kind = t.kind and f.view = t.view
+				where t.epoch >= coalesce(f.least, 0))`),
+		lockParts: in(`lock table only quipu.part in access exclusive mode`),
+		// The tally stays, in one row for each view.
+		dropEpoch: in(`
+			drop table quipu.part_%[1]s;
+			with gone as (delete from quipu.part_tally where epoch = %[2]d returning *)
+			insert into quipu.part_tally as t
+			select ns, kind, view, epoch, 32, ` + wrapped("total") + `, ` + wrapped("proof") + ` from gone group by ns, kind, view, epoch`),
+
+		auditParts: in(`select ns, place, epoch, value from quipu.part p where ` + kept),
+		auditEpochs: in(`
+			select ns, kind, view, epoch, total, proof from quipu.part_tally t
+			where coalesce((select f.least from quipu.fence f where f.ns = t.ns and f.kind = t.kind and f.view = t.view), 0) <= t.epoch`),
 	}
 }
+
+// wrapped returns the sum of a column, which wraps around as quipu.wrap does.
+func wrapped(column string) string {
+	return "(mod(mod(sum(" + column + "), 18446744073709551616) + 27670116110564327424, 18446744073709551616) - 9223372036854775808)::bigint"
+}
+
+// kept is that a part is not below its floor. It is a value that is looked up, not a
+// join, so that parts are read in the order of their index.
+const kept = `(p.epoch < 0 or p.epoch >= coalesce((
+	select f.least from quipu.fence f
+	where f.ns = p.ns and f.kind = get_byte(p.place, 0) and f.view = get_byte(p.place, 1) * 256 + get_byte(p.place, 2)), 0))`

@@ -176,7 +176,7 @@ func TestTokenedHoldsGeneration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(t.Context(), fmt.Sprintf(`select from %s.cell for update`, schema)); err != nil {
+	if _, err := tx.Exec(t.Context(), fmt.Sprintf(`select from %s.cells for update`, schema)); err != nil {
 		t.Fatal(err)
 	}
 	said := make(chan error)
@@ -459,7 +459,7 @@ func kept(t *testing.T, conn *pgx.Conn, schema string) (all []string) {
 	t.Helper()
 	for _, sql := range []string{
 		`select gen, ns, key, token, op, n, want, digest, at_ms, before, after from %s.token order by gen, ns, key, token`,
-		`select ns, key, value, term from %s.cell order by ns, key`,
+		`select ns, key, value, term from %s.cells order by ns, key`,
 		`select writer, seq, digest, at_ms, deltas, total, proof from %s.mark order by writer`,
 		// They wrap around, in each slot.
 		`select sum(deltas), mod(sum(total) + 1180591620717411303424, 18446744073709551616), mod(sum(proof) + 1180591620717411303424, 18446744073709551616), max(at_ms) from %s.tally`,

@@ -34,11 +34,15 @@ type work struct {
 	alone  map[string]bool // on these namespaces, alone
 	found  bool            // on the number of namespaces, alone
 	admit  bool            // on which writers have marks
+	raise  bool            // on the fences, alone
 }
 
 // attemptsMax is how often a transaction is made again that the server ended for
 // another, and how often room is made for it.
 const attemptsMax = 20
+
+// raiseWait is how long a fence that is to be raised waits for batches under way.
+const raiseWait = "2s"
 
 // transact makes the transaction, again and again if it has to, and returns the
 // state that the last one left.
@@ -73,6 +77,8 @@ func (s *Store) again(ctx context.Context, w *work, err error) bool {
 	}
 	switch code(err) {
 	case codeSerialization, codeDeadlock, codeUnique:
+	case codeNoEpoch:
+		s.tables.set(nil)
 	default:
 		return false
 	}
@@ -116,6 +122,9 @@ func (w *work) begin(s *Store) {
 
 // attempt makes the transaction once, and returns the state that it left.
 func (s *Store) attempt(ctx context.Context, w *work) (*state, error) {
+	if err := s.room(ctx, w); err != nil {
+		return nil, err
+	}
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return nil, failure(ctx, err)
@@ -143,7 +152,7 @@ func (s *Store) attempt(ctx context.Context, w *work) (*state, error) {
 // transient returns err if the transaction is to be made again.
 func transient(err error) error {
 	switch code(err) {
-	case codeSerialization, codeDeadlock, codeUnique:
+	case codeSerialization, codeDeadlock, codeUnique, codeNoEpoch:
 		return err
 	}
 	if errors.Is(err, errRepeat) || errors.Is(err, errSweep) {
@@ -176,12 +185,25 @@ func (s *Store) load(ctx context.Context, conn *pgxpool.Conn, w *work) (*state, 
 		tokens: make(map[tokenID]*token),
 		marks:  make(map[store.Writer]*mark),
 		spaces: make(map[string]*space), refused: make(map[int64]store.Outcome),
+		parts: make(map[store.PartCell]*part), tallies: make(map[tallyID]decide.Record),
+		books: make(decide.Fences), floors: make(decide.Floors), raised: make(map[fence]int64),
+		sql: &s.sql,
+	}
+	st.ask = func(sql string, args []any, read func(pgx.Rows) error) {
+		q := &pgx.Batch{}
+		q.Queue(sql, args...).Query(read)
+		if err := s.send(ctx, conn, q); st.err == nil {
+			st.err = err
+		}
 	}
 	ids, versions := st.name(w)
 	q := &pgx.Batch{}
 	q.Queue("begin")
 	if w.lazy {
 		q.Queue("set local synchronous_commit = off")
+	}
+	if len(w.batches) > 0 {
+		s.queueFences(q, st)
 	}
 	s.lock(q, st, len(ids) > 0)
 	var writers []int64
@@ -199,6 +221,10 @@ func (s *Store) load(ctx context.Context, conn *pgxpool.Conn, w *work) (*state, 
 		q.Queue(s.sql.loadCells, namespaces, keys).Query(st.readCells)
 		q.Queue(s.sql.loadPending, namespaces, keys, pendingMax).Query(st.readPending)
 		q.Queue(s.sql.draw, namespaces, keys, versions, pendingMax).Query(st.readVersions)
+	}
+	if parts := w.parts(); len(parts) > 0 {
+		ps := placesOf(parts)
+		q.Queue(s.sql.loadParts, ps.args()...).Query(st.readParts(parts))
 	}
 	if len(ids) > 0 {
 		s.queueTokens(q, st, ids)
@@ -224,6 +250,33 @@ func (s *Store) load(ctx context.Context, conn *pgxpool.Conn, w *work) (*state, 
 	st.floor = store.Writer(floor)
 	st.clock = decide.Clock{NowMS: s.time(nowMS), Window: s.limits.TokenWindow}
 	return st, nil
+}
+
+// queueFences takes the gate, before all other locks, and reads the fences. Whoever waits
+// for it alone keeps the others waiting, and does not wait long.
+func (s *Store) queueFences(q *pgx.Batch, st *state) {
+	if st.work.raise {
+		q.Queue("set local lock_timeout = '" + raiseWait + "'")
+		q.Queue(s.sql.closeGate)
+		q.Queue("set local lock_timeout to default")
+	} else {
+		q.Queue(s.sql.enterGate)
+	}
+	q.Queue(s.sql.loadFences, spacesOf(st.work.batches)).Query(st.readFences)
+}
+
+// parts returns the parts that the work names, each once.
+func (w *work) parts() (parts []store.PartCell) {
+	seen := make(map[store.PartCell]bool)
+	for _, b := range w.batches {
+		plan.Parts(b, func(id store.PartCell) {
+			if !seen[id] {
+				seen[id] = true
+				parts = append(parts, id)
+			}
+		})
+	}
+	return parts
 }
 
 // name collects the cells and tokens that the work names, and returns the
@@ -290,12 +343,13 @@ func (s *Store) queueTokens(q *pgx.Batch, st *state, ids []tokenID) {
 			var gen int32
 			var t decide.Token
 			var digest, version int64
-			if err := rows.Scan(&i, &gen, &t.Op, &t.N, &t.Want, &digest, &t.AtMS, &t.Result.Before, &t.Result.After, &version); err != nil {
+			if err := rows.Scan(&i, &gen, &t.Op, &t.N, &t.Want, &digest, &t.AtMS, &t.Result.Before, &t.Result.After, &version,
+				&t.Result.Outcome, &t.Result.Refused); err != nil {
 				return err
 			}
 			complete(&t, digest, version)
 			at := st.tokens[ids[i]]
-			at.gens = append(at.gens, gen)
+			at.gens, at.refusals = append(at.gens, gen), append(at.refusals, t.Refused())
 			if !at.known || at.AtMS < t.AtMS {
 				at.Token, at.known = t, true
 			}
@@ -360,7 +414,7 @@ func (st *state) readSpaces(rows pgx.Rows) error {
 	for rows.Next() {
 		var ns []byte
 		var sp space
-		if err := rows.Scan(&ns, &sp.keys, &sp.tokens); err != nil {
+		if err := rows.Scan(&ns, &sp.keys, &sp.tokens, &sp.refusals); err != nil {
 			return err
 		}
 		st.spaces[string(ns)] = &sp
@@ -390,6 +444,9 @@ func (st *state) decide(w *work) error {
 			}
 		}
 	}
+	if st.err != nil {
+		return st.err
+	}
 	if st.recount {
 		return errRepeat
 	}
@@ -409,7 +466,9 @@ func (st *state) decide(w *work) error {
 // save writes what has changed, and commits.
 func (s *Store) save(ctx context.Context, conn *pgxpool.Conn, st *state) error {
 	q := &pgx.Batch{}
+	s.saveFences(q, st)
 	s.saveCells(q, st)
+	s.saveParts(q, st)
 	s.saveTokens(q, st)
 	s.saveMarks(q, st)
 	s.savePending(q, st)
@@ -419,6 +478,9 @@ func (s *Store) save(ctx context.Context, conn *pgxpool.Conn, st *state) error {
 			namespaces[i], gens[i], ns[i] = []byte(c.namespace), c.gen, n[c]
 		}
 		q.Queue(s.sql.count, namespaces, gens, ns)
+	}
+	if len(st.tallies) > 0 {
+		q.Queue(s.sql.tallyParts, talliesOf(st.tallies)...)
 	}
 	if st.unnumbered != (decide.Record{}) {
 		t := tallyOf(st.unnumbered)
@@ -467,6 +529,7 @@ func (s *Store) saveTokens(q *pgx.Batch, st *state) {
 	n := len(st.remembered)
 	cells, names := make([]store.Cell, n), make([][]byte, n)
 	ops, wants := make([]int16, n), make([]bool, n)
+	outcomes, refused := make([]int16, n), make([]int16, n)
 	var ns, digests, ats, befores, afters, versions []int64
 	var oldGens []int32
 	var oldCells []store.Cell
@@ -477,6 +540,7 @@ func (s *Store) saveTokens(q *pgx.Batch, st *state) {
 		ns, digests, ats = append(ns, t.N), append(digests, int64(t.Digest)), append(ats, t.AtMS)
 		befores, afters = append(befores, t.Result.Before), append(afters, t.Result.After)
 		versions = append(versions, int64(t.Result.Version))
+		outcomes[i], refused[i] = int16(cmp.Or(t.Result.Outcome, store.Applied)), int16(t.Result.Refused)
 		for _, gen := range t.gens { // they have been kept long enough
 			oldGens, oldCells, oldNames = append(oldGens, gen), append(oldCells, id.cell), append(oldNames, names[i])
 		}
@@ -492,7 +556,7 @@ func (s *Store) saveTokens(q *pgx.Batch, st *state) {
 		return
 	}
 	namespaces, keys := columns(cells)
-	q.Queue(s.sql.putTokens, st.gen, namespaces, keys, names, ops, ns, wants, digests, ats, befores, afters, versions)
+	q.Queue(s.sql.putTokens, st.gen, namespaces, keys, names, ops, ns, wants, digests, ats, befores, afters, versions, outcomes, refused)
 }
 
 func (s *Store) saveMarks(q *pgx.Batch, st *state) {

@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -31,7 +32,7 @@ const (
 )
 
 // keepUp folds what is pending, removes what has expired, and begins and drops
-// generations of tokens, until the store is closed. Several stores may do so at
+// generations of tokens and epochs of parts, until the store is closed. Several stores may do so at
 // once: they only take work from each other.
 func (s *Store) keepUp(ctx context.Context) {
 	var rotated, logged time.Time
@@ -46,7 +47,9 @@ func (s *Store) keepUp(ctx context.Context) {
 		busy, err := s.step(ctx)
 		if err == nil && time.Since(rotated) >= rotateEvery {
 			rotated = time.Now()
-			err = s.rotate(ctx)
+			if err = s.rotate(ctx); err == nil {
+				err = s.turn(ctx)
+			}
 		}
 		if err != nil && ctx.Err() == nil {
 			s.meters.upkeepErrors.Add(1)
@@ -130,9 +133,10 @@ func (s *Store) forget(ctx context.Context, nowMS int64) (n int64, err error) {
 			var less []int64
 			var namespace []byte
 			var gen int32
-			var count int64
-			_, err = pgx.ForEachRow(rows, []any{&namespace, &gen, &count}, func() error {
-				namespaces, gens, less = append(namespaces, append([]byte{}, namespace...)), append(gens, gen), append(less, -count)
+			var count, refusals int64
+			_, err = pgx.ForEachRow(rows, []any{&namespace, &gen, &count, &refusals}, func() error {
+				namespace := slices.Clone(namespace)
+				namespaces, gens, less = append(namespaces, namespace, namespace), append(gens, gen, -gen), append(less, -count, -refusals)
 				n += count
 				return nil
 			})

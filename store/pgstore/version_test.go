@@ -18,7 +18,7 @@ func meanwhile(t *testing.T, s *pgstore.Store, schema string, f func()) uint64 {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := tx.Exec(t.Context(), fmt.Sprintf(`select from %s.cell where key = 'a' for update`, schema)); err != nil {
+	if _, err := tx.Exec(t.Context(), fmt.Sprintf(`select from %s.cells where key = 'a' for update`, schema)); err != nil {
 		t.Fatal(err)
 	}
 	said := make(chan store.Reply)
