@@ -35,9 +35,10 @@ type Books struct {
 
 // A shelf is what is known of one namespace.
 type shelf struct {
-	busy  chan struct{} // has a value while somebody reads or writes the book; guards the fields below
-	known *Known
-	at    time.Time // when it was read last
+	busy    chan struct{} // has a value while somebody reads or writes the book; guards the fields below
+	known   *Known
+	at      time.Time // when it was read last
+	version uint64    // of the cell then
 }
 
 // A Known book is one that was read, made ready. It does not change.
@@ -47,8 +48,7 @@ type Known struct {
 	InForce   int64        // since when all partitions count by it, in Unix milliseconds; 0 if not yet
 	Fence     []store.Book // for batches; nil if the namespace has no book
 
-	keys    []Keys
-	version uint64 // of the cell
+	keys []Keys
 }
 
 // Keys are those of one entry of a book.
@@ -196,6 +196,7 @@ func (b *Books) load(ctx context.Context, namespace string, s *shelf) error {
 		if err := b.store.Read(ctx, []store.Cell{cell}, value[:]); err != nil {
 			return err
 		}
+		s.version = value[0].Version
 		if has := value[0].N; has < s.known.ID() && !b.readOnly {
 			if err := b.write(ctx, namespace, s.known.Book, value[0].Version); err != nil && store.KindOf(err) != store.KindChanged {
 				return err
@@ -212,7 +213,6 @@ func (b *Books) load(ctx context.Context, namespace string, s *shelf) error {
 		if k.Book.ID != uint64(value[0].N) { // Another was published in between.
 			continue
 		}
-		k.version = value[0].Version
 		if k.Book.ID != 0 {
 			if err := b.store.Read(ctx, []store.Cell{forceCell(namespace, k.Book.ID)}, value[:]); err != nil {
 				return err

@@ -117,13 +117,16 @@ func TestPublish(t *testing.T) {
 	if c := publish(t, b, hourly("b*")); c.ID != 2 || !fenced(t, s, 2) {
 		t.Errorf("%+v", c)
 	}
+	if c := publish(t, b, hourly("b*", "c*")); c.ID != 3 || !fenced(t, s, 3) {
+		t.Errorf("twice by one server: %+v", c)
+	}
 	if a.ID("ns") != 1 {
 		t.Error("nobody has told it")
 	}
-	if err := a.Renew(t.Context(), "ns", 1); err != nil || a.ID("ns") != 2 {
+	if err := a.Renew(t.Context(), "ns", 1); err != nil || a.ID("ns") != 3 {
 		t.Errorf("renewed: %d, %v", a.ID("ns"), err)
 	}
-	if err := a.Renew(t.Context(), "ns", 2); !errors.Is(err, store.ErrOutdated) || !strings.Contains(err.Error(), "lost definitions") {
+	if err := a.Renew(t.Context(), "ns", 3); !errors.Is(err, store.ErrOutdated) || !strings.Contains(err.Error(), "lost definitions") {
 		t.Errorf("a fence above the book: %v", err)
 	}
 }

@@ -78,7 +78,7 @@ func (b *Books) publish(ctx context.Context, namespace string, s *shelf, p Propo
 	if p.DryRun {
 		return c, nil
 	}
-	switch err := b.write(ctx, namespace, next, s.known.version); {
+	switch err := b.write(ctx, namespace, next, s.version); {
 	case store.KindOf(err) == store.KindChanged:
 		return Change{}, errOvertaken
 	case err != nil:
