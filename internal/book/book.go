@@ -128,6 +128,21 @@ func (b *Book) Of(key string) *Entry {
 	return nil
 }
 
+// Under returns the entries that hold for keys that start with a prefix.
+func (b *Book) Under(prefix string) []*Entry {
+	var under []*Entry
+	for i := range b.Entries {
+		pattern := b.Entries[i].Definition.Pattern
+		if overlap(pattern, prefix+"*") {
+			under = append(under, &b.Entries[i])
+		}
+		if covers(pattern, prefix+"*") {
+			break // no key is left for those that follow
+		}
+	}
+	return under
+}
+
 // Had reports whether a pattern names a key, or once did. Such a counter may have views.
 func (b *Book) Had(key string) bool {
 	if b.Of(key) != nil {

@@ -1,13 +1,18 @@
 package view
 
 import (
+	"slices"
+
 	"github.com/quipudb/quipu/internal/calendar"
 	"github.com/quipudb/quipu/internal/wide"
 	"github.com/quipudb/quipu/store"
 )
 
-// PointsMax is how many points a range may have.
-const PointsMax = 10_000
+// The limits of a range.
+const (
+	PointsMax  = 10_000
+	windowsMax = 1 << 20 // that are summed
+)
 
 // A Range is the answer to a question about a range of time: windows to read, and points
 // that they are counted into.
@@ -83,6 +88,9 @@ func (r *Range) add(t *tiler, asked, span calendar.Span) error {
 	if err != nil {
 		return err
 	}
+	if len(r.tiles)+len(whole) > windowsMax {
+		return tooMany()
+	}
 	r.take(t.sources, whole)
 	for _, gap := range gaps {
 		p.Complete = false
@@ -107,6 +115,22 @@ func (r *Range) take(sources []Source, tiles []tile) {
 		}
 		r.Runs = append(r.Runs, Run{s, t.Span})
 	}
+}
+
+// Merge adds what another range has counted, of counters that are defined otherwise. It
+// reports false if its points are not the same, so that they can't be added.
+func (r *Range) Merge(other *Range) bool {
+	same := func(a, b Point) bool { return a.Span == b.Span }
+	if !slices.EqualFunc(r.Points, other.Points, same) {
+		return false
+	}
+	r.cut = r.cut || other.cut
+	for i := range r.Points {
+		p, q := &r.Points[i], &other.Points[i]
+		p.Exact, p.Complete = p.Exact && q.Exact, p.Complete && q.Complete
+		p.sum.Merge(q.sum)
+	}
+	return true
 }
 
 // Point returns which point counts the window of a view that begins at start, if one does.

@@ -114,9 +114,11 @@ type tile struct {
 // cover returns windows inside of a span that do not overlap, and the gaps between them.
 // The gaps are as short as can be, and the windows as few as can be.
 func (t *tiler) cover(span calendar.Span, whole bool) (tiles []tile, gaps []calendar.Span, err error) {
+	how := t.coverAny
 	if t.nested {
-		tiles = t.coverNested(span, whole)
-	} else if tiles, err = t.coverAny(span, whole); err != nil {
+		how = t.coverNested
+	}
+	if tiles, err = how(span, whole); err != nil {
 		return nil, nil, err
 	}
 	at := span.From
@@ -134,7 +136,7 @@ func (t *tiler) cover(span calendar.Span, whole bool) (tiles []tile, gaps []cale
 
 // coverNested covers a span by nested sources. A window that fits is never worse than
 // the finer ones in it, since none of those reaches over its end.
-func (t *tiler) coverNested(span calendar.Span, whole bool) (tiles []tile) {
+func (t *tiler) coverNested(span calendar.Span, whole bool) (tiles []tile, err error) {
 	for at := span.From; at < span.To; {
 		next := span.To // where the next window of any source begins
 		for i := range t.sources {
@@ -149,9 +151,12 @@ func (t *tiler) coverNested(span calendar.Span, whole bool) (tiles []tile) {
 				break
 			}
 		}
+		if len(tiles) > windowsMax {
+			return nil, tooMany()
+		}
 		at = next
 	}
-	return tiles
+	return tiles, nil
 }
 
 // coverAny covers a span by whichever sources, such as weeks and months. It knows the
@@ -192,8 +197,10 @@ func (t *tiler) coverAny(span calendar.Span, whole bool) ([]tile, error) {
 	return tiles, nil
 }
 
-// boundsMax is how many beginnings of windows are looked at to cover a span.
-const boundsMax = 1 << 20
+// tooMany returns the error of a range that takes too long.
+func tooMany() error {
+	return store.Errorf(store.KindTooLarge, "the range has more than %d windows: ask for a shorter one", windowsMax)
+}
 
 // bounds returns where windows begin and end inside of a span, and its own ends, in order.
 func (t *tiler) bounds(span calendar.Span, whole bool) ([]int64, error) {
@@ -206,8 +213,8 @@ func (t *tiler) bounds(span calendar.Span, whole bool) ([]int64, error) {
 			if w.To <= span.To {
 				bounds = append(bounds, w.To)
 			}
-			if len(bounds) > boundsMax {
-				return nil, store.Errorf(store.KindTooLarge, "the range has too many windows: ask for a shorter one, or for smaller steps")
+			if len(bounds) > windowsMax {
+				return nil, tooMany()
 			}
 		}
 	}
