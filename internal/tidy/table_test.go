@@ -64,6 +64,12 @@ var table = map[string]row{
 		code:  []string{"./policy", "./store", "./internal/hot", "./internal/rollup", "./internal/spread"},
 		tests: []string{".", "./store/memstore", "./store/storetest", "go.uber.org/goleak"},
 	},
+	// What counters were, as the parts in a store tell.
+	"internal/history": {
+		code: []string{
+			"./call", "./definition", "./store", "./internal/book", "./internal/books", "./internal/calendar", "./internal/ledger", "./internal/view", "./internal/wide",
+		},
+	},
 	// The books of namespaces in a store.
 	"internal/books": {
 		code:  []string{"./definition", "./store", "./internal/book", "./internal/calendar", "./internal/view"},

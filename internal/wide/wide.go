@@ -12,6 +12,12 @@ type Sum struct {
 // Add adds n.
 func (s *Sum) Add(n int64) { s.Merge(Sum{n >> 63, uint64(n)}) }
 
+// Sub takes n away.
+func (s *Sum) Sub(n int64) {
+	low, borrow := bits.Sub64(s.low, uint64(n), 0)
+	s.low, s.high = low, s.high-n>>63-int64(borrow)
+}
+
 // Merge adds another sum.
 func (s *Sum) Merge(t Sum) {
 	low, carry := bits.Add64(s.low, t.low, 0)

@@ -24,6 +24,10 @@ func TestSum(t *testing.T) {
 			if sum.Less(before) != (n < 0) || before.Less(sum) != (n > 0) {
 				t.Fatalf("%v and %v, after adding %d", before, sum, n)
 			}
+			back := sum
+			if back.Sub(n); back != before {
+				t.Fatalf("%v, taking %d away again: %v", sum, n, back)
+			}
 			want.Add(want, big.NewInt(n))
 			got, ok := sum.Int64()
 			if ok != want.IsInt64() || ok && got != want.Int64() || sum != merged {
