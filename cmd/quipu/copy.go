@@ -28,6 +28,7 @@ type copyCmd struct {
 
 	Namespace []word `help:"Copy only this namespace. Repeatable; not read from the environment." env:"-" sep:"none" placeholder:"NAME"`
 	Overwrite bool   `help:"Delete counters from the target that the source does not have."`
+	Totals    bool   `help:"Copy the totals of counters that have windows, dimensions or a ledger, without those."`
 	DryRun    bool   `help:"Compare and report what would be done, but copy nothing."`
 	JSON      bool   `name:"json" help:"Print the summary as JSON."`
 
@@ -45,7 +46,8 @@ counters that the source has not, nothing is written, unless --overwrite is give
 code 0 says that the target has exactly what the source had at one moment. If counters changed meanwhile, it says so,
 and the exit code is 1: stop the writers and run it again, which then takes the time of a comparison.
 
-Tokens and marks are not copied: a write made before the copy counts again if it is sent again after it.
+Tokens and marks are not copied: a write made before the copy counts again if it is sent again after it. Windows,
+dimensions and ledgers are not copied either: a namespace that has definitions is refused, unless --totals is given.
 
 Examples:
 
@@ -97,7 +99,7 @@ func (c *copyCmd) Run(ctx context.Context, out *output) (err error) {
 		return fmt.Errorf("open the target: %w", err)
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	o := transfer.Options{Overwrite: c.Overwrite, DryRun: c.DryRun, Progress: out.copied()}
+	o := transfer.Options{Overwrite: c.Overwrite, Totals: c.Totals, DryRun: c.DryRun, Progress: out.copied()}
 	for _, ns := range c.Namespace {
 		o.Namespaces = append(o.Namespaces, string(ns))
 	}
@@ -201,6 +203,9 @@ func explain(r transfer.Report, err error) error {
 	}
 	if _, ok := errors.AsType[*transfer.ExtraError](err); ok {
 		return fmt.Errorf("%w: nothing was copied; --overwrite would delete them", err)
+	}
+	if of, ok := errors.AsType[*transfer.DefinedError](err); ok {
+		return fmt.Errorf("%w: nothing was copied; --totals copies the totals alone into a namespace without definitions, and backup and restore copy all of an embedded store", of)
 	}
 	if _, ok := errors.AsType[*transfer.ChangedError](err); ok {
 		return fmt.Errorf("%w (%s copied, %s deleted): stop what writes to these stores, and run it again",

@@ -113,6 +113,7 @@ func TestExplain(t *testing.T) {
 		}
 	}
 	f(transfer.Compare, &transfer.ExtraError{Extra: 1}, 1, "nothing was copied; --overwrite")
+	f(transfer.Compare, &transfer.DefinedError{Namespace: "n", Store: "embedded"}, 1, `namespace "n" of the embedded store has definitions`)
 	f(transfer.Check, &transfer.ChangedError{AtLeast: 3}, 1, "at least 3 counters changed while they were copied (1,234 copied, 0 deleted): stop what writes")
 	f(transfer.Compare, store.ErrUnavailable, 3, "nothing was copied")
 	f(transfer.Copy, store.ErrUnavailable, 1, "1,234 copied, 0 deleted; run it again to go on")

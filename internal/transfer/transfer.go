@@ -11,6 +11,9 @@
 // there was a moment, between these walks, at which the source was what the
 // target is now. If they differ, someone still writes.
 //
+// Definitions, and the windows, dimensions and ledgers that they make, are not copied: a
+// namespace that has some is refused, unless only totals are wanted.
+//
 // Tokens and marks stay behind: a write that was made to the source can't be
 // recognised by the target when it is sent again.
 package transfer
@@ -24,6 +27,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quipudb/quipu/internal/books"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -32,6 +36,7 @@ type Options struct {
 	Namespaces []string // default all
 	Overwrite  bool     // delete what is in the target and not in the source
 	DryRun     bool     // only compare
+	Totals     bool     // leave windows, dimensions and ledgers behind
 
 	// Progress, if not nil, is told how far it has come, after each page.
 	Progress func(Report)
@@ -83,6 +88,18 @@ func (e *ChangedError) Error() string {
 	return fmt.Sprintf("at least %d counters changed while they were copied", e.AtLeast)
 }
 
+// DefinedError is returned when a namespace has definitions: what they make the store
+// keep beside totals is not copied. Nothing was written.
+type DefinedError struct {
+	Namespace string
+	Store     string // the name of the store that has them
+}
+
+// Error names the namespace.
+func (e *DefinedError) Error() string {
+	return fmt.Sprintf("namespace %q of the %s store has definitions, and windows, dimensions and ledgers are not copied", e.Namespace, e.Store)
+}
+
 const (
 	// pageCells is how many cells are read or written by one call. As many keys of
 	// the greatest length are less than store.BatchBytesMax.
@@ -101,6 +118,9 @@ const (
 // does. A call that a store could not answer is made again for some time.
 func Run(ctx context.Context, from, to store.Store, o Options) (Report, error) {
 	r := &run{from: from, to: to, o: o}
+	if err := r.refuseDefined(ctx); err != nil {
+		return r.Report, err
+	}
 	if err := r.walk(ctx, Compare); err != nil {
 		return r.Report, err
 	}
@@ -133,6 +153,37 @@ type run struct {
 	firstExtra store.Cell
 	digest     *digest
 	deltas     []store.Delta // to be written
+}
+
+// refuseDefined returns an error if a namespace has definitions that the copy would not
+// heed: those of the source, if more than totals is wanted, and those of the target always.
+func (r *run) refuseDefined(ctx context.Context) error {
+	r.Walk = Compare
+	spaces, err := r.namespaces(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range []store.Store{r.from, r.to} {
+		if s == r.from && r.o.Totals {
+			continue
+		}
+		all := books.New(s, true)
+		for _, ns := range spaces {
+			var id int64
+			err := insist(ctx, func() error {
+				k, err := all.Get(ctx, ns)
+				id = k.ID()
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if id != 0 {
+				return &DefinedError{ns, s.Traits().Name}
+			}
+		}
+	}
+	return nil
 }
 
 // walk goes through both stores.

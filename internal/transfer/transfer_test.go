@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quipudb/quipu/definition"
+	"github.com/quipudb/quipu/internal/books"
 	"github.com/quipudb/quipu/internal/transfer"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
@@ -168,6 +170,37 @@ func TestRunNamespaces(t *testing.T) {
 
 // What is in the target and not in the source is refused before anything is
 // written, or deleted if that is asked for.
+// What definitions make a store keep is not copied, and never left behind in silence.
+func TestRunDefined(t *testing.T) {
+	f := func(o transfer.Options, defined func(from, to *place) *place, refused bool) {
+		t.Helper()
+		from, to := filled(t), newStore(8)
+		hour, err := definition.ParseWidth("1h")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := []definition.Definition{{Pattern: "a*", Windows: []definition.Window{{Every: hour, Keep: definition.Keep(24 * time.Hour)}}}}
+		if _, err := books.New(defined(from, to).Store, false).Publish(t.Context(), "default", books.Proposal{Definitions: all}); err != nil {
+			t.Fatal(err)
+		}
+		wrote := to.Calls(storetest.OnApply)
+		_, err = transfer.Run(t.Context(), from.Store, to.Store, o)
+		if of, ok := errors.AsType[*transfer.DefinedError](err); ok != refused || !ok && err != nil || ok && of.Namespace != "default" {
+			t.Errorf("%+v: %v", o, err)
+		}
+		if refused && to.Calls(storetest.OnApply) != wrote {
+			t.Errorf("%+v: it wrote", o)
+		}
+	}
+	source, target := func(from, _ *place) *place { return from }, func(_, to *place) *place { return to }
+	f(transfer.Options{}, source, true)
+	f(transfer.Options{DryRun: true}, source, true)
+	f(transfer.Options{Totals: true}, source, false)
+	f(transfer.Options{Namespaces: []string{"b"}}, source, false)
+	f(transfer.Options{}, target, true)
+	f(transfer.Options{Totals: true}, target, true)
+}
+
 func TestRunExtra(t *testing.T) {
 	from, to := filled(t), newStore(1)
 	to.put(t, "default", "b", set(1))
