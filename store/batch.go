@@ -343,8 +343,8 @@ type Result struct {
 // Outcome is the decision on one delta.
 type Outcome uint8
 
-// The outcomes. They are stored and sent: append only. Unavailable and Unknown are
-// never decided by a store: they are for deltas of one batch that go to different
+// The outcomes. They are stored and sent: append only. Unavailable, Unknown, Outdated and
+// Late are never decided by a store: they are for deltas of one batch that go to different
 // partitions.
 const (
 	Applied     Outcome = iota + 1 // done. For OpSettle: the token's write was applied, and this is its result
@@ -360,6 +360,8 @@ const (
 	Unavailable                    // the partition that should have taken it can't be reached, and nothing changed
 	Unknown                        // that partition did not answer: nobody knows
 	Untimely                       // the store's time is not between Event.NotBefore and NotAfter
+	Outdated                       // the partition that should have taken it knows a higher book, and nothing changed
+	Late                           // that partition does not keep a part any more, and nothing changed
 )
 
 // Err returns nil for Applied, and otherwise an error that names the refusal.
@@ -392,6 +394,10 @@ func (o Outcome) Err() error {
 		return ErrUnknown
 	case Untimely:
 		return ErrUntimely
+	case Outdated:
+		return ErrOutdated
+	case Late:
+		return ErrLate
 	default:
 		return Errorf(KindCorrupt, "unknown outcome %d", o)
 	}

@@ -67,7 +67,9 @@ func TestOutcomeErr(t *testing.T) {
 	f(store.Split, store.ErrSplit)
 	f(0, store.ErrCorrupt)
 	f(store.Untimely, store.ErrUntimely)
-	f(store.Untimely+1, store.ErrCorrupt)
+	f(store.Outdated, store.ErrOutdated)
+	f(store.Late, store.ErrLate)
+	f(store.Late+1, store.ErrCorrupt)
 }
 
 func TestTokenStateString(t *testing.T) {

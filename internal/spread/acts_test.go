@@ -11,9 +11,7 @@ import (
 func writes(name string, d store.Delta) act {
 	d.Cell = subject
 	return act{name: name, begin: func(w *world, s *actor) machine {
-		b := store.Batch{Partition: store.PartitionOf(subject, w.scene.partitions), Deltas: []store.Delta{d}}
-		// An add goes to the shard that it names.
-		return s.newWrite([]store.Batch{b}, make([]store.Reply, 1), func(d *store.Delta, shards int) int { return int(d.Lot) % shards })
+		return &framed{w: w, by: s, delta: d}
 	}}
 }
 

@@ -113,11 +113,11 @@ func told(replies []store.Reply) error {
 	}
 }
 
-// refuse applies a call without the batches that name layouts or have events.
+// refuse applies a call without the batches that name layouts.
 func (s *Store) refuse(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
 	for i := range batches {
 		if lays(batches[i : i+1]) {
-			replies[i] = store.Reply{Err: store.Errorf(store.KindUnsupported, "layouts are not for callers, and events are not taken here"), Results: replies[i].Results[:0]}
+			replies[i] = store.Reply{Err: store.Errorf(store.KindUnsupported, "layouts are not for callers"), Results: replies[i].Results[:0]}
 		} else if err := s.Apply(ctx, batches[i:i+1], replies[i:i+1]); err != nil {
 			return store.Partly(err, i > 0)
 		}

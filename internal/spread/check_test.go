@@ -23,7 +23,7 @@ func (w *world) applied(r *row, b *store.Batch, reply *store.Reply) {
 		if _, loses := r.m.(*loser); loses && result.Outcome == store.Applied {
 			w.lossy = true
 		}
-		if _, writes := r.m.(*write); !writes || result.Outcome != store.Applied || result.Replayed {
+		if _, writes := r.m.(*framed); !writes || result.Outcome != store.Applied || result.Replayed {
 			continue
 		}
 		r.applied++
@@ -100,6 +100,7 @@ func (w *world) check() {
 	if n > w.truth || n < w.truth && !w.lossy || cells[0].Exists != w.exists {
 		w.fails("it adds up to %d (exists %v), and is %d (exists %v)", n, cells[0].Exists, w.truth, w.exists)
 	}
+	w.checkViews(word, cells)
 	if w.scene.sole && len(w.actors) == 1 && word != 0 && w.actors[0].known.get(subject) == nil {
 		w.fails("it is split, and its only server does not know")
 	}
@@ -111,6 +112,7 @@ func (w *world) tidy() {
 		w.fails("it is one cell, and its only server does not know")
 	}
 	fresh := w.newActor()
+	fresh.id = w.book
 	tidies := []act{gathers, splits(shardsMost), splits(shardsMost), gathers}
 	if w.lossy { // A split finds what is still lost.
 		w.alone(fresh, append(tidies, tidies...)...)

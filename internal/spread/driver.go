@@ -51,9 +51,30 @@ func (s *Store) do(ctx context.Context, c *call, got *answer) {
 		got.err = s.under.Apply(ctx, c.apply, got.replies)
 		got.at = s.options.Now()
 		got.took = got.at.Sub(began)
+		if c.own && got.err == nil {
+			s.renew(ctx, c.apply, got.replies)
+		}
 	default:
 		got.values = make([]store.Value, len(c.read))
 		got.err = s.under.Read(ctx, c.read, got.values)
+	}
+}
+
+// renew has a book read again that the store has refused. The machine sees by itself
+// whether a higher one is known then.
+func (s *Store) renew(ctx context.Context, batches []store.Batch, replies []store.Reply) {
+	for i := range replies {
+		if err := replies[i].Err; s.options.Renew == nil || err == nil || store.KindOf(err) != store.KindOutdated {
+			continue
+		}
+		book := store.Book{Namespace: store.SpaceOf(batches[i].Deltas[0].Cell)}
+		if len(batches[i].Books) > 0 {
+			book = batches[i].Books[0]
+		}
+		if err := s.options.Renew(ctx, book.Namespace, book.ID); err != nil {
+			replies[i].Err = err
+		}
+		return // All batches of a machine are of one counter.
 	}
 }
 

@@ -82,15 +82,15 @@ func report(t *testing.T, s *scene, path []int) {
 // print returns the state, equal for states that can't be told apart.
 func (w *world) print() []byte {
 	p := printer{seen: map[uintptr]int{}, versions: map[uint64]int{}}
-	p.add(w.state())
-	p.add(w.truth, w.exists, w.lossy, w.once, w.fault)
+	p.add(w.state(), w.partsOf())
+	p.add(w.truth, w.exists, w.lossy, w.once, w.fault, w.book)
 	if w.scene.bound > 0 {
 		p.add(w.left, w.last)
 	}
 	for _, s := range w.actors {
 		p.add(s.dead)
 		if !s.dead {
-			p.add(s.known.counters, s.known.refused, s.gen)
+			p.add(s.known.counters, s.known.refused, s.gen, s.id)
 			p.b = fmt.Append(p.b, s.known.others)
 		}
 	}

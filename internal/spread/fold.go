@@ -12,6 +12,7 @@ type fold struct {
 	cell store.Cell
 
 	at     foldState
+	under  defined
 	round  int      // of folding
 	taking int      // round of taking in
 	k      *counter // that is known of it
@@ -55,8 +56,14 @@ func (m *fold) next(got []answer) []call {
 
 func (m *fold) step(got []answer) []call {
 	if err := failure(got); err != nil && !m.tolerates(got[0].err, err) {
+		if m.outdated(err, m.cell, m.under) {
+			return m.look()
+		}
 		// The waiting are told that their own write was not made, whatever became of
-		// the fold.
+		// the fold. What is outdated, they can find out.
+		if m.err = err; store.KindOf(err) == store.KindOutdated {
+			return nil
+		}
 		m.err = store.Errorf(store.KindUnavailable, "the counter could not be put together: %w", err)
 		return nil
 	}
@@ -104,7 +111,7 @@ func (m *fold) look() []call {
 		m.err = store.Errorf(store.KindUnavailable, "others change the layout of %q all the time", m.cell.Key)
 		return nil
 	}
-	m.k = m.known.get(m.cell)
+	m.k, m.under = m.known.get(m.cell), m.defined(m.cell)
 	return m.to(foldHome, reads(m.cell))
 }
 
@@ -120,21 +127,26 @@ func (m *fold) begin(v store.Value) []call {
 	was := m.word
 	m.word = was.Fold()
 	m.k = m.known.named(m.cell, m.word, v.Version) // no more adds to its shards from here
-	if was.Folding() {
+	deltas := m.under.touches(m.cell, m.word)
+	if !was.Folding() {
+		deltas = append([]store.Delta{layout(m.cell, was, m.word)}, deltas...)
+	}
+	if len(deltas) == 0 {
 		return m.close()
 	}
-	return m.to(foldMarked, m.changes(layout(m.cell, was, m.word)))
+	return m.to(foldMarked, m.changes(m.under, deltas...))
 }
 
-// close closes the shards, whose values can't change any more then.
+// close closes the shards, whose values can't change any more then, and touches them,
+// also if others have closed them.
 func (m *fold) close() []call {
-	open, cells := hot.Open(m.word.Gen()), shardsOf(m.cell, m.word)
-	deltas := make([]store.Delta, len(cells))
-	for i := range cells {
-		deltas[i] = layout(cells[i], open, open.Fold())
+	open := hot.Open(m.word.Gen())
+	var deltas []store.Delta
+	for _, c := range shardsOf(m.cell, m.word) {
+		deltas = append(append(deltas, layout(c, open, open.Fold())), m.under.touches(c, open.Fold())...)
 	}
 	m.taking = 0
-	return m.to(foldClosed, m.changes(deltas...))
+	return m.to(foldClosed, m.changes(m.under, deltas...))
 }
 
 // closedSum adds up shards that are closed. What is not was never opened, or is gone
@@ -164,7 +176,7 @@ func (m *fold) takeIn(v store.Value) []call {
 		return nil
 	}
 	claim, total := store.RollupCells(m.cell) // What is one cell is its own total.
-	calls := m.changes(
+	calls := m.changes(m.under,
 		laid(store.Delta{Cell: m.cell, Op: store.OpAdd, N: m.sum}, m.word), layout(m.cell, m.word, 0),
 		store.Delta{Cell: claim, Op: store.OpDelete}, store.Delta{Cell: total, Op: store.OpDelete},
 	)
@@ -192,5 +204,5 @@ func (m *fold) taken(r *store.Reply) []call {
 	for i := range cells {
 		deltas[i] = laid(store.Delta{Cell: cells[i], Op: store.OpDelete}, closed)
 	}
-	return m.to(foldRemoved, m.changes(deltas...))
+	return m.to(foldRemoved, m.changes(m.under, deltas...))
 }

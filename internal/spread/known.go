@@ -31,6 +31,8 @@ type counter struct {
 	paces []pace       // of each
 
 	version atomic.Uint64 // of home, when it was read last
+	wide    atomic.Bool   // home keeps how many shards it has, for those who read views
+	narrow  atomic.Bool   // it should: adds with views have stayed there
 }
 
 // A pace is how long the writes to a cell take of late.

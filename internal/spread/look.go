@@ -189,10 +189,23 @@ func (s *Store) learn(ctx context.Context, cells []store.Cell, refused map[store
 	return m.err
 }
 
+// widen lets adds with views go to the shards of counters where they have stayed at home.
+func (s *Store) widen(ctx context.Context) error {
+	var errs []error
+	for _, c := range s.known.all() {
+		if k := s.known.get(c); k != nil && k.narrow.Load() && !k.word.Folding() {
+			m := &widen{core: &s.core, cell: c, of: k}
+			s.drive(ctx, m)
+			errs = append(errs, m.err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // look splits the counters that are too hot for the cells they have, and folds
 // those whose shards turn out to be of no use.
 func (s *Store) look(ctx context.Context) error {
-	errs := []error{s.relearn(ctx)}
+	errs := []error{s.relearn(ctx), s.widen(ctx)}
 	now := s.options.Now()
 	s.heating.Lock()
 	wants := s.judges.Wants(s.known.word, now)

@@ -24,6 +24,7 @@ type call struct {
 	apply []store.Batch
 	fold  *store.Cell
 
+	own   bool // What it applies changes a layout.
 	asked bool // It folds because one cell has to decide.
 	alone bool // No call that was started may be under way while this one is.
 	again bool // What it applies was refused before, because of a layout.
@@ -46,6 +47,7 @@ type core struct {
 	partitions int
 	readOnly   bool
 	sole       bool // Nobody else uses the store.
+	book       func(store.Cell) (id int64, touch *store.Event)
 
 	known  known
 	meters meters
@@ -93,8 +95,13 @@ func folds(cells []store.Cell, asked bool) []call {
 	return calls
 }
 
-// changes is the call that applies deltas, synced, those of one partition together.
-func (m *core) changes(deltas ...store.Delta) []call {
+// changes is the call that applies deltas to cells of one counter, synced, those of one
+// partition together.
+func (m *core) changes(of defined, deltas ...store.Delta) []call {
+	var books []store.Book
+	if of.book.ID > 0 {
+		books = []store.Book{of.book}
+	}
 	byPartition := map[int]int{}
 	var batches []store.Batch
 	for _, d := range deltas {
@@ -103,11 +110,11 @@ func (m *core) changes(deltas ...store.Delta) []call {
 		if !ok {
 			at = len(batches)
 			byPartition[p] = at
-			batches = append(batches, store.Batch{Partition: p, Durability: store.Synced})
+			batches = append(batches, store.Batch{Partition: p, Durability: store.Synced, Books: books})
 		}
 		batches[at].Deltas = append(batches[at].Deltas, d)
 	}
-	return []call{{apply: batches}}
+	return []call{{apply: batches, own: true}}
 }
 
 // failure returns the first error of some answers.
@@ -125,9 +132,10 @@ func failure(got []answer) error {
 	return nil
 }
 
-// applied reports whether the first delta of a call was applied.
+// applied reports whether the last delta of the first batch of a call was applied.
 func applied(got []answer) bool {
-	return got[0].replies[0].Results[0].Outcome == store.Applied
+	results := got[0].replies[0].Results
+	return len(results) > 0 && results[len(results)-1].Outcome == store.Applied
 }
 
 // A lost layout is one that home has lost, and this server knows. Home said that it
@@ -155,5 +163,6 @@ func isLost(k *counter, shards []store.Value) bool {
 
 // renames is the call that makes home, at a version, name a layout again.
 func (m *core) renames(c store.Cell, k *counter, version uint64) []call {
-	return m.changes(at(layout(c, 0, k.word), version))
+	d := m.defined(c)
+	return m.changes(d, append([]store.Delta{at(layout(c, 0, k.word), version)}, d.widens(c, k.word)...)...)
 }

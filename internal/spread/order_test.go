@@ -47,5 +47,15 @@ func TestOrders(t *testing.T) {
 	f("set, and a fault", scene{bound: 2, fault: anyFault, before: acts{splits(2), add(1)}, parts: []acts{{sets(50), add(1)}, {tokened, tokened, deletes}}})
 	f("one server, and a fault", scene{sole: true, bound: 2, fault: silent | away, before: acts{splits(2), add(1)}, parts: []acts{{gathers, add(1)}, {asks}}})
 	f("one server", scene{sole: true, before: acts{splits(2), add(1)}, parts: []acts{{reading}, {gathers, splits(2)}}})
+	// Each book that is published brings a view.
+	f("views, fold", scene{before: acts{splits(2), add(1)}, parts: []acts{{publishing, add(1)}, {gathers, add(2)}}})
+	f("views, fold and fold", scene{bound: 3, before: acts{splits(2), add(1)}, parts: []acts{{publishing, gathers}, {gathers}, {gathers, add(2)}}})
+	f("views, two books", scene{bound: 3, before: acts{splits(2), add(1)}, parts: []acts{{publishing, gathers, publishing, add(1)}, {gathers, add(2)}}})
+	f("views, heard", scene{before: acts{splits(2), add(1)}, parts: []acts{{announcing, telling, add(-3), raising}, {gathers, add(2)}}})
+	f("views, split", scene{before: acts{publishing}, parts: []acts{{splits(3), add(1), gathers}, {knowing, splits(2), widening, add(2)}}})
+	f("views, ask", scene{before: acts{publishing}, parts: []acts{{splits(2), add(1)}, {knowing, asks, asks}}})
+	f("views, shards", scene{bound: 3, before: acts{splits(3), add(1)}, parts: []acts{{publishing, widening, add(1), addTo(2, 2)}, {knowing, widening, add(3), gathers}}})
+	f("views, set", scene{bound: 3, before: acts{splits(2), add(1)}, parts: []acts{{publishing, sets(50), add(1)}, {widening, add(2), asks, deletes}}})
+	f("views, and a fault", scene{bound: 2, fault: anyFault, before: acts{splits(2), add(1)}, parts: []acts{{publishing, gathers, add(1)}, {gathers, splits(2), add(2)}}})
 	f("one server that folds", scene{sole: true, before: acts{splits(2), add(1)}, parts: []acts{{reading, reading, splits(2)}, {gathers}}})
 }

@@ -103,7 +103,7 @@ func (p *printer) sorted(v reflect.Value) {
 // rest says nothing of what comes next.
 func (p *printer) fields(v reflect.Value) {
 	switch t := v.Type(); {
-	case t == reflect.TypeFor[core](), t == reflect.TypeFor[pace](), t == reflect.TypeFor[world](), t.PkgPath() == "time":
+	case t == reflect.TypeFor[core](), t == reflect.TypeFor[pace](), t == reflect.TypeFor[world](), t == reflect.TypeFor[actor](), t.PkgPath() == "time":
 		return
 	}
 	for _, field := range v.Fields() {

@@ -10,14 +10,11 @@ import (
 )
 
 // lays reports whether a caller would change a layout, or names one: that is for
-// this package alone. Events are not routed yet, nor batches that name books or floors.
+// this package alone.
 func lays(batches []store.Batch) bool {
 	for i := range batches {
-		if len(batches[i].Books) > 0 || len(batches[i].Floors) > 0 {
-			return true
-		}
 		for j := range batches[i].Deltas {
-			if d := &batches[i].Deltas[j]; d.Op == store.OpLayout || d.Guard.Laid || d.Event != nil {
+			if d := &batches[i].Deltas[j]; d.Op == store.OpLayout || d.Guard.Laid {
 				return true
 			}
 		}
@@ -82,14 +79,32 @@ func overtakes(deltas []store.Delta) bool {
 }
 
 // stays reports whether a batch stays as it is: those of numbered batches are where
-// their writer wants them, and those that belong together stay together.
-func stays(b *store.Batch) bool { return b.Writer != 0 || len(b.If) > 0 || b.Together() }
+// their writer wants them, those that belong together stay together, and floors are of the
+// partition that they are sent to.
+func stays(b *store.Batch) bool {
+	return b.Writer != 0 || len(b.If) > 0 || len(b.Floors) > 0 || b.Together()
+}
+
+// shardServes is what an add that any shard can take may ask for. Riders are of the
+// shard that takes it.
+const shardServes = store.NeedRiders | store.NeedBook | store.NeedBytes
 
 // shardable reports whether any shard can take a delta. Those with a token stay
 // with home, which knows the tokens; those that take away do, so that shards only
-// grow.
+// grow; and so do bytes that have one place.
 func shardable(d *store.Delta) bool {
-	return d.Needs() == 0 && d.N >= 0 && d.N <= store.AddMax
+	needs := d.Needs()
+	if needs&^shardServes != 0 || d.N < 0 || d.N > store.AddMax {
+		return false
+	}
+	if needs&store.NeedBytes != 0 {
+		for i := range d.Event.Len() {
+			if r := d.Event.Rider(i); r.Op == store.OpPut && r.Place != store.PlaceVersion {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // A routed is a call as it goes to the store.
@@ -119,6 +134,10 @@ func (m *core) target(d *store.Delta) *counter {
 	}
 	c := m.known.get(d.Cell)
 	if c == nil || c.word.Folding() {
+		return nil
+	}
+	if d.Event != nil && !c.wide.Load() { // Nobody would look for its parts there.
+		c.narrow.Store(true)
 		return nil
 	}
 	return c
@@ -170,9 +189,13 @@ func (m *core) divide(r *routed, batches []store.Batch, i int, pick picker) {
 		p := store.PartitionOf(d.Cell, m.partitions)
 		batch, ok := apart[p]
 		size := len(d.Cell.Namespace) + len(d.Cell.Key)
+		if d.Event != nil {
+			_, parts := d.Event.Weight()
+			size += parts
+		}
 		if !ok || batch.bytes+size > store.BatchBytesMax { // The names of shards are longer than the counter's.
 			batch = moved{at: len(r.batches)}
-			r.batches = append(r.batches, store.Batch{Partition: p, Durability: b.Durability, Apart: true})
+			r.batches = append(r.batches, store.Batch{Partition: p, Durability: b.Durability, Books: b.Books, Apart: true})
 			r.from = append(r.from, nil)
 		}
 		batch.bytes += size
@@ -214,11 +237,12 @@ func (r *routed) timed(took time.Duration, now time.Time) {
 
 // gather puts the replies together again. A batch whose parts were acknowledged
 // differently is told the weakest. A part that moved to a partition which can't be
-// reached, or did not answer, says so of its own deltas only. If a part is refused
-// otherwise, and another is not, no reply can say so, and its batch has an error.
+// reached, or did not answer, says so of its own deltas only, and so does one that is
+// outdated or late. If a part is refused otherwise, and another is not, no reply can say
+// so, and its batch has an error.
 func (r *routed) gather(told []store.Reply, batches []store.Batch, replies []store.Reply) {
-	taken := make([]bool, len(replies)) // a part of it
-	doubts := make([]error, len(replies))
+	taken := make([]bool, len(replies))  // a part of it
+	fates := make([]error, len(replies)) // of some of its deltas
 	for i := range replies {
 		results := slices.Grow(replies[i].Results[:0], len(batches[i].Deltas))[:len(batches[i].Deltas)]
 		replies[i] = store.Reply{Durability: store.Synced, Results: results}
@@ -230,13 +254,16 @@ func (r *routed) gather(told []store.Reply, batches []store.Batch, replies []sto
 		}
 		batch := r.from[i][0].batch
 		to := &replies[batch]
-		if outcome := fate(from.Err); outcome != 0 && r.from[i][0].shard > 0 {
+		outcome := fate(from.Err)
+		stale := outcome == store.Outdated || outcome == store.Late
+		if outcome != 0 && (r.from[i][0].shard > 0 || stale) {
 			for _, p := range r.from[i] {
 				to.Results[p.delta] = store.Result{Outcome: outcome}
 			}
-			if outcome == store.Unknown {
-				taken[batch], doubts[batch] = true, from.Err
+			if outcome != store.Unavailable {
+				taken[batch], fates[batch] = taken[batch] || !stale, from.Err
 			}
+			to.Mark = max(to.Mark, from.Mark)
 			continue
 		}
 		taken[batch] = taken[batch] || from.Err == nil
@@ -254,17 +281,17 @@ func (r *routed) gather(told []store.Reply, batches []store.Batch, replies []sto
 	}
 	for i := range replies {
 		err, results := replies[i].Err, replies[i].Results
-		if doubts[i] != nil && !slices.ContainsFunc(results, func(r store.Result) bool { return r.Outcome != store.Unknown }) {
-			err = doubts[i] // which says more
+		if outcome := fate(fates[i]); outcome != 0 && !slices.ContainsFunc(results, func(r store.Result) bool { return r.Outcome != outcome }) {
+			err = fates[i] // which says more
 		}
 		if err != nil {
-			replies[i] = store.Reply{Err: store.Partly(err, taken[i]), Results: results[:0]}
+			replies[i] = store.Reply{Err: store.Partly(err, taken[i]), Mark: replies[i].Mark, Results: results[:0]}
 		}
 	}
 }
 
 // fate returns what an error says of a delta by itself, 0 if it is not that its
-// partition is out of reach.
+// partition is out of reach, or knows more than the server that sent it.
 func fate(err error) store.Outcome {
 	if err == nil {
 		return 0
@@ -274,6 +301,10 @@ func fate(err error) store.Outcome {
 		return store.Unavailable
 	case store.KindUnknown:
 		return store.Unknown
+	case store.KindOutdated:
+		return store.Outdated
+	case store.KindLate:
+		return store.Late
 	default:
 		return 0
 	}

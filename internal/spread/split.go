@@ -21,6 +21,7 @@ type split struct {
 	word hot.Word // that home is to have
 
 	at     splitState
+	under  defined
 	was    *counter      // that was known when it began
 	round  int           // of opening
 	cells  []store.Cell  // the shards
@@ -61,7 +62,7 @@ func (m *split) next(got []answer) []call {
 	}
 	switch m.at {
 	case splitBegins:
-		m.was = m.known.get(m.cell)
+		m.was, m.under = m.known.get(m.cell), m.defined(m.cell)
 		return m.to(splitHome, reads(m.cell))
 	case splitHome:
 		return m.begin(got[0].values[0])
@@ -87,7 +88,9 @@ func (m *split) next(got []answer) []call {
 		if !applied(got) {
 			return nil
 		}
-		m.known.named(m.cell, hot.Word(m.name.N), got[0].replies[0].Results[0].Version)
+		results := got[0].replies[0].Results
+		k := m.known.named(m.cell, hot.Word(m.name.N), results[len(results)-1].Version)
+		k.wide.Store(m.under.touch != nil)
 		if m.done = true; m.name.Guard.Match {
 			m.meters.reasserted.Add(1)
 		} else {
@@ -178,7 +181,7 @@ func (m *split) open(seen []store.Value) []call {
 		return nil // someone else is at it
 	}
 	if len(deltas) > 0 {
-		return m.to(splitOpened, m.changes(deltas...))
+		return m.to(splitOpened, m.changes(m.under, deltas...))
 	}
 	name := layout(m.cell, 0, m.word)
 	name.Guard.Exists = store.ExistsMust                            // It may have been deleted meanwhile, and stays so,
@@ -189,7 +192,7 @@ func (m *split) open(seen []store.Value) []call {
 // tell has home name its shards. What is started meanwhile would not know of them.
 func (m *split) tell(name store.Delta) []call {
 	m.name = name
-	calls := m.changes(name)
+	calls := m.changes(m.under, append([]store.Delta{name}, m.under.widens(m.cell, hot.Word(name.N))...)...)
 	calls[0].alone = true
 	return m.to(splitNamed, calls)
 }

@@ -34,6 +34,16 @@ type Options struct {
 	// Policy returns that of a counter. It is called from any goroutine.
 	Policy func(store.Cell) Policy
 
+	// Book returns the book of definitions of a counter's namespace, 0 if it has none;
+	// and, if the counter has views, the event of a change that they do not count, which
+	// keeps the book and what the counter was before it. It is called from any
+	// goroutine, often, and must not wait. By default nothing has definitions.
+	Book func(store.Cell) (id int64, touch *store.Event)
+
+	// Renew has the book of a namespace read again: the store has refused the one with
+	// this id. By default nobody does.
+	Renew func(ctx context.Context, namespace string, id int64) error
+
 	// Rules say when a counter is split; the zero value is what suits the store.
 	Rules hot.Rules
 
@@ -91,6 +101,7 @@ var (
 	_ store.Snapshotter = (*Store)(nil)
 	_ store.Adder       = (*Store)(nil)
 	_ store.Witness     = (*Store)(nil)
+	_ store.Parter      = (*Store)(nil)
 )
 
 // entriesMax is how many counters' heat is known: some 200 KiB, and a little more
@@ -114,17 +125,29 @@ func New(under store.Store, o Options) *Store {
 	if !s.traits.Shared {
 		s.starter, _ = under.(store.Starter)
 	}
-	s.partitions, s.readOnly, s.sole = s.traits.Partitions, o.ReadOnly, s.starter != nil
+	s.partitions, s.readOnly, s.sole, s.book = s.traits.Partitions, o.ReadOnly, s.starter != nil, o.Book
 	rules := o.Rules
 	if rules == (hot.Rules{}) {
 		rules = rulesFor(s.traits)
 	}
-	limits := func(c store.Cell) hot.Limits { return o.Policy(c).Limits }
-	s.judges = hot.NewJudges(rules, limits, entriesMax)
-	s.traits.Layouts, s.traits.Events = false, false
+	s.judges = hot.NewJudges(rules, s.limits, entriesMax)
+	s.traits.Layouts = false
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	go s.run()
 	return s
+}
+
+// viewedMax is how many shards a counter with views has at most in a store of several
+// partitions: whoever reads a view asks all that there ever were.
+const viewedMax = 8
+
+// limits returns how a counter may be laid out.
+func (s *Store) limits(c store.Cell) hot.Limits {
+	l := s.options.Policy(c).Limits
+	if s.partitions > 1 && s.defined(c).touch != nil {
+		l.Max = min(l.Max, viewedMax)
+	}
+	return l
 }
 
 // rulesFor returns when a counter is split in a store. One partition decides by
@@ -146,6 +169,23 @@ func (s *Store) Traits() store.Traits { return s.traits }
 // Lookup reports what is known of a token. Tokens are with the counter's home.
 func (s *Store) Lookup(ctx context.Context, c store.Cell, token string) (store.Fate, error) {
 	return s.under.Lookup(ctx, c, token)
+}
+
+// ReadParts reads parts of counters and of their shards: they stay where they were
+// counted.
+func (s *Store) ReadParts(ctx context.Context, parts []store.PartCell, contents []store.Content) error {
+	if p, ok := s.under.(store.Parter); ok {
+		return p.ReadParts(ctx, parts, contents)
+	}
+	return s.unsupported("read of parts", "has none")
+}
+
+// ScanParts returns up to n parts of a range of rows in their order.
+func (s *Store) ScanParts(ctx context.Context, r store.Rows, n int) ([]store.PartEntry, error) {
+	if p, ok := s.under.(store.Parter); ok {
+		return p.ScanParts(ctx, r, n)
+	}
+	return nil, s.unsupported("scan of parts", "has none")
 }
 
 // Probe finds out whether a partition of the store under it takes writes.

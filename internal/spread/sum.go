@@ -63,7 +63,7 @@ func (m *sum) to(s sumState, calls []call) []call {
 }
 
 func (m *sum) next(got []answer) []call {
-	if m.err = failure(got); m.err != nil {
+	if m.err = failure(got); m.err != nil && (m.at != sumRenamed || store.KindOf(m.err) != store.KindOutdated) {
 		return nil
 	}
 	switch m.at {

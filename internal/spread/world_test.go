@@ -69,6 +69,7 @@ type world struct {
 	last   int // the row that made the last step
 	left   int // interruptions
 
+	book   int64 // the highest that was published
 	truth  int64 // what was applied
 	exists bool
 	lossy  bool // home has lost its layout
@@ -82,6 +83,7 @@ type world struct {
 // An actor is a server.
 type actor struct {
 	core
+	id    int64 // of the book that it knows
 	gen   int64
 	folds *row // that is under way
 	dead  bool
@@ -144,6 +146,7 @@ func newWorld(s *scene, loud bool) *world {
 
 func (w *world) newActor() *actor {
 	s := &actor{core: core{partitions: w.scene.partitions, sole: w.scene.sole}, gen: int64(100 * (1 + len(w.actors)))}
+	s.book = func(store.Cell) (int64, *store.Event) { return s.id, touchUnder(s.id) }
 	w.actors = append(w.actors, s)
 	return s
 }
@@ -303,7 +306,7 @@ func (w *world) make(r *row, s *step, what fault) {
 				w.note(r, "%T reads %s, which is out of reach", r.m, c.read[n].Key)
 				got.err = err
 			} else {
-				w.note(r, "%T applies to %s, which is out of reach", r.m, c.apply[n].Deltas[0].Cell.Key)
+				w.note(r, "%T applies to partition %d, which is out of reach", r.m, c.apply[n].Partition)
 				r.errs[s.call][n] = err
 			}
 			continue
@@ -333,7 +336,9 @@ func (w *world) deliver(r *row) {
 	}
 	for i := range r.got {
 		if r.calls[i].apply != nil {
-			r.got[i].err = store.Answer(r.errs[i], r.got[i].replies)
+			if r.got[i].err = store.Answer(r.errs[i], r.got[i].replies); r.calls[i].own && stale(r.got[i].replies) {
+				r.by.id = w.book
+			}
 		}
 	}
 	w.advance(r, r.m.next(r.got))
@@ -359,8 +364,8 @@ func (w *world) end(r *row) {
 		return
 	}
 	switch m := m.(type) {
-	case *write:
-		w.judge(r, &a, m)
+	case *framed:
+		w.judge(r, &a, m.write)
 	case *sum:
 		if m.err == nil && (m.values[0].N > r.top || m.values[0].N < r.low && !w.lossy) {
 			w.fails("%s read %d, and it was %d to %d", r.name, m.values[0].N, r.low, r.top)

@@ -61,9 +61,9 @@ func (m *write) next(got []answer) []call {
 		return m.to(writeSettled, folds(m.needed(m.batches, m.isKnown), true))
 	case writeSettled:
 		for i := range got {
-			// If a shard is out of reach, that concerns its delta alone: it is refused when
-			// its turn comes.
-			if err := got[i].err; err != nil && store.KindOf(err) != store.KindUnavailable {
+			// If a shard is out of reach, or knows a higher book, that concerns its delta
+			// alone: it is refused when its turn comes.
+			if err := got[i].err; err != nil && store.KindOf(err) != store.KindUnavailable && store.KindOf(err) != store.KindOutdated {
 				m.err = err
 				return nil
 			}
@@ -158,7 +158,7 @@ func (m *write) bringHome() []call {
 		if len(deltas) == 0 {
 			continue
 		}
-		b := store.Batch{Partition: m.batches[i].Partition, Durability: m.batches[i].Durability, Apart: true}
+		b := store.Batch{Partition: m.batches[i].Partition, Durability: m.batches[i].Durability, Books: m.batches[i].Books, Apart: true}
 		for _, j := range deltas {
 			b.Deltas = append(b.Deltas, m.batches[i].Deltas[j])
 		}
@@ -226,7 +226,7 @@ func (m *write) one() store.Batch {
 	b := m.batches[m.todo[0].batch]
 	if j := m.todo[0].delta; j >= 0 {
 		d := b.Deltas[j]
-		b = store.Batch{Partition: store.PartitionOf(d.Cell, m.partitions), Durability: b.Durability, Apart: true, Deltas: []store.Delta{d}}
+		b = store.Batch{Partition: store.PartitionOf(d.Cell, m.partitions), Durability: b.Durability, Books: b.Books, Apart: true, Deltas: []store.Delta{d}}
 	}
 	return b
 }
