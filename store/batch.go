@@ -343,9 +343,9 @@ type Result struct {
 // Outcome is the decision on one delta.
 type Outcome uint8
 
-// The outcomes. They are stored and sent: append only. Unavailable, Unknown, Outdated and
-// Late are never decided by a store: they are for deltas of one batch that go to different
-// partitions.
+// The outcomes. They are stored and sent: append only. Unavailable, Unknown, Outdated,
+// Late and Barred are never decided by a store: all but the last are for deltas of one
+// batch that go to different partitions.
 const (
 	Applied     Outcome = iota + 1 // done. For OpSettle: the token's write was applied, and this is its result
 	Settled                        // the token was settled before its write arrived: it never will be applied
@@ -362,6 +362,7 @@ const (
 	Untimely                       // the store's time is not between Event.NotBefore and NotAfter
 	Outdated                       // the partition that should have taken it knows a higher book, and nothing changed
 	Late                           // that partition does not keep a part any more, and nothing changed
+	Barred                         // the definition of the counter does not allow it
 )
 
 // Err returns nil for Applied, and otherwise an error that names the refusal.
@@ -398,6 +399,8 @@ func (o Outcome) Err() error {
 		return ErrOutdated
 	case Late:
 		return ErrLate
+	case Barred:
+		return Errorf(KindInvalid, "the definition of the counter does not allow it: one with windows, dimensions or a ledger has no deadline, and events bring the dimensions that are declared")
 	default:
 		return Errorf(KindCorrupt, "unknown outcome %d", o)
 	}

@@ -69,7 +69,8 @@ func TestOutcomeErr(t *testing.T) {
 	f(store.Untimely, store.ErrUntimely)
 	f(store.Outdated, store.ErrOutdated)
 	f(store.Late, store.ErrLate)
-	f(store.Late+1, store.ErrCorrupt)
+	f(store.Barred, store.ErrInvalid)
+	f(store.Barred+1, store.ErrCorrupt)
 }
 
 func TestTokenStateString(t *testing.T) {
