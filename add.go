@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu/call"
+	"github.com/quipudb/quipu/internal/ledger"
 	"github.com/quipudb/quipu/internal/port"
 	"github.com/quipudb/quipu/internal/spread"
 	"github.com/quipudb/quipu/store"
@@ -15,29 +16,30 @@ import (
 // Add adds delta, which may be negative or zero, to a counter. A counter that
 // did not exist exists afterwards.
 func (db *DB) Add(ctx context.Context, key string, delta int64, opts ...WriteOption) (Receipt, error) {
-	return db.write(ctx, store.OpAdd, key, delta, opts)
+	return db.write(ctx, store.OpAdd, key, delta, nil, opts)
 }
 
 // Set makes the value of a counter the one given. A counter that did not exist
 // exists afterwards. Concurrent adds land before it or after it.
 func (db *DB) Set(ctx context.Context, key string, value int64, opts ...WriteOption) (Receipt, error) {
-	return db.write(ctx, store.OpSet, key, value, opts)
+	return db.write(ctx, store.OpSet, key, value, nil, opts)
 }
 
 // Reset sets a counter to zero. With WantValue it takes the count: Before is
 // what was counted since the last Reset, and no add is lost between the two.
 func (db *DB) Reset(ctx context.Context, key string, opts ...WriteOption) (Receipt, error) {
-	return db.write(ctx, store.OpSet, key, 0, opts)
+	return db.write(ctx, store.OpSet, key, 0, &port.Fact{Kind: ledger.Reset}, opts)
 }
 
 // Delete makes a counter not exist; deleting one that does not exist is no
 // error. The tokens of its writes stay remembered.
 func (db *DB) Delete(ctx context.Context, key string, opts ...WriteOption) (Receipt, error) {
-	return db.write(ctx, store.OpDelete, key, 0, opts)
+	return db.write(ctx, store.OpDelete, key, 0, nil, opts)
 }
 
-// write decides one write. The store checks the key.
-func (db *DB) write(ctx context.Context, op store.Op, key string, n int64, opts []WriteOption) (r Receipt, err error) {
+// write decides one write, of which a fact may be known besides. The store checks the
+// key.
+func (db *DB) write(ctx context.Context, op store.Op, key string, n int64, fact *port.Fact, opts []WriteOption) (r Receipt, err error) {
 	if err := db.port.Err(); err != nil {
 		return r, err
 	}
@@ -45,14 +47,17 @@ func (db *DB) write(ctx context.Context, op store.Op, key string, n int64, opts 
 	d := &c.Deltas[0]
 	d.Cell.Key, d.Op, d.N = key, op, n
 	want := false
+	if fact != nil {
+		c.Facts = append(c.Facts[:0], *fact)
+	}
 	if len(opts) > 0 {
-		want, err = applyOptions(d, opts)
+		want, err = applyOptions(c, opts)
 	}
 	if err == nil {
 		err = db.port.Send(ctx, c, store.DurabilityDefault)
 	}
 	if err == nil {
-		err = db.receipt(ctx, &r, d, &c.Replies[0], 0, want)
+		err = db.receipt(ctx, &r, d, c.Fact(0), &c.Replies[0], 0, want)
 	}
 	if err != nil && errors.Is(err, store.ErrToken) {
 		err = db.reused(ctx, d)
@@ -64,7 +69,7 @@ func (db *DB) write(ctx context.Context, op store.Op, key string, n int64, opts 
 // receipt fills out with the store's result for a delta, which is the nth of a
 // reply, with its value if the caller wants that, or returns the error that names
 // the refusal.
-func (db *DB) receipt(ctx context.Context, out *Receipt, d *store.Delta, reply *store.Reply, nth int, want bool) error {
+func (db *DB) receipt(ctx context.Context, out *Receipt, d *store.Delta, fact *port.Fact, reply *store.Reply, nth int, want bool) error {
 	if reply.Err != nil {
 		return reply.Err
 	}
@@ -73,6 +78,8 @@ func (db *DB) receipt(ctx context.Context, out *Receipt, d *store.Delta, reply *
 	case store.Applied:
 	case store.Bounded:
 		return boundError(d, r)
+	case store.Barred:
+		return db.port.Why(ctx, d, fact)
 	default:
 		return db.refusal(d, r.Outcome)
 	}
@@ -140,18 +147,26 @@ func boundError(d *store.Delta, r *store.Result) error {
 	return e
 }
 
-// applyOptions puts the options of a write into its delta, and reports whether
-// the caller wants the value.
-func applyOptions(d *store.Delta, opts []WriteOption) (want bool, err error) {
+// applyOptions puts the options of a write into the call that it is all of, and reports
+// whether the caller wants the value.
+func applyOptions(c *port.Call, opts []WriteOption) (want bool, err error) {
+	d := &c.Deltas[0]
 	t, err := call.WriteTermsOf(opts, d.Op == store.OpAdd)
 	if err == nil {
 		err = checkTerms(&t)
 	}
-	if err == nil {
-		applyTerms(d, &t)
+	if err != nil {
+		return false, err
 	}
-	return t.WantValue, err
+	if len(c.Facts) == 0 && hasFact(&t) {
+		c.Facts = append(c.Facts, port.Fact{})
+	}
+	applyTerms(d, c.Fact(0), &t)
+	return t.WantValue, nil
 }
+
+// hasFact reports whether terms say something that no delta can.
+func hasFact(t *call.WriteTerms) bool { return t.HasAt || t.Who != "" || len(t.Dims) > 0 }
 
 // checkTerms returns an error if no write can have these terms.
 func checkTerms(t *call.WriteTerms) error {
@@ -161,8 +176,8 @@ func checkTerms(t *call.WriteTerms) error {
 		}
 	}
 	switch {
-	case t.HasAt && t.AtMS != port.NoTimeMS:
-		return store.Errorf(store.KindUnsupported, "nothing keeps the time of an event yet: leave at out")
+	case t.HasAt && t.AtMS < 0 && t.AtMS != port.NoTimeMS:
+		return store.Errorf(store.KindInvalid, "an event before 1970 can't be counted")
 	case t.HasFloor && t.HasCeiling && t.Floor > t.Ceiling:
 		return store.Errorf(store.KindInvalid, "a floor of %d is above the ceiling of %d", t.Floor, t.Ceiling)
 	case t.HasTTL && t.TTL < time.Millisecond:
@@ -171,8 +186,15 @@ func checkTerms(t *call.WriteTerms) error {
 	return call.CheckWho(t.Who)
 }
 
-// applyTerms puts terms that were checked into a delta that has none.
-func applyTerms(d *store.Delta, t *call.WriteTerms) {
+// applyTerms puts terms that were checked into a delta that has none, and into its fact,
+// which may be nil if they say nothing of it.
+func applyTerms(d *store.Delta, fact *port.Fact, t *call.WriteTerms) {
+	if hasFact(t) {
+		fact.Who, fact.Dims = t.Who, t.Dims
+		if t.HasAt && t.AtMS != port.NoTimeMS {
+			fact.AtMS = t.AtMS
+		}
+	}
 	d.Want, d.Lot = t.WantValue, port.Lot(t.Who)
 	d.Guard.Match, d.Guard.Version = t.HasVersion, t.Version
 	if t.HasFloor || t.HasCeiling || t.Saturate {
@@ -191,6 +213,6 @@ func applyTerms(d *store.Delta, t *call.WriteTerms) {
 	}
 	if t.HasToken {
 		d.Guard.Token = t.Token
-		d.Guard.Digest = port.Digest(d, t.Who)
+		d.Guard.Digest = port.Digest(d, fact)
 	}
 }

@@ -3,7 +3,9 @@ package quipu
 import (
 	"context"
 	"errors"
+	"slices"
 
+	"github.com/quipudb/quipu/internal/port"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -26,7 +28,7 @@ func (db *DB) AddBatch(ctx context.Context, events []Event) ([]Receipt, error) {
 	defer db.port.Free(c)
 	for i := range events {
 		receipts[i].Namespace, receipts[i].Key = db.port.Namespace(), events[i].Key
-		receipts[i].Err = fill(&c.Deltas[i], &events[i])
+		receipts[i].Err = fill(c, i, &events[i])
 	}
 	if err := db.port.Send(ctx, c, store.DurabilityDefault); err != nil {
 		return nil, err
@@ -34,7 +36,7 @@ func (db *DB) AddBatch(ctx context.Context, events []Event) ([]Receipt, error) {
 	reused := 0
 	c.Each(func(i int, d *store.Delta, reply *store.Reply, n int) {
 		to := &receipts[i]
-		to.Err = db.receipt(ctx, to, d, reply, n, events[i].WantValue)
+		to.Err = db.receipt(ctx, to, d, c.Fact(i), reply, n, events[i].WantValue)
 		if reused < reusedMax && errors.Is(to.Err, store.ErrToken) {
 			reused++
 			to.Err = db.reused(ctx, d)
@@ -47,9 +49,10 @@ func (db *DB) AddBatch(ctx context.Context, events []Event) ([]Receipt, error) {
 // were used for.
 const reusedMax = 10
 
-// fill makes d what e does to its counter, or returns why no store would take it.
-// Then d is nothing to be sent.
-func fill(d *store.Delta, e *Event) error {
+// fill makes delta i of a call what e does to its counter, or returns why no store would
+// take it. Then the delta is nothing to be sent.
+func fill(c *port.Call, i int, e *Event) error {
+	d := &c.Deltas[i]
 	*d = store.Delta{}
 	t := e.Terms()
 	err := store.CheckKey(e.Key)
@@ -59,7 +62,10 @@ func fill(d *store.Delta, e *Event) error {
 	if err != nil {
 		return err
 	}
+	if len(c.Facts) == 0 && hasFact(&t) {
+		c.Facts = slices.Grow(c.Facts, len(c.Deltas))[:len(c.Deltas)]
+	}
 	d.Cell.Key, d.Op, d.N = e.Key, store.OpAdd, e.Delta
-	applyTerms(d, &t)
+	applyTerms(d, c.Fact(i), &t)
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 // without the engine.
 type (
 	// A WriteOption changes what one write means. Give each at most once, in any
-	// order. An option that has no meaning for a call is refused with ErrInvalid.
+	// order, but a Dim for each dimension. An option that has no meaning for a call is refused with ErrInvalid.
 	WriteOption = call.WriteOption
 
 	// A ReadOption says what a reader needs of the answer. Give them in any order:
@@ -20,6 +20,24 @@ type (
 
 	// An Event is one Add among many.
 	Event = call.Event
+
+	// A Dimension is a value that an event has in one of the dimensions of its counter.
+	Dimension = call.Dimension
+
+	// A Correction says why a counter is corrected, and by whom.
+	Correction = call.Correction
+
+	// A Book is the definitions of a namespace.
+	Book = call.Book
+
+	// A View is one answer that a definition has kept up to date.
+	View = call.View
+
+	// DefineOptions say when definitions are to be taken.
+	DefineOptions = call.DefineOptions
+
+	// A Change is what became of definitions that were proposed.
+	Change = call.Change
 
 	// A Receipt says what became of one write.
 	Receipt = call.Receipt
@@ -83,6 +101,16 @@ func Token(token string) WriteOption { return call.Token(token) }
 // Who says who did what is counted; "" says nothing. It has a meaning for Add
 // only.
 func Who(who string) WriteOption { return call.Who(who) }
+
+// At says when the counted event happened; the zero time says nothing. It picks the
+// windows that count the event, up to a day ahead of the store's time; a total counts all
+// events, whenever they happened. It has a meaning for Add only.
+func At(t time.Time) WriteOption { return call.At(t) }
+
+// Dim says which value the counted event has in a dimension, such as the country it came
+// from. The definition of the counter declares the dimensions; another one is refused with
+// ErrInvalid. Give it once for each dimension. It has a meaning for Add only.
+func Dim(name, value string) WriteOption { return call.Dim(name, value) }
 
 // WantValue asks for the value before and after the write.
 func WantValue() WriteOption { return call.WantValue() }

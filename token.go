@@ -74,6 +74,9 @@ func (db *DB) checkToken(key, token string) (store.Cell, error) {
 // older than the window would mislead a caller if it is a clock that is wrong: the
 // store's, or the one that the token's time is from.
 func (db *DB) refusal(d *store.Delta, o store.Outcome) error {
+	if o == store.Unmet && d.Event != nil && d.Guard.Exists == store.ExistsAny {
+		return store.Errorf(store.KindUnmet, "the counter has a deadline from before its definition, and one that has windows, dimensions or a ledger has none: remove the deadline first")
+	}
 	ms, ok := store.TokenTime(d.Guard.Token)
 	if o != store.Expired || !ok {
 		return o.Err()

@@ -88,8 +88,8 @@ func Slots(d *definition.Definition) []Slot {
 	return slots
 }
 
-// keep returns how long the cells of a slot are kept; 0 is for ever.
-func (s Slot) keep(d *definition.Definition) definition.Keep {
+// Keep returns how long the cells of a slot are kept; 0 is for ever.
+func (s Slot) Keep(d *definition.Definition) definition.Keep {
 	switch {
 	case s.Ledger:
 		return d.Ledger.Keep
@@ -100,8 +100,8 @@ func (s Slot) keep(d *definition.Definition) definition.Keep {
 	}
 }
 
-// name says what a slot shows. Views with one name, of one entry, show the same.
-func (s Slot) name(d *definition.Definition) string {
+// Name says what a slot shows, for people. Views with one name, of one entry, show the same.
+func (s Slot) Name(d *definition.Definition) string {
 	if s.Ledger {
 		return "ledger of " + d.Ledger.Record.String()
 	}

@@ -101,12 +101,12 @@ func (b *Book) entry(n *Book, definitions []definition.Definition, i int) (Entry
 	had := map[string]View{}
 	if old := b.find(e.Definition.Pattern); old != nil && !b.gains(definitions, i) {
 		for j, s := range Slots(&old.Definition) {
-			had[s.name(&old.Definition)] = old.Views[j]
+			had[s.Name(&old.Definition)] = old.Views[j]
 		}
 	}
 	for _, s := range Slots(&e.Definition) {
-		keep := s.keep(&e.Definition)
-		v, ok := had[s.name(&e.Definition)]
+		keep := s.Keep(&e.Definition)
+		v, ok := had[s.Name(&e.Definition)]
 		if !ok || !near(v.Epoch, keep) {
 			if n.Views == ViewsMax {
 				return e, store.Errorf(store.KindTooLarge, "pattern %q: the namespace has had %d views, and ids are not used twice", e.Definition.Pattern, ViewsMax)
@@ -184,7 +184,7 @@ func (b *Book) retire(old *Book, live map[uint16]bool, now int64) {
 	for _, e := range old.Entries {
 		for i, s := range Slots(&e.Definition) {
 			if v := e.Views[i]; !live[v.ID] {
-				b.Retired = append(b.Retired, Retired{v.ID, s.keep(&e.Definition), now})
+				b.Retired = append(b.Retired, Retired{v.ID, s.Keep(&e.Definition), now})
 			}
 		}
 	}
@@ -215,8 +215,8 @@ func (b *Book) Changes(n *Book) []string {
 		all = map[string]seen{}
 		if e != nil {
 			for i, s := range Slots(&e.Definition) {
-				name := s.name(&e.Definition)
-				order, all[name] = append(order, name), seen{e.Views[i], s.keep(&e.Definition)}
+				name := s.Name(&e.Definition)
+				order, all[name] = append(order, name), seen{e.Views[i], s.Keep(&e.Definition)}
 			}
 		}
 		return order, all

@@ -11,12 +11,36 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// Write gives batches to the store, those of each partition by themselves.
-func (s *shared) Write(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+// Write gives batches of one namespace to the store, those of each partition by
+// themselves, with what the policies and definitions ask for. Facts are those of all deltas, in
+// their order, or nil.
+func (s *shared) Write(ctx context.Context, batches []store.Batch, replies []store.Reply, facts []Fact) error {
 	if s.readOnly && changes(batches) {
 		return store.ErrReadOnly
 	}
 	s.bind(batches)
+	if s.books.Any() || slices.ContainsFunc(facts, Fact.demands) {
+		return s.writeEvents(ctx, batches, replies, facts, 1)
+	}
+	err := s.give(ctx, batches, replies)
+	if isStale(err) || err == nil && anyStale(replies) { // There are definitions that nobody here knows of.
+		return s.remake(ctx, store.Book{Namespace: namespaceOf(batches)}, batches, replies, facts, 1, err)
+	}
+	return err
+}
+
+// namespaceOf returns the namespace of batches.
+func namespaceOf(batches []store.Batch) string {
+	for i := range batches {
+		if len(batches[i].Deltas) > 0 {
+			return batches[i].Deltas[0].Cell.Namespace
+		}
+	}
+	return ""
+}
+
+// give gives batches to the store as they are.
+func (s *shared) give(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
 	if len(batches) > 1 && s.traits.Partitions > 1 {
 		return s.applyApart(ctx, batches, replies)
 	}

@@ -1,6 +1,7 @@
 package port
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -14,11 +15,15 @@ type Call struct {
 	// Namespace is filled in. Those without an Op are left out.
 	Deltas []store.Delta
 
+	// Facts are what is known of the deltas besides, one for each, or none.
+	Facts []Fact
+
 	// Replies are those of the batches that Send has made: of one delta, the first
 	// result of the first reply is its own. For more there is Each.
 	Replies []store.Reply
 
 	sorted  []store.Delta // room for those that are not in the order of their slots
+	facts   []Fact        // in the order of the deltas that are sent, or nil
 	slots   []slot        // of the deltas that are sent, sorted
 	batches []store.Batch
 }
@@ -59,15 +64,15 @@ func (p *Port) NewCall(n int) *Call {
 // Send decides the deltas of a call. Each is as durable as its policy asks, or all
 // are as durable as is said here. An error means that nothing can be said of any.
 func (p *Port) Send(ctx context.Context, c *Call, durability store.Durability) error {
-	return p.send(ctx, c, c.Deltas, durability)
+	return p.send(ctx, c, c.Deltas, c.Facts, durability)
 }
 
 // send is Send for deltas that are the caller's own.
-func (p *Port) send(ctx context.Context, c *Call, deltas []store.Delta, durability store.Durability) error {
+func (p *Port) send(ctx context.Context, c *Call, deltas []store.Delta, facts []Fact, durability store.Durability) error {
 	if p.pack(c, deltas, durability); len(c.batches) == 0 {
 		return nil
 	}
-	return p.Write(ctx, c.batches, c.Replies)
+	return p.Write(ctx, c.batches, c.Replies, c.sortFacts(facts))
 }
 
 // Each calls f for each delta that was sent, with its index among them, as it was sent, and with the reply that has its result at n.
@@ -81,12 +86,23 @@ func (c *Call) Each(f func(i int, d *store.Delta, reply *store.Reply, n int)) {
 	}
 }
 
+// Fact returns what is known of delta i besides; nil if that is nothing.
+func (c *Call) Fact(i int) *Fact {
+	if len(c.Facts) == 0 {
+		return nil
+	}
+	return &c.Facts[i]
+}
+
 // Free takes a call back. Nothing of it may be used any more.
 func (p *Port) Free(c *Call) {
 	if d := c.Deltas; len(d) != 1 || d[0].Needs()&^store.NeedOp != 0 || d[0].Lot != 0 { // Clearing takes longer than looking.
 		clear(d)
 	}
 	clear(c.sorted)
+	clear(c.Facts)
+	clear(c.facts)
+	c.Facts, c.facts = c.Facts[:0], c.facts[:0]
 	if cap(c.Deltas) <= store.BatchDeltasMax && cap(c.slots) <= store.BatchDeltasMax {
 		p.calls.Put(c)
 	}
@@ -152,6 +168,21 @@ func (c *Call) sort(deltas []store.Delta) []store.Delta {
 		c.sorted[i] = deltas[s.index()]
 	}
 	return c.sorted
+}
+
+// sortFacts returns the facts in the order of the deltas that are sent.
+func (c *Call) sortFacts(facts []Fact) []Fact {
+	if len(facts) == 0 {
+		return nil
+	}
+	if len(c.slots) == len(facts) && slices.IsSortedFunc(c.slots, func(a, b slot) int { return cmp.Compare(a.index(), b.index()) }) {
+		return facts
+	}
+	c.facts = resized(c.facts, len(c.slots))
+	for i, s := range c.slots {
+		c.facts[i] = facts[s.index()]
+	}
+	return c.facts
 }
 
 // cut returns the end of the batch that begins at start: where the partition or the

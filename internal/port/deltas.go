@@ -21,14 +21,14 @@ import (
 // Apply decides deltas, each by itself, and fills results[i] for deltas[i].
 // Those of one counter are decided in their order. What is told together is as
 // durable as the strongest of the counters' policies asks. An error means that
-// nothing can be said of any delta.
-func (p *Port) Apply(ctx context.Context, deltas []store.Delta, results []store.Result) error {
+// nothing can be said of any delta. Facts, if there are any, are one for each delta.
+func (p *Port) Apply(ctx context.Context, deltas []store.Delta, results []store.Result, facts ...Fact) error {
 	if p.err != nil {
 		return p.err
 	}
 	c := p.NewCall(0)
 	defer p.Free(c)
-	if err := p.send(ctx, c, deltas, p.address(deltas)); err != nil {
+	if err := p.send(ctx, c, deltas, facts, p.address(deltas, facts)); err != nil {
 		return err
 	}
 	// If only some of the batches were refused, the outcome is unknown.
@@ -53,7 +53,7 @@ func (p *Port) ApplyIf(ctx context.Context, conditions []store.Condition, deltas
 	if p.err != nil {
 		return p.err
 	}
-	b := store.Batch{If: conditions, Deltas: deltas, Durability: p.address(deltas)}
+	b := store.Batch{If: conditions, Deltas: deltas, Durability: p.address(deltas, nil)}
 	cells := make([]store.Cell, 0, len(conditions)+len(deltas))
 	for i := range conditions {
 		conditions[i].Cell.Namespace = p.namespace
@@ -72,7 +72,7 @@ func (p *Port) ApplyIf(ctx context.Context, conditions []store.Condition, deltas
 		}
 	}
 	replies := make([]store.Reply, 1)
-	if err := p.Write(ctx, []store.Batch{b}, replies); err != nil {
+	if err := p.Write(ctx, []store.Batch{b}, replies, nil); err != nil {
 		return err
 	}
 	copy(results, replies[0].Results)
@@ -89,21 +89,42 @@ func (p *Port) Start(deltas []store.Delta, results []store.Result, done func(err
 	if !ok || p.err != nil || p.traits.Partitions > 1 || p.readOnly {
 		return false
 	}
-	batches := []store.Batch{{Durability: p.address(deltas), Apart: true, Deltas: deltas}}
+	batches := []store.Batch{{Durability: p.address(deltas, nil), Apart: true, Deltas: deltas}}
 	replies := []store.Reply{{Results: results[:0]}}
 	p.bind(batches)
+	if p.books.Any() && !p.framed(batches) {
+		return false
+	}
 	began := p.totals.Begin()
 	return s.Start(batches, replies, func(err error) {
+		if isStale(replies[0].Err) { // Start has reported false.
+			return
+		}
 		p.ended(batches, replies, began, err)
 		if err == nil {
 			err = replies[0].Err
 		}
 		done(err)
-	})
+	}) && !isStale(replies[0].Err)
+}
+
+// framed fills in what the definitions say of batches that are to be started, and reports
+// false if they do not allow all of them.
+func (p *Port) framed(batches []store.Batch) bool {
+	f, err := p.newFrame(context.Background(), batches, nil)
+	if err == nil {
+		err = f.frame(context.Background(), batches, nil)
+	}
+	if err != nil || len(f.changed) > 0 {
+		f.undo(batches, nil)
+		return false
+	}
+	p.late.Add(f.late)
+	return true
 }
 
 // StartAdds is Start for plain adds that want their value: see store.Adder. It leaves
-// those whose policies ask for more than that, or for less durability. The Namespace
+// those whose policies or definitions ask for more than that, or for less durability. The Namespace
 // is filled in here. Where totals are kept for readers, adds are noted in them one by
 // one, and all go the other way.
 func (p *Port) StartAdds(a *store.Adds, done func(error)) bool {
@@ -112,10 +133,17 @@ func (p *Port) StartAdds(a *store.Adds, done func(error)) bool {
 		return false
 	}
 	a.Namespace = p.namespace
+	a.Book = 0
+	if known := p.books.Known(p.namespace); known != nil {
+		a.Book = known.ID()
+		for i := range a.Each {
+			a.Each[i].Left = known.Of(string(a.KeyOf(&a.Each[i]))) != nil
+		}
+	}
 	if rules := p.Rules(); len(rules) > 0 {
 		for i := range a.Each {
 			r := rules.Of(string(a.KeyOf(&a.Each[i])))
-			a.Each[i].Left = r != nil && (r.Bound != nil || r.Policy.Durability != store.Synced)
+			a.Each[i].Left = a.Each[i].Left || r != nil && (r.Bound != nil || r.Policy.Durability != store.Synced)
 		}
 	}
 	if !s.StartAdds(a, func(err error) {
@@ -148,13 +176,17 @@ func (p *Port) Flush(here bool) {
 
 // address fills in the namespace of deltas, and what stands for the payload of
 // those with a token, and returns how durable they must be together.
-func (p *Port) address(deltas []store.Delta) store.Durability {
+func (p *Port) address(deltas []store.Delta, facts []Fact) store.Durability {
 	rules := p.Rules()
 	durability := store.Memory
 	for i := range deltas {
 		deltas[i].Cell.Namespace = p.namespace
 		if g := &deltas[i].Guard; g.Token != "" && g.Digest == 0 {
-			g.Digest = Digest(&deltas[i], "")
+			var fact *Fact
+			if facts != nil {
+				fact = &facts[i]
+			}
+			g.Digest = Digest(&deltas[i], fact)
 		}
 		if len(rules) > 0 {
 			durability = max(durability, rules.Policy(deltas[i].Cell.Key).Durability)

@@ -10,21 +10,26 @@ import (
 )
 
 // NoTimeMS is the zero time.Time in Unix milliseconds. Digests have it in the place
-// of the time of an event.
+// of the time of an event that has none.
 const NoTimeMS = -62_135_596_800_000
 
 // Digest stands for everything that a caller may vary in what a write does. A
 // write sent again under its token must have the same, whichever call or
 // release sends it, so the encoding is fixed: what few writes have comes last, and
 // only if it is there. What the caller wants to be told of the write is no part of
-// it, nor is what policies ask for.
-func Digest(d *store.Delta, who string) uint64 {
+// it, nor is what policies and definitions ask for. The fact may be nil.
+func Digest(d *store.Delta, f *Fact) uint64 {
 	var room [call.WhoBytesMax + 96]byte
 	b := append(room[:0], byte(d.Op))
 	b = binary.AppendVarint(b, d.N)
-	b = binary.AppendVarint(b, NoTimeMS)
-	b = binary.AppendUvarint(b, uint64(len(who)))
-	b = append(b, who...)
+	at, who := int64(NoTimeMS), ""
+	if f != nil {
+		if who = f.Who; f.AtMS != 0 {
+			at = f.AtMS
+		}
+	}
+	b = binary.AppendVarint(b, at)
+	b = appendText(b, who)
 	b = appendBool(b, d.Guard.Match)
 	b = binary.AppendUvarint(b, d.Guard.Version)
 	if bound := d.Guard.Bound; bound != nil {
@@ -36,6 +41,16 @@ func Digest(d *store.Delta, who string) uint64 {
 		b = append(b, digestExpiry, byte(d.Expiry))
 		b = binary.AppendVarint(b, d.DeadlineMS)
 	}
+	if f != nil && len(f.Dims) > 0 {
+		b = binary.AppendUvarint(append(b, digestDims), uint64(len(f.Dims)))
+		for _, dim := range inOrder(f.Dims) {
+			b = appendText(appendText(b, dim.Name), dim.Value)
+		}
+	}
+	if f != nil && f.always() {
+		b = append(b, digestLine, byte(f.Kind))
+		b = appendText(appendText(b, f.Actor), f.Reason)
+	}
 	sum := sha256.Sum256(b)
 	return binary.LittleEndian.Uint64(sum[:])
 }
@@ -44,6 +59,8 @@ func Digest(d *store.Delta, who string) uint64 {
 const (
 	digestBound  = 'b'
 	digestExpiry = 'e'
+	digestDims   = 'd'
+	digestLine   = 'l'
 )
 
 func appendBool(b []byte, v bool) []byte {
@@ -51,6 +68,10 @@ func appendBool(b []byte, v bool) []byte {
 		return append(b, 1)
 	}
 	return append(b, 0)
+}
+
+func appendText(b []byte, text string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
 
 // Lot returns what picks the shard of who, for doors that make deltas

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/quipudb/quipu/internal/admission"
+	"github.com/quipudb/quipu/internal/books"
 	"github.com/quipudb/quipu/internal/node"
 	"github.com/quipudb/quipu/internal/spread"
 	"github.com/quipudb/quipu/internal/total"
@@ -34,6 +36,8 @@ type shared struct {
 	near     bool          // an exact read costs no more than a total that is kept
 	spread   *spread.Store // the store, if it knows layouts; else nil
 	totals   *total.Totals
+	books    *books.Books    // the definitions of all namespaces
+	desk     *admission.Desk // where values are let into dimensions
 	err      error     // what is wrong with the options, or nil
 	calls    sync.Pool // of *Call
 
@@ -43,6 +47,9 @@ type shared struct {
 	replayed     atomic.Uint64
 	unknown      atomic.Uint64
 	full         atomic.Uint64
+	remade       atomic.Uint64
+	late         atomic.Uint64
+	others       atomic.Uint64
 	sessionsLost atomic.Uint64
 	checkups     checkups
 	unreachable  atomic.Int64 // partitions, when Health was asked last
@@ -65,7 +72,7 @@ func New(s store.Store, namespace string, o Options) *Port {
 	if _, ok := s.(*node.Node); !ok && s.Traits().Shared {
 		s = node.New(context.Background(), s, node.Options{Logger: o.Logger, ReadOnly: o.ReadOnly})
 	}
-	sh := &shared{store: s, traits: s.Traits(), readOnly: o.ReadOnly, err: o.Err}
+	sh := &shared{store: s, traits: s.Traits(), readOnly: o.ReadOnly, err: o.Err, books: books.New(s, o.ReadOnly)}
 	sh.calls.New = func() any { return new(Call) }
 	_, starts := s.(store.Starter) // It answers from this process.
 	sh.near = starts && !sh.traits.Shared
@@ -76,6 +83,7 @@ func New(s store.Store, namespace string, o Options) *Port {
 		sh.spread = spread.New(s, spread.Options{Policy: sh.layoutOf, ReadOnly: o.ReadOnly, Logger: o.Logger})
 		sh.store, sh.traits = sh.spread, sh.spread.Traits()
 	}
+	sh.desk = admission.New(sh.traits.Partitions, sh.store.Apply)
 	sh.totals = total.New(total.Options{
 		Store: sh.store, Under: s, Spread: sh.spread, Policies: sh.policies.Load, Left: sh.left,
 		Recall: o.Recall, ReadOnly: o.ReadOnly, Near: sh.near,
@@ -105,6 +113,9 @@ func (p *Port) Cell(key string) store.Cell { return store.Cell{Namespace: p.name
 
 // Store returns the store, with its layouts.
 func (p *Port) Store() store.Store { return p.store }
+
+// Books returns the definitions of all namespaces.
+func (p *Port) Books() *books.Books { return p.books }
 
 // Totals returns what is kept for readers.
 func (p *Port) Totals() *total.Totals { return p.totals }
@@ -147,6 +158,9 @@ func (p *Port) Meters(f func(name, help string, value float64)) {
 	f("quipu_writes_replayed_total", "Writes that were repeats and returned the first result.", float64(p.replayed.Load()))
 	f("quipu_writes_unknown_total", "Calls that ended before the outcome was known.", float64(p.unknown.Load()))
 	f("quipu_writes_full_total", "Writes refused because of --key-quota, --token-quota or --namespace-quota.", float64(p.full.Load()))
+	f("quipu_writes_remade_total", "Writes made anew because definitions had changed, or windows had gone, since they were made.", float64(p.remade.Load()))
+	f("quipu_events_late_total", "Events of which a window was not kept any more: the total has them, and the window's view has not.", float64(p.late.Load()))
+	f("quipu_dimensions_other_total", "Values counted as other, because their dimension had as many as it may have.", float64(p.others.Load()))
 	f("quipu_sessions_lost_total", "Reads refused because the store had lost what their session had seen.", float64(p.sessionsLost.Load()))
 	f("quipu_partitions_unreachable", "Partitions of the store that did not answer when readiness was asked for last.", float64(p.unreachable.Load()))
 	p.totals.Meters(f)

@@ -39,7 +39,7 @@ func (p *Port) retire(ctx context.Context, last store.Writer) error {
 		batches[i] = store.Batch{Partition: i, Deltas: []store.Delta{{Op: store.OpRetire, N: int64(last)}}}
 	}
 	replies := make([]store.Reply, len(batches))
-	if err := p.Write(ctx, batches, replies); err != nil {
+	if err := p.Write(ctx, batches, replies, nil); err != nil {
 		return err
 	}
 	for i := range replies {
@@ -54,8 +54,9 @@ func (p *Port) retire(ctx context.Context, last store.Writer) error {
 // batches[i]: see store.Batch. The Cell of a delta names a counter by its Key;
 // its Namespace, and how durable the batch must be, are filled in here: what is
 // told together is as durable as the strongest of the counters' policies asks.
-// If one's writer was never issued, all are refused: see CheckWriter.
-func (p *Port) WriteBatches(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+// If one's writer was never issued, all are refused: see CheckWriter. Facts, if there are
+// any, are those of all deltas in their order.
+func (p *Port) WriteBatches(ctx context.Context, batches []store.Batch, replies []store.Reply, facts ...Fact) error {
 	if p.err != nil {
 		return p.err
 	}
@@ -77,7 +78,7 @@ func (p *Port) WriteBatches(ctx context.Context, batches []store.Batch, replies 
 			}
 		}
 	}
-	return p.Write(ctx, batches, replies)
+	return p.Write(ctx, batches, replies, facts)
 }
 
 // CheckWriter returns store.ErrMark if w was never issued. Without it, whoever

@@ -15,7 +15,8 @@ type row struct {
 var table = map[string]row{
 	// The library. It makes the default store, and knows of no other.
 	".": {code: []string{
-		"./call", "./policy", "./store", "./internal/duration", "./internal/engine", "./internal/hot", "./internal/port", "./internal/session", "./internal/spread", "./internal/total", "./internal/wide",
+		"./call", "./definition", "./policy", "./store", "./internal/book", "./internal/books", "./internal/duration", "./internal/engine", "./internal/hot", "./internal/ledger",
+		"./internal/port", "./internal/session", "./internal/spread", "./internal/total", "./internal/wide",
 	}},
 	// What a call says and answers, for the library and the client.
 	"call":             {code: []string{"./definition", "./store", "./internal/session"}, pure: true},
@@ -75,10 +76,13 @@ var table = map[string]row{
 		code:  []string{"./definition", "./store", "./internal/book", "./internal/calendar", "./internal/view"},
 		tests: []string{"./store/memstore", "./store/storetest"},
 	},
+	// Values that are let into dimensions.
+	"internal/admission": {code: []string{"./store", "./internal/view"}, tests: []string{"./store/memstore", "./store/storetest"}},
 	// All of it as the servers use it: the library is the product on top of this.
 	"internal/port": {
 		code: []string{
-			"./call", "./policy", "./store", "./internal/hot", "./internal/node", "./internal/rollup", "./internal/spread", "./internal/total",
+			"./call", "./policy", "./store", "./internal/admission", "./internal/books", "./internal/hot", "./internal/ledger", "./internal/node", "./internal/rollup", "./internal/spread",
+			"./internal/total", "./internal/view",
 		},
 		tests: []string{".", "./store/memstore", "./store/storetest"},
 	},

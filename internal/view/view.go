@@ -82,9 +82,18 @@ func (v *Views) sums(r *ready) bool { return !r.ledger || v.record == definition
 func (v *Views) Dimension(name string) (i int, err error) {
 	i = slices.IndexFunc(v.dimensions, func(d definition.Dimension) bool { return d.Name() == name })
 	if i < 0 {
-		return i, store.Errorf(store.KindInvalid, "unknown dimension %q: %s", name, v.declared())
+		return i, v.unknown(name)
 	}
 	return i, nil
+}
+
+// NoDimensions returns the error of an event that brings a dimension to a counter that has
+// no views.
+func NoDimensions(name string) error { return new(Views).unknown(name) }
+
+// unknown returns the error of a dimension that is not declared.
+func (v *Views) unknown(name string) error {
+	return store.Errorf(store.KindInvalid, "unknown dimension %q: %s", name, v.declared())
 }
 
 // declared says which dimensions there are.
@@ -107,7 +116,7 @@ func (v *Views) Names(dims []call.Dimension) ([]string, error) {
 	}
 	for i, dim := range dims {
 		if !slices.ContainsFunc(v.dimensions, func(d definition.Dimension) bool { return slices.Contains(d.By, dim.Name) }) {
-			return nil, store.Errorf(store.KindInvalid, "unknown dimension %q: %s", dim.Name, v.declared())
+			return nil, v.unknown(dim.Name)
 		}
 		if slices.ContainsFunc(dims[:i], func(d call.Dimension) bool { return d.Name == dim.Name }) {
 			return nil, store.Errorf(store.KindInvalid, "dimension %q is given twice", dim.Name)

@@ -38,7 +38,7 @@ func TestLaws(t *testing.T) {
 		"a session sees sets and deletes too":                                    noVersion,
 		"a session is not lost with what was deleted or written over":            noVersion,
 		"a session of what the store does not have is lost, and says what to do": noVersion,
-		"a time that nothing keeps is refused":                                   noKind,
+		"a time before 1970 is refused":                                          noKind,
 		"an event with a bad time is refused alone":                              "a lifetime is set by commands of its own",
 		"the same token with another payload is refused and changes nothing":     noBounds,
 		"the order of options and the way of sending are no part of the payload": noBounds,

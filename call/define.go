@@ -1,0 +1,63 @@
+package call
+
+import (
+	"time"
+
+	"github.com/quipudb/quipu/definition"
+	"github.com/quipudb/quipu/store"
+)
+
+// A Book is the definitions of a namespace, as its store has them.
+type Book struct {
+	ID      int64     // rises whenever they change; 0 if there never were any
+	InForce time.Time // since when all events are counted by them; zero if that is still to come
+
+	Definitions []definition.Definition // in order: the first that names a key holds for it
+	Views       []View                  // of all definitions, in their order
+}
+
+// A View is one answer that a definition has kept up to date, such as its windows of an hour.
+type View struct {
+	Pattern string // of the definition
+	Name    string // such as "windows of 1h", "dimension country", "ledger of all"
+
+	// Since is from when on the view is complete: earlier events are in the total, but not
+	// in the view. It is zero while the definitions are not in force.
+	Since time.Time
+
+	Keep definition.Keep // how long what is counted is kept; 0 is for ever
+}
+
+// DefineOptions say when definitions are to be taken. The zero value is always.
+type DefineOptions struct {
+	DryRun bool  // only say what would change
+	IfID   int64 // only if the book has this id, and ErrChanged otherwise; 0 is any
+	IfNone bool  // only if there never were any definitions; otherwise nothing changes
+}
+
+// A Change is what became of definitions that were proposed.
+type Change struct {
+	ID      int64    // of the book that has them, or with DryRun would have
+	Changes []string // what begins, begins anew, ends, or is kept for another time; empty if nothing changed
+}
+
+// A Correction says why a counter is corrected, and by whom. It is written down in the
+// counter's ledger.
+type Correction struct {
+	Reason string
+	Actor  string // may be empty
+}
+
+// ReasonBytesMax is how long a reason may be.
+const ReasonBytesMax = 1 << 10
+
+// Check returns an error if a correction can't be written down.
+func (c Correction) Check() error {
+	switch {
+	case c.Reason == "":
+		return store.Errorf(store.KindInvalid, "a correction needs a reason")
+	case len(c.Reason) > ReasonBytesMax:
+		return store.Errorf(store.KindTooLarge, "reason of %d bytes: at most %d", len(c.Reason), ReasonBytesMax)
+	}
+	return CheckWho(c.Actor)
+}

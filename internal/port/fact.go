@@ -1,0 +1,87 @@
+package port
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/quipudb/quipu/call"
+	"github.com/quipudb/quipu/internal/ledger"
+	"github.com/quipudb/quipu/store"
+)
+
+// A Fact is what a caller says of a write beyond its delta. It travels beside the delta to
+// where the definitions of the counter are known: what they ask for becomes the riders of
+// the delta's event, and all else is dropped. The zero Fact says nothing.
+type Fact struct {
+	AtMS int64            // when it happened, in Unix milliseconds; 0 is the store's time
+	Dims []call.Dimension // no name twice
+	Who  string           // who did what is counted
+
+	// Of a line in the ledger. Kind is 0 for what the operation says; an Adjust or an Undo
+	// is written down whatever the definitions ask for. Actor is Who if it is empty.
+	Kind                  ledger.Kind
+	Actor, Reason, Source string
+
+	Undoes *Undone // of an Undo
+}
+
+// Undone is the line that an Undo takes back.
+type Undone struct {
+	Entry store.PartFields // that has it
+	Line  uint16           // among those of the entry
+}
+
+// mark returns the part that says that the line was taken back: once it is there, nobody
+// takes it back again, as long as the ledger has it.
+func (u *Undone) mark() store.Part {
+	f := u.Entry
+	f.Name = ledger.UndoName(u.Line)
+	return f.Part()
+}
+
+// position returns where the line is. Lines that have tokens are with the counter's home.
+func (u *Undone) position() ledger.Position {
+	return ledger.Position{Version: uint64(u.Entry.Position), Line: u.Line}
+}
+
+// always reports whether a line is written down whatever the definitions ask for.
+func (f *Fact) always() bool { return f.Kind == ledger.Adjust || f.Kind == ledger.Undo }
+
+// demands reports whether a fact asks for something that a counter without definitions can't
+// have, or always has.
+func (f Fact) demands() bool { return len(f.Dims) > 0 || f.always() }
+
+// line returns the line of a delta that has the fact.
+func (f *Fact) line(d *store.Delta) ledger.Line {
+	l := ledger.Line{
+		Kind: f.Kind, Amount: d.N, AtMS: f.AtMS, Token: d.Guard.Token, Actor: f.Actor, Reason: f.Reason, Source: f.Source,
+		Dims: inOrder(f.Dims),
+	}
+	if l.Actor == "" {
+		l.Actor = f.Who
+	}
+	if f.Undoes != nil {
+		l.Undoes = f.Undoes.position()
+	}
+	if l.Kind == 0 {
+		switch d.Op {
+		case store.OpSet:
+			l.Kind = ledger.Set
+		case store.OpDelete:
+			l.Kind = ledger.Delete
+		default:
+			l.Kind = ledger.Add
+		}
+	}
+	return l
+}
+
+// inOrder returns dimensions in the order of their names.
+func inOrder(dims []call.Dimension) []call.Dimension {
+	byName := func(a, b call.Dimension) int { return cmp.Compare(a.Name, b.Name) }
+	if !slices.IsSortedFunc(dims, byName) {
+		dims = slices.Clone(dims)
+		slices.SortFunc(dims, byName)
+	}
+	return dims
+}

@@ -1,0 +1,281 @@
+package port
+
+import (
+	"context"
+	"slices"
+
+	"github.com/quipudb/quipu/internal/admission"
+	"github.com/quipudb/quipu/internal/books"
+	"github.com/quipudb/quipu/internal/view"
+	"github.com/quipudb/quipu/store"
+)
+
+// A frame is the events that definitions make of the deltas of batches of one namespace,
+// for one attempt to write them. Every way to the store leads through here.
+type frame struct {
+	s         *shared
+	namespace string
+	known     *books.Known // nil if the namespace has no book
+	nowMS     int64
+
+	changed []change
+	late    uint64 // events that a view does not keep
+	others  uint64 // values that are counted as other
+}
+
+// A change is a delta that could not be sent as it was given, and what it was.
+type change struct {
+	batch, delta int
+	was          store.Delta
+	err          error // why it is barred, or nil
+}
+
+// barred is the event of a delta that definitions do not allow: the store refuses it, by
+// its time, unless its token, or its writer's mark, says that it was applied before. Then
+// it is a repeat all the same.
+var barred = &store.Event{NotAfter: 1}
+
+// newFrame returns a frame for batches. It asks the store for the definitions only if
+// a delta brings dimensions, which nobody but them could declare: a store that has some
+// refuses what is made without them.
+func (s *shared) newFrame(ctx context.Context, batches []store.Batch, facts []Fact) (frame, error) {
+	f := frame{s: s}
+	i := slices.IndexFunc(batches, func(b store.Batch) bool { return len(b.Deltas) > 0 })
+	if i < 0 {
+		return f, nil
+	}
+	cell := batches[i].Deltas[0].Cell
+	f.namespace, f.known, f.nowMS = cell.Namespace, s.books.Known(cell.Namespace), s.NowMS(cell)
+	if f.known == nil && slices.ContainsFunc(facts, func(f Fact) bool { return len(f.Dims) > 0 }) {
+		if _, err := s.books.Get(ctx, f.namespace); err != nil {
+			return f, err
+		}
+		f.known = s.books.Known(f.namespace)
+	}
+	return f, nil
+}
+
+// made returns the book that the events are made under.
+func (f *frame) made() store.Book { return store.Book{Namespace: f.namespace, ID: f.known.ID()} }
+
+// frame fills in what the definitions say of batches, whose facts follow each other. It
+// returns an error if they can't be made, now or at all.
+func (f *frame) frame(ctx context.Context, batches []store.Batch, facts []Fact) error {
+	if err := f.admit(ctx, batches, facts); err != nil {
+		return err
+	}
+	at := 0
+	for i := range batches {
+		b := &batches[i]
+		if b.Books = nil; f.known != nil {
+			b.Books = f.known.Fence
+		}
+		for j := range b.Deltas {
+			var fact *Fact
+			if facts != nil {
+				fact = &facts[at]
+			}
+			at++
+			d := &b.Deltas[j]
+			e, err := f.event(d, fact)
+			if err == nil {
+				if e != nil && d.Expiry != store.ExpiryKeep { // A counter with views has no deadline that could be cleared.
+					f.changed = append(f.changed, change{batch: i, delta: j, was: *d})
+					d.Expiry = store.ExpiryKeep
+				}
+				d.Event = e
+				continue
+			}
+			if b.Writer == 0 && (!b.Apart || len(b.If) > 0) { // It can't be left out alone.
+				return err
+			}
+			f.changed = append(f.changed, change{i, j, *d, err})
+			if d.Op == store.OpExpire {
+				*d = store.Delta{Cell: d.Cell, Op: store.OpGet}
+			} else {
+				d.Expiry, d.DeadlineMS, d.Event = store.ExpiryKeep, 0, barred
+			}
+		}
+	}
+	return nil
+}
+
+// undo makes the deltas of batches again what they were given as, and says in the replies,
+// if there are any, which of them were barred.
+func (f *frame) undo(batches []store.Batch, replies []store.Reply) {
+	for _, c := range f.changed {
+		d := &batches[c.batch].Deltas[c.delta]
+		e := d.Event
+		*d = c.was
+		if c.err == nil {
+			d.Event = e
+		} else if d.Event = nil; replies != nil && replies[c.batch].Err == nil {
+			if r := &replies[c.batch].Results[c.delta]; r.Outcome == store.Untimely || d.Op == store.OpExpire {
+				*r = store.Result{Outcome: store.Barred}
+			}
+		}
+	}
+	f.changed = f.changed[:0]
+}
+
+// Why returns why the definition of its counter bars a delta, of which a fact may be known
+// besides.
+func (p *Port) Why(ctx context.Context, d *store.Delta, fact *Fact) error {
+	f, err := p.newFrame(ctx, []store.Batch{{Deltas: []store.Delta{*d}}}, nil)
+	if err == nil {
+		_, err = f.event(d, fact)
+	}
+	if err == nil { // It is allowed by now.
+		return store.Barred.Err()
+	}
+	return err
+}
+
+// event returns what a delta does besides changing its counter, nil if that is nothing; or
+// why the definition of the counter does not allow it. The fact may be nil.
+func (f *frame) event(d *store.Delta, fact *Fact) (*store.Event, error) {
+	keys := f.known.Of(d.Cell.Key)
+	if keys != nil && d.Expiry&store.ExpirySet != 0 {
+		return nil, store.Errorf(store.KindInvalid, "a counter that has windows, dimensions or a ledger has no deadline, and by its definition %q has them", d.Cell.Key)
+	}
+	switch d.Op {
+	case store.OpAdd:
+		return f.add(d, fact, keys)
+	case store.OpSet, store.OpDelete:
+		if keys == nil {
+			return nil, nil
+		}
+		line, ok := keys.Line(f.nowMS, true)
+		return withLine(keys.Assign, line, ok, d, fact)
+	default:
+		return nil, nil
+	}
+}
+
+// add returns the event of an add.
+func (f *frame) add(d *store.Delta, fact *Fact, keys *books.Keys) (*store.Event, error) {
+	at, always := f.nowMS, false
+	if fact != nil {
+		if always = fact.always(); fact.AtMS != 0 {
+			at = fact.AtMS
+		}
+	}
+	if keys == nil {
+		if fact != nil && len(fact.Dims) > 0 {
+			return nil, view.NoDimensions(fact.Dims[0].Name)
+		}
+		if !always {
+			return nil, nil
+		}
+		if !f.s.traits.Events {
+			return nil, store.Errorf(store.KindUnsupported, "the %s store keeps no ledger, and what is corrected must be written down", f.s.traits.Name)
+		}
+		return withLine(&store.Event{}, unasked, true, d, fact)
+	}
+	names, err := f.names(d, fact, keys)
+	if err != nil {
+		return nil, err
+	}
+	p, err := keys.Plans.Of(keys.Views, at, f.nowMS, names)
+	if err != nil {
+		return nil, err
+	}
+	if p.Late {
+		f.late++
+	}
+	line, ok := keys.Line(f.nowMS, always)
+	if !ok && always {
+		line, ok = unasked, true
+	}
+	return withLine(p.Event, line, ok, d, fact)
+}
+
+// unasked is where lines are written down that no definition asks for.
+var unasked = store.PartFields{Kind: store.PartEntries, Epoch: store.EpochForever}
+
+// withLine returns an event with its line in the ledger, if it has one; then it is a copy.
+func withLine(e *store.Event, at store.PartFields, has bool, d *store.Delta, fact *Fact) (*store.Event, error) {
+	if !has {
+		return e, nil
+	}
+	if fact == nil {
+		fact = &Fact{}
+	}
+	l := fact.line(d)
+	bytes, err := l.Append(nil)
+	if err != nil {
+		return nil, err
+	}
+	with := &store.Event{Plan: e.Plan, Riders: []store.Rider{{Part: at.Part(), Op: store.OpPut, Place: store.PlaceVersion, Bytes: bytes}}}
+	if fact.Undoes != nil {
+		with.Riders = append(with.Riders, store.Rider{
+			Part: fact.Undoes.mark(), Op: store.OpPut, Bytes: bytes, Is: store.Met{Kind: store.MetEqual},
+		})
+	}
+	return with, nil
+}
+
+// names returns what the parts of an event are called in each dimension. A value that is
+// not admitted is other.
+func (f *frame) names(d *store.Delta, fact *Fact, keys *books.Keys) ([]string, error) {
+	if fact == nil {
+		return keys.Names(nil)
+	}
+	names, err := keys.Names(fact.Dims)
+	if err != nil || len(fact.Dims) == 0 {
+		return names, err
+	}
+	for i, name := range names {
+		a, needed := keys.Admission(i, name)
+		if !needed {
+			continue
+		}
+		want := admission.Want{Cell: d.Cell, Admission: a}
+		if admitted, _ := f.s.desk.Look(&want, f.known.ID()); !admitted {
+			names[i] = view.Other
+			f.others++
+		}
+	}
+	return names, nil
+}
+
+// admit has the store decide on the values of dimensions that nobody here knows of, all at
+// once.
+func (f *frame) admit(ctx context.Context, batches []store.Batch, facts []Fact) error {
+	if facts == nil || f.known == nil {
+		return nil
+	}
+	var wants []admission.Want
+	asked := map[admission.Want]bool{}
+	at := 0
+	for i := range batches {
+		for j := range batches[i].Deltas {
+			d, fact := &batches[i].Deltas[j], &facts[at]
+			if at++; len(fact.Dims) == 0 || d.Op != store.OpAdd {
+				continue
+			}
+			keys := f.known.Of(d.Cell.Key)
+			if keys == nil {
+				continue
+			}
+			names, err := keys.Names(fact.Dims)
+			if err != nil {
+				continue // for event to say
+			}
+			for k, name := range names {
+				a, needed := keys.Admission(k, name)
+				if !needed {
+					continue
+				}
+				w := admission.Want{Cell: d.Cell, Admission: a}
+				if _, known := f.s.desk.Look(&w, f.known.ID()); !known && !asked[w] {
+					wants, asked[w] = append(wants, w), true
+				}
+			}
+		}
+	}
+	if len(wants) == 0 {
+		return nil
+	}
+	return f.s.desk.Ask(ctx, f.known.Fence[0], wants)
+}

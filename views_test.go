@@ -1,0 +1,236 @@
+package quipu_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/definition"
+	"github.com/quipudb/quipu/store"
+	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
+)
+
+// A viewed is a DB over a store that has events, and the store.
+type viewed struct {
+	*testing.T
+	*quipu.DB
+	store store.Store
+	hooks *storetest.Hooks
+}
+
+// openViewed returns a DB over a store of some partitions.
+func openViewed(t *testing.T, partitions int) *viewed {
+	t.Helper()
+	v := &viewed{T: t, hooks: &storetest.Hooks{Traits: func(t *store.Traits) { t.Layouts = false }}}
+	v.store = storetest.Wrap(memstore.New(memstore.Options{Partitions: partitions}), v.hooks)
+	v.DB = v.other()
+	return v
+}
+
+// other returns one more DB over the store, as another server has it.
+func (v *viewed) other() *quipu.DB { return quipu.New(v.store, quipu.Options{}) }
+
+func width(s string) definition.Width {
+	w, err := definition.ParseWidth(s)
+	if err != nil {
+		panic(err)
+	}
+	return w
+}
+
+// days is a definition with windows of a day, kept for a month.
+func days(pattern string) definition.Definition {
+	return definition.Definition{Pattern: pattern, Windows: []definition.Window{{Every: width("1d"), Keep: definition.Keep(720 * time.Hour)}}}
+}
+
+// define makes definitions those of the DB's namespace.
+func (v *viewed) define(definitions ...definition.Definition) quipu.Change {
+	v.Helper()
+	c, err := v.Define(v.Context(), definitions, quipu.DefineOptions{})
+	if err != nil {
+		v.Fatal(err)
+	}
+	return c
+}
+
+// parts returns what the parts of a counter hold, by kind, view and name.
+func (v *viewed) parts(key string) map[string]int64 {
+	v.Helper()
+	found := map[string]int64{}
+	for _, kind := range []store.PartKind{
+		store.PartOutside, store.PartBook, store.PartDim, store.PartAdmitted, store.PartWindow, store.PartWindowDim, store.PartEntries,
+	} {
+		rows := store.Rows{Namespace: "default", From: string(kind), To: string(kind + 1)}
+		rows.From, rows.To = string([]byte{byte(kind)}), string([]byte{byte(kind) + 1})
+		entries, err := v.store.(store.Parter).ScanParts(v.Context(), rows, 1000)
+		if err != nil {
+			v.Fatal(err)
+		}
+		for _, e := range entries {
+			if f, _ := e.Part.Fields(); e.Cell.Key == key {
+				name := map[store.PartKind]string{
+					store.PartOutside: "outside", store.PartBook: "book", store.PartDim: "by", store.PartAdmitted: "admitted",
+					store.PartWindow: "window", store.PartWindowDim: "window by", store.PartEntries: "entries",
+				}[kind]
+				if f.View != 0 {
+					name += fmt.Sprint(" ", f.View)
+				}
+				if f.Name != "" {
+					name += " " + f.Name
+				}
+				if kind == store.PartEntries {
+					found[name]++
+				} else {
+					found[name] += e.Content.N
+				}
+			}
+		}
+	}
+	return found
+}
+
+// holds checks the value of a counter, and what its parts hold: "outside 1=5 window 1=2".
+func (v *viewed) holds(key string, value int64, want string) {
+	v.Helper()
+	c, err := v.Read(v.Context(), key)
+	if err != nil || c.Value != value {
+		v.Errorf("%s is %d, %v; want %d", key, c.Value, err, value)
+	}
+	parts := map[string]int64{}
+	for _, field := range strings.Split(want, ", ") {
+		name, text, _ := strings.Cut(field, "=")
+		n := int64(0)
+		if _, err := fmt.Sscan(text, &n); err != nil && field != "" {
+			v.Fatal(err)
+		}
+		if name != "" {
+			parts[name] = n
+		}
+	}
+	if got := v.parts(key); fmt.Sprint(got) != fmt.Sprint(parts) {
+		v.Errorf("%s has %v, want %v", key, got, parts)
+	}
+}
+
+func must[T any](v *viewed) func(T, error) T {
+	return func(got T, err error) T {
+		v.Helper()
+		if err != nil {
+			v.Error(err)
+		}
+		return got
+	}
+}
+
+// TestViews has one add change the total, its windows and what was before them.
+func TestViews(t *testing.T) {
+	for _, partitions := range []int{1, 7} {
+		v := openViewed(t, partitions)
+		ok := must[quipu.Receipt](v)
+		ctx := t.Context()
+		ok(v.Add(ctx, "a1", 5))
+		other := v.other()
+		if c := v.define(days("a*")); c.ID != 1 || len(c.Changes) != 1 {
+			t.Errorf("%+v", c)
+		}
+		ok(v.Add(ctx, "a1", 2))
+		v.holds("a1", 7, "book=1, outside 1=5, window 1=2")
+		ok(other.Add(ctx, "a1", 3)) // it has not heard of the book
+		v.holds("a1", 10, "book=1, outside 1=5, window 1=5")
+		ok(other.Add(ctx, "b", 3))
+		v.holds("b", 3, "")
+		for _, replayed := range []bool{false, true} {
+			r := ok(v.Add(ctx, "a2", 1, quipu.Token("t"), quipu.At(time.Now().Add(-48*time.Hour))))
+			if r.Replayed != replayed {
+				t.Errorf("%+v", r)
+			}
+		}
+		v.holds("a2", 1, "book=1, outside 1=0, window 1=1")
+		ok(v.Add(ctx, "a2", 4, quipu.At(time.Now().Add(-9999*time.Hour)))) // too late for the window
+		v.holds("a2", 5, "book=1, outside 1=4, window 1=1")
+
+		ok(v.Set(ctx, "a1", 1))
+		v.holds("a1", 1, "book=1, outside 1=-4, window 1=5")
+		ok(v.Reset(ctx, "a1"))
+		v.holds("a1", 0, "book=1, outside 1=-5, window 1=5")
+		ok(v.Add(ctx, "a1", 1))
+		ok(v.Delete(ctx, "a1"))
+		v.holds("a1", 0, "book=1, outside 1=-6, window 1=6")
+
+		rs, err := v.AddBatch(ctx, []quipu.Event{{Key: "a3", Delta: 1}, {Key: "b", Delta: 1}, {Key: "a3", Delta: 2, At: time.Now().Add(-24 * time.Hour)}})
+		if err != nil || rs[0].Err != nil || rs[1].Err != nil || rs[2].Err != nil {
+			t.Errorf("%v, %v", rs, err)
+		}
+		v.holds("a3", 3, "book=1, outside 1=0, window 1=3")
+
+		// A second book: the view that comes later has a base of its own.
+		d := days("a*")
+		d.Ledger.Record = definition.All
+		v.define(d)
+		ok(other.Add(ctx, "a3", 4))
+		v.holds("a3", 7, "book=2, outside 1=0, window 1=7, outside 2=3, entries 2=1")
+		ok(other.Set(ctx, "a3", 1))
+		v.holds("a3", 1, "book=2, outside 1=-6, window 1=7, outside 2=-3, entries 2=2")
+	}
+}
+
+// A counter that has views has no deadline, however it is asked for.
+func TestViewsHaveNoDeadline(t *testing.T) {
+	v := openViewed(t, 3)
+	ctx := t.Context()
+	must[quipu.Receipt](v)(v.Add(ctx, "a-old", 1, quipu.TTL(time.Hour)))
+	v.define(days("a*"))
+	for _, db := range []*quipu.DB{v.DB, v.other()} {
+		_, err := db.Add(ctx, "a", 1, quipu.TTL(time.Hour))
+		if !errors.Is(err, quipu.ErrInvalid) || !strings.Contains(err.Error(), "has no deadline") {
+			t.Errorf("%v", err)
+		}
+		rs, err := db.AddBatch(ctx, []quipu.Event{{Key: "a", Delta: 1}, {Key: "a", Delta: 1, TTL: time.Hour}, {Key: "b", Delta: 1, TTL: time.Hour}})
+		if err != nil || rs[0].Err != nil || !errors.Is(rs[1].Err, quipu.ErrInvalid) || rs[2].Err != nil {
+			t.Errorf("%v, %v", rs, err)
+		}
+		if _, err := db.Add(ctx, "a-old", 1); !errors.Is(err, store.ErrUnmet) || !strings.Contains(err.Error(), "deadline") {
+			t.Errorf("one that had one before: %v", err)
+		}
+	}
+	v.holds("a", 2, "book=1, outside 1=0, window 1=2")
+}
+
+// A repeat is one, whatever became of the definitions in between.
+func TestRepeatsAfterDefinitions(t *testing.T) {
+	v := openViewed(t, 1)
+	ctx := t.Context()
+	ok := must[quipu.Receipt](v)
+	d := days("a*")
+	d.Dimensions = []definition.Dimension{{By: []string{"country"}, Windows: []definition.Width{}}}
+	v.define(d)
+	add := func(value string) (quipu.Receipt, error) {
+		return v.Add(ctx, "a", 1, quipu.Token("t"), quipu.Dim("country", value))
+	}
+	ok(add("DE"))
+	ok(v.Add(ctx, "a", 1, quipu.Token("u"), quipu.WantValue()))
+	v.holds("a", 2, "admitted 2=1, admitted 2 DE=1, book=1, by 2=1, by 2 DE=1, outside 1=0, outside 2=0, window 1=2")
+	if _, err := add("FR"); !errors.Is(err, quipu.ErrToken) {
+		t.Errorf("another payload: %v", err)
+	}
+	v.define(days("a*"))
+	if r := ok(add("DE")); !r.Replayed {
+		t.Errorf("%+v", r)
+	}
+	if _, err := v.Add(ctx, "a", 1, quipu.Token("v"), quipu.Dim("country", "DE")); !errors.Is(err, quipu.ErrInvalid) || !strings.Contains(err.Error(), "the counter has none") {
+		t.Errorf("a dimension that is gone: %v", err)
+	}
+	v.define()
+	if r := ok(v.Add(ctx, "a", 1, quipu.Token("u"), quipu.WantValue())); !r.Replayed || r.Value != 2 {
+		t.Errorf("%+v", r)
+	}
+	// The token that was barred may still be used.
+	v.define(d)
+	if r := ok(v.Add(ctx, "a", 1, quipu.Token("v"), quipu.Dim("country", "DE"))); r.Replayed {
+		t.Errorf("%+v", r)
+	}
+}
