@@ -80,6 +80,11 @@ func (db *DB) receipt(ctx context.Context, out *Receipt, d *store.Delta, fact *p
 		return boundError(d, r)
 	case store.Barred:
 		return db.port.Why(ctx, d, fact)
+	case store.Unmet:
+		if fact != nil && fact.Undoes != nil && r.Refused != 0 {
+			return errUndone
+		}
+		return db.refusal(d, r.Outcome)
 	default:
 		return db.refusal(d, r.Outcome)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -64,8 +65,7 @@ func (v *viewed) parts(key string) map[string]int64 {
 	for _, kind := range []store.PartKind{
 		store.PartOutside, store.PartBook, store.PartDim, store.PartAdmitted, store.PartWindow, store.PartWindowDim, store.PartEntries,
 	} {
-		rows := store.Rows{Namespace: "default", From: string(kind), To: string(kind + 1)}
-		rows.From, rows.To = string([]byte{byte(kind)}), string([]byte{byte(kind) + 1})
+		rows := store.Rows{Namespace: "default", From: string([]byte{byte(kind)}), To: string([]byte{byte(kind) + 1})}
 		entries, err := v.store.(store.Parter).ScanParts(v.Context(), rows, 1000)
 		if err != nil {
 			v.Fatal(err)
@@ -232,5 +232,199 @@ func TestRepeatsAfterDefinitions(t *testing.T) {
 	v.define(d)
 	if r := ok(v.Add(ctx, "a", 1, quipu.Token("v"), quipu.Dim("country", "DE"))); r.Replayed {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestDimensions counts events by what they bring, up to the limit of values.
+func TestDimensions(t *testing.T) {
+	for _, partitions := range []int{1, 5} {
+		v := openViewed(t, partitions)
+		ctx := t.Context()
+		ok := must[quipu.Receipt](v)
+		d := definition.Definition{Pattern: "a*", Dimensions: []definition.Dimension{
+			{By: []string{"country"}, Limit: 2}, {By: []string{"country", "platform"}},
+		}}
+		v.define(d)
+		de, ios := quipu.Dim("country", "DE"), quipu.Dim("platform", "iOS")
+		ok(v.Add(ctx, "a", 1, de))
+		ok(v.other().Add(ctx, "a", 2, ios, de))
+		v.holds("a", 3, "admitted 1=1, admitted 1 DE=1, admitted 2=2, admitted 2 DE\x1f=1, admitted 2 DE\x1fiOS=1, book=1, by 1 DE=3, by 2 DE\x1f=1, by 2 DE\x1fiOS=2, outside 1=0, outside 2=0")
+
+		// A third value is other, in every event and for every server.
+		var events []quipu.Event
+		for _, country := range []string{"FR", "IT", "FR", "DE", "ES"} {
+			events = append(events, quipu.Event{Key: "a2", Delta: 1, Dims: []quipu.Dimension{{Name: "country", Value: country}}})
+		}
+		for _, db := range []*quipu.DB{v.DB, v.other()} {
+			rs, err := db.AddBatch(ctx, events)
+			for _, r := range rs {
+				err = errors.Join(err, r.Err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		v.holds("a2", 10, "admitted 1=2, admitted 1 FR=1, admitted 1 IT=1, admitted 2=4, admitted 2 DE\x1f=1, admitted 2 ES\x1f=1, admitted 2 FR\x1f=1, admitted 2 IT\x1f=1, book=1, "+
+			"by 1 FR=4, by 1 IT=2, by 1 \x1e=4, by 2 DE\x1f=2, by 2 ES\x1f=2, by 2 FR\x1f=4, by 2 IT\x1f=2, outside 1=0, outside 2=0")
+
+		// A higher limit lets more in.
+		d.Dimensions[0].Limit = 3
+		v.define(d)
+		ok(v.Add(ctx, "a2", 1, de))
+		if got := v.parts("a2")["by 1 DE"]; got != 1 {
+			t.Errorf("by DE: %d", got)
+		}
+		f := func(want string, opts ...quipu.WriteOption) {
+			t.Helper()
+			if _, err := v.Add(ctx, "a", 1, opts...); !errors.Is(err, quipu.ErrInvalid) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		}
+		f(`unknown dimension "city": want country, country,platform`, quipu.Dim("city", "Cusco"))
+		f("control characters", quipu.Dim("country", "\n"))
+		f("ahead", quipu.At(time.Now().Add(25*time.Hour)))
+		if _, err := v.Add(ctx, "b", 1, de); !errors.Is(err, quipu.ErrInvalid) || !strings.Contains(err.Error(), "the counter has none") {
+			t.Error(err)
+		}
+		if _, err := v.In("none").Add(ctx, "a", 1, de); !errors.Is(err, quipu.ErrInvalid) {
+			t.Error(err)
+		}
+	}
+}
+
+// TestManyEvents sends more riders than fit into a batch: all are counted, each receipt is
+// in its place.
+func TestManyEvents(t *testing.T) {
+	v := openViewed(t, 2)
+	v.define(days("a*"))
+	events := make([]quipu.Event, 20_000)
+	for i := range events {
+		events[i] = quipu.Event{Key: fmt.Sprint("a", i%3), Delta: 1, WantValue: true}
+	}
+	rs, err := v.AddBatch(t.Context(), events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range rs {
+		if r.Err != nil || r.Value != int64(i/3+1) {
+			t.Fatalf("event %d: %+v", i, r)
+		}
+	}
+	v.holds("a0", 6667, "book=1, outside 1=0, window 1=6667")
+}
+
+// TestOutdated changes the definitions under writers that have not heard of it.
+func TestOutdated(t *testing.T) {
+	v := openViewed(t, 4)
+	ctx := t.Context()
+	other := v.other()
+	var wg sync.WaitGroup
+	const writers, adds = 4, 200
+	for w := range writers {
+		db := []*quipu.DB{v.DB, other}[w%2]
+		wg.Go(func() {
+			for i := range adds {
+				if _, err := db.Add(ctx, fmt.Sprint("a", i%5), 1, quipu.Token(fmt.Sprint(w, ".", i))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range 12 {
+		d := days("a*")
+		d.Windows[0].Keep += definition.Keep(i) * definition.Keep(time.Hour)
+		d.Ledger.Record = definition.Record(i % 3)
+		if _, err := v.Define(ctx, []definition.Definition{d}, quipu.DefineOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wg.Wait()
+	for i := range 5 {
+		key := fmt.Sprint("a", i)
+		c, err := v.Read(ctx, key)
+		p := v.parts(key)
+		if err != nil || c.Value != writers*adds/5 || p["outside 1"]+p["window 1"] != c.Value {
+			t.Errorf("%s is %d, %v: %v", key, c.Value, err, p)
+		}
+	}
+}
+
+// TestLate has the store drop a window between the making of an event and its arrival.
+func TestLate(t *testing.T) {
+	v := openViewed(t, 1)
+	ctx := t.Context()
+	v.define(days("a*"))
+	at := time.Now().Add(-20 * 24 * time.Hour)
+	raise := func(epoch store.Epoch) {
+		b := store.Batch{Floors: []store.Floor{{Namespace: "default", Kind: store.PartWindow, View: 1, Epoch: epoch}}}
+		var r [1]store.Reply
+		if err := v.store.Apply(ctx, []store.Batch{b}, r[:]); err != nil || r[0].Err != nil {
+			t.Fatal(err, r[0].Err)
+		}
+	}
+	must[quipu.Receipt](v)(v.Add(ctx, "a", 1, quipu.At(at)))
+	raise(store.EpochAt(time.Now().Add(-5*24*time.Hour).UnixMilli(), 720*time.Hour))
+	if _, err := v.Add(ctx, "a", 1, quipu.At(at)); !errors.Is(err, store.ErrLate) {
+		t.Errorf("a floor that is above what is kept: %v", err) // The clocks differ: nothing is counted, and it is said.
+	}
+	must[quipu.Receipt](v)(v.Add(ctx, "a", 1))
+	v.holds("a", 2, "book=1, outside 1=0, window 1=1")
+}
+
+// TestUndo takes corrections and events back, once.
+func TestUndo(t *testing.T) {
+	v := openViewed(t, 3)
+	ctx := t.Context()
+	ok := must[quipu.Receipt](v)
+	why := quipu.Correction{Reason: "fraud", Actor: "ana"}
+	f := func(want string, kind error, err error) {
+		t.Helper()
+		if !errors.Is(err, kind) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	undo := func(key, token string) error {
+		_, err := v.Undo(ctx, key, token, why)
+		return err
+	}
+	// Without any definition.
+	ok(v.Add(ctx, "b", 5, quipu.Token("plain")))
+	f("no line of the token", store.ErrUnmet, undo("b", "plain"))
+	f("no line of the token", store.ErrUnmet, undo("b", "never"))
+	ok(v.Adjust(ctx, "b", 3, why, quipu.Token("fix")))
+	v.holds("b", 8, "entries=1")
+	for _, replayed := range []bool{false, true} {
+		if r := ok(v.Undo(ctx, "b", "fix", why)); r.Replayed != replayed || r.Applied != -3 {
+			t.Errorf("%+v", r)
+		}
+	}
+	v.holds("b", 5, "entries=2, entries undo:0=1")
+	_, err := v.Adjust(ctx, "b", 1, quipu.Correction{})
+	f("needs a reason", quipu.ErrInvalid, err)
+	f("needs a reason", quipu.ErrInvalid, func() error { _, err := v.Undo(ctx, "b", "fix", quipu.Correction{}); return err }())
+
+	// With all of it written down: the same window and value lose it.
+	d := days("a*")
+	d.Dimensions = []definition.Dimension{{By: []string{"country"}, Windows: []definition.Width{}}}
+	d.Ledger.Record = definition.All
+	v.define(d)
+	at := quipu.At(time.Now().Add(-72 * time.Hour))
+	ok(v.Add(ctx, "a", 7, quipu.Token("t"), at, quipu.Dim("country", "DE")))
+	ok(v.Add(ctx, "a", 1))
+	ok(v.Set(ctx, "a", 100, quipu.Token("set")))
+	f("used for a set", store.ErrUnmet, undo("a", "set"))
+	v.holds("a", 100, "admitted 2=1, admitted 2 DE=1, book=1, by 2=1, by 2 DE=7, outside 1=92, outside 2=92, outside 3=92, window 1=8, entries 3=3")
+	ok(v.other().Undo(ctx, "a", "t", why))
+	v.holds("a", 93, "admitted 2=1, admitted 2 DE=1, book=1, by 2=1, by 2 DE=0, outside 1=92, outside 2=92, outside 3=92, window 1=1, entries 3=4, entries 3 undo:0=1")
+	if r := ok(v.Undo(ctx, "a", "t", why)); !r.Replayed {
+		t.Errorf("%+v", r)
+	}
+	// The dimension may be gone when it is taken back.
+	ok(v.Add(ctx, "a", 2, quipu.Token("u"), quipu.Dim("country", "DE")))
+	d.Dimensions = nil
+	v.define(d)
+	ok(v.Undo(ctx, "a", "u", why))
+	if got := v.parts("a")["window 1"]; got != 1 {
+		t.Errorf("window: %d", got)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/quipudb/quipu/call"
+	"github.com/quipudb/quipu/internal/books"
 	"github.com/quipudb/quipu/internal/ledger"
 	"github.com/quipudb/quipu/store"
 )
@@ -42,6 +43,15 @@ func (u *Undone) mark() store.Part {
 // position returns where the line is. Lines that have tokens are with the counter's home.
 func (u *Undone) position() ledger.Position {
 	return ledger.Position{Version: uint64(u.Entry.Position), Line: u.Line}
+}
+
+// dims returns the values that an event is counted by. What is taken back may have been
+// counted by dimensions that its counter has no more.
+func (f *Fact) dims(keys *books.Keys) []call.Dimension {
+	if f.Undoes == nil {
+		return f.Dims
+	}
+	return slices.DeleteFunc(slices.Clone(f.Dims), func(d call.Dimension) bool { return !keys.Declares(d.Name) })
 }
 
 // always reports whether a line is written down whatever the definitions ask for.

@@ -161,7 +161,7 @@ func (f *frame) add(d *store.Delta, fact *Fact, keys *books.Keys) (*store.Event,
 		}
 	}
 	if keys == nil {
-		if fact != nil && len(fact.Dims) > 0 {
+		if fact != nil && len(fact.Dims) > 0 && fact.Undoes == nil {
 			return nil, view.NoDimensions(fact.Dims[0].Name)
 		}
 		if !always {
@@ -221,7 +221,7 @@ func (f *frame) names(d *store.Delta, fact *Fact, keys *books.Keys) ([]string, e
 	if fact == nil {
 		return keys.Names(nil)
 	}
-	names, err := keys.Names(fact.Dims)
+	names, err := keys.Names(fact.dims(keys))
 	if err != nil || len(fact.Dims) == 0 {
 		return names, err
 	}
@@ -258,7 +258,7 @@ func (f *frame) admit(ctx context.Context, batches []store.Batch, facts []Fact) 
 			if keys == nil {
 				continue
 			}
-			names, err := keys.Names(fact.Dims)
+			names, err := keys.Names(fact.dims(keys))
 			if err != nil {
 				continue // for event to say
 			}

@@ -15,7 +15,7 @@ type row struct {
 var table = map[string]row{
 	// The library. It makes the default store, and knows of no other.
 	".": {code: []string{
-		"./call", "./definition", "./policy", "./store", "./internal/book", "./internal/books", "./internal/duration", "./internal/engine", "./internal/hot", "./internal/ledger",
+		"./call", "./definition", "./policy", "./store", "./internal/book", "./internal/books", "./internal/duration", "./internal/engine", "./internal/history", "./internal/hot", "./internal/ledger",
 		"./internal/port", "./internal/session", "./internal/spread", "./internal/total", "./internal/wide",
 	}},
 	// What a call says and answers, for the library and the client.

@@ -87,6 +87,11 @@ func (v *Views) Dimension(name string) (i int, err error) {
 	return i, nil
 }
 
+// Declares reports whether events may bring a value of a name.
+func (v *Views) Declares(name string) bool {
+	return slices.ContainsFunc(v.dimensions, func(d definition.Dimension) bool { return slices.Contains(d.By, name) })
+}
+
 // NoDimensions returns the error of an event that brings a dimension to a counter that has
 // no views.
 func NoDimensions(name string) error { return new(Views).unknown(name) }
@@ -115,7 +120,7 @@ func (v *Views) Names(dims []call.Dimension) ([]string, error) {
 		return v.nameless, nil
 	}
 	for i, dim := range dims {
-		if !slices.ContainsFunc(v.dimensions, func(d definition.Dimension) bool { return slices.Contains(d.By, dim.Name) }) {
+		if !v.Declares(dim.Name) {
 			return nil, v.unknown(dim.Name)
 		}
 		if slices.ContainsFunc(dims[:i], func(d call.Dimension) bool { return d.Name == dim.Name }) {
