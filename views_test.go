@@ -26,7 +26,7 @@ type viewed struct {
 // openViewed returns a DB over a store of some partitions.
 func openViewed(t *testing.T, partitions int) *viewed {
 	t.Helper()
-	v := &viewed{T: t, hooks: &storetest.Hooks{Traits: func(t *store.Traits) { t.Layouts = false }}}
+	v := &viewed{T: t, hooks: new(storetest.Hooks)}
 	v.store = storetest.Wrap(memstore.New(memstore.Options{Partitions: partitions}), v.hooks)
 	v.DB = v.other()
 	return v

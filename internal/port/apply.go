@@ -23,7 +23,7 @@ func (s *shared) Write(ctx context.Context, batches []store.Batch, replies []sto
 		return s.writeEvents(ctx, batches, replies, facts, 1)
 	}
 	err := s.give(ctx, batches, replies)
-	if isStale(err) || err == nil && anyStale(replies) { // There are definitions that nobody here knows of.
+	if isStale(err) || err == nil && anyStale(replies) != nil { // There are definitions that nobody here knows of.
 		return s.remake(ctx, store.Book{Namespace: namespaceOf(batches)}, batches, replies, facts, 1, err)
 	}
 	return err
@@ -98,6 +98,15 @@ func (s *shared) count(op store.Op, r *store.Result, replayed bool) {
 	default:
 		s.refused.Add(1)
 	}
+}
+
+// bookOf returns what package spread has to know of the definitions of a counter.
+func (s *shared) bookOf(c store.Cell) (id int64, touch *store.Event) {
+	known := s.books.Known(c.Namespace)
+	if keys := known.Of(c.Key); keys != nil {
+		touch = keys.Touch
+	}
+	return known.ID(), touch
 }
 
 // layoutOf returns how a counter is laid out.

@@ -2,7 +2,6 @@ package port
 
 import (
 	"context"
-	"slices"
 
 	"github.com/quipudb/quipu/store"
 )
@@ -49,54 +48,125 @@ func isStale(err error) bool {
 	return kind == store.KindOutdated || kind == store.KindLate
 }
 
-// anyStale reports whether a batch was refused so.
-func anyStale(replies []store.Reply) bool {
-	for i := range replies {
-		if isStale(replies[i].Err) {
-			return true
+// staleResult reports whether a delta was refused alone so: its counter is split, and its
+// shard is in another partition.
+func staleResult(r *store.Result) bool { return r.Outcome == store.Outdated || r.Outcome == store.Late }
+
+// staleIn returns why a batch, or some of its deltas, was refused so; nil if none was.
+func staleIn(r *store.Reply) error {
+	if isStale(r.Err) {
+		return r.Err
+	}
+	for i := range r.Results {
+		if staleResult(&r.Results[i]) {
+			return r.Results[i].Outcome.Err()
 		}
 	}
-	return false
+	return nil
 }
 
-// remake writes those batches again that were refused because of what was known, all of
-// them or some. Made is the book that they were made under, and err what the attempt has
-// returned.
-func (s *shared) remake(ctx context.Context, made store.Book, batches []store.Batch, replies []store.Reply, facts []Fact, attempt int, err error) error {
-	switch {
-	case err != nil && !isStale(err), err == nil && !anyStale(replies), attempt == attemptsMax:
-		return err
-	case err != nil:
-		if err := s.renew(ctx, made, err); err != nil {
+// anyStale returns why a batch, or a delta, was refused so; nil if none was.
+func anyStale(replies []store.Reply) error {
+	for i := range replies {
+		if err := staleIn(&replies[i]); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// A stale is a batch that is made anew: all of it, or some of its deltas.
+type stale struct {
+	batch  int
+	deltas []int // nil for all
+}
+
+// remake writes that again which was refused because of what was known, all of it or some.
+// Made is the book that it was made under, and err what the attempt has returned.
+func (s *shared) remake(ctx context.Context, made store.Book, batches []store.Batch, replies []store.Reply, facts []Fact, attempt int, err error) error {
+	why := err
+	if err == nil {
+		why = anyStale(replies)
+	}
+	if !isStale(why) || attempt == attemptsMax {
+		return err
+	}
+	again := s.renew(ctx, made, why)
+	if err != nil {
+		if again != nil {
+			return again
 		}
 		return s.writeEvents(ctx, batches, replies, facts, attempt+1)
 	}
-	var places []int
-	var some []store.Batch
-	var their []Fact
-	at := 0
-	for i := range batches {
-		end := at + len(batches[i].Deltas)
-		if isStale(replies[i].Err) {
-			places, some = append(places, i), append(some, batches[i])
-			if facts != nil {
-				their = append(their, facts[at:end]...)
-			}
-		}
-		at = end
-	}
+	places, some, their := staleOf(batches, replies, facts)
 	told := make([]store.Reply, len(some))
-	if err = s.renew(ctx, made, replies[places[0]].Err); err == nil {
-		err = s.writeEvents(ctx, some, told, their, attempt+1)
+	if again == nil {
+		again = s.writeEvents(ctx, some, told, their, attempt+1)
 	}
-	for i, place := range places {
-		if err != nil {
-			told[i] = store.Reply{Err: err}
+	for i, p := range places {
+		if again != nil {
+			told[i] = store.Reply{Err: again}
 		}
-		replies[place] = told[i]
+		if p.deltas == nil {
+			replies[p.batch] = told[i]
+			continue
+		}
+		for j, at := range p.deltas {
+			replies[p.batch].Results[at] = resultOf(&told[i], j)
+		}
 	}
 	return nil
+}
+
+// staleOf returns what of batches was refused because of what was known, and its facts.
+func staleOf(batches []store.Batch, replies []store.Reply, facts []Fact) (places []stale, some []store.Batch, their []Fact) {
+	at := 0
+	for i := range batches {
+		b, from := batches[i], at
+		at += len(b.Deltas)
+		if isStale(replies[i].Err) {
+			places, some = append(places, stale{batch: i}), append(some, b)
+			if facts != nil {
+				their = append(their, facts[from:at]...)
+			}
+			continue
+		}
+		p := stale{batch: i}
+		for j := range replies[i].Results {
+			if staleResult(&replies[i].Results[j]) {
+				p.deltas = append(p.deltas, j)
+				if facts != nil {
+					their = append(their, facts[from+j])
+				}
+			}
+		}
+		if p.deltas == nil {
+			continue
+		}
+		b.Deltas = make([]store.Delta, 0, len(p.deltas))
+		for _, j := range p.deltas {
+			b.Deltas = append(b.Deltas, batches[i].Deltas[j])
+		}
+		places, some = append(places, p), append(some, b)
+	}
+	return places, some, their
+}
+
+// resultOf returns what became of a delta of a batch that was cut off from others, which
+// may have been applied.
+func resultOf(r *store.Reply, i int) store.Result {
+	switch kind := store.KindOf(r.Err); {
+	case r.Err == nil:
+		return r.Results[i]
+	case kind == store.KindUnavailable:
+		return store.Result{Outcome: store.Unavailable}
+	case kind == store.KindOutdated:
+		return store.Result{Outcome: store.Outdated}
+	case kind == store.KindLate:
+		return store.Result{Outcome: store.Late}
+	default:
+		return store.Result{Outcome: store.Unknown}
+	}
 }
 
 // renew finds out what the server did not know.
@@ -165,15 +235,15 @@ func (s *shared) writeCut(ctx context.Context, batches []store.Batch, replies []
 	}
 	for i, c := range cuts {
 		to, one := &replies[c.of], &told[i]
-		if whole := c.to - c.from; one.Err != nil && whole < len(batches[c.of].Deltas) { // Others may have been applied.
-			outcome := store.Unavailable
-			if store.KindOf(one.Err) != store.KindUnavailable {
-				outcome = store.Unknown
+		results := to.Results
+		if n := c.to - c.from; one.Err != nil && n < len(batches[c.of].Deltas) {
+			for j := range n {
+				results = append(results, resultOf(one, j))
 			}
-			one.Results = slices.Repeat([]store.Result{{Outcome: outcome}}, whole)
 			one.Err = nil
+		} else {
+			results = append(results, one.Results...)
 		}
-		results := append(to.Results, one.Results...)
 		*to = *one
 		to.Results = results
 	}
