@@ -167,9 +167,13 @@ func (b *Books) take(ctx context.Context, namespace string) (*shelf, error) {
 
 func (s *shelf) put() { <-s.busy }
 
+// Prefix is what the key of a book begins with, in the store's own namespace. The name of
+// the book's namespace follows.
+const Prefix = "book/"
+
 // cellOf returns the cell of a namespace's book, and forceCell that of when one came into
 // force.
-func cellOf(namespace string) store.Cell { return store.Cell{Key: "book/" + namespace} }
+func cellOf(namespace string) store.Cell { return store.Cell{Key: Prefix + namespace} }
 
 func forceCell(namespace string, id uint64) store.Cell {
 	return store.Cell{Key: "inforce/" + namespace + "/" + strconv.FormatUint(id, 10)}

@@ -71,6 +71,8 @@ var table = map[string]row{
 			"./call", "./definition", "./store", "./internal/book", "./internal/books", "./internal/calendar", "./internal/ledger", "./internal/view", "./internal/wide",
 		},
 	},
+	// What lets go of parts that are not kept any more.
+	"internal/retention": {code: []string{"./store", "./internal/book", "./internal/books", "./internal/view"}, tests: []string{"./definition"}},
 	// The books of namespaces in a store.
 	"internal/books": {
 		code:  []string{"./definition", "./store", "./internal/book", "./internal/calendar", "./internal/view"},
