@@ -70,8 +70,8 @@ func (a *Adds) take(cell int, plan *store.Plan, sum int64) bool {
 	c, e := &a.Cells[cell], store.Event{Plan: plan}
 	for i := range e.Len() {
 		switch r := e.Rider(i); {
-		case r.Op == store.OpMax && r.Part != partBook:
-			return false
+		case r.Op == store.OpMax && (r.Part != partBook || r.N <= 0), r.When.Kind == store.MetBook && r.When.N <= 0:
+			return false // no book has such a number
 		case r.Op == store.OpMax:
 			c.Book = max(c.Book, r.N)
 		case r.When.Kind == store.MetBook: // it is for the first event under a book

@@ -194,6 +194,7 @@ func (w *writing) appendTo(c *call) {
 	for i := range p.spaces {
 		c.keys = w.home.appendSpace(c.keys, p.spaces[i].name)
 	}
+	c.keys = p.appendDrawers(c.keys, w.home)
 	c.args = append(c.args, strconv.Itoa(len(c.keys)-key), "")
 	if b.Writer != 0 {
 		c.args = append(c.args, strconv.FormatUint(uint64(b.Writer), 10), strconv.FormatUint(b.Prev, 10), strconv.FormatUint(b.Seq, 10),
@@ -258,9 +259,14 @@ func (s *Store) judge(w *writing, text, floor, marks string, r *store.Reply) (ap
 
 // appendRecord appends what a batch changes, as the scripts take it.
 func appendRecord(args []string, rec decide.Record) []string {
+	return appendHalves(append(args, strconv.FormatUint(rec.Deltas, 10)), rec)
+}
+
+// appendHalves appends the sums of a record, each in two halves.
+func appendHalves(args []string, rec decide.Record) []string {
 	sumHigh, sumLow := halves(rec.Sum)
 	checkHigh, checkLow := halves(rec.Check)
-	return append(args, strconv.FormatUint(rec.Deltas, 10), sumHigh, sumLow, checkHigh, checkLow)
+	return append(args, sumHigh, sumLow, checkHigh, checkLow)
 }
 
 // appendLimits appends the limits of a partition, as the scripts take them.

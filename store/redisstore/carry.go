@@ -65,7 +65,7 @@ type carrying struct {
 func (c *carrying) fitting(some []int) int {
 	args := 0
 	for n, i := range some {
-		if args += 32 + 3*len(c.writings[i].adds.Order); args > carriedMax && n > 0 {
+		if args += c.writings[i].adds.size(); args > carriedMax && n > 0 {
 			return n
 		}
 	}

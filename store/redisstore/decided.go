@@ -26,7 +26,7 @@ func (s *Store) decide(ctx context.Context, w *writing, r *store.Reply) error {
 		for _, id := range missed {
 			st.part(id.Cell, id.Part)
 		}
-		if err := s.load(ctx, st, b.Writer, versions(b), max(s.waits(b.Durability), s.shown())); err != nil {
+		if err := s.load(ctx, st, b.Writer, plan.Versions(b), max(s.waits(b.Durability), s.shown())); err != nil {
 			return err
 		}
 		*r = store.Reply{Results: r.Results[:0]}
@@ -58,18 +58,6 @@ func (s *Store) decide(ctx context.Context, w *writing, r *store.Reply) error {
 		}
 		w.retries++
 	}
-}
-
-// versions returns how many versions a batch may need. An event draws one whatever it
-// does to its cell: lines of the ledger are at it.
-func versions(b *store.Batch) int {
-	n := plan.Versions(b)
-	for i := range b.Deltas {
-		if d := &b.Deltas[i]; d.Event != nil && d.Op == store.OpDelete {
-			n++
-		}
-	}
-	return n
 }
 
 // turn returns what a batch takes to be decided: batches of this store to one hot

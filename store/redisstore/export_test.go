@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/quipudb/quipu/internal/plan"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -33,7 +34,7 @@ func (s *Store) DecideOnce(ctx context.Context, b store.Batch, between func()) (
 	w := &writing{batch: &b, home: &s.partitions[b.Partition], digest: b.Digest()}
 	st := newState(w.home, s.share)
 	st.batch(&b)
-	if err := s.load(ctx, st, b.Writer, versions(&b), noWait); err != nil {
+	if err := s.load(ctx, st, b.Writer, plan.Versions(&b), noWait); err != nil {
 		return false, err
 	}
 	if err := s.decideOn(st, w, &store.Reply{}); err != nil {

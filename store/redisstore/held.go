@@ -303,10 +303,8 @@ func (t *tray) appendArgs(args []string) []string {
 		}
 	}
 	_, _, retained := t.shelf()
-	sumHigh, sumLow := halves(t.record.Sum)
-	checkHigh, checkLow := halves(t.record.Check)
-	args = append(args, t.name(), flag(retained), sumHigh, sumLow, checkHigh, checkLow,
-		strconv.Itoa(len(checks)), strconv.Itoa(len(puts)), strconv.Itoa(len(adds)), strconv.Itoa(len(gone)))
+	args = appendHalves(append(args, t.name(), flag(retained)), t.record)
+	args = append(args, strconv.Itoa(len(checks)), strconv.Itoa(len(puts)), strconv.Itoa(len(adds)), strconv.Itoa(len(gone)))
 	args = appendColumns(args, checks, func(h *held) string { return h.text })
 	args = appendColumns(args, puts, func(h *held) string { return contentText(t.kind(), h.is) })
 	args = appendColumns(args, adds, func(h *held) string { return strconv.FormatInt(h.is.N-h.was.N, 10) })

@@ -252,7 +252,7 @@ func parseMark(s string, b *store.Batch, digest uint64) (m decide.Mark, err erro
 		return m, d.err
 	}
 	if f[2][0] == 'f' { // the reply of add.lua to the same adds
-		adds, ok := planOf(asBegun(b))
+		adds, ok := leadsOf(asBegun(b))
 		if !ok {
 			return m, store.Errorf(store.KindCorrupt, "mark %q of a batch that is no plain adds", s)
 		}

@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"github.com/quipudb/quipu/internal/decide"
+	"github.com/quipudb/quipu/internal/plan"
 	"github.com/quipudb/quipu/store"
+	"github.com/quipudb/quipu/store/storetest"
 )
 
 // Slots are as Redis has them, and partitions are spread over them.
@@ -31,6 +33,14 @@ func TestTags(t *testing.T) {
 	if got := tags(8); !slices.Equal(got, []string{"3", "43", "2", "42", "1", "41", "0", "40"}) {
 		t.Errorf("tags are %q", got)
 	}
+}
+
+// What add.lua takes is what it serves.
+func TestServes(t *testing.T) {
+	storetest.Serves(t, plan.RidersServe, func(b *store.Batch) bool {
+		_, ok := planOf(b)
+		return ok
+	})
 }
 
 func TestTokenText(t *testing.T) {

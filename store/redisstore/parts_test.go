@@ -40,6 +40,16 @@ func with(d store.Delta, riders ...store.Rider) store.Delta {
 	return d
 }
 
+// sharing is with, for riders that many events share.
+func sharing(t testing.TB, d store.Delta, riders ...store.Rider) store.Delta {
+	plan, err := store.NewPlan(riders...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Event = &store.Event{Plan: plan}
+	return d
+}
+
 func led(d store.Delta, p store.Part, riders ...store.Rider) store.Delta {
 	d = with(d, riders...)
 	d.Event.Part = p
@@ -47,6 +57,10 @@ func led(d store.Delta, p store.Part, riders ...store.Rider) store.Delta {
 }
 
 func rides(p store.Part, n int64) store.Rider { return store.Rider{Part: p, Op: store.OpAdd, N: n} }
+
+func applied(p store.Part) store.Rider {
+	return store.Rider{Part: p, Op: store.OpAdd, Amount: store.AmountApplied}
+}
 
 func line(text string) store.Rider {
 	return store.Rider{Part: entries, Op: store.OpPut, Place: store.PlaceVersion, Bytes: []byte(text)}

@@ -18,7 +18,10 @@ const quarter = 1 << 62
 type planned struct {
 	*plan.Adds
 	books  []store.Book // of all counters, 0 where the batch has none
+	floors []kept
 	spaces []plannedSpace
+	filled []filled
+	booked []booked
 	places []int // of each cell, its place in its namespace, from 1
 }
 
@@ -28,26 +31,45 @@ type plannedSpace struct {
 	wanted int
 	named  int // the wanted ones too
 	tokens []*plan.Token
+	events bool // there are some
 }
 
-// booksMax is how many books add.lua looks at.
-const booksMax = 1000
+// fencesMax is how many books, and floors, add.lua looks at.
+const fencesMax = 1000
 
 // planOf returns how add.lua applies a batch; ok is false if it can't.
 func planOf(b *store.Batch) (p *planned, ok bool) {
-	books := b.Books
-	if len(books) > 0 {
-		bare := *b
-		bare.Books, b = nil, &bare
-	}
-	adds, ok := plan.Of(b)
+	adds, ok := plan.WithRiders(b)
 	if !ok {
 		return nil, false
 	}
-	p = &planned{Adds: adds, books: slices.Clip(books), places: make([]int, len(adds.Cells))}
-	if p.judged(); len(p.books) > booksMax {
+	if p, ok = placed(adds); !ok {
 		return nil, false
 	}
+	p.books = slices.Clip(b.Books)
+	if p.judged(); len(p.books) > fencesMax || !p.ride() {
+		return nil, false
+	}
+	return p, true
+}
+
+// leadsOf is planOf without riders: what is told of a batch does not depend on them, and
+// a repeat may have others.
+func leadsOf(b *store.Batch) (p *planned, ok bool) {
+	bare := store.Batch{Deltas: slices.Clone(b.Deltas)}
+	for i := range bare.Deltas {
+		bare.Deltas[i].Event = nil
+	}
+	adds, ok := plan.Of(&bare)
+	if !ok {
+		return nil, false
+	}
+	return placed(adds)
+}
+
+// placed puts adds into the order in which add.lua takes them.
+func placed(adds *plan.Adds) (p *planned, ok bool) {
+	p = &planned{Adds: adds, places: make([]int, len(adds.Cells))}
 	for i := range p.Cells {
 		c := &p.Cells[i]
 		if c.High >= quarter || c.Low <= -quarter {
@@ -58,6 +80,9 @@ func planOf(b *store.Batch) (p *planned, ok bool) {
 		}
 		s := &p.spaces[len(p.spaces)-1]
 		s.cells = append(s.cells, i)
+		for _, delta := range p.Order[c.From:c.To] {
+			s.events = s.events || p.Batch.Deltas[delta].Event != nil
+		}
 	}
 	for i := range p.spaces {
 		p.order(&p.spaces[i])
@@ -144,18 +169,24 @@ func (p *planned) common(s *plannedSpace) (by string, inOrder, whole bool) {
 
 // appendArgs appends what add.lua takes of the namespaces.
 func (p *planned) appendArgs(args []string) []string {
-	args = append(args, strconv.Itoa(len(p.spaces)), strconv.Itoa(len(p.books)))
+	args = append(args, strconv.Itoa(len(p.spaces)), strconv.Itoa(len(p.books)), strconv.Itoa(len(p.floors)), strconv.Itoa(len(p.filled)), strconv.Itoa(len(p.booked)))
 	for _, b := range p.books {
 		args = append(args, bookField(b.Namespace))
 	}
+	for _, f := range p.floors {
+		args = append(args, floorField(f.Shelf))
+	}
 	for _, b := range p.books {
 		args = append(args, strconv.FormatInt(b.ID, 10))
+	}
+	for _, f := range p.floors {
+		args = append(args, strconv.FormatUint(uint64(f.epoch), 10))
 	}
 	for i := range p.spaces {
 		s := &p.spaces[i]
 		by, inOrder, whole := p.common(s)
 		args = append(args, s.name, strconv.Itoa(len(s.cells)), strconv.Itoa(s.wanted), strconv.Itoa(s.named), strconv.Itoa(len(s.tokens)),
-			by, flag(!inOrder), flag(!whole))
+			by, flag(!inOrder), flag(!whole), flag(s.events))
 		for _, c := range s.cells {
 			args = append(args, p.Cells[c].Key)
 		}
@@ -188,7 +219,7 @@ func (p *planned) appendArgs(args []string) []string {
 			args = append(args, tokenRest(kept, t.Before, t.Before+t.N))
 		}
 	}
-	return args
+	return p.appendFilled(args)
 }
 
 // results appends what the deltas became: the reply of add.lua has the version

@@ -76,6 +76,29 @@ func TestPlainAdds(t *testing.T) {
 	f(false, store.Applied, laid(blind(shard), 8), laid(blind(shard), 7))
 	f(false, store.Split, laid(blind(shard), 7), wanted(blind(shard)))
 	f(false, store.Applied, wanted(blind(shard)), laid(blind(shard), 7))
+
+	viewed := func(d store.Delta, more ...store.Rider) store.Delta {
+		return sharing(t, d, append(more, append(based(3), applied(window(7, 0)), applied(window(7, 60)))...)...)
+	}
+	bounded := rides(held, 1)
+	bounded.Bound = &store.Bound{High: 100}
+	f(false, store.Applied, viewed(blind(whole))) // its base
+	f(true, store.Applied, viewed(blind(whole)))
+	f(true, store.Applied, viewed(blind(cell("fresh"))), viewed(blind(cell("fresh"))), viewed(blind(whole)))
+	f(true, store.Applied, viewed(blind(cell("fresh"))))
+	f(false, store.Applied, blind(cell("fresher")), viewed(blind(cell("fresher"))))
+	f(false, store.Applied, viewed(blind(cell("freshest"))), sharing(t, blind(cell("freshest")), based(4)...))
+	f(true, store.Applied, once(viewed(blind(whole), applied(held)), "viewed"), blind(whole))
+	f(true, store.Applied, sharing(t, blind(cell("first")), applied(held)))
+	f(true, store.Applied, sharing(t, blind(home), applied(held)), sharing(t, blind(shard), applied(held)))
+	f(false, store.Applied, viewed(blind(whole), line("x")))
+	f(false, store.Applied, viewed(blind(whole), bounded))
+	f(false, store.Applied, viewed(blind(whole), rides(held, 1<<62)))
+	f(false, store.Applied, viewed(blind(whole), applied(held)))
+	f(false, store.Overflow, viewed(blind(whole), rides(held, 1)), viewed(blind(whole), rides(held, 1<<62)))
+	f(false, store.Unmet, sharing(t, blind(timed.Cell), applied(held)))
+	f(false, store.Applied, sharing(t, blind(whole), based(4)...))
+	f(true, store.Applied, sharing(t, blind(whole), based(4)...))
 	k.clean()
 }
 

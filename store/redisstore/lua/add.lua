@@ -2,8 +2,9 @@
 -- adds are applied. Otherwise it changes nothing and says what does. The batches are of
 -- different partitions.
 --
--- KEYS: for each batch head, marks, names, and for each of its namespaces values,
--- stamps, index, tokens, queue.
+-- KEYS: for each batch head, marks, names, for each of its namespaces values, stamps,
+-- index, tokens, queue; and if it has drawers, drawers, tally, and for each its contents
+-- and order.
 -- ARGV: now, window, the limits of a partition for keys, tokens, namespaces and marks,
 -- the number of batches; and for each what is read below.
 --
@@ -29,7 +30,7 @@ local find, format = string.find, string.format
 -- applied blindly. Its keys are from key on, and its arguments from i on.
 local function check(key, i, names, spaces, now)
   local cells, named, tokens, by = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), ARGV[i + 5]
-  local at, extras, fresh = i + 8, {}, {}
+  local at, extras, fresh, events = i + 9, {}, {}, ARGV[i + 8] == '1'
   -- What is added to all cells, or a column of that; a column of the last delta to each,
   -- unless each has one, in their order; and a column of the layouts that the first ones
   -- must have, unless they must have none. To the others any will do.
@@ -47,7 +48,8 @@ local function check(key, i, names, spaces, now)
       local value = values[c]
       if far(value) then return nil end
       if text then
-        if late(text, now) then return nil end
+        -- A counter that has a deadline takes no events.
+        if late(text, now) or events and layout(text) == '' then return nil end
         extras[c] = text
       end
     else
@@ -115,13 +117,119 @@ local function write(s, head, names, base, now, told)
   forget(head, ARGV[s.i], KEYS[key + 3], KEYS[key + 4], now - 2 * window, s.tokens + 16)
 end
 
+-- look reads the parts of a drawer that riders add to. It returns nil if they can't be
+-- added to blindly.
+local function look(key, i)
+  local d = {key = key, tallied = ARGV[i] == '1' and i + 1, by = ARGV[i + 5], parts = tonumber(ARGV[i + 6]), at = i + 7}
+  d.values = columns(KEYS[key], d.at, d.parts)
+  d.ends = d.at + (d.by == '' and 2 or 1) * d.parts
+  for p = 1, d.parts do
+    if d.values[p] and far(d.values[p]) then return nil end
+  end
+  return d
+end
+
+-- open reads the books that counters have been written under. It returns nil if one is
+-- below what it must be, and its counter is not new: then somebody has to look at what
+-- its value was. Spaces are what the batch meets.
+local function open(key, i, spaces)
+  local d = {key = key, i = i, books = tonumber(ARGV[i + 2]), at = i + 3, fresh = {}}
+  local values = columns(KEYS[key], d.at, d.books)
+  d.ends = d.at + 3 * d.books
+  for b = 1, d.books do
+    local value, least = values[b], ARGV[d.at + d.books + b - 1]
+    if not value then
+      local space, cell = string.match(ARGV[d.at + 2 * d.books + b - 1], '^%d+ %d+ %d+ %d+ (%d+) (%d+) ')
+      if not space or spaces[tonumber(space)].stamps[tonumber(cell)] then return nil end
+      d.fresh[#d.fresh + 1] = b
+    elseif string.byte(value) == 45 or order(value, least) < 0 then
+      return nil
+    end
+  end
+  return d
+end
+
+-- found writes the books of new counters, with bases of 0 in the drawer that has those,
+-- and adds them to a record, which is the one of the batch in four halves.
+local function found(d, bases, drawers, name, record)
+  local books, index, zeros = {}, {}, {}
+  for _, b in ipairs(d.fresh) do
+    local field, text = ARGV[d.at + b - 1], ARGV[d.at + 2 * d.books + b - 1]
+    books[#books + 1] = field
+    books[#books + 1] = ARGV[d.at + d.books + b - 1]
+    index[#index + 1] = '0'
+    index[#index + 1] = field
+    local sh, sl, ch, cl, at = string.match(text, '^(%d+) (%d+) (%d+) (%d+) %d+ %d+ ()')
+    record[1], record[2] = sum(record[1], record[2], sh, sl)
+    record[3], record[4] = sum(record[3], record[4], ch, cl)
+    while at <= #text do
+      local size, from = string.match(text, '^(%d+):()', at)
+      at = from + tonumber(size)
+      local base = string.sub(text, from, at - 1)
+      redis.call('HSETNX', KEYS[bases.key], base, '0')
+      zeros[#zeros + 1] = '0'
+      zeros[#zeros + 1] = base
+    end
+  end
+  many('HSET', KEYS[d.key], books)
+  many('ZADD', KEYS[d.key + 1], index)
+  many('ZADD', KEYS[bases.key + 1], zeros)
+  if #books > 0 then redis.call('ZADD', drawers, '0', ARGV[d.i]) end
+  if #zeros > 0 then redis.call('ZADD', drawers, '0', name) end
+end
+
+-- fill adds to the parts of a drawer that has a name among all drawers.
+local function fill(d, drawers, name)
+  local values, fresh, v, from, amounts, by = {}, {}, 0, d.at - 1, d.at + d.parts - 1, d.by
+  for p = 1, d.parts do
+    local field, was, more = ARGV[from + p], d.values[p], by ~= '' and by or ARGV[amounts + p]
+    if not was then
+      fresh[#fresh + 1] = '0'
+      fresh[#fresh + 1] = field
+      was = '0'
+    end
+    if #was <= exact and #more <= exact then
+      values[v + 1] = field
+      values[v + 2] = format('%d', was + more)
+      v = v + 2
+    else
+      redis.call('HINCRBY', KEYS[d.key], field, more)
+    end
+  end
+  many('HSET', KEYS[d.key], values)
+  if #fresh > 0 then
+    many('ZADD', KEYS[d.key + 1], fresh)
+    redis.call('ZADD', drawers, '0', name)
+  end
+end
+
+-- ride applies what riders add, whose keys are from key on. The names of the drawers are
+-- from i on.
+local function ride(all, key, i)
+  local names, tallies = {}, {}
+  for n, d in ipairs(all) do
+    fill(d, KEYS[key], ARGV[i + n - 1])
+    if d.tallied then names[#names + 1] = ARGV[i + n - 1] end
+  end
+  if #names == 0 then return end
+  local had, t = redis.call('HMGET', KEYS[key + 1], unpack(names)), 0
+  for _, d in ipairs(all) do
+    if d.tallied then
+      t = t + 1
+      tallies[2 * t - 1], tallies[2 * t] = names[t], tallied(had[t], d.tallied)
+    end
+  end
+  redis.call('HSET', KEYS[key + 1], unpack(tallies))
+end
+
 -- apply applies the batch whose keys are from key on, and whose arguments are from i on.
 local function apply(key, i)
   local head, marks, names = KEYS[key], KEYS[key + 1], KEYS[key + 2]
   local writer, prev, acked, deltas, spaces = ARGV[i + 2], ARGV[i + 3], ARGV[i + 6], tonumber(ARGV[i + 7]), tonumber(ARGV[i + 14])
-  local books, book = tonumber(ARGV[i + 15]), i + 16
+  local books, floors, drawers, book = tonumber(ARGV[i + 15]), tonumber(ARGV[i + 16]), tonumber(ARGV[i + 17]), i + 19
+  local fences = books + floors
   local m = fields(head, 'now', 'floor', 'version', 'deltas', 'sum_high', 'sum_low', 'check_high', 'check_low',
-    unpack(ARGV, book, book + books - 1))
+    unpack(ARGV, book, book + fences - 1))
   if not m then return {'failed', headless().err} end
   local now = clock(given, m[1])
   local at = int(now)
@@ -141,7 +249,7 @@ local function apply(key, i)
   -- Check everything.
   local raised = {}
   for b = 1, books do
-    local id = ARGV[book + books + b - 1]
+    local id = ARGV[book + fences + b - 1]
     local newer = order(id, m[8 + b] or '0')
     if newer < 0 then return {'decide'} end
     if newer > 0 then
@@ -149,19 +257,42 @@ local function apply(key, i)
       raised[#raised + 1] = id
     end
   end
-  local all, first = {}, book + 2 * books
+  for f = books + 1, fences do
+    if m[8 + f] and tonumber(m[8 + f]) > tonumber(ARGV[book + fences + f - 1]) then return {'decide'} end
+  end
+  local all, first = {}, book + 2 * fences
   for s = 1, spaces do
     local checked = check(key + 5 * s - 2, first, names, spaces, now)
     if not checked then return {'decide'} end
     all[s], first = checked, checked.ends
   end
 
+  local filled, shared, named = {}, key + 3 + 5 * spaces, first
+  first = first + drawers
+  for d = 1, drawers do
+    local looked = look(shared + 2 * d, first)
+    if not looked then return {'decide'} end
+    filled[d], first = looked, looked.ends
+  end
+  local opened = {}
+  for b = 1, tonumber(ARGV[i + 18]) do
+    local looked = open(shared + 2 * (drawers + b), first, all)
+    if not looked then return {'decide'} end
+    opened[b], first = looked, looked.ends
+  end
+
   -- Write everything.
   local base = tonumber(m[3])
   local told = {int(base)}
   for s = 1, spaces do write(all[s], head, names, base, now, told) end
-  local sum_high, sum_low = sum(m[5], m[6], ARGV[i + 8], ARGV[i + 9])
-  local check_high, check_low = sum(m[7], m[8], ARGV[i + 10], ARGV[i + 11])
+  if drawers > 0 then ride(filled, shared, named) end
+  local record = {ARGV[i + 8], ARGV[i + 9], ARGV[i + 10], ARGV[i + 11]}
+  for _, d in ipairs(opened) do
+    local bases = tonumber(ARGV[d.i + 1])
+    found(d, filled[bases], KEYS[shared], ARGV[named + bases - 1], record)
+  end
+  local sum_high, sum_low = sum(m[5], m[6], record[1], record[2])
+  local check_high, check_low = sum(m[7], m[8], record[3], record[4])
   redis.call('HSET', head, 'now', at, 'version', int(base + deltas), 'deltas', int(tonumber(m[4] or '0') + deltas),
     'sum_high', sum_high, 'sum_low', sum_low, 'check_high', check_high, 'check_low', check_low, unpack(raised))
   local text = table.concat(told, ' ')
