@@ -115,7 +115,7 @@ func (db *DB) reused(ctx context.Context, d *store.Delta) error {
 	}
 	first, again := did(f.Op, f.N), did(d.Op, d.N)
 	if first == again {
-		return store.Errorf(store.KindToken, "%s: both are to %s, but who, the floor, the ceiling, the lifetime or the version asked for differs", store.ErrToken.Detail, first)
+		return store.Errorf(store.KindToken, "%s: both are to %s, but who, the time, the dimensions, the floor, the ceiling, the lifetime or the version asked for differs", store.ErrToken.Detail, first)
 	}
 	return store.Errorf(store.KindToken, "%s: first it was to %s, now it is to %s", store.ErrToken.Detail, first, again)
 }

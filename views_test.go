@@ -3,6 +3,7 @@ package quipu_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -12,28 +13,45 @@ import (
 	"github.com/quipudb/quipu/definition"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
-	"github.com/quipudb/quipu/store/storetest"
 )
 
-// A viewed is a DB over a store that has events, and the store.
+// A viewed is a DB over a store that has events.
 type viewed struct {
 	*testing.T
 	*quipu.DB
-	store store.Store
-	hooks *storetest.Hooks
+	store store.Store // nil if no other DB can use it
+}
+
+// eachViewed runs a test on stores that have events.
+func eachViewed(t *testing.T, test func(t *testing.T, v *viewed)) {
+	for _, partitions := range []int{1, 7} {
+		t.Run(fmt.Sprint("memory of ", partitions), func(t *testing.T) { test(t, openViewed(t, partitions)) })
+	}
+	t.Run("embedded", func(t *testing.T) {
+		db, err := quipu.Open(t.TempDir(), quipu.Options{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = db.Close() }()
+		test(t, &viewed{T: t, DB: db})
+	})
 }
 
 // openViewed returns a DB over a store of some partitions.
 func openViewed(t *testing.T, partitions int) *viewed {
 	t.Helper()
-	v := &viewed{T: t, hooks: new(storetest.Hooks)}
-	v.store = storetest.Wrap(memstore.New(memstore.Options{Partitions: partitions}), v.hooks)
+	v := &viewed{T: t, store: memstore.New(memstore.Options{Partitions: partitions})}
 	v.DB = v.other()
 	return v
 }
 
-// other returns one more DB over the store, as another server has it.
-func (v *viewed) other() *quipu.DB { return quipu.New(v.store, quipu.Options{}) }
+// other returns one more DB over the store, as another server has it, if there can be one.
+func (v *viewed) other() *quipu.DB {
+	if v.store == nil {
+		return v.DB
+	}
+	return quipu.New(v.store, quipu.Options{})
+}
 
 func width(s string) definition.Width {
 	w, err := definition.ParseWidth(s)
@@ -66,7 +84,7 @@ func (v *viewed) parts(key string) map[string]int64 {
 		store.PartOutside, store.PartBook, store.PartDim, store.PartAdmitted, store.PartWindow, store.PartWindowDim, store.PartEntries,
 	} {
 		rows := store.Rows{Namespace: "default", From: string([]byte{byte(kind)}), To: string([]byte{byte(kind) + 1})}
-		entries, err := v.store.(store.Parter).ScanParts(v.Context(), rows, 1000)
+		entries, err := v.Port().Store().(store.Parter).ScanParts(v.Context(), rows, 1000)
 		if err != nil {
 			v.Fatal(err)
 		}
@@ -128,8 +146,7 @@ func must[T any](v *viewed) func(T, error) T {
 
 // TestViews has one add change the total, its windows and what was before them.
 func TestViews(t *testing.T) {
-	for _, partitions := range []int{1, 7} {
-		v := openViewed(t, partitions)
+	eachViewed(t, func(t *testing.T, v *viewed) {
 		ok := must[quipu.Receipt](v)
 		ctx := t.Context()
 		ok(v.Add(ctx, "a1", 5))
@@ -143,8 +160,9 @@ func TestViews(t *testing.T) {
 		v.holds("a1", 10, "book=1, outside 1=5, window 1=5")
 		ok(other.Add(ctx, "b", 3))
 		v.holds("b", 3, "")
+		at := quipu.At(time.Now().Add(-48 * time.Hour))
 		for _, replayed := range []bool{false, true} {
-			r := ok(v.Add(ctx, "a2", 1, quipu.Token("t"), quipu.At(time.Now().Add(-48*time.Hour))))
+			r := ok(v.Add(ctx, "a2", 1, quipu.Token("t"), at))
 			if r.Replayed != replayed {
 				t.Errorf("%+v", r)
 			}
@@ -175,70 +193,71 @@ func TestViews(t *testing.T) {
 		v.holds("a3", 7, "book=2, outside 1=0, window 1=7, outside 2=3, entries 2=1")
 		ok(other.Set(ctx, "a3", 1))
 		v.holds("a3", 1, "book=2, outside 1=-6, window 1=7, outside 2=-3, entries 2=2")
-	}
+	})
 }
 
 // A counter that has views has no deadline, however it is asked for.
 func TestViewsHaveNoDeadline(t *testing.T) {
-	v := openViewed(t, 3)
-	ctx := t.Context()
-	must[quipu.Receipt](v)(v.Add(ctx, "a-old", 1, quipu.TTL(time.Hour)))
-	v.define(days("a*"))
-	for _, db := range []*quipu.DB{v.DB, v.other()} {
-		_, err := db.Add(ctx, "a", 1, quipu.TTL(time.Hour))
-		if !errors.Is(err, quipu.ErrInvalid) || !strings.Contains(err.Error(), "has no deadline") {
-			t.Errorf("%v", err)
+	eachViewed(t, func(t *testing.T, v *viewed) {
+		ctx := t.Context()
+		must[quipu.Receipt](v)(v.Add(ctx, "a-old", 1, quipu.TTL(time.Hour)))
+		v.define(days("a*"))
+		for _, db := range []*quipu.DB{v.DB, v.other()} {
+			_, err := db.Add(ctx, "a", 1, quipu.TTL(time.Hour))
+			if !errors.Is(err, quipu.ErrInvalid) || !strings.Contains(err.Error(), "has no deadline") {
+				t.Errorf("%v", err)
+			}
+			rs, err := db.AddBatch(ctx, []quipu.Event{{Key: "a", Delta: 1}, {Key: "a", Delta: 1, TTL: time.Hour}, {Key: "b", Delta: 1, TTL: time.Hour}})
+			if err != nil || rs[0].Err != nil || !errors.Is(rs[1].Err, quipu.ErrInvalid) || rs[2].Err != nil {
+				t.Errorf("%v, %v", rs, err)
+			}
+			if _, err := db.Add(ctx, "a-old", 1); !errors.Is(err, store.ErrUnmet) || !strings.Contains(err.Error(), "deadline") {
+				t.Errorf("one that had one before: %v", err)
+			}
 		}
-		rs, err := db.AddBatch(ctx, []quipu.Event{{Key: "a", Delta: 1}, {Key: "a", Delta: 1, TTL: time.Hour}, {Key: "b", Delta: 1, TTL: time.Hour}})
-		if err != nil || rs[0].Err != nil || !errors.Is(rs[1].Err, quipu.ErrInvalid) || rs[2].Err != nil {
-			t.Errorf("%v, %v", rs, err)
-		}
-		if _, err := db.Add(ctx, "a-old", 1); !errors.Is(err, store.ErrUnmet) || !strings.Contains(err.Error(), "deadline") {
-			t.Errorf("one that had one before: %v", err)
-		}
-	}
-	v.holds("a", 2, "book=1, outside 1=0, window 1=2")
+		v.holds("a", 2, "book=1, outside 1=0, window 1=2")
+	})
 }
 
 // A repeat is one, whatever became of the definitions in between.
 func TestRepeatsAfterDefinitions(t *testing.T) {
-	v := openViewed(t, 1)
-	ctx := t.Context()
-	ok := must[quipu.Receipt](v)
-	d := days("a*")
-	d.Dimensions = []definition.Dimension{{By: []string{"country"}, Windows: []definition.Width{}}}
-	v.define(d)
-	add := func(value string) (quipu.Receipt, error) {
-		return v.Add(ctx, "a", 1, quipu.Token("t"), quipu.Dim("country", value))
-	}
-	ok(add("DE"))
-	ok(v.Add(ctx, "a", 1, quipu.Token("u"), quipu.WantValue()))
-	v.holds("a", 2, "admitted 2=1, admitted 2 DE=1, book=1, by 2=1, by 2 DE=1, outside 1=0, outside 2=0, window 1=2")
-	if _, err := add("FR"); !errors.Is(err, quipu.ErrToken) {
-		t.Errorf("another payload: %v", err)
-	}
-	v.define(days("a*"))
-	if r := ok(add("DE")); !r.Replayed {
-		t.Errorf("%+v", r)
-	}
-	if _, err := v.Add(ctx, "a", 1, quipu.Token("v"), quipu.Dim("country", "DE")); !errors.Is(err, quipu.ErrInvalid) || !strings.Contains(err.Error(), "the counter has none") {
-		t.Errorf("a dimension that is gone: %v", err)
-	}
-	v.define()
-	if r := ok(v.Add(ctx, "a", 1, quipu.Token("u"), quipu.WantValue())); !r.Replayed || r.Value != 2 {
-		t.Errorf("%+v", r)
-	}
-	// The token that was barred may still be used.
-	v.define(d)
-	if r := ok(v.Add(ctx, "a", 1, quipu.Token("v"), quipu.Dim("country", "DE"))); r.Replayed {
-		t.Errorf("%+v", r)
-	}
+	eachViewed(t, func(t *testing.T, v *viewed) {
+		ctx := t.Context()
+		ok := must[quipu.Receipt](v)
+		d := days("a*")
+		d.Dimensions = []definition.Dimension{{By: []string{"country"}, Windows: []definition.Width{}}}
+		v.define(d)
+		add := func(value string) (quipu.Receipt, error) {
+			return v.Add(ctx, "a", 1, quipu.Token("t"), quipu.Dim("country", value))
+		}
+		ok(add("DE"))
+		ok(v.Add(ctx, "a", 1, quipu.Token("u"), quipu.WantValue()))
+		v.holds("a", 2, "admitted 2=1, admitted 2 DE=1, book=1, by 2=1, by 2 DE=1, outside 1=0, outside 2=0, window 1=2")
+		if _, err := add("FR"); !errors.Is(err, quipu.ErrToken) {
+			t.Errorf("another payload: %v", err)
+		}
+		v.define(days("a*"))
+		if r := ok(add("DE")); !r.Replayed {
+			t.Errorf("%+v", r)
+		}
+		if _, err := v.Add(ctx, "a", 1, quipu.Token("v"), quipu.Dim("country", "DE")); !errors.Is(err, quipu.ErrInvalid) || !strings.Contains(err.Error(), "the counter has none") {
+			t.Errorf("a dimension that is gone: %v", err)
+		}
+		v.define()
+		if r := ok(v.Add(ctx, "a", 1, quipu.Token("u"), quipu.WantValue())); !r.Replayed || r.Value != 2 {
+			t.Errorf("%+v", r)
+		}
+		// The token that was barred may still be used.
+		v.define(d)
+		if r := ok(v.Add(ctx, "a", 1, quipu.Token("v"), quipu.Dim("country", "DE"))); r.Replayed {
+			t.Errorf("%+v", r)
+		}
+	})
 }
 
 // TestDimensions counts events by what they bring, up to the limit of values.
 func TestDimensions(t *testing.T) {
-	for _, partitions := range []int{1, 5} {
-		v := openViewed(t, partitions)
+	eachViewed(t, func(t *testing.T, v *viewed) {
 		ctx := t.Context()
 		ok := must[quipu.Receipt](v)
 		d := definition.Definition{Pattern: "a*", Dimensions: []definition.Dimension{
@@ -289,64 +308,66 @@ func TestDimensions(t *testing.T) {
 		if _, err := v.In("none").Add(ctx, "a", 1, de); !errors.Is(err, quipu.ErrInvalid) {
 			t.Error(err)
 		}
-	}
+	})
 }
 
 // TestManyEvents sends more riders than fit into a batch: all are counted, each receipt is
 // in its place.
 func TestManyEvents(t *testing.T) {
-	v := openViewed(t, 2)
-	v.define(days("a*"))
-	events := make([]quipu.Event, 20_000)
-	for i := range events {
-		events[i] = quipu.Event{Key: fmt.Sprint("a", i%3), Delta: 1, WantValue: true}
-	}
-	rs, err := v.AddBatch(t.Context(), events)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, r := range rs {
-		if r.Err != nil || r.Value != int64(i/3+1) {
-			t.Fatalf("event %d: %+v", i, r)
+	eachViewed(t, func(t *testing.T, v *viewed) {
+		v.define(days("a*"))
+		events := make([]quipu.Event, 20_000)
+		for i := range events {
+			events[i] = quipu.Event{Key: fmt.Sprint("a", i%3), Delta: 1, WantValue: true}
 		}
-	}
-	v.holds("a0", 6667, "book=1, outside 1=0, window 1=6667")
+		rs, err := v.AddBatch(t.Context(), events)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range rs {
+			if r.Err != nil || r.Value != int64(i/3+1) {
+				t.Fatalf("event %d: %+v", i, r)
+			}
+		}
+		v.holds("a0", 6667, "book=1, outside 1=0, window 1=6667")
+	})
 }
 
 // TestOutdated changes the definitions under writers that have not heard of it.
 func TestOutdated(t *testing.T) {
-	v := openViewed(t, 4)
-	ctx := t.Context()
-	other := v.other()
-	var wg sync.WaitGroup
-	const writers, adds = 4, 200
-	for w := range writers {
-		db := []*quipu.DB{v.DB, other}[w%2]
-		wg.Go(func() {
-			for i := range adds {
-				if _, err := db.Add(ctx, fmt.Sprint("a", i%5), 1, quipu.Token(fmt.Sprint(w, ".", i))); err != nil {
-					t.Error(err)
+	eachViewed(t, func(t *testing.T, v *viewed) {
+		ctx := t.Context()
+		other := v.other()
+		var wg sync.WaitGroup
+		const writers, adds = 4, 200
+		for w := range writers {
+			db := []*quipu.DB{v.DB, other}[w%2]
+			wg.Go(func() {
+				for i := range adds {
+					if _, err := db.Add(ctx, fmt.Sprint("a", i%5), 1, quipu.Token(fmt.Sprint(w, ".", i))); err != nil {
+						t.Error(err)
+					}
 				}
+			})
+		}
+		for i := range 12 {
+			d := days("a*")
+			d.Windows[0].Keep += definition.Keep(i) * definition.Keep(time.Hour)
+			d.Ledger.Record = definition.Record(i % 3)
+			if _, err := v.Define(ctx, []definition.Definition{d}, quipu.DefineOptions{}); err != nil {
+				t.Fatal(err)
 			}
-		})
-	}
-	for i := range 12 {
-		d := days("a*")
-		d.Windows[0].Keep += definition.Keep(i) * definition.Keep(time.Hour)
-		d.Ledger.Record = definition.Record(i % 3)
-		if _, err := v.Define(ctx, []definition.Definition{d}, quipu.DefineOptions{}); err != nil {
-			t.Fatal(err)
 		}
-	}
-	wg.Wait()
-	for i := range 5 {
-		key := fmt.Sprint("a", i)
-		c, err := v.Read(ctx, key)
-		p := v.parts(key)
-		if err != nil || c.Value != writers*adds/5 || p["outside 1"]+p["window 1"] != c.Value {
-			t.Errorf("%s is %d, %v: %v", key, c.Value, err, p)
+		wg.Wait()
+		for i := range 5 {
+			key := fmt.Sprint("a", i)
+			c, err := v.Read(ctx, key)
+			p := v.parts(key)
+			if err != nil || c.Value != writers*adds/5 || p["outside 1"]+p["window 1"] != c.Value {
+				t.Errorf("%s is %d, %v: %v", key, c.Value, err, p)
+			}
 		}
-	}
+	})
 }
 
 // TestLate has the store drop a window between the making of an event and its arrival.
@@ -373,58 +394,59 @@ func TestLate(t *testing.T) {
 
 // TestUndo takes corrections and events back, once.
 func TestUndo(t *testing.T) {
-	v := openViewed(t, 3)
-	ctx := t.Context()
-	ok := must[quipu.Receipt](v)
-	why := quipu.Correction{Reason: "fraud", Actor: "ana"}
-	f := func(want string, kind error, err error) {
-		t.Helper()
-		if !errors.Is(err, kind) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
+	eachViewed(t, func(t *testing.T, v *viewed) {
+		ctx := t.Context()
+		ok := must[quipu.Receipt](v)
+		why := quipu.Correction{Reason: "fraud", Actor: "ana"}
+		f := func(want string, kind error, err error) {
+			t.Helper()
+			if !errors.Is(err, kind) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
 		}
-	}
-	undo := func(key, token string) error {
-		_, err := v.Undo(ctx, key, token, why)
-		return err
-	}
-	// Without any definition.
-	ok(v.Add(ctx, "b", 5, quipu.Token("plain")))
-	f("no line of the token", store.ErrUnmet, undo("b", "plain"))
-	f("no line of the token", store.ErrUnmet, undo("b", "never"))
-	ok(v.Adjust(ctx, "b", 3, why, quipu.Token("fix")))
-	v.holds("b", 8, "entries=1")
-	for _, replayed := range []bool{false, true} {
-		if r := ok(v.Undo(ctx, "b", "fix", why)); r.Replayed != replayed || r.Applied != -3 {
+		undo := func(key, token string) error {
+			_, err := v.Undo(ctx, key, token, why)
+			return err
+		}
+		// Without any definition.
+		ok(v.Add(ctx, "b", 5, quipu.Token("plain")))
+		f("no line of the token", store.ErrUnmet, undo("b", "plain"))
+		f("no line of the token", store.ErrUnmet, undo("b", "never"))
+		ok(v.Adjust(ctx, "b", 3, why, quipu.Token("fix")))
+		v.holds("b", 8, "entries=1")
+		for _, replayed := range []bool{false, true} {
+			if r := ok(v.Undo(ctx, "b", "fix", why)); r.Replayed != replayed || r.Applied != -3 {
+				t.Errorf("%+v", r)
+			}
+		}
+		v.holds("b", 5, "entries=2, entries undo:0=1")
+		_, err := v.Adjust(ctx, "b", 1, quipu.Correction{})
+		f("needs a reason", quipu.ErrInvalid, err)
+		f("needs a reason", quipu.ErrInvalid, func() error { _, err := v.Undo(ctx, "b", "fix", quipu.Correction{}); return err }())
+
+		// With all of it written down: the same window and value lose it.
+		d := days("a*")
+		d.Dimensions = []definition.Dimension{{By: []string{"country"}, Windows: []definition.Width{}}}
+		d.Ledger.Record = definition.All
+		v.define(d)
+		at := quipu.At(time.Now().Add(-72 * time.Hour))
+		ok(v.Add(ctx, "a", 7, quipu.Token("t"), at, quipu.Dim("country", "DE")))
+		ok(v.Add(ctx, "a", 1))
+		ok(v.Set(ctx, "a", 100, quipu.Token("set")))
+		f("used for a set", store.ErrUnmet, undo("a", "set"))
+		v.holds("a", 100, "admitted 2=1, admitted 2 DE=1, book=1, by 2=1, by 2 DE=7, outside 1=92, outside 2=92, outside 3=92, window 1=8, entries 3=3")
+		ok(v.other().Undo(ctx, "a", "t", why))
+		v.holds("a", 93, "admitted 2=1, admitted 2 DE=1, book=1, by 2=1, by 2 DE=0, outside 1=92, outside 2=92, outside 3=92, window 1=1, entries 3=4, entries 3 undo:0=1")
+		if r := ok(v.Undo(ctx, "a", "t", why)); !r.Replayed {
 			t.Errorf("%+v", r)
 		}
-	}
-	v.holds("b", 5, "entries=2, entries undo:0=1")
-	_, err := v.Adjust(ctx, "b", 1, quipu.Correction{})
-	f("needs a reason", quipu.ErrInvalid, err)
-	f("needs a reason", quipu.ErrInvalid, func() error { _, err := v.Undo(ctx, "b", "fix", quipu.Correction{}); return err }())
-
-	// With all of it written down: the same window and value lose it.
-	d := days("a*")
-	d.Dimensions = []definition.Dimension{{By: []string{"country"}, Windows: []definition.Width{}}}
-	d.Ledger.Record = definition.All
-	v.define(d)
-	at := quipu.At(time.Now().Add(-72 * time.Hour))
-	ok(v.Add(ctx, "a", 7, quipu.Token("t"), at, quipu.Dim("country", "DE")))
-	ok(v.Add(ctx, "a", 1))
-	ok(v.Set(ctx, "a", 100, quipu.Token("set")))
-	f("used for a set", store.ErrUnmet, undo("a", "set"))
-	v.holds("a", 100, "admitted 2=1, admitted 2 DE=1, book=1, by 2=1, by 2 DE=7, outside 1=92, outside 2=92, outside 3=92, window 1=8, entries 3=3")
-	ok(v.other().Undo(ctx, "a", "t", why))
-	v.holds("a", 93, "admitted 2=1, admitted 2 DE=1, book=1, by 2=1, by 2 DE=0, outside 1=92, outside 2=92, outside 3=92, window 1=1, entries 3=4, entries 3 undo:0=1")
-	if r := ok(v.Undo(ctx, "a", "t", why)); !r.Replayed {
-		t.Errorf("%+v", r)
-	}
-	// The dimension may be gone when it is taken back.
-	ok(v.Add(ctx, "a", 2, quipu.Token("u"), quipu.Dim("country", "DE")))
-	d.Dimensions = nil
-	v.define(d)
-	ok(v.Undo(ctx, "a", "u", why))
-	if got := v.parts("a")["window 1"]; got != 1 {
-		t.Errorf("window: %d", got)
-	}
+		// The dimension may be gone when it is taken back.
+		ok(v.Add(ctx, "a", 2, quipu.Token("u"), quipu.Dim("country", "DE")))
+		d.Dimensions = nil
+		v.define(d)
+		ok(v.Undo(ctx, "a", "u", why))
+		if got := v.parts("a")["window 1"]; got != 1 {
+			t.Errorf("window: %d", got)
+		}
+	})
 }

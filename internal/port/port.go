@@ -38,8 +38,8 @@ type shared struct {
 	totals   *total.Totals
 	books    *books.Books    // the definitions of all namespaces
 	desk     *admission.Desk // where values are let into dimensions
-	err      error     // what is wrong with the options, or nil
-	calls    sync.Pool // of *Call
+	err      error           // what is wrong with the options, or nil
+	calls    sync.Pool       // of *Call
 
 	issued atomic.Uint64 // a writer that was issued, as all below it were
 

@@ -125,7 +125,7 @@ var table = map[string]row{
 	},
 	"internal/server/resp": {
 		code:  []string{".", "./call", "./policy", "./store", "./internal/instant", "./internal/port", "./internal/server"},
-		tests: []string{"./internal/hostile", "./internal/load/redisproc", "./internal/session", "github.com/redis/rueidis"},
+		tests: []string{"./definition", "./internal/hostile", "./internal/load/redisproc", "./internal/session", "github.com/redis/rueidis"},
 	},
 	"internal/server/rest": {code: []string{".", "./policy", "./store", "./internal/duration", "./internal/instant", "./internal/port", "./internal/server"}, tests: []string{"./call"}},
 	"internal/server/rpc": {

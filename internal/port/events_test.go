@@ -1,0 +1,130 @@
+package port_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/call"
+	"github.com/quipudb/quipu/definition"
+	"github.com/quipudb/quipu/internal/port"
+	"github.com/quipudb/quipu/store"
+	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
+)
+
+// define gives the counters v… of a DB windows of an hour, and a country.
+func define(t *testing.T, db *quipu.DB, dims ...string) {
+	t.Helper()
+	hour, err := definition.ParseWidth("1h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := definition.Definition{Pattern: "v*", Windows: []definition.Window{{Every: hour, Keep: definition.Keep(48 * time.Hour)}}}
+	for _, name := range dims {
+		d.Dimensions = append(d.Dimensions, definition.Dimension{By: []string{name}, Windows: []definition.Width{}})
+	}
+	if _, err := db.Define(t.Context(), []definition.Definition{d}, quipu.DefineOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// windows returns what the windows of a counter have.
+func windows(t *testing.T, db *quipu.DB, key string) (n int64) {
+	t.Helper()
+	rows := store.Rows{Namespace: "default", From: "\x81", To: "\x82"}
+	found, err := db.Port().Store().(store.Parter).ScanParts(t.Context(), rows, store.ScanMax)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range found {
+		if e.Cell.Key == key {
+			n += e.Content.N
+		}
+	}
+	return n
+}
+
+// TestNumberedEvents has a writer's batches counted in windows, once, whatever becomes of
+// the definitions before they are sent again.
+func TestNumberedEvents(t *testing.T) {
+	s := memstore.New(memstore.Options{})
+	db, other := quipu.New(s, quipu.Options{}), quipu.New(s, quipu.Options{})
+	w, err := db.Port().Enlist(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(db *quipu.DB, prev uint64, facts ...port.Fact) store.Reply {
+		t.Helper()
+		replies := make([]store.Reply, 1)
+		err := db.Port().WriteBatches(t.Context(), []store.Batch{numbered(w, prev, prev+1, "v", "plain")}, replies, facts...)
+		if err = errors.Join(err, replies[0].Err); err != nil {
+			t.Fatal(err)
+		}
+		return replies[0]
+	}
+	define(t, db)
+	f := func(r store.Reply, replayed bool, first store.Outcome, want int64) {
+		t.Helper()
+		if r.Replayed != replayed || r.Results[0].Outcome != first || r.Results[1].Outcome != store.Applied {
+			t.Errorf("%+v", r)
+		}
+		if got := windows(t, db, "v"); got != want {
+			t.Errorf("windows have %d, want %d", got, want)
+		}
+	}
+	f(send(other, 0), false, store.Applied, 1) // it learns of the book
+	f(send(db, 0), true, store.Applied, 1)
+	country := []port.Fact{{Dims: []call.Dimension{{Name: "country", Value: "DE"}}}, {}}
+	f(send(db, 1, country...), false, store.Barred, 1) // no such dimension
+	f(send(db, 1, country...), true, store.Barred, 1)
+	define(t, db, "country")
+	f(send(other, 2, country...), false, store.Applied, 2)
+	define(t, db)
+	f(send(other, 2, country...), true, store.Applied, 2) // it was counted, though now it would not be
+	f(send(db, 3), false, store.Applied, 3)
+}
+
+// TestFacts keeps facts with their deltas, in whichever order those go to the store.
+func TestFacts(t *testing.T) {
+	db := quipu.New(memstore.New(memstore.Options{Partitions: 7}), quipu.Options{})
+	define(t, db, "key")
+	const n = 100
+	deltas, facts, results := make([]store.Delta, n), make([]port.Fact, n), make([]store.Result, n)
+	for i := range deltas {
+		key := fmt.Sprint("v", i%13)
+		deltas[i] = store.Delta{Cell: store.Cell{Key: key}, Op: store.OpAdd, N: 1}
+		facts[i] = port.Fact{Dims: []call.Dimension{{Name: "key", Value: key}}}
+	}
+	if err := db.Port().Apply(t.Context(), deltas, results, facts...); err != nil {
+		t.Fatal(err)
+	}
+	found, err := db.Port().Store().(store.Parter).ScanParts(t.Context(), store.Rows{Namespace: "default", From: "\x03", To: "\x04"}, store.ScanMax)
+	if err != nil || len(found) != 13 {
+		t.Fatalf("%d values, %v", len(found), err)
+	}
+	for _, e := range found {
+		if f, _ := e.Part.Fields(); f.Name != e.Cell.Key {
+			t.Errorf("%s has %s", e.Cell.Key, f.Name)
+		}
+	}
+}
+
+// TestOutOfReach has the store go away while an event is made anew: what was applied stays
+// so, once.
+func TestOutOfReach(t *testing.T) {
+	h := new(storetest.Hooks)
+	s := storetest.Wrap(memstore.New(memstore.Options{Partitions: 2}), h)
+	db := quipu.New(s, quipu.Options{})
+	define(t, quipu.New(s, quipu.Options{}))
+	h.On(storetest.OnReadParts, storetest.Fail(store.ErrUnavailable)) // The book can't be read.
+	if _, err := db.Add(t.Context(), "v", 1); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+	h.On(storetest.OnReadParts)
+	if _, err := db.Add(t.Context(), "v", 1); err != nil || windows(t, db, "v") != 1 {
+		t.Errorf("%v, %d", err, windows(t, db, "v"))
+	}
+}
