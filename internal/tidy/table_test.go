@@ -86,7 +86,7 @@ var table = map[string]row{
 			"./call", "./policy", "./store", "./internal/admission", "./internal/books", "./internal/hot", "./internal/ledger", "./internal/node", "./internal/rollup", "./internal/spread",
 			"./internal/total", "./internal/view",
 		},
-		tests: []string{".", "./store/memstore", "./store/storetest"},
+		tests: []string{".", "./definition", "./store/memstore", "./store/storetest"},
 	},
 	// A node is a store around whichever store it is given.
 	"internal/node": {code: []string{"./store", "./internal/decide"}},
