@@ -10,6 +10,7 @@ import (
 // The limits of one call.
 const (
 	EventsMax = 100_000            // events in an AddBatch
+	DimsMax   = 32                 // dimensions that an event may have a value in
 	KeysMax   = store.ReadCellsMax // keys in a ReadBatch
 	PageMax   = store.ScanMax      // counters in a page of List
 	SumPage   = 1000               // counters that Sum reads at a time

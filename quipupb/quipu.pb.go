@@ -1,4 +1,4 @@
-// quipu.proto sha256:ebb3e8d38e02efcd92c15434978eac0a8dd1286bd3e70130a5495164cfc0f20c
+// quipu.proto sha256:5cf743abacb72c18dd744d6972a3c66829ec39a1ba611cb35e4dde719063b61d
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -235,7 +235,7 @@ func (x Fate_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Fate_State.Descriptor instead.
 func (Fate_State) EnumDescriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{20, 0}
+	return file_quipu_proto_rawDescGZIP(), []int{40, 0}
 }
 
 // An Error is why something was refused.
@@ -367,6 +367,7 @@ type ReadOptions struct {
 	Sessions       []string               `protobuf:"bytes,2,rep,name=sessions,proto3" json:"sessions,omitempty"`                                            // count the writes with these sessions
 	MaxStalenessNs *int64                 `protobuf:"varint,3,opt,name=max_staleness_ns,json=maxStalenessNs,proto3,oneof" json:"max_staleness_ns,omitempty"` // count every write acknowledged so long before the read
 	MaxError       *int64                 `protobuf:"varint,4,opt,name=max_error,json=maxError,proto3,oneof" json:"max_error,omitempty"`                     // be at most so far from the exact value
+	AtMs           *int64                 `protobuf:"varint,5,opt,name=at_ms,json=atMs,proto3,oneof" json:"at_ms,omitempty"`                                 // be what the counter was then, Unix milliseconds, as far as its windows tell
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -429,18 +430,26 @@ func (x *ReadOptions) GetMaxError() int64 {
 	return 0
 }
 
+func (x *ReadOptions) GetAtMs() int64 {
+	if x != nil && x.AtMs != nil {
+		return *x.AtMs
+	}
+	return 0
+}
+
 type AddRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"` // "" is "default"
 	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	Delta         int64                  `protobuf:"zigzag64,3,opt,name=delta,proto3" json:"delta,omitempty"`
 	Options       *WriteOptions          `protobuf:"bytes,4,opt,name=options,proto3" json:"options,omitempty"`
-	AtMs          *int64                 `protobuf:"varint,5,opt,name=at_ms,json=atMs,proto3,oneof" json:"at_ms,omitempty"`     // when the counted event happened, Unix milliseconds: refused, since nothing keeps it yet
-	Who           *string                `protobuf:"bytes,6,opt,name=who,proto3,oneof" json:"who,omitempty"`                    // who did what is counted
-	Floor         *int64                 `protobuf:"zigzag64,7,opt,name=floor,proto3,oneof" json:"floor,omitempty"`             // refuse what would end below it; a counter below it can be added to
-	Ceiling       *int64                 `protobuf:"zigzag64,8,opt,name=ceiling,proto3,oneof" json:"ceiling,omitempty"`         // refuse what would end above it; a counter above it can be taken from
-	Saturate      bool                   `protobuf:"varint,9,opt,name=saturate,proto3" json:"saturate,omitempty"`               // go as far as the floor or the ceiling instead of refusing
-	TtlNs         *int64                 `protobuf:"varint,10,opt,name=ttl_ns,json=ttlNs,proto3,oneof" json:"ttl_ns,omitempty"` // how long the counter exists from now on, in whole milliseconds
+	AtMs          *int64                 `protobuf:"varint,5,opt,name=at_ms,json=atMs,proto3,oneof" json:"at_ms,omitempty"`                                                         // when the counted event happened, Unix milliseconds; the default is now, by the store's clock
+	Who           *string                `protobuf:"bytes,6,opt,name=who,proto3,oneof" json:"who,omitempty"`                                                                        // who did what is counted
+	Floor         *int64                 `protobuf:"zigzag64,7,opt,name=floor,proto3,oneof" json:"floor,omitempty"`                                                                 // refuse what would end below it; a counter below it can be added to
+	Ceiling       *int64                 `protobuf:"zigzag64,8,opt,name=ceiling,proto3,oneof" json:"ceiling,omitempty"`                                                             // refuse what would end above it; a counter above it can be taken from
+	Saturate      bool                   `protobuf:"varint,9,opt,name=saturate,proto3" json:"saturate,omitempty"`                                                                   // go as far as the floor or the ceiling instead of refusing
+	TtlNs         *int64                 `protobuf:"varint,10,opt,name=ttl_ns,json=ttlNs,proto3,oneof" json:"ttl_ns,omitempty"`                                                     // how long the counter exists from now on, in whole milliseconds
+	Dims          map[string]string      `protobuf:"bytes,11,rep,name=dims,proto3" json:"dims,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // what it is counted by, such as a country
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -543,6 +552,13 @@ func (x *AddRequest) GetTtlNs() int64 {
 		return *x.TtlNs
 	}
 	return 0
+}
+
+func (x *AddRequest) GetDims() map[string]string {
+	if x != nil {
+		return x.Dims
+	}
+	return nil
 }
 
 type SetRequest struct {
@@ -857,6 +873,7 @@ type Event struct {
 	Ceiling       *int64                 `protobuf:"zigzag64,8,opt,name=ceiling,proto3,oneof" json:"ceiling,omitempty"`
 	Saturate      bool                   `protobuf:"varint,9,opt,name=saturate,proto3" json:"saturate,omitempty"`
 	TtlNs         *int64                 `protobuf:"varint,10,opt,name=ttl_ns,json=ttlNs,proto3,oneof" json:"ttl_ns,omitempty"`
+	Dims          map[string]string      `protobuf:"bytes,11,rep,name=dims,proto3" json:"dims,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -959,6 +976,13 @@ func (x *Event) GetTtlNs() int64 {
 		return *x.TtlNs
 	}
 	return 0
+}
+
+func (x *Event) GetDims() map[string]string {
+	if x != nil {
+		return x.Dims
+	}
+	return nil
 }
 
 type AddBatchRequest struct {
@@ -1626,6 +1650,1547 @@ func (x *SumReply) GetAsOfNs() int64 {
 	return 0
 }
 
+// A Correction says why a counter is changed, and by whom.
+type Correction struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	Actor         string                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Correction) Reset() {
+	*x = Correction{}
+	mi := &file_quipu_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Correction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Correction) ProtoMessage() {}
+
+func (x *Correction) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Correction.ProtoReflect.Descriptor instead.
+func (*Correction) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Correction) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Correction) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+type AdjustRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Delta         int64                  `protobuf:"zigzag64,3,opt,name=delta,proto3" json:"delta,omitempty"`
+	Options       *WriteOptions          `protobuf:"bytes,4,opt,name=options,proto3" json:"options,omitempty"`
+	Correction    *Correction            `protobuf:"bytes,5,opt,name=correction,proto3" json:"correction,omitempty"`
+	AtMs          *int64                 `protobuf:"varint,6,opt,name=at_ms,json=atMs,proto3,oneof" json:"at_ms,omitempty"` // these three as in AddRequest
+	Who           *string                `protobuf:"bytes,7,opt,name=who,proto3,oneof" json:"who,omitempty"`
+	Dims          map[string]string      `protobuf:"bytes,8,rep,name=dims,proto3" json:"dims,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdjustRequest) Reset() {
+	*x = AdjustRequest{}
+	mi := &file_quipu_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdjustRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdjustRequest) ProtoMessage() {}
+
+func (x *AdjustRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdjustRequest.ProtoReflect.Descriptor instead.
+func (*AdjustRequest) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *AdjustRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *AdjustRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *AdjustRequest) GetDelta() int64 {
+	if x != nil {
+		return x.Delta
+	}
+	return 0
+}
+
+func (x *AdjustRequest) GetOptions() *WriteOptions {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+func (x *AdjustRequest) GetCorrection() *Correction {
+	if x != nil {
+		return x.Correction
+	}
+	return nil
+}
+
+func (x *AdjustRequest) GetAtMs() int64 {
+	if x != nil && x.AtMs != nil {
+		return *x.AtMs
+	}
+	return 0
+}
+
+func (x *AdjustRequest) GetWho() string {
+	if x != nil && x.Who != nil {
+		return *x.Who
+	}
+	return ""
+}
+
+func (x *AdjustRequest) GetDims() map[string]string {
+	if x != nil {
+		return x.Dims
+	}
+	return nil
+}
+
+type UndoRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Token         string                 `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"` // of the write that is taken back
+	Correction    *Correction            `protobuf:"bytes,4,opt,name=correction,proto3" json:"correction,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UndoRequest) Reset() {
+	*x = UndoRequest{}
+	mi := &file_quipu_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UndoRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UndoRequest) ProtoMessage() {}
+
+func (x *UndoRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UndoRequest.ProtoReflect.Descriptor instead.
+func (*UndoRequest) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *UndoRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *UndoRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *UndoRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *UndoRequest) GetCorrection() *Correction {
+	if x != nil {
+		return x.Correction
+	}
+	return nil
+}
+
+type RecountRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Correction    *Correction            `protobuf:"bytes,3,opt,name=correction,proto3" json:"correction,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecountRequest) Reset() {
+	*x = RecountRequest{}
+	mi := &file_quipu_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecountRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecountRequest) ProtoMessage() {}
+
+func (x *RecountRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecountRequest.ProtoReflect.Descriptor instead.
+func (*RecountRequest) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *RecountRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *RecountRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *RecountRequest) GetCorrection() *Correction {
+	if x != nil {
+		return x.Correction
+	}
+	return nil
+}
+
+type RangeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Prefix        bool                   `protobuf:"varint,3,opt,name=prefix,proto3" json:"prefix,omitempty"`                     // sum over all counters whose keys start with the key
+	FromMs        *int64                 `protobuf:"varint,4,opt,name=from_ms,json=fromMs,proto3,oneof" json:"from_ms,omitempty"` // Unix milliseconds; absent: from the first window that is kept
+	ToMs          *int64                 `protobuf:"varint,5,opt,name=to_ms,json=toMs,proto3,oneof" json:"to_ms,omitempty"`       // not of the range; absent: to the end of the last step
+	Step          string                 `protobuf:"bytes,6,opt,name=step,proto3" json:"step,omitempty"`                          // such as 1h, 1d or 1mo; "" is the shortest that gives at most 1,000 points
+	Zone          string                 `protobuf:"bytes,7,opt,name=zone,proto3" json:"zone,omitempty"`                          // in which a step of a day or more begins; "" is that of the windows
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RangeRequest) Reset() {
+	*x = RangeRequest{}
+	mi := &file_quipu_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RangeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RangeRequest) ProtoMessage() {}
+
+func (x *RangeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RangeRequest.ProtoReflect.Descriptor instead.
+func (*RangeRequest) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *RangeRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *RangeRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *RangeRequest) GetPrefix() bool {
+	if x != nil {
+		return x.Prefix
+	}
+	return false
+}
+
+func (x *RangeRequest) GetFromMs() int64 {
+	if x != nil && x.FromMs != nil {
+		return *x.FromMs
+	}
+	return 0
+}
+
+func (x *RangeRequest) GetToMs() int64 {
+	if x != nil && x.ToMs != nil {
+		return *x.ToMs
+	}
+	return 0
+}
+
+func (x *RangeRequest) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *RangeRequest) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+// A Point is what was counted in one step of a range.
+type Point struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	FromMs        int64                  `protobuf:"varint,1,opt,name=from_ms,json=fromMs,proto3" json:"from_ms,omitempty"` // of the windows that are counted
+	ToMs          int64                  `protobuf:"varint,2,opt,name=to_ms,json=toMs,proto3" json:"to_ms,omitempty"`
+	Value         int64                  `protobuf:"zigzag64,3,opt,name=value,proto3" json:"value,omitempty"`
+	Exact         bool                   `protobuf:"varint,4,opt,name=exact,proto3" json:"exact,omitempty"`       // from and to are the step: no window is only partly in it
+	Complete      bool                   `protobuf:"varint,5,opt,name=complete,proto3" json:"complete,omitempty"` // every event in between is counted
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Point) Reset() {
+	*x = Point{}
+	mi := &file_quipu_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Point) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Point) ProtoMessage() {}
+
+func (x *Point) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Point.ProtoReflect.Descriptor instead.
+func (*Point) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Point) GetFromMs() int64 {
+	if x != nil {
+		return x.FromMs
+	}
+	return 0
+}
+
+func (x *Point) GetToMs() int64 {
+	if x != nil {
+		return x.ToMs
+	}
+	return 0
+}
+
+func (x *Point) GetValue() int64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+func (x *Point) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
+}
+
+func (x *Point) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+type Series struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Step           string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
+	Zone           string                 `protobuf:"bytes,2,opt,name=zone,proto3" json:"zone,omitempty"`
+	Points         []*Point               `protobuf:"bytes,3,rep,name=points,proto3" json:"points,omitempty"`
+	Sum            int64                  `protobuf:"zigzag64,4,opt,name=sum,proto3" json:"sum,omitempty"`
+	Exact          bool                   `protobuf:"varint,5,opt,name=exact,proto3" json:"exact,omitempty"`
+	Complete       bool                   `protobuf:"varint,6,opt,name=complete,proto3" json:"complete,omitempty"`
+	CompleteFromMs *int64                 `protobuf:"varint,7,opt,name=complete_from_ms,json=completeFromMs,proto3,oneof" json:"complete_from_ms,omitempty"` // from when on every event is counted
+	AsOfNs         int64                  `protobuf:"varint,8,opt,name=as_of_ns,json=asOfNs,proto3" json:"as_of_ns,omitempty"`                               // Unix time; every write acknowledged before it is counted
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Series) Reset() {
+	*x = Series{}
+	mi := &file_quipu_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Series) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Series) ProtoMessage() {}
+
+func (x *Series) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Series.ProtoReflect.Descriptor instead.
+func (*Series) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Series) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *Series) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *Series) GetPoints() []*Point {
+	if x != nil {
+		return x.Points
+	}
+	return nil
+}
+
+func (x *Series) GetSum() int64 {
+	if x != nil {
+		return x.Sum
+	}
+	return 0
+}
+
+func (x *Series) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
+}
+
+func (x *Series) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+func (x *Series) GetCompleteFromMs() int64 {
+	if x != nil && x.CompleteFromMs != nil {
+		return *x.CompleteFromMs
+	}
+	return 0
+}
+
+func (x *Series) GetAsOfNs() int64 {
+	if x != nil {
+		return x.AsOfNs
+	}
+	return 0
+}
+
+type ByRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Dimension     string                 `protobuf:"bytes,3,opt,name=dimension,proto3" json:"dimension,omitempty"`                // the names of several with a comma between
+	FromMs        *int64                 `protobuf:"varint,4,opt,name=from_ms,json=fromMs,proto3,oneof" json:"from_ms,omitempty"` // both absent: all time
+	ToMs          *int64                 `protobuf:"varint,5,opt,name=to_ms,json=toMs,proto3,oneof" json:"to_ms,omitempty"`
+	Top           int32                  `protobuf:"varint,6,opt,name=top,proto3" json:"top,omitempty"` // so many values, those with the highest counts; 0 is all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ByRequest) Reset() {
+	*x = ByRequest{}
+	mi := &file_quipu_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ByRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ByRequest) ProtoMessage() {}
+
+func (x *ByRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ByRequest.ProtoReflect.Descriptor instead.
+func (*ByRequest) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ByRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ByRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *ByRequest) GetDimension() string {
+	if x != nil {
+		return x.Dimension
+	}
+	return ""
+}
+
+func (x *ByRequest) GetFromMs() int64 {
+	if x != nil && x.FromMs != nil {
+		return *x.FromMs
+	}
+	return 0
+}
+
+func (x *ByRequest) GetToMs() int64 {
+	if x != nil && x.ToMs != nil {
+		return *x.ToMs
+	}
+	return 0
+}
+
+func (x *ByRequest) GetTop() int32 {
+	if x != nil {
+		return x.Top
+	}
+	return 0
+}
+
+type Breakdown struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Values         []*Breakdown_Value     `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty"`  // the highest count first
+	Other          int64                  `protobuf:"zigzag64,2,opt,name=other,proto3" json:"other,omitempty"` // values beyond the limit of the dimension, and beyond top
+	Sum            int64                  `protobuf:"zigzag64,3,opt,name=sum,proto3" json:"sum,omitempty"`
+	Outside        int64                  `protobuf:"zigzag64,4,opt,name=outside,proto3" json:"outside,omitempty"` // for all time: what the counter has and no value has
+	Exact          bool                   `protobuf:"varint,5,opt,name=exact,proto3" json:"exact,omitempty"`
+	Complete       bool                   `protobuf:"varint,6,opt,name=complete,proto3" json:"complete,omitempty"`
+	CompleteFromMs *int64                 `protobuf:"varint,7,opt,name=complete_from_ms,json=completeFromMs,proto3,oneof" json:"complete_from_ms,omitempty"`
+	FromMs         *int64                 `protobuf:"varint,8,opt,name=from_ms,json=fromMs,proto3,oneof" json:"from_ms,omitempty"` // of the windows that are counted; absent for all time
+	ToMs           *int64                 `protobuf:"varint,9,opt,name=to_ms,json=toMs,proto3,oneof" json:"to_ms,omitempty"`
+	AsOfNs         int64                  `protobuf:"varint,10,opt,name=as_of_ns,json=asOfNs,proto3" json:"as_of_ns,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Breakdown) Reset() {
+	*x = Breakdown{}
+	mi := &file_quipu_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Breakdown) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Breakdown) ProtoMessage() {}
+
+func (x *Breakdown) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Breakdown.ProtoReflect.Descriptor instead.
+func (*Breakdown) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Breakdown) GetValues() []*Breakdown_Value {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+func (x *Breakdown) GetOther() int64 {
+	if x != nil {
+		return x.Other
+	}
+	return 0
+}
+
+func (x *Breakdown) GetSum() int64 {
+	if x != nil {
+		return x.Sum
+	}
+	return 0
+}
+
+func (x *Breakdown) GetOutside() int64 {
+	if x != nil {
+		return x.Outside
+	}
+	return 0
+}
+
+func (x *Breakdown) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
+}
+
+func (x *Breakdown) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+func (x *Breakdown) GetCompleteFromMs() int64 {
+	if x != nil && x.CompleteFromMs != nil {
+		return *x.CompleteFromMs
+	}
+	return 0
+}
+
+func (x *Breakdown) GetFromMs() int64 {
+	if x != nil && x.FromMs != nil {
+		return *x.FromMs
+	}
+	return 0
+}
+
+func (x *Breakdown) GetToMs() int64 {
+	if x != nil && x.ToMs != nil {
+		return *x.ToMs
+	}
+	return 0
+}
+
+func (x *Breakdown) GetAsOfNs() int64 {
+	if x != nil {
+		return x.AsOfNs
+	}
+	return 0
+}
+
+type LedgerRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Limit         int32                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`                       // 0 is the server's default
+	Cursor        string                 `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`                      // next of the page before
+	Actor         string                 `protobuf:"bytes,5,opt,name=actor,proto3" json:"actor,omitempty"`                        // only lines by them
+	Token         string                 `protobuf:"bytes,6,opt,name=token,proto3" json:"token,omitempty"`                        // only lines of it
+	FromMs        *int64                 `protobuf:"varint,7,opt,name=from_ms,json=fromMs,proto3,oneof" json:"from_ms,omitempty"` // only lines recorded in this time
+	ToMs          *int64                 `protobuf:"varint,8,opt,name=to_ms,json=toMs,proto3,oneof" json:"to_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LedgerRequest) Reset() {
+	*x = LedgerRequest{}
+	mi := &file_quipu_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LedgerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LedgerRequest) ProtoMessage() {}
+
+func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LedgerRequest.ProtoReflect.Descriptor instead.
+func (*LedgerRequest) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *LedgerRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *LedgerRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *LedgerRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *LedgerRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *LedgerRequest) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *LedgerRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *LedgerRequest) GetFromMs() int64 {
+	if x != nil && x.FromMs != nil {
+		return *x.FromMs
+	}
+	return 0
+}
+
+func (x *LedgerRequest) GetToMs() int64 {
+	if x != nil && x.ToMs != nil {
+		return *x.ToMs
+	}
+	return 0
+}
+
+// A Line is one change of a counter, written down.
+type Line struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Position      string                 `protobuf:"bytes,1,opt,name=position,proto3" json:"position,omitempty"`                        // names the line among those of its counter
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`                                // add, adjust, undo, set, reset, delete
+	Delta         *int64                 `protobuf:"zigzag64,3,opt,name=delta,proto3,oneof" json:"delta,omitempty"`                     // by how much the counter was changed, if it is known
+	Value         *int64                 `protobuf:"zigzag64,4,opt,name=value,proto3,oneof" json:"value,omitempty"`                     // of the counter, or of its shard, afterwards, if it is known
+	AtMs          int64                  `protobuf:"varint,5,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`                   // when it happened
+	RecordedMs    int64                  `protobuf:"varint,6,opt,name=recorded_ms,json=recordedMs,proto3" json:"recorded_ms,omitempty"` // when it was written down, by the clock of the store
+	Token         string                 `protobuf:"bytes,7,opt,name=token,proto3" json:"token,omitempty"`
+	Actor         string                 `protobuf:"bytes,8,opt,name=actor,proto3" json:"actor,omitempty"`
+	Reason        string                 `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"`
+	Source        string                 `protobuf:"bytes,10,opt,name=source,proto3" json:"source,omitempty"`
+	Erased        bool                   `protobuf:"varint,11,opt,name=erased,proto3" json:"erased,omitempty"` // the actor was named once, and was erased
+	Undoes        string                 `protobuf:"bytes,12,opt,name=undoes,proto3" json:"undoes,omitempty"`  // the position of the line that this one takes back
+	Undone        bool                   `protobuf:"varint,13,opt,name=undone,proto3" json:"undone,omitempty"` // it was taken back
+	Dims          map[string]string      `protobuf:"bytes,14,rep,name=dims,proto3" json:"dims,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Line) Reset() {
+	*x = Line{}
+	mi := &file_quipu_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Line) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Line) ProtoMessage() {}
+
+func (x *Line) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Line.ProtoReflect.Descriptor instead.
+func (*Line) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Line) GetPosition() string {
+	if x != nil {
+		return x.Position
+	}
+	return ""
+}
+
+func (x *Line) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Line) GetDelta() int64 {
+	if x != nil && x.Delta != nil {
+		return *x.Delta
+	}
+	return 0
+}
+
+func (x *Line) GetValue() int64 {
+	if x != nil && x.Value != nil {
+		return *x.Value
+	}
+	return 0
+}
+
+func (x *Line) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+func (x *Line) GetRecordedMs() int64 {
+	if x != nil {
+		return x.RecordedMs
+	}
+	return 0
+}
+
+func (x *Line) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *Line) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *Line) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Line) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Line) GetErased() bool {
+	if x != nil {
+		return x.Erased
+	}
+	return false
+}
+
+func (x *Line) GetUndoes() string {
+	if x != nil {
+		return x.Undoes
+	}
+	return ""
+}
+
+func (x *Line) GetUndone() bool {
+	if x != nil {
+		return x.Undone
+	}
+	return false
+}
+
+func (x *Line) GetDims() map[string]string {
+	if x != nil {
+		return x.Dims
+	}
+	return nil
+}
+
+type LedgerReply struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Lines          []*Line                `protobuf:"bytes,1,rep,name=lines,proto3" json:"lines,omitempty"`                                                  // the latest first
+	Next           string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`                                                    // the cursor of the next page; empty if there is none
+	CompleteFromMs *int64                 `protobuf:"varint,3,opt,name=complete_from_ms,json=completeFromMs,proto3,oneof" json:"complete_from_ms,omitempty"` // from when on the ledger has all that the definition asks for
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *LedgerReply) Reset() {
+	*x = LedgerReply{}
+	mi := &file_quipu_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LedgerReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LedgerReply) ProtoMessage() {}
+
+func (x *LedgerReply) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LedgerReply.ProtoReflect.Descriptor instead.
+func (*LedgerReply) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *LedgerReply) GetLines() []*Line {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+func (x *LedgerReply) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+func (x *LedgerReply) GetCompleteFromMs() int64 {
+	if x != nil && x.CompleteFromMs != nil {
+		return *x.CompleteFromMs
+	}
+	return 0
+}
+
+type EraseRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Who           string                 `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EraseRequest) Reset() {
+	*x = EraseRequest{}
+	mi := &file_quipu_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EraseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EraseRequest) ProtoMessage() {}
+
+func (x *EraseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EraseRequest.ProtoReflect.Descriptor instead.
+func (*EraseRequest) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *EraseRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *EraseRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+type EraseReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Counters      int64                  `protobuf:"varint,1,opt,name=counters,proto3" json:"counters,omitempty"` // that had lines of that name
+	Lines         int64                  `protobuf:"varint,2,opt,name=lines,proto3" json:"lines,omitempty"`       // that do not have it any more
+	Looked        int64                  `protobuf:"varint,3,opt,name=looked,proto3" json:"looked,omitempty"`     // entries of ledgers that were looked at
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EraseReply) Reset() {
+	*x = EraseReply{}
+	mi := &file_quipu_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EraseReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EraseReply) ProtoMessage() {}
+
+func (x *EraseReply) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EraseReply.ProtoReflect.Descriptor instead.
+func (*EraseReply) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *EraseReply) GetCounters() int64 {
+	if x != nil {
+		return x.Counters
+	}
+	return 0
+}
+
+func (x *EraseReply) GetLines() int64 {
+	if x != nil {
+		return x.Lines
+	}
+	return 0
+}
+
+func (x *EraseReply) GetLooked() int64 {
+	if x != nil {
+		return x.Looked
+	}
+	return 0
+}
+
+// A Definition says what is counted besides the total for the keys that it names.
+type Definition struct {
+	state         protoimpl.MessageState  `protogen:"open.v1"`
+	Pattern       string                  `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
+	Windows       []*Definition_Window    `protobuf:"bytes,2,rep,name=windows,proto3" json:"windows,omitempty"`
+	Dimensions    []*Definition_Dimension `protobuf:"bytes,3,rep,name=dimensions,proto3" json:"dimensions,omitempty"`
+	Record        string                  `protobuf:"bytes,4,opt,name=record,proto3" json:"record,omitempty"` // of the ledger: off, adjustments or all
+	Keep          string                  `protobuf:"bytes,5,opt,name=keep,proto3" json:"keep,omitempty"`     // of the ledger; "" is for ever
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Definition) Reset() {
+	*x = Definition{}
+	mi := &file_quipu_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Definition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Definition) ProtoMessage() {}
+
+func (x *Definition) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Definition.ProtoReflect.Descriptor instead.
+func (*Definition) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *Definition) GetPattern() string {
+	if x != nil {
+		return x.Pattern
+	}
+	return ""
+}
+
+func (x *Definition) GetWindows() []*Definition_Window {
+	if x != nil {
+		return x.Windows
+	}
+	return nil
+}
+
+func (x *Definition) GetDimensions() []*Definition_Dimension {
+	if x != nil {
+		return x.Dimensions
+	}
+	return nil
+}
+
+func (x *Definition) GetRecord() string {
+	if x != nil {
+		return x.Record
+	}
+	return ""
+}
+
+func (x *Definition) GetKeep() string {
+	if x != nil {
+		return x.Keep
+	}
+	return ""
+}
+
+type DefinitionsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Key           *string                `protobuf:"bytes,2,opt,name=key,proto3,oneof" json:"key,omitempty"` // only the definition that holds for it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DefinitionsRequest) Reset() {
+	*x = DefinitionsRequest{}
+	mi := &file_quipu_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DefinitionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DefinitionsRequest) ProtoMessage() {}
+
+func (x *DefinitionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DefinitionsRequest.ProtoReflect.Descriptor instead.
+func (*DefinitionsRequest) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *DefinitionsRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *DefinitionsRequest) GetKey() string {
+	if x != nil && x.Key != nil {
+		return *x.Key
+	}
+	return ""
+}
+
+type DefineRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Definitions   []*Definition          `protobuf:"bytes,2,rep,name=definitions,proto3" json:"definitions,omitempty"`
+	DryRun        bool                   `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // only say what would change
+	IfId          int64                  `protobuf:"varint,4,opt,name=if_id,json=ifId,proto3" json:"if_id,omitempty"`       // only if the book has this id; 0 is any
+	IfNone        bool                   `protobuf:"varint,5,opt,name=if_none,json=ifNone,proto3" json:"if_none,omitempty"` // only if there never were any definitions; otherwise nothing changes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DefineRequest) Reset() {
+	*x = DefineRequest{}
+	mi := &file_quipu_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DefineRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DefineRequest) ProtoMessage() {}
+
+func (x *DefineRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DefineRequest.ProtoReflect.Descriptor instead.
+func (*DefineRequest) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *DefineRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *DefineRequest) GetDefinitions() []*Definition {
+	if x != nil {
+		return x.Definitions
+	}
+	return nil
+}
+
+func (x *DefineRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *DefineRequest) GetIfId() int64 {
+	if x != nil {
+		return x.IfId
+	}
+	return 0
+}
+
+func (x *DefineRequest) GetIfNone() bool {
+	if x != nil {
+		return x.IfNone
+	}
+	return false
+}
+
+type DefineReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            int64                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`          // of the book that has them, or with dry_run would have
+	Changes       []string               `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"` // what begins, begins anew or ends, in words; empty if nothing changed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DefineReply) Reset() {
+	*x = DefineReply{}
+	mi := &file_quipu_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DefineReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DefineReply) ProtoMessage() {}
+
+func (x *DefineReply) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DefineReply.ProtoReflect.Descriptor instead.
+func (*DefineReply) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *DefineReply) GetId() int64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *DefineReply) GetChanges() []string {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+// A Book is the definitions of a namespace, as its store has them.
+type Book struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            int64                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`                                        // rises whenever they change; 0 if there never were any
+	InForceMs     *int64                 `protobuf:"varint,2,opt,name=in_force_ms,json=inForceMs,proto3,oneof" json:"in_force_ms,omitempty"` // since when all events are counted by them
+	Definitions   []*Definition          `protobuf:"bytes,3,rep,name=definitions,proto3" json:"definitions,omitempty"`                       // the first that names a key holds for it
+	Views         []*Book_View           `protobuf:"bytes,4,rep,name=views,proto3" json:"views,omitempty"`                                   // of all definitions, in their order
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Book) Reset() {
+	*x = Book{}
+	mi := &file_quipu_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Book) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Book) ProtoMessage() {}
+
+func (x *Book) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Book.ProtoReflect.Descriptor instead.
+func (*Book) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *Book) GetId() int64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Book) GetInForceMs() int64 {
+	if x != nil && x.InForceMs != nil {
+		return *x.InForceMs
+	}
+	return 0
+}
+
+func (x *Book) GetDefinitions() []*Definition {
+	if x != nil {
+		return x.Definitions
+	}
+	return nil
+}
+
+func (x *Book) GetViews() []*Book_View {
+	if x != nil {
+		return x.Views
+	}
+	return nil
+}
+
+type RecountReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Changes       []string               `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"` // in words; empty if all adds up
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecountReply) Reset() {
+	*x = RecountReply{}
+	mi := &file_quipu_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecountReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecountReply) ProtoMessage() {}
+
+func (x *RecountReply) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecountReply.ProtoReflect.Descriptor instead.
+func (*RecountReply) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *RecountReply) GetChanges() []string {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
 type TokenRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -1637,7 +3202,7 @@ type TokenRequest struct {
 
 func (x *TokenRequest) Reset() {
 	*x = TokenRequest{}
-	mi := &file_quipu_proto_msgTypes[19]
+	mi := &file_quipu_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +3214,7 @@ func (x *TokenRequest) String() string {
 func (*TokenRequest) ProtoMessage() {}
 
 func (x *TokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[19]
+	mi := &file_quipu_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +3227,7 @@ func (x *TokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenRequest.ProtoReflect.Descriptor instead.
 func (*TokenRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{19}
+	return file_quipu_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TokenRequest) GetNamespace() string {
@@ -1698,7 +3263,7 @@ type Fate struct {
 
 func (x *Fate) Reset() {
 	*x = Fate{}
-	mi := &file_quipu_proto_msgTypes[20]
+	mi := &file_quipu_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1710,7 +3275,7 @@ func (x *Fate) String() string {
 func (*Fate) ProtoMessage() {}
 
 func (x *Fate) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[20]
+	mi := &file_quipu_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1723,7 +3288,7 @@ func (x *Fate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fate.ProtoReflect.Descriptor instead.
 func (*Fate) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{20}
+	return file_quipu_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Fate) GetState() Fate_State {
@@ -1755,7 +3320,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_quipu_proto_msgTypes[21]
+	mi := &file_quipu_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1767,7 +3332,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[21]
+	mi := &file_quipu_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1780,7 +3345,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{21}
+	return file_quipu_proto_rawDescGZIP(), []int{41}
 }
 
 type VerifyReply struct {
@@ -1796,7 +3361,7 @@ type VerifyReply struct {
 
 func (x *VerifyReply) Reset() {
 	*x = VerifyReply{}
-	mi := &file_quipu_proto_msgTypes[22]
+	mi := &file_quipu_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +3373,7 @@ func (x *VerifyReply) String() string {
 func (*VerifyReply) ProtoMessage() {}
 
 func (x *VerifyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[22]
+	mi := &file_quipu_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1821,7 +3386,7 @@ func (x *VerifyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyReply.ProtoReflect.Descriptor instead.
 func (*VerifyReply) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{22}
+	return file_quipu_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *VerifyReply) GetCells() int64 {
@@ -1867,7 +3432,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_quipu_proto_msgTypes[23]
+	mi := &file_quipu_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1879,7 +3444,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[23]
+	mi := &file_quipu_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1892,7 +3457,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{23}
+	return file_quipu_proto_rawDescGZIP(), []int{43}
 }
 
 type BackupReply struct {
@@ -1904,7 +3469,7 @@ type BackupReply struct {
 
 func (x *BackupReply) Reset() {
 	*x = BackupReply{}
-	mi := &file_quipu_proto_msgTypes[24]
+	mi := &file_quipu_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1916,7 +3481,7 @@ func (x *BackupReply) String() string {
 func (*BackupReply) ProtoMessage() {}
 
 func (x *BackupReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[24]
+	mi := &file_quipu_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1929,7 +3494,7 @@ func (x *BackupReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupReply.ProtoReflect.Descriptor instead.
 func (*BackupReply) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{24}
+	return file_quipu_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *BackupReply) GetData() []byte {
@@ -1947,7 +3512,7 @@ type EnlistRequest struct {
 
 func (x *EnlistRequest) Reset() {
 	*x = EnlistRequest{}
-	mi := &file_quipu_proto_msgTypes[25]
+	mi := &file_quipu_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1959,7 +3524,7 @@ func (x *EnlistRequest) String() string {
 func (*EnlistRequest) ProtoMessage() {}
 
 func (x *EnlistRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[25]
+	mi := &file_quipu_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1972,7 +3537,7 @@ func (x *EnlistRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnlistRequest.ProtoReflect.Descriptor instead.
 func (*EnlistRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{25}
+	return file_quipu_proto_rawDescGZIP(), []int{45}
 }
 
 type EnlistReply struct {
@@ -1985,7 +3550,7 @@ type EnlistReply struct {
 
 func (x *EnlistReply) Reset() {
 	*x = EnlistReply{}
-	mi := &file_quipu_proto_msgTypes[26]
+	mi := &file_quipu_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1997,7 +3562,7 @@ func (x *EnlistReply) String() string {
 func (*EnlistReply) ProtoMessage() {}
 
 func (x *EnlistReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[26]
+	mi := &file_quipu_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2010,7 +3575,7 @@ func (x *EnlistReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnlistReply.ProtoReflect.Descriptor instead.
 func (*EnlistReply) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{26}
+	return file_quipu_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *EnlistReply) GetWriter() uint64 {
@@ -2033,6 +3598,10 @@ func (x *EnlistReply) GetPartitions() uint32 {
 // at home in the partition. Of the store's partitions, that is the FNV-1a hash of
 // 64 bits of the namespace, a zero byte and the key, folded by h ^ h>>32, modulo
 // their number.
+//
+// What is to be said of an add besides is a fact, and adds share facts: the fact of
+// keys[i] is facts[of[i]-1], and none if of[i] is 0. There are as many of as keys, or
+// none at all.
 type WriteRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Writer        uint64                 `protobuf:"varint,1,opt,name=writer,proto3" json:"writer,omitempty"`
@@ -2042,13 +3611,16 @@ type WriteRequest struct {
 	Namespace     string                 `protobuf:"bytes,5,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Keys          []string               `protobuf:"bytes,6,rep,name=keys,proto3" json:"keys,omitempty"`
 	Deltas        []int64                `protobuf:"zigzag64,7,rep,packed,name=deltas,proto3" json:"deltas,omitempty"`
+	AtMs          int64                  `protobuf:"varint,8,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"` // when that happened which has no fact; 0 is now, by the store's clock
+	Facts         []*WriteRequest_Fact   `protobuf:"bytes,9,rep,name=facts,proto3" json:"facts,omitempty"`
+	Of            []uint32               `protobuf:"varint,10,rep,packed,name=of,proto3" json:"of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WriteRequest) Reset() {
 	*x = WriteRequest{}
-	mi := &file_quipu_proto_msgTypes[27]
+	mi := &file_quipu_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2060,7 +3632,7 @@ func (x *WriteRequest) String() string {
 func (*WriteRequest) ProtoMessage() {}
 
 func (x *WriteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[27]
+	mi := &file_quipu_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2073,7 +3645,7 @@ func (x *WriteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteRequest.ProtoReflect.Descriptor instead.
 func (*WriteRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{27}
+	return file_quipu_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WriteRequest) GetWriter() uint64 {
@@ -2125,6 +3697,27 @@ func (x *WriteRequest) GetDeltas() []int64 {
 	return nil
 }
 
+func (x *WriteRequest) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+func (x *WriteRequest) GetFacts() []*WriteRequest_Fact {
+	if x != nil {
+		return x.Facts
+	}
+	return nil
+}
+
+func (x *WriteRequest) GetOf() []uint32 {
+	if x != nil {
+		return x.Of
+	}
+	return nil
+}
+
 // A WriteReply is the answer to one WriteRequest.
 type WriteReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2142,7 +3735,7 @@ type WriteReply struct {
 
 func (x *WriteReply) Reset() {
 	*x = WriteReply{}
-	mi := &file_quipu_proto_msgTypes[28]
+	mi := &file_quipu_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2154,7 +3747,7 @@ func (x *WriteReply) String() string {
 func (*WriteReply) ProtoMessage() {}
 
 func (x *WriteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[28]
+	mi := &file_quipu_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2167,7 +3760,7 @@ func (x *WriteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteReply.ProtoReflect.Descriptor instead.
 func (*WriteReply) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{28}
+	return file_quipu_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WriteReply) GetWriter() uint64 {
@@ -2240,7 +3833,7 @@ type Error_Bound struct {
 
 func (x *Error_Bound) Reset() {
 	*x = Error_Bound{}
-	mi := &file_quipu_proto_msgTypes[29]
+	mi := &file_quipu_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2252,7 +3845,7 @@ func (x *Error_Bound) String() string {
 func (*Error_Bound) ProtoMessage() {}
 
 func (x *Error_Bound) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[29]
+	mi := &file_quipu_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2303,6 +3896,254 @@ func (x *Error_Bound) GetSet() bool {
 	return false
 }
 
+type Breakdown_Value struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Values        []string               `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty"` // one for each name of the dimension
+	Count         int64                  `protobuf:"zigzag64,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Breakdown_Value) Reset() {
+	*x = Breakdown_Value{}
+	mi := &file_quipu_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Breakdown_Value) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Breakdown_Value) ProtoMessage() {}
+
+func (x *Breakdown_Value) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Breakdown_Value.ProtoReflect.Descriptor instead.
+func (*Breakdown_Value) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{27, 0}
+}
+
+func (x *Breakdown_Value) GetValues() []string {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+func (x *Breakdown_Value) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+type Definition_Window struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Every         string                 `protobuf:"bytes,1,opt,name=every,proto3" json:"every,omitempty"` // such as 1m, 1h, 1d or 1mo
+	Zone          string                 `protobuf:"bytes,2,opt,name=zone,proto3" json:"zone,omitempty"`
+	Keep          string                 `protobuf:"bytes,3,opt,name=keep,proto3" json:"keep,omitempty"` // such as 24h, 30d or 5y
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Definition_Window) Reset() {
+	*x = Definition_Window{}
+	mi := &file_quipu_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Definition_Window) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Definition_Window) ProtoMessage() {}
+
+func (x *Definition_Window) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Definition_Window.ProtoReflect.Descriptor instead.
+func (*Definition_Window) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{33, 0}
+}
+
+func (x *Definition_Window) GetEvery() string {
+	if x != nil {
+		return x.Every
+	}
+	return ""
+}
+
+func (x *Definition_Window) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *Definition_Window) GetKeep() string {
+	if x != nil {
+		return x.Keep
+	}
+	return ""
+}
+
+type Definition_Dimension struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	By            []string               `protobuf:"bytes,1,rep,name=by,proto3" json:"by,omitempty"`
+	Windows       []string               `protobuf:"bytes,2,rep,name=windows,proto3" json:"windows,omitempty"` // only these widths
+	Some          bool                   `protobuf:"varint,3,opt,name=some,proto3" json:"some,omitempty"`      // windows says which ones it has; otherwise it has all
+	Limit         int32                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`    // 0 is the default
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Definition_Dimension) Reset() {
+	*x = Definition_Dimension{}
+	mi := &file_quipu_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Definition_Dimension) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Definition_Dimension) ProtoMessage() {}
+
+func (x *Definition_Dimension) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Definition_Dimension.ProtoReflect.Descriptor instead.
+func (*Definition_Dimension) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{33, 1}
+}
+
+func (x *Definition_Dimension) GetBy() []string {
+	if x != nil {
+		return x.By
+	}
+	return nil
+}
+
+func (x *Definition_Dimension) GetWindows() []string {
+	if x != nil {
+		return x.Windows
+	}
+	return nil
+}
+
+func (x *Definition_Dimension) GetSome() bool {
+	if x != nil {
+		return x.Some
+	}
+	return false
+}
+
+func (x *Definition_Dimension) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type Book_View struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pattern       string                 `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`                       // of the definition
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`                             // such as "windows of 1h", "dimension country", "ledger of all"
+	SinceMs       *int64                 `protobuf:"varint,3,opt,name=since_ms,json=sinceMs,proto3,oneof" json:"since_ms,omitempty"` // from when on it is complete; absent: not in force yet
+	Keep          string                 `protobuf:"bytes,4,opt,name=keep,proto3" json:"keep,omitempty"`                             // how long what is counted is kept; "" is for ever
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Book_View) Reset() {
+	*x = Book_View{}
+	mi := &file_quipu_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Book_View) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Book_View) ProtoMessage() {}
+
+func (x *Book_View) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Book_View.ProtoReflect.Descriptor instead.
+func (*Book_View) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{37, 0}
+}
+
+func (x *Book_View) GetPattern() string {
+	if x != nil {
+		return x.Pattern
+	}
+	return ""
+}
+
+func (x *Book_View) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Book_View) GetSinceMs() int64 {
+	if x != nil && x.SinceMs != nil {
+		return *x.SinceMs
+	}
+	return 0
+}
+
+func (x *Book_View) GetKeep() string {
+	if x != nil {
+		return x.Keep
+	}
+	return ""
+}
+
 type VerifyReply_Drift struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	What          string                 `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"` // what was compared
@@ -2314,7 +4155,7 @@ type VerifyReply_Drift struct {
 
 func (x *VerifyReply_Drift) Reset() {
 	*x = VerifyReply_Drift{}
-	mi := &file_quipu_proto_msgTypes[30]
+	mi := &file_quipu_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2326,7 +4167,7 @@ func (x *VerifyReply_Drift) String() string {
 func (*VerifyReply_Drift) ProtoMessage() {}
 
 func (x *VerifyReply_Drift) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[30]
+	mi := &file_quipu_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2339,7 +4180,7 @@ func (x *VerifyReply_Drift) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyReply_Drift.ProtoReflect.Descriptor instead.
 func (*VerifyReply_Drift) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{22, 0}
+	return file_quipu_proto_rawDescGZIP(), []int{42, 0}
 }
 
 func (x *VerifyReply_Drift) GetWhat() string {
@@ -2363,6 +4204,66 @@ func (x *VerifyReply_Drift) GetWant() string {
 	return ""
 }
 
+type WriteRequest_Fact struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtMs          int64                  `protobuf:"varint,1,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"` // when it happened, Unix milliseconds
+	Who           string                 `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	Dims          map[string]string      `protobuf:"bytes,3,rep,name=dims,proto3" json:"dims,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WriteRequest_Fact) Reset() {
+	*x = WriteRequest_Fact{}
+	mi := &file_quipu_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriteRequest_Fact) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriteRequest_Fact) ProtoMessage() {}
+
+func (x *WriteRequest_Fact) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriteRequest_Fact.ProtoReflect.Descriptor instead.
+func (*WriteRequest_Fact) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{47, 0}
+}
+
+func (x *WriteRequest_Fact) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+func (x *WriteRequest_Fact) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+func (x *WriteRequest_Fact) GetDims() map[string]string {
+	if x != nil {
+		return x.Dims
+	}
+	return nil
+}
+
 type WriteReply_Refusal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Index         uint32                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"` // of the key
@@ -2373,7 +4274,7 @@ type WriteReply_Refusal struct {
 
 func (x *WriteReply_Refusal) Reset() {
 	*x = WriteReply_Refusal{}
-	mi := &file_quipu_proto_msgTypes[31]
+	mi := &file_quipu_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2385,7 +4286,7 @@ func (x *WriteReply_Refusal) String() string {
 func (*WriteReply_Refusal) ProtoMessage() {}
 
 func (x *WriteReply_Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[31]
+	mi := &file_quipu_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2398,7 +4299,7 @@ func (x *WriteReply_Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteReply_Refusal.ProtoReflect.Descriptor instead.
 func (*WriteReply_Refusal) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{28, 0}
+	return file_quipu_proto_rawDescGZIP(), []int{48, 0}
 }
 
 func (x *WriteReply_Refusal) GetIndex() uint32 {
@@ -2437,15 +4338,17 @@ const file_quipu_proto_rawDesc = "" +
 	"\n" +
 	"if_version\x18\x03 \x01(\x04H\x01R\tifVersion\x88\x01\x01B\b\n" +
 	"\x06_tokenB\r\n" +
-	"\v_if_version\"\xb3\x01\n" +
+	"\v_if_version\"\xd7\x01\n" +
 	"\vReadOptions\x12\x14\n" +
 	"\x05exact\x18\x01 \x01(\bR\x05exact\x12\x1a\n" +
 	"\bsessions\x18\x02 \x03(\tR\bsessions\x12-\n" +
 	"\x10max_staleness_ns\x18\x03 \x01(\x03H\x00R\x0emaxStalenessNs\x88\x01\x01\x12 \n" +
-	"\tmax_error\x18\x04 \x01(\x03H\x01R\bmaxError\x88\x01\x01B\x13\n" +
+	"\tmax_error\x18\x04 \x01(\x03H\x01R\bmaxError\x88\x01\x01\x12\x18\n" +
+	"\x05at_ms\x18\x05 \x01(\x03H\x02R\x04atMs\x88\x01\x01B\x13\n" +
 	"\x11_max_staleness_nsB\f\n" +
 	"\n" +
-	"_max_error\"\xda\x02\n" +
+	"_max_errorB\b\n" +
+	"\x06_at_ms\"\xc7\x03\n" +
 	"\n" +
 	"AddRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
@@ -2458,7 +4361,11 @@ const file_quipu_proto_rawDesc = "" +
 	"\aceiling\x18\b \x01(\x12H\x03R\aceiling\x88\x01\x01\x12\x1a\n" +
 	"\bsaturate\x18\t \x01(\bR\bsaturate\x12\x1a\n" +
 	"\x06ttl_ns\x18\n" +
-	" \x01(\x03H\x04R\x05ttlNs\x88\x01\x01B\b\n" +
+	" \x01(\x03H\x04R\x05ttlNs\x88\x01\x01\x122\n" +
+	"\x04dims\x18\v \x03(\v2\x1e.quipu.v1.AddRequest.DimsEntryR\x04dims\x1a7\n" +
+	"\tDimsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\b\n" +
 	"\x06_at_msB\x06\n" +
 	"\x04_whoB\b\n" +
 	"\x06_floorB\n" +
@@ -2490,7 +4397,7 @@ const file_quipu_proto_rawDesc = "" +
 	"durability\x18\a \x01(\x0e2\x14.quipu.v1.DurabilityR\n" +
 	"durability\x12\x18\n" +
 	"\asession\x18\b \x01(\tR\asession\x12%\n" +
-	"\x05error\x18\t \x01(\v2\x0f.quipu.v1.ErrorR\x05error\"\xad\x02\n" +
+	"\x05error\x18\t \x01(\v2\x0f.quipu.v1.ErrorR\x05error\"\x95\x03\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05delta\x18\x02 \x01(\x12R\x05delta\x12\x14\n" +
@@ -2503,7 +4410,11 @@ const file_quipu_proto_rawDesc = "" +
 	"\aceiling\x18\b \x01(\x12H\x02R\aceiling\x88\x01\x01\x12\x1a\n" +
 	"\bsaturate\x18\t \x01(\bR\bsaturate\x12\x1a\n" +
 	"\x06ttl_ns\x18\n" +
-	" \x01(\x03H\x03R\x05ttlNs\x88\x01\x01B\b\n" +
+	" \x01(\x03H\x03R\x05ttlNs\x88\x01\x01\x12-\n" +
+	"\x04dims\x18\v \x03(\v2\x19.quipu.v1.Event.DimsEntryR\x04dims\x1a7\n" +
+	"\tDimsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\b\n" +
 	"\x06_at_msB\b\n" +
 	"\x06_floorB\n" +
 	"\n" +
@@ -2561,7 +4472,188 @@ const file_quipu_proto_rawDesc = "" +
 	"\bcomplete\x18\x03 \x01(\bR\bcomplete\x12\x12\n" +
 	"\x04next\x18\x04 \x01(\tR\x04next\x12\x14\n" +
 	"\x05exact\x18\x05 \x01(\bR\x05exact\x12\x18\n" +
-	"\bas_of_ns\x18\x06 \x01(\x03R\x06asOfNs\"T\n" +
+	"\bas_of_ns\x18\x06 \x01(\x03R\x06asOfNs\":\n" +
+	"\n" +
+	"Correction\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05actor\x18\x02 \x01(\tR\x05actor\"\xf0\x02\n" +
+	"\rAdjustRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
+	"\x05delta\x18\x03 \x01(\x12R\x05delta\x120\n" +
+	"\aoptions\x18\x04 \x01(\v2\x16.quipu.v1.WriteOptionsR\aoptions\x124\n" +
+	"\n" +
+	"correction\x18\x05 \x01(\v2\x14.quipu.v1.CorrectionR\n" +
+	"correction\x12\x18\n" +
+	"\x05at_ms\x18\x06 \x01(\x03H\x00R\x04atMs\x88\x01\x01\x12\x15\n" +
+	"\x03who\x18\a \x01(\tH\x01R\x03who\x88\x01\x01\x125\n" +
+	"\x04dims\x18\b \x03(\v2!.quipu.v1.AdjustRequest.DimsEntryR\x04dims\x1a7\n" +
+	"\tDimsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\b\n" +
+	"\x06_at_msB\x06\n" +
+	"\x04_who\"\x89\x01\n" +
+	"\vUndoRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
+	"\x05token\x18\x03 \x01(\tR\x05token\x124\n" +
+	"\n" +
+	"correction\x18\x04 \x01(\v2\x14.quipu.v1.CorrectionR\n" +
+	"correction\"v\n" +
+	"\x0eRecountRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x124\n" +
+	"\n" +
+	"correction\x18\x03 \x01(\v2\x14.quipu.v1.CorrectionR\n" +
+	"correction\"\xcc\x01\n" +
+	"\fRangeRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x16\n" +
+	"\x06prefix\x18\x03 \x01(\bR\x06prefix\x12\x1c\n" +
+	"\afrom_ms\x18\x04 \x01(\x03H\x00R\x06fromMs\x88\x01\x01\x12\x18\n" +
+	"\x05to_ms\x18\x05 \x01(\x03H\x01R\x04toMs\x88\x01\x01\x12\x12\n" +
+	"\x04step\x18\x06 \x01(\tR\x04step\x12\x12\n" +
+	"\x04zone\x18\a \x01(\tR\x04zoneB\n" +
+	"\n" +
+	"\b_from_msB\b\n" +
+	"\x06_to_ms\"}\n" +
+	"\x05Point\x12\x17\n" +
+	"\afrom_ms\x18\x01 \x01(\x03R\x06fromMs\x12\x13\n" +
+	"\x05to_ms\x18\x02 \x01(\x03R\x04toMs\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\x12R\x05value\x12\x14\n" +
+	"\x05exact\x18\x04 \x01(\bR\x05exact\x12\x1a\n" +
+	"\bcomplete\x18\x05 \x01(\bR\bcomplete\"\xfb\x01\n" +
+	"\x06Series\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\tR\x04step\x12\x12\n" +
+	"\x04zone\x18\x02 \x01(\tR\x04zone\x12'\n" +
+	"\x06points\x18\x03 \x03(\v2\x0f.quipu.v1.PointR\x06points\x12\x10\n" +
+	"\x03sum\x18\x04 \x01(\x12R\x03sum\x12\x14\n" +
+	"\x05exact\x18\x05 \x01(\bR\x05exact\x12\x1a\n" +
+	"\bcomplete\x18\x06 \x01(\bR\bcomplete\x12-\n" +
+	"\x10complete_from_ms\x18\a \x01(\x03H\x00R\x0ecompleteFromMs\x88\x01\x01\x12\x18\n" +
+	"\bas_of_ns\x18\b \x01(\x03R\x06asOfNsB\x13\n" +
+	"\x11_complete_from_ms\"\xb9\x01\n" +
+	"\tByRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x1c\n" +
+	"\tdimension\x18\x03 \x01(\tR\tdimension\x12\x1c\n" +
+	"\afrom_ms\x18\x04 \x01(\x03H\x00R\x06fromMs\x88\x01\x01\x12\x18\n" +
+	"\x05to_ms\x18\x05 \x01(\x03H\x01R\x04toMs\x88\x01\x01\x12\x10\n" +
+	"\x03top\x18\x06 \x01(\x05R\x03topB\n" +
+	"\n" +
+	"\b_from_msB\b\n" +
+	"\x06_to_ms\"\x95\x03\n" +
+	"\tBreakdown\x121\n" +
+	"\x06values\x18\x01 \x03(\v2\x19.quipu.v1.Breakdown.ValueR\x06values\x12\x14\n" +
+	"\x05other\x18\x02 \x01(\x12R\x05other\x12\x10\n" +
+	"\x03sum\x18\x03 \x01(\x12R\x03sum\x12\x18\n" +
+	"\aoutside\x18\x04 \x01(\x12R\aoutside\x12\x14\n" +
+	"\x05exact\x18\x05 \x01(\bR\x05exact\x12\x1a\n" +
+	"\bcomplete\x18\x06 \x01(\bR\bcomplete\x12-\n" +
+	"\x10complete_from_ms\x18\a \x01(\x03H\x00R\x0ecompleteFromMs\x88\x01\x01\x12\x1c\n" +
+	"\afrom_ms\x18\b \x01(\x03H\x01R\x06fromMs\x88\x01\x01\x12\x18\n" +
+	"\x05to_ms\x18\t \x01(\x03H\x02R\x04toMs\x88\x01\x01\x12\x18\n" +
+	"\bas_of_ns\x18\n" +
+	" \x01(\x03R\x06asOfNs\x1a5\n" +
+	"\x05Value\x12\x16\n" +
+	"\x06values\x18\x01 \x03(\tR\x06values\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x12R\x05countB\x13\n" +
+	"\x11_complete_from_msB\n" +
+	"\n" +
+	"\b_from_msB\b\n" +
+	"\x06_to_ms\"\xe7\x01\n" +
+	"\rLedgerRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\x12\x16\n" +
+	"\x06cursor\x18\x04 \x01(\tR\x06cursor\x12\x14\n" +
+	"\x05actor\x18\x05 \x01(\tR\x05actor\x12\x14\n" +
+	"\x05token\x18\x06 \x01(\tR\x05token\x12\x1c\n" +
+	"\afrom_ms\x18\a \x01(\x03H\x00R\x06fromMs\x88\x01\x01\x12\x18\n" +
+	"\x05to_ms\x18\b \x01(\x03H\x01R\x04toMs\x88\x01\x01B\n" +
+	"\n" +
+	"\b_from_msB\b\n" +
+	"\x06_to_ms\"\xc1\x03\n" +
+	"\x04Line\x12\x1a\n" +
+	"\bposition\x18\x01 \x01(\tR\bposition\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x19\n" +
+	"\x05delta\x18\x03 \x01(\x12H\x00R\x05delta\x88\x01\x01\x12\x19\n" +
+	"\x05value\x18\x04 \x01(\x12H\x01R\x05value\x88\x01\x01\x12\x13\n" +
+	"\x05at_ms\x18\x05 \x01(\x03R\x04atMs\x12\x1f\n" +
+	"\vrecorded_ms\x18\x06 \x01(\x03R\n" +
+	"recordedMs\x12\x14\n" +
+	"\x05token\x18\a \x01(\tR\x05token\x12\x14\n" +
+	"\x05actor\x18\b \x01(\tR\x05actor\x12\x16\n" +
+	"\x06reason\x18\t \x01(\tR\x06reason\x12\x16\n" +
+	"\x06source\x18\n" +
+	" \x01(\tR\x06source\x12\x16\n" +
+	"\x06erased\x18\v \x01(\bR\x06erased\x12\x16\n" +
+	"\x06undoes\x18\f \x01(\tR\x06undoes\x12\x16\n" +
+	"\x06undone\x18\r \x01(\bR\x06undone\x12,\n" +
+	"\x04dims\x18\x0e \x03(\v2\x18.quipu.v1.Line.DimsEntryR\x04dims\x1a7\n" +
+	"\tDimsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\b\n" +
+	"\x06_deltaB\b\n" +
+	"\x06_value\"\x8b\x01\n" +
+	"\vLedgerReply\x12$\n" +
+	"\x05lines\x18\x01 \x03(\v2\x0e.quipu.v1.LineR\x05lines\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\x12-\n" +
+	"\x10complete_from_ms\x18\x03 \x01(\x03H\x00R\x0ecompleteFromMs\x88\x01\x01B\x13\n" +
+	"\x11_complete_from_ms\">\n" +
+	"\fEraseRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\"V\n" +
+	"\n" +
+	"EraseReply\x12\x1a\n" +
+	"\bcounters\x18\x01 \x01(\x03R\bcounters\x12\x14\n" +
+	"\x05lines\x18\x02 \x01(\x03R\x05lines\x12\x16\n" +
+	"\x06looked\x18\x03 \x01(\x03R\x06looked\"\xf2\x02\n" +
+	"\n" +
+	"Definition\x12\x18\n" +
+	"\apattern\x18\x01 \x01(\tR\apattern\x125\n" +
+	"\awindows\x18\x02 \x03(\v2\x1b.quipu.v1.Definition.WindowR\awindows\x12>\n" +
+	"\n" +
+	"dimensions\x18\x03 \x03(\v2\x1e.quipu.v1.Definition.DimensionR\n" +
+	"dimensions\x12\x16\n" +
+	"\x06record\x18\x04 \x01(\tR\x06record\x12\x12\n" +
+	"\x04keep\x18\x05 \x01(\tR\x04keep\x1aF\n" +
+	"\x06Window\x12\x14\n" +
+	"\x05every\x18\x01 \x01(\tR\x05every\x12\x12\n" +
+	"\x04zone\x18\x02 \x01(\tR\x04zone\x12\x12\n" +
+	"\x04keep\x18\x03 \x01(\tR\x04keep\x1a_\n" +
+	"\tDimension\x12\x0e\n" +
+	"\x02by\x18\x01 \x03(\tR\x02by\x12\x18\n" +
+	"\awindows\x18\x02 \x03(\tR\awindows\x12\x12\n" +
+	"\x04some\x18\x03 \x01(\bR\x04some\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\"Q\n" +
+	"\x12DefinitionsRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
+	"\x03key\x18\x02 \x01(\tH\x00R\x03key\x88\x01\x01B\x06\n" +
+	"\x04_key\"\xac\x01\n" +
+	"\rDefineRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x126\n" +
+	"\vdefinitions\x18\x02 \x03(\v2\x14.quipu.v1.DefinitionR\vdefinitions\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x13\n" +
+	"\x05if_id\x18\x04 \x01(\x03R\x04ifId\x12\x17\n" +
+	"\aif_none\x18\x05 \x01(\bR\x06ifNone\"7\n" +
+	"\vDefineReply\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x18\n" +
+	"\achanges\x18\x02 \x03(\tR\achanges\"\xa5\x02\n" +
+	"\x04Book\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x03R\x02id\x12#\n" +
+	"\vin_force_ms\x18\x02 \x01(\x03H\x00R\tinForceMs\x88\x01\x01\x126\n" +
+	"\vdefinitions\x18\x03 \x03(\v2\x14.quipu.v1.DefinitionR\vdefinitions\x12)\n" +
+	"\x05views\x18\x04 \x03(\v2\x13.quipu.v1.Book.ViewR\x05views\x1au\n" +
+	"\x04View\x12\x18\n" +
+	"\apattern\x18\x01 \x01(\tR\apattern\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1e\n" +
+	"\bsince_ms\x18\x03 \x01(\x03H\x00R\asinceMs\x88\x01\x01\x12\x12\n" +
+	"\x04keep\x18\x04 \x01(\tR\x04keepB\v\n" +
+	"\t_since_msB\x0e\n" +
+	"\f_in_force_ms\"(\n" +
+	"\fRecountReply\x12\x18\n" +
+	"\achanges\x18\x01 \x03(\tR\achanges\"T\n" +
 	"\fTokenRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
@@ -2594,7 +4686,7 @@ const file_quipu_proto_rawDesc = "" +
 	"\x06writer\x18\x01 \x01(\x04R\x06writer\x12\x1e\n" +
 	"\n" +
 	"partitions\x18\x02 \x01(\rR\n" +
-	"partitions\"\xb4\x01\n" +
+	"partitions\"\xb0\x03\n" +
 	"\fWriteRequest\x12\x16\n" +
 	"\x06writer\x18\x01 \x01(\x04R\x06writer\x12\x12\n" +
 	"\x04prev\x18\x02 \x01(\x04R\x04prev\x12\x10\n" +
@@ -2602,7 +4694,18 @@ const file_quipu_proto_rawDesc = "" +
 	"\tpartition\x18\x04 \x01(\rR\tpartition\x12\x1c\n" +
 	"\tnamespace\x18\x05 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04keys\x18\x06 \x03(\tR\x04keys\x12\x16\n" +
-	"\x06deltas\x18\a \x03(\x12R\x06deltas\"\xe1\x02\n" +
+	"\x06deltas\x18\a \x03(\x12R\x06deltas\x12\x13\n" +
+	"\x05at_ms\x18\b \x01(\x03R\x04atMs\x121\n" +
+	"\x05facts\x18\t \x03(\v2\x1b.quipu.v1.WriteRequest.FactR\x05facts\x12\x0e\n" +
+	"\x02of\x18\n" +
+	" \x03(\rR\x02of\x1a\xa1\x01\n" +
+	"\x04Fact\x12\x13\n" +
+	"\x05at_ms\x18\x01 \x01(\x03R\x04atMs\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\x129\n" +
+	"\x04dims\x18\x03 \x03(\v2%.quipu.v1.WriteRequest.Fact.DimsEntryR\x04dims\x1a7\n" +
+	"\tDimsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe1\x02\n" +
 	"\n" +
 	"WriteReply\x12\x16\n" +
 	"\x06writer\x18\x01 \x01(\x04R\x06writer\x12\x1c\n" +
@@ -2650,7 +4753,8 @@ const file_quipu_proto_rawDesc = "" +
 	"\x16DURABILITY_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11DURABILITY_MEMORY\x10\x01\x12\x16\n" +
 	"\x12DURABILITY_WRITTEN\x10\x02\x12\x15\n" +
-	"\x11DURABILITY_SYNCED\x10\x032\xb3\x06\n" +
+	"\x11DURABILITY_SYNCED\x10\x032\xa3\n" +
+	"\n" +
 	"\x05Quipu\x12.\n" +
 	"\x03Add\x12\x14.quipu.v1.AddRequest\x1a\x11.quipu.v1.Receipt\x12>\n" +
 	"\bAddBatch\x12\x19.quipu.v1.AddBatchRequest\x1a\x17.quipu.v1.AddBatchReply\x12.\n" +
@@ -2660,7 +4764,16 @@ const file_quipu_proto_rawDesc = "" +
 	"\x03Get\x12\x14.quipu.v1.GetRequest\x1a\x0f.quipu.v1.Count\x12>\n" +
 	"\bGetBatch\x12\x19.quipu.v1.GetBatchRequest\x1a\x17.quipu.v1.GetBatchReply\x122\n" +
 	"\x04List\x12\x15.quipu.v1.ListRequest\x1a\x13.quipu.v1.ListReply\x12/\n" +
-	"\x03Sum\x12\x14.quipu.v1.SumRequest\x1a\x12.quipu.v1.SumReply\x120\n" +
+	"\x03Sum\x12\x14.quipu.v1.SumRequest\x1a\x12.quipu.v1.SumReply\x124\n" +
+	"\x06Adjust\x12\x17.quipu.v1.AdjustRequest\x1a\x11.quipu.v1.Receipt\x120\n" +
+	"\x04Undo\x12\x15.quipu.v1.UndoRequest\x1a\x11.quipu.v1.Receipt\x12;\n" +
+	"\aRecount\x12\x18.quipu.v1.RecountRequest\x1a\x16.quipu.v1.RecountReply\x121\n" +
+	"\x05Range\x12\x16.quipu.v1.RangeRequest\x1a\x10.quipu.v1.Series\x12.\n" +
+	"\x02By\x12\x13.quipu.v1.ByRequest\x1a\x13.quipu.v1.Breakdown\x128\n" +
+	"\x06Ledger\x12\x17.quipu.v1.LedgerRequest\x1a\x15.quipu.v1.LedgerReply\x125\n" +
+	"\x05Erase\x12\x16.quipu.v1.EraseRequest\x1a\x14.quipu.v1.EraseReply\x12;\n" +
+	"\vDefinitions\x12\x1c.quipu.v1.DefinitionsRequest\x1a\x0e.quipu.v1.Book\x128\n" +
+	"\x06Define\x12\x17.quipu.v1.DefineRequest\x1a\x15.quipu.v1.DefineReply\x120\n" +
 	"\x06Lookup\x12\x16.quipu.v1.TokenRequest\x1a\x0e.quipu.v1.Fate\x120\n" +
 	"\x06Settle\x12\x16.quipu.v1.TokenRequest\x1a\x0e.quipu.v1.Fate\x128\n" +
 	"\x06Verify\x12\x17.quipu.v1.VerifyRequest\x1a\x15.quipu.v1.VerifyReply\x12:\n" +
@@ -2681,101 +4794,167 @@ func file_quipu_proto_rawDescGZIP() []byte {
 }
 
 var file_quipu_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_quipu_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_quipu_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
 var file_quipu_proto_goTypes = []any{
-	(Kind)(0),                  // 0: quipu.v1.Kind
-	(Durability)(0),            // 1: quipu.v1.Durability
-	(Fate_State)(0),            // 2: quipu.v1.Fate.State
-	(*Error)(nil),              // 3: quipu.v1.Error
-	(*WriteOptions)(nil),       // 4: quipu.v1.WriteOptions
-	(*ReadOptions)(nil),        // 5: quipu.v1.ReadOptions
-	(*AddRequest)(nil),         // 6: quipu.v1.AddRequest
-	(*SetRequest)(nil),         // 7: quipu.v1.SetRequest
-	(*ResetRequest)(nil),       // 8: quipu.v1.ResetRequest
-	(*DeleteRequest)(nil),      // 9: quipu.v1.DeleteRequest
-	(*Receipt)(nil),            // 10: quipu.v1.Receipt
-	(*Event)(nil),              // 11: quipu.v1.Event
-	(*AddBatchRequest)(nil),    // 12: quipu.v1.AddBatchRequest
-	(*AddBatchReply)(nil),      // 13: quipu.v1.AddBatchReply
-	(*GetRequest)(nil),         // 14: quipu.v1.GetRequest
-	(*GetBatchRequest)(nil),    // 15: quipu.v1.GetBatchRequest
-	(*GetBatchReply)(nil),      // 16: quipu.v1.GetBatchReply
-	(*Count)(nil),              // 17: quipu.v1.Count
-	(*ListRequest)(nil),        // 18: quipu.v1.ListRequest
-	(*ListReply)(nil),          // 19: quipu.v1.ListReply
-	(*SumRequest)(nil),         // 20: quipu.v1.SumRequest
-	(*SumReply)(nil),           // 21: quipu.v1.SumReply
-	(*TokenRequest)(nil),       // 22: quipu.v1.TokenRequest
-	(*Fate)(nil),               // 23: quipu.v1.Fate
-	(*VerifyRequest)(nil),      // 24: quipu.v1.VerifyRequest
-	(*VerifyReply)(nil),        // 25: quipu.v1.VerifyReply
-	(*BackupRequest)(nil),      // 26: quipu.v1.BackupRequest
-	(*BackupReply)(nil),        // 27: quipu.v1.BackupReply
-	(*EnlistRequest)(nil),      // 28: quipu.v1.EnlistRequest
-	(*EnlistReply)(nil),        // 29: quipu.v1.EnlistReply
-	(*WriteRequest)(nil),       // 30: quipu.v1.WriteRequest
-	(*WriteReply)(nil),         // 31: quipu.v1.WriteReply
-	(*Error_Bound)(nil),        // 32: quipu.v1.Error.Bound
-	(*VerifyReply_Drift)(nil),  // 33: quipu.v1.VerifyReply.Drift
-	(*WriteReply_Refusal)(nil), // 34: quipu.v1.WriteReply.Refusal
+	(Kind)(0),                    // 0: quipu.v1.Kind
+	(Durability)(0),              // 1: quipu.v1.Durability
+	(Fate_State)(0),              // 2: quipu.v1.Fate.State
+	(*Error)(nil),                // 3: quipu.v1.Error
+	(*WriteOptions)(nil),         // 4: quipu.v1.WriteOptions
+	(*ReadOptions)(nil),          // 5: quipu.v1.ReadOptions
+	(*AddRequest)(nil),           // 6: quipu.v1.AddRequest
+	(*SetRequest)(nil),           // 7: quipu.v1.SetRequest
+	(*ResetRequest)(nil),         // 8: quipu.v1.ResetRequest
+	(*DeleteRequest)(nil),        // 9: quipu.v1.DeleteRequest
+	(*Receipt)(nil),              // 10: quipu.v1.Receipt
+	(*Event)(nil),                // 11: quipu.v1.Event
+	(*AddBatchRequest)(nil),      // 12: quipu.v1.AddBatchRequest
+	(*AddBatchReply)(nil),        // 13: quipu.v1.AddBatchReply
+	(*GetRequest)(nil),           // 14: quipu.v1.GetRequest
+	(*GetBatchRequest)(nil),      // 15: quipu.v1.GetBatchRequest
+	(*GetBatchReply)(nil),        // 16: quipu.v1.GetBatchReply
+	(*Count)(nil),                // 17: quipu.v1.Count
+	(*ListRequest)(nil),          // 18: quipu.v1.ListRequest
+	(*ListReply)(nil),            // 19: quipu.v1.ListReply
+	(*SumRequest)(nil),           // 20: quipu.v1.SumRequest
+	(*SumReply)(nil),             // 21: quipu.v1.SumReply
+	(*Correction)(nil),           // 22: quipu.v1.Correction
+	(*AdjustRequest)(nil),        // 23: quipu.v1.AdjustRequest
+	(*UndoRequest)(nil),          // 24: quipu.v1.UndoRequest
+	(*RecountRequest)(nil),       // 25: quipu.v1.RecountRequest
+	(*RangeRequest)(nil),         // 26: quipu.v1.RangeRequest
+	(*Point)(nil),                // 27: quipu.v1.Point
+	(*Series)(nil),               // 28: quipu.v1.Series
+	(*ByRequest)(nil),            // 29: quipu.v1.ByRequest
+	(*Breakdown)(nil),            // 30: quipu.v1.Breakdown
+	(*LedgerRequest)(nil),        // 31: quipu.v1.LedgerRequest
+	(*Line)(nil),                 // 32: quipu.v1.Line
+	(*LedgerReply)(nil),          // 33: quipu.v1.LedgerReply
+	(*EraseRequest)(nil),         // 34: quipu.v1.EraseRequest
+	(*EraseReply)(nil),           // 35: quipu.v1.EraseReply
+	(*Definition)(nil),           // 36: quipu.v1.Definition
+	(*DefinitionsRequest)(nil),   // 37: quipu.v1.DefinitionsRequest
+	(*DefineRequest)(nil),        // 38: quipu.v1.DefineRequest
+	(*DefineReply)(nil),          // 39: quipu.v1.DefineReply
+	(*Book)(nil),                 // 40: quipu.v1.Book
+	(*RecountReply)(nil),         // 41: quipu.v1.RecountReply
+	(*TokenRequest)(nil),         // 42: quipu.v1.TokenRequest
+	(*Fate)(nil),                 // 43: quipu.v1.Fate
+	(*VerifyRequest)(nil),        // 44: quipu.v1.VerifyRequest
+	(*VerifyReply)(nil),          // 45: quipu.v1.VerifyReply
+	(*BackupRequest)(nil),        // 46: quipu.v1.BackupRequest
+	(*BackupReply)(nil),          // 47: quipu.v1.BackupReply
+	(*EnlistRequest)(nil),        // 48: quipu.v1.EnlistRequest
+	(*EnlistReply)(nil),          // 49: quipu.v1.EnlistReply
+	(*WriteRequest)(nil),         // 50: quipu.v1.WriteRequest
+	(*WriteReply)(nil),           // 51: quipu.v1.WriteReply
+	(*Error_Bound)(nil),          // 52: quipu.v1.Error.Bound
+	nil,                          // 53: quipu.v1.AddRequest.DimsEntry
+	nil,                          // 54: quipu.v1.Event.DimsEntry
+	nil,                          // 55: quipu.v1.AdjustRequest.DimsEntry
+	(*Breakdown_Value)(nil),      // 56: quipu.v1.Breakdown.Value
+	nil,                          // 57: quipu.v1.Line.DimsEntry
+	(*Definition_Window)(nil),    // 58: quipu.v1.Definition.Window
+	(*Definition_Dimension)(nil), // 59: quipu.v1.Definition.Dimension
+	(*Book_View)(nil),            // 60: quipu.v1.Book.View
+	(*VerifyReply_Drift)(nil),    // 61: quipu.v1.VerifyReply.Drift
+	(*WriteRequest_Fact)(nil),    // 62: quipu.v1.WriteRequest.Fact
+	nil,                          // 63: quipu.v1.WriteRequest.Fact.DimsEntry
+	(*WriteReply_Refusal)(nil),   // 64: quipu.v1.WriteReply.Refusal
 }
 var file_quipu_proto_depIdxs = []int32{
 	0,  // 0: quipu.v1.Error.kind:type_name -> quipu.v1.Kind
-	32, // 1: quipu.v1.Error.bound:type_name -> quipu.v1.Error.Bound
+	52, // 1: quipu.v1.Error.bound:type_name -> quipu.v1.Error.Bound
 	4,  // 2: quipu.v1.AddRequest.options:type_name -> quipu.v1.WriteOptions
-	4,  // 3: quipu.v1.SetRequest.options:type_name -> quipu.v1.WriteOptions
-	4,  // 4: quipu.v1.ResetRequest.options:type_name -> quipu.v1.WriteOptions
-	4,  // 5: quipu.v1.DeleteRequest.options:type_name -> quipu.v1.WriteOptions
-	1,  // 6: quipu.v1.Receipt.durability:type_name -> quipu.v1.Durability
-	3,  // 7: quipu.v1.Receipt.error:type_name -> quipu.v1.Error
-	11, // 8: quipu.v1.AddBatchRequest.events:type_name -> quipu.v1.Event
-	10, // 9: quipu.v1.AddBatchReply.receipts:type_name -> quipu.v1.Receipt
-	5,  // 10: quipu.v1.GetRequest.options:type_name -> quipu.v1.ReadOptions
-	5,  // 11: quipu.v1.GetBatchRequest.options:type_name -> quipu.v1.ReadOptions
-	17, // 12: quipu.v1.GetBatchReply.counts:type_name -> quipu.v1.Count
-	17, // 13: quipu.v1.ListReply.counts:type_name -> quipu.v1.Count
-	2,  // 14: quipu.v1.Fate.state:type_name -> quipu.v1.Fate.State
-	10, // 15: quipu.v1.Fate.receipt:type_name -> quipu.v1.Receipt
-	33, // 16: quipu.v1.VerifyReply.drift:type_name -> quipu.v1.VerifyReply.Drift
-	1,  // 17: quipu.v1.WriteReply.durability:type_name -> quipu.v1.Durability
-	3,  // 18: quipu.v1.WriteReply.error:type_name -> quipu.v1.Error
-	34, // 19: quipu.v1.WriteReply.refused:type_name -> quipu.v1.WriteReply.Refusal
-	3,  // 20: quipu.v1.WriteReply.Refusal.error:type_name -> quipu.v1.Error
-	6,  // 21: quipu.v1.Quipu.Add:input_type -> quipu.v1.AddRequest
-	12, // 22: quipu.v1.Quipu.AddBatch:input_type -> quipu.v1.AddBatchRequest
-	7,  // 23: quipu.v1.Quipu.Set:input_type -> quipu.v1.SetRequest
-	8,  // 24: quipu.v1.Quipu.Reset:input_type -> quipu.v1.ResetRequest
-	9,  // 25: quipu.v1.Quipu.Delete:input_type -> quipu.v1.DeleteRequest
-	14, // 26: quipu.v1.Quipu.Get:input_type -> quipu.v1.GetRequest
-	15, // 27: quipu.v1.Quipu.GetBatch:input_type -> quipu.v1.GetBatchRequest
-	18, // 28: quipu.v1.Quipu.List:input_type -> quipu.v1.ListRequest
-	20, // 29: quipu.v1.Quipu.Sum:input_type -> quipu.v1.SumRequest
-	22, // 30: quipu.v1.Quipu.Lookup:input_type -> quipu.v1.TokenRequest
-	22, // 31: quipu.v1.Quipu.Settle:input_type -> quipu.v1.TokenRequest
-	24, // 32: quipu.v1.Quipu.Verify:input_type -> quipu.v1.VerifyRequest
-	26, // 33: quipu.v1.Quipu.Backup:input_type -> quipu.v1.BackupRequest
-	28, // 34: quipu.v1.Quipu.Enlist:input_type -> quipu.v1.EnlistRequest
-	30, // 35: quipu.v1.Quipu.Write:input_type -> quipu.v1.WriteRequest
-	10, // 36: quipu.v1.Quipu.Add:output_type -> quipu.v1.Receipt
-	13, // 37: quipu.v1.Quipu.AddBatch:output_type -> quipu.v1.AddBatchReply
-	10, // 38: quipu.v1.Quipu.Set:output_type -> quipu.v1.Receipt
-	10, // 39: quipu.v1.Quipu.Reset:output_type -> quipu.v1.Receipt
-	10, // 40: quipu.v1.Quipu.Delete:output_type -> quipu.v1.Receipt
-	17, // 41: quipu.v1.Quipu.Get:output_type -> quipu.v1.Count
-	16, // 42: quipu.v1.Quipu.GetBatch:output_type -> quipu.v1.GetBatchReply
-	19, // 43: quipu.v1.Quipu.List:output_type -> quipu.v1.ListReply
-	21, // 44: quipu.v1.Quipu.Sum:output_type -> quipu.v1.SumReply
-	23, // 45: quipu.v1.Quipu.Lookup:output_type -> quipu.v1.Fate
-	23, // 46: quipu.v1.Quipu.Settle:output_type -> quipu.v1.Fate
-	25, // 47: quipu.v1.Quipu.Verify:output_type -> quipu.v1.VerifyReply
-	27, // 48: quipu.v1.Quipu.Backup:output_type -> quipu.v1.BackupReply
-	29, // 49: quipu.v1.Quipu.Enlist:output_type -> quipu.v1.EnlistReply
-	31, // 50: quipu.v1.Quipu.Write:output_type -> quipu.v1.WriteReply
-	36, // [36:51] is the sub-list for method output_type
-	21, // [21:36] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	53, // 3: quipu.v1.AddRequest.dims:type_name -> quipu.v1.AddRequest.DimsEntry
+	4,  // 4: quipu.v1.SetRequest.options:type_name -> quipu.v1.WriteOptions
+	4,  // 5: quipu.v1.ResetRequest.options:type_name -> quipu.v1.WriteOptions
+	4,  // 6: quipu.v1.DeleteRequest.options:type_name -> quipu.v1.WriteOptions
+	1,  // 7: quipu.v1.Receipt.durability:type_name -> quipu.v1.Durability
+	3,  // 8: quipu.v1.Receipt.error:type_name -> quipu.v1.Error
+	54, // 9: quipu.v1.Event.dims:type_name -> quipu.v1.Event.DimsEntry
+	11, // 10: quipu.v1.AddBatchRequest.events:type_name -> quipu.v1.Event
+	10, // 11: quipu.v1.AddBatchReply.receipts:type_name -> quipu.v1.Receipt
+	5,  // 12: quipu.v1.GetRequest.options:type_name -> quipu.v1.ReadOptions
+	5,  // 13: quipu.v1.GetBatchRequest.options:type_name -> quipu.v1.ReadOptions
+	17, // 14: quipu.v1.GetBatchReply.counts:type_name -> quipu.v1.Count
+	17, // 15: quipu.v1.ListReply.counts:type_name -> quipu.v1.Count
+	4,  // 16: quipu.v1.AdjustRequest.options:type_name -> quipu.v1.WriteOptions
+	22, // 17: quipu.v1.AdjustRequest.correction:type_name -> quipu.v1.Correction
+	55, // 18: quipu.v1.AdjustRequest.dims:type_name -> quipu.v1.AdjustRequest.DimsEntry
+	22, // 19: quipu.v1.UndoRequest.correction:type_name -> quipu.v1.Correction
+	22, // 20: quipu.v1.RecountRequest.correction:type_name -> quipu.v1.Correction
+	27, // 21: quipu.v1.Series.points:type_name -> quipu.v1.Point
+	56, // 22: quipu.v1.Breakdown.values:type_name -> quipu.v1.Breakdown.Value
+	57, // 23: quipu.v1.Line.dims:type_name -> quipu.v1.Line.DimsEntry
+	32, // 24: quipu.v1.LedgerReply.lines:type_name -> quipu.v1.Line
+	58, // 25: quipu.v1.Definition.windows:type_name -> quipu.v1.Definition.Window
+	59, // 26: quipu.v1.Definition.dimensions:type_name -> quipu.v1.Definition.Dimension
+	36, // 27: quipu.v1.DefineRequest.definitions:type_name -> quipu.v1.Definition
+	36, // 28: quipu.v1.Book.definitions:type_name -> quipu.v1.Definition
+	60, // 29: quipu.v1.Book.views:type_name -> quipu.v1.Book.View
+	2,  // 30: quipu.v1.Fate.state:type_name -> quipu.v1.Fate.State
+	10, // 31: quipu.v1.Fate.receipt:type_name -> quipu.v1.Receipt
+	61, // 32: quipu.v1.VerifyReply.drift:type_name -> quipu.v1.VerifyReply.Drift
+	62, // 33: quipu.v1.WriteRequest.facts:type_name -> quipu.v1.WriteRequest.Fact
+	1,  // 34: quipu.v1.WriteReply.durability:type_name -> quipu.v1.Durability
+	3,  // 35: quipu.v1.WriteReply.error:type_name -> quipu.v1.Error
+	64, // 36: quipu.v1.WriteReply.refused:type_name -> quipu.v1.WriteReply.Refusal
+	63, // 37: quipu.v1.WriteRequest.Fact.dims:type_name -> quipu.v1.WriteRequest.Fact.DimsEntry
+	3,  // 38: quipu.v1.WriteReply.Refusal.error:type_name -> quipu.v1.Error
+	6,  // 39: quipu.v1.Quipu.Add:input_type -> quipu.v1.AddRequest
+	12, // 40: quipu.v1.Quipu.AddBatch:input_type -> quipu.v1.AddBatchRequest
+	7,  // 41: quipu.v1.Quipu.Set:input_type -> quipu.v1.SetRequest
+	8,  // 42: quipu.v1.Quipu.Reset:input_type -> quipu.v1.ResetRequest
+	9,  // 43: quipu.v1.Quipu.Delete:input_type -> quipu.v1.DeleteRequest
+	14, // 44: quipu.v1.Quipu.Get:input_type -> quipu.v1.GetRequest
+	15, // 45: quipu.v1.Quipu.GetBatch:input_type -> quipu.v1.GetBatchRequest
+	18, // 46: quipu.v1.Quipu.List:input_type -> quipu.v1.ListRequest
+	20, // 47: quipu.v1.Quipu.Sum:input_type -> quipu.v1.SumRequest
+	23, // 48: quipu.v1.Quipu.Adjust:input_type -> quipu.v1.AdjustRequest
+	24, // 49: quipu.v1.Quipu.Undo:input_type -> quipu.v1.UndoRequest
+	25, // 50: quipu.v1.Quipu.Recount:input_type -> quipu.v1.RecountRequest
+	26, // 51: quipu.v1.Quipu.Range:input_type -> quipu.v1.RangeRequest
+	29, // 52: quipu.v1.Quipu.By:input_type -> quipu.v1.ByRequest
+	31, // 53: quipu.v1.Quipu.Ledger:input_type -> quipu.v1.LedgerRequest
+	34, // 54: quipu.v1.Quipu.Erase:input_type -> quipu.v1.EraseRequest
+	37, // 55: quipu.v1.Quipu.Definitions:input_type -> quipu.v1.DefinitionsRequest
+	38, // 56: quipu.v1.Quipu.Define:input_type -> quipu.v1.DefineRequest
+	42, // 57: quipu.v1.Quipu.Lookup:input_type -> quipu.v1.TokenRequest
+	42, // 58: quipu.v1.Quipu.Settle:input_type -> quipu.v1.TokenRequest
+	44, // 59: quipu.v1.Quipu.Verify:input_type -> quipu.v1.VerifyRequest
+	46, // 60: quipu.v1.Quipu.Backup:input_type -> quipu.v1.BackupRequest
+	48, // 61: quipu.v1.Quipu.Enlist:input_type -> quipu.v1.EnlistRequest
+	50, // 62: quipu.v1.Quipu.Write:input_type -> quipu.v1.WriteRequest
+	10, // 63: quipu.v1.Quipu.Add:output_type -> quipu.v1.Receipt
+	13, // 64: quipu.v1.Quipu.AddBatch:output_type -> quipu.v1.AddBatchReply
+	10, // 65: quipu.v1.Quipu.Set:output_type -> quipu.v1.Receipt
+	10, // 66: quipu.v1.Quipu.Reset:output_type -> quipu.v1.Receipt
+	10, // 67: quipu.v1.Quipu.Delete:output_type -> quipu.v1.Receipt
+	17, // 68: quipu.v1.Quipu.Get:output_type -> quipu.v1.Count
+	16, // 69: quipu.v1.Quipu.GetBatch:output_type -> quipu.v1.GetBatchReply
+	19, // 70: quipu.v1.Quipu.List:output_type -> quipu.v1.ListReply
+	21, // 71: quipu.v1.Quipu.Sum:output_type -> quipu.v1.SumReply
+	10, // 72: quipu.v1.Quipu.Adjust:output_type -> quipu.v1.Receipt
+	10, // 73: quipu.v1.Quipu.Undo:output_type -> quipu.v1.Receipt
+	41, // 74: quipu.v1.Quipu.Recount:output_type -> quipu.v1.RecountReply
+	28, // 75: quipu.v1.Quipu.Range:output_type -> quipu.v1.Series
+	30, // 76: quipu.v1.Quipu.By:output_type -> quipu.v1.Breakdown
+	33, // 77: quipu.v1.Quipu.Ledger:output_type -> quipu.v1.LedgerReply
+	35, // 78: quipu.v1.Quipu.Erase:output_type -> quipu.v1.EraseReply
+	40, // 79: quipu.v1.Quipu.Definitions:output_type -> quipu.v1.Book
+	39, // 80: quipu.v1.Quipu.Define:output_type -> quipu.v1.DefineReply
+	43, // 81: quipu.v1.Quipu.Lookup:output_type -> quipu.v1.Fate
+	43, // 82: quipu.v1.Quipu.Settle:output_type -> quipu.v1.Fate
+	45, // 83: quipu.v1.Quipu.Verify:output_type -> quipu.v1.VerifyReply
+	47, // 84: quipu.v1.Quipu.Backup:output_type -> quipu.v1.BackupReply
+	49, // 85: quipu.v1.Quipu.Enlist:output_type -> quipu.v1.EnlistReply
+	51, // 86: quipu.v1.Quipu.Write:output_type -> quipu.v1.WriteReply
+	63, // [63:87] is the sub-list for method output_type
+	39, // [39:63] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_quipu_proto_init() }
@@ -2788,13 +4967,24 @@ func file_quipu_proto_init() {
 	file_quipu_proto_msgTypes[3].OneofWrappers = []any{}
 	file_quipu_proto_msgTypes[8].OneofWrappers = []any{}
 	file_quipu_proto_msgTypes[14].OneofWrappers = []any{}
+	file_quipu_proto_msgTypes[20].OneofWrappers = []any{}
+	file_quipu_proto_msgTypes[23].OneofWrappers = []any{}
+	file_quipu_proto_msgTypes[25].OneofWrappers = []any{}
+	file_quipu_proto_msgTypes[26].OneofWrappers = []any{}
+	file_quipu_proto_msgTypes[27].OneofWrappers = []any{}
+	file_quipu_proto_msgTypes[28].OneofWrappers = []any{}
+	file_quipu_proto_msgTypes[29].OneofWrappers = []any{}
+	file_quipu_proto_msgTypes[30].OneofWrappers = []any{}
+	file_quipu_proto_msgTypes[34].OneofWrappers = []any{}
+	file_quipu_proto_msgTypes[37].OneofWrappers = []any{}
+	file_quipu_proto_msgTypes[57].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quipu_proto_rawDesc), len(file_quipu_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   32,
+			NumMessages:   62,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

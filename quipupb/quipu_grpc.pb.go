@@ -1,4 +1,4 @@
-// quipu.proto sha256:ebb3e8d38e02efcd92c15434978eac0a8dd1286bd3e70130a5495164cfc0f20c
+// quipu.proto sha256:5cf743abacb72c18dd744d6972a3c66829ec39a1ba611cb35e4dde719063b61d
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -27,21 +27,30 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Quipu_Add_FullMethodName      = "/quipu.v1.Quipu/Add"
-	Quipu_AddBatch_FullMethodName = "/quipu.v1.Quipu/AddBatch"
-	Quipu_Set_FullMethodName      = "/quipu.v1.Quipu/Set"
-	Quipu_Reset_FullMethodName    = "/quipu.v1.Quipu/Reset"
-	Quipu_Delete_FullMethodName   = "/quipu.v1.Quipu/Delete"
-	Quipu_Get_FullMethodName      = "/quipu.v1.Quipu/Get"
-	Quipu_GetBatch_FullMethodName = "/quipu.v1.Quipu/GetBatch"
-	Quipu_List_FullMethodName     = "/quipu.v1.Quipu/List"
-	Quipu_Sum_FullMethodName      = "/quipu.v1.Quipu/Sum"
-	Quipu_Lookup_FullMethodName   = "/quipu.v1.Quipu/Lookup"
-	Quipu_Settle_FullMethodName   = "/quipu.v1.Quipu/Settle"
-	Quipu_Verify_FullMethodName   = "/quipu.v1.Quipu/Verify"
-	Quipu_Backup_FullMethodName   = "/quipu.v1.Quipu/Backup"
-	Quipu_Enlist_FullMethodName   = "/quipu.v1.Quipu/Enlist"
-	Quipu_Write_FullMethodName    = "/quipu.v1.Quipu/Write"
+	Quipu_Add_FullMethodName         = "/quipu.v1.Quipu/Add"
+	Quipu_AddBatch_FullMethodName    = "/quipu.v1.Quipu/AddBatch"
+	Quipu_Set_FullMethodName         = "/quipu.v1.Quipu/Set"
+	Quipu_Reset_FullMethodName       = "/quipu.v1.Quipu/Reset"
+	Quipu_Delete_FullMethodName      = "/quipu.v1.Quipu/Delete"
+	Quipu_Get_FullMethodName         = "/quipu.v1.Quipu/Get"
+	Quipu_GetBatch_FullMethodName    = "/quipu.v1.Quipu/GetBatch"
+	Quipu_List_FullMethodName        = "/quipu.v1.Quipu/List"
+	Quipu_Sum_FullMethodName         = "/quipu.v1.Quipu/Sum"
+	Quipu_Adjust_FullMethodName      = "/quipu.v1.Quipu/Adjust"
+	Quipu_Undo_FullMethodName        = "/quipu.v1.Quipu/Undo"
+	Quipu_Recount_FullMethodName     = "/quipu.v1.Quipu/Recount"
+	Quipu_Range_FullMethodName       = "/quipu.v1.Quipu/Range"
+	Quipu_By_FullMethodName          = "/quipu.v1.Quipu/By"
+	Quipu_Ledger_FullMethodName      = "/quipu.v1.Quipu/Ledger"
+	Quipu_Erase_FullMethodName       = "/quipu.v1.Quipu/Erase"
+	Quipu_Definitions_FullMethodName = "/quipu.v1.Quipu/Definitions"
+	Quipu_Define_FullMethodName      = "/quipu.v1.Quipu/Define"
+	Quipu_Lookup_FullMethodName      = "/quipu.v1.Quipu/Lookup"
+	Quipu_Settle_FullMethodName      = "/quipu.v1.Quipu/Settle"
+	Quipu_Verify_FullMethodName      = "/quipu.v1.Quipu/Verify"
+	Quipu_Backup_FullMethodName      = "/quipu.v1.Quipu/Backup"
+	Quipu_Enlist_FullMethodName      = "/quipu.v1.Quipu/Enlist"
+	Quipu_Write_FullMethodName       = "/quipu.v1.Quipu/Write"
 )
 
 // QuipuClient is the client API for Quipu service.
@@ -73,6 +82,27 @@ type QuipuClient interface {
 	// Sum returns what the counters whose keys start with a prefix add up to. It
 	// stops before the deadline of the call, and then says where to go on.
 	Sum(ctx context.Context, in *SumRequest, opts ...grpc.CallOption) (*SumReply, error)
+	// Adjust adds a delta to a counter as a correction, which is always written into
+	// its ledger.
+	Adjust(ctx context.Context, in *AdjustRequest, opts ...grpc.CallOption) (*Receipt, error)
+	// Undo takes back the write of a token, once, by an entry that names it.
+	Undo(ctx context.Context, in *UndoRequest, opts ...grpc.CallOption) (*Receipt, error)
+	// Recount repairs what the views of a counter do not add up to, by a correction.
+	Recount(ctx context.Context, in *RecountRequest, opts ...grpc.CallOption) (*RecountReply, error)
+	// Range returns what was counted in a stretch of time, by windows.
+	Range(ctx context.Context, in *RangeRequest, opts ...grpc.CallOption) (*Series, error)
+	// By returns what was counted for each value of a dimension.
+	By(ctx context.Context, in *ByRequest, opts ...grpc.CallOption) (*Breakdown, error)
+	// Ledger returns the entries of a counter's ledger, the newest first, a page at a
+	// time.
+	Ledger(ctx context.Context, in *LedgerRequest, opts ...grpc.CallOption) (*LedgerReply, error)
+	// Erase removes a name from all ledgers of a namespace. What was counted stays. It
+	// has no default deadline.
+	Erase(ctx context.Context, in *EraseRequest, opts ...grpc.CallOption) (*EraseReply, error)
+	// Definitions returns what is counted besides totals in a namespace.
+	Definitions(ctx context.Context, in *DefinitionsRequest, opts ...grpc.CallOption) (*Book, error)
+	// Define replaces the definitions of a namespace.
+	Define(ctx context.Context, in *DefineRequest, opts ...grpc.CallOption) (*DefineReply, error)
 	// Lookup reports what is known now of a token on a counter.
 	Lookup(ctx context.Context, in *TokenRequest, opts ...grpc.CallOption) (*Fate, error)
 	// Settle decides a token on a counter for good: if its write was not applied,
@@ -191,6 +221,96 @@ func (c *quipuClient) Sum(ctx context.Context, in *SumRequest, opts ...grpc.Call
 	return out, nil
 }
 
+func (c *quipuClient) Adjust(ctx context.Context, in *AdjustRequest, opts ...grpc.CallOption) (*Receipt, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Receipt)
+	err := c.cc.Invoke(ctx, Quipu_Adjust_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *quipuClient) Undo(ctx context.Context, in *UndoRequest, opts ...grpc.CallOption) (*Receipt, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Receipt)
+	err := c.cc.Invoke(ctx, Quipu_Undo_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *quipuClient) Recount(ctx context.Context, in *RecountRequest, opts ...grpc.CallOption) (*RecountReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RecountReply)
+	err := c.cc.Invoke(ctx, Quipu_Recount_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *quipuClient) Range(ctx context.Context, in *RangeRequest, opts ...grpc.CallOption) (*Series, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Series)
+	err := c.cc.Invoke(ctx, Quipu_Range_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *quipuClient) By(ctx context.Context, in *ByRequest, opts ...grpc.CallOption) (*Breakdown, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Breakdown)
+	err := c.cc.Invoke(ctx, Quipu_By_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *quipuClient) Ledger(ctx context.Context, in *LedgerRequest, opts ...grpc.CallOption) (*LedgerReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LedgerReply)
+	err := c.cc.Invoke(ctx, Quipu_Ledger_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *quipuClient) Erase(ctx context.Context, in *EraseRequest, opts ...grpc.CallOption) (*EraseReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EraseReply)
+	err := c.cc.Invoke(ctx, Quipu_Erase_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *quipuClient) Definitions(ctx context.Context, in *DefinitionsRequest, opts ...grpc.CallOption) (*Book, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Book)
+	err := c.cc.Invoke(ctx, Quipu_Definitions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *quipuClient) Define(ctx context.Context, in *DefineRequest, opts ...grpc.CallOption) (*DefineReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DefineReply)
+	err := c.cc.Invoke(ctx, Quipu_Define_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *quipuClient) Lookup(ctx context.Context, in *TokenRequest, opts ...grpc.CallOption) (*Fate, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Fate)
@@ -292,6 +412,27 @@ type QuipuServer interface {
 	// Sum returns what the counters whose keys start with a prefix add up to. It
 	// stops before the deadline of the call, and then says where to go on.
 	Sum(context.Context, *SumRequest) (*SumReply, error)
+	// Adjust adds a delta to a counter as a correction, which is always written into
+	// its ledger.
+	Adjust(context.Context, *AdjustRequest) (*Receipt, error)
+	// Undo takes back the write of a token, once, by an entry that names it.
+	Undo(context.Context, *UndoRequest) (*Receipt, error)
+	// Recount repairs what the views of a counter do not add up to, by a correction.
+	Recount(context.Context, *RecountRequest) (*RecountReply, error)
+	// Range returns what was counted in a stretch of time, by windows.
+	Range(context.Context, *RangeRequest) (*Series, error)
+	// By returns what was counted for each value of a dimension.
+	By(context.Context, *ByRequest) (*Breakdown, error)
+	// Ledger returns the entries of a counter's ledger, the newest first, a page at a
+	// time.
+	Ledger(context.Context, *LedgerRequest) (*LedgerReply, error)
+	// Erase removes a name from all ledgers of a namespace. What was counted stays. It
+	// has no default deadline.
+	Erase(context.Context, *EraseRequest) (*EraseReply, error)
+	// Definitions returns what is counted besides totals in a namespace.
+	Definitions(context.Context, *DefinitionsRequest) (*Book, error)
+	// Define replaces the definitions of a namespace.
+	Define(context.Context, *DefineRequest) (*DefineReply, error)
 	// Lookup reports what is known now of a token on a counter.
 	Lookup(context.Context, *TokenRequest) (*Fate, error)
 	// Settle decides a token on a counter for good: if its write was not applied,
@@ -346,6 +487,33 @@ func (UnimplementedQuipuServer) List(context.Context, *ListRequest) (*ListReply,
 }
 func (UnimplementedQuipuServer) Sum(context.Context, *SumRequest) (*SumReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Sum not implemented")
+}
+func (UnimplementedQuipuServer) Adjust(context.Context, *AdjustRequest) (*Receipt, error) {
+	return nil, status.Error(codes.Unimplemented, "method Adjust not implemented")
+}
+func (UnimplementedQuipuServer) Undo(context.Context, *UndoRequest) (*Receipt, error) {
+	return nil, status.Error(codes.Unimplemented, "method Undo not implemented")
+}
+func (UnimplementedQuipuServer) Recount(context.Context, *RecountRequest) (*RecountReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Recount not implemented")
+}
+func (UnimplementedQuipuServer) Range(context.Context, *RangeRequest) (*Series, error) {
+	return nil, status.Error(codes.Unimplemented, "method Range not implemented")
+}
+func (UnimplementedQuipuServer) By(context.Context, *ByRequest) (*Breakdown, error) {
+	return nil, status.Error(codes.Unimplemented, "method By not implemented")
+}
+func (UnimplementedQuipuServer) Ledger(context.Context, *LedgerRequest) (*LedgerReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Ledger not implemented")
+}
+func (UnimplementedQuipuServer) Erase(context.Context, *EraseRequest) (*EraseReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Erase not implemented")
+}
+func (UnimplementedQuipuServer) Definitions(context.Context, *DefinitionsRequest) (*Book, error) {
+	return nil, status.Error(codes.Unimplemented, "method Definitions not implemented")
+}
+func (UnimplementedQuipuServer) Define(context.Context, *DefineRequest) (*DefineReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Define not implemented")
 }
 func (UnimplementedQuipuServer) Lookup(context.Context, *TokenRequest) (*Fate, error) {
 	return nil, status.Error(codes.Unimplemented, "method Lookup not implemented")
@@ -548,6 +716,168 @@ func _Quipu_Sum_Handler(srv interface{}, ctx context.Context, dec func(interface
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Quipu_Adjust_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AdjustRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QuipuServer).Adjust(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Quipu_Adjust_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QuipuServer).Adjust(ctx, req.(*AdjustRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Quipu_Undo_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UndoRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QuipuServer).Undo(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Quipu_Undo_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QuipuServer).Undo(ctx, req.(*UndoRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Quipu_Recount_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RecountRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QuipuServer).Recount(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Quipu_Recount_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QuipuServer).Recount(ctx, req.(*RecountRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Quipu_Range_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RangeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QuipuServer).Range(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Quipu_Range_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QuipuServer).Range(ctx, req.(*RangeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Quipu_By_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ByRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QuipuServer).By(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Quipu_By_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QuipuServer).By(ctx, req.(*ByRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Quipu_Ledger_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LedgerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QuipuServer).Ledger(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Quipu_Ledger_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QuipuServer).Ledger(ctx, req.(*LedgerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Quipu_Erase_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EraseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QuipuServer).Erase(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Quipu_Erase_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QuipuServer).Erase(ctx, req.(*EraseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Quipu_Definitions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DefinitionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QuipuServer).Definitions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Quipu_Definitions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QuipuServer).Definitions(ctx, req.(*DefinitionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Quipu_Define_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DefineRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QuipuServer).Define(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Quipu_Define_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QuipuServer).Define(ctx, req.(*DefineRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Quipu_Lookup_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(TokenRequest)
 	if err := dec(in); err != nil {
@@ -680,6 +1010,42 @@ var Quipu_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Sum",
 			Handler:    _Quipu_Sum_Handler,
+		},
+		{
+			MethodName: "Adjust",
+			Handler:    _Quipu_Adjust_Handler,
+		},
+		{
+			MethodName: "Undo",
+			Handler:    _Quipu_Undo_Handler,
+		},
+		{
+			MethodName: "Recount",
+			Handler:    _Quipu_Recount_Handler,
+		},
+		{
+			MethodName: "Range",
+			Handler:    _Quipu_Range_Handler,
+		},
+		{
+			MethodName: "By",
+			Handler:    _Quipu_By_Handler,
+		},
+		{
+			MethodName: "Ledger",
+			Handler:    _Quipu_Ledger_Handler,
+		},
+		{
+			MethodName: "Erase",
+			Handler:    _Quipu_Erase_Handler,
+		},
+		{
+			MethodName: "Definitions",
+			Handler:    _Quipu_Definitions_Handler,
+		},
+		{
+			MethodName: "Define",
+			Handler:    _Quipu_Define_Handler,
 		},
 		{
 			MethodName: "Lookup",

@@ -124,22 +124,23 @@ var table = map[string]row{
 		tests: []string{"golang.org/x/net/http2/..."},
 	},
 	"internal/server/resp": {
-		code:  []string{".", "./call", "./policy", "./store", "./internal/instant", "./internal/port", "./internal/server"},
-		tests: []string{"./definition", "./internal/hostile", "./internal/load/redisproc", "./internal/session", "github.com/redis/rueidis"},
+		code:  []string{".", "./call", "./definition", "./policy", "./store", "./internal/instant", "./internal/port", "./internal/server"},
+		tests: []string{"./internal/hostile", "./internal/load/redisproc", "./internal/session", "github.com/redis/rueidis"},
 	},
-	"internal/server/rest": {code: []string{".", "./policy", "./store", "./internal/duration", "./internal/instant", "./internal/port", "./internal/server"}, tests: []string{"./call"}},
+	"internal/server/rest": {code: []string{".", "./definition", "./policy", "./store", "./internal/draft", "./internal/duration", "./internal/instant", "./internal/port", "./internal/server"}, tests: []string{"./call"}},
 	"internal/server/rpc": {
 		code: []string{
-			".", "./call", "./store", "./internal/server", "./quipupb", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
+			".", "./call", "./definition", "./store", "./internal/port", "./internal/server", "./internal/protocol", "./quipupb", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
 		},
 		tests: []string{"./internal/hostile"},
 	},
 
 	// The protocol, and the library over it: the client knows nothing of the
 	// server but what is in the protocol.
-	"quipupb": {code: []string{"google.golang.org/grpc/...", "google.golang.org/protobuf/..."}},
+	"quipupb":           {code: []string{"google.golang.org/grpc/...", "google.golang.org/protobuf/..."}},
+	"internal/protocol": {code: []string{"./call", "./definition", "./quipupb"}, pure: true},
 	"client": {
-		code:  []string{"./call", "./store", "./quipupb", "google.golang.org/grpc/..."},
+		code:  []string{"./call", "./definition", "./store", "./internal/protocol", "./quipupb", "google.golang.org/grpc/..."},
 		tests: []string{".", "./internal/server/...", "./store/memstore"},
 	},
 
@@ -174,7 +175,7 @@ var table = map[string]row{
 	// engine's files; only backend.go names every store.
 	"cmd/quipu": {
 		code: []string{
-			".", "./policy", "./store", "./internal/port", "./internal/advise", "./internal/duration", "./internal/engine", "./internal/instant", "./internal/load/...", "./internal/memory",
+			".", "./definition", "./policy", "./store", "./internal/port", "./internal/advise", "./internal/draft", "./internal/duration", "./internal/engine", "./internal/instant", "./internal/load/...", "./internal/memory",
 			"./internal/mirror", "./internal/server/...",
 			"./internal/hot", "./internal/spread", "./internal/transfer", "./internal/wal",
 			"github.com/alecthomas/kong", "go.yaml.in/yaml/v3",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -11,6 +12,9 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/call"
+	"github.com/quipudb/quipu/internal/port"
+	"github.com/quipudb/quipu/internal/protocol"
 	"github.com/quipudb/quipu/internal/server"
 	pb "github.com/quipudb/quipu/quipupb"
 	"github.com/quipudb/quipu/store"
@@ -24,6 +28,9 @@ const (
 	// that is being applied. A client that sends and does not take its answers
 	// holds no more than that, and one message.
 	aheadBytesMax = 1 << 20
+	// factBytes is what a fact of a batch takes in memory, about, and each of its
+	// dimensions.
+	factBytes = 128
 )
 
 // errDraining ends a stream. What it has not answered may be sent again.
@@ -87,6 +94,7 @@ type writeStream struct {
 	requests []request
 	answers  []pb.WriteReply
 	deltas   []store.Delta
+	facts    []port.Fact // of the deltas of the batches, or none
 	batches  []store.Batch
 	replies  []store.Reply
 	places   []int // of the batches among the requests
@@ -132,6 +140,9 @@ func bytesOf(r *pb.WriteRequest) int64 {
 	n := len(r.Namespace)
 	for _, key := range r.Keys {
 		n += len(key) + 32
+	}
+	for _, f := range r.Facts {
+		n += factBytes * (1 + len(f.Dims))
 	}
 	return int64(n)
 }
@@ -184,6 +195,7 @@ func (w *writeStream) forget() {
 	}
 	clear(w.requests)
 	clear(w.deltas) // they hold keys
+	clear(w.facts)
 }
 
 // answer fills answers for the requests. Those of one namespace that follow each
@@ -196,7 +208,7 @@ func (w *writeStream) answer() {
 	for start := 0; start < len(w.requests); {
 		namespace := w.requests[start].Namespace
 		db := w.door.in(namespace)
-		w.batches, w.places = w.batches[:0], w.places[:0]
+		w.batches, w.places, w.facts = w.batches[:0], w.places[:0], w.facts[:0]
 		end := start
 		for ; end < len(w.requests) && w.requests[end].Namespace == namespace; end++ {
 			r, a := w.requests[end], &w.answers[end]
@@ -208,6 +220,7 @@ func (w *writeStream) answer() {
 			w.batches = append(w.batches, w.batch(r.WriteRequest))
 			w.places = append(w.places, end)
 		}
+		w.gather(db)
 		w.apply(ctx, db)
 		start = end
 	}
@@ -218,7 +231,55 @@ func (w *writeStream) check(ctx context.Context, db *quipu.DB, r *pb.WriteReques
 	if len(r.Keys) != len(r.Deltas) {
 		return store.Errorf(store.KindInvalid, "batch of %d keys and %d deltas", len(r.Keys), len(r.Deltas))
 	}
+	if err := checkFacts(r); err != nil {
+		return err
+	}
 	return db.Port().CheckWriter(ctx, store.Writer(r.Writer))
+}
+
+// checkFacts returns an error if the adds of r have facts that there are none of.
+func checkFacts(r *pb.WriteRequest) error {
+	if len(r.Of) != 0 && len(r.Of) != len(r.Keys) {
+		return store.Errorf(store.KindInvalid, "batch of %d keys, and facts of %d", len(r.Keys), len(r.Of))
+	}
+	for _, of := range r.Of {
+		if int(of) > len(r.Facts) {
+			return store.Errorf(store.KindInvalid, "fact %d of %d", of, len(r.Facts))
+		}
+	}
+	for _, f := range r.Facts {
+		if err := call.CheckWho(f.Who); err != nil {
+			return err
+		}
+		if len(f.Dims) > call.DimsMax {
+			return store.Errorf(store.KindTooLarge, "an event with %d dimensions: at most %d", len(f.Dims), call.DimsMax)
+		}
+	}
+	return nil
+}
+
+// gather fills facts for the deltas of the batches. Where nothing is defined, and no add
+// says more than when it happened, there are none: totals have no time.
+func (w *writeStream) gather(db *quipu.DB) {
+	said := slices.ContainsFunc(w.places, func(place int) bool { return len(w.requests[place].Facts) > 0 })
+	if !said && !db.Port().Books().Any() {
+		return
+	}
+	for _, place := range w.places {
+		r := w.requests[place]
+		facts := make([]port.Fact, len(r.Facts)+1) // the first is of adds that have none
+		facts[0].AtMS = r.AtMs
+		for i, f := range r.Facts {
+			facts[i+1] = port.Fact{AtMS: f.AtMs, Who: f.Who, Dims: protocol.DecodeDims(f.Dims)}
+		}
+		for i := range r.Keys {
+			of := 0
+			if len(r.Of) > 0 {
+				of = int(r.Of[i])
+			}
+			w.facts = append(w.facts, facts[of])
+		}
+	}
 }
 
 // batch returns r as the store takes it. The deltas may move when the next ones
@@ -243,7 +304,7 @@ func (w *writeStream) apply(ctx context.Context, db *quipu.DB) {
 		w.replies = append(w.replies, store.Reply{})
 	}
 	replies := w.replies[:len(w.batches)]
-	err := db.Port().WriteBatches(ctx, w.batches, replies)
+	err := db.Port().WriteBatches(ctx, w.batches, replies, w.facts...)
 	for i, place := range w.places {
 		a, r := &w.answers[place], &replies[i]
 		a.Mark = r.Mark

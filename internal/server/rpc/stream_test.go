@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/call"
 	"github.com/quipudb/quipu/internal/server/rpc"
 	pb "github.com/quipudb/quipu/quipupb"
 	"github.com/quipudb/quipu/store"
@@ -158,6 +159,14 @@ func TestStreamRefusesWhatIsNoBatch(t *testing.T) {
 	f(&pb.WriteRequest{Writer: w, Seq: 1, Partition: 2}, invalid)
 	f(&pb.WriteRequest{Writer: w, Seq: 1, Partition: math.MaxUint32}, invalid)
 	f(&pb.WriteRequest{Writer: w, Seq: 1, Namespace: "a/b"}, invalid)
+	facts := func(of []uint32, facts ...*pb.WriteRequest_Fact) *pb.WriteRequest {
+		return &pb.WriteRequest{Writer: w, Seq: 1, Keys: []string{"a", "b"}, Deltas: []int64{1, 1}, Of: of, Facts: facts}
+	}
+	f(facts([]uint32{1}, &pb.WriteRequest_Fact{}), invalid)
+	f(facts([]uint32{0, 2}, &pb.WriteRequest_Fact{}), invalid)
+	f(facts([]uint32{0, 1}), invalid)
+	f(facts([]uint32{0, 1}, &pb.WriteRequest_Fact{Who: strings.Repeat("w", 256)}), pb.Kind_KIND_TOO_LARGE)
+	f(facts([]uint32{0, 1}, &pb.WriteRequest_Fact{Dims: dims(call.DimsMax + 1)}), pb.Kind_KIND_TOO_LARGE)
 	home := store.PartitionOf(store.Cell{Namespace: "default", Key: "a"}, 2)
 	r := &pb.WriteRequest{Writer: w, Seq: 1, Partition: uint32(1 - home), Keys: []string{"a"}, Deltas: []int64{1}}
 	f(r, invalid)
@@ -173,6 +182,25 @@ func TestStreamRefusesWhatIsNoBatch(t *testing.T) {
 		t.Errorf("the end is %v", err)
 	}
 	k.holds("a", 1)
+}
+
+// dims returns values of so many dimensions.
+func dims(n int) map[string]string {
+	m := map[string]string{}
+	for i := range n {
+		m[fmt.Sprint("d", i)] = "v"
+	}
+	return m
+}
+
+// Dimensions are counted before they are decoded: a few bytes on the wire are many in
+// memory.
+func TestTooManyDimensions(t *testing.T) {
+	k := open(t, nil, rpc.Options{})
+	r := &pb.AddBatchRequest{Events: []*pb.Event{{Key: "a", Delta: 1, Dims: dims(1000)}}}
+	if _, err := k.AddBatch(k.ctx, r); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "dims: at most 32 are allowed") {
+		t.Errorf("1,000 dimensions: %v", err)
+	}
 }
 
 // raw sends bytes as they are.

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/quipudb/quipu/call"
 	pb "github.com/quipudb/quipu/quipupb"
 	"github.com/quipudb/quipu/store"
 )
@@ -71,7 +72,7 @@ func (d *Door) visit(ctx context.Context, method string) *visit {
 		v.bytesMax = batchBytesMax
 	case pb.Quipu_Write_FullMethodName:
 		v.bytesMax, timed = batchBytesMax, false
-	case pb.Quipu_Verify_FullMethodName, pb.Quipu_Backup_FullMethodName:
+	case pb.Quipu_Verify_FullMethodName, pb.Quipu_Backup_FullMethodName, pb.Quipu_Erase_FullMethodName:
 		timed = false
 	}
 	if _, has := ctx.Deadline(); !has && timed {
@@ -189,11 +190,12 @@ func (v *visit) receive(s grpc.ServerStream, m any) error {
 
 // reserve takes memory for a message of so many bytes: twice those, because it
 // comes in pieces that are put together, and what it decodes to. A batch decodes
-// to its entries, anything else to strings of no less than two bytes on the wire.
+// to its entries and their dimensions, anything else to strings of no less than two
+// bytes on the wire.
 func (v *visit) reserve(size int64) (err error) {
 	decoded := 8 * size
 	if v.bytesMax == batchBytesMax {
-		decoded = entryBytes * min(size/entryBytesMin, store.BatchDeltasMax)
+		decoded = entryBytes*min(size/entryBytesMin, store.BatchDeltasMax) + 4*size
 	}
 	ctx, cancel := context.WithTimeout(v, v.door.timeout)
 	defer cancel()
@@ -256,10 +258,10 @@ func checkLists(d protoreflect.MessageDescriptor, raw []byte) error {
 		if field == nil {
 			continue
 		}
-		if field.IsList() {
+		if most := elementsMax(field); most > 0 {
 			counts[num] += elements(field, kind, value)
-			if counts[num] > store.BatchDeltasMax {
-				return store.Errorf(store.KindTooLarge, "%s: at most %d are allowed", field.Name(), store.BatchDeltasMax)
+			if counts[num] > most {
+				return store.Errorf(store.KindTooLarge, "%s: at most %d are allowed", field.Name(), most)
 			}
 		}
 		if inner := field.Message(); inner != nil && kind == protowire.BytesType {
@@ -270,6 +272,19 @@ func checkLists(d protoreflect.MessageDescriptor, raw []byte) error {
 		}
 	}
 	return nil
+}
+
+// elementsMax returns how many elements a list may have, or a map: maps are of
+// dimensions. It is 0 for what is neither.
+func elementsMax(field protoreflect.FieldDescriptor) int {
+	switch {
+	case field.IsMap():
+		return call.DimsMax
+	case field.IsList():
+		return store.BatchDeltasMax
+	default:
+		return 0
+	}
 }
 
 // nests reports whether a message may hold lists or other messages.

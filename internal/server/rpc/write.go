@@ -5,19 +5,13 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
-	"github.com/quipudb/quipu/call"
+	"github.com/quipudb/quipu/internal/protocol"
 	pb "github.com/quipudb/quipu/quipupb"
 )
 
 // Add adds to a counter.
 func (d *Door) Add(ctx context.Context, r *pb.AddRequest) (*pb.Receipt, error) {
-	opts := writeOptions(r.Options)
-	if r.AtMs != nil {
-		opts = append(opts, call.At(time.UnixMilli(*r.AtMs)))
-	}
-	if r.Who != nil {
-		opts = append(opts, quipu.Who(*r.Who))
-	}
+	opts := factOptions(writeOptions(r.Options), r.AtMs, r.Who, r.Dims)
 	if r.Floor != nil {
 		opts = append(opts, quipu.Floor(*r.Floor))
 	}
@@ -55,9 +49,7 @@ func (d *Door) AddBatch(ctx context.Context, r *pb.AddBatchRequest) (*pb.AddBatc
 		events[i] = quipu.Event{
 			Key: e.Key, Delta: e.Delta, Token: e.Token, Who: e.Who, WantValue: e.WantValue,
 			Floor: e.Floor, Ceiling: e.Ceiling, Saturate: e.Saturate, TTL: time.Duration(e.GetTtlNs()),
-		}
-		if e.AtMs != nil {
-			events[i].At = time.UnixMilli(*e.AtMs)
+			At: protocol.DecodeTime(e.AtMs), Dims: protocol.DecodeDims(e.Dims),
 		}
 	}
 	receipts, err := d.in(r.Namespace).AddBatch(ctx, events)

@@ -1,0 +1,120 @@
+// Package protocol turns what both sides of a connection have into messages of quipupb and
+// back.
+package protocol
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/quipudb/quipu/call"
+	"github.com/quipudb/quipu/definition"
+	pb "github.com/quipudb/quipu/quipupb"
+)
+
+// EncodeTime returns a moment in Unix milliseconds: absent if it is the zero time.
+func EncodeTime(t time.Time) *int64 {
+	if t.IsZero() {
+		return nil
+	}
+	return new(t.UnixMilli())
+}
+
+// DecodeTime returns a moment; one that is absent is the zero time.
+func DecodeTime(ms *int64) time.Time {
+	if ms == nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(*ms)
+}
+
+// EncodeDims returns values by the names of their dimensions.
+func EncodeDims(dims []call.Dimension) map[string]string {
+	if len(dims) == 0 {
+		return nil
+	}
+	m := make(map[string]string, len(dims))
+	for _, d := range dims {
+		m[d.Name] = d.Value
+	}
+	return m
+}
+
+// DecodeDims returns dimensions in the order of their names.
+func DecodeDims(m map[string]string) []call.Dimension {
+	if len(m) == 0 {
+		return nil
+	}
+	dims := make([]call.Dimension, 0, len(m))
+	for name, value := range m {
+		dims = append(dims, call.Dimension{Name: name, Value: value})
+	}
+	slices.SortFunc(dims, func(a, b call.Dimension) int { return cmp.Compare(a.Name, b.Name) })
+	return dims
+}
+
+// EncodeKeep returns how long something is kept; "" is for ever.
+func EncodeKeep(k definition.Keep) string {
+	if k == 0 {
+		return ""
+	}
+	return k.String()
+}
+
+// DecodeKeep returns what EncodeKeep was given.
+func DecodeKeep(text string) (definition.Keep, error) {
+	if text == "" {
+		return 0, nil
+	}
+	return definition.ParseKeep(text)
+}
+
+// EncodeDefinition returns a definition as it is sent.
+func EncodeDefinition(d *definition.Definition) *pb.Definition {
+	out := &pb.Definition{Pattern: d.Pattern, Record: d.Ledger.Record.String(), Keep: EncodeKeep(d.Ledger.Keep)}
+	for _, w := range d.Windows {
+		out.Windows = append(out.Windows, &pb.Definition_Window{Every: w.Every.String(), Zone: w.Zone, Keep: w.Keep.String()})
+	}
+	for _, by := range d.Dimensions {
+		dim := &pb.Definition_Dimension{By: by.By, Some: by.Windows != nil, Limit: int32(by.Limit)}
+		for _, w := range by.Windows {
+			dim.Windows = append(dim.Windows, w.String())
+		}
+		out.Dimensions = append(out.Dimensions, dim)
+	}
+	return out
+}
+
+// DecodeDefinition returns the definition that was sent. It may be none that is valid.
+func DecodeDefinition(d *pb.Definition) (out definition.Definition, err error) {
+	out.Pattern = d.Pattern
+	for _, w := range d.Windows {
+		one := definition.Window{Zone: w.Zone}
+		if one.Every, err = definition.ParseWidth(w.Every); err != nil {
+			return out, err
+		}
+		if one.Keep, err = definition.ParseKeep(w.Keep); err != nil {
+			return out, err
+		}
+		out.Windows = append(out.Windows, one)
+	}
+	for _, dim := range d.Dimensions {
+		by := definition.Dimension{By: dim.By, Limit: int(dim.Limit)}
+		if dim.Some {
+			by.Windows = make([]definition.Width, len(dim.Windows))
+		}
+		for i := range by.Windows {
+			if by.Windows[i], err = definition.ParseWidth(dim.Windows[i]); err != nil {
+				return out, err
+			}
+		}
+		out.Dimensions = append(out.Dimensions, by)
+	}
+	if d.Record != "" {
+		if err := out.Ledger.Record.UnmarshalText([]byte(d.Record)); err != nil {
+			return out, err
+		}
+	}
+	out.Ledger.Keep, err = DecodeKeep(d.Keep)
+	return out, err
+}
