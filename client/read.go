@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"math"
 	"time"
 
 	"google.golang.org/grpc"
@@ -11,6 +10,17 @@ import (
 	pb "github.com/quipudb/quipu/quipupb"
 	"github.com/quipudb/quipu/store"
 )
+
+// ask makes a call that changes nothing.
+func ask[Request, Reply any](ctx context.Context, db *DB, r Request,
+	send func(context.Context, Request, ...grpc.CallOption) (Reply, error),
+) (reply Reply, err error) {
+	err = db.do(ctx, manner{repeatable: true}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
+		reply, err = send(ctx, r, o...)
+		return err
+	})
+	return reply, err
+}
 
 // Read returns the count of a key: see quipu.DB.Read.
 func (db *DB) Read(ctx context.Context, key string, opts ...call.ReadOption) (call.Count, error) {
@@ -21,12 +31,7 @@ func (db *DB) Read(ctx context.Context, key string, opts ...call.ReadOption) (ca
 	if err != nil {
 		return call.Count{}, err
 	}
-	r := &pb.GetRequest{Namespace: db.namespace, Key: key, Options: o}
-	var reply *pb.Count
-	err = db.do(ctx, manner{repeatable: true}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
-		reply, err = db.rpc.Get(ctx, r, o...)
-		return err
-	})
+	reply, err := ask(ctx, db, &pb.GetRequest{Namespace: db.namespace, Key: key, Options: o}, db.rpc.Get)
 	if err != nil {
 		return call.Count{}, err
 	}
@@ -47,12 +52,7 @@ func (db *DB) ReadBatch(ctx context.Context, keys []string, opts ...call.ReadOpt
 			return nil, err
 		}
 	}
-	r := &pb.GetBatchRequest{Namespace: db.namespace, Keys: keys, Options: o}
-	var reply *pb.GetBatchReply
-	err = db.do(ctx, manner{repeatable: true}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
-		reply, err = db.rpc.GetBatch(ctx, r, o...)
-		return err
-	})
+	reply, err := ask(ctx, db, &pb.GetBatchRequest{Namespace: db.namespace, Keys: keys, Options: o}, db.rpc.GetBatch)
 	if err != nil {
 		return nil, err
 	}
@@ -71,15 +71,8 @@ func (db *DB) List(ctx context.Context, prefix string, o call.ListOptions) (call
 	if err := checkText("prefix", prefix, "cursor", o.Cursor); err != nil {
 		return call.Page{}, err
 	}
-	r := &pb.ListRequest{
-		Namespace: db.namespace, Prefix: prefix, Cursor: o.Cursor,
-		Limit: int32(max(math.MinInt32, min(math.MaxInt32, o.Limit))), // what is cut off is refused anyway
-	}
-	var reply *pb.ListReply
-	err := db.do(ctx, manner{repeatable: true}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
-		reply, err = db.rpc.List(ctx, r, o...)
-		return err
-	})
+	r := &pb.ListRequest{Namespace: db.namespace, Prefix: prefix, Cursor: o.Cursor, Limit: int32of(o.Limit)}
+	reply, err := ask(ctx, db, r, db.rpc.List)
 	if err != nil {
 		return call.Page{}, err
 	}
@@ -95,12 +88,7 @@ func (db *DB) Sum(ctx context.Context, prefix, cursor string) (call.Sum, error) 
 	if err := checkText("prefix", prefix, "cursor", cursor); err != nil {
 		return call.Sum{}, err
 	}
-	r := &pb.SumRequest{Namespace: db.namespace, Prefix: prefix, Cursor: cursor}
-	var reply *pb.SumReply
-	err := db.do(ctx, manner{repeatable: true}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
-		reply, err = db.rpc.Sum(ctx, r, o...)
-		return err
-	})
+	reply, err := ask(ctx, db, &pb.SumRequest{Namespace: db.namespace, Prefix: prefix, Cursor: cursor}, db.rpc.Sum)
 	if err != nil {
 		return call.Sum{}, err
 	}

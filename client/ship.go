@@ -2,7 +2,9 @@ package client
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -15,7 +17,9 @@ import (
 // only: so an answer that was lost can always be had again.
 type shipper struct {
 	w       *Writer
-	rows    []row // by partition
+	rows    []row      // by partition
+	queues  [][]*frame // by partition: of the batch that is being sent, what is not on its way
+	most    int        // entries of a frame
 	stream  grpc.BidiStreamingClient[pb.WriteRequest, pb.WriteReply]
 	stop    context.CancelFunc // of the stream
 	trouble atomic.Pointer[error]
@@ -36,7 +40,7 @@ type frame struct {
 }
 
 func newShipper(ctx context.Context, w *Writer) (*shipper, error) {
-	s := &shipper{w: w}
+	s := &shipper{w: w, most: store.BatchDeltasMax}
 	writer, partitions, err := s.enlist(ctx)
 	if err != nil {
 		return nil, err
@@ -68,14 +72,14 @@ func (s *shipper) enlist(ctx context.Context) (writer uint64, partitions int, er
 // send ships a batch, and fills in what became of its entries. It returns when
 // everything has a definite answer, or ctx ends.
 func (s *shipper) send(ctx context.Context, b *batch) {
-	queues := s.freeze(b)
+	s.freeze(b)
 	for {
 		var round []*frame // the next of each partition
-		for p := range queues {
-			if q := queues[p]; len(q) > 0 {
+		for p, q := range s.queues {
+			if len(q) > 0 {
 				s.number(q[0])
 				round = append(round, q[0])
-				queues[p] = q[1:]
+				s.queues[p] = q[1:]
 			}
 		}
 		if len(round) == 0 {
@@ -89,25 +93,52 @@ func (s *shipper) send(ctx context.Context, b *batch) {
 }
 
 // freeze cuts a batch into the frames of each partition.
-func (s *shipper) freeze(b *batch) [][]*frame {
-	queues := make([][]*frame, len(s.rows))
-	bytes := make([]int, len(s.rows)) // of the last frame
-	for i, key := range b.keys {
-		p := store.PartitionOf(store.Cell{Namespace: s.w.db.namespace, Key: key}, len(s.rows))
-		size := len(s.w.db.namespace) + len(key)
-		q := queues[p]
-		if len(q) == 0 || len(q[len(q)-1].entries) == store.BatchDeltasMax || bytes[p]+size > store.BatchBytesMax {
-			r := &pb.WriteRequest{Namespace: s.w.db.namespace, Partition: uint32(p)}
-			q = append(q, &frame{request: r})
-			queues[p], bytes[p] = q, 0
-		}
-		f := q[len(q)-1]
-		f.request.Keys = append(f.request.Keys, key)
-		f.request.Deltas = append(f.request.Deltas, b.deltas[i])
-		f.entries = append(f.entries, i)
-		bytes[p] += size
+func (s *shipper) freeze(b *batch) {
+	places := make([][]int, len(s.rows))
+	for i, entry := range b.keys {
+		p := store.PartitionOf(store.Cell{Namespace: s.w.db.namespace, Key: keyOf(entry)}, len(s.rows))
+		places[p] = append(places[p], i)
 	}
-	return queues
+	now := time.Now().UnixMilli()
+	s.queues = make([][]*frame, len(s.rows))
+	for p := range places {
+		s.queues[p] = s.cut(b, p, places[p], now)
+	}
+}
+
+// cut makes frames of entries of a batch. Those of which nothing else is said happened at
+// a time.
+func (s *shipper) cut(b *batch, partition int, entries []int, atMS int64) (frames []*frame) {
+	var f *frame
+	bytes := 0                  // of f
+	var facts map[string]uint32 // of f, from 1 on
+	for _, i := range entries {
+		key, code, more := strings.Cut(b.keys[i], factMark)
+		size := len(s.w.db.namespace) + len(key) + len(code)
+		if f == nil || len(f.entries) >= s.most || bytes+size > store.BatchBytesMax {
+			f = &frame{request: &pb.WriteRequest{Namespace: s.w.db.namespace, Partition: uint32(partition), AtMs: atMS}}
+			frames = append(frames, f)
+			bytes, facts = 0, map[string]uint32{}
+		}
+		r := f.request
+		if more {
+			if facts[code] == 0 {
+				r.Facts = append(r.Facts, decodeFact(code))
+				facts[code] = uint32(len(r.Facts))
+			}
+			for len(r.Of) < len(r.Keys) {
+				r.Of = append(r.Of, 0)
+			}
+		}
+		r.Keys = append(r.Keys, key)
+		r.Deltas = append(r.Deltas, b.deltas[i])
+		if r.Facts != nil {
+			r.Of = append(r.Of, facts[code])
+		}
+		f.entries = append(f.entries, i)
+		bytes += size
+	}
+	return frames
 }
 
 // number makes a frame the next of its row.
@@ -219,7 +250,10 @@ func (s *shipper) decide(ctx context.Context, b *batch, f *frame, reply *pb.Writ
 	switch store.KindOf(err) {
 	case store.KindMark, store.KindRetired, store.KindLost:
 		return s.displaced(ctx, b, f, reply.Mark, err)
-	case store.KindInvalid, store.KindTooLarge, store.KindUnsupported:
+	case store.KindTooLarge:
+		s.halve(b, f, err)
+		return nil
+	case store.KindInvalid, store.KindUnsupported:
 		s.refuse(b, f.entries, err)
 		return nil
 	case store.KindUnknown:
@@ -227,6 +261,25 @@ func (s *shipper) decide(ctx context.Context, b *batch, f *frame, reply *pb.Writ
 		return err
 	default:
 		return err
+	}
+}
+
+// halve sends a frame that was too large in smaller ones. How many cells an add changes
+// is up to the definitions, which only the server knows: so frames stay that small.
+func (s *shipper) halve(b *batch, f *frame, cause error) {
+	switch {
+	case f.doubt: // The half may have counted with the whole.
+		s.refuse(b, f.entries, store.Errorf(store.KindUnknown, "sent, never answered, and then refused: %w", cause))
+	case len(f.entries) == 1:
+		s.refuse(b, f.entries, cause)
+	default:
+		s.most = (len(f.entries) + 1) / 2
+		p := int(f.request.Partition)
+		entries := f.entries
+		for _, g := range s.queues[p] {
+			entries = append(entries, g.entries...)
+		}
+		s.queues[p] = s.cut(b, p, entries, f.request.AtMs)
 	}
 }
 

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/quipudb/quipu/call"
+	"github.com/quipudb/quipu/internal/protocol"
 	pb "github.com/quipudb/quipu/quipupb"
 	"github.com/quipudb/quipu/store"
 )
@@ -23,7 +25,7 @@ func (db *DB) Add(ctx context.Context, key string, delta int64, opts ...call.Wri
 	if err != nil {
 		return call.Receipt{}, err
 	}
-	r := &pb.AddRequest{Namespace: db.namespace, Key: key, Delta: delta, Options: encodeTerms(&t)}
+	r := &pb.AddRequest{Namespace: db.namespace, Key: key, Delta: delta, Options: encodeTerms(&t), Dims: protocol.EncodeDims(t.Dims)}
 	if t.HasAt {
 		r.AtMs = &t.AtMS
 	}
@@ -102,6 +104,9 @@ func (db *DB) terms(key string, adds bool, opts []call.WriteOption) (call.WriteT
 	if err == nil {
 		err = checkText("key", key, "token", t.Token, "who", t.Who)
 	}
+	if err == nil {
+		err = checkDims(t.Dims)
+	}
 	if err == nil && !t.HasToken && db.options.Tokens {
 		t.HasToken, t.Token = true, newToken()
 	}
@@ -162,18 +167,15 @@ func (db *DB) addChunk(ctx context.Context, events []call.Event, receipts []call
 	for end = begin; end < len(events) && bytes < chunkBytes; end++ {
 		e := &events[end]
 		receipts[end].Namespace, receipts[end].Key = db.namespace, e.Key
-		if receipts[end].Err = checkText("key", e.Key, "token", e.Token, "who", e.Who); receipts[end].Err != nil {
+		if receipts[end].Err = cmp.Or(checkText("key", e.Key, "token", e.Token, "who", e.Who), checkDims(e.Dims)); receipts[end].Err != nil {
 			continue
 		}
 		sent := &pb.Event{
 			Key: e.Key, Delta: e.Delta, Token: e.Token, Who: e.Who, WantValue: e.WantValue,
-			Floor: e.Floor, Ceiling: e.Ceiling, Saturate: e.Saturate,
+			Floor: e.Floor, Ceiling: e.Ceiling, Saturate: e.Saturate, AtMs: protocol.EncodeTime(e.At), Dims: protocol.EncodeDims(e.Dims),
 		}
 		if e.TTL != 0 {
 			sent.TtlNs = new(int64(e.TTL))
-		}
-		if !e.At.IsZero() {
-			sent.AtMs = new(e.At.UnixMilli())
 		}
 		if sent.Token == "" && db.options.Tokens {
 			sent.Token = newToken()
@@ -182,6 +184,9 @@ func (db *DB) addChunk(ctx context.Context, events []call.Event, receipts []call
 		r.Events = append(r.Events, sent)
 		places = append(places, end)
 		bytes += len(e.Key) + len(sent.Token) + len(e.Who) + 32
+		for _, d := range e.Dims {
+			bytes += len(d.Name) + len(d.Value) + 8
+		}
 	}
 	var reply *pb.AddBatchReply
 	err = db.do(ctx, manner{write: true, repeatable: repeatable}, func(ctx context.Context, o ...grpc.CallOption) (err error) {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quipudb/quipu/call"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -72,7 +73,9 @@ type Stats struct {
 // happens to the connection or the server, it counts once. A Writer is safe for
 // concurrent use.
 //
-// Adds to one key that share a batch are one write: they are refused together.
+// Adds to one key that share a batch are one write: they are refused together. Those with
+// options share one only if they happened in the same second, by the same who, and have the
+// same dimensions.
 type Writer struct {
 	db      *DB
 	o       WriterOptions
@@ -138,12 +141,23 @@ func (db *DB) Writer(ctx context.Context, o WriterOptions) (*Writer, error) {
 // Add adds delta to a counter, and returns by the Writer's mode. An error means
 // that nothing was added, unless it is store.ErrUnknown: then ctx ended while the
 // add was on its way.
-func (w *Writer) Add(ctx context.Context, key string, delta int64) error {
+//
+// The options At, Dim and Who say more of what is counted. At counts to the second. Without
+// it, an add with options happened when Add was called, and one without options when its
+// batch was made, by the clock of this machine.
+func (w *Writer) Add(ctx context.Context, key string, delta int64, opts ...call.WriteOption) error {
+	entry := key
+	if len(opts) > 0 {
+		var err error
+		if entry, err = entryOf(key, opts); err != nil {
+			return err
+		}
+	}
 	if w.stripes == nil {
-		return w.addWaiting(ctx, key, delta)
+		return w.addWaiting(ctx, key, entry, delta)
 	}
 	s := here(w.stripes)
-	if c := s.find(key); c != nil && uint64(delta+smallMax) <= 2*smallMax {
+	if c := s.find(entry); c != nil && uint64(delta+smallMax) <= 2*smallMax {
 		n := c.n.Add(2 * delta)
 		if n != 2*delta && n&dead == 0 && uint64(n+cellMax) <= 2*cellMax { // Fast path.
 			return nil
@@ -153,7 +167,7 @@ func (w *Writer) Add(ctx context.Context, key string, delta int64) error {
 			return nil
 		}
 	}
-	return w.addNew(ctx, s, key, delta)
+	return w.addNew(ctx, s, key, entry, delta)
 }
 
 // note makes an entry for a cell that was zero, or takes from one that is near
@@ -172,14 +186,14 @@ func (w *Writer) note(s *stripe, c *cell) {
 	}
 }
 
-// addNew adds to a key that has no cell.
-func (w *Writer) addNew(ctx context.Context, s *stripe, key string, delta int64) error {
+// addNew adds to an entry that has no cell.
+func (w *Writer) addNew(ctx context.Context, s *stripe, key, entry string, delta int64) error {
 	if err := store.CheckKey(key); err != nil {
 		return err
 	}
 	var room chan struct{} // as it was before the last try
 	for {
-		done, err := w.tryAdd(s, key, delta)
+		done, err := w.tryAdd(s, entry, delta)
 		if done || err != nil {
 			return err
 		}
@@ -245,7 +259,7 @@ func (w *Writer) waitFor(ctx context.Context, room chan struct{}) error {
 }
 
 // addWaiting adds to the open batch and waits for it.
-func (w *Writer) addWaiting(ctx context.Context, key string, delta int64) error {
+func (w *Writer) addWaiting(ctx context.Context, key, entry string, delta int64) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -253,7 +267,7 @@ func (w *Writer) addWaiting(ctx context.Context, key string, delta int64) error 
 		return err
 	}
 	for {
-		b, entry, room, err := w.join(key, delta)
+		b, place, room, err := w.join(entry, delta)
 		if err != nil {
 			return err
 		}
@@ -269,7 +283,7 @@ func (w *Writer) addWaiting(ctx context.Context, key string, delta int64) error 
 			if b.err != nil {
 				return b.err
 			}
-			return b.errs[entry]
+			return b.errs[place]
 		case <-ctx.Done():
 			return store.Errorf(store.KindUnknown, "the add is on its way: %w", ctx.Err())
 		}
@@ -425,7 +439,7 @@ func (w *Writer) flush(b *batch) {
 	}
 	if w.o.Mode == Flush {
 		for i, err := range b.errs {
-			w.report(Failure{Key: b.keys[i], Delta: b.deltas[i], Err: err})
+			w.report(Failure{Key: keyOf(b.keys[i]), Delta: b.deltas[i], Err: err})
 		}
 	}
 }
