@@ -13,6 +13,7 @@ import (
 	"github.com/quipudb/quipu/internal/admission"
 	"github.com/quipudb/quipu/internal/books"
 	"github.com/quipudb/quipu/internal/node"
+	"github.com/quipudb/quipu/internal/retention"
 	"github.com/quipudb/quipu/internal/spread"
 	"github.com/quipudb/quipu/internal/total"
 	"github.com/quipudb/quipu/policy"
@@ -36,10 +37,11 @@ type shared struct {
 	near     bool          // an exact read costs no more than a total that is kept
 	spread   *spread.Store // the store, if it knows layouts; else nil
 	totals   *total.Totals
-	books    *books.Books    // the definitions of all namespaces
-	desk     *admission.Desk // where values are let into dimensions
-	err      error           // what is wrong with the options, or nil
-	calls    sync.Pool       // of *Call
+	books    *books.Books      // the definitions of all namespaces
+	desk     *admission.Desk   // where values are let into dimensions
+	keeping  *retention.Worker // lets go of what definitions do not keep any more
+	err      error             // what is wrong with the options, or nil
+	calls    sync.Pool         // of *Call
 
 	issued atomic.Uint64 // a writer that was issued, as all below it were
 
@@ -82,6 +84,10 @@ func New(s store.Store, namespace string, o Options) *Port {
 	if sh.traits.Layouts && sh.err == nil {
 		sh.spread = spread.New(s, spread.Options{Policy: sh.layoutOf, Book: sh.bookOf, Renew: sh.books.Renew, ReadOnly: o.ReadOnly, Logger: o.Logger})
 		sh.store, sh.traits = sh.spread, sh.spread.Traits()
+	}
+	sh.keeping = retention.New(retention.Options{Store: s, Books: sh.books, NowMS: sh.NowMS, Logger: o.Logger})
+	if sh.traits.Events && sh.err == nil && !o.ReadOnly {
+		sh.keeping.Start()
 	}
 	sh.desk = admission.New(sh.traits.Partitions, sh.store.Apply)
 	sh.totals = total.New(total.Options{
@@ -164,6 +170,7 @@ func (p *Port) Meters(f func(name, help string, value float64)) {
 	f("quipu_sessions_lost_total", "Reads refused because the store had lost what their session had seen.", float64(p.sessionsLost.Load()))
 	f("quipu_partitions_unreachable", "Partitions of the store that did not answer when readiness was asked for last.", float64(p.unreachable.Load()))
 	p.totals.Meters(f)
+	p.keeping.Meters(f)
 	if m, ok := p.store.(store.Meter); ok {
 		m.Meters(f)
 	}
@@ -171,6 +178,7 @@ func (p *Port) Meters(f func(name, help string, value float64)) {
 
 // Close closes all views, and the store after the calls under way.
 func (p *Port) Close() error {
+	p.keeping.Close()
 	p.totals.Close()
 	return p.store.Close()
 }

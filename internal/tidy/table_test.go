@@ -83,8 +83,8 @@ var table = map[string]row{
 	// All of it as the servers use it: the library is the product on top of this.
 	"internal/port": {
 		code: []string{
-			"./call", "./policy", "./store", "./internal/admission", "./internal/books", "./internal/hot", "./internal/ledger", "./internal/node", "./internal/rollup", "./internal/spread",
-			"./internal/total", "./internal/view",
+			"./call", "./policy", "./store", "./internal/admission", "./internal/books", "./internal/hot", "./internal/ledger", "./internal/node", "./internal/retention", "./internal/rollup",
+			"./internal/spread", "./internal/total", "./internal/view",
 		},
 		tests: []string{".", "./definition", "./store/memstore", "./store/storetest"},
 	},
