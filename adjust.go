@@ -67,20 +67,15 @@ func notRecorded(key string) error {
 
 // lineOf returns the line that the write with a token has left.
 func (db *DB) lineOf(ctx context.Context, c store.Cell, token string) (f history.Found, err error) {
-	s, ok := db.port.Store().(history.Store)
-	if !ok || !db.port.Traits().Events {
-		return f, store.Errorf(store.KindUnsupported, "the %s store keeps no ledger", db.port.Traits().Name)
-	}
-	fate, err := s.Lookup(ctx, c, token)
+	r, err := db.history(ctx)
 	if err != nil {
 		return f, err
 	}
-	known, err := db.port.Books().Get(ctx, c.Namespace)
+	fate, err := r.Store.Lookup(ctx, c, token)
 	if err != nil {
 		return f, err
 	}
-	r := history.Reader{Store: s, Known: known, Now: db.port.NowMS(c)}
-	f, ok, err = r.Find(ctx, c.Key, token, &fate)
+	f, ok, err := r.Find(ctx, c.Key, token, &fate)
 	if err == nil && !ok {
 		err = notRecorded(c.Key)
 	}

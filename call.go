@@ -54,6 +54,30 @@ type (
 	// A Page is a part of a list.
 	Page = call.Page
 
+	// RangeOptions say which range of time is wanted, and in which steps.
+	RangeOptions = call.RangeOptions
+
+	// A Series is what was counted in a range of time, and a Point one step of it.
+	Series = call.Series
+	Point  = call.Point
+
+	// ByOptions say over which time a dimension is wanted.
+	ByOptions = call.ByOptions
+
+	// A Breakdown is what was counted for each value of a dimension.
+	Breakdown      = call.Breakdown
+	DimensionValue = call.DimensionValue
+
+	// LedgerOptions say which lines of a ledger are wanted.
+	LedgerOptions = call.LedgerOptions
+
+	// A LedgerPage is a part of a ledger, and a Line one change that was written down.
+	LedgerPage = call.LedgerPage
+	Line       = call.Line
+
+	// An Erasure says what was done to take someone's name out of ledgers.
+	Erasure = call.Erasure
+
 	// A Fate is what is known of a token.
 	Fate = call.Fate
 
@@ -77,6 +101,7 @@ const (
 	KeysMax   = call.KeysMax   // keys in a ReadBatch
 	PageMax   = call.PageMax   // counters in a page of List
 	SumPage   = call.SumPage   // counters that Sum reads at a time
+	LedgerMax = call.LedgerMax // lines in a page of Ledger
 )
 
 // The durability words, weakest first.
@@ -154,6 +179,12 @@ func Session(session string) ReadOption { return call.Session(session) }
 // MaxStaleness asks for a value that counts every write acknowledged d before
 // the read began.
 func MaxStaleness(d time.Duration) ReadOption { return call.MaxStaleness(d) }
+
+// AsOf asks for the total that the counter had at a time, by the times of its events. It
+// needs windows, and is exact only as far as these, and the ledger of what was set, can
+// prove it. A counter whose windows do not begin at that time is told as of the next time
+// at which they do: see Count.AsOf. It goes with no other option, and with Read alone.
+func AsOf(t time.Time) ReadOption { return call.AsOf(t) }
 
 // MaxError asks for a value that is proved to be at most n away from the exact
 // one.

@@ -26,6 +26,13 @@ func (db *DB) Read(ctx context.Context, key string, opts ...ReadOption) (Count, 
 	if err := store.CheckKey(key); err != nil {
 		return Count{}, err
 	}
+	if t.earlier {
+		r, err := db.history(ctx)
+		if err != nil {
+			return Count{}, err
+		}
+		return r.AsOf(ctx, key, t.asOfMS)
+	}
 	c := db.reads.Get().(*readCall)
 	c.cells[0] = db.port.Cell(key)
 	c.read = total.Read{Cells: c.cells[:], Values: c.values[:], Room: c.from[:], Rules: db.port.Rules(), Staleness: t.staleness}
@@ -58,6 +65,9 @@ func (db *DB) ReadBatch(ctx context.Context, keys []string, opts ...ReadOption) 
 	t, err := db.checkRead(opts)
 	if err != nil {
 		return nil, err
+	}
+	if t.earlier {
+		return nil, store.Errorf(store.KindInvalid, "option AsOf has a meaning for Read only")
 	}
 	if len(keys) > KeysMax {
 		return nil, store.Errorf(store.KindTooLarge, "read of %d keys: at most %d", len(keys), KeysMax)
@@ -95,6 +105,8 @@ type readTerms struct {
 	staleness time.Duration // of totals: 0 if they will not do
 	oldest    time.Duration // of what a replica has; negative if any age will do
 	sessions  []session.Position
+	earlier   bool // the value at an earlier time is asked for
+	asOfMS    int64
 }
 
 // checkRead returns an error if the view or an option can't be used, and what
@@ -115,6 +127,7 @@ func (db *DB) checkRead(opts []ReadOption) (t readTerms, err error) {
 	if asked.MaxStaleness < 0 || asked.MaxError < 0 {
 		return t, store.Errorf(store.KindInvalid, "negative staleness or error")
 	}
+	t.earlier, t.asOfMS = asked.HasAsOf, asked.AsOfMS
 	if asked.HasStaleness {
 		t.staleness, t.oldest = asked.MaxStaleness, asked.MaxStaleness
 	}

@@ -174,6 +174,7 @@ const (
 	readSession
 	readStaleness
 	readError
+	readAsOf
 )
 
 // Exact asks for the value that counts every write acknowledged before the
@@ -196,6 +197,12 @@ func MaxStaleness(d time.Duration) ReadOption {
 // one.
 func MaxError(n int64) ReadOption { return ReadOption{kind: readError, n: n} }
 
+// AsOf asks for the total that the counter had at a time, by the times of its events. It
+// needs windows, and is exact only as far as these, and the ledger of what was set, can
+// prove it. A counter whose windows do not begin at that time is told as of the next time
+// at which they do: see Count.AsOf. It goes with no other option, and with Read alone.
+func AsOf(t time.Time) ReadOption { return ReadOption{kind: readAsOf, n: t.UnixMilli()} }
+
 // ReadTerms are what the options of a read say together, for a client that sends
 // them over a wire.
 type ReadTerms struct {
@@ -203,8 +210,9 @@ type ReadTerms struct {
 	Sessions     []string
 	MaxStaleness time.Duration // if HasStaleness: the least of those given
 	MaxError     int64         // if HasError: the least of those given
+	AsOfMS       int64         // if HasAsOf: Unix milliseconds
 
-	HasStaleness, HasError bool
+	HasStaleness, HasError, HasAsOf bool
 }
 
 // ReadTermsOf returns what options say, or ErrInvalid if one is none.
@@ -223,6 +231,11 @@ func ReadTermsOf(opts []ReadOption) (t ReadTerms, err error) {
 			if !t.HasError || o.n < t.MaxError {
 				t.HasError, t.MaxError = true, o.n
 			}
+		case readAsOf:
+			if len(opts) > 1 {
+				return ReadTerms{}, store.Errorf(store.KindInvalid, "option AsOf goes with no other")
+			}
+			t.HasAsOf, t.AsOfMS = true, o.n
 		default:
 			return ReadTerms{}, store.Errorf(store.KindInvalid, "unknown read option")
 		}

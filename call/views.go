@@ -138,9 +138,14 @@ type Line struct {
 	Dims []Dimension
 }
 
-// An Erasure says what became of someone's name.
+// An Erasure says what was done to take someone's name out of ledgers, in one call.
 type Erasure struct {
-	Counters int64 // that had lines of that name
+	Counters int64 // that had the name in lines
 	Lines    int64 // that do not have it any more
 	Looked   int64 // entries of ledgers that were looked at
+
+	// Complete says that all ledgers were looked at; otherwise Next is the cursor to go on
+	// from.
+	Complete bool
+	Next     string
 }

@@ -1,0 +1,73 @@
+package quipu
+
+import (
+	"context"
+
+	"github.com/quipudb/quipu/internal/history"
+	"github.com/quipudb/quipu/store"
+)
+
+// Range returns what was counted for a key in a range of time, step by step, from the
+// windows that its definition asks for. With RangeOptions.Prefix it adds up all counters
+// whose keys start with it.
+func (db *DB) Range(ctx context.Context, key string, o RangeOptions) (Series, error) {
+	r, err := db.history(ctx)
+	if err != nil {
+		return Series{}, err
+	}
+	return r.Range(ctx, key, o)
+}
+
+// By returns what was counted for each value of a dimension that the definition of a key
+// has, of all time or in a range. Several names have a comma between them, as they are
+// defined.
+func (db *DB) By(ctx context.Context, key, dimension string, o ByOptions) (Breakdown, error) {
+	r, err := db.history(ctx)
+	if err != nil {
+		return Breakdown{}, err
+	}
+	return r.By(ctx, key, dimension, o)
+}
+
+// Ledger returns the changes of a counter that were written down, the latest first, a page
+// at a time. A page may be empty and have a next one, if few lines match.
+func (db *DB) Ledger(ctx context.Context, key string, o LedgerOptions) (LedgerPage, error) {
+	r, err := db.history(ctx)
+	if err != nil {
+		return LedgerPage{}, err
+	}
+	return r.Ledger(ctx, key, o)
+}
+
+// Erase takes someone's name out of all ledgers of the namespace, as the actor of lines.
+// Counts stay, and so do reasons, tokens and the values of dimensions: these must not name
+// people.
+//
+// If ctx has a deadline, it stops in time and returns what was done up to there, which is
+// not Complete: go on from Next. The cursor of the first call is "". It may be repeated.
+func (db *DB) Erase(ctx context.Context, who, cursor string) (Erasure, error) {
+	if db.port.ReadOnly() {
+		return Erasure{}, store.ErrReadOnly
+	}
+	r, err := db.history(ctx)
+	if err != nil {
+		return Erasure{}, err
+	}
+	return r.Erase(ctx, who, cursor)
+}
+
+// history returns what reads the parts of the namespace's counters.
+func (db *DB) history(ctx context.Context) (*history.Reader, error) {
+	if err := db.port.Err(); err != nil {
+		return nil, err
+	}
+	s, ok := db.port.Store().(history.Store)
+	if !ok || !db.port.Traits().Events {
+		return nil, store.Errorf(store.KindUnsupported, "the %s store keeps totals only", db.port.Traits().Name)
+	}
+	known, err := db.port.Books().Get(ctx, db.port.Namespace())
+	if err != nil {
+		return nil, err
+	}
+	return &history.Reader{Store: s, Known: known, Now: db.port.NowMS(store.Cell{Namespace: db.port.Namespace()})}, nil
+}
