@@ -206,8 +206,8 @@ func (w *world) checkViews(home hot.Word, cells [shardsMost]store.Value) {
 		for i := range cells {
 			outside, window := of[i][2*view], of[i][2*view+1]
 			n += outside + window
-			if window != 0 && int64(i) > of[0][1] {
-				w.fails("shard %d has some of view %d, and the width is %d", i, view, of[0][1])
+			if (outside != 0 || window != 0) && int64(i) > of[0][1] {
+				w.fails("shard %d has parts of view %d, and the width is %d", i, view, of[0][1])
 			}
 			word := hot.Word(cells[i].Layout)
 			live := i == 0 || home != 0 && i < home.Shards() && (word == hot.Open(home.Gen()) || word == hot.Open(home.Gen()).Fold())
