@@ -138,3 +138,34 @@ func TestHistoryRefused(t *testing.T) {
 	_, err = v.In("a/b").Range(t.Context(), "a", quipu.RangeOptions{})
 	f(err, store.ErrInvalid)
 }
+
+// Verify looks at windows too.
+func TestVerifyViews(t *testing.T) {
+	v := openViewed(t, 3)
+	defer v.Close()
+	ns := v.In("ns")
+	if _, err := ns.Define(t.Context(), []definition.Definition{days("a*")}, quipu.DefineOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if _, err := ns.Add(t.Context(), fmt.Sprint("a", i), 5); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a, err := v.Verify(t.Context()); err != nil || len(a.Drift) != 0 || len(a.Unproved) != 0 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	c := store.Cell{Namespace: "ns", Key: "a1"}
+	part := store.PartFields{Kind: store.PartOutside, View: 1}.Part()
+	b := store.Batch{Partition: store.PartitionOf(c, 3), Books: []store.Book{{Namespace: "ns", ID: 1}}, Deltas: []store.Delta{
+		{Cell: c, Op: store.OpAdd, N: 1, Event: &store.Event{Part: part}},
+	}}
+	var r [1]store.Reply
+	if err := v.store.Apply(t.Context(), []store.Batch{b}, r[:]); err != nil || r[0].Err != nil {
+		t.Fatal(err, r[0].Err)
+	}
+	want := store.Drift{What: `counter "a1" of namespace "ns": windows of 1d, and what is outside of it: the total`, Have: "6", Want: "5"}
+	if a, err := v.Verify(t.Context()); err != nil || len(a.Drift) != 1 || a.Drift[0] != want {
+		t.Errorf("%+v, %v", a, err)
+	}
+}

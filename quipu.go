@@ -59,24 +59,6 @@ func (db *DB) Size(ctx context.Context) (int64, error) {
 	return s.Size(ctx, db.port.Namespace())
 }
 
-// An Audit is the result of Verify.
-type Audit = store.Audit
-
-// Verify checks what the DB serves, in all namespaces, against the store's
-// independent record of what was applied. It returns ErrUnsupported for a store
-// that keeps none. A nil error means that the check was made, not that it found
-// no drift.
-func (db *DB) Verify(ctx context.Context) (Audit, error) {
-	if err := db.port.Err(); err != nil {
-		return Audit{}, err
-	}
-	a, ok := db.port.Store().(store.Auditor)
-	if !ok {
-		return Audit{}, store.Errorf(store.KindUnsupported, "verify: the %s store keeps no record to check against", db.port.Traits().Name)
-	}
-	return a.Audit(ctx)
-}
-
 // Backup writes a consistent copy of all namespaces to w while the DB serves.
 // It returns ErrUnsupported for a store that has its own way to be backed up.
 func (db *DB) Backup(ctx context.Context, w io.Writer) error {

@@ -13,6 +13,7 @@ package books
 import (
 	"context"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -167,13 +168,30 @@ func (b *Books) take(ctx context.Context, namespace string) (*shelf, error) {
 
 func (s *shelf) put() { <-s.busy }
 
-// Prefix is what the key of a book begins with, in the store's own namespace. The name of
+// prefix is what the key of a book begins with, in the store's own namespace. The name of
 // the book's namespace follows.
-const Prefix = "book/"
+const prefix = "book/"
+
+// Namespaces returns the namespaces that have a book, whether or not it is known here.
+func (b *Books) Namespaces(ctx context.Context) (all []string, err error) {
+	for r := (store.Range{Prefix: prefix}); ; {
+		found, err := b.store.Scan(ctx, r, store.ScanMax)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range found {
+			r.After = e.Key
+			all = append(all, strings.TrimPrefix(e.Key, prefix))
+		}
+		if len(found) < store.ScanMax {
+			return all, nil
+		}
+	}
+}
 
 // cellOf returns the cell of a namespace's book, and forceCell that of when one came into
 // force.
-func cellOf(namespace string) store.Cell { return store.Cell{Key: Prefix + namespace} }
+func cellOf(namespace string) store.Cell { return store.Cell{Key: prefix + namespace} }
 
 func forceCell(namespace string, id uint64) store.Cell {
 	return store.Cell{Key: "inforce/" + namespace + "/" + strconv.FormatUint(id, 10)}

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"log/slog"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,20 +94,15 @@ func (w *Worker) Sweep(ctx context.Context) error {
 	if !w.Store.Traits().Events {
 		return nil
 	}
-	var errs []error
-	for after := ""; ; {
-		found, err := w.Store.Scan(ctx, store.Range{Prefix: books.Prefix, After: after}, store.ScanMax)
-		if err != nil {
-			return err
-		}
-		for _, e := range found {
-			after = e.Key
-			errs = append(errs, w.namespace(ctx, strings.TrimPrefix(e.Key, books.Prefix)))
-		}
-		if len(found) < store.ScanMax {
-			return errors.Join(errs...)
-		}
+	namespaces, err := w.Books.Namespaces(ctx)
+	if err != nil {
+		return err
 	}
+	var errs []error
+	for _, namespace := range namespaces {
+		errs = append(errs, w.namespace(ctx, namespace))
+	}
+	return errors.Join(errs...)
 }
 
 // namespace raises the floors of one namespace, in each partition by its own time.

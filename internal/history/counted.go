@@ -1,0 +1,111 @@
+package history
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/quipudb/quipu/internal/ledger"
+	"github.com/quipudb/quipu/store"
+)
+
+// A counted is what one counter has in the parts of its views, summed over its shards, with
+// sums mod 2^64. It is used again for the next counter.
+type counted struct {
+	books []int64 // by shard, of those that have one
+	views []sums  // as those of the entry
+	parts int64   // that were read
+}
+
+// sums are those of one view.
+type sums struct {
+	outside, cells  uint64
+	windows         []counts // not sorted, and some more than once
+	values, counter int64    // of a dimension: values that were admitted, and how many were counted
+}
+
+// A counts is what was counted in the window that begins at start.
+type counts struct {
+	start int64
+	n     uint64
+}
+
+func (c *counted) reset(views int) {
+	if len(c.views) != views {
+		c.views = make([]sums, views)
+	}
+	for i := range c.views {
+		c.views[i] = sums{windows: c.views[i].windows[:0]}
+	}
+	c.books, c.parts = c.books[:0], 0
+}
+
+// take adds a part of a shard. Those of views that index does not have are passed over.
+func (c *counted) take(shard int, f *store.PartFields, content *store.Content, index func(view uint16) int) error {
+	c.parts++
+	if f.Kind == store.PartBook {
+		for len(c.books) <= shard {
+			c.books = append(c.books, 0)
+		}
+		c.books[shard] = content.N
+		return nil
+	}
+	i := index(f.View)
+	if i < 0 {
+		return nil
+	}
+	s := &c.views[i]
+	switch f.Kind {
+	case store.PartOutside:
+		s.outside += uint64(content.N)
+	case store.PartDim:
+		s.cells += uint64(content.N)
+	case store.PartAdmitted:
+		if f.Name == "" {
+			s.counter += content.N
+		} else {
+			s.values++
+		}
+	case store.PartWindow, store.PartWindowDim:
+		s.cells += uint64(content.N)
+		if n := len(s.windows); n > 0 && s.windows[n-1].start == f.Position {
+			s.windows[n-1].n += uint64(content.N)
+		} else {
+			s.windows = append(s.windows, counts{f.Position, uint64(content.N)})
+		}
+	case store.PartEntries:
+		if f.Name != "" {
+			return nil
+		}
+		e, err := ledger.ParseEntry(content.Bytes)
+		if err != nil {
+			return err
+		}
+		for line := range e.Lines {
+			if e.Lines[line].Kind.Adds() {
+				n, _ := e.Delta(line)
+				s.cells += uint64(n)
+			}
+		}
+	default:
+	}
+	return nil
+}
+
+// summed sorts counts by where an aligned window begins that has them, and adds up those of
+// one, without those that begin before a time and those that are 0.
+func summed(all []counts, align func(int64) int64, from int64) []counts {
+	slices.SortFunc(all, func(a, b counts) int { return cmp.Compare(a.start, b.start) })
+	var out []counts
+	for _, c := range all {
+		start := align(c.start)
+		if start < from {
+			continue
+		}
+		if n := len(out); n > 0 && out[n-1].start == start {
+			out[n-1].n += c.n
+		} else {
+			out = append(out, counts{start, c.n})
+		}
+	}
+	return slices.DeleteFunc(out, func(c counts) bool { return c.n == 0 })
+}

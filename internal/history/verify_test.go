@@ -1,0 +1,134 @@
+package history_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/quipudb/quipu/call"
+	"github.com/quipudb/quipu/definition"
+	"github.com/quipudb/quipu/internal/ledger"
+	"github.com/quipudb/quipu/store"
+)
+
+func (w *world) verify() store.Audit {
+	w.t.Helper()
+	var a store.Audit
+	if err := w.reader().Verify(w.ctx(), &a); err != nil {
+		w.t.Fatal(err)
+	}
+	return a
+}
+
+// Whatever is counted, by whichever definitions, adds up.
+func TestVerify(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		d := three("k*")
+		d.Windows[0] = window("10m", "", 4*day) // of fewer epochs
+		w.define(d)
+		w.drawHistory(t, 12)
+		if rapid.Bool().Draw(t, "defined again") {
+			w.now += day
+			switch rapid.IntRange(0, 3).Draw(t, "change") {
+			case 0:
+				d.Windows = append(d.Windows, window("1w", "Europe/Berlin", 1800*day))
+			case 1:
+				d.Windows[0].Keep *= 3
+			case 2:
+				d.Dimensions = append(d.Dimensions, definition.Dimension{By: []string{"platform"}})
+			case 3:
+				d.Ledger.Record = definition.Adjustments
+			}
+			w.define(d)
+			w.drawHistory(t, 12)
+		}
+		if a := w.verify(); len(a.Drift) > 0 {
+			t.Fatalf("%+v", a)
+		}
+	})
+}
+
+// TestVerifyFinds spoils one part of a counter among others, and looks for it.
+func TestVerifyFinds(t *testing.T) {
+	f := func(kind store.PartKind, name string, want ...string) {
+		t.Helper()
+		w := newWorld(t)
+		w.define(three("k*"))
+		for i := range 5 {
+			w.add(fmt.Sprint("k", i), i%(shardsMax+1), add(int64(i+1)), call.Dimension{Name: "country", Value: "DE"})
+		}
+		if a := w.verify(); len(a.Drift) > 0 || len(a.Unproved) > 0 || a.Cells < 5*9 {
+			t.Fatalf("before: %+v", a)
+		}
+		w.spoil("k3", kind, name)
+		var got []string
+		for _, d := range w.verify().Drift {
+			if !strings.HasPrefix(d.What, `counter "k3" of namespace "ns": `) || d.Have == d.Want {
+				t.Errorf("%+v", d)
+			}
+			got = append(got, strings.TrimPrefix(d.What, `counter "k3" of namespace "ns": `))
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	const total = ", and what is outside of it: the total"
+	const noonText, dayText = "2026-10-26T12:00:00Z", "2026-10-25T23:00:00Z"
+	f(store.PartWindow, "1m", "dimension country windows of 1m in the window from "+noonText+": windows of 1m", "windows of 1m in the window from "+noonText+": windows of 1h", "windows of 1m"+total)
+	f(store.PartWindow, "1d", "dimension country windows of 1d in Europe/Berlin in the window from "+dayText+": windows of 1d in Europe/Berlin",
+		"dimension country,platform windows of 1d in Europe/Berlin in the window from "+dayText+": windows of 1d in Europe/Berlin",
+		"windows of 1d in Europe/Berlin"+total, "windows of 1h in the window from "+dayText+": windows of 1d in Europe/Berlin")
+	f(store.PartWindowDim, "1h", "dimension country windows of 1h in the window from "+noonText+": windows of 1h", "dimension country windows of 1h"+total)
+	f(store.PartDim, "country", "dimension country"+total)
+	f(store.PartOutside, "1h", "windows of 1h"+total)
+	f(store.PartEntries, "", "ledger of all"+total)
+	f(store.PartAdmitted, "country", "dimension country: values that were admitted")
+	f(0, "", "dimension country"+total, "dimension country windows of 1d in Europe/Berlin"+total, "dimension country windows of 1h"+total, "dimension country windows of 1m"+total,
+		"dimension country,platform"+total, "dimension country,platform windows of 1d in Europe/Berlin"+total, "ledger of all"+total,
+		"windows of 1d in Europe/Berlin"+total, "windows of 1h"+total, "windows of 1m"+total)
+}
+
+// spoil changes one part of a counter alone, of the view that has a name; kind 0 is the
+// counter's own value.
+func (w *world) spoil(key string, kind store.PartKind, name string) {
+	w.t.Helper()
+	d := store.Delta{Op: store.OpAdd, N: 1, Event: &store.Event{}}
+	if kind != 0 {
+		e := w.books.Known("ns").Of(key)
+		for _, s := range e.All() {
+			if kind != store.PartOutside && kind != store.PartAdmitted && s.Kind != kind {
+				continue
+			}
+			if name != "" && s.Grid.Width.String() != name && (s.Kind != store.PartDim || e.Entry.Definition.Dimensions[s.Dimension].Name() != name) {
+				continue
+			}
+			f := store.PartFields{Kind: kind, View: s.View.ID}
+			if kind&store.PartRetained != 0 && s.Grid.Width != (definition.Width{}) {
+				f.Position = s.Grid.At(w.now).From
+				f.Epoch = store.EpochAt(f.Position, time.Duration(s.View.Epoch))
+			}
+			if kind == store.PartWindowDim || kind == store.PartDim || kind == store.PartAdmitted {
+				f.Name = "DE"
+			}
+			if kind == store.PartEntries {
+				f, _ = e.Line(w.now, false)
+				f.Position = 1
+				line, err := (&ledger.Entry{Lines: []ledger.Line{add(1)}}).Append(nil)
+				if err != nil {
+					w.t.Fatal(err)
+				}
+				d.Op, d.N, d.Event.Bytes = store.OpPut, 0, line
+			}
+			d.Event.Part = f.Part()
+			break
+		}
+	}
+	w.apply(key, 0, d)
+}

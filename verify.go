@@ -1,0 +1,51 @@
+package quipu
+
+import (
+	"context"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// An Audit is the result of Verify.
+type Audit = store.Audit
+
+// Verify checks what the DB serves, in all namespaces, against the store's
+// independent record of what was applied, and windows, dimensions and ledgers against
+// their counters' totals and against each other. It returns ErrUnsupported for a store
+// that keeps no record. A nil error means that the check was made, not that it found
+// no drift.
+func (db *DB) Verify(ctx context.Context) (Audit, error) {
+	if err := db.port.Err(); err != nil {
+		return Audit{}, err
+	}
+	a, ok := db.port.Store().(store.Auditor)
+	if !ok {
+		return Audit{}, store.Errorf(store.KindUnsupported, "verify: the %s store keeps no record to check against", db.port.Traits().Name)
+	}
+	audit, err := a.Audit(ctx)
+	if err != nil {
+		return Audit{}, err
+	}
+	return audit, db.verifyViews(ctx, &audit)
+}
+
+// verifyViews verifies the views of all namespaces that have definitions.
+func (db *DB) verifyViews(ctx context.Context, a *Audit) error {
+	if !db.port.Traits().Events {
+		return nil
+	}
+	namespaces, err := db.port.Books().Namespaces(ctx)
+	if err != nil {
+		return err
+	}
+	for _, namespace := range namespaces {
+		r, err := db.In(namespace).history(ctx)
+		if err != nil {
+			return err
+		}
+		if err := r.Verify(ctx, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
