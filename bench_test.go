@@ -7,8 +7,10 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/definition"
 )
 
 // BenchmarkAddOverhead is what a DB costs over its store: the stub does next to
@@ -94,6 +96,33 @@ func BenchmarkAddHot(b *testing.B) {
 			})
 		}
 	}
+}
+
+// One hot counter, acknowledged from memory: with its total alone, with three windows
+// besides, and with two dimensions by these.
+func BenchmarkAddViews(b *testing.B) {
+	three := days("*")
+	three.Windows = append(three.Windows,
+		definition.Window{Every: width("1h"), Keep: definition.Keep(720 * time.Hour)}, definition.Window{Every: width("1m"), Keep: definition.Keep(24 * time.Hour)})
+	twelve := three
+	twelve.Dimensions = []definition.Dimension{{By: []string{"country"}}, {By: []string{"platform"}}}
+	f := func(name string, definitions []definition.Definition, opts ...quipu.WriteOption) {
+		b.Run(name, func(b *testing.B) {
+			db := openBench(b, quipu.Memory)
+			if _, err := db.Define(b.Context(), definitions, quipu.DefineOptions{}); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			each(b, 1, func() error {
+				_, err := db.Add(context.Background(), "counter:video:00000042", 1, opts...)
+				return err
+			})
+		})
+	}
+	f("total", nil)
+	f("windows", []definition.Definition{three})
+	f("dimensions", []definition.Definition{twelve}, quipu.Dim("country", "DE"), quipu.Dim("platform", "iOS"))
 }
 
 // Batches of a thousand keys out of a million, uniform.

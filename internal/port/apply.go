@@ -19,14 +19,26 @@ func (s *shared) Write(ctx context.Context, batches []store.Batch, replies []sto
 		return store.ErrReadOnly
 	}
 	s.bind(batches)
-	if s.books.Any() || slices.ContainsFunc(facts, Fact.demands) {
+	if len(facts) > 0 || s.books.Any() { // Small, for the sake of those that have neither: BenchmarkAddOverhead.
 		return s.writeEvents(ctx, batches, replies, facts, 1)
 	}
-	err := s.give(ctx, batches, replies)
-	if isStale(err) || err == nil && anyStale(replies) != nil { // There are definitions that nobody here knows of.
-		return s.remake(ctx, store.Book{Namespace: namespaceOf(batches)}, batches, replies, facts, 1, err)
+	stale, err := s.give(ctx, batches, replies)
+	if stale { // There are definitions that nobody here knows of.
+		return s.remake(ctx, store.Book{Namespace: namespaceOf(batches)}, batches, replies, nil, 1, err)
 	}
 	return err
+}
+
+// give gives batches to the store as they are, and reports whether it has refused some of
+// it because of what this server knew.
+func (s *shared) give(ctx context.Context, batches []store.Batch, replies []store.Reply) (stale bool, err error) {
+	if len(batches) > 1 && s.traits.Partitions > 1 {
+		err = s.applyApart(ctx, batches, replies)
+		return isStale(err) || err == nil && anyStale(replies) != nil, err
+	}
+	began := s.totals.Begin()
+	err = s.store.Apply(ctx, batches, replies)
+	return s.ended(batches, replies, began, err), err
 }
 
 // namespaceOf returns the namespace of batches.
@@ -37,17 +49,6 @@ func namespaceOf(batches []store.Batch) string {
 		}
 	}
 	return ""
-}
-
-// give gives batches to the store as they are.
-func (s *shared) give(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
-	if len(batches) > 1 && s.traits.Partitions > 1 {
-		return s.applyApart(ctx, batches, replies)
-	}
-	began := s.totals.Begin()
-	err := s.store.Apply(ctx, batches, replies)
-	s.ended(batches, replies, began, err)
-	return err
 }
 
 // applyApart gives the batches of each partition to the store by themselves, so that
@@ -62,31 +63,41 @@ func (s *shared) applyApart(ctx context.Context, batches []store.Batch, replies 
 }
 
 // ended takes notice of a call of the store, and of what became of its deltas,
-// before anyone is told.
-func (s *shared) ended(batches []store.Batch, replies []store.Reply, began rollup.Moment, err error) {
+// before anyone is told. It reports whether some were refused because of what this server
+// knew.
+func (s *shared) ended(batches []store.Batch, replies []store.Reply, began rollup.Moment, err error) (stale bool) {
 	if err != nil {
 		if errors.Is(err, store.ErrUnknown) {
 			s.unknown.Add(1)
 		}
-		return
+		return isStale(err)
 	}
 	s.totals.End(batches, replies, began)
 	for i := range replies {
-		if err := replies[i].Err; err != nil && errors.Is(err, store.ErrUnknown) {
-			s.unknown.Add(1)
+		if err := replies[i].Err; err != nil {
+			if errors.Is(err, store.ErrUnknown) {
+				s.unknown.Add(1)
+			}
+			stale = stale || isStale(err)
 		}
 		for j := range replies[i].Results {
-			s.count(batches[i].Deltas[j].Op, &replies[i].Results[j], replies[i].Replayed)
+			r := &replies[i].Results[j]
+			if r.Outcome == store.Applied && !r.Replayed && !replies[i].Replayed { // Fast path.
+				continue
+			}
+			stale = stale || staleResult(r)
+			s.count(batches[i].Deltas[j].Op, r)
 		}
 	}
+	return stale
 }
 
-// count counts what is not plainly applied. Want of room is counted apart: that is
+// count counts what is not plainly applied for the first time. Want of room is counted apart: that is
 // for operators to make, and other refusals are their callers' affair. A condition
 // that was not met is an answer, and so is that a token is settled to who settles it.
-func (s *shared) count(op store.Op, r *store.Result, replayed bool) {
+func (s *shared) count(op store.Op, r *store.Result) {
 	switch {
-	case r.Outcome == store.Applied && !replayed && !r.Replayed, r.Outcome == store.Unmet, op == store.OpSettle:
+	case r.Outcome == store.Unmet, op == store.OpSettle, staleResult(r):
 	case r.Outcome == store.Applied:
 		s.replayed.Add(1)
 	case r.Outcome == store.Unknown:

@@ -72,7 +72,10 @@ func (p *Port) send(ctx context.Context, c *Call, deltas []store.Delta, facts []
 	if p.pack(c, deltas, durability); len(c.batches) == 0 {
 		return nil
 	}
-	return p.Write(ctx, c.batches, c.Replies, c.sortFacts(facts))
+	if len(facts) > 0 {
+		facts = c.sortFacts(facts)
+	}
+	return p.Write(ctx, c.batches, c.Replies, facts)
 }
 
 // Each calls f for each delta that was sent, with its index among them, as it was sent, and with the reply that has its result at n.
@@ -100,9 +103,11 @@ func (p *Port) Free(c *Call) {
 		clear(d)
 	}
 	clear(c.sorted)
-	clear(c.Facts)
-	clear(c.facts)
-	c.Facts, c.facts = c.Facts[:0], c.facts[:0]
+	if len(c.Facts)+len(c.facts) > 0 {
+		clear(c.Facts)
+		clear(c.facts)
+		c.Facts, c.facts = c.Facts[:0], c.facts[:0]
+	}
 	if cap(c.Deltas) <= store.BatchDeltasMax && cap(c.slots) <= store.BatchDeltasMax {
 		p.calls.Put(c)
 	}
@@ -172,9 +177,6 @@ func (c *Call) sort(deltas []store.Delta) []store.Delta {
 
 // sortFacts returns the facts in the order of the deltas that are sent.
 func (c *Call) sortFacts(facts []Fact) []Fact {
-	if len(facts) == 0 {
-		return nil
-	}
 	if len(c.slots) == len(facts) && slices.IsSortedFunc(c.slots, func(a, b slot) int { return cmp.Compare(a.index(), b.index()) }) {
 		return facts
 	}

@@ -183,7 +183,7 @@ func (p *Port) address(deltas []store.Delta, facts []Fact) store.Durability {
 		deltas[i].Cell.Namespace = p.namespace
 		if g := &deltas[i].Guard; g.Token != "" && g.Digest == 0 {
 			var fact *Fact
-			if facts != nil {
+			if len(facts) > 0 {
 				fact = &facts[i]
 			}
 			g.Digest = Digest(&deltas[i], fact)

@@ -2,6 +2,7 @@ package port
 
 import (
 	"context"
+	"slices"
 
 	"github.com/quipudb/quipu/store"
 )
@@ -30,10 +31,14 @@ func (s *shared) writeEvents(ctx context.Context, batches []store.Batch, replies
 		s.late.Add(f.late)
 		s.others.Add(f.others)
 	}
-	if err = s.give(ctx, batches, replies); err != nil {
+	stale, err := s.give(ctx, batches, replies)
+	if err != nil {
 		f.undo(batches, nil)
 	} else {
 		f.undo(batches, replies)
+	}
+	if !stale {
+		return err
 	}
 	return s.remake(ctx, f.made(), batches, replies, facts, attempt, err)
 }
@@ -126,7 +131,7 @@ func staleOf(batches []store.Batch, replies []store.Reply, facts []Fact) (places
 		at += len(b.Deltas)
 		if isStale(replies[i].Err) {
 			places, some = append(places, stale{batch: i}), append(some, b)
-			if facts != nil {
+			if len(facts) > 0 {
 				their = append(their, facts[from:at]...)
 			}
 			continue
@@ -135,7 +140,7 @@ func staleOf(batches []store.Batch, replies []store.Reply, facts []Fact) (places
 		for j := range replies[i].Results {
 			if staleResult(&replies[i].Results[j]) {
 				p.deltas = append(p.deltas, j)
-				if facts != nil {
+				if len(facts) > 0 {
 					their = append(their, facts[from+j])
 				}
 			}
@@ -188,24 +193,44 @@ type cutting struct {
 // one; nil if all fit. Those that are numbered, or whose deltas belong together, stay as
 // they are.
 func cutLarge(batches []store.Batch) (cuts []cutting) {
-	large := false
+	if !slices.ContainsFunc(batches, isLarge) {
+		return nil
+	}
 	for i := range batches {
 		b := &batches[i]
 		from, cells, bytes := 0, 0, 0
 		for j := range b.Deltas {
 			c, size := sizeOf(&b.Deltas[j])
-			if cells, bytes = cells+c, bytes+size; j > from && (cells > store.BatchDeltasMax || bytes > store.BatchBytesMax) && b.Apart && len(b.If) == 0 {
+			if cells, bytes = cells+c, bytes+size; j > from && tooLarge(cells, bytes) && divisible(b) {
 				cuts = append(cuts, cutting{i, from, j})
-				from, cells, bytes, large = j, c, size, true
+				from, cells, bytes = j, c, size
 			}
 		}
 		cuts = append(cuts, cutting{i, from, len(b.Deltas)})
 	}
-	if !large {
-		return nil
-	}
 	return cuts
 }
+
+// surelyFit is how many deltas fit into a batch, whatever events they are.
+const surelyFit = store.BatchDeltasMax / (store.EventRidersMax + 1)
+
+// isLarge reports whether a batch has to be cut.
+func isLarge(b store.Batch) bool {
+	if len(b.Deltas) <= surelyFit { // Fast path: BenchmarkAddViews.
+		return false
+	}
+	cells, bytes := 0, 0
+	for i := range b.Deltas {
+		c, size := sizeOf(&b.Deltas[i])
+		cells, bytes = cells+c, bytes+size
+	}
+	return tooLarge(cells, bytes) && divisible(&b)
+}
+
+func tooLarge(cells, bytes int) bool { return cells > store.BatchDeltasMax || bytes > store.BatchBytesMax }
+
+// divisible reports whether the deltas of a batch need not be applied together.
+func divisible(b *store.Batch) bool { return b.Apart && b.Writer == 0 && len(b.If) == 0 }
 
 // sizeOf returns how many cells a delta changes, and how large it is.
 func sizeOf(d *store.Delta) (cells, bytes int) {

@@ -57,10 +57,6 @@ func (f *Fact) dims(keys *books.Keys) []call.Dimension {
 // always reports whether a line is written down whatever the definitions ask for.
 func (f *Fact) always() bool { return f.Kind == ledger.Adjust || f.Kind == ledger.Undo }
 
-// demands reports whether a fact asks for something that a counter without definitions can't
-// have, or always has.
-func (f Fact) demands() bool { return len(f.Dims) > 0 || f.always() }
-
 // line returns the line of a delta that has the fact.
 func (f *Fact) line(d *store.Delta) ledger.Line {
 	l := ledger.Line{

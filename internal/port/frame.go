@@ -72,7 +72,7 @@ func (f *frame) frame(ctx context.Context, batches []store.Batch, facts []Fact) 
 		}
 		for j := range b.Deltas {
 			var fact *Fact
-			if facts != nil {
+			if len(facts) > 0 {
 				fact = &facts[at]
 			}
 			at++
@@ -242,7 +242,7 @@ func (f *frame) names(d *store.Delta, fact *Fact, keys *books.Keys) ([]string, e
 // admit has the store decide on the values of dimensions that nobody here knows of, all at
 // once.
 func (f *frame) admit(ctx context.Context, batches []store.Batch, facts []Fact) error {
-	if facts == nil || f.known == nil {
+	if len(facts) == 0 || f.known == nil {
 		return nil
 	}
 	var wants []admission.Want
