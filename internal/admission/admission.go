@@ -9,7 +9,6 @@ import (
 	"context"
 	"sync"
 
-	"github.com/quipudb/quipu/internal/view"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -21,17 +20,18 @@ type Desk struct {
 	max        int // verdicts of a generation
 
 	mu         sync.Mutex // guards the fields below
-	young, old map[seat]verdict
+	young, old map[Seat]verdict
 }
 
 // verdictsMax is how many verdicts are remembered, at least, and half of the most: some
 // 10 MiB.
 const verdictsMax = 1 << 16
 
-// A seat is a value of a dimension of a counter.
-type seat struct {
-	cell store.Cell
-	part store.Part
+// A Seat is a value of a dimension of a counter.
+type Seat struct {
+	Cell store.Cell
+	View uint16 // of the dimension
+	Name string // of the value's part
 }
 
 // A verdict says by which book a value was refused; 0 if it is admitted. Another book may
@@ -40,21 +40,20 @@ type verdict int64
 
 // New returns a desk for a store of so many partitions, whose Apply is given.
 func New(partitions int, apply func(ctx context.Context, batches []store.Batch, replies []store.Reply) error) *Desk {
-	return &Desk{apply: apply, partitions: partitions, max: verdictsMax, young: make(map[seat]verdict)}
+	return &Desk{apply: apply, partitions: partitions, max: verdictsMax, young: make(map[Seat]verdict)}
 }
 
-// A Want is a value of a counter that is to be counted.
+// A Want is a value that is to be counted, and how many a counter may have.
 type Want struct {
-	Cell store.Cell
-	view.Admission
+	Seat
+	Limit int64
 }
 
 // Look reports whether a value is admitted, and whether that is known here. Of a value that
 // was refused by another book it is not.
-func (d *Desk) Look(w *Want, book int64) (admitted, known bool) {
+func (d *Desk) Look(at Seat, book int64) (admitted, known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	at := seat{w.Cell, w.Value}
 	v, ok := d.young[at]
 	if !ok {
 		if v, ok = d.old[at]; ok {
@@ -65,9 +64,9 @@ func (d *Desk) Look(w *Want, book int64) (admitted, known bool) {
 }
 
 // remember keeps a verdict. The desk is locked.
-func (d *Desk) remember(at seat, v verdict) {
+func (d *Desk) remember(at Seat, v verdict) {
 	if len(d.young) >= d.max {
-		d.old, d.young = d.young, make(map[seat]verdict)
+		d.old, d.young = d.young, make(map[Seat]verdict)
 	}
 	d.young[at] = v
 }
@@ -116,9 +115,12 @@ const perBatch = 2000
 func (w *Want) delta() store.Delta {
 	limit := store.Unbounded()
 	limit.High = w.Limit
+	number := store.PartFields{Kind: store.PartAdmitted, View: w.View}
+	value := number
+	value.Name = w.Name
 	return store.Delta{
 		Cell: w.Cell, Op: store.OpSet, N: 1, Want: true, Guard: store.Guard{Exists: store.ExistsNot},
-		Event: &store.Event{Part: w.Value, Riders: []store.Rider{{Part: w.Count, Op: store.OpAdd, N: 1, Bound: &limit}}},
+		Event: &store.Event{Part: value.Part(), Riders: []store.Rider{{Part: number.Part(), Op: store.OpAdd, N: 1, Bound: &limit}}},
 	}
 }
 
@@ -136,6 +138,6 @@ func (d *Desk) told(w *Want, r *store.Result, book int64) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.remember(seat{w.Cell, w.Value}, v)
+	d.remember(w.Seat, v)
 	return nil
 }

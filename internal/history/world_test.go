@@ -164,7 +164,7 @@ func (w *world) add(key string, shard int, l ledger.Line, dims ...call.Dimension
 	}
 	l.Dims = ledger.Sorted(dims)
 	v := w.views(key)
-	names, err := v.Names(dims)
+	names, err := v.Names(nil, dims)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -19,8 +19,11 @@ type frame struct {
 	nowMS     int64
 
 	changed []change
-	late    uint64 // events that a view does not keep
-	others  uint64 // values that are counted as other
+	late    uint64           // events that a view does not keep
+	others  uint64           // values that are counted as other
+	wants   []admission.Want // values that nobody here knows of
+	asked   bool             // they are known now, as far as they can be
+	room    [4]string
 }
 
 // A change is a delta that could not be sent as it was given, and what it was.
@@ -61,9 +64,18 @@ func (f *frame) made() store.Book { return store.Book{Namespace: f.namespace, ID
 // frame fills in what the definitions say of batches, whose facts follow each other. It
 // returns an error if they can't be made, now or at all.
 func (f *frame) frame(ctx context.Context, batches []store.Batch, facts []Fact) error {
-	if err := f.admit(ctx, batches, facts); err != nil {
-		return err
+	err := f.fill(batches, facts)
+	if err == nil && len(f.wants) > 0 {
+		f.undo(batches, nil)
+		if err = f.ask(ctx); err == nil {
+			err = f.fill(batches, facts)
+		}
 	}
+	return err
+}
+
+// fill is frame, as far as it is known which values are admitted.
+func (f *frame) fill(batches []store.Batch, facts []Fact) error {
 	at := 0
 	for i := range batches {
 		b := &batches[i]
@@ -216,22 +228,25 @@ func withLine(e *store.Event, at store.PartFields, has bool, d *store.Delta, fac
 }
 
 // names returns what the parts of an event are called in each dimension. A value that is
-// not admitted is other.
+// not admitted is other. Those that nobody here knows of are wanted.
 func (f *frame) names(d *store.Delta, fact *Fact, keys *books.Keys) ([]string, error) {
 	if fact == nil {
-		return keys.Names(nil)
+		return keys.Names(f.room[:0], nil)
 	}
-	names, err := keys.Names(fact.dims(keys))
-	if err != nil || len(fact.Dims) == 0 {
-		return names, err
+	names, err := keys.Names(f.room[:0], fact.dims(keys))
+	if err != nil {
+		return nil, err
 	}
 	for i, name := range names {
-		a, needed := keys.Admission(i, name)
-		if !needed {
+		if name == "" {
 			continue
 		}
-		want := admission.Want{Cell: d.Cell, Admission: a}
-		if admitted, _ := f.s.desk.Look(&want, f.known.ID()); !admitted {
+		at := admission.Seat{Cell: d.Cell, View: keys.Admits(i), Name: name}
+		admitted, known := f.s.desk.Look(at, f.known.ID())
+		if !known && !f.asked {
+			f.wants = append(f.wants, admission.Want{Seat: at, Limit: keys.Limit(i)})
+		}
+		if !admitted {
 			names[i] = view.Other
 			f.others++
 		}
@@ -239,43 +254,15 @@ func (f *frame) names(d *store.Delta, fact *Fact, keys *books.Keys) ([]string, e
 	return names, nil
 }
 
-// admit has the store decide on the values of dimensions that nobody here knows of, all at
-// once.
-func (f *frame) admit(ctx context.Context, batches []store.Batch, facts []Fact) error {
-	if len(facts) == 0 || f.known == nil {
-		return nil
-	}
-	var wants []admission.Want
-	asked := map[admission.Want]bool{}
-	at := 0
-	for i := range batches {
-		for j := range batches[i].Deltas {
-			d, fact := &batches[i].Deltas[j], &facts[at]
-			if at++; len(fact.Dims) == 0 || d.Op != store.OpAdd {
-				continue
-			}
-			keys := f.known.Of(d.Cell.Key)
-			if keys == nil {
-				continue
-			}
-			names, err := keys.Names(fact.dims(keys))
-			if err != nil {
-				continue // for event to say
-			}
-			for k, name := range names {
-				a, needed := keys.Admission(k, name)
-				if !needed {
-					continue
-				}
-				w := admission.Want{Cell: d.Cell, Admission: a}
-				if _, known := f.s.desk.Look(&w, f.known.ID()); !known && !asked[w] {
-					wants, asked[w] = append(wants, w), true
-				}
-			}
+// ask has the store decide on the values that nobody here knows of, all at once.
+func (f *frame) ask(ctx context.Context) error {
+	wants := make([]admission.Want, 0, len(f.wants))
+	seen := make(map[admission.Seat]bool, len(f.wants))
+	for _, w := range f.wants {
+		if !seen[w.Seat] {
+			wants, seen[w.Seat] = append(wants, w), true
 		}
 	}
-	if len(wants) == 0 {
-		return nil
-	}
+	f.wants, f.asked, f.late, f.others = nil, true, 0, 0
 	return f.s.desk.Ask(ctx, f.known.Fence[0], wants)
 }

@@ -34,7 +34,7 @@ type Views struct {
 
 	dimensions []definition.Dimension
 	views      []ready
-	nameless   []string // what Names returns without any
+	admits     []uint16 // the view of each dimension that has its values for all time
 	record     definition.Record
 	book       int64
 }
@@ -67,7 +67,10 @@ func New(b *book.Book, e *book.Entry) *Views {
 		}
 		v.views = append(v.views, r)
 	}
-	v.nameless = make([]string, len(v.dimensions))
+	for i := range v.dimensions {
+		at := slices.IndexFunc(v.views, func(r ready) bool { return r.dimension == i && !r.windowed() })
+		v.admits = append(v.admits, v.views[at].ID)
+	}
 	v.Assign, v.Touch = planned(v.assigns()), planned(v.bases())
 	return v
 }
@@ -113,12 +116,9 @@ func (v *Views) declared() string {
 	return "want " + strings.Join(all, ", ")
 }
 
-// Names returns what the parts of an event are called in each dimension, before it is
+// Names appends what the parts of an event are called in each dimension, before it is
 // known whether they are admitted. Values that the event has not are empty.
-func (v *Views) Names(dims []call.Dimension) ([]string, error) {
-	if len(dims) == 0 {
-		return v.nameless, nil
-	}
+func (v *Views) Names(names []string, dims []call.Dimension) ([]string, error) {
 	for i, dim := range dims {
 		if !v.Declares(dim.Name) {
 			return nil, v.unknown(dim.Name)
@@ -126,28 +126,15 @@ func (v *Views) Names(dims []call.Dimension) ([]string, error) {
 		if slices.ContainsFunc(dims[:i], func(d call.Dimension) bool { return d.Name == dim.Name }) {
 			return nil, store.Errorf(store.KindInvalid, "dimension %q is given twice", dim.Name)
 		}
-		if !utf8.ValidString(dim.Value) || strings.ContainsFunc(dim.Value, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		if !valueOK(dim.Value) {
 			return nil, store.Errorf(store.KindInvalid, "dimension %q: a value is UTF-8 without control characters", dim.Name)
 		}
 	}
-	value := func(name string) string {
-		for i := range dims {
-			if dims[i].Name == name {
-				return dims[i].Value
-			}
-		}
-		return ""
-	}
-	names := make([]string, 0, len(v.dimensions))
-	for _, d := range v.dimensions {
-		values, some := make([]string, len(d.By)), false
-		for i, name := range d.By {
-			values[i] = value(name)
-			some = some || values[i] != ""
-		}
-		name := ""
-		if some {
-			name = strings.Join(values, separator)
+	for i := range v.dimensions {
+		d := &v.dimensions[i]
+		name := valueOf(dims, d.By[0])
+		if len(d.By) > 1 {
+			name = together(dims, d.By)
 		}
 		if len(name) > definition.CellBytesMax {
 			return nil, store.Errorf(store.KindTooLarge, "dimension %q: values of %d bytes: at most %d", d.Name(), len(name), definition.CellBytesMax)
@@ -157,29 +144,49 @@ func (v *Views) Names(dims []call.Dimension) ([]string, error) {
 	return names, nil
 }
 
+// valueOK reports whether s is UTF-8 without control characters.
+func valueOK(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c == 0x7f {
+			return false
+		}
+	}
+	return utf8.ValidString(s)
+}
+
+// valueOf returns the value of a name, or "".
+func valueOf(dims []call.Dimension, name string) string {
+	for i := range dims {
+		if dims[i].Name == name {
+			return dims[i].Value
+		}
+	}
+	return ""
+}
+
+// together returns what the part of several values is called; empty if there is none.
+func together(dims []call.Dimension, names []string) string {
+	values, some := make([]string, len(names)), false
+	for i, name := range names {
+		values[i] = valueOf(dims, name)
+		some = some || values[i] != ""
+	}
+	if !some {
+		return ""
+	}
+	return strings.Join(values, separator)
+}
+
 // Values takes the name of a part apart, into values in the order of Dimension.By.
 func Values(name string) []string { return strings.Split(name, separator) }
 
-// An Admission is what must be there before a value of a dimension is counted by itself.
-type Admission struct {
-	Value store.Part // 1 if it is admitted
-	Count store.Part // how many are
-	Limit int64
-}
+// Admits returns the view of dimension i that has its values for all time. Which of them
+// are admitted is kept with it: a name that is neither empty nor Other must be, before
+// anything is counted under it.
+func (v *Views) Admits(i int) (view uint16) { return v.admits[i] }
 
-// Admission returns that of a name of dimension i. An empty name, and Other, need none.
-func (v *Views) Admission(i int, name string) (a Admission, needed bool) {
-	for _, r := range v.views {
-		if r.dimension == i && !r.windowed() {
-			return Admission{
-				Value: store.PartFields{Kind: store.PartAdmitted, View: r.ID, Name: name}.Part(),
-				Count: store.PartFields{Kind: store.PartAdmitted, View: r.ID}.Part(),
-				Limit: int64(v.dimensions[i].Values()),
-			}, name != "" && name != Other
-		}
-	}
-	return Admission{}, false
-}
+// Limit returns how many values of dimension i are told apart.
+func (v *Views) Limit(i int) int64 { return int64(v.dimensions[i].Values()) }
 
 // Line returns where the lines of the ledger go that are written at a time, if the event
 // has one: every event, or only adjustments. The position is the version of the step.

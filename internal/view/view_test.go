@@ -90,7 +90,7 @@ func ExampleViews_Plan() {
 		Windows:    []definition.Window{window("1h", "", 30*day), window("1d", "Europe/Berlin", 1800*day)},
 		Dimensions: []definition.Dimension{{By: []string{"country"}, Windows: []definition.Width{}}},
 	})
-	names, _ := v.Names([]call.Dimension{{Name: "country", Value: "DE"}})
+	names, _ := v.Names(nil, []call.Dimension{{Name: "country", Value: "DE"}})
 	plan, _ := v.Plan(noon-40*day, noon, names) // late for the hours
 	for _, p := range parts(plan) {
 		fmt.Printf("%02x view %d %s %q\n", uint8(p.Kind), p.View, time.UnixMilli(p.Position).UTC().Format(time.RFC3339), p.Name)
@@ -105,7 +105,7 @@ func TestNames(t *testing.T) {
 	v := viewsOf(t, definition.Definition{Dimensions: []definition.Dimension{{By: []string{"country"}}, {By: []string{"platform", "country"}}}})
 	f := func(dims []call.Dimension, want ...string) {
 		t.Helper()
-		if got, err := v.Names(dims); err != nil || !slices.Equal(got, want) {
+		if got, err := v.Names(nil, dims); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%v: %q, %v; want %q", dims, got, err, want)
 		}
 	}
@@ -119,7 +119,7 @@ func TestNames(t *testing.T) {
 
 	bad := func(want string, kind error, dims ...call.Dimension) {
 		t.Helper()
-		if _, err := v.Names(dims); !errors.Is(err, kind) || !strings.Contains(err.Error(), want) {
+		if _, err := v.Names(nil, dims); !errors.Is(err, kind) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", dims, err, want)
 		}
 	}
@@ -130,13 +130,8 @@ func TestNames(t *testing.T) {
 	bad("UTF-8", store.ErrInvalid, call.Dimension{Name: "country", Value: "\xff"})
 	bad("256 bytes: at most 255", store.ErrTooLarge, call.Dimension{Name: "country", Value: strings.Repeat("x", 256)})
 
-	if a, needed := v.Admission(1, "iOS\x1f"); !needed || a.Limit != 1000 || a.Value != (store.PartFields{Kind: store.PartAdmitted, View: 2, Name: "iOS\x1f"}).Part() || a.Count != (store.PartFields{Kind: store.PartAdmitted, View: 2}).Part() {
-		t.Errorf("%+v, %v", a, needed)
-	}
-	for _, name := range []string{"", view.Other} {
-		if _, needed := v.Admission(0, name); needed {
-			t.Errorf("%q must be admitted", name)
-		}
+	if v.Admits(0) != 1 || v.Admits(1) != 2 || v.Limit(1) != 1000 {
+		t.Errorf("views %d and %d, limit %d", v.Admits(0), v.Admits(1), v.Limit(1))
 	}
 }
 
