@@ -227,7 +227,9 @@ func isLarge(b store.Batch) bool {
 	return tooLarge(cells, bytes) && divisible(&b)
 }
 
-func tooLarge(cells, bytes int) bool { return cells > store.BatchDeltasMax || bytes > store.BatchBytesMax }
+func tooLarge(cells, bytes int) bool {
+	return cells > store.BatchDeltasMax || bytes > store.BatchBytesMax
+}
 
 // divisible reports whether the deltas of a batch need not be applied together.
 func divisible(b *store.Batch) bool { return b.Apart && b.Writer == 0 && len(b.If) == 0 }

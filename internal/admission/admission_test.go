@@ -1,0 +1,111 @@
+package admission
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/quipudb/quipu/store"
+	"github.com/quipudb/quipu/store/memstore"
+)
+
+var first = store.Book{Namespace: "ns", ID: 1}
+
+func want(key, name string) Want {
+	return Want{Seat{store.Cell{Namespace: "ns", Key: key}, 7, name}, 2}
+}
+
+// admitted asks for values, and returns which of them are admitted: the others are known
+// not to be.
+func admitted(t *testing.T, d *Desk, book store.Book, wants ...Want) (names string) {
+	t.Helper()
+	if err := d.Ask(t.Context(), book, wants); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range wants {
+		is, known := d.Look(w.Seat, book.ID)
+		if !known {
+			t.Errorf("%s is not known", w.Name)
+		}
+		if is {
+			names += w.Name
+		}
+	}
+	return names
+}
+
+func TestAsk(t *testing.T) {
+	s := memstore.New(memstore.Options{Partitions: 3})
+	a, b := New(3, s.Apply), New(3, s.Apply)
+	f := func(d *Desk, book store.Book, want string, wants ...Want) {
+		t.Helper()
+		if got := admitted(t, d, book, wants...); got != want {
+			t.Errorf("admitted %q, want %q", got, want)
+		}
+	}
+	if _, known := a.Look(want("k", "a").Seat, 1); known {
+		t.Error("known before it was asked for")
+	}
+	f(a, first, "ab", want("k", "a"), want("k", "b"), want("k", "c"))
+	f(b, first, "a", want("k", "d"), want("k", "a"))
+	f(b, first, "dx", want("l", "d"), want("k", "e"), want("m", "x")) // another counter has room
+	// Another book may have another limit.
+	if _, known := a.Look(want("k", "c").Seat, 2); known {
+		t.Error("a refusal outlives its book")
+	}
+	if is, known := a.Look(want("k", "a").Seat, 2); !is || !known {
+		t.Error("an admission does not outlive its book")
+	}
+	more := want("k", "c")
+	more.Limit = 3
+	f(a, store.Book{Namespace: "ns", ID: 2}, "c", more)
+	if err := a.Ask(t.Context(), first, []Want{want("k", "z")}); !errors.Is(err, store.ErrOutdated) {
+		t.Errorf("under a book that is outdated: %v", err)
+	}
+	part := store.PartFields{Kind: store.PartAdmitted, View: 7}
+	contents := make([]store.Content, 1)
+	if err := s.ReadParts(t.Context(), []store.PartCell{{Cell: more.Cell, Part: part.Part()}}, contents); err != nil || contents[0].N != 3 {
+		t.Errorf("%d are admitted, %v", contents[0].N, err)
+	}
+}
+
+// A counter that has a deadline takes no events: nothing is known of its values.
+func TestDeadline(t *testing.T) {
+	s := memstore.New(memstore.Options{})
+	w := want("k", "a")
+	b := store.Batch{Deltas: []store.Delta{{Cell: w.Cell, Op: store.OpAdd, N: 1, Expiry: store.ExpirySet | store.ExpiryAfter, DeadlineMS: 1 << 30}}}
+	if err := s.Apply(t.Context(), []store.Batch{b}, make([]store.Reply, 1)); err != nil {
+		t.Fatal(err)
+	}
+	d := New(1, s.Apply)
+	if err := d.Ask(t.Context(), first, []Want{w}); err != nil {
+		t.Fatal(err)
+	}
+	if _, known := d.Look(w.Seat, 1); known {
+		t.Error("it is known")
+	}
+}
+
+// More are asked for than fit into a batch, and remembered than fit: those that were asked
+// for lately stay.
+func TestMany(t *testing.T) {
+	s := memstore.New(memstore.Options{})
+	d := New(1, s.Apply)
+	d.max = 3000
+	var wants []Want
+	for i := range 5000 {
+		wants = append(wants, want(fmt.Sprint("k", i), "a"))
+	}
+	if err := d.Ask(t.Context(), first, wants); err != nil {
+		t.Fatal(err)
+	}
+	known := 0
+	for _, w := range wants {
+		if is, ok := d.Look(w.Seat, 1); is && ok {
+			known++
+		}
+	}
+	if n := len(d.young) + len(d.old); known < 3000 || n > 2*d.max {
+		t.Errorf("%d are known, %d remembered", known, n)
+	}
+}
