@@ -102,6 +102,7 @@ const (
 	PageMax   = call.PageMax   // counters in a page of List
 	SumPage   = call.SumPage   // counters that Sum reads at a time
 	LedgerMax = call.LedgerMax // lines in a page of Ledger
+	DimsMax   = call.DimsMax   // dimensions that an event may have a value in
 )
 
 // The durability words, weakest first.

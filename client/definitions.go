@@ -101,7 +101,7 @@ func (db *DB) Undo(ctx context.Context, key, token string, c call.Correction) (c
 		return call.Receipt{}, err
 	}
 	r := &pb.UndoRequest{Namespace: db.namespace, Key: key, Token: token, Correction: &pb.Correction{Reason: c.Reason, Actor: c.Actor}}
-	return db.write(ctx, key, false, func(ctx context.Context, o ...grpc.CallOption) (*pb.Receipt, error) {
+	return db.write(ctx, key, true, func(ctx context.Context, o ...grpc.CallOption) (*pb.Receipt, error) { // A line is taken back once.
 		return db.rpc.Undo(ctx, r, o...)
 	})
 }

@@ -154,6 +154,9 @@ func readOptions(opts []call.ReadOption) (*pb.ReadOptions, error) {
 	if t.HasError {
 		o.MaxError = &t.MaxError
 	}
+	if t.HasAsOf {
+		o.AtMs = &t.AsOfMS
+	}
 	return o, nil
 }
 

@@ -93,20 +93,20 @@ func (db *DB) Ledger(ctx context.Context, key string, o call.LedgerOptions) (cal
 }
 
 // Erase removes a name from the ledgers of the namespace: see quipu.DB.Erase.
-func (db *DB) Erase(ctx context.Context, who string) (call.Erasure, error) {
-	if err := checkText("who", who); err != nil {
+func (db *DB) Erase(ctx context.Context, who, cursor string) (call.Erasure, error) {
+	if err := checkText("who", who, "cursor", cursor); err != nil {
 		return call.Erasure{}, err
 	}
-	r := &pb.EraseRequest{Namespace: db.namespace, Who: who}
+	r := &pb.EraseRequest{Namespace: db.namespace, Who: who, Cursor: cursor}
 	var reply *pb.EraseReply
-	err := db.do(ctx, manner{write: true, repeatable: true, long: true}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
+	err := db.do(ctx, manner{write: true, repeatable: true}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
 		reply, err = db.rpc.Erase(ctx, r, o...)
 		return err
 	})
 	if err != nil {
 		return call.Erasure{}, err
 	}
-	return call.Erasure{Counters: reply.Counters, Lines: reply.Lines, Looked: reply.Looked}, nil
+	return call.Erasure{Counters: reply.Counters, Lines: reply.Lines, Looked: reply.Looked, Complete: reply.Complete, Next: reply.Next}, nil
 }
 
 // int32of returns n as it is sent. What is cut off is refused anyway.

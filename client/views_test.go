@@ -1,7 +1,9 @@
 package client_test
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,7 +54,25 @@ func TestWriterFacts(t *testing.T) {
 		closeWriter(t, w)
 		holds(t, db, "v1", 300)
 		holds(t, db, "plain", 100)
+		s, err := db.Range(t.Context(), "v1", quipu.RangeOptions{From: first, To: first.Add(2 * time.Hour), Step: width(t, "1h")})
+		if err != nil || len(s.Points) != 2 || s.Points[0].Value != 180 || s.Points[1].Value != 120 {
+			t.Errorf("range %+v, %v", s, err)
+		}
+		b, err := db.By(t.Context(), "v1", "country", quipu.ByOptions{})
+		want := []quipu.DimensionValue{{Count: 200}, {Value: "DE", Count: 50}, {Value: "PE", Count: 50}}
+		if err != nil || !slices.EqualFunc(b.Values, want, func(a, b quipu.DimensionValue) bool { return a.Value == b.Value && a.Count == b.Count }) {
+			t.Errorf("by %+v, %v", b, err)
+		}
 	}
+}
+
+func width(t testing.TB, s string) definition.Width {
+	t.Helper()
+	w, err := definition.ParseWidth(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
 }
 
 // The definitions decide how many cells an add changes, and so how many adds a batch has
@@ -83,5 +103,98 @@ func TestWriterLearnsHowLargeBatchesAre(t *testing.T) {
 	sum, err := db.Sum(t.Context(), "v", "")
 	if err != nil || sum.Value != 3*keys {
 		t.Errorf("sum %+v, %v", sum, err)
+	}
+}
+
+// Everything that views answer comes over the wire as the DB has it.
+func TestViewsOverTheWire(t *testing.T) {
+	db := memory(quipu.Limits{}, 1)
+	remote := serve(t, db).dial(client.Options{})
+	ctx := context.Background()
+	defs := []definition.Definition{{
+		Pattern: "v*", Windows: []definition.Window{{Every: width(t, "1d"), Zone: "Europe/Berlin", Keep: definition.KeepMax / 10}},
+		Dimensions: []definition.Dimension{{By: []string{"a"}, Windows: []definition.Width{}}, {By: []string{"a", "b"}, Limit: 7}},
+		Ledger:     definition.Ledger{Record: definition.All, Keep: definition.KeepMax / 10},
+	}}
+	dry, err := remote.Define(ctx, defs, call.DefineOptions{DryRun: true})
+	if err != nil || len(dry.Changes) == 0 {
+		t.Fatalf("dry run %+v, %v", dry, err)
+	}
+	change, err := remote.Define(ctx, defs, call.DefineOptions{IfNone: true})
+	if err != nil || change.ID != 1 || !slices.Equal(change.Changes, dry.Changes) {
+		t.Fatalf("define %+v, %v", change, err)
+	}
+	far, err := remote.Definitions(ctx)
+	near, nearErr := db.Definitions(ctx)
+	if err != nil || nearErr != nil || fmt.Sprint(far.Definitions) != fmt.Sprint(near.Definitions) || fmt.Sprint(far.Views) != fmt.Sprint(near.Views) || !far.InForce.Equal(near.InForce) {
+		t.Errorf("far %+v, %v; near %+v, %v", far, err, near, nearErr)
+	}
+	if b, err := remote.DefinitionOf(ctx, "w"); err != nil || len(b.Definitions) != 0 {
+		t.Errorf("a key without one: %+v, %v", b, err)
+	}
+
+	at := time.Date(2025, 10, 1, 8, 0, 0, 0, time.UTC)
+	if _, err := remote.Add(ctx, "v1", 5, call.Token("t"), call.At(at), call.Dim("a", "x"), call.Dim("b", ""), call.Who("u")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := remote.AddBatch(ctx, []call.Event{{Key: "v1", Delta: 2, At: at, Dims: []call.Dimension{{Name: "a", Value: "y"}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := remote.Adjust(ctx, "v1", -1, call.Correction{Reason: "r", Actor: "ana"}, call.At(at), call.WantValue()); err != nil || r.Value != 6 {
+		t.Errorf("adjust %+v, %v", r, err)
+	}
+	same(t, "range", func(db views) (any, error) {
+		return db.Range(ctx, "v1", call.RangeOptions{From: at.Add(-48 * time.Hour), To: at.Add(48 * time.Hour)})
+	}, db, remote)
+	same(t, "by", func(db views) (any, error) { return db.By(ctx, "v1", "a", call.ByOptions{}) }, db, remote)
+	same(t, "by both", func(db views) (any, error) {
+		return db.By(ctx, "v1", "a,b", call.ByOptions{From: at.Add(-48 * time.Hour), Top: 1})
+	}, db, remote)
+	same(t, "ledger", func(db views) (any, error) { return db.Ledger(ctx, "v1", call.LedgerOptions{Limit: 2}) }, db, remote)
+	if r, err := remote.Undo(ctx, "v1", "t", call.Correction{Reason: "r"}); err != nil || r.Applied != -5 {
+		t.Errorf("undo %+v, %v", r, err)
+	}
+	if e, err := remote.Erase(ctx, "u", ""); err != nil || e.Lines != 1 || !e.Complete {
+		t.Errorf("erase %+v, %v", e, err)
+	}
+}
+
+// views are what a DB and a client have alike.
+type views interface {
+	Range(context.Context, string, call.RangeOptions) (call.Series, error)
+	By(context.Context, string, string, call.ByOptions) (call.Breakdown, error)
+	Ledger(context.Context, string, call.LedgerOptions) (call.LedgerPage, error)
+}
+
+// same checks that both give one answer, but for when they were asked.
+func same(t *testing.T, what string, ask func(views) (any, error), near, far views) {
+	t.Helper()
+	a, errA := ask(near)
+	b, errB := ask(far)
+	if errA != nil || errB != nil || plain(a) != plain(b) {
+		t.Errorf("%s: near %s, %v; far %s, %v", what, plain(a), errA, plain(b), errB)
+	}
+}
+
+// plain returns an answer as text, with times as they are on the wire.
+func plain(v any) string {
+	switch v := v.(type) {
+	case call.Series:
+		v.AsOf, v.CompleteFrom = time.Time{}, v.CompleteFrom.UTC()
+		for i := range v.Points {
+			v.Points[i].From, v.Points[i].To = v.Points[i].From.UTC(), v.Points[i].To.UTC()
+		}
+		return fmt.Sprintf("%+v", v)
+	case call.Breakdown:
+		v.AsOf, v.CompleteFrom, v.From, v.To = time.Time{}, v.CompleteFrom.UTC(), v.From.UTC(), v.To.UTC()
+		return fmt.Sprintf("%+v", v)
+	case call.LedgerPage:
+		v.CompleteFrom = v.CompleteFrom.UTC()
+		for i := range v.Lines {
+			v.Lines[i].At, v.Lines[i].Recorded = v.Lines[i].At.UTC(), v.Lines[i].Recorded.UTC()
+		}
+		return fmt.Sprintf("%+v", v)
+	default:
+		return fmt.Sprintf("%+v", v)
 	}
 }

@@ -1,4 +1,4 @@
-// quipu.proto sha256:5cf743abacb72c18dd744d6972a3c66829ec39a1ba611cb35e4dde719063b61d
+// quipu.proto sha256:8fc0185205b633c6dd716df02490656ff9d85ebd30503dd003536ac72e4cfb47
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -2713,6 +2713,7 @@ type EraseRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Who           string                 `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	Cursor        string                 `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"` // next of the reply before
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2761,11 +2762,20 @@ func (x *EraseRequest) GetWho() string {
 	return ""
 }
 
+func (x *EraseRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
 type EraseReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Counters      int64                  `protobuf:"varint,1,opt,name=counters,proto3" json:"counters,omitempty"` // that had lines of that name
 	Lines         int64                  `protobuf:"varint,2,opt,name=lines,proto3" json:"lines,omitempty"`       // that do not have it any more
 	Looked        int64                  `protobuf:"varint,3,opt,name=looked,proto3" json:"looked,omitempty"`     // entries of ledgers that were looked at
+	Complete      bool                   `protobuf:"varint,4,opt,name=complete,proto3" json:"complete,omitempty"` // all were looked at
+	Next          string                 `protobuf:"bytes,5,opt,name=next,proto3" json:"next,omitempty"`          // where to go on, if not all were looked at
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2819,6 +2829,20 @@ func (x *EraseReply) GetLooked() int64 {
 		return x.Looked
 	}
 	return 0
+}
+
+func (x *EraseReply) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+func (x *EraseReply) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
 }
 
 // A Definition says what is counted besides the total for the keys that it names.
@@ -4600,15 +4624,18 @@ const file_quipu_proto_rawDesc = "" +
 	"\x05lines\x18\x01 \x03(\v2\x0e.quipu.v1.LineR\x05lines\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\x12-\n" +
 	"\x10complete_from_ms\x18\x03 \x01(\x03H\x00R\x0ecompleteFromMs\x88\x01\x01B\x13\n" +
-	"\x11_complete_from_ms\">\n" +
+	"\x11_complete_from_ms\"V\n" +
 	"\fEraseRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
-	"\x03who\x18\x02 \x01(\tR\x03who\"V\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\x12\x16\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\"\x86\x01\n" +
 	"\n" +
 	"EraseReply\x12\x1a\n" +
 	"\bcounters\x18\x01 \x01(\x03R\bcounters\x12\x14\n" +
 	"\x05lines\x18\x02 \x01(\x03R\x05lines\x12\x16\n" +
-	"\x06looked\x18\x03 \x01(\x03R\x06looked\"\xf2\x02\n" +
+	"\x06looked\x18\x03 \x01(\x03R\x06looked\x12\x1a\n" +
+	"\bcomplete\x18\x04 \x01(\bR\bcomplete\x12\x12\n" +
+	"\x04next\x18\x05 \x01(\tR\x04next\"\xf2\x02\n" +
 	"\n" +
 	"Definition\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x125\n" +

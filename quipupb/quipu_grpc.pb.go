@@ -1,4 +1,4 @@
-// quipu.proto sha256:5cf743abacb72c18dd744d6972a3c66829ec39a1ba611cb35e4dde719063b61d
+// quipu.proto sha256:8fc0185205b633c6dd716df02490656ff9d85ebd30503dd003536ac72e4cfb47
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -97,7 +97,7 @@ type QuipuClient interface {
 	// time.
 	Ledger(ctx context.Context, in *LedgerRequest, opts ...grpc.CallOption) (*LedgerReply, error)
 	// Erase removes a name from all ledgers of a namespace. What was counted stays. It
-	// has no default deadline.
+	// stops before the deadline of the call, and then says where to go on.
 	Erase(ctx context.Context, in *EraseRequest, opts ...grpc.CallOption) (*EraseReply, error)
 	// Definitions returns what is counted besides totals in a namespace.
 	Definitions(ctx context.Context, in *DefinitionsRequest, opts ...grpc.CallOption) (*Book, error)
@@ -427,7 +427,7 @@ type QuipuServer interface {
 	// time.
 	Ledger(context.Context, *LedgerRequest) (*LedgerReply, error)
 	// Erase removes a name from all ledgers of a namespace. What was counted stays. It
-	// has no default deadline.
+	// stops before the deadline of the call, and then says where to go on.
 	Erase(context.Context, *EraseRequest) (*EraseReply, error)
 	// Definitions returns what is counted besides totals in a namespace.
 	Definitions(context.Context, *DefinitionsRequest) (*Book, error)

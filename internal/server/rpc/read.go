@@ -176,6 +176,9 @@ func readOptions(o *pb.ReadOptions) []quipu.ReadOption {
 	if o.MaxStalenessNs != nil {
 		opts = append(opts, quipu.MaxStaleness(time.Duration(*o.MaxStalenessNs)))
 	}
+	if o.AtMs != nil {
+		opts = append(opts, quipu.AsOf(time.UnixMilli(*o.AtMs)))
+	}
 	if o.MaxError != nil {
 		opts = append(opts, quipu.MaxError(*o.MaxError))
 	}

@@ -72,7 +72,7 @@ func (d *Door) visit(ctx context.Context, method string) *visit {
 		v.bytesMax = batchBytesMax
 	case pb.Quipu_Write_FullMethodName:
 		v.bytesMax, timed = batchBytesMax, false
-	case pb.Quipu_Verify_FullMethodName, pb.Quipu_Backup_FullMethodName, pb.Quipu_Erase_FullMethodName:
+	case pb.Quipu_Verify_FullMethodName, pb.Quipu_Backup_FullMethodName:
 		timed = false
 	}
 	if _, has := ctx.Deadline(); !has && timed {
