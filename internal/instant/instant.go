@@ -18,12 +18,12 @@ var (
 )
 
 // Parse returns the moment that s names: what Fixed takes; a date, which begins at
-// midnight UTC; a duration with its sign, such as -24h, from now; or now.
+// midnight where now is; a duration with its sign, such as -24h, from now; or now.
 func Parse(s string, now time.Time) (time.Time, error) {
 	if s == "now" {
 		return now, nil
 	}
-	if t, err := time.Parse(time.DateOnly, s); err == nil {
+	if t, err := time.ParseInLocation(time.DateOnly, s, now.Location()); err == nil {
 		return t, nil
 	}
 	if strings.HasPrefix(s, "-") || strings.HasPrefix(s, "+") {

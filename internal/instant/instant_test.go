@@ -23,6 +23,8 @@ func TestParse(t *testing.T) {
 	f("1790000000123", time.UnixMilli(1790000000123))
 	f("2026-10-01", time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC))
 	f("2026-10-01T08:00:00.5+02:00", time.Date(2026, 10, 1, 6, 0, 0, 5e8, time.UTC))
+	now = now.In(time.FixedZone("", 3600))
+	f("2026-10-01", time.Date(2026, 9, 30, 23, 0, 0, 0, time.UTC))
 	for _, bad := range []string{"", "24h", "yesterday", "-", "-5", "+5", "2026-10-01 08:00", "2026-13-01", "99999999999999999999", "now-1h"} {
 		if got, err := instant.Parse(bad, now); err == nil {
 			t.Errorf("%q is %v", bad, got)

@@ -29,7 +29,7 @@ func kindWords() []string {
 // An archive is a store that writes a backup of its own making, and audits. It is no
 // hook, as it has a method that the store under it lacks.
 type archive struct {
-	store.Store
+	*memstore.Store
 	snapshot func(ctx context.Context, w io.Writer) error
 	audit    func(ctx context.Context) error
 	drift    []store.Drift

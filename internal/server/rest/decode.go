@@ -2,6 +2,7 @@ package rest
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/duration"
+	"github.com/quipudb/quipu/internal/instant"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -298,7 +300,7 @@ func (d *decoder) empty() bool {
 	return d.i == len(d.b)
 }
 
-// decodeEvent reads {"delta":1,"who":…,…}. All of it is optional.
+// decodeEvent reads {"delta":1,"at":…,"who":…,"dims":{…},…}. All of it is optional.
 func decodeEvent(body []byte) (quipu.Event, error) {
 	e := quipu.Event{Delta: 1}
 	d := decoder{b: body}
@@ -308,8 +310,7 @@ func decodeEvent(body []byte) (quipu.Event, error) {
 	d.begin('{', "body")
 	var seen uint
 	for n := 0; d.more('}', n, "body"); n++ {
-		at := d.i
-		d.term(&e, d.member("body", &seen, eventFields...), at)
+		d.term(&e, d.member("body", &seen, eventFields...))
 	}
 	return e, d.end()
 }
@@ -320,8 +321,8 @@ var (
 	opFields    = append([]string{"key", "id"}, eventFields...)
 )
 
-// term reads the value of one of eventFields, whose name is at an offset.
-func (d *decoder) term(e *quipu.Event, field, at int) {
+// term reads the value of one of eventFields.
+func (d *decoder) term(e *quipu.Event, field int) {
 	switch field {
 	case 0:
 		e.Delta = d.integer("delta")
@@ -335,11 +336,101 @@ func (d *decoder) term(e *quipu.Event, field, at int) {
 		e.Saturate = d.truth("saturate")
 	case 5:
 		e.TTL = d.lifetime("ttl")
-	case 6: // To take what nothing keeps would be a lie.
-		d.refuse(store.KindUnsupported, at, "at", "this version does not keep when an event happened,")
+	case 6:
+		e.At = d.moment("at")
 	case 7:
-		d.refuse(store.KindUnsupported, at, "dims", "this version keeps no dimensions,")
+		e.Dims = d.dims("dims")
 	}
+}
+
+// correctionFields are what a correction says, and adjustmentFields what else one with an
+// amount does.
+var (
+	correctionFields = []string{"reason", "actor"}
+	adjustmentFields = append(correctionFields[:2:2], "delta", "at", "dims")
+)
+
+// why reads the value of one of correctionFields.
+func (d *decoder) why(c *quipu.Correction, field int) {
+	switch field {
+	case 0:
+		c.Reason = d.text("reason")
+	case 1:
+		c.Actor = d.text("actor")
+	}
+}
+
+// decodeCorrection reads {"reason":…,"actor":…}. All of it is optional.
+func decodeCorrection(body []byte) (c quipu.Correction, err error) {
+	d := decoder{b: body}
+	if d.empty() {
+		return c, nil
+	}
+	d.begin('{', "body")
+	var seen uint
+	for n := 0; d.more('}', n, "body"); n++ {
+		d.why(&c, d.member("body", &seen, correctionFields...))
+	}
+	return c, d.end()
+}
+
+// decodeAdjustment reads {"delta":…,"reason":…,"actor":…,"at":…,"dims":{…}}, of which the
+// delta must be there.
+func decodeAdjustment(body []byte) (e quipu.Event, c quipu.Correction, err error) {
+	d := decoder{b: body}
+	d.begin('{', "body")
+	var seen uint
+	for n := 0; d.more('}', n, "body"); n++ {
+		switch field := d.member("body", &seen, adjustmentFields...); field {
+		case 2:
+			e.Delta = d.integer("delta")
+		case 3:
+			e.At = d.moment("at")
+		case 4:
+			e.Dims = d.dims("dims")
+		default:
+			d.why(&c, field)
+		}
+	}
+	if d.err == nil && seen&(1<<2) == 0 {
+		d.fail(d.i, "delta", "it is missing; "+wantInteger)
+	}
+	return e, c, d.end()
+}
+
+// moment reads when something happened: RFC 3339, or Unix milliseconds.
+func (d *decoder) moment(field string) time.Time {
+	d.space()
+	at := d.i
+	if at < len(d.b) && d.b[at] != '"' {
+		return time.UnixMilli(d.integer(field))
+	}
+	t, err := instant.Fixed(d.text(field))
+	if err != nil {
+		d.fail(at, field, err.Error())
+	}
+	return t
+}
+
+// dims reads values by the names of their dimensions.
+func (d *decoder) dims(field string) []quipu.Dimension {
+	var dims []quipu.Dimension
+	d.begin('{', field)
+	for n := 0; d.more('}', n, field); n++ {
+		d.space()
+		at := d.i
+		name := d.text(field)
+		switch {
+		case d.err == nil && !d.take(':'):
+			d.fail(d.i, field, "want :")
+		case n == quipu.DimsMax:
+			d.refuse(store.KindTooLarge, at, field, "more than "+strconv.Itoa(n)+" dimensions,")
+		case slices.ContainsFunc(dims, func(e quipu.Dimension) bool { return e.Name == name }):
+			d.fail(at, field, quoted([]byte(name))+" is given twice,")
+		}
+		dims = append(dims, quipu.Dimension{Name: name, Value: d.text(field)})
+	}
+	return dims
 }
 
 // lifetime reads a duration above zero.
@@ -435,7 +526,7 @@ func (d *decoder) op(i int) quipu.Event {
 				d.fail(at, "id", "it is empty,")
 			}
 		default:
-			d.term(&e, field-2, at)
+			d.term(&e, field-2)
 		}
 	}
 	if d.err == nil && seen&1 == 0 {

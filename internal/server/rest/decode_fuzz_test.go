@@ -14,6 +14,7 @@ import (
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/duration"
+	"github.com/quipudb/quipu/internal/instant"
 )
 
 // FuzzBody compares the decoder of increments with encoding/json, held to the
@@ -24,7 +25,7 @@ func FuzzBody(f *testing.F) {
 		`{"delta":1e2}`, `{"delta":-0}`, `{"delta":00}`, `{"delta":"1"}`, `{"delta":null}`, `{"delta":1,"delta":1}`, `{"Delta":1}`,
 		`{"delta":1}x`, `{"delta":1,}`, `[1]`, `null`, `{"who":"\u00e9\ud83d\ude00\n\/\\"}`, `{"who":"\ud83d"}`, `{"who":"\ud83d\u0041"}`, `{"who":"` + "\xff" + `"}`,
 		`{"who":"\ufffd"}`, `{"at":"2026-01-02T03:04:05.678Z"}`, `{"floor":-1,"ceiling":5,"saturate":true,"ttl":"1m"}`, `{"ttl":"0s"}`, `{"saturate":1}`, `{"\u0064elta":3}`,
-		`{"dims":{}}`, "{\"delta\"\t:\r\n 5 }", `{"delta":18446744073709551616}`, `{"who":""}`,
+		`{"dims":{}}`, `{"dims":{"a":"b", "\u0063":"\n"},"at":-5}`, `{"dims":{"a":"b","a":"b"}}`, `{"dims":null,"at":null}`, `{"dims":{"a":1}}`, "{\"delta\"\t:\r\n 5 }", `{"delta":18446744073709551616}`, `{"who":""}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -81,6 +82,10 @@ func oracle(body []byte) (quipu.Event, bool) {
 				e.TTL, err = duration.Parse(s)
 				ok = err == nil && e.TTL >= time.Millisecond
 			}
+		case "at":
+			e.At, ok = oracleMoment(raw)
+		case "dims":
+			e.Dims, ok = oracleDims(raw)
 		}
 		if !ok {
 			return e, false
@@ -92,6 +97,41 @@ func oracle(body []byte) (quipu.Event, bool) {
 func oracleInteger(raw json.RawMessage) (int64, bool) {
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	return n, err == nil && integerText.Match(raw)
+}
+
+// oracleMoment decodes a time: text, or an integer.
+func oracleMoment(raw json.RawMessage) (time.Time, bool) {
+	if ms, ok := oracleInteger(raw); ok {
+		return time.UnixMilli(ms), true
+	}
+	s, ok := oracleText(raw)
+	t, err := instant.Fixed(s)
+	return t, ok && err == nil
+}
+
+// oracleDims decodes an object of strings, in its order.
+func oracleDims(raw json.RawMessage) (dims []quipu.Dimension, ok bool) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &members) != nil || members == nil || repeated(raw) || len(members) > quipu.DimsMax {
+		return nil, false
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	_, _ = d.Token() // the brace
+	for d.More() {
+		start := d.InputOffset()
+		_, _ = d.Token() // the name
+		name, ok := oracleText(bytes.TrimLeft(raw[start:d.InputOffset()], ", \t\r\n"))
+		var value json.RawMessage
+		if !ok || d.Decode(&value) != nil {
+			return nil, false
+		}
+		text, ok := oracleText(value)
+		if !ok {
+			return nil, false
+		}
+		dims = append(dims, quipu.Dimension{Name: name, Value: text})
+	}
+	return dims, true
 }
 
 // oracleText decodes a string; half a surrogate pair, which encoding/json

@@ -223,6 +223,17 @@ func TestEveryOperationAnswersAsDocumented(t *testing.T) {
 	}
 	for _, prefix := range []string{"/api/v1", "/api/v1/namespaces/n"} {
 		call("POST", prefix+"/counters/a/increment", `{"delta":1,"who":"w","floor":0,"ceiling":9,"saturate":true,"ttl":"1h"}`, "Idempotency-Key: t")
+		call("PUT", prefix+"/definitions", windowed, "If-Match: *")
+		call("GET", prefix+"/definitions", "")
+		call("POST", prefix+"/counters/v1/increment", `{"at":"2026-01-02T03:04:05Z","dims":{"country":"DE"}}`, "Idempotency-Key: v")
+		call("POST", prefix+"/counters/v1/adjust", `{"delta":2,"reason":"r","actor":"a","at":1767323045000}`)
+		call("POST", prefix+"/tokens/v/undo?key=v1", `{"reason":"r"}`)
+		call("GET", prefix+"/counters/v1/range", "")
+		call("GET", prefix+"/range?prefix=v", "")
+		call("GET", prefix+"/counters/v1/by/country,os", "")
+		call("GET", prefix+"/counters/v1/ledger?limit=1", "")
+		call("DELETE", prefix+"/subjects/a", "")
+		call("GET", prefix+"/policies/explain?key=v1", "")
 		call("POST", prefix+"/counters/a/decrement", "", "Prefer: return=minimal")
 		call("GET", prefix+"/counters/a", "")
 		call("GET", prefix+"/counters/a/exact", "")

@@ -3,6 +3,7 @@ package rest
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -124,12 +125,12 @@ func errPoliciesChanged() *problem {
 // explainPolicy replies which policy a key has, and why not another.
 func explainPolicy(c *call) error {
 	key := c.query.Get("key")
-	if err := store.CheckKey(key); err != nil {
+	err := store.CheckKey(key)
+	if err != nil {
 		return err
 	}
-	namespace := "default"
+	namespace := c.namespace()
 	if c.inNamespace {
-		namespace = c.args.ns
 		if namespace == "" { // of a policy it would mean any
 			return invalid("namespace", "it is empty")
 		}
@@ -162,9 +163,26 @@ func explainPolicy(c *call) error {
 	b = append(b, `,"effective":`...)
 	b = appendPolicy(b, effective.Effective(), true)
 	b = append(b, `,"others":[`...)
-	c.out = append(append(b, others...), "]}\n"...)
+	b = append(append(b, others...), ']')
+	if b, err = c.appendDefinition(b, namespace, key); err != nil {
+		return err
+	}
+	c.out = append(b, "}\n"...)
 	c.w.Header()["Cache-Control"] = cacheRevalidate
 	return c.reply()
+}
+
+// appendDefinition appends the definition that holds for a key, and since when.
+func (c *call) appendDefinition(b []byte, namespace, key string) ([]byte, error) {
+	book, err := c.db.DefinitionOf(c.ctx, key)
+	if err != nil || len(book.Definitions) == 0 {
+		return b, err
+	}
+	text, err := json.Marshal(bookJSON(namespace, &book))
+	if err != nil {
+		return b, err
+	}
+	return append(append(b, `,"definition":`...), text...), nil
 }
 
 // appendPolicy appends a policy: what is not a default, or all of it.

@@ -12,7 +12,7 @@ import (
 )
 
 func get(c *call) error {
-	need, err := decodeNeed(c.query)
+	need, err := decodeNeed(c.query, c.start.UTC())
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ type need struct {
 }
 
 // decodeNeed returns what the parameters of a read ask for.
-func decodeNeed(q url.Values) (need, error) {
+func decodeNeed(q url.Values, now time.Time) (need, error) {
 	var n need
 	if q == nil { // Fast path.
 		return n, nil
@@ -105,6 +105,14 @@ func decodeNeed(q url.Values) (need, error) {
 		n.options = append(n.options, quipu.Session(session))
 		n.age = 0
 	}
+	if q.Has("at") {
+		at, err := moment(q, "at", now)
+		if err != nil {
+			return need{}, err
+		}
+		n.options = append(n.options, quipu.AsOf(at))
+		n.age = 0
+	}
 	return n, nil
 }
 
@@ -135,7 +143,7 @@ func (c *call) cacheControl(n need, stale time.Duration, age int64) []string {
 }
 
 func readMany(c *call) error {
-	need, err := decodeNeed(c.query)
+	need, err := decodeNeed(c.query, c.start.UTC())
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ type node struct {
 
 // params are what the wildcards of a path stand for.
 type params struct {
-	ns, key, id string
+	ns, key, id, dimension, who string
 }
 
 func (p *params) set(name, value string) {
@@ -34,6 +34,10 @@ func (p *params) set(name, value string) {
 		p.key = value
 	case "id":
 		p.id = value
+	case "dimension":
+		p.dimension = value
+	case "who":
+		p.who = value
 	}
 }
 

@@ -40,8 +40,9 @@ func TestTerms(t *testing.T) {
 	f.do("PUT", a, `{"value":3}`, "Idempotency-Key: t").problem(t, 422, "token", "first it was to add 2, now it is to set to 3")
 	f.do("DELETE", a, "", "Idempotency-Key: t").problem(t, 422, "token", "now it is to delete")
 
-	inc(`{"at":"2026-01-02T03:04:05Z"}`, "Idempotency-Key: at").problem(t, 501, "unsupported", "at: this version does not keep when an event happened")
-	inc(``, "Idempotency-Key: at").want(t, 200, "replayed=false")
+	inc(`{"at":"2026-01-02T03:04:05Z"}`, "Idempotency-Key: at").want(t, 200, "replayed=false")
+	inc(`{"at":1767323045000}`, "Idempotency-Key: at").want(t, 200, "replayed=true")
+	inc(`{"at":1767323045001}`, "Idempotency-Key: at").problem(t, 422, "token", "the Idempotency-Key was used for another payload")
 	inc(`{"detla":1}`).problem(t, 400, "invalid", `unknown field "detla"; want delta, who, floor, ceiling, saturate, ttl, at, dims, at byte 1`)
 	f.do("PUT", a, `{"delta":1}`).problem(t, 400, "invalid", `unknown field "delta"; want value, at byte 1`)
 	f.do("POST", a+"/reset", `{"delta":1}`).problem(t, 400, "invalid", `unknown field "delta"; it has none, at byte 1`)

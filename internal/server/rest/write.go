@@ -44,6 +44,12 @@ func (c *call) eventOptions(e *quipu.Event) {
 	if e.Who != "" {
 		c.opts = append(c.opts, quipu.Who(e.Who))
 	}
+	if !e.At.IsZero() {
+		c.opts = append(c.opts, quipu.At(e.At))
+	}
+	for _, dim := range e.Dims {
+		c.opts = append(c.opts, quipu.Dim(dim.Name, dim.Value))
+	}
 	if e.Floor != nil {
 		c.opts = append(c.opts, quipu.Floor(*e.Floor))
 	}

@@ -94,7 +94,15 @@ func TestBadBodies(t *testing.T) {
 	check(`{"who":"\ud800\u0041"}`, "who", 20, "bad escape")
 	check(`{"who":"\udc00\ud800"}`, "who", 20, "bad escape")
 
-	f.do("POST", "/api/v1/counters/a/increment", `{"dims":{"country":"pe"}}`).problem(t, 501, "unsupported", "dims")
+	check(`{"at":"yesterday"}`, "at", 6, "want a time such as 2026-10-01T08:00:00Z or Unix milliseconds")
+	check(`{"at":"-24h"}`, "at", 6, "want a time")
+	check(`{"at":1.5}`, "at", 6, "want an integer")
+	check(`{"at":null}`, "at", 6, "want an integer")
+	check(`{"dims":[]}`, "dims", 8, "want an object")
+	check(`{"dims":{"a":1}}`, "dims", 13, "want a string")
+	check(`{"dims":{"a"}}`, "dims", 12, "want :")
+	check(`{"dims":{"a":"b","a":"c"}}`, "dims", 17, `"a" is given twice`)
+	f.do("POST", "/api/v1/counters/a/increment", `{"dims":{"x":"y"}}`).problem(t, 400, "invalid", "x")
 	f.do("POST", "/api/v1/counters/a/decrement", `{"delta":`+minInt+`}`).problem(t, 400, "invalid", "delta")
 	f.do("POST", "/api/v1/counters/a/increment", `{"who":"`+strings.Repeat("w", 256)+`"}`).problem(t, 413, "too_large", "at most 255")
 	f.do("POST", "/api/v1/counters/a/reset", `{"value":1}`).problem(t, 400, "invalid", "unknown field")
@@ -297,7 +305,8 @@ func TestBatch(t *testing.T) {
 	check(400, "invalid", `{"ops":[{"key":"a","id":""}]}`, "id: it is empty")
 	check(400, "invalid", `{"ops":[{"key":"a","Key":"b"}]}`, "unknown field")
 	check(400, "invalid", `{"ops":[{"key":"a"} {"key":"a"}]}`, "want , or ]")
-	check(501, "unsupported", `{"ops":[{"key":"a","dims":{}}]}`, "dims")
+	check(400, "invalid", `{"ops":[{"key":"a","dims":{"a":"b","a":"c"}}]}`, "dims")
+	check(413, "too_large", `{"ops":[{"key":"a","dims":{`+manyDims(33)+`}}]}`, "dims: more than 32 dimensions")
 	check(413, "too_large", `{"ops":[`+strings.Repeat(`{"key":"a"},`, 10_000)+`{"key":"a"}]}`, "more than 10000")
 	f.do("GET", "/api/v1/counters/a", "").want(t, 200, "value=3")
 }
@@ -336,4 +345,13 @@ func TestStoreErrors(t *testing.T) {
 	check(context.DeadlineExceeded, 503, "unavailable", "deadline")
 	check(store.Errorf(store.KindCorrupt, "/var/lib/x: flipped"), 500, "corrupt", "log")
 	check(fmt.Errorf("open /var/lib/x"), 500, "internal", "log")
+}
+
+// manyDims returns the members of an object with so many dimensions.
+func manyDims(n int) string {
+	var members []string
+	for i := range n {
+		members = append(members, fmt.Sprintf(`"d%d":"v"`, i))
+	}
+	return strings.Join(members, ",")
 }

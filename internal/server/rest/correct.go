@@ -1,0 +1,43 @@
+package rest
+
+// adjust corrects a counter.
+func adjust(c *call) error {
+	raw, err := c.body(bodyBytesMax)
+	if err != nil {
+		return err
+	}
+	e, why, err := decodeAdjustment(raw)
+	if err != nil {
+		return err
+	}
+	if err := c.writeOptions(); err != nil {
+		return err
+	}
+	c.eventOptions(&e)
+	r, err := c.db.Adjust(c.ctx, c.args.key, e.Delta, why, c.opts...)
+	if err != nil {
+		return err
+	}
+	return c.receipt(&r, true)
+}
+
+// undo takes back the write of a token.
+func undo(c *call) error {
+	key := c.query.Get("key")
+	if key == "" {
+		return invalid("key", "say of which counter: ?key=…")
+	}
+	raw, err := c.body(bodyBytesMax)
+	if err != nil {
+		return err
+	}
+	why, err := decodeCorrection(raw)
+	if err != nil {
+		return err
+	}
+	r, err := c.db.Undo(c.ctx, key, c.args.id, why)
+	if err != nil {
+		return err
+	}
+	return c.receipt(&r, true)
+}
