@@ -93,7 +93,6 @@ func TestIncrExOnce(t *testing.T) {
 		f("INCREX a ID", syntax)
 		f("INCREX a ID a ID b", syntax)
 		f("INCREX a ID "+strings.Repeat("t", 256), "-ERR token of 256 bytes: at most 255\r\n")
-		f("Q.ADD a 1 AT 5", "-ERR AT is not supported: nothing keeps the time of an event yet\r\n")
 		f("GET a", bulk("5"))
 	})
 }

@@ -2,19 +2,22 @@ package resp
 
 import (
 	"context"
+	"slices"
+	"strconv"
 	"time"
 	"unsafe"
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/call"
+	"github.com/quipudb/quipu/internal/instant"
 	"github.com/quipudb/quipu/internal/port"
 	"github.com/quipudb/quipu/store"
 )
 
 // Commands that Redis does not have begin with Q.
 
-// planQAdd plans a Q.ADD that has no token and wants no session; others go
-// another way (see guard).
+// planQAdd plans a Q.ADD that is no more than a delta; others go another way (see
+// guarded).
 func planQAdd(c *cycle, _ *session, args [][]byte) (encode, error) {
 	e, err := parseQAdd(args)
 	if err != nil {
@@ -42,7 +45,7 @@ func parseQAdd(args [][]byte) (e qAdd, err error) {
 	if e.Delta, err = integer(args[2]); err != nil {
 		return e, err
 	}
-	var id, who bool
+	var id, who, when bool
 	for i := 3; i < len(args); i++ {
 		a, last := args[i], i+1 == len(args)
 		switch {
@@ -52,8 +55,22 @@ func parseQAdd(args [][]byte) (e qAdd, err error) {
 			if err := store.CheckToken(e.Token); err != nil {
 				return e, err
 			}
-		case is(a, "AT") && !last: // To take what nothing keeps would be a lie.
-			return e, wireError("ERR AT is not supported: nothing keeps the time of an event yet")
+		case is(a, "AT") && !last && !when:
+			i++
+			when = true
+			if e.At, err = instant.Fixed(string(args[i])); err != nil {
+				return e, wireError("ERR AT: " + err.Error())
+			}
+		case is(a, "DIM") && i+2 < len(args):
+			name, value := string(args[i+1]), string(args[i+2])
+			i += 2
+			if slices.ContainsFunc(e.Dims, func(d quipu.Dimension) bool { return d.Name == name }) {
+				return e, wireError("ERR DIM " + strconv.Quote(name) + " is given twice")
+			}
+			if len(e.Dims) == quipu.DimsMax {
+				return e, wireError("ERR DIM: at most " + strconv.Itoa(quipu.DimsMax) + " are allowed")
+			}
+			e.Dims = append(e.Dims, quipu.Dimension{Name: name, Value: value})
 		case is(a, "WHO") && !last && !who:
 			i++
 			who, e.Who = true, string(args[i])
@@ -71,18 +88,26 @@ func parseQAdd(args [][]byte) (e qAdd, err error) {
 	return e, nil
 }
 
-// guarded reports whether a command is a Q.ADD with a token, or one that wants the
-// session: what it replies is in a receipt, not in the result of a delta.
+// guarded reports whether a command is a Q.ADD that says more than a delta can: with a
+// token, with a time or a dimension, or one that wants the session. What it replies is in
+// a receipt.
 func (c *command) guarded(args [][]byte) bool {
 	if c.flags&flagToken == 0 {
 		return false
 	}
 	for _, a := range args[3:] {
-		if is(a, "ID") || is(a, "WITHSESSION") {
+		if is(a, "ID") || is(a, "WITHSESSION") || is(a, "AT") || is(a, "DIM") {
 			return true
 		}
 	}
 	return false
+}
+
+// named reports whether a command is a Q.ADD by someone whom a ledger may name. Where
+// nothing is defined, a delta says enough.
+func (s *session) named(c *command, args [][]byte) bool {
+	return c.flags&flagToken != 0 && s.db.Port().Books().Any() &&
+		slices.ContainsFunc(args[3:], func(a []byte) bool { return is(a, "WHO") })
 }
 
 // guard adds a Q.ADD to those that follow each other.
@@ -108,6 +133,9 @@ func (s *session) addGuarded() {
 	s.kept, s.slots = 0, s.jobs
 	for i := range events {
 		s.kept += len(events[i].Key) + len(events[i].Token) + len(events[i].Who) + int(unsafe.Sizeof(adds[i])+unsafe.Sizeof(events[i]))
+		for _, d := range events[i].Dims {
+			s.kept += len(d.Name) + len(d.Value) + int(unsafe.Sizeof(d))
+		}
 	}
 	s.job = func(ctx context.Context) {
 		ctx, cancel := s.d.deadline(ctx)

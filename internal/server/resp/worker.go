@@ -241,7 +241,7 @@ func (w *worker) find(s *session, args [][]byte) (*command, error) {
 }
 
 func (w *worker) dispatch(s *session, c *command, args [][]byte) verdict {
-	guarded := c.guarded(args)
+	guarded := c.guarded(args) || s.named(c, args)
 	switch {
 	case len(s.guarded) > 0 && (!guarded || len(s.guarded) == quipu.EventsMax):
 		s.addGuarded()
