@@ -30,6 +30,12 @@ type cli struct {
 	List   listCmd   `cmd:"" help:"Print the counters whose keys start with a prefix."`
 	Reset  resetCmd  `cmd:"" help:"Set a counter to 0 and print the value it had."`
 	Delete deleteCmd `cmd:"" help:"Delete a counter and print the value it had."`
+	Range  rangeCmd  `cmd:"" help:"Draw what was counted in a stretch of time."`
+	By     byCmd     `cmd:"" help:"Draw what was counted for each value of a dimension."`
+	Ledger ledgerCmd `cmd:"" help:"Print the changes of a counter that were written down."`
+	Adjust adjustCmd `cmd:"" help:"Correct a counter, with a reason, and print its new value."`
+	Undo   undoCmd   `cmd:"" help:"Take back a write by its token, and print the amount."`
+	Erase  eraseCmd  `cmd:"" help:"Remove a name from all ledgers."`
 	Lookup lookupCmd `cmd:"" help:"Print what became of a write, by its token."`
 	Settle settleCmd `cmd:"" help:"Make a token final: if its write was not applied yet, it never will be."`
 
@@ -79,10 +85,11 @@ const escaped = "\x00"
 // quotedEscape is the mark as it is in an error of the parser.
 const quotedEscape = `\x00`
 
-var negativeNumber = regexp.MustCompile(`^-[0-9]+$`)
+var negativeNumber = regexp.MustCompile(`^-[0-9][0-9a-z.]*$`)
 
-// escapeNumbers marks the negative numbers among the arguments, so that
-// "quipu add stock -3" needs no "--". No flag of this command is a digit.
+// escapeNumbers marks the negative numbers and durations among the arguments, so that
+// "quipu add stock -3" needs no "--", nor "--from -24h" a "=". No flag of this command is a
+// digit.
 func escapeNumbers(args []string) []string {
 	out := make([]string, len(args))
 	for i, a := range args {

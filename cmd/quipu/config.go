@@ -9,11 +9,14 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"time"
+	_ "time/tzdata" // see definitionReader
 
 	"github.com/alecthomas/kong"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/draft"
 	"github.com/quipudb/quipu/policy"
 )
 
@@ -27,6 +30,9 @@ type config struct {
 	used     map[string]bool // settings that were not given otherwise
 	policies []quipu.Policy
 	places   []int // the lines of the policies
+
+	definitions []draft.Draft
+	defines     bool // it has a list of them, which may be empty
 }
 
 // A configFile is a flag that names a configuration file, whose settings then
@@ -74,8 +80,11 @@ func (c *config) load(file string, flags []*kong.Flag) error {
 		return c.syntax(raw, err)
 	}
 	return c.members(doc.Content[0], func(name string, value *yaml.Node) error {
-		if name == "policies" {
+		switch name {
+		case "policies":
 			return c.loadPolicies(value)
+		case "definitions":
+			return c.loadDefinitions(value)
 		}
 		for _, f := range flags {
 			if f.Name == name && name != "config" && name != "help" {
@@ -244,6 +253,25 @@ func (c *config) loadPolicies(n *yaml.Node) error {
 		return c.at(n.Line, err)
 	}
 	return nil
+}
+
+// loadDefinitions reads a list of definitions.
+func (c *config) loadDefinitions(n *yaml.Node) (err error) {
+	c.defines = true
+	c.definitions, err = definitionReader().Read(n)
+	if e, ok := errors.AsType[*draft.Error](err); ok {
+		return c.at(e.Line, errors.New(e.Err.Detail))
+	}
+	return err
+}
+
+// definitionReader returns what reads definitions. It has every time zone, also on
+// machines that have none.
+func definitionReader() draft.Reader {
+	return draft.Reader{Namespace: defaultNamespace, Zone: func(name string) error {
+		_, err := time.LoadLocation(name)
+		return err
+	}}
 }
 
 // place says where a policy stands.

@@ -58,6 +58,7 @@ func before(r receipt) int64 { return r.Before }
 
 type addCmd struct {
 	writeFlags `embed:""`
+	factFlags  `embed:""`
 
 	Key      word           `arg:"" help:"The counter."`
 	N        *number        `arg:"" optional:"" help:"The amount, which may be negative; 1 if not given."`
@@ -65,6 +66,7 @@ type addCmd struct {
 	Ceiling  *number        `help:"Refuse it if the counter would end above this." placeholder:"N"`
 	Saturate bool           `help:"Go as far as the floor or the ceiling, the policy's included, instead of being refused."`
 	TTL      *time.Duration `name:"ttl" help:"Delete the counter so long after this, such as 30s or 7d." placeholder:"TIME"`
+	Who      word           `help:"Who did what is counted." placeholder:"NAME"`
 }
 
 // Help is shown by --help.
@@ -76,6 +78,7 @@ func (*addCmd) Help() string {
   quipu add orders 1 --id order-4711     counts once, however often it is run
   quipu add stock.shoes -3 --floor 0     takes three, or none
   quipu add hits.10:25 --ttl 1h          a counter that goes by itself
+  quipu add page.views --at 2026-10-01T08:00:00Z --dim country=DE
   quipu add -- -5 1                      a key that looks like a flag`
 }
 
@@ -97,6 +100,12 @@ func (c *addCmd) Run(ctx context.Context, out *output) error {
 	}
 	if c.TTL != nil {
 		body["ttl"] = c.TTL.String()
+	}
+	if c.Who != "" {
+		body["who"] = c.Who
+	}
+	if err := c.put(body); err != nil {
+		return err
 	}
 	return c.write(ctx, out, request{
 		method: http.MethodPost, path: counter(c.Key, "/increment"), body: body,
@@ -244,6 +253,7 @@ type getCmd struct {
 	Exact        bool           `help:"Include every write acknowledged before this read."`
 	Session      *string        `help:"Include the write that returned this session (add --json prints it)." placeholder:"SESSION"`
 	MaxStaleness *time.Duration `help:"Accept a value up to this old." placeholder:"TIME"`
+	At           moment         `help:"Print what the counters were then, as far as their windows tell." placeholder:"TIME"`
 }
 
 // Help is shown by --help.
@@ -257,6 +267,7 @@ Examples:
   quipu get page.views
   quipu get page.views page.likes --exact
   quipu get page.views --max-staleness 5s
+  quipu get page.views --at 2026-10-01
   quipu get page.views --json`
 }
 
@@ -275,9 +286,26 @@ func (c *getCmd) Run(ctx context.Context, out *output) error {
 	if c.MaxStaleness != nil {
 		q.query.Set("max_staleness", c.MaxStaleness.String())
 	}
+	if c.At != "" {
+		return c.earlier(ctx, out, q.query)
+	}
 	var p page
 	if _, err := c.call(ctx, q, &p); err != nil {
 		return err
+	}
+	return p.print(out, c.JSON, len(c.Keys) > 1)
+}
+
+// earlier prints what the counters were at a time.
+func (c *getCmd) earlier(ctx context.Context, out *output, query url.Values) error {
+	c.At.put(query, "at")
+	var p page
+	for _, key := range c.Keys {
+		var one json.RawMessage
+		if _, err := c.call(ctx, request{method: http.MethodGet, path: counter(key, ""), query: query}, &one); err != nil {
+			return err
+		}
+		p.Counters = append(p.Counters, one)
 	}
 	return p.print(out, c.JSON, len(c.Keys) > 1)
 }

@@ -60,6 +60,7 @@ func TestDocs(t *testing.T) {
 		t.Helper()
 		p := start(t, nil, "--http", "127.0.0.1:0")
 		dir := t.TempDir()
+		copyExample(t, filepath.Join("..", "..", "docs", "views.md"), dir)
 		all := examples(t, filepath.Join("..", "..", page))
 		if len(all) < least {
 			t.Errorf("%s: %d examples", page, len(all))
@@ -85,4 +86,5 @@ func TestDocs(t *testing.T) {
 	f("docs/redis.md", 10)
 	f("docs/hot.md", 3)
 	f("docs/policies.md", 15)
+	f("docs/views.md", 12)
 }

@@ -38,6 +38,16 @@ func (o *output) print(format string, args ...any) error {
 	return err
 }
 
+// printLines prints lines.
+func (o *output) printLines(lines []string) error {
+	for _, line := range lines {
+		if err := o.print("%s", line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // ownName is the name with which the errors of the library begin, wherever they
 // are wrapped.
 var ownName = regexp.MustCompile(`(?m)(^|: )quipu: `)

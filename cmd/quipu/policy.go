@@ -20,12 +20,13 @@ import (
 type policyCmd struct {
 	List    policyListCmd    `cmd:"" help:"Print the policies of a server."`
 	Show    policyShowCmd    `cmd:"" help:"Print the settings that apply to a key."`
-	Explain policyExplainCmd `cmd:"" help:"Say which policy applies to a key, and which others match it."`
+	Explain policyExplainCmd `cmd:"" help:"Say which policy and which definition apply to a key."`
 	Set     policySetCmd     `cmd:"" help:"Create a policy, or replace the one with the same pattern."`
 	Rm      policyRmCmd      `cmd:"" aliases:"delete" help:"Remove a policy that was made through the API."`
 	Load    policyLoadCmd    `cmd:"" help:"Replace the policies made through the API with those of a file."`
+	Apply   policyApplyCmd   `cmd:"" help:"Publish the definitions of a file: windows, dimensions and ledgers."`
 	Presets policyPresetsCmd `cmd:"" help:"Print the presets, and what each promises."`
-	Check   policyCheckCmd   `cmd:"" help:"Check the policies in a file."`
+	Check   policyCheckCmd   `cmd:"" help:"Check the policies and definitions in a file."`
 }
 
 // policyServer is a server whose policies are meant, of all namespaces.
@@ -211,6 +212,7 @@ type explanation struct {
 	Holds          *placed
 	Effective      policyJSON
 	Others         []placed
+	Definition     *bookReply
 }
 
 func (k *policyKey) ask(ctx context.Context) (e explanation, raw []byte, err error) {
@@ -261,6 +263,9 @@ func (c *policyShowCmd) Run(ctx context.Context, out *output) error {
 			return err
 		}
 	}
+	if e.Definition != nil && len(e.Definition.Definitions) > 0 {
+		return out.print("definition: %s", e.Definition.Definitions[0])
+	}
 	return nil
 }
 
@@ -277,7 +282,8 @@ type policyExplainCmd struct {
 
 // Help is shown by --help.
 func (*policyExplainCmd) Help() string {
-	return `Policies made through the API come before those of the server's configuration file. The first that matches applies.
+	return `Policies made through the API come before those of the server's configuration file. The first that matches applies. If the key
+has a definition, it is printed too, and since when each of its views is complete.
 
 Example:
 
@@ -290,16 +296,14 @@ func (c *policyExplainCmd) Run(ctx context.Context, out *output) error {
 	if err != nil || c.JSON {
 		return printRaw(out, raw, err)
 	}
-	if e.Holds == nil {
-		return out.print("%s has the defaults: no policy names it", printable(e.Key))
+	lines := []string{fmt.Sprintf("%s has the defaults: no policy names it", printable(e.Key))}
+	if e.Holds != nil {
+		lines[0] = fmt.Sprintf("%s has %s: %s", printable(e.Key), e.Holds.place(), e.Holds.Policy)
 	}
-	err = out.print("%s has %s: %s", printable(e.Key), e.Holds.place(), e.Holds.Policy)
 	for _, p := range e.Others {
-		if err == nil {
-			err = out.print("%s, names it too, and comes later: %s", p.place(), p.Policy)
-		}
+		lines = append(lines, fmt.Sprintf("%s, names it too, and comes later: %s", p.place(), p.Policy))
 	}
-	return err
+	return out.printLines(append(lines, e.Definition.lines(e.Key)...))
 }
 
 type policyPresetsCmd struct{}
@@ -368,5 +372,9 @@ func (c *policyCheckCmd) Run(out *output) error {
 	for _, text := range unmatched(conf.policies, conf.place) {
 		out.hint(text)
 	}
-	return out.print("%s: ok, %s", c.File, countPolicies(conf.policies))
+	text := countPolicies(conf.policies)
+	if conf.definitions != nil {
+		text += ", " + countDefinitions(conf.definitions)
+	}
+	return out.print("%s: ok, %s", c.File, text)
 }

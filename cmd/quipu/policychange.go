@@ -249,6 +249,9 @@ func (c *policyLoadCmd) Run(ctx context.Context, out *output) error {
 		return err
 	}
 	c.warn(out, raw)
+	if conf.definitions != nil {
+		out.hint("the file has " + countDefinitions(conf.definitions) + " too, which this command leaves alone: quipu policy apply publishes them")
+	}
 	if c.JSON {
 		return out.print("%s", raw)
 	}

@@ -49,6 +49,8 @@ type policyBook struct {
 	conf   *config // as it was at the start
 	seen   watched // its file; no name if it can't be read again
 
+	proposed *config // as the file was read last
+
 	reloads, failures atomic.Uint64
 }
 
@@ -58,7 +60,7 @@ type policyBook struct {
 func openPolicies(db *quipu.DB, file string, conf *config, readOnly bool, logger *slog.Logger) (*policyBook, error) {
 	b := &policyBook{
 		db: db, logger: logger, readOnly: readOnly,
-		file: watched{name: file}, given: conf.policies, places: conf.places, conf: conf,
+		file: watched{name: file}, given: conf.policies, places: conf.places, conf: conf, proposed: conf,
 	}
 	if conf.stamp != (stamp{}) { // not a pipe: what was read from one is gone
 		b.seen = watched{name: conf.file, have: conf.stamp}
@@ -187,6 +189,9 @@ func (b *policyBook) readMade() ([]quipu.Policy, error) {
 	if errors.Is(err, fs.ErrNotExist) && len(b.made) == 0 {
 		return nil, nil
 	}
+	if err == nil && c.definitions != nil {
+		err = c.at(c.definitions[0].Line, errors.New("this file is for policies alone: the store keeps definitions, and quipu policy apply changes them"))
+	}
 	return c.policies, err
 }
 
@@ -203,6 +208,7 @@ func (b *policyBook) watch(ctx context.Context, hangup <-chan os.Signal) {
 			b.reload(false)
 		case <-hangup:
 			b.reload(true)
+			b.publish(ctx)
 		}
 	}
 }
@@ -222,6 +228,16 @@ func (b *policyBook) reload(all bool) {
 			}
 			return b.hold(made, b.given)
 		})
+	}
+}
+
+// publish publishes the definitions of the configuration file, as it was read last.
+func (b *policyBook) publish(ctx context.Context) {
+	b.mu.Lock()
+	conf := b.proposed
+	b.mu.Unlock()
+	if !b.readOnly {
+		publish(ctx, b.db, conf, b.logger)
 	}
 }
 
@@ -250,7 +266,7 @@ func (b *policyBook) rereadConfig() error {
 	if err := b.hold(b.made, c.policies); err != nil {
 		return err
 	}
-	b.places = c.places
+	b.places, b.proposed = c.places, &c
 	if dropped > 0 && len(c.policies) == 0 { // more likely a slip than a wish
 		b.logger.Warn("the configuration file no longer has policies: those that it had are dropped", "file", b.conf.file, "dropped", dropped)
 	}

@@ -24,6 +24,8 @@ const (
 	attemptsMax   = 3
 	retryAfter    = 200 * time.Millisecond // doubles
 	replyBytesMax = 64 << 20
+
+	defaultNamespace = "default"
 )
 
 // A remote is a server, as the flags of the client commands name it.

@@ -280,6 +280,9 @@ func (c *serveCmd) serve(ctx context.Context, out *output, conf *config, logger 
 	if err != nil {
 		return err
 	}
+	if err := propose(ctx, db, conf, c.ReadOnly, logger); err != nil {
+		return err
+	}
 	defer watchPolicies(ctx, book)()
 	s := server.New(logger)
 	closeDoors, err := c.addDoors(s, db, book, logger)

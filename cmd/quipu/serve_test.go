@@ -323,6 +323,8 @@ func TestConfigCheck(t *testing.T) {
 	ok("store: 'memory:'\napi-key: a\npolicies:\n  - {namespace: ads, pattern: 'view.*', durability: written}\n  - pattern: '*'\n")
 
 	ok("store: 'memory:'\npolicies:\n")
+	ok("store: 'memory:'\ndefinitions:\n")
+	ok("store: 'memory:'\ndefinitions:\n  - {pattern: 'v:*', windows: [{every: 1d, zone: Europe/Berlin, keep: 5y}], dimensions: [country], ledger: all}\n")
 	file := writeFile(t, "store: 'memory:'\npolicies:\n  - pattern: '*'\n  - pattern: 'likes:*'\n")
 	if r := command(t, "config", "check", file); r.code != 0 || !strings.Contains(r.stderr, file+":4: policy 1 can never match: policy 0 matches all of its keys") {
 		t.Errorf("a policy that can never match: %+v", r)
@@ -370,6 +372,9 @@ func TestConfigCheck(t *testing.T) {
 	bad("2", "store: 'memory:'\n---\nhttp: 127.0.0.1:0\n", "a second")
 	bad("4", "store: 'memory:'\n---\n a: b\n\tc", "a tab")
 
+	bad("1", "definitions: x\n", "want a list of definitions")
+	bad("3", "definitions:\n  - pattern: a\n    windos: []\n", `unknown setting "windos" of a definition: want dimensions, ledger, namespace, pattern, windows`)
+	bad("4", "store: 'memory:'\ndefinitions:\n  - pattern: a\n    windows: [{every: 1d, zone: Europe/Bonn, keep: 1y}]\n", "Europe/Bonn")
 	bad("2", "policies:\n  - {pattern: a, cool-down: 0s}\n", `cool-down: "0s": want more than 0s`)
 
 	refused(t, 1, "no such file", "config", "check", "missing.yaml")

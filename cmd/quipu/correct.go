@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/quipudb/quipu/internal/instant"
+)
+
+// A moment is a time as its flag was given: what is relative is so to the server's clock.
+type moment string
+
+// Decode takes a time.
+func (m *moment) Decode(ctx *kong.DecodeContext) error {
+	s, err := popText(ctx)
+	if err == nil {
+		_, err = instant.Parse(s, time.Now())
+	}
+	if err != nil {
+		return fmt.Errorf("%q: %w", s, err)
+	}
+	*m = moment(s)
+	return nil
+}
+
+// put adds the moment to a query, if it was given.
+func (m moment) put(q url.Values, name string) {
+	if m != "" {
+		q.Set(name, string(m))
+	}
+}
+
+// fixed returns the moment as a request says it that may be sent again.
+func (m moment) fixed() (string, error) {
+	t, err := instant.Parse(string(m), time.Now().UTC())
+	return t.UTC().Format(time.RFC3339Nano), err
+}
+
+// factFlags are what a command says of an event besides its amount.
+type factFlags struct {
+	At  moment   `help:"When it happened, which decides the windows that count it. The default is now, by the store's clock." placeholder:"TIME"`
+	Dim []string `help:"Value of a dimension, such as country=DE. May be given more than once." placeholder:"NAME=VALUE" sep:"none"`
+}
+
+// put adds what was given to the body of a request.
+func (f *factFlags) put(body map[string]any) error {
+	if f.At != "" {
+		at, err := f.At.fixed()
+		if err != nil {
+			return usage("--at: %w", err)
+		}
+		body["at"] = at
+	}
+	if len(f.Dim) == 0 {
+		return nil
+	}
+	dims := map[string]string{}
+	for _, text := range f.Dim {
+		name, value, ok := strings.Cut(text, "=")
+		if _, twice := dims[name]; !ok || twice {
+			return usage("--dim %q: want NAME=VALUE, each name once", text)
+		}
+		dims[name] = value
+	}
+	body["dims"] = dims
+	return nil
+}
+
+// correctionFlags say why a counter is corrected.
+type correctionFlags struct {
+	Reason string `help:"Why, for the ledger." required:""`
+	Actor  string `help:"Who corrects it, for the ledger." placeholder:"NAME"`
+}
+
+func (f *correctionFlags) body() map[string]any {
+	return map[string]any{"reason": f.Reason, "actor": f.Actor}
+}
+
+type adjustCmd struct {
+	writeFlags      `embed:""`
+	factFlags       `embed:""`
+	correctionFlags `embed:""`
+
+	Key word   `arg:"" help:"The counter."`
+	N   number `arg:"" help:"The amount, which may be negative."`
+}
+
+// Help is shown by --help.
+func (*adjustCmd) Help() string {
+	return `A correction is always in the ledger of the counter, whatever its definition says. With --at and --dim it corrects the windows
+and the dimensions that the mistake was counted in.
+
+Examples:
+
+  quipu adjust page.views -120 --reason "bot traffic" --actor ana
+  quipu adjust page.views -120 --reason "bot traffic" --at 2026-10-01T08:00:00Z --dim country=DE`
+}
+
+// Run adjusts.
+func (c *adjustCmd) Run(ctx context.Context, out *output) error {
+	body := c.body()
+	body["delta"] = c.N
+	if err := c.put(body); err != nil {
+		return err
+	}
+	return c.write(ctx, out, request{method: http.MethodPost, path: counter(c.Key, "/adjust"), body: body}, after)
+}
+
+type undoCmd struct {
+	remote          `embed:""`
+	correctionFlags `embed:""`
+
+	Token word `arg:"" help:"The token: the --id of the write that is taken back."`
+	Key   word `help:"The counter of the write." required:"" placeholder:"KEY"`
+}
+
+// Help is shown by --help.
+func (*undoCmd) Help() string {
+	return `It adds the inverse amount, with the time and the dimensions of the original, and an entry in the ledger that names it. A write
+is taken back once: a second undo changes nothing. The ledger must have the original: the counter's definition says what
+it records, and for how long.
+
+Example:
+
+  quipu undo order-4711 --key orders --reason "cancelled" --actor ana`
+}
+
+// Run undoes.
+func (c *undoCmd) Run(ctx context.Context, out *output) error {
+	var r struct{ Applied int64 }
+	raw, err := c.call(ctx, request{
+		method: http.MethodPost, path: "tokens/" + url.PathEscape(string(c.Token)) + "/undo",
+		query: url.Values{"key": {string(c.Key)}}, body: c.body(),
+	}, &r)
+	if err != nil || c.JSON {
+		return printRaw(out, raw, err)
+	}
+	return out.print("%d", r.Applied)
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	visits     = "definitions:\n  - {pattern: 'v*', windows: [{every: 1d, keep: 50y}], dimensions: [{by: country, limit: 5}], ledger: all}\n"
+	moreVisits = "definitions:\n  - {pattern: 'v*', windows: [{every: 1d, keep: 50y}, {every: 1h, keep: 30d}], dimensions: [{by: country, limit: 5}], ledger: all}\n"
+)
+
+// A server publishes what its file defines if the store has nothing. Later, only those who
+// mean it do.
+func TestDefinitionsOfFiles(t *testing.T) {
+	data := t.TempDir()
+	file := writeFile(t, visits)
+	run := func(config string) *process {
+		return start(t, nil, "--http", "127.0.0.1:0", "--resp", "off", "--rpc", "off", "--data", data, "--config", config)
+	}
+	f := func(p *process, code int, stdout, stderr string, args ...string) {
+		t.Helper()
+		r := command(t, append([]string{"QUIPU_ADDR=" + p.url}, args...)...)
+		if r.code != code || !strings.Contains(r.stdout, stdout) || !strings.Contains(r.stderr, stderr) {
+			t.Errorf("quipu %q: %+v; want exit %d, %q, %q", args, r, code, stdout, stderr)
+		}
+	}
+	p := run(file)
+	f(p, 0, "v1 is counted by book 1", "", "policy", "explain", "v1")
+	f(p, 0, "  windows of 1d: complete since 20", "", "policy", "explain", "v1")
+	f(p, 0, "w has the defaults", "", "policy", "explain", "w")
+	f(p, 0, "definition: {pattern: \"v*\"", "", "policy", "show", "v1")
+	f(p, 0, "default: nothing changes", "", "policy", "apply", file)
+	p.signal(syscall.SIGTERM)
+
+	more := writeFile(t, moreVisits)
+	p = run(more)
+	f(p, 0, "book 1", "", "policy", "explain", "v1")
+	if log := p.stderr.String(); !strings.Contains(log, "the store has other definitions than the configuration file") || !strings.Contains(log, "windows of 1h begin now") {
+		t.Errorf("no warning: %s", log)
+	}
+	f(p, 0, "default: v*: windows of 1h begin now", "", "policy", "apply", more, "--dry-run")
+	f(p, 1, "default: v*: windows of 1h begin now", "nothing was changed", "policy", "apply", more)
+	f(p, 0, "book 1", "", "policy", "explain", "v1")
+	if err := p.c.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		r := command(t, "QUIPU_ADDR="+p.url, "policy", "explain", "v1")
+		if strings.Contains(r.stdout, "book 2") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not published: %+v", r)
+		}
+	}
+	f(p, 0, "default: book 3 is in force", "", "policy", "apply", file, "--yes")
+	f(p, 1, "", "has no definitions", "policy", "apply", writeFile(t, "http: 127.0.0.1:0\n"))
+	f(p, 0, "default: v*: ends", "", "policy", "apply", writeFile(t, "definitions: []\n"), "--yes")
+	p.signal(syscall.SIGTERM)
+}
+
+// What a counter has besides its total is shown, and corrected.
+func TestViewCommands(t *testing.T) {
+	p := start(t, nil, "--store", "memory:", "--http", "127.0.0.1:0", "--resp", "off", "--rpc", "off", "--config", writeFile(t, visits))
+	f := func(stdout string, args ...string) {
+		t.Helper()
+		r := command(t, append([]string{"QUIPU_ADDR=" + p.url}, args...)...)
+		if r.code != 0 || r.stdout != stdout {
+			t.Errorf("quipu %q: %+v; want %q", args, r, stdout)
+		}
+	}
+	f("4\n", "add", "v1", "4", "--at", "2025-10-01T08:00:00Z", "--dim", "country=DE", "--who", "u1", "--id", "t")
+	f("6\n", "add", "v1", "2", "--at", "2025-10-03", "--dim", "country=")
+	f("2025-10-01  4~ "+strings.Repeat("█", 65)+"\n2025-10-02  0~\n2025-10-03  2~ "+strings.Repeat("█", 32)+"▌\nsum\t6\n",
+		"range", "v1", "--from", "2025-10-01", "--to", "2025-10-04")
+	f("DE      4  "+strings.Repeat("█", 69)+"\n(none)  2  "+strings.Repeat("█", 34)+"▌\nsum\t6\n", "by", "v1", "country")
+	f("country,count\nDE,4\n(other),2\n", "by", "v1", "country", "--top", "1", "--csv")
+	f("5\n", "adjust", "v1", "-1", "--reason", "bots", "--actor", "ana", "--at", "2025-10-03")
+	for range 2 { // The second changes nothing.
+		f("-4\n", "undo", "t", "--key", "v1", "--reason", "a test", "--actor", "ana")
+	}
+	f("from,to,value,exact,complete\n2025-10-01T00:00:00Z,2025-10-02T00:00:00Z,0,true,false\n", "range", "v1", "--from", "2025-10-01", "--to", "2025-10-02", "--csv")
+	r := command(t, "QUIPU_ADDR="+p.url, "ledger", "v1")
+	for _, want := range []string{"RECORDED", "undo", "a test", "adjust", "bots", "add (undone)", "u1"} {
+		if r.code != 0 || !strings.Contains(r.stdout, want) {
+			t.Errorf("ledger: %+v; want %q", r, want)
+		}
+	}
+	if r := command(t, "QUIPU_ADDR="+p.url, "ledger", "v1", "--all", "--limit", "1", "--json"); r.code != 0 || strings.Count(r.stdout, "\n") != 4 || strings.Count(r.stdout, `{"position":`) != 4 {
+		t.Errorf("ledger as JSON: %+v", r)
+	}
+	if r := command(t, "QUIPU_ADDR="+p.url, "ledger", "v1", "--csv", "--actor", "ana"); r.code != 0 || strings.Count(r.stdout, "\n") != 3 || !strings.HasPrefix(r.stdout, "recorded,kind,delta,value,actor,") {
+		t.Errorf("ledger as CSV: %+v", r)
+	}
+	f("erased from 1 entries of 1 counters; 5 were looked at\n", "erase", "u1", "--yes")
+	addr := "QUIPU_ADDR=" + p.url
+	refused(t, 1, "nothing was changed", addr, "erase", "u1")
+	refused(t, 2, "want NAME=VALUE", addr, "add", "v1", "--dim", "country")
+	refused(t, 2, "want a time such as", addr, "add", "v1", "--at", "soon")
+	refused(t, 2, "missing flags: --reason", addr, "adjust", "v1", "1")
+	refused(t, 1, "country", addr, "add", "v1", "--dim", "colour=red")
+	refused(t, 1, "", addr, "undo", "none", "--key", "v1", "--reason", "again")
+	p.signal(syscall.SIGTERM)
+}
+
+// The worked example is run by TestDocs; its files are beside the page.
+func copyExample(t *testing.T, page, dir string) {
+	t.Helper()
+	for _, name := range []string{"reviews.csv", "definitions.yaml"} {
+		raw, err := os.ReadFile(filepath.Join(filepath.Dir(page), "testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
