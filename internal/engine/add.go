@@ -68,7 +68,7 @@ func (e *Engine) takesAtOnce(d *store.Delta) bool {
 	case s.meta.state() == present:
 		return inRange(s.value, d.N)
 	case s.meta.state() == unread:
-		return s.meta&(dirty0|dirty1|saving) != 0 && !e.mustRead(d, s, h.hash, h.cell, 1)
+		return s.meta&(dirty0|dirty1|saving) != 0 && !e.mustRead(d, unreadServes, s, h.hash, h.cell, 1)
 	}
 	return false
 }

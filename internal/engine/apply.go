@@ -224,7 +224,11 @@ func (e *Engine) plan(b *store.Batch, ps *plans, got *fetched, level store.Durab
 	deletes := false
 	for i := range ps.all {
 		if i%groupMax == 0 {
-			e.filter.fetch(e.cells.findNext(ps.all, i, ps.keys))
+			group := e.cells.findNext(ps.all, i, ps.keys)
+			e.filter.fetch(group)
+			if i < len(b.Deltas) && b.Deltas[i].Event != nil {
+				e.fetchBundles(b.Deltas[i:min(len(b.Deltas), i+groupMax)], group)
+			}
 		}
 		d, p := &getOne, &ps.all[i] // a condition looks at its cell
 		if i < len(b.Deltas) {
@@ -243,7 +247,14 @@ func (e *Engine) plan(b *store.Batch, ps *plans, got *fetched, level store.Durab
 		if u := e.undo.at(s.undo, p.slot); u != nil && u.level > level && now.pending(u.frame, u.level) {
 			level = u.level
 		}
-		if s.meta.state() == unread && e.mustRead(d, s, p.hash, cell, len(b.Deltas)) {
+		served := unreadServes
+		if d.Event != nil {
+			var bundled bool
+			if level, bundled = e.planEvent(d, p, level, n); bundled {
+				served |= store.NeedRiders | store.NeedBook
+			}
+		}
+		if s.meta.state() == unread && e.mustRead(d, served, s, p.hash, cell, len(b.Deltas)) {
 			if e.noRow(p.hash) {
 				e.resolve(p.slot, row{})
 			} else {
@@ -256,9 +267,6 @@ func (e *Engine) plan(b *store.Batch, ps *plans, got *fetched, level store.Durab
 			n.checkpoint = n.checkpoint || e.mustSettleQuota(d, cell, len(b.Deltas), got.madeRoom())
 		default: // present: everything is known, unless the batch deletes it and makes it again
 			n.checkpoint = n.checkpoint || deletes && e.mustSettleQuota(d, cell, len(b.Deltas), got.madeRoom())
-		}
-		if d.Event != nil {
-			level = e.planEvent(d, p, level, n)
 		}
 		if d.Guard.Token != "" {
 			level = max(level, e.planToken(cell, d, len(b.Deltas), got, n, now))
@@ -318,13 +326,13 @@ const blindMax = 1 << 47
 const unreadServes = store.NeedToken | store.NeedLayout
 
 // mustRead reports whether an unread cell has to be read before a delta to it
-// can be decided. A blind add needs no read, unless it, or one of the more keys
+// can be decided, if these needs are served unread. A blind add needs no read, unless it, or one of the more keys
 // that its batch may make, could reach a limit.
-func (e *Engine) mustRead(d *store.Delta, s *slot, hash uint64, cell []byte, more int) bool {
+func (e *Engine) mustRead(d *store.Delta, served store.Needs, s *slot, hash uint64, cell []byte, more int) bool {
 	switch {
 	case d.Op == store.OpSettle:
 		return false
-	case d.Needs()&^unreadServes != 0:
+	case d.Needs()&^served != 0:
 		return true
 	case d.N > blindMax, d.N < -blindMax, s.value > nearLimit/2, s.value < -nearLimit/2:
 		return true
@@ -377,7 +385,7 @@ func (e *Engine) batch(f *wal.Frame, b *store.Batch, plans []plan, r *store.Repl
 		}
 		return false
 	}
-	if err := e.fences.judge(b); err != nil {
+	if err := e.judge(b); err != nil {
 		e.meters.refused++
 		r.Err = err
 		return false

@@ -138,6 +138,7 @@ func (e *Engine) checkpointLocked(ctx context.Context, sweep bool) error {
 		}
 	}
 	c := e.newCheckpoint()
+	e.settleAll(c.pace)
 	e.mu.Lock()
 	e.begin(c)
 	sweep = sweep || c.timeMS >= max(e.sweepMS, e.sweptMS+e.o.Limits.TokenWindow.Milliseconds()/8)
@@ -145,7 +146,7 @@ func (e *Engine) checkpointLocked(ctx context.Context, sweep bool) error {
 	return e.finish(ctx, c, sweep)
 }
 
-// begin takes what is to be saved. The lock is held.
+// begin takes what is to be saved. The lock is held, and all bundles are settled.
 func (e *Engine) begin(c *checkpoint) {
 	c.frame = e.log.Begin()
 	c.position = c.frame.Pos()
@@ -180,6 +181,8 @@ func (e *Engine) begin(c *checkpoint) {
 	}
 	e.retired = nil
 	c.putBytes, e.putBytes = e.putBytes, 0
+	e.tallyViews()
+	e.views.stop, e.views.amount = false, 0
 	for key, t := range e.epochs {
 		if t.dirty {
 			c.epochs = append(c.epochs, epochRow{key, t.tally})
@@ -601,6 +604,7 @@ func (e *Engine) publish(c *checkpoint) {
 			e.cells.slot(id).meta &^= saving
 		}
 	})
+	e.dropBundles(c.pace)
 	e.mu.Lock()
 	e.makeRoom()
 	e.mu.Unlock()

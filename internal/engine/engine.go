@@ -124,6 +124,7 @@ type Engine struct {
 	putBytes  int64             // that were put since the last checkpoint began
 	epochs    tallies
 	fences    fences
+	views     views
 	soonest   int64    // no deadline on disk that was not looked after is before
 	collected [][]byte // rows of deadlines that are no longer needed
 

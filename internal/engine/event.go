@@ -8,8 +8,18 @@ import (
 )
 
 // planEvent collects what has to be read before an event can be decided, besides its own
-// cell, and returns the level that its parts need.
-func (e *Engine) planEvent(d *store.Delta, p *plan, level store.Durability, n *needs) store.Durability {
+// cell, and returns the level that its parts need, and whether it can be bundled.
+func (e *Engine) planEvent(d *store.Delta, p *plan, level store.Durability, n *needs) (store.Durability, bool) {
+	if v := e.viewOf(d); v != nil {
+		if level, bundled := e.planBundle(v, d, p, level, n); bundled {
+			return level, true
+		}
+	}
+	return e.planParts(d, p, level, n), false
+}
+
+// planParts is planEvent for an event that is decided part by part.
+func (e *Engine) planParts(d *store.Delta, p *plan, level store.Durability, n *needs) store.Durability {
 	now := e.horizon()
 	look := func(part store.Part, mustRead bool) uint32 {
 		id, weight := e.locatePart(p.hash, d.Cell, part)
@@ -70,8 +80,13 @@ func (c *change) event(d *store.Delta, p plan) store.Result {
 	if e.cells.slot(p.slot).meta&hasExtra != 0 {
 		c.settleExpired(p)
 	}
-	s := events{change: c, plan: p, cell: e.cells.keyOf(p.slot)}
-	if !s.readMet(d) {
+	if v := e.viewOf(d); v != nil {
+		if res, done := c.bundled(v, d, &p); done {
+			return res
+		}
+	}
+	s := events{change: c, plan: p, cell: e.cells.keyOf(p.slot), unplanned: isPlain(d)}
+	if err := s.prepare(d); err != nil {
 		return store.Result{Outcome: store.Unavailable}
 	}
 	return decide.Event(&s, decide.Clock{NowMS: c.time(), Window: e.o.Limits.TokenWindow}, d, nil)
@@ -80,34 +95,73 @@ func (c *change) event(d *store.Delta, p plan) store.Result {
 // events are what one event is decided on.
 type events struct {
 	*change
-	plan plan
-	cell []byte // its key
+	plan      plan
+	cell      []byte // its key
+	unplanned bool   // it was to be bundled, perhaps
 }
 
-// readMet reads the parts that are placed by what the lead meets, where they can't be
-// decided unread. They were looked for when the batch was planned, but a delta before
-// this one may have changed the lead. That is so rare that the lock is held meanwhile.
-func (s *events) readMet(d *store.Delta) bool {
-	met, known := int64(0), false
-	for i := range d.Event.Len() {
-		r := d.Event.Rider(i)
-		if r.Place != store.PlaceMet {
-			continue
-		}
-		if !known {
-			met, known = s.met(d), true
-		}
-		f, _ := r.Part.Fields()
-		id, weight := s.e.locatePart(s.plan.hash, d.Cell, r.Part.At(f.Position+met))
-		if at := s.e.cells.slot(id); at.meta.state() == unread && (!isBlind(d, r) || s.e.isFar(at, placed(weight))) {
-			has, err := s.e.readCell(s.e.cells.keyOf(id))
-			if err != nil {
-				return false
-			}
-			s.e.resolve(id, has)
+// prepare settles the bundles of parts that a decision looks at, and reads what is still
+// unread and must not be. That is so if a part is placed by what the lead meets, and a
+// delta of the same batch has changed the lead since it was planned; or if one has changed
+// what kept the event from being bundled. It is so rare that the lock is held meanwhile.
+func (s *events) prepare(d *store.Delta) error {
+	e := s.e
+	if s.unplanned {
+		if err := s.read(s.plan.slot); err != nil {
+			return err
 		}
 	}
-	return true
+	look := func(p store.Part, blind, planned bool) error {
+		if !blind && e.views.count > 0 {
+			e.settlePart(s.plan.hash, s.plan.slot, p, s.f.ID, s.level)
+		}
+		if planned {
+			return nil
+		}
+		id, weight := e.locatePart(s.plan.hash, d.Cell, p)
+		if at := e.cells.slot(id); blind && !e.isFar(at, placed(weight)) {
+			return nil
+		}
+		return s.read(id)
+	}
+	if d.Event.Part != "" {
+		if err := look(d.Event.Part, false, true); err != nil {
+			return err
+		}
+	}
+	for i := range d.Event.Len() {
+		r := d.Event.Rider(i)
+		part, planned := r.Part, !s.unplanned
+		if r.When.Kind == store.MetBook {
+			if err := look(partBook, false, planned); err != nil {
+				return err
+			}
+		}
+		if part == "" || r.Place == store.PlaceVersion {
+			continue
+		}
+		if r.Place == store.PlaceMet {
+			f, _ := part.Fields()
+			part, planned = part.At(f.Position+s.met(d)), false
+		}
+		if err := look(part, isBlind(d, r), planned); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read reads a cell or a part that is unread.
+func (s *events) read(id uint32) error {
+	e := s.e
+	if e.cells.slot(id).meta.state() != unread {
+		return nil
+	}
+	has, err := e.readCell(e.cells.keyOf(id))
+	if err == nil {
+		e.resolve(id, has)
+	}
+	return err
 }
 
 // met returns what the lead meets.
@@ -162,6 +216,9 @@ func (s *events) PutPart(c store.Cell, p store.Part, v store.Content) {
 		e.resolve(id, row{})
 	}
 	was := at.value
+	if p.Kind() == store.PartBook && (!v.Exists || v.N < was) {
+		e.views.drops++
+	}
 	switch {
 	case !v.Exists:
 		f.Payload = appendPartRecord(f.Payload, p, partDelete, was)

@@ -26,6 +26,10 @@ const (
 // average of all cells, as of the last that was added.
 func (e *Engine) changed(n int) int64 { return int64(n) * e.cellBytes }
 
+// willSave returns how many cells the next checkpoint saves, at most, and how many bundles
+// there are.
+func (e *Engine) willSave() int { return e.dirty.count + e.views.cells + e.views.count }
+
 // weigh takes that average.
 func (e *Engine) weigh() {
 	e.cellBytes = savedCellBytes + e.cells.bytes()/int64(max(1, e.cells.count))
@@ -33,7 +37,7 @@ func (e *Engine) weigh() {
 
 // unsaved returns the memory that changes take which are not on disk.
 func (e *Engine) unsaved() int64 {
-	unsaved := e.tokens.bytes() + e.changed(e.dirty.count) + e.putBytes
+	unsaved := e.tokens.bytes() + e.changed(e.willSave()) + e.putBytes
 	if e.save != nil {
 		unsaved += e.changed(e.save.cells.count) + e.save.putBytes
 	}
@@ -66,7 +70,7 @@ func (e *Engine) makeRoom() {
 
 // due reports whether it is time for a checkpoint.
 func (e *Engine) due() bool {
-	return e.changed(e.dirty.count)+e.tokens.bytes()+e.putBytes > e.changesMax()/2
+	return e.changed(e.willSave())+e.tokens.bytes()+e.putBytes > e.changesMax()/2
 }
 
 // arm sees to it that a change is followed by a checkpoint before long.

@@ -89,6 +89,7 @@ func (e *Engine) BeginCheckpoint() (finish func(ctx context.Context, sweep bool)
 		panic(err)
 	}
 	c := e.newCheckpoint()
+	e.settleAll(c.pace)
 	e.mu.Lock()
 	e.begin(c)
 	e.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 type fences struct {
 	books  decide.Fences
 	floors decide.Floors
+	rises  uint64         // how often a floor has risen
 	dirty  bool           // changed since the last checkpoint began
 	risen  []decide.Shelf // whose floor has risen since: what is below is to be removed
 }
@@ -20,11 +21,48 @@ func newFences() fences {
 
 // judge returns an error if a batch was made under an older book, or changes a part that
 // is not kept any more.
-func (f *fences) judge(b *store.Batch) error {
-	if err := f.books.Judge(b); err != nil {
-		return err
+func (e *Engine) judge(b *store.Batch) error {
+	f := &e.fences
+	if len(f.books) > 0 {
+		some := *b
+		if isOfOne(b) { // Fast path: all others are judged as the first is.
+			some.Deltas = b.Deltas[:1]
+		}
+		if err := f.books.Judge(&some); err != nil {
+			return err
+		}
 	}
-	return f.floors.Judge(b)
+	if len(f.floors) == 0 {
+		return nil
+	}
+	for i := range b.Deltas {
+		d := &b.Deltas[i]
+		if d.Event == nil {
+			continue
+		}
+		v := e.viewOf(d)
+		if v != nil && v.judged == f.rises { // Fast path: its parts were kept, and no floor has risen since.
+			continue
+		}
+		if f.floors.Judge(&store.Batch{Deltas: b.Deltas[i : i+1]}) != nil {
+			return f.floors.Judge(b) // it says which
+		}
+		if v != nil {
+			v.judged = f.rises
+		}
+	}
+	return nil
+}
+
+// isOfOne reports whether all deltas of a batch are to cells of one namespace of callers.
+func isOfOne(b *store.Batch) bool {
+	for i := range b.Deltas {
+		d := &b.Deltas[i]
+		if d.Cell.Namespace == "" || d.Cell.Namespace != b.Deltas[0].Cell.Namespace || d.Op == store.OpRetire {
+			return false
+		}
+	}
+	return len(b.Deltas) > 0
 }
 
 func (f *fences) raiseBook(to store.Book) {
@@ -36,6 +74,7 @@ func (f *fences) raiseFloor(to store.Floor) {
 	s := shelfOf(to)
 	f.floors[s] = max(f.floors[s], to.Epoch)
 	f.risen = append(f.risen, s)
+	f.rises++
 	f.dirty = true
 }
 

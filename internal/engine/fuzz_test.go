@@ -52,6 +52,9 @@ func seedRecords() [][]byte {
 		appendPartRecord(nil, window, partAdd, 5),
 		appendPartRecord(nil, window, partDelete, 5),
 		append(appendPartRecord(nil, entries, partPut, 0), 2, 'h', 'i'),
+		appendPlan(nil, []store.Part{window, store.PartFields{Kind: store.PartDim, Name: "DE"}.Part()}),
+		varint(uvarint(appendCellRecord(nil, recEvent, cell), 0), 5),
+		varint([]byte{recEventAgain}, -7),
 		appendBook(nil, store.Book{Namespace: "n", ID: 3}),
 		appendFloor(nil, store.Floor{Namespace: defaultNamespace, Kind: store.PartWindow, View: 1, Epoch: 7}),
 	}
@@ -64,7 +67,7 @@ func emptied(e *Engine) *Engine {
 	return &Engine{
 		o: e.o, id: e.id, db: e.db, timer: time.NewTimer(time.Hour),
 		cells: newTable(0), tokens: newTable(tokenBytes), marks: newMarks(), names: namespaces{}, extras: map[uint32]extra{},
-		blobs: map[uint32]string{}, epochs: tallies{}, fences: newFences(),
+		blobs: map[uint32]string{}, epochs: tallies{}, fences: newFences(), views: newViews(),
 		dirtyBit: dirty0,
 	}
 }
@@ -96,6 +99,10 @@ func FuzzReplay(f *testing.F) {
 		if err != nil {
 			return
 		}
+		for _, id := range fresh.views.slots.some(0, make([]uint32, fresh.views.slots.count)) {
+			fresh.settle(id, 0, store.Memory)
+		}
+		fresh.tallyViews()
 		// What was replayed adds up: the tallies are the sums over the cells that
 		// were made here.
 		var cells, marks tally

@@ -74,7 +74,7 @@ func Open(dir string, o Options) (*Engine, error) {
 		broken: make(chan struct{}), compacted: make(chan struct{}, 1), checkpointing: make(gate, 1),
 		cells: newTable(0), tokens: newTable(tokenBytes),
 		marks: newMarks(), names: namespaces{},
-		blobs: map[uint32]string{}, epochs: tallies{}, fences: newFences(),
+		blobs: map[uint32]string{}, epochs: tallies{}, fences: newFences(), views: newViews(),
 		extras: map[uint32]extra{}, soonestSet: math.MaxInt64, soonestNew: math.MaxInt64,
 		dirtyBit: dirty0, cellsMax: o.Memory / cellShare, blocksMax: filterBlocksMax(o.Memory), clock: clock.New(o.Now, o.Elapsed),
 	}
@@ -396,6 +396,7 @@ func (e *Engine) openDisk() (wal.Position, error) {
 		}),
 		e.rows(rowNear, func(key, _ []byte) bool {
 			e.near.add(e.hashOf(key))
+			e.views.far = e.views.far || isPart(key)
 			return true
 		}),
 		e.openParts())

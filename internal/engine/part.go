@@ -79,8 +79,7 @@ func (e *Engine) setBytes(id uint32, bytes string, has bool) {
 	}
 }
 
-// putPart makes a part v, an unread one v over what it is over, and returns by how much
-// it has changed. Nobody sees it before what it builds on.
+// putPart makes a part v, an unread one v over what it is over. Nobody sees it before what it builds on.
 func (e *Engine) putPart(id uint32, v store.Content, frame uint64, level store.Durability) {
 	s := e.cells.slot(id)
 	next := present
@@ -91,6 +90,9 @@ func (e *Engine) putPart(id uint32, v store.Content, frame uint64, level store.D
 		next = unread
 	}
 	e.put(id, v.N, next, 0, frame, e.levelOn(s, id, level))
+	if v.N > nearLimit/2 || v.N < -nearLimit/2 {
+		e.views.far = e.views.far || !hasBytes(e.cells.keyOf(id))
+	}
 	if s.meta&hasExtra != 0 || v.Exists && hasBytes(e.cells.keyOf(id)) {
 		e.setBytes(id, v.Bytes, v.Exists)
 	}

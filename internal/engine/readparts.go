@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"context"
+	"runtime"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -22,11 +23,11 @@ func (e *Engine) ReadParts(ctx context.Context, parts []store.PartCell, contents
 		keys[i] = appendPart(nil, p.Cell, p.Part)
 		hashes[i] = placed(e.weight(xxh3.HashSeed(appendCell(nil, p.Cell), e.id.seed()), p.Part))
 	}
-	return e.readKeys(ctx, keys, hashes, contents)
+	return e.readKeys(ctx, parts, keys, hashes, contents)
 }
 
-// readKeys is ReadParts for the keys of parts.
-func (e *Engine) readKeys(ctx context.Context, keys [][]byte, hashes []uint64, contents []store.Content) error {
+// readKeys is ReadParts for parts with these keys.
+func (e *Engine) readKeys(ctx context.Context, parts []store.PartCell, keys [][]byte, hashes []uint64, contents []store.Content) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.meters.reads += uint64(len(keys))
@@ -40,9 +41,15 @@ func (e *Engine) readKeys(ctx context.Context, keys [][]byte, hashes []uint64, c
 		var n needs
 		h, waits := e.horizon(), false
 		for i, key := range keys {
+			if contents[i] = (store.Content{}); e.fences.gone(key) {
+				continue
+			}
 			var wait bool
 			contents[i], wait = e.readPart(key, hashes[i], &h, &n)
 			waits = waits || wait
+			if sum, is := e.inBundles(parts[i].Cell, parts[i].Part, &h); is {
+				contents[i].N, contents[i].Exists = contents[i].N+sum, true
+			}
 		}
 		var err error
 		switch {
@@ -65,9 +72,6 @@ func (e *Engine) readKeys(ctx context.Context, keys [][]byte, hashes []uint64, c
 // readPart returns what readers may see of a part. Bytes that were changed have to be
 // waited for: what they were is not kept.
 func (e *Engine) readPart(key []byte, hash uint64, h *horizon, n *needs) (c store.Content, wait bool) {
-	if e.fences.gone(key) {
-		return store.Content{}, false
-	}
 	id := e.cells.find(uint32(hash), key)
 	if id == 0 {
 		n.cell(key)
@@ -143,21 +147,21 @@ func (e *Engine) ScanParts(ctx context.Context, r store.Rows, n int) ([]store.Pa
 
 // entries reads the parts that have some keys. Those that do not exist are left out.
 func (e *Engine) entries(ctx context.Context, keys [][]byte) ([]store.PartEntry, error) {
-	found := make([]store.PartEntry, len(keys))
+	found, parts := make([]store.PartEntry, len(keys)), make([]store.PartCell, len(keys))
 	hashes, contents := make([]uint64, len(keys)), make([]store.Content, len(keys))
 	for i, key := range keys {
 		c, p, ok := decodePart(key)
 		if !ok {
 			return nil, store.Errorf(store.KindCorrupt, "row %x is no part's", key)
 		}
-		found[i].PartCell = store.PartCell{Cell: c, Part: p}
+		parts[i] = store.PartCell{Cell: c, Part: p}
 		hashes[i] = placed(e.weight(xxh3.HashSeed(appendCell(nil, c), e.id.seed()), p))
 	}
-	if err := e.readKeys(ctx, keys, hashes, contents); err != nil {
+	if err := e.readKeys(ctx, parts, keys, hashes, contents); err != nil {
 		return nil, err
 	}
 	for i := range found {
-		found[i].Content = contents[i]
+		found[i] = store.PartEntry{PartCell: parts[i], Content: contents[i]}
 	}
 	return slices.DeleteFunc(found, func(f store.PartEntry) bool { return !f.Content.Exists }), nil
 }
@@ -165,6 +169,10 @@ func (e *Engine) entries(ctx context.Context, keys [][]byte) ([]store.PartEntry,
 // partKeys returns the first n keys of parts in [low, high), or the last ones, last
 // first. Some of them may not exist.
 func (e *Engine) partKeys(ctx context.Context, low, high []byte, n int, back bool) ([][]byte, error) {
+	bundled, err := e.bundledKeys(ctx, low, high, n, back)
+	if err != nil {
+		return nil, err
+	}
 	inMemory, err := e.bornKeys(ctx, low, high, n, back)
 	if err != nil {
 		return nil, err
@@ -173,7 +181,7 @@ func (e *Engine) partKeys(ctx context.Context, low, high []byte, n int, back boo
 	if err != nil {
 		return nil, err
 	}
-	return firstKeys(slices.Concat(inMemory, onDisk), n, back), nil
+	return firstKeys(slices.Concat(bundled, inMemory, onDisk), n, back), nil
 }
 
 // diskParts returns the first n keys of parts in [low, high) on disk, or the last ones.
@@ -200,4 +208,40 @@ func (e *Engine) diskParts(low, high []byte, n int, back bool) ([][]byte, error)
 		return nil, diskError(err)
 	}
 	return keys, nil
+}
+
+// bundledKeys returns the first n keys of parts in [low, high), or the last ones, that are
+// in bundles. They are looked for before those in memory, where settling puts them.
+func (e *Engine) bundledKeys(ctx context.Context, low, high []byte, n int, back bool) (found [][]byte, err error) {
+	var room [lockedCells / 4]uint32
+	for from, more := uint32(0), true; more; runtime.Gosched() {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		e.mu.Lock()
+		ids := e.views.slots.some(from, room[:])
+		for _, id := range ids {
+			from = id + 1
+			if e.cells.slot(id).meta.state() == present {
+				found = e.partsOf(found, id, low, high)
+			}
+		}
+		e.mu.Unlock()
+		if more = len(ids) > 0; len(found) > 2*n+len(room)*store.EventRidersMax {
+			found = firstKeys(found, n, back)
+		}
+	}
+	return firstKeys(found, n, back), nil
+}
+
+// partsOf appends the keys in [low, high) of the parts that a bundle is to be added to.
+func (e *Engine) partsOf(found [][]byte, id uint32, low, high []byte) [][]byte {
+	cell, v := e.bundleOf(id)
+	c := decodeCell(e.cells.keyOf(cell))
+	for _, p := range v.parts {
+		if key := appendPart(nil, c, p); bytes.Compare(key, low) >= 0 && bytes.Compare(key, high) < 0 {
+			found = append(found, key)
+		}
+	}
+	return found
 }

@@ -15,7 +15,7 @@ func (e *Engine) replayer(from wal.Position) func(wal.Position, []byte) error {
 	return func(pos wal.Position, payload []byte) error {
 		p.writer, p.cell, p.ahead, p.of, p.plans = 0, nil, p.ahead[:0], nil, p.plans[:0]
 		for r := (reader{b: payload}); len(r.b) > 0; {
-			if len(p.ahead) == 0 && r.b[0] == recAdd {
+			if len(p.ahead) == 0 && (r.b[0] == recAdd || r.b[0] == recEvent) {
 				p.lookAhead(r)
 			}
 			p.at = pos + wal.Position(len(payload)-len(r.b))
@@ -40,7 +40,8 @@ type replay struct {
 	cell   []byte       // of the last add, if nothing came after it
 	found  plan         // where that is, if it was looked for
 	of     []byte       // the cell that parts are of
-	plans  [][]store.Part
+	plans  []replayedPlan
+	view   *view // of the last event, if nothing came after it
 
 	ahead []plan // of the next adds
 	room  [groupMax]plan
@@ -55,13 +56,16 @@ func (p *replay) lookAhead(r reader) {
 		if len(p.ahead) == groupMax || len(r.b) == 0 {
 			break
 		}
-		switch r.byte() {
-		case recAdd:
+		switch kind := r.byte(); kind {
+		case recAdd, recEvent:
 			cell := r.cell()
 			to := len(keys) - len(r.b)
 			p.ahead = append(p.ahead, plan{hash: xxh3.HashSeed(cell, seed), from: uint32(to - len(cell)), to: uint32(to)})
+			if kind == recEvent {
+				r.uvarint()
+			}
 			r.varint()
-		case recAgain:
+		case recAgain, recEventAgain:
 			r.varint()
 		case recTime:
 			r.uvarint()
@@ -84,10 +88,7 @@ func (p *replay) record(r *reader) error {
 		e.timeMS = max(e.timeMS, int64(r.uvarint()))
 	case recAdd, recAgain:
 		if kind == recAdd {
-			p.cell, p.found = r.cell(), plan{}
-			if len(p.ahead) > 0 {
-				p.found, p.ahead = p.ahead[0], p.ahead[1:]
-			}
+			p.next(r)
 		}
 		delta := r.varint()
 		if p.cell == nil {
@@ -174,9 +175,44 @@ func (p *replay) add(delta int64) {
 	e.put(id, s.value+delta, state, e.version(p.at), 0, store.Memory)
 }
 
+// next reads the cell of an add.
+func (p *replay) next(r *reader) {
+	p.cell, p.found, p.view = r.cell(), plan{}, nil
+	if len(p.ahead) > 0 {
+		p.found, p.ahead = p.ahead[0], p.ahead[1:]
+	}
+}
+
+// A replayedPlan is a plan that a frame names.
+type replayedPlan struct {
+	record []byte
+	parts  []store.Part
+}
+
 // second replays a record of the second format.
 func (p *replay) second(r *reader, kind byte, done bool) error {
 	switch kind {
+	case recPlan:
+		record := r.b
+		parts := r.plan()
+		p.plans = append(p.plans, replayedPlan{record[:len(record)-len(r.b)], parts})
+	case recEvent, recEventAgain:
+		if kind == recEvent {
+			p.next(r)
+			if number := r.uvarint(); number >= uint64(len(p.plans)) {
+				r.fail()
+			} else if !r.bad {
+				p.view = p.e.replayedView(&p.plans[number], decodeCell(p.cell))
+			}
+		}
+		delta := r.varint()
+		if p.view == nil {
+			r.fail()
+		}
+		p.of = p.cell
+		if !done && !r.bad {
+			p.event(delta)
+		}
 	case recPart:
 		c := r.partChange()
 		if p.of == nil {
@@ -199,11 +235,44 @@ func (p *replay) second(r *reader, kind byte, done bool) error {
 	return nil
 }
 
+// event replays an event that was bundled: it is again, and settled by the next
+// checkpoint.
+func (p *replay) event(delta int64) {
+	e, v := p.e, p.view
+	p.add(delta)
+	id := e.bundle(v, p.found.hash, p.found.slot)
+	if id == 0 {
+		id = e.newBundle(v, p.found.hash, p.found.slot)
+	}
+	v.count(e.marks.get(p.writer), p.found.hash, delta)
+	e.addBundle(id, delta, 0, store.Memory)
+}
+
+// replayedView returns the view of a plan that a frame names, for the counters of a
+// namespace.
+func (e *Engine) replayedView(p *replayedPlan, c store.Cell) *view {
+	if of, _, ok := store.ShardOf(c); ok {
+		c = of
+	}
+	record := c.Namespace + "/" + string(p.record)
+	v := e.views.named[record]
+	if v == nil {
+		v = &view{namespace: c.Namespace, parts: p.parts, record: record}
+		e.addView(v)
+		e.views.named[record] = v
+	}
+	return v
+}
+
 // part replays the change of a part. The record has what was there where it matters, so
 // nothing is read.
 func (p *replay) part(cell []byte, c partChange) {
 	e := p.e
-	id, weight := e.locatePart(xxh3.HashSeed(cell, e.id.seed()), decodeCell(cell), c.part)
+	hash := xxh3.HashSeed(cell, e.id.seed())
+	if c.op != partAdd || c.n > blindMax || c.n < -blindMax { // as when it was decided
+		e.settlePart(hash, e.cells.find(uint32(hash), cell), c.part, 0, store.Memory)
+	}
+	id, weight := e.locatePart(hash, decodeCell(cell), c.part)
 	s := e.cells.slot(id)
 	v, was := store.Content{N: s.value + c.n, Exists: true}, s.value
 	switch c.op {

@@ -27,6 +27,6 @@ func TestServes(t *testing.T) {
 	})
 	// A delta knows nothing of its batch.
 	storetest.Serves(t, unreadServes|store.NeedMark|store.NeedIf, func(b *store.Batch) bool {
-		return !e.mustRead(&b.Deltas[0], &slot{}, 0, appendCell(nil, c), 1)
+		return !e.mustRead(&b.Deltas[0], unreadServes, &slot{}, 0, appendCell(nil, c), 1)
 	})
 }

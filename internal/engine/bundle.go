@@ -1,0 +1,515 @@
+package engine
+
+import (
+	"encoding/binary"
+	"math"
+	"unsafe"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// Most events add what they add to the total to all parts of a plan too. What was added
+// under one plan to one counter is kept as one number, a bundle, in a slot of the table
+// of cells: so an event changes two slots, however many parts its plan has. Bundles are
+// settled, which is adding them to their parts, before a checkpoint begins, and before a
+// decision looks at one of the parts. Readers add up a part and the bundles that it is in.
+
+// A view is a plan whose events may be bundled.
+type view struct {
+	id        uint32 // in the keys of bundles
+	namespace string // of its counters
+	parts     []store.Part
+	book      int64  // a counter whose book is at least that has no other riders
+	weight    uint64 // of the plan, by which bundles are found; odd
+	bundles   int    // of this plan
+
+	plan   *store.Plan // or nil
+	record string      // of replay, or ""
+	named  uint64      // the last frame that names it
+	number uint64      // its number there
+	judged uint64      // by which floors its parts are kept: see fences.rises
+
+	// What was applied under the plan, and its sum with each change multiplied by the
+	// hash of its cell, since the last checkpoint began. It goes into the tallies then.
+	sum, check uint64
+	loose      share   // of the parts without an epoch: they go into marks, at once
+	epochs     []share // of the others
+}
+
+// A share is what a tally has of the events of a plan: parts of them, and the sum of
+// their weights.
+type share struct {
+	epoch  string
+	parts  uint64
+	weight uint64
+}
+
+// views are the plans that bundles are of.
+type views struct {
+	of     map[*store.Plan]*view
+	named  map[string]*view // those of replay, by the record of the plan and the namespace
+	all    []*view          // by id, from 1 on; nil where one is gone
+	free   []uint32         // ids of those
+	parts  map[store.Part][]*view
+	last   *view // and its plan
+	plan   *store.Plan
+	frame  uint64 // in which plans were last named
+	names  uint64 // how many of them
+	slots  slotSet
+	count  int    // bundles there are
+	cells  int    // parts that they will change, at most
+	amount int64  // that was bundled since all were settled, either way
+	stop   bool   // none are made: they are being settled
+	far    bool   // nor any more: a part is near the ends of int64
+	drops  uint64 // how often a book of a counter was lowered: bundles that are older have to look at it again
+	logged struct {
+		slot, view uint32
+		frame      uint64
+		end        uint64
+	}
+}
+
+func newViews() views {
+	return views{of: map[*store.Plan]*view{}, named: map[string]*view{}, parts: map[store.Part][]*view{}, all: []*view{nil}}
+}
+
+const (
+	nsBundle    = 253 // + slot 4, view 4, hash of the cell 8: the key of a bundle
+	bundleBytes = 17
+	viewsMax    = 1 << 16
+	// bundledMax is how much is bundled at most: with it no part that is not far
+	// leaves int64.
+	bundledMax = 1 << 60
+)
+
+// bundleServes is what an event may need to be bundled.
+const bundleServes = store.NeedRiders | store.NeedBook | store.NeedValue | store.NeedToken
+
+// isPlain reports whether an event may be bundled, by what it asks for.
+func isPlain(d *store.Delta) bool {
+	return d.Event.Plan != nil && len(d.Event.Riders) == 0 && d.Needs()&^bundleServes == 0
+}
+
+// viewOf returns the view of an event, or nil if it can't be bundled.
+func (e *Engine) viewOf(d *store.Delta) *view {
+	vs := &e.views
+	if vs.stop || vs.far || !isPlain(d) {
+		return nil
+	}
+	v := vs.last
+	if d.Event.Plan != vs.plan {
+		if v = vs.of[d.Event.Plan]; v == nil {
+			if v = e.newView(d); v == nil {
+				return nil
+			}
+		}
+		vs.last, vs.plan = v, d.Event.Plan
+	}
+	if v.namespace != d.Cell.Namespace {
+		if of, _, ok := store.ShardOf(d.Cell); !ok || of.Namespace != v.namespace {
+			return nil
+		}
+	}
+	return v
+}
+
+// newView makes the view of an event's plan, or returns nil.
+func (e *Engine) newView(d *store.Delta) *view {
+	if !d.Event.Plan.Sums() || len(e.views.all)-len(e.views.free) > viewsMax {
+		return nil
+	}
+	v := &view{namespace: d.Cell.Namespace, plan: d.Event.Plan}
+	if of, _, ok := store.ShardOf(d.Cell); ok {
+		v.namespace = of.Namespace
+	}
+	for i := range d.Event.Len() {
+		switch r := d.Event.Rider(i); {
+		case r.Amount == store.AmountApplied:
+			v.parts = append(v.parts, r.Part)
+		default:
+			v.book = max(v.book, r.N, r.When.N)
+		}
+	}
+	e.addView(v)
+	e.views.of[d.Event.Plan] = v
+	return v
+}
+
+// addView gives a view its place.
+func (e *Engine) addView(v *view) {
+	vs := &e.views
+	if n := len(vs.free); n > 0 {
+		v.id, vs.free = vs.free[n-1], vs.free[:n-1]
+	} else {
+		v.id, vs.all = uint32(len(vs.all)), append(vs.all, nil)
+	}
+	vs.all[v.id] = v
+	v.named, v.judged = math.MaxUint64, math.MaxUint64 // in no frame, by no floors
+	v.weight = xxh3.HashSeed(binary.LittleEndian.AppendUint32(nil, v.id), e.id.seed()) | 1
+	shares := map[string]*share{}
+	for _, p := range v.parts {
+		vs.parts[p] = append(vs.parts[p], v)
+		weight := xxh3.HashStringSeed(string(p), e.id.seed()) | 1
+		to := &v.loose
+		if p.Kind()&store.PartRetained != 0 {
+			epoch := string(append(appendNamespace(nil, v.namespace), p[:epochBytes]...))
+			if to = shares[epoch]; to == nil {
+				to = &share{epoch: epoch}
+				shares[epoch] = to
+			}
+		}
+		to.parts++
+		to.weight += weight
+	}
+	for _, s := range shares {
+		v.epochs = append(v.epochs, *s)
+	}
+}
+
+// count enters an event of a view.
+func (v *view) count(m *mark, hash uint64, n int64) {
+	v.sum += uint64(n)
+	v.check += uint64(n) * (hash | 1)
+	m.tally.sum += uint64(n) * v.loose.parts
+	m.tally.check += uint64(n) * (hash | 1) * v.loose.weight
+}
+
+// tallyViews enters what was applied under plans in the tallies of epochs.
+func (e *Engine) tallyViews() {
+	for _, v := range e.views.all {
+		if v != nil {
+			e.tallyView(v)
+		}
+	}
+}
+
+func (e *Engine) tallyView(v *view) {
+	if v.sum == 0 && v.check == 0 {
+		return
+	}
+	for _, s := range v.epochs {
+		t := e.epochs.of([]byte(s.epoch))
+		t.sum += v.sum * s.parts
+		t.check += v.check * s.weight
+	}
+	v.sum, v.check = 0, 0
+}
+
+// bundleKey returns the key of the bundle of a cell, which has this hash. A bundle that
+// is empty does not keep its cell in memory: so the hash is there to tell another cell
+// that got its slot.
+func bundleKey(cell, view uint32, hash uint64) (key [bundleBytes]byte) {
+	key[0] = nsBundle
+	binary.LittleEndian.PutUint32(key[1:], cell)
+	binary.LittleEndian.PutUint32(key[5:], view)
+	binary.LittleEndian.PutUint64(key[9:], hash)
+	return key
+}
+
+// bundleHash returns the hash by which the bundle of a cell, which has this hash, is
+// found.
+func (v *view) bundleHash(cell uint64) uint32 { return uint32(placed((cell | 1) * v.weight)) }
+
+// bundle returns the slot of the bundle of a cell, or 0.
+func (e *Engine) bundle(v *view, hash uint64, cell uint32) uint32 {
+	key := bundleKey(cell, v.id, hash)
+	return e.cells.find(v.bundleHash(hash), key[:])
+}
+
+// newBundle makes the bundle of a cell. It stays in memory until it is settled.
+func (e *Engine) newBundle(v *view, hash uint64, cell uint32) uint32 {
+	key := bundleKey(cell, v.id, hash)
+	id := e.cells.insert(v.bundleHash(hash), nil, key[:])
+	s := e.cells.slot(id)
+	s.undo = e.undo.tail - 1 // none
+	s.meta = (absent | saving).withVersion(e.views.drops)
+	e.views.slots.add(id)
+	e.views.count++
+	e.views.cells += len(v.parts)
+	v.bundles++
+	return id
+}
+
+// fetchBundles has the memory fetched in which the bundles of some events are.
+func (e *Engine) fetchBundles(deltas []store.Delta, group []plan) {
+	var hashes [groupMax]uint32
+	n := 0
+	for i := range deltas {
+		if d := &deltas[i]; d.Event != nil {
+			if v := e.viewOf(d); v != nil {
+				hashes[n] = v.bundleHash(group[i].hash)
+				prefetch(unsafe.Pointer(e.cells.head(hashes[n])))
+				n++
+			}
+		}
+	}
+	for _, hash := range hashes[:n] {
+		if id := *e.cells.head(hash); id != 0 {
+			prefetch(unsafe.Pointer(e.cells.slot(id)))
+		}
+	}
+}
+
+// planBundle returns whether an event can be bundled, as far as is known before it is
+// decided, and the level that its bundle needs. The book of the counter is looked at when
+// the bundle is made: it does not fall, or views.drops says so.
+func (e *Engine) planBundle(v *view, d *store.Delta, p *plan, level store.Durability, n *needs) (store.Durability, bool) {
+	id := e.bundle(v, p.hash, p.slot)
+	if id == 0 || e.cells.slot(id).meta.version() != e.views.drops {
+		book, _ := e.locatePart(p.hash, d.Cell, partBook)
+		s := e.cells.slot(book)
+		s.meta |= recent
+		switch s.meta.state() {
+		case unread:
+			n.cell(e.cells.keyOf(book))
+			return level, true
+		case absent:
+			return level, false
+		}
+		if s.value < v.book {
+			return level, false
+		}
+		if id == 0 {
+			id = e.newBundle(v, p.hash, p.slot)
+		}
+		at := e.cells.slot(id)
+		at.meta = at.meta.withVersion(e.views.drops)
+	}
+	return e.levelOn(e.cells.slot(id), id, level), true
+}
+
+// bundled adds an event to its cell and its bundle. It reports false if something is in
+// the way: then nothing was done.
+func (c *change) bundled(v *view, d *store.Delta, p *plan) (res store.Result, ok bool) {
+	e := c.e
+	s := e.cells.slot(p.slot)
+	state, old, n := s.meta.state(), s.value, d.N
+	changed := s.meta&(dirty0|dirty1|saving) != 0
+	switch {
+	case s.meta&hasExtra != 0 && !e.takes(d, p.slot), state == absent, state == unread && d.Want,
+		n > blindMax, n < -blindMax, state == present && !inRange(old, n),
+		state == unread && !changed && e.names.full(e.cells.keyOf(p.slot), 1, &e.o.Limits):
+		return res, false
+	}
+	id := e.bundle(v, p.hash, p.slot)
+	if id == 0 || e.cells.slot(id).meta.version() != e.views.drops || e.views.amount+max(n, -n) > bundledMax {
+		return res, false
+	}
+	cell := e.cells.keyOf(p.slot)
+	e.nameView(c, v)
+	res.Outcome, res.Version = store.Applied, e.version(c.f.Pos())
+	e.logEvent(c, v, p.slot, cell, n)
+	c.mark.tally.count(p.hash, n)
+	v.count(c.mark, p.hash, n)
+	e.put(p.slot, old+n, state, res.Version, c.f.ID, c.level)
+	e.addBundle(id, n, c.f.ID, e.levelOn(e.cells.slot(id), id, c.level))
+	if d.Want {
+		res.Before, res.After, res.Existed = old, old+n, true
+	}
+	return res, true
+}
+
+// nameView logs a plan, once for each frame.
+func (e *Engine) nameView(c *change, v *view) {
+	vs := &e.views
+	if vs.frame != c.f.ID {
+		vs.frame, vs.names = c.f.ID, 0
+	}
+	if v.named != c.f.ID {
+		v.named, v.number = c.f.ID, vs.names
+		vs.names++
+		c.f.Payload = appendPlan(c.f.Payload, v.parts)
+	}
+}
+
+// logEvent logs an event that adds to the parts of a plan. When it follows one of the same
+// plan to the same cell, it is two bytes.
+func (e *Engine) logEvent(c *change, v *view, id uint32, cell []byte, n int64) {
+	l := &e.views.logged
+	b := c.f.Payload
+	if l.slot == id && l.view == v.id && l.frame == c.f.ID && l.end == uint64(c.f.Pos()) {
+		b = append(b, recEventAgain)
+	} else {
+		b = binary.AppendUvarint(appendCellRecord(b, recEvent, cell), v.number)
+		l.slot, l.view, l.frame = id, v.id, c.f.ID
+	}
+	c.f.Payload = binary.AppendVarint(b, n)
+	l.end = uint64(c.f.Pos())
+}
+
+// addBundle adds to a bundle.
+func (e *Engine) addBundle(id uint32, n int64, frame uint64, level store.Durability) {
+	e.views.amount += max(n, -n)
+	s := e.cells.slot(id)
+	e.undoBundle(id, s, frame, level)
+	s.value, s.meta = s.value+n, s.meta.withState(present)
+}
+
+// undoBundle keeps what a bundle is for readers, who see it until a frame has its level.
+func (e *Engine) undoBundle(id uint32, s *slot, frame uint64, level store.Durability) {
+	if level <= store.Memory {
+		return
+	}
+	if u := e.undo.at(s.undo, id); u == nil || u.frame != frame || u.level != level {
+		n, u := e.undo.push(e.log)
+		*u = undo{frame: frame, value: s.value, meta: s.meta, slot: id, prev: s.undo, level: level}
+		s.undo = n
+	}
+}
+
+// settle adds a bundle to its parts. Readers see the one or the other: all change with
+// one frame, at one level.
+func (e *Engine) settle(id uint32, frame uint64, level store.Durability) {
+	s := e.cells.slot(id)
+	if s.meta.state() == absent {
+		return
+	}
+	owner, v := e.bundleOf(id)
+	cell := e.cells.keyOf(owner)
+	hash, c := xxh3.HashSeed(cell, e.id.seed()), decodeCell(cell)
+	level = e.levelOn(s, id, level)
+	var room [store.EventRidersMax]uint32
+	parts := room[:len(v.parts)]
+	for i, p := range v.parts {
+		parts[i], _ = e.locatePart(hash, c, p)
+		level = e.levelOn(e.cells.slot(parts[i]), parts[i], level)
+	}
+	for _, part := range parts { // a part may be there twice
+		has := e.content(part)
+		has.N, has.Exists = has.N+s.value, true
+		e.putPart(part, has, frame, level)
+	}
+	e.undoBundle(id, s, frame, level)
+	s.value, s.meta = 0, s.meta.withState(absent)
+}
+
+// bundleOf returns the cell and the view of a bundle.
+func (e *Engine) bundleOf(id uint32) (cell uint32, v *view) {
+	key := e.cells.keyOf(id)
+	return binary.LittleEndian.Uint32(key[1:]), e.views.all[binary.LittleEndian.Uint32(key[5:])]
+}
+
+// settlePart settles the bundles of a cell that a part is in.
+func (e *Engine) settlePart(hash uint64, cell uint32, p store.Part, frame uint64, level store.Durability) {
+	for _, v := range e.views.parts[p] {
+		if id := e.bundle(v, hash, cell); id != 0 {
+			e.settle(id, frame, level)
+		}
+	}
+}
+
+// inBundles returns what readers may see of a part in bundles, and whether it is in one.
+func (e *Engine) inBundles(c store.Cell, p store.Part, h *horizon) (sum int64, is bool) {
+	views := e.views.parts[p]
+	if len(views) == 0 {
+		return 0, false
+	}
+	key := appendCell(e.cellBuf[:0], c)
+	e.cellBuf = key
+	hash := xxh3.HashSeed(key, e.id.seed())
+	cell := e.cells.find(uint32(hash), key)
+	if cell == 0 {
+		return 0, false
+	}
+	for _, v := range views {
+		if id := e.bundle(v, hash, cell); id != 0 {
+			if n, m, _ := e.visible(id, h); m.state() == present {
+				sum, is = sum+n, true
+			}
+		}
+	}
+	return sum, is
+}
+
+// settleAll settles all bundles, and has events not be bundled until a checkpoint has
+// begun.
+func (e *Engine) settleAll(p *pace) {
+	e.mu.Lock()
+	e.views.stop = true
+	e.mu.Unlock()
+	e.eachBundle(p, func(id uint32, _ horizon) {
+		e.settle(id, e.log.Begin().ID, store.Memory)
+		e.log.End(store.Memory)
+	})
+}
+
+// eachBundle calls f for each bundle, with the lock held, which it gives away now and
+// then. One that is made meanwhile may be left out.
+func (e *Engine) eachBundle(p *pace, f func(id uint32, now horizon)) {
+	var room [lockedCells / 4]uint32
+	for from, more := uint32(0), true; more; p.breathe() {
+		e.mu.Lock()
+		ids := e.views.slots.some(from, room[:])
+		now := e.horizon()
+		for _, id := range ids {
+			f(id, now)
+			from = id + 1
+		}
+		e.mu.Unlock()
+		more = len(ids) > 0
+		p.yield()
+	}
+}
+
+// dropBundles removes the bundles that are settled, and the views that have none. It is
+// called when all frames up to the settling are synced, and gives the lock away now and
+// then.
+func (e *Engine) dropBundles(p *pace) {
+	e.eachBundle(p, func(id uint32, now horizon) {
+		s := e.cells.slot(id)
+		u := e.undo.at(s.undo, id)
+		if s.meta.state() != absent || u != nil && now.pending(u.frame, u.level) {
+			return
+		}
+		_, v := e.bundleOf(id)
+		e.cells.remove(id)
+		e.views.slots.remove(id)
+		e.views.count--
+		e.views.cells -= len(v.parts)
+		v.bundles--
+	})
+	for left := true; left; p.yield() {
+		left = e.dropViews()
+	}
+}
+
+// dropViews forgets some views that have no bundles, and reports whether there are more.
+func (e *Engine) dropViews() (left bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	dropped := 0
+	for _, v := range e.views.all {
+		if v == nil || v.bundles > 0 {
+			continue
+		}
+		if dropped == lockedCells/4 {
+			return true
+		}
+		e.dropView(v)
+		dropped++
+	}
+	return false
+}
+
+// dropView forgets a view.
+func (e *Engine) dropView(v *view) {
+	e.tallyView(v)
+	vs := &e.views
+	delete(vs.of, v.plan)
+	delete(vs.named, v.record)
+	vs.last, vs.plan = nil, nil
+	vs.all[v.id], vs.free = nil, append(vs.free, v.id)
+	for _, p := range v.parts {
+		left := vs.parts[p][:0]
+		for _, o := range vs.parts[p] {
+			if o != v {
+				left = append(left, o)
+			}
+		}
+		if vs.parts[p] = left; len(left) == 0 {
+			delete(vs.parts, p)
+		}
+	}
+}
