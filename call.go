@@ -78,6 +78,9 @@ type (
 	// An Erasure says what was done to take someone's name out of ledgers.
 	Erasure = call.Erasure
 
+	// A Recounted says what Recount has found, and what it has done about it.
+	Recounted = call.Recounted
+
 	// A Fate is what is known of a token.
 	Fate = call.Fate
 

@@ -49,3 +49,20 @@ func (db *DB) verifyViews(ctx context.Context, a *Audit) error {
 	}
 	return nil
 }
+
+// Recount makes a counter and its views add up again after Verify has found that they do
+// not, in one step that is written down in the counter's ledger. The total is believed,
+// unless all views that can tell agree on another one.
+func (db *DB) Recount(ctx context.Context, key string, c Correction) (Recounted, error) {
+	if err := c.Check(); err != nil {
+		return Recounted{}, err
+	}
+	if db.port.ReadOnly() {
+		return Recounted{}, store.ErrReadOnly
+	}
+	r, err := db.history(ctx)
+	if err != nil {
+		return Recounted{}, err
+	}
+	return r.Recount(ctx, key, c)
+}

@@ -149,3 +149,11 @@ type Erasure struct {
 	Complete bool
 	Next     string
 }
+
+// A Recounted says what Recount has found, and what it has done about it.
+type Recounted struct {
+	Key           string
+	Before, After int64    // the total
+	Repaired      []string // what did not add up and does now, in words; empty if all did
+	Left          []string // windows that differ from each other, which stay as they are
+}

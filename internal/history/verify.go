@@ -185,13 +185,23 @@ func (v *verifier) again(ctx context.Context, q *equations, key string) error {
 // alone evaluates the equations of one counter, and reports whether nothing was written
 // while it was read.
 func (r *Reader) alone(ctx context.Context, q *equations, key string) (found []finding, still bool, err error) {
+	c, total, versions, err := r.gather(ctx, q, key)
+	if err != nil || c == nil {
+		return nil, false, err
+	}
+	return q.check(c, total, versions), true, nil
+}
+
+// gather reads a counter by itself, with its total and the versions of its cells. It
+// returns nil if something was written meanwhile.
+func (r *Reader) gather(ctx context.Context, q *equations, key string) (*counted, store.Value, []uint64, error) {
 	before, total, err := r.collect(ctx, key)
 	if err != nil {
-		return nil, false, err
+		return nil, total, nil, err
 	}
 	cells, err := r.shards(ctx, key)
 	if err != nil {
-		return nil, false, err
+		return nil, total, nil, err
 	}
 	for i := len(cells); i < len(before); i++ {
 		cells = append(cells, store.ShardCell(r.cell(key), i))
@@ -211,15 +221,15 @@ func (r *Reader) alone(ctx context.Context, q *equations, key string) (found []f
 				f, _ := p.Part.Fields()
 				return c.take(shard, &f, &p.Content, q.index)
 			}); err != nil {
-				return nil, false, err
+				return nil, total, nil, err
 			}
 		}
 	}
 	after, _, err := r.collect(ctx, key)
 	if err != nil || !slices.Equal(before, after) {
-		return nil, false, err
+		return nil, total, nil, err
 	}
-	return q.check(c, total, before), true, nil
+	return c, total, before, nil
 }
 
 // A merger walks several ranges of rows side by side, counter by counter.

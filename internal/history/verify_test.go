@@ -132,3 +132,60 @@ func (w *world) spoil(key string, kind store.PartKind, name string) {
 	}
 	w.apply(key, 0, d)
 }
+
+// TestRecount spoils a part, or the total, and has it repaired and written down.
+func TestRecount(t *testing.T) {
+	f := func(kind store.PartKind, name string, total int64, record definition.Record) {
+		t.Helper()
+		w := newWorld(t)
+		d := three("k*")
+		if d.Ledger.Record = record; record == definition.Off {
+			d.Ledger.Keep = 0
+		}
+		w.define(d)
+		w.add("k3", 0, add(5), call.Dimension{Name: "country", Value: "DE"})
+		w.spoil("k3", kind, name)
+		if len(w.verify().Drift) == 0 {
+			t.Fatal("nothing is wrong")
+		}
+		r := w.reader()
+		r.Store = w.store // The counter is one cell.
+		done, err := r.Recount(w.ctx(), "k3", call.Correction{Reason: "flipped", Actor: "ann"})
+		if err != nil || done.After != total || len(done.Repaired) == 0 || len(done.Left) != 0 {
+			t.Errorf("%+v, %v", done, err)
+		}
+		if a := w.verify(); len(a.Drift) != 0 {
+			t.Errorf("%+v", a)
+		}
+		p, err := r.Ledger(w.ctx(), "k3", call.LedgerOptions{Actor: "ann"})
+		if err != nil || len(p.Lines) != 1 || p.Lines[0].Reason != "recount: flipped" || p.Lines[0].Delta != done.After-done.Before || p.Lines[0].Kind != "adjust" {
+			t.Errorf("%+v, %v", p, err)
+		}
+		if done, err = r.Recount(w.ctx(), "k3", call.Correction{Reason: "again"}); err != nil || len(done.Repaired) != 0 {
+			t.Errorf("again: %+v, %v", done, err)
+		}
+	}
+	for _, record := range []definition.Record{definition.Off, definition.Adjustments, definition.All} {
+		f(0, "", 5, record) // the total was 6
+		f(store.PartDim, "country", 5, record)
+		f(store.PartOutside, "1h", 5, record)
+	}
+	f(store.PartEntries, "", 5, definition.All)
+}
+
+// Windows that differ stay as they are.
+func TestRecountLeaves(t *testing.T) {
+	w := newWorld(t)
+	w.define(three("k*"))
+	w.add("k3", 0, add(5))
+	w.spoil("k3", store.PartWindow, "1h")
+	r := w.reader()
+	r.Store = w.store
+	done, err := r.Recount(w.ctx(), "k3", call.Correction{Reason: "x"})
+	if err != nil || len(done.Left) == 0 || done.After != 5 || len(done.Repaired) != 1 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if _, err := r.Recount(w.ctx(), "x", call.Correction{Reason: "x"}); err == nil {
+		t.Error("it has no views")
+	}
+}
