@@ -1,0 +1,77 @@
+package quipu_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/definition"
+)
+
+// hourly returns an embedded DB with some counters that have a count in each hour of 30 days.
+func hourly(b *testing.B, counters int) (*quipu.DB, quipu.RangeOptions) {
+	b.Helper()
+	db, err := quipu.Open(b.TempDir(), quipu.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	day := 24 * time.Hour
+	_, err = db.Define(context.Background(), []definition.Definition{{Pattern: "views:*", Windows: []definition.Window{
+		{Every: width("1m"), Keep: definition.Keep(day)}, {Every: width("1h"), Keep: definition.Keep(40 * day)}, {Every: width("1d"), Keep: definition.Keep(1800 * day)},
+	}}}, quipu.DefineOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	o := quipu.RangeOptions{To: time.Now().Truncate(time.Hour).Add(time.Hour), Step: width("1h")}
+	o.From = o.To.Add(-30 * day)
+	for at := o.From; at.Before(o.To); at = at.Add(time.Hour) {
+		events := make([]quipu.Event, counters)
+		for i := range events {
+			events[i] = quipu.Event{Key: fmt.Sprintf("views:%d", i), Delta: 1, At: at}
+		}
+		if _, err := db.AddBatch(context.Background(), events); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return db, o
+}
+
+func BenchmarkRange(b *testing.B) {
+	b.Run("one", func(b *testing.B) {
+		db, o := hourly(b, 1)
+		for b.Loop() {
+			if s, err := db.Range(context.Background(), "views:0", o); err != nil || s.Sum != 720 || len(s.Points) != 720 {
+				b.Fatal(s.Sum, err)
+			}
+		}
+	})
+	b.Run("prefix of 1000", func(b *testing.B) {
+		db, o := hourly(b, 1000)
+		o.Prefix = true
+		for b.Loop() {
+			if s, err := db.Range(context.Background(), "views:", o); err != nil || s.Sum != 720_000 {
+				b.Fatal(s.Sum, err)
+			}
+		}
+	})
+}
+
+func BenchmarkVerifyViews(b *testing.B) {
+	db, _ := hourly(b, 1000)
+	cells := int64(0)
+	for b.Loop() {
+		a, err := db.Verify(context.Background())
+		if err != nil || len(a.Drift) > 0 {
+			b.Fatal(a, err)
+		}
+		cells += a.Cells
+	}
+	b.ReportMetric(float64(cells)/b.Elapsed().Seconds(), "cells/s")
+}
