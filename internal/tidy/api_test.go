@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "write api.txt anew")
 const (
 	apiTypesMax   = 40
 	apiFuncsMax   = 20
-	apiMethodsMax = 40
+	apiMethodsMax = 36
 )
 
 // TestAPI holds what the root package exports to api.txt, so that growing it is a
