@@ -164,6 +164,7 @@ func (s *Store) finish(ctx context.Context, w *writing, r *store.Reply) {
 		return
 	}
 	r.Durability = s.durability(ctx, b.Durability)
+	s.raised[b.Partition].raise(b)
 	for i := range b.Deltas {
 		if d := &b.Deltas[i]; d.Op == store.OpRetire {
 			acked.drop(store.Writer(d.N))

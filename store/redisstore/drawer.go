@@ -18,8 +18,8 @@ type drawer struct{ namespace, lead string }
 // drawerOf returns where a part of a cell is, and its name there.
 func drawerOf(c store.Cell, p store.Part) (d drawer, field string) {
 	namespace, row := store.AppendRow(make([]byte, 0, len(p)+len(c.Key)+3), c, p)
-	n := leadBytes(p.Kind())
-	return drawer{namespace, string(row[:n])}, string(row[n:])
+	n, text := leadBytes(p.Kind()), string(row)
+	return drawer{namespace, text[:n]}, text[n:]
 }
 
 // How long leads are.
@@ -126,13 +126,10 @@ func parseTally(text string) (decide.Record, error) {
 	return decide.Record{Sum: d.uint(f[0])<<32 + d.uint(f[1]), Check: d.uint(f[2])<<32 + d.uint(f[3])}, d.err
 }
 
-// Fields of a head: the highest book that was seen of a namespace, the floor of a view,
-// and how many tokens of a namespace remember a refusal.
+// Fields of a head: the highest book that was seen of a namespace, and the floor of a view.
 
 func bookField(namespace string) string { return "b:" + namespace }
 
 func floorField(s decide.Shelf) string {
 	return fmt.Sprintf("f:%02x%04x:%s", uint8(s.Kind), s.View, s.Namespace)
 }
-
-func refusalsField(namespace string) string { return "r:" + namespace }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quipudb/quipu/internal/decide"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -43,9 +44,64 @@ func (l *losses) lost() []store.Drift {
 	return slices.Clone(l.all)
 }
 
+// raised are the highest books and floors of a partition that this store has seen
+// acknowledged.
+type raised struct {
+	mu     sync.Mutex // guards the fields below
+	books  decide.Fences
+	floors decide.Floors
+}
+
+// raise takes those of a batch that was applied.
+func (r *raised) raise(b *store.Batch) {
+	if len(b.Books) == 0 && len(b.Floors) == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.books == nil {
+		r.books, r.floors = make(decide.Fences), make(decide.Floors)
+	}
+	r.books.Raise(b)
+	r.floors.Raise(b)
+}
+
+// lower calls drift for each book and floor of a partition that is lower than it was. The
+// next batch under the book raises that again, and upkeep the floor. Until then a
+// server that has not heard of a book may count by the one before.
+func (s *Store) lower(ctx context.Context, p *partition, drift func(what, have, want string)) error {
+	r := &s.raised[p.number]
+	r.mu.Lock()
+	books, floors := maps.Clone(r.books), maps.Clone(r.floors)
+	r.mu.Unlock()
+	if len(books)+len(floors) == 0 {
+		return nil
+	}
+	st := newState(p, s.share)
+	for name := range books {
+		st.book(name)
+	}
+	for shelf := range floors {
+		st.shelf(shelf)
+	}
+	if err := s.load(ctx, st, 0, 0, s.shown()); err != nil {
+		return err
+	}
+	for _, f := range st.fences {
+		want := books[f.book]
+		if f.shelf.Kind != 0 {
+			want = int64(floors[f.shelf])
+		}
+		if f.was < want {
+			drift(fmt.Sprintf("%q in the head of partition %d", f.field, p.number), fmt.Sprint(f.was), fmt.Sprintf("%d, which was acknowledged", want))
+		}
+	}
+	return nil
+}
+
 // vouch compares what the server has with what this store knows that it had: which
-// store it is, and in each partition the versions that callers were told of and the
-// marks that were acknowledged. A server that was emptied adds up, too.
+// store it is, and in each partition the versions that callers were told of, and the
+// marks, books and floors that were acknowledged. A server that was emptied adds up, too.
 func (s *Store) vouch(ctx context.Context) ([]store.Drift, error) {
 	found := s.losses.lost()
 	drift := func(what, have, want string) { found = append(found, store.Drift{What: what, Have: have, Want: want}) }
@@ -69,6 +125,9 @@ func (s *Store) vouch(ctx context.Context) ([]store.Drift, error) {
 			if is < told {
 				drift(fmt.Sprintf("version of partition %d", i), fmt.Sprint(is), fmt.Sprintf("%d, of which callers were told", told))
 			}
+		}
+		if err := s.lower(ctx, &s.partitions[i], drift); err != nil {
+			return nil, err
 		}
 		for _, w := range slices.Sorted(maps.Keys(acked)) {
 			st := newState(&s.partitions[i], s.share)

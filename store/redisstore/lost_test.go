@@ -82,6 +82,39 @@ func TestAuditFindsLoss(t *testing.T) {
 	}
 }
 
+// A failover may take a book or a floor with it. An audit says so, and the next batch
+// under the book, or that raises the floor, brings it back.
+func TestFencesLost(t *testing.T) {
+	p := prefix()
+	k := kit{t, open(t, "redis://"+single.Addr, redisstore.Options{Prefix: p, Partitions: 1})}
+	under := func(id int64) store.Batch {
+		b := k.batch(add("a", 1))
+		b.Books = []store.Book{{Namespace: "n", ID: id}}
+		b.Floors = []store.Floor{{Namespace: "n", Kind: store.PartWindow, View: 1, Epoch: 8}}
+		return b
+	}
+	late := k.batch(with(add("a", 1), rides(window(7, 0), 1)))
+	late.Books = under(3).Books
+	k.reply(under(3))
+	k.clean()
+	k.refused(under(2), store.KindOutdated)
+	k.refused(late, store.KindLate)
+	command(t, single, "hdel", p+":{0}:head", "b:n", "f:810001:n")
+	a, err := k.Store.(store.Auditor).Audit(t.Context())
+	if err != nil || len(a.Drift) != 2 {
+		t.Fatalf("%+v, %v", a.Drift, err)
+	}
+	for _, d := range a.Drift {
+		if d.Have != "0" || !strings.Contains(d.What, "in the head of partition 0") {
+			t.Errorf("drift %+v", d)
+		}
+	}
+	k.reply(under(3))
+	k.clean()
+	k.refused(under(2), store.KindOutdated)
+	k.refused(late, store.KindLate)
+}
+
 // A store of a newer release is not corrupt.
 func TestNewerLayout(t *testing.T) {
 	s := redisproc.For(t)

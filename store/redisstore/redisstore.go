@@ -91,6 +91,7 @@ type Store struct {
 	routes     []atomic.Int32 // of each partition: see Route
 	acked      []marks        // of each partition
 	told       []version      // of each partition
+	raised     []raised       // of each partition
 	id         string         // of the store in the server; "" if it has none
 	losses     losses
 	clocks     []*clock.Heard     // of each partition
@@ -176,7 +177,7 @@ func (s *Store) open(ctx context.Context) error {
 		}
 	}
 	s.acked, s.told, s.clocks = make([]marks, n), make([]version, n), make([]*clock.Heard, n)
-	s.routes = make([]atomic.Int32, n)
+	s.routes, s.raised = make([]atomic.Int32, n), make([]raised, n)
 	s.findRoutes(ctx)
 	for i := range s.clocks {
 		s.clocks[i] = clock.NewHeard(s.options.Now != nil)

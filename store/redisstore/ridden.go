@@ -1,7 +1,7 @@
 package redisstore
 
 import (
-	"fmt"
+	"math"
 	"slices"
 	"strconv"
 
@@ -15,9 +15,10 @@ const drawersMax = 1000
 // A filled drawer is what the riders of a batch come to in it.
 type filled struct {
 	drawer
-	fields []string
-	ns     []int64       // what is added to each
-	record decide.Record // of an epoch
+	fields   []string
+	ns       []int64 // what is added to each
+	retained bool
+	record   decide.Record // of an epoch
 }
 
 // A booked drawer has the books that counters of a namespace have been written under. They
@@ -45,7 +46,11 @@ func (p *planned) ride() (ok bool) {
 		if !known {
 			i = len(p.filled)
 			places[d] = i
-			p.filled = append(p.filled, filled{drawer: d})
+			shelf, epoch, retained := d.shelf()
+			if retained {
+				p.keep(shelf, epoch)
+			}
+			p.filled = append(p.filled, filled{drawer: d, retained: retained})
 		}
 		return i
 	}
@@ -57,9 +62,8 @@ func (p *planned) ride() (ok bool) {
 		d, field := drawerOf(part.PartCell.Cell, part.Part)
 		f := &p.filled[place(d)]
 		f.fields, f.ns = append(f.fields, field), append(f.ns, part.Sum)
-		if shelf, epoch, retained := d.shelf(); retained {
+		if f.retained {
 			f.record.Merge(decide.PartChange(part.PartCell.Cell, part.Part, uint64(part.Sum)))
-			p.keep(shelf, epoch)
 		}
 	}
 	for i := range p.Cells {
@@ -151,12 +155,11 @@ func (p *planned) appendFilled(args []string) []string {
 	}
 	for i := range p.filled {
 		f := &p.filled[i]
-		_, _, retained := f.shelf()
 		by := ""
 		if !slices.ContainsFunc(f.ns, func(n int64) bool { return n != f.ns[0] }) && len(f.ns) > 0 {
 			by = strconv.FormatInt(f.ns[0], 10)
 		}
-		args = append(appendHalves(append(args, flag(retained)), f.record), by, strconv.Itoa(len(f.fields)))
+		args = append(appendHalves(append(args, flag(f.retained)), f.record), by, strconv.Itoa(len(f.fields)))
 		args = append(args, f.fields...)
 		for _, n := range f.ns {
 			if by == "" {
@@ -195,10 +198,15 @@ func (p *planned) fresh(b *counterBook, spaces map[string]int) string {
 		return ""
 	}
 	c := &p.Cells[b.cell]
-	halves := appendHalves(nil, decide.PartChange(c.Cell, partBook, uint64(c.Book)))
-	text := fmt.Sprintf("%s %s %s %s %d %d ", halves[0], halves[1], halves[2], halves[3], spaces[c.Namespace], p.places[b.cell])
-	for _, field := range b.bases {
-		text += strconv.Itoa(len(field)) + ":" + field
+	change := decide.PartChange(c.Cell, partBook, uint64(c.Book))
+	text := make([]byte, 0, 128)
+	for _, n := range [...]uint64{
+		change.Sum >> 32, change.Sum & math.MaxUint32, change.Check >> 32, change.Check & math.MaxUint32, uint64(spaces[c.Namespace]), uint64(p.places[b.cell]),
+	} {
+		text = append(strconv.AppendUint(text, n, 10), ' ')
 	}
-	return text
+	for _, field := range b.bases {
+		text = append(append(strconv.AppendInt(text, int64(len(field)), 10), ':'), field...)
+	}
+	return string(text)
 }
