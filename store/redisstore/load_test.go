@@ -12,8 +12,8 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// A load is callers that send numbered batches, each again and again until its
-// answer is known. Every caller has a writer of its own and goes round the
+// A load is callers that send numbered batches, each an event with a window, again and
+// again until its answer is known. Every caller has a writer of its own and goes round the
 // counters, which are in different partitions.
 type load struct {
 	kit
@@ -62,7 +62,9 @@ func (l *load) call(c *caller) {
 		r := &c.rows[i]
 		if !r.lost {
 			r.attempted++
-			l.insist(c, r, l.numbered(c.writer, uint64(r.acked), uint64(r.acked+1), add(l.keys[i], 1)))
+			b := l.numbered(c.writer, uint64(r.acked), uint64(r.acked+1), sharing(l, add(l.keys[i], 1), append(based(1), applied(window(7, 0)))...))
+			b.Books = []store.Book{{Namespace: "n", ID: 1}}
+			l.insist(c, r, b)
 		}
 		select {
 		case <-l.stopped:
@@ -152,6 +154,9 @@ func (l *load) honest() (missing int64) {
 		n := l.read(key)
 		if n > attempted || (n < acked && !lost) {
 			l.Fatalf("%q holds %d: %d were acknowledged, %d attempted; missing was said: %v", key, n, acked, attempted, lost)
+		}
+		if got := l.part(key, window(7, 0)).N; got != n {
+			l.Fatalf("%q holds %d, and its window %d", key, n, got)
 		}
 		missing += max(acked-n, 0)
 	}
