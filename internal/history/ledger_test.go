@@ -174,4 +174,6 @@ func TestLedgerRefused(t *testing.T) {
 	f("not of this ledger", store.ErrInvalid, "k1", call.LedgerOptions{Cursor: p.Next, Actor: "x"})
 	f("not of this ledger", store.ErrInvalid, "k1", call.LedgerOptions{Cursor: p.Next + "AA"})
 	f("not of this ledger", store.ErrInvalid, "k1", call.LedgerOptions{Cursor: "*"})
+	w.now -= 100 * day // It is of an epoch that has not come yet.
+	f("not of this ledger", store.ErrInvalid, "k1", call.LedgerOptions{Cursor: p.Next})
 }

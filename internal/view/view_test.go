@@ -464,3 +464,31 @@ func BenchmarkPlans(b *testing.B) {
 		}
 	})
 }
+
+// Ranges of other definitions are added if their points are the same. The sum is what both
+// are.
+func TestMerge(t *testing.T) {
+	v := viewsOf(t, definition.Definition{Windows: []definition.Window{window("1h", "", 30*day)}})
+	read := func(since, from, n int64) *view.Range {
+		r, err := view.NewRange(v.Sources(view.NoDimension, noon, func(book.View) (int64, bool) { return since, true }),
+			calendar.Span{From: from, To: noon}, calendar.Grid{Width: window("1h", "", 0).Every})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Count(1, noon-hour, n)
+		return r
+	}
+	f := func(other *view.Range, want bool, sum int64, exact, complete bool) {
+		t.Helper()
+		r := read(0, noon-2*hour, 5)
+		ok := r.Merge(other)
+		s := r.Sum()
+		if n, err := s.Value(); ok != want || err != nil || n != sum || s.Exact != exact || s.Complete != complete {
+			t.Errorf("%v: %+v, %d, %v", ok, s, n, err)
+		}
+	}
+	f(read(0, noon-2*hour, 2), true, 7, true, true)
+	f(read(noon-hour, noon-2*hour, 2), true, 7, true, false)
+	f(read(0, noon-3*hour, 2), false, 5, true, true)
+	f(read(0, noon-2*hour-minute, 2), true, 7, false, true)
+}
