@@ -105,3 +105,20 @@ func (db *DB) Undo(ctx context.Context, key, token string, c call.Correction) (c
 		return db.rpc.Undo(ctx, r, o...)
 	})
 }
+
+// Recount repairs what the views of a counter do not add up to: see quipu.DB.Recount.
+func (db *DB) Recount(ctx context.Context, key string, c call.Correction) (call.Recounted, error) {
+	if err := checkText("key", key, "reason", c.Reason, "actor", c.Actor); err != nil {
+		return call.Recounted{}, err
+	}
+	r := &pb.RecountRequest{Namespace: db.namespace, Key: key, Correction: &pb.Correction{Reason: c.Reason, Actor: c.Actor}}
+	var reply *pb.RecountReply
+	err := db.do(ctx, manner{write: true}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
+		reply, err = db.rpc.Recount(ctx, r, o...)
+		return err
+	})
+	if err != nil {
+		return call.Recounted{}, err
+	}
+	return call.Recounted{Key: key, Before: reply.Before, After: reply.After, Repaired: reply.Repaired, Left: reply.Left}, nil
+}

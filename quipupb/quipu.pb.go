@@ -1,4 +1,4 @@
-// quipu.proto sha256:8fc0185205b633c6dd716df02490656ff9d85ebd30503dd003536ac72e4cfb47
+// quipu.proto sha256:adeefa3ad8d0a62fe19353e63a47618d118b34292a9144203f6739c8046f375a
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -3173,7 +3173,10 @@ func (x *Book) GetViews() []*Book_View {
 
 type RecountReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Changes       []string               `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"` // in words; empty if all adds up
+	Before        int64                  `protobuf:"zigzag64,1,opt,name=before,proto3" json:"before,omitempty"` // the total
+	After         int64                  `protobuf:"zigzag64,2,opt,name=after,proto3" json:"after,omitempty"`
+	Repaired      []string               `protobuf:"bytes,3,rep,name=repaired,proto3" json:"repaired,omitempty"` // what did not add up and does now, in words; empty if all did
+	Left          []string               `protobuf:"bytes,4,rep,name=left,proto3" json:"left,omitempty"`         // windows that differ from each other, which stay as they are
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3208,9 +3211,30 @@ func (*RecountReply) Descriptor() ([]byte, []int) {
 	return file_quipu_proto_rawDescGZIP(), []int{38}
 }
 
-func (x *RecountReply) GetChanges() []string {
+func (x *RecountReply) GetBefore() int64 {
 	if x != nil {
-		return x.Changes
+		return x.Before
+	}
+	return 0
+}
+
+func (x *RecountReply) GetAfter() int64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *RecountReply) GetRepaired() []string {
+	if x != nil {
+		return x.Repaired
+	}
+	return nil
+}
+
+func (x *RecountReply) GetLeft() []string {
+	if x != nil {
+		return x.Left
 	}
 	return nil
 }
@@ -4678,9 +4702,12 @@ const file_quipu_proto_rawDesc = "" +
 	"\bsince_ms\x18\x03 \x01(\x03H\x00R\asinceMs\x88\x01\x01\x12\x12\n" +
 	"\x04keep\x18\x04 \x01(\tR\x04keepB\v\n" +
 	"\t_since_msB\x0e\n" +
-	"\f_in_force_ms\"(\n" +
-	"\fRecountReply\x12\x18\n" +
-	"\achanges\x18\x01 \x03(\tR\achanges\"T\n" +
+	"\f_in_force_ms\"l\n" +
+	"\fRecountReply\x12\x16\n" +
+	"\x06before\x18\x01 \x01(\x12R\x06before\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\x12R\x05after\x12\x1a\n" +
+	"\brepaired\x18\x03 \x03(\tR\brepaired\x12\x12\n" +
+	"\x04left\x18\x04 \x03(\tR\x04left\"T\n" +
 	"\fTokenRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +

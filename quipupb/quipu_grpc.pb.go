@@ -1,4 +1,4 @@
-// quipu.proto sha256:8fc0185205b633c6dd716df02490656ff9d85ebd30503dd003536ac72e4cfb47
+// quipu.proto sha256:adeefa3ad8d0a62fe19353e63a47618d118b34292a9144203f6739c8046f375a
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.

@@ -143,3 +143,39 @@ func (c *undoCmd) Run(ctx context.Context, out *output) error {
 	}
 	return out.print("%d", r.Applied)
 }
+
+type recountCmd struct {
+	remote          `embed:""`
+	correctionFlags `embed:""`
+
+	Key word `arg:"" help:"The counter."`
+}
+
+// Help is shown by --help.
+func (*recountCmd) Help() string {
+	return `The total is believed, unless all views agree on another one. What was repaired is in the ledger of the counter. "quipu verify"
+finds the counters that need it.
+
+Example:
+
+  quipu recount page.views --reason "drift after a disk error" --actor ana`
+}
+
+// Run recounts.
+func (c *recountCmd) Run(ctx context.Context, out *output) error {
+	var r struct {
+		Before, After  int64
+		Repaired, Left []string
+	}
+	raw, err := c.call(ctx, request{method: http.MethodPost, path: counter(c.Key, "/recount"), body: c.body()}, &r)
+	if err != nil || c.JSON {
+		return printRaw(out, raw, err)
+	}
+	for _, text := range r.Left {
+		out.hint("left as it is: " + text)
+	}
+	if len(r.Repaired) == 0 {
+		return out.print("all adds up to %d", r.After)
+	}
+	return out.print("%s\n%d, was %d", strings.Join(r.Repaired, "\n"), r.After, r.Before)
+}

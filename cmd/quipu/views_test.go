@@ -85,6 +85,7 @@ func TestViewCommands(t *testing.T) {
 		f("-4\n", "undo", "t", "--key", "v1", "--reason", "a test", "--actor", "ana")
 	}
 	f("from,to,value,exact,complete\n2025-10-01T00:00:00Z,2025-10-02T00:00:00Z,0,true,false\n", "range", "v1", "--from", "2025-10-01", "--to", "2025-10-02", "--csv")
+	f("all adds up to 1\n", "recount", "v1", "--reason", "to be sure")
 	r := command(t, "QUIPU_ADDR="+p.url, "ledger", "v1")
 	for _, want := range []string{"RECORDED", "undo", "a test", "adjust", "bots", "add (undone)", "u1"} {
 		if r.code != 0 || !strings.Contains(r.stdout, want) {

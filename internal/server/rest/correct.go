@@ -41,3 +41,26 @@ func undo(c *call) error {
 	}
 	return c.receipt(&r, true)
 }
+
+// recount repairs what the views of a counter do not add up to.
+func recount(c *call) error {
+	raw, err := c.body(bodyBytesMax)
+	if err != nil {
+		return err
+	}
+	why, err := decodeCorrection(raw)
+	if err != nil {
+		return err
+	}
+	n, err := c.db.Recount(c.ctx, c.args.key, why)
+	if err != nil {
+		return err
+	}
+	return c.json(struct {
+		Key      string   `json:"key"`
+		Before   int64    `json:"before"`
+		After    int64    `json:"after"`
+		Repaired []string `json:"repaired"`
+		Left     []string `json:"left"`
+	}{c.args.key, n.Before, n.After, append([]string{}, n.Repaired...), append([]string{}, n.Left...)})
+}

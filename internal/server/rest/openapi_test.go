@@ -228,6 +228,7 @@ func TestEveryOperationAnswersAsDocumented(t *testing.T) {
 		call("POST", prefix+"/counters/v1/increment", `{"at":"2026-01-02T03:04:05Z","dims":{"country":"DE"}}`, "Idempotency-Key: v")
 		call("POST", prefix+"/counters/v1/adjust", `{"delta":2,"reason":"r","actor":"a","at":1767323045000}`)
 		call("POST", prefix+"/tokens/v/undo?key=v1", `{"reason":"r"}`)
+		call("POST", prefix+"/counters/v1/recount", `{"reason":"r"}`)
 		call("GET", prefix+"/counters/v1/range", "")
 		call("GET", prefix+"/range?prefix=v", "")
 		call("GET", prefix+"/counters/v1/by/country,os", "")

@@ -44,6 +44,7 @@ func counterRoutes() []route {
 		{method: "POST", path: "/counters/{key}/reset", serve: reset},
 		{method: "DELETE", path: "/counters/{key}", serve: remove},
 		{method: "POST", path: "/counters/{key}/adjust", serve: adjust},
+		{method: "POST", path: "/counters/{key}/recount", serve: recount},
 		{method: "GET", path: "/counters/{key}/range", serve: rangeOf, known: []string{"from", "to", "step", "zone"}},
 		{method: "GET", path: "/counters/{key}/by/{dimension}", serve: by, known: []string{"from", "to", "top"}},
 		{method: "GET", path: "/counters/{key}/ledger", serve: ledger, known: []string{"limit", "cursor", "actor", "token", "from", "to"}},

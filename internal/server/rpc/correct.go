@@ -19,6 +19,15 @@ func (d *Door) Undo(ctx context.Context, r *pb.UndoRequest) (*pb.Receipt, error)
 	return receiptOf(d.in(r.Namespace).Undo(ctx, r.Key, r.Token, correction(r.Correction)))
 }
 
+// Recount repairs what the views of a counter do not add up to.
+func (d *Door) Recount(ctx context.Context, r *pb.RecountRequest) (*pb.RecountReply, error) {
+	n, err := d.in(r.Namespace).Recount(ctx, r.Key, correction(r.Correction))
+	if err != nil {
+		return nil, err
+	}
+	return &pb.RecountReply{Before: n.Before, After: n.After, Repaired: n.Repaired, Left: n.Left}, nil
+}
+
 func correction(c *pb.Correction) quipu.Correction {
 	return quipu.Correction{Reason: c.GetReason(), Actor: c.GetActor()}
 }
