@@ -33,7 +33,7 @@ func (s *Store) Apply(ctx context.Context, batches []store.Batch, replies []stor
 // not valid are for Apply to refuse, as in every store.
 func (s *Store) Start(batches []store.Batch, replies []store.Reply, done func(error)) bool {
 	for i := range batches {
-		if store.CheckBatch(&batches[i], len(s.parts)) != nil {
+		if store.CheckEvents(&batches[i], len(s.parts)) != nil {
 			return false
 		}
 	}
