@@ -209,6 +209,21 @@ func TestCutOff(t *testing.T) {
 	})
 }
 
+// The time at which a book came into force is written down once.
+func TestInForceOnce(t *testing.T) {
+	s, _ := open(t)
+	cell := store.Cell{Key: "inforce/ns/1"}
+	b := store.Batch{Partition: store.PartitionOf(cell, partitions), Deltas: []store.Delta{{Cell: cell, Op: store.OpSet, N: 5}}}
+	if err := s.Apply(t.Context(), []store.Batch{b}, make([]store.Reply, 1)); err != nil {
+		t.Fatal(err)
+	}
+	a := books.New(s, false)
+	publish(t, a, hourly("a*"))
+	if at := a.Known("ns").InForce; at != 5 {
+		t.Errorf("in force since %d", at)
+	}
+}
+
 // TestRivals has servers publish side by side: all end with one book, and no id is given
 // twice.
 func TestRivals(t *testing.T) {

@@ -128,3 +128,50 @@ func TestOutOfReach(t *testing.T) {
 		t.Errorf("%v, %d", err, windows(t, db, "v"))
 	}
 }
+
+// TestHalfInForce has definitions reach one partition and not the other. What the one refuses
+// is made anew, and what the other has taken is not sent again.
+func TestHalfInForce(t *testing.T) {
+	h := new(storetest.Hooks)
+	s := storetest.Wrap(memstore.New(memstore.Options{Partitions: 2}), h)
+	db, publisher := quipu.New(s, quipu.Options{}), quipu.New(s, quipu.Options{})
+	home := store.PartitionOf(store.Cell{Key: "book/default"}, 2)
+	h.On(storetest.OnApply, storetest.Cut(1-home, store.ErrUnavailable))
+	if _, err := publisher.Define(t.Context(), []definition.Definition{{Pattern: "v*", Ledger: definition.Ledger{Record: definition.All}}}, quipu.DefineOptions{}); err == nil {
+		t.Fatal("it is in force")
+	}
+	h.On(storetest.OnApply)
+	var events []quipu.Event
+	for i := range 20 {
+		events = append(events, quipu.Event{Key: fmt.Sprint("v", i), Delta: 1, WantValue: true})
+	}
+	rs, err := db.AddBatch(t.Context(), events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rs {
+		if r.Err != nil || r.Value != 1 {
+			t.Errorf("%s: %+v", r.Key, r)
+		}
+	}
+}
+
+// TestStartOutdated has a caller that can't wait start what is outdated: it is told to do it
+// the other way, and nothing else.
+func TestStartOutdated(t *testing.T) {
+	s := memstore.New(memstore.Options{})
+	db := quipu.New(s, quipu.Options{})
+	define(t, db)
+	define(t, quipu.New(s, quipu.Options{}), "country")
+	deltas, results := []store.Delta{{Cell: store.Cell{Key: "v"}, Op: store.OpAdd, N: 1}}, make([]store.Result, 1)
+	if db.Port().Start(deltas, results, func(err error) { t.Errorf("done: %v", err) }) {
+		t.Error("started")
+	}
+	if err := db.Port().Apply(t.Context(), deltas, results); err != nil || windows(t, db, "v") != 1 {
+		t.Errorf("%v, %+v", err, results)
+	}
+	called := false
+	if !db.Port().Start(deltas, results, func(err error) { called = err == nil }) || !called || windows(t, db, "v") != 2 {
+		t.Error("not started, now that the definitions are known")
+	}
+}
