@@ -48,11 +48,11 @@ var table = map[string]row{
 	"store/memstore": {code: []string{"./store", "./internal/clock", "./internal/decide"}},
 	"store/pgstore": {
 		code:  []string{"./store", "./internal/clock", "./internal/decide", "./internal/plan", "github.com/jackc/pgx/v5/..."},
-		tests: []string{".", "./internal/hot", "./internal/pgtest"},
+		tests: []string{".", "./internal/hot", "./internal/node", "./internal/pgtest"},
 	},
 	"store/redisstore": {
 		code:  []string{"./store", "./internal/clock", "./internal/decide", "./internal/plan", "github.com/redis/rueidis"},
-		tests: []string{"./internal/load/redisproc"},
+		tests: []string{"./internal/load/redisproc", "./internal/node"},
 	},
 	"internal/engine": {code: []string{
 		"./store", "./internal/clock", "./internal/decide", "./internal/wal",

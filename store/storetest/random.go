@@ -26,14 +26,17 @@ func Random(t *testing.T, open Opener) {
 		rapid.Check(t, func(r *rapid.T) { plain(t, r, open) })
 	})
 	if (&suite{t: t, open: open}).probe().Store.Traits().Events {
-		t.Run("events", func(t *testing.T) {
-			rapid.Check(t, func(r *rapid.T) { randomEvents(t, r, open) })
-			rapid.Check(t, func(r *rapid.T) { equations(t, r, open) })
-		})
+		t.Run("events", func(t *testing.T) { randomly(t, open) })
 	}
 	t.Run("concurrent", func(t *testing.T) {
 		rapid.Check(t, func(r *rapid.T) { concurrent(t, r, open) })
 	})
+}
+
+// randomly checks random histories of events.
+func randomly(t *testing.T, open Opener) {
+	rapid.Check(t, func(r *rapid.T) { randomEvents(t, r, open) })
+	rapid.Check(t, func(r *rapid.T) { equations(t, r, open) })
 }
 
 // sequential runs one random history and checks every answer.

@@ -91,6 +91,34 @@ func Run(t *testing.T, open Opener) {
 	t.Run("random", func(t *testing.T) { Random(t, open) })
 }
 
+// Events checks the laws of events on stores made by open, and random histories of them:
+// for compositions of stores that keep all laws by themselves.
+func Events(t *testing.T, open Opener) {
+	t.Run("event", func(t *testing.T) { events(&suite{t: t, open: open}) })
+	t.Run("random", func(t *testing.T) { randomly(t, open) })
+}
+
+// Around returns what opens stores around those that another opens.
+func Around(open Opener, around func(store.Store) store.Store) Opener {
+	return func(t testing.TB, c Config) *Instance {
+		inst := open(t, c)
+		out := &Instance{Store: around(inst.Store)}
+		if inst.Crash != nil {
+			out.Crash = func(t testing.TB) store.Store {
+				inst.Store = inst.Crash(t)
+				return around(inst.Store)
+			}
+		}
+		if inst.Reopen != nil {
+			out.Reopen = func(t testing.TB) store.Store {
+				inst.Store = inst.Reopen(t)
+				return around(inst.Store)
+			}
+		}
+		return out
+	}
+}
+
 // A suite runs a group of laws.
 type suite struct {
 	t      *testing.T
