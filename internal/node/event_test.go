@@ -137,13 +137,13 @@ func TestEventsThatDoNotJoin(t *testing.T) {
 		elsewhere := line("x")
 		elsewhere.Part = store.PartFields{Kind: store.PartEntries, View: 3, Epoch: 7}.Part()
 		sometimes := line("x")
-		sometimes.When = store.Met{Kind: store.MetEqual, N: 1}
+		sometimes.When = store.Met{Kind: store.MetBook, N: 1}
 		met := with(add("a", 1), p)
 		met.Event.Is = store.Met{Kind: store.MetNot, N: 777}
 		release := k.blocked()
 		var calls []*call
 		for _, d := range []store.Delta{
-			with(add("a", 1), p), with(add("a", 1), other), with(add("a", 1), p, line("x")), with(add("a", 1), p, elsewhere), with(add("a", 1), p, sometimes),
+			with(add("a", 1), p), with(add("a", 1), other), with(add("a", 1), p, line("x")), with(add("a", 1), p, sometimes), with(add("a", 1), p, elsewhere),
 			with(add("a", 1), fixed), with(add("a", 1), fixed), with(add("a", 1), nil), add("a", 1), once(with(add("a", 1), p), "t"), met,
 		} {
 			calls = append(calls, k.do(d))

@@ -127,7 +127,7 @@ func (m *fold) begin(v store.Value) []call {
 	was := m.word
 	m.word = was.Fold()
 	m.k = m.known.named(m.cell, m.word, v.Version) // no more adds to its shards from here
-	deltas := m.under.widens(m.cell, m.word) // The touch of a shard may be its first part.
+	deltas := m.under.widens(m.cell, m.word)       // The touch of a shard may be its first part.
 	if !was.Folding() {
 		deltas = append([]store.Delta{layout(m.cell, was, m.word)}, deltas...)
 	}
