@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -129,10 +130,19 @@ func (c *rangeCmd) Run(ctx context.Context, out *output) error {
 	if !s.Exact {
 		out.hint("not exact: a window is cut at an edge of a point marked ~")
 	}
-	if !s.Complete && s.CompleteFrom != nil {
-		out.hint("complete only from " + s.CompleteFrom.Format(time.RFC3339) + " on: earlier windows are not kept any more, or their definition came later")
+	if !s.Complete {
+		out.hint(s.missing())
 	}
 	return nil
+}
+
+// missing says why a range is not complete.
+func (s *seriesReply) missing() string {
+	const why = "earlier windows are not kept any more, or began before their definition was in force"
+	if n := len(s.Points); s.CompleteFrom == nil || n > 0 && !s.CompleteFrom.Before(s.Points[n-1].To) {
+		return "not complete: " + why
+	}
+	return "complete only from " + s.CompleteFrom.Format(time.RFC3339) + " on: " + why
 }
 
 // bars returns the points of a range, with the times of a zone, or of the windows' own.
@@ -249,7 +259,7 @@ func (b *breakdownReply) rows(dimension string) [][]string {
 		if v.Value != nil {
 			values = []string{*v.Value}
 		}
-		rows = append(rows, append(values[:len(values):len(values)], strconv.FormatInt(v.Count, 10)))
+		rows = append(rows, append(slices.Clip(values), strconv.FormatInt(v.Count, 10)))
 	}
 	if b.Other != 0 {
 		row := make([]string, len(names)+1)
