@@ -57,23 +57,29 @@ type (
 	// RangeOptions say which range of time is wanted, and in which steps.
 	RangeOptions = call.RangeOptions
 
-	// A Series is what was counted in a range of time, and a Point one step of it.
+	// A Series is what was counted in a range of time.
 	Series = call.Series
-	Point  = call.Point
+
+	// A Point is what was counted in one step of a range.
+	Point = call.Point
 
 	// ByOptions say over which time a dimension is wanted.
 	ByOptions = call.ByOptions
 
 	// A Breakdown is what was counted for each value of a dimension.
-	Breakdown      = call.Breakdown
+	Breakdown = call.Breakdown
+
+	// A DimensionValue is what was counted for one value.
 	DimensionValue = call.DimensionValue
 
 	// LedgerOptions say which lines of a ledger are wanted.
 	LedgerOptions = call.LedgerOptions
 
-	// A LedgerPage is a part of a ledger, and a Line one change that was written down.
+	// A LedgerPage is a part of a ledger.
 	LedgerPage = call.LedgerPage
-	Line       = call.Line
+
+	// A Line is one change of a counter, written down.
+	Line = call.Line
 
 	// An Erasure says what was done to take someone's name out of ledgers.
 	Erasure = call.Erasure

@@ -3,6 +3,7 @@ package quipu_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -10,20 +11,26 @@ import (
 	"github.com/quipudb/quipu/definition"
 )
 
-// hourly returns an embedded DB with some counters that have a count in each hour of 30 days.
-func hourly(b *testing.B, counters int) (*quipu.DB, quipu.RangeOptions) {
+// hourly returns an embedded DB with some counters that have a count in each hour of 30
+// days: in memory, or after a restart on disk.
+func hourly(b *testing.B, counters int, restarted bool) (*quipu.DB, quipu.RangeOptions) {
 	b.Helper()
-	db, err := quipu.Open(b.TempDir(), quipu.Options{})
-	if err != nil {
-		b.Fatal(err)
+	dir := b.TempDir()
+	open := func() *quipu.DB {
+		db, err := quipu.Open(dir, quipu.Options{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return db
 	}
+	db := open()
 	b.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			b.Error(err)
 		}
 	})
 	day := 24 * time.Hour
-	_, err = db.Define(context.Background(), []definition.Definition{{Pattern: "views:*", Windows: []definition.Window{
+	_, err := db.Define(context.Background(), []definition.Definition{{Pattern: "views:*", Windows: []definition.Window{
 		{Every: width("1m"), Keep: definition.Keep(day)}, {Every: width("1h"), Keep: definition.Keep(40 * day)}, {Every: width("1d"), Keep: definition.Keep(1800 * day)},
 	}}}, quipu.DefineOptions{})
 	if err != nil {
@@ -40,31 +47,35 @@ func hourly(b *testing.B, counters int) (*quipu.DB, quipu.RangeOptions) {
 			b.Fatal(err)
 		}
 	}
+	if restarted {
+		if err := db.Close(); err != nil {
+			b.Fatal(err)
+		}
+		db = open()
+	}
 	return db, o
 }
 
 func BenchmarkRange(b *testing.B) {
-	b.Run("one", func(b *testing.B) {
-		db, o := hourly(b, 1)
-		for b.Loop() {
-			if s, err := db.Range(context.Background(), "views:0", o); err != nil || s.Sum != 720 || len(s.Points) != 720 {
-				b.Fatal(s.Sum, err)
+	f := func(name string, counters int, restarted bool, key string) {
+		b.Run(name, func(b *testing.B) {
+			db, o := hourly(b, counters, restarted)
+			o.Prefix = counters > 1
+			for b.Loop() {
+				if s, err := db.Range(context.Background(), key, o); err != nil || s.Sum != int64(720*counters) || len(s.Points) != 720 {
+					b.Fatal(s.Sum, err)
+				}
 			}
-		}
-	})
-	b.Run("prefix of 1000", func(b *testing.B) {
-		db, o := hourly(b, 1000)
-		o.Prefix = true
-		for b.Loop() {
-			if s, err := db.Range(context.Background(), "views:", o); err != nil || s.Sum != 720_000 {
-				b.Fatal(s.Sum, err)
-			}
-		}
-	})
+		})
+	}
+	f("one", 1, false, "views:0")
+	f("one on disk", 1, true, "views:0")
+	f("prefix of 1000", 1000, false, "views:")
+	f("prefix of 1000 on disk", 1000, true, "views:")
 }
 
 func BenchmarkVerifyViews(b *testing.B) {
-	db, _ := hourly(b, 1000)
+	db, _ := hourly(b, 1000, true)
 	cells := int64(0)
 	for b.Loop() {
 		a, err := db.Verify(context.Background())

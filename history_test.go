@@ -14,7 +14,7 @@ import (
 // TestHistory asks one counter all that its definition can tell.
 func TestHistory(t *testing.T) {
 	v := openViewed(t, 3)
-	defer v.Close()
+	t.Cleanup(func() { _ = v.Close() })
 	month := definition.Keep(720 * time.Hour)
 	v.define(definition.Definition{
 		Pattern:    "views:*",
@@ -86,7 +86,7 @@ func TestHistory(t *testing.T) {
 // Erasing does not bring back a counter that was deleted.
 func TestEraseDeleted(t *testing.T) {
 	v := openViewed(t, 1)
-	defer v.Close()
+	t.Cleanup(func() { _ = v.Close() })
 	v.define(definition.Definition{Pattern: "*", Ledger: definition.Ledger{Record: definition.All}})
 	for i := range 300 {
 		if _, err := v.Add(t.Context(), fmt.Sprint("k", i), 1, quipu.Who("eve")); err != nil {
@@ -116,7 +116,7 @@ func TestEraseDeleted(t *testing.T) {
 
 func TestHistoryRefused(t *testing.T) {
 	v := openViewed(t, 1)
-	defer v.Close()
+	t.Cleanup(func() { _ = v.Close() })
 	f := func(err, want error) {
 		t.Helper()
 		if !errors.Is(err, want) {
@@ -142,7 +142,7 @@ func TestHistoryRefused(t *testing.T) {
 // Verify looks at windows too.
 func TestVerifyViews(t *testing.T) {
 	v := openViewed(t, 3)
-	defer v.Close()
+	t.Cleanup(func() { _ = v.Close() })
 	ns := v.In("ns")
 	if _, err := ns.Define(t.Context(), []definition.Definition{days("a*")}, quipu.DefineOptions{}); err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 func TestBy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
-		w.define(three("k*"))
+		w.define(three())
 		w.drawHistory(t, 40)
 		var o call.ByOptions
 		if rapid.Bool().Draw(t, "range") {
@@ -56,7 +56,7 @@ func TestBy(t *testing.T) {
 
 func TestByPairs(t *testing.T) {
 	w := newWorld(t)
-	w.define(three("k*"))
+	w.define(three())
 	country := func(v string) call.Dimension { return call.Dimension{Name: "country", Value: v} }
 	platform := func(v string) call.Dimension { return call.Dimension{Name: "platform", Value: v} }
 	w.add("k1", 0, add(1), country("DE"), platform("iOS"))
@@ -102,7 +102,7 @@ func TestAsOf(t *testing.T) {
 	exact := 0
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
-		d := three("k*")
+		d := three()
 		d.Ledger.Record = rapid.SampledFrom([]definition.Record{definition.Off, definition.Adjustments, definition.All}).Draw(t, "record")
 		if d.Ledger.Record == definition.Off {
 			d.Ledger.Keep = 0
@@ -134,7 +134,7 @@ func TestAsOf(t *testing.T) {
 // A value at a time within a window is that at its end, and says so.
 func TestAsOfEdge(t *testing.T) {
 	w := newWorld(t)
-	w.define(three("k*"))
+	w.define(three())
 	w.now += 2 * day
 	w.add("k1", 0, add(3))
 	w.now += hour

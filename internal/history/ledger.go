@@ -155,7 +155,7 @@ func (r *Reader) resume(key string, o call.LedgerOptions, m *merged) error {
 	for len(raw) > 0 {
 		var n [5]uint64
 		for i := range n {
-			w := 0
+			var w int
 			if n[i], w = binary.Uvarint(raw); w <= 0 {
 				return bad()
 			}

@@ -40,7 +40,7 @@ func (w *world) pages(key string, o call.LedgerOptions, between func()) (lines [
 func TestLedger(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
-		d := three("k*")
+		d := three()
 		d.Ledger.Keep = definition.Keep(rapid.SampledFrom([]time.Duration{0, 20 * 24 * time.Hour}).Draw(t, "keep"))
 		w.define(d)
 		for i := range rapid.IntRange(0, 40).Draw(t, "lines") {
@@ -84,7 +84,7 @@ func TestLedger(t *testing.T) {
 // Adjustments are written down also if the definition has no ledger, or there is none.
 func TestLedgerKinds(t *testing.T) {
 	w := newWorld(t)
-	d := three("k*")
+	d := three()
 	d.Ledger = definition.Ledger{}
 	w.define(d)
 	w.add("k1", 0, add(5))
@@ -124,7 +124,7 @@ func TestLedgerKinds(t *testing.T) {
 // Several lines of one step come one by one, the last first, also over pages.
 func TestLedgerSteps(t *testing.T) {
 	w := newWorld(t)
-	w.define(three("k*"))
+	w.define(three())
 	for step := range 3 {
 		var lines []byte
 		var err error
@@ -153,7 +153,7 @@ func TestLedgerSteps(t *testing.T) {
 
 func TestLedgerRefused(t *testing.T) {
 	w := newWorld(t)
-	w.define(three("k*"))
+	w.define(three())
 	for range 3 {
 		w.add("k1", 0, add(1))
 	}

@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -129,15 +130,15 @@ func (r *Reader) zone(sources []view.Source, name string, step definition.Width)
 	case name == "UTC":
 		return nil, nil
 	case name == "":
-		var any *calendar.Zone
+		var some *calendar.Zone
 		for i := range sources {
 			if g := sources[i].Grid; g.Width == step {
 				return g.Zone, nil
 			} else if g.Zone != nil {
-				any = g.Zone
+				some = g.Zone
 			}
 		}
-		return any, nil
+		return some, nil
 	case r.Known.Book.Zones[name] != nil:
 		return r.Known.Book.Zones[name], nil
 	}
@@ -157,9 +158,9 @@ func defaultStep(sources []view.Source, span calendar.Span) calendar.Grid {
 	few := func(w definition.Width) bool {
 		return (span.To-span.From)/w.Shortest().Milliseconds() < call.PointsDefault
 	}
-	for i := len(sources) - 1; i >= 0; i-- {
-		if few(sources[i].Grid.Width) {
-			return sources[i].Grid
+	for _, s := range slices.Backward(sources) {
+		if few(s.Grid.Width) {
+			return s.Grid
 		}
 	}
 	step := sources[0].Grid

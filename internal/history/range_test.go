@@ -15,9 +15,9 @@ import (
 )
 
 // three is a definition with windows of three widths, a dimension and a ledger.
-func three(pattern string) definition.Definition {
+func three() definition.Definition {
 	return definition.Definition{
-		Pattern:    pattern,
+		Pattern:    "k*",
 		Windows:    []definition.Window{window("1m", "", day), window("1h", "", 30*day), window("1d", "Europe/Berlin", 1800*day)},
 		Dimensions: []definition.Dimension{{By: []string{"country"}}, {By: []string{"country", "platform"}, Windows: []definition.Width{width("1d")}}},
 		Ledger:     definition.Ledger{Record: definition.All, Keep: definition.Keep(400 * 24 * time.Hour)},
@@ -33,7 +33,7 @@ func TestRange(t *testing.T) {
 	complete := 0
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
-		w.define(three("k*"))
+		w.define(three())
 		w.drawHistory(t, 40)
 		edge := func(name string) int64 {
 			unit := rapid.SampledFrom([]int64{minute, hour, day}).Draw(t, name)
@@ -73,7 +73,7 @@ func TestRange(t *testing.T) {
 
 func TestRangeDefaults(t *testing.T) {
 	w := newWorld(t)
-	w.define(three("k*"))
+	w.define(three())
 	w.add("k1", 0, add(5))
 	f := func(o call.RangeOptions, step, zone string, from, to int64, points int) {
 		t.Helper()
@@ -104,7 +104,7 @@ func TestRangeRefused(t *testing.T) {
 	w := newWorld(t)
 	days := definition.Definition{Pattern: "days:*", Windows: []definition.Window{window("1d", "", 90*day)}}
 	none := definition.Definition{Pattern: "none:*", Ledger: definition.Ledger{Record: definition.All}}
-	w.define(three("k*"), days, none)
+	w.define(three(), days, none)
 	f := func(want string, kind error, key string, o call.RangeOptions) {
 		t.Helper()
 		if _, err := w.reader().Range(w.ctx(), key, o); !errors.Is(err, kind) || !strings.Contains(err.Error(), want) {

@@ -36,7 +36,7 @@ func TestRestless(t *testing.T) {
 	f := func(times int, exact bool, unproved int) {
 		t.Helper()
 		w := newWorld(t)
-		w.define(three("k*"))
+		w.define(three())
 		w.now += 2 * day
 		w.add("k1", 0, add(5))
 		w.now += hour

@@ -28,7 +28,7 @@ func (w *world) verify() store.Audit {
 func TestVerify(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
-		d := three("k*")
+		d := three()
 		d.Windows[0] = window("10m", "", 4*day) // of fewer epochs
 		w.define(d)
 		w.drawHistory(t, 12)
@@ -58,7 +58,7 @@ func TestVerifyFinds(t *testing.T) {
 	f := func(kind store.PartKind, name string, want ...string) {
 		t.Helper()
 		w := newWorld(t)
-		w.define(three("k*"))
+		w.define(three())
 		for i := range 5 {
 			w.add(fmt.Sprint("k", i), i%(shardsMax+1), add(int64(i+1)), call.Dimension{Name: "country", Value: "DE"})
 		}
@@ -138,7 +138,7 @@ func TestRecount(t *testing.T) {
 	f := func(kind store.PartKind, name string, total int64, record definition.Record) {
 		t.Helper()
 		w := newWorld(t)
-		d := three("k*")
+		d := three()
 		if d.Ledger.Record = record; record == definition.Off {
 			d.Ledger.Keep = 0
 		}
@@ -176,7 +176,7 @@ func TestRecount(t *testing.T) {
 // Windows that differ stay as they are.
 func TestRecountLeaves(t *testing.T) {
 	w := newWorld(t)
-	w.define(three("k*"))
+	w.define(three())
 	w.add("k3", 0, add(5))
 	w.spoil("k3", store.PartWindow, "1h")
 	r := w.reader()
