@@ -119,7 +119,7 @@ func (v *viewed) holds(key string, value int64, want string) {
 		v.Errorf("%s is %d, %v; want %d", key, c.Value, err, value)
 	}
 	parts := map[string]int64{}
-	for _, field := range strings.Split(want, ", ") {
+	for field := range strings.SplitSeq(want, ", ") {
 		name, text, _ := strings.Cut(field, "=")
 		n := int64(0)
 		if _, err := fmt.Sscan(text, &n); err != nil && field != "" {

@@ -12,6 +12,7 @@ package books
 
 import (
 	"context"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -296,9 +297,7 @@ func (b *Books) keep(s *shelf, k *Known) {
 	defer b.mu.Unlock()
 	all := map[string]*Known{}
 	if old := b.known.Load(); old != nil {
-		for namespace, known := range *old {
-			all[namespace] = known
-		}
+		maps.Copy(all, *old)
 	}
 	all[k.Namespace] = k
 	b.known.Store(&all)

@@ -31,8 +31,8 @@ func define(t *testing.T, db *quipu.DB, dims ...string) {
 	}
 }
 
-// windows returns what the windows of a counter have.
-func windows(t *testing.T, db *quipu.DB, key string) (n int64) {
+// windows returns what the windows of counter v have.
+func windows(t *testing.T, db *quipu.DB) (n int64) {
 	t.Helper()
 	rows := store.Rows{Namespace: "default", From: "\x81", To: "\x82"}
 	found, err := db.Port().Store().(store.Parter).ScanParts(t.Context(), rows, store.ScanMax)
@@ -40,7 +40,7 @@ func windows(t *testing.T, db *quipu.DB, key string) (n int64) {
 		t.Fatal(err)
 	}
 	for _, e := range found {
-		if e.Cell.Key == key {
+		if e.Cell.Key == "v" {
 			n += e.Content.N
 		}
 	}
@@ -71,7 +71,7 @@ func TestNumberedEvents(t *testing.T) {
 		if r.Replayed != replayed || r.Results[0].Outcome != first || r.Results[1].Outcome != store.Applied {
 			t.Errorf("%+v", r)
 		}
-		if got := windows(t, db, "v"); got != want {
+		if got := windows(t, db); got != want {
 			t.Errorf("windows have %d, want %d", got, want)
 		}
 	}
@@ -124,8 +124,8 @@ func TestOutOfReach(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	h.On(storetest.OnReadParts)
-	if _, err := db.Add(t.Context(), "v", 1); err != nil || windows(t, db, "v") != 1 {
-		t.Errorf("%v, %d", err, windows(t, db, "v"))
+	if _, err := db.Add(t.Context(), "v", 1); err != nil || windows(t, db) != 1 {
+		t.Errorf("%v, %d", err, windows(t, db))
 	}
 }
 
@@ -167,11 +167,11 @@ func TestStartOutdated(t *testing.T) {
 	if db.Port().Start(deltas, results, func(err error) { t.Errorf("done: %v", err) }) {
 		t.Error("started")
 	}
-	if err := db.Port().Apply(t.Context(), deltas, results); err != nil || windows(t, db, "v") != 1 {
+	if err := db.Port().Apply(t.Context(), deltas, results); err != nil || windows(t, db) != 1 {
 		t.Errorf("%v, %+v", err, results)
 	}
 	called := false
-	if !db.Port().Start(deltas, results, func(err error) { called = err == nil }) || !called || windows(t, db, "v") != 2 {
+	if !db.Port().Start(deltas, results, func(err error) { called = err == nil }) || !called || windows(t, db) != 2 {
 		t.Error("not started, now that the definitions are known")
 	}
 }
