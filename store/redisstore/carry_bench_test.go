@@ -65,8 +65,8 @@ func carries(b *testing.B, partitions int, event *store.Event) {
 	server := redisproc.For(b, "--appendonly", "yes", "--appendfsync", "no")
 	s := open(b, "redis://"+server.Addr, redisstore.Options{Partitions: partitions})
 	c := carrier{s, kit{b, s}.enlist(), make([]uint64, partitions), event}
-	for from := 0; from < len(cells); from += adds {
-		c.carry(b, cells[from:from+adds])
+	for from := 0; from < len(cells); from += 10_000 {
+		c.carry(b, cells[from:from+10_000])
 	}
 	some, before := make([]store.Cell, adds), cpuOf(b, server.PID())
 	b.ReportAllocs()

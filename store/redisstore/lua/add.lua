@@ -46,7 +46,7 @@ local function check(key, i, names, spaces, now)
     if c <= named and (text or layouts) and layout(text) ~= (layouts and ARGV[layouts + c - 1] or '') then return nil end
     if stamp then
       local value = values[c]
-      if far(value) then return nil end
+      if #value > 18 and far(value) then return nil end
       if text then
         -- A counter that has a deadline takes no events.
         if late(text, now) or events and layout(text) == '' then return nil end
@@ -124,7 +124,8 @@ local function look(key, i)
   d.values = columns(KEYS[key], d.at, d.parts)
   d.ends = d.at + (d.by == '' and 2 or 1) * d.parts
   for p = 1, d.parts do
-    if d.values[p] and far(d.values[p]) then return nil end
+    local value = d.values[p]
+    if value and #value > 18 and far(value) then return nil end
   end
   return d
 end
