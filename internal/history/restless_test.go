@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/quipudb/quipu/definition"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -36,7 +37,9 @@ func TestRestless(t *testing.T) {
 	f := func(times int, exact bool, unproved int) {
 		t.Helper()
 		w := newWorld(t)
-		w.define(three())
+		w.define(definition.Definition{
+			Pattern: "k*", Windows: []definition.Window{window("1h", "", 30*day), window("1d", "", 300*day)}, Ledger: definition.Ledger{Record: definition.All},
+		})
 		w.now += 2 * day
 		w.add("k1", 0, add(5))
 		w.now += hour

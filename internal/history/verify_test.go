@@ -29,7 +29,7 @@ func TestVerify(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
 		d := three()
-		d.Windows[0] = window("10m", "", 4*day) // of fewer epochs
+		d.Windows[0] = window("30m", "", 8*day) // of fewer epochs
 		w.define(d)
 		w.drawHistory(t, 12)
 		if rapid.Bool().Draw(t, "defined again") {
