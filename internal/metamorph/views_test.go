@@ -474,11 +474,12 @@ func (b *bureau) atOnce(ctx context.Context, rng *rand.Rand, each int) error {
 		})
 	}
 	nothing := func() error { pause(ctx, time.Millisecond); return nil }
+	var raised error
 	for range viewLedger {
-		errs = append(errs, b.publish(ctx, nothing), b.drop(ctx, nothing))
+		raised = errors.Join(raised, b.publish(ctx, nothing), b.drop(ctx, nothing))
 	}
 	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(raised, errors.Join(errs...)); err != nil {
 		return err
 	}
 	all := map[string]int64{}

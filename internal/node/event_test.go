@@ -22,13 +22,13 @@ var (
 	entries = store.PartFields{Kind: store.PartEntries, View: 2, Epoch: 7}.Part()
 )
 
-// viewed returns the plan of a window that came with a book, under a book.
-func viewed(t testing.TB, came, under int64) *store.Plan {
+// viewed returns the plan of a window that came with book 2, under book 3.
+func viewed(t testing.TB) *store.Plan {
 	t.Helper()
 	return plan(t,
-		store.Rider{Part: outside, Op: store.OpAdd, Amount: store.AmountWas, When: store.Met{Kind: store.MetBook, N: came}},
+		store.Rider{Part: outside, Op: store.OpAdd, Amount: store.AmountWas, When: store.Met{Kind: store.MetBook, N: 2}},
 		store.Rider{Part: window, Op: store.OpAdd, Amount: store.AmountApplied},
-		store.Rider{Part: book, Op: store.OpMax, N: under},
+		store.Rider{Part: book, Op: store.OpMax, N: 3},
 	)
 }
 
@@ -51,29 +51,29 @@ func line(text string) store.Rider {
 	return store.Rider{Part: entries, Op: store.OpPut, Place: store.PlaceVersion, Bytes: []byte(text)}
 }
 
-func (k *kit) part(key string, p store.Part) store.Content {
+func (k *kit) part(p store.Part) store.Content {
 	k.Helper()
 	got := make([]store.Content, 1)
-	if err := k.node.ReadParts(k.ctx, []store.PartCell{{Cell: cell(key), Part: p}}, got); err != nil {
+	if err := k.node.ReadParts(k.ctx, []store.PartCell{{Cell: cell("a"), Part: p}}, got); err != nil {
 		k.Fatalf("ReadParts: %v", err)
 	}
 	return got[0]
 }
 
-func (k *kit) partHolds(key string, p store.Part, n int64) {
+func (k *kit) partHolds(p store.Part, n int64) {
 	k.Helper()
-	if got := k.part(key, p); got.N != n {
-		k.Errorf("part %x of %q is %+v, want %d", p, key, got, n)
+	if got := k.part(p); got.N != n {
+		k.Errorf("part %x is %+v, want %d", p, got, n)
 	}
 }
 
-// lines returns what the ledger of a counter has, and where.
-func (k *kit) lines(key string) (texts []string, at []int64) {
+// lines returns what the ledger of the counter has, and where.
+func (k *kit) lines() (texts []string, at []int64) {
 	k.Helper()
 	f, _ := entries.Fields()
 	last := f
 	last.Position = math.MaxInt64
-	found, err := k.node.ScanParts(k.ctx, store.RowsOf(cell(key), f, last), store.ScanMax)
+	found, err := k.node.ScanParts(k.ctx, store.RowsOf(cell("a"), f, last), store.ScanMax)
 	if err != nil {
 		k.Fatalf("ScanParts: %v", err)
 	}
@@ -89,7 +89,7 @@ func (k *kit) lines(key string) (texts []string, at []int64) {
 func TestEventsOfARun(t *testing.T) {
 	run(t, node.Options{}, func(k *kit) {
 		k.do(add("a", 100)).results()
-		p := viewed(t, 2, 3)
+		p := viewed(t)
 		release := k.blocked()
 		a := k.do(want(with(add("a", 1), p, line("one,"))))
 		b := k.do(with(add("a", 2), p, line("two,")))
@@ -106,10 +106,10 @@ func TestEventsOfARun(t *testing.T) {
 			t.Errorf("the store was given %+v", ds)
 		}
 		k.holds("a", 104)
-		k.partHolds("a", outside, 100)
-		k.partHolds("a", window, -1)
-		k.partHolds("a", book, 3)
-		texts, at := k.lines("a")
+		k.partHolds(outside, 100)
+		k.partHolds(window, -1)
+		k.partHolds(book, 3)
+		texts, at := k.lines()
 		if !slices.Equal(texts, []string{"one,two,three,", "down"}) {
 			t.Errorf("the ledger has %q", texts)
 		}
@@ -132,7 +132,7 @@ func TestEventsOfARun(t *testing.T) {
 // its own.
 func TestEventsThatDoNotJoin(t *testing.T) {
 	run(t, node.Options{}, func(k *kit) {
-		p, other := viewed(t, 2, 3), viewed(t, 2, 3)
+		p, other := viewed(t), viewed(t)
 		fixed := plan(t, store.Rider{Part: window, Op: store.OpAdd, N: 1})
 		elsewhere := line("x")
 		elsewhere.Part = store.PartFields{Kind: store.PartEntries, View: 3, Epoch: 7}.Part()
@@ -172,7 +172,7 @@ func TestLongLines(t *testing.T) {
 		for _, c := range calls {
 			c.results()
 		}
-		texts, _ := k.lines("a")
+		texts, _ := k.lines()
 		var sizes []int
 		for _, text := range texts {
 			sizes = append(sizes, len(text)/(store.PartBytesMax/3))
@@ -188,15 +188,15 @@ func TestRefusedRunOfEvents(t *testing.T) {
 	run(t, node.Options{}, func(k *kit) {
 		full := with(add("a", 0), nil, store.Rider{Part: window, Op: store.OpSet, N: math.MaxInt64 - 3})
 		k.do(full).results()
-		p := viewed(t, 2, 3)
+		p := viewed(t)
 		release := k.blocked()
 		a, b, c := k.do(want(with(add("a", 2), p, line("a")))), k.do(want(with(add("a", 5), p, line("b")))), k.do(want(with(add("a", 1), p, line("c"))))
 		release()
 		a.told(store.Result{Outcome: store.Applied, After: 2, Existed: true})
 		b.told(store.Result{Outcome: store.Overflow, Refused: 2})
 		c.told(store.Result{Outcome: store.Applied, Before: 2, After: 3, Existed: true})
-		k.partHolds("a", window, math.MaxInt64)
-		if texts, _ := k.lines("a"); !slices.Equal(texts, []string{"a", "c"}) {
+		k.partHolds(window, math.MaxInt64)
+		if texts, _ := k.lines(); !slices.Equal(texts, []string{"a", "c"}) {
 			t.Errorf("the ledger has %q", texts)
 		}
 	})
@@ -215,12 +215,12 @@ func TestFrozenEvents(t *testing.T) {
 		copy(d.Event.Riders[0].Bytes, "what")
 		d.Event.Riders[1].Bound.High = 0
 		d.Event.Riders[1].N = 7
-		d.Event.Plan = viewed(t, 2, 3)
+		d.Event.Plan = viewed(t)
 		close(hold)
 		synctest.Wait()
-		k.partHolds("a", window, 1)
-		k.partHolds("a", book, 0)
-		if texts, _ := k.lines("a"); !slices.Equal(texts, []string{"mine"}) {
+		k.partHolds(window, 1)
+		k.partHolds(book, 0)
+		if texts, _ := k.lines(); !slices.Equal(texts, []string{"mine"}) {
 			t.Errorf("the ledger has %q", texts)
 		}
 	})
@@ -308,12 +308,12 @@ func TestPlanSums(t *testing.T) {
 // Floors, and batches that have nothing else, pass.
 func TestFloorsPass(t *testing.T) {
 	run(t, node.Options{}, func(k *kit) {
-		k.do(with(add("a", 1), viewed(t, 2, 3))).results()
+		k.do(with(add("a", 1), viewed(t))).results()
 		b := store.Batch{Floors: []store.Floor{{Namespace: "n", Kind: store.PartWindow, View: 1, Epoch: 8}}}
 		if c := k.begin(k.ctx, b); c.err != nil || c.replies[0].Err != nil {
 			t.Error(c.err, c.replies[0].Err)
 		}
-		k.partHolds("a", window, 0)
+		k.partHolds(window, 0)
 		b = k.batch(add("a", 1))
 		b.Floors = []store.Floor{{Namespace: "n", Kind: store.PartWindow, View: 1, Epoch: 9}}
 		k.begin(k.ctx, b).results()

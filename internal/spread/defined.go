@@ -1,6 +1,8 @@
 package spread
 
 import (
+	"slices"
+
 	"github.com/quipudb/quipu/internal/hot"
 	"github.com/quipudb/quipu/store"
 )
@@ -46,7 +48,7 @@ func (d defined) widens(c store.Cell, w hot.Word) []store.Delta {
 	deltas := d.touches(c, w)
 	for i := range deltas {
 		touch := *d.touch
-		touch.Riders = append(touch.Riders[:len(touch.Riders):len(touch.Riders)], store.Rider{Part: partWidth, Op: store.OpMax, N: int64(w.Shards() - 1)})
+		touch.Riders = append(slices.Clip(touch.Riders), store.Rider{Part: partWidth, Op: store.OpMax, N: int64(w.Shards() - 1)})
 		deltas[i].Event = &touch
 	}
 	return deltas
