@@ -127,14 +127,25 @@ func ridesAsDecided(t *testing.T, r *rand.Rand) {
 			}
 			b.Deltas = append(b.Deltas, d)
 		}
+		if r.IntN(8) == 0 { // a counter with a deadline takes no events, one that was deleted does again
+			first := store.Delta{Cell: at(keys[r.IntN(len(keys))]), Op: store.OpExpire, Expiry: store.ExpirySet, DeadlineMS: 1 << 50}
+			if r.IntN(3) > 0 {
+				first = store.Delta{Cell: first.Cell, Op: store.OpDelete}
+			}
+			for _, s := range []store.Store{s, m} {
+				if _, err := try(t.Context(), s, under(store.Batch{Deltas: []store.Delta{first}}, book)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
 		if r.IntN(2) == 0 {
 			b.Writer = store.Writer(1 + r.IntN(2))
 			b.Prev, b.Seq = marks[b.Writer], marks[b.Writer]+1
 		}
-		if last != nil && r.IntN(6) == 0 { // again, perhaps with other riders
+		if last != nil && r.IntN(3) == 0 { // again, with riders of another definition
 			for i := range last.Deltas {
 				if last.Deltas[i].Event != nil {
-					last.Deltas[i].Event = &store.Event{Plan: plans[0]}
+					last.Deltas[i].Event = &store.Event{Plan: plans[0], Riders: []store.Rider{{Part: outside(9), Op: store.OpSet, N: 1}}}
 				}
 			}
 			b = under(*last, book)
@@ -332,6 +343,9 @@ func TestEpochs(t *testing.T) {
 	floor(2, now+1)
 	if v := readPart(t, s, "a", window(2, now, 0)); v.Exists {
 		t.Errorf("below the floor is %+v", v)
+	}
+	if err := count(2, now); !errors.Is(err, store.ErrLate) {
+		t.Errorf("below the floor, while the table is there: %v", err)
 	}
 	audited(t, s)
 	turn(other)
