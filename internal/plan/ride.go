@@ -58,7 +58,7 @@ func (a *Adds) ride(cell int) bool {
 		sum += d.N // the cell's own sum does not wrap, and this is a part of it
 		up, down = up || d.N > 0, down || d.N < 0
 	}
-	return !(up && down) && a.take(cell, plan, sum) && a.merge(from)
+	return (!up || !down) && a.take(cell, plan, sum) && a.merge(from)
 }
 
 // take adds what the events of a plan add to parts, and reports false if it keeps a book

@@ -80,3 +80,15 @@ func BenchmarkEvents(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkOne applies numbered batches of one add, such as a node sends for a hot counter.
+func BenchmarkOne(b *testing.B) {
+	s := open(b, server.URL(), pgstore.Options{Schema: newSchema()})
+	batch := store.Batch{Writer: 7, Deltas: []store.Delta{add("a", 1)}}
+	for range b.N {
+		batch.Prev, batch.Seq = batch.Seq, batch.Seq+1
+		if _, err := try(b.Context(), s, batch); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,6 +1,11 @@
 package pgstore
 
-import "context"
+import (
+	"context"
+	"fmt"
+
+	"github.com/quipudb/quipu/store"
+)
 
 // Rotate begins and drops generations of tokens as the upkeep does.
 func (s *Store) Rotate(ctx context.Context) error { return s.rotate(ctx) }
@@ -35,7 +40,7 @@ func Finders(schema string) map[string]string {
 const PendingMax = pendingMax
 
 // One is the statement that applies a batch of one cell.
-func One(schema string) string { return newStatements(schema).one }
+func One(schema string) string { return newStatements(schema).one[1] }
 
 // Usual forgets which namespaces had an unusual batch.
 func (s *Store) Usual() {
@@ -46,3 +51,12 @@ func (s *Store) Usual() {
 
 // Turn makes and drops tables of epochs as the upkeep does.
 func (s *Store) Turn(ctx context.Context) error { return s.turn(ctx) }
+
+// PartFinders are the statements that find parts, with what they are asked for in an
+// epoch.
+func PartFinders(schema string, e store.Epoch) map[string]string {
+	s := newStatements(schema)
+	one := fmt.Sprintf("'{%d}', '{n}', '{p}', '{%d}'", e, e)
+	scan := fmt.Sprintf("'n', 'p', null, 10, %d", e)
+	return map[string]string{s.loadParts: one, s.readParts: one, s.dropParts: one, s.scanEpoch[0]: scan, s.scanEpoch[1]: scan}
+}

@@ -2,7 +2,7 @@
 -- which transactions take them, and wait for those that are under way. A program that
 -- knows format 2 does not find the names that it asks for any more: it would change
 -- counters and nothing of what belongs to them.
-lock table quipu.mark, quipu.cell, quipu.pending in access exclusive mode;
+lock table quipu.mark, quipu.cell, quipu.token, quipu.pending in access exclusive mode;
 alter table quipu.cell rename to cells;
 alter index quipu.cell_pkey rename to cells_pkey;
 alter table quipu.token add outcome smallint not null default 1, add refused smallint not null default 0;

@@ -45,16 +45,23 @@ begin
         perform set_config('synchronous_commit', 'off', true);
     end if;
     _at := coalesce(_b.now, quipu.now_ms());
-    -- The gate is locked before anything else is.
-    with gate as materialized (select from quipu.gate for key share)
-    select r.last_value, exists (
-        select from unnest(_b.fence_ns, _b.fence_kind, _b.fence_view, _b.fence_at) as u(ns, kind, view, at)
-        left join quipu.fence f on f.ns = u.ns and f.kind = u.kind and f.view = u.view
-        where f.least > u.at or u.kind = 0 and u.at > coalesce(f.least, 0))
-    into _removed, _fenced from quipu.removal r where not exists (select from gate);
-    if _fenced then
-        raise exception 'quipu: the batch has to be judged by a fence' using errcode = 'QP001';
-    end if;
+    -- Before anything else is locked. Rows are found only if something is unusual, but the
+    -- table is held. One by one, since a join would be planned anew each time. A book
+    -- that has no fence yet is to be one.
+    for i in 1 .. cardinality(_b.fence_ns) loop
+        perform from quipu.fence f
+        where f.ns = _b.fence_ns[i] and f.kind = _b.fence_kind[i] and f.view = _b.fence_view[i]
+            and (f.least > _b.fence_at[i] or f.kind = 0 and f.least <> _b.fence_at[i]) for key share;
+        _fenced := found;
+        if _b.booked and not _fenced and _b.fence_kind[i] = 0 and _b.fence_at[i] > 0 then
+            perform from quipu.fence f where f.ns = _b.fence_ns[i] and f.kind = 0 and f.view = 0;
+            _fenced := not found;
+        end if;
+        if _fenced then
+            raise exception 'quipu: the batch has to be judged by a fence' using errcode = 'QP001';
+        end if;
+    end loop;
+    select r.last_value into _removed from quipu.removal r;
     if _b.writer <> 0 then
         perform from quipu.mark m where m.writer = _b.writer and m.seq = _b.prev for update;
         if not found then
@@ -151,8 +158,9 @@ begin
     return _m;
 end $$;
 
--- ride adds to the parts of cells that are locked.
-create or replace function quipu.ride(_b quipu.adds) returns void language plpgsql as $$
+-- ride adds to the parts of cells that are locked. Its plans are made once: the server
+-- would make them anew each time, to know how many parts there are.
+create or replace function quipu.ride(_b quipu.adds) returns void language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
     _under bigint;
 begin

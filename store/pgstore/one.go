@@ -26,14 +26,14 @@ func (s *Store) applyOne(ctx context.Context, p *plain, w *work) (done bool, err
 	}
 	t := tallyOf(p.Record)
 	namespace, key := []byte(c.Namespace), []byte(c.Key)
-	book := int64(0)
-	for _, at := range b.Books {
-		book = at.ID
+	sql, book := s.sql.one[0], int64(0)
+	for _, at := range b.Books { // there is no other than that of the cell
+		sql, book = s.sql.one[1], at.ID
 	}
 	var took int64
 	m := made{versions: []int64{0}, afters: []int64{0}, terms: []*int64{nil}}
 	q := &pgx.Batch{}
-	q.Queue(s.sql.one, int64(b.Writer), int64(b.Prev), int64(b.Seq), int64(b.Digest()), namespace, key, c.Sum, p.most, layout,
+	q.Queue(sql, int64(b.Writer), int64(b.Prev), int64(b.Seq), int64(b.Digest()), namespace, key, c.Sum, p.most, layout,
 		t.deltas, t.total, t.proof, p.Want, s.clock(), []byte(store.SpaceOf(c.Cell)), book).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			done = true

@@ -216,7 +216,7 @@ func TestOneByIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if all := fmt.Sprint(plan); err != nil || !strings.Contains(all, "Index Scan using cells_pkey") || strings.Contains(strings.ReplaceAll(all, "Seq Scan on gate", ""), "Seq Scan") {
+	if all := fmt.Sprint(plan); err != nil || !strings.Contains(all, "Index Scan using cells_pkey") || strings.Contains(all, "Seq Scan") {
 		t.Errorf("the plan is %q, %v", plan, err)
 	}
 }

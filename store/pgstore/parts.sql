@@ -19,8 +19,8 @@ create table quipu.part (
 ) partition by list (epoch);
 create table quipu.part_none partition of quipu.part for values in (-1) with (fillfactor = 70);
 
--- What was changed in the parts of an epoch, for each kind and view. It stays when the
--- epoch has gone.
+-- What was changed in the parts of an epoch, for each kind and view. When the epoch goes,
+-- it is added to that of all that have gone, whose epoch is -1.
 create table quipu.part_tally (
     ns bytea not null,
     kind smallint not null,
@@ -34,10 +34,10 @@ create table quipu.part_tally (
 
 -- Below what a batch is refused: the highest book of a namespace (kind 0) that one was
 -- made under, and for each kind and view the first epoch that is kept. Whoever judges a
--- batch by it holds the table gate, which is empty, in a mode that conflicts with
--- that of whoever raises a fence: so when one is raised, none that was judged before is
--- still under way. A statement that locks rows of the gate, and finds none, takes that
--- mode by itself, before its snapshot. Nobody else does, not even a backup.
+-- batch by it locks the rows that refuse it. There are none, as a rule, but that holds the table
+-- in a mode that conflicts with that of whoever raises a fence: so when one is
+-- raised, no batch that was judged before is under way. A statement takes this mode
+-- before its snapshot. Nobody else does, not even a backup.
 create table quipu.fence (
     ns bytea not null,
     kind smallint not null,
@@ -45,7 +45,6 @@ create table quipu.fence (
     least bigint not null,
     primary key (ns, kind, view)
 );
-create table quipu.gate ();
 
 -- A batch of plain adds, and what they add to parts.
 create type quipu.adds as (
@@ -60,8 +59,8 @@ create type quipu.adds as (
     -- The namespaces, the locks on them, and how many keys one may have before its limit
     -- must be looked at closely.
     spaces bytea[], locks bigint[], room bigint,
-    -- The fences that it must not be below. For a book, it must be the one.
-    fence_ns bytea[], fence_kind smallint[], fence_view int[], fence_at bigint[],
+    -- The fences that it must not be below. For a book, it must be the one, if it has any.
+    fence_ns bytea[], fence_kind smallint[], fence_view int[], fence_at bigint[], booked boolean,
     -- The parts, sorted, each once, and what is added; null if there are none. Of each
     -- cell that has any, the part that has the book that it was written under, which must
     -- not be lower; null if that does not matter.

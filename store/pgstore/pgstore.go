@@ -11,7 +11,7 @@
 // # Locks
 //
 // Every transaction takes its locks in one order, so none can wait for another
-// that waits for it: the gate of the fences (shared, or alone to raise one), the
+// that waits for it: the fences (shared, or alone to raise one), the
 // generations of tokens (shared), the number of namespaces and the namespaces
 // themselves (shared, or alone near a limit), the
 // admission of writers, marks, cells, parts, the counts of namespaces, the tallies. What

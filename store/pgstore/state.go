@@ -285,9 +285,7 @@ func (st *state) apply(b *store.Batch, r *store.Reply) error {
 			st.work.admit, st.recount = true, true
 			return nil
 		}
-		if r.Err = decide.Admit(b.Writer, st.floor, st.markCount, st.limits.WritersMax); r.Err != nil {
-			return nil
-		}
+		r.Err = decide.Admit(b.Writer, st.floor, st.markCount, st.limits.WritersMax)
 		m = &mark{}
 	}
 	digest := b.Digest()
@@ -296,7 +294,7 @@ func (st *state) apply(b *store.Batch, r *store.Reply) error {
 			return err
 		}
 	}
-	if !m.Judge(b, digest, r) || !st.admits(b, r) {
+	if r.Err != nil || !m.Judge(b, digest, r) || !st.admits(b, r) {
 		return nil
 	}
 	if st.marks[b.Writer] == nil {

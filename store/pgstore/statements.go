@@ -9,7 +9,8 @@ import (
 type statements struct {
 	look, window, setWindow                    string
 	plain, quietly, tokened                    [2]string // without parts, with parts
-	one, nonePending                           string
+	one                                        [2]string // under no book, under one
+	nonePending                                string
 	lockMarks, lockCells                       string
 	loadCells, loadTokens, loadPending         string
 	loadMarks, loadSpaces, countSpaces         string
@@ -23,7 +24,8 @@ type statements struct {
 	generations, addGeneration, dropGeneration string
 	auditCells, auditMarks, auditSpaces        string
 	auditTokens, auditPending, auditVersion    string
-	enterGate, closeGate, loadFences, putFence string
+	holdFences, lockFences                     string
+	loadFences, putFence                       string
 	loadParts, loadUnder, putParts, dropParts  string
 	tallyParts, readParts, epochs, addEpoch    string
 	scanEpoch, scanParts                       [2]string // either way
@@ -36,13 +38,13 @@ func newStatements(schema string) statements {
 	// A batch of plain adds, which may add to parts too, and what else a function is told.
 	apply := func(function string, parts bool, more int) string {
 		types := "bigint bigint bigint bigint bigint bigint bigint boolean boolean bigint " +
-			"bytea[] bytea[] bigint[] bigint bigint[] bytea[] bigint[] bigint bytea[] smallint[] int[] bigint[]"
+			"bytea[] bytea[] bigint[] bigint bigint[] bytea[] bigint[] bigint bytea[] smallint[] int[] bigint[] boolean"
 		const ofParts = " bigint[] bytea[] bytea[] bigint[] bytea[] bytea[] bigint[] bytea[] smallint[] int[] bigint[] bigint[] bigint[]"
 		if parts {
 			types += ofParts
 		}
 		args, n := "row(", 0
-		for _, t := range strings.Fields(types) {
+		for t := range strings.FieldsSeq(types) {
 			n++
 			args += fmt.Sprintf("$%d::%s, ", n, t)
 		}
@@ -58,6 +60,32 @@ func newStatements(schema string) statements {
 	}
 	either := func(function string, more int) [2]string {
 		return [2]string{apply(function, false, more), apply(function, true, more)}
+	}
+	// As quipu.plain, of one cell that is there. If the mark is another, or anything else is
+	// unusual, no row is changed and none returned. The fences are held first, then
+	// the mark.
+	one := func(booked string) string {
+		return in(`
+			with fenced as materialized (
+				select from quipu.fence f where f.ns = $15 and f.kind = 0 and f.view = 0 and f.least <> $16 for key share),
+			due as materialized (
+				select from quipu.mark m where m.writer = $1 and m.seq = $2 for update),
+			put as (
+				update quipu.cells c set value = c.value + $7, version = greatest(quipu.draw($8), c.version + $8)
+				where c.ns = $5 and c.key = $6 and not exists (select from fenced) and exists (select from due)
+					` + booked + `
+					and (c.term is null or c.term < 0 or c.term > coalesce($14, quipu.now_ms()))
+					and ($9::bigint < 0 or greatest(-c.term, 0) = $9)
+					and not ($13 and exists (select from quipu.pending p where p.ns = $5 and p.key = $6))
+				returning c.value, c.version, c.term, clock_timestamp() as at),
+			noted as (
+				update quipu.mark m set
+					seq = $3, digest = $4, at_ms = greatest(m.at_ms, coalesce($14, quipu.now_ms())),
+					deltas = m.deltas + $10, total = quipu.wrap(m.total, $11), proof = quipu.wrap(m.proof, $12),
+					results = null, version = p.version, odd = null, versions = null, fresh = null,
+					afters = case when $13 then array[p.value] end, terms = case when $13 then array[p.term] end
+				from put p where m.writer = $1)
+			select (extract(epoch from p.at - statement_timestamp()) * 1000000)::bigint, p.version, p.value, p.term from put p`)
 	}
 	scan := func(epoch, order string) string {
 		return in(`
@@ -75,29 +103,7 @@ func newStatements(schema string) statements {
 		plain:     either("plain", 0),
 		quietly:   either("quietly", 0),
 		tokened:   either("tokened", 14),
-		// As quipu.plain, of one cell that is there. If the mark is another, or anything else is
-		// unusual, no row is changed and none returned. The gate is locked first, then the
-		// mark.
-		one: in(`
-			with gate as materialized (select from quipu.gate for key share),
-			due as materialized (
-				select from quipu.mark m where m.writer = $1 and m.seq = $2 for update),
-			put as (
-				update quipu.cells c set value = c.value + $7, version = greatest(quipu.draw($8), c.version + $8)
-				where c.ns = $5 and c.key = $6 and not exists (select from gate) and exists (select from due)
-					and coalesce((select f.least from quipu.fence f where f.ns = $15 and f.kind = 0 and f.view = 0), 0) = $16
-					and (c.term is null or c.term < 0 or c.term > coalesce($14, quipu.now_ms()))
-					and ($9::bigint < 0 or greatest(-c.term, 0) = $9)
-					and not ($13 and exists (select from quipu.pending p where p.ns = $5 and p.key = $6))
-				returning c.value, c.version, c.term, clock_timestamp() as at),
-			noted as (
-				update quipu.mark m set
-					seq = $3, digest = $4, at_ms = greatest(m.at_ms, coalesce($14, quipu.now_ms())),
-					deltas = m.deltas + $10, total = quipu.wrap(m.total, $11), proof = quipu.wrap(m.proof, $12),
-					results = null, version = p.version, odd = null, versions = null, fresh = null,
-					afters = case when $13 then array[p.value] end, terms = case when $13 then array[p.term] end
-				from put p where m.writer = $1)
-			select (extract(epoch from p.at - statement_timestamp()) * 1000000)::bigint, p.version, p.value, p.term from put p`),
+		one:       [2]string{one(""), one(`and exists (select from quipu.fence f where f.ns = $15 and f.kind = 0 and f.view = 0)`)},
 		// Fails as codePending if an add to the cell is pending: what was done before, in
 		// the same transaction, must not stay.
 		nonePending: in(`
@@ -269,10 +275,10 @@ func newStatements(schema string) statements {
 		auditTokens:  in(`select ns, count(*), count(*) filter (where outcome <> 1) from quipu.token group by ns`),
 		auditPending: in(`select ns, count(*) from quipu.pending where token_gen is not null group by ns`),
 
-		// Whoever judges a batch by the fences holds the gate, and whoever raises one holds it
+		// Whoever judges a batch by the fences holds them, and whoever raises one holds them
 		// alone. It waits for those that are under way, and others wait behind it: not long.
-		enterGate:  in(`lock table quipu.gate in row share mode`),
-		closeGate:  in(`lock table quipu.gate in exclusive mode`),
+		holdFences: in(`lock table quipu.fence in row share mode`),
+		lockFences: in(`lock table quipu.fence in exclusive mode`),
 		loadFences: in(`select ns, kind, view, least from quipu.fence where ns = any($1::bytea[])`),
 		putFence: in(`
 			insert into quipu.fence as f values ($1, $2, $3, $4)
@@ -324,12 +330,14 @@ func newStatements(schema string) statements {
 				left join quipu.fence f on f.ns = t.ns and f.kind = t.kind and f.view = t.view
 				where t.epoch >= coalesce(f.least, 0))`),
 		lockParts: in(`lock table only quipu.part in access exclusive mode`),
-		// The tally stays, in one row for each view.
+		// The tally stays, in one row for each view, whose epoch is -1.
 		dropEpoch: in(`
 			drop table quipu.part_%[1]s;
 			with gone as (delete from quipu.part_tally where epoch = %[2]d returning *)
 			insert into quipu.part_tally as t
-			select ns, kind, view, epoch, 32, ` + wrapped("total") + `, ` + wrapped("proof") + ` from gone group by ns, kind, view, epoch`),
+			select ns, kind, view, -1, 0, ` + wrapped("total") + `, ` + wrapped("proof") + ` from gone group by ns, kind, view
+			on conflict (ns, kind, view, epoch, slot) do update set
+				total = quipu.wrap(t.total, excluded.total), proof = quipu.wrap(t.proof, excluded.proof)`),
 
 		auditParts: in(`select ns, place, epoch, value from quipu.part p where ` + kept),
 		auditEpochs: in(`

@@ -252,15 +252,15 @@ func (s *Store) load(ctx context.Context, conn *pgxpool.Conn, w *work) (*state, 
 	return st, nil
 }
 
-// queueFences takes the gate, before all other locks, and reads the fences. Whoever waits
-// for it alone keeps the others waiting, and does not wait long.
+// queueFences holds the fences, before all other locks, and reads them. Whoever waits
+// for them alone keeps the others waiting, and does not wait long.
 func (s *Store) queueFences(q *pgx.Batch, st *state) {
 	if st.work.raise {
 		q.Queue("set local lock_timeout = '" + raiseWait + "'")
-		q.Queue(s.sql.closeGate)
+		q.Queue(s.sql.lockFences)
 		q.Queue("set local lock_timeout to default")
 	} else {
-		q.Queue(s.sql.enterGate)
+		q.Queue(s.sql.holdFences)
 	}
 	q.Queue(s.sql.loadFences, spacesOf(st.work.batches)).Query(st.readFences)
 }
