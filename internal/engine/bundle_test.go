@@ -179,8 +179,12 @@ func (w *twin) step() (what string, err error) {
 		return "book", w.apply(store.Batch{})
 	case n == 7 && w.floor < 3:
 		w.floor++
+		before := w.plans
 		w.plan()
-		return "floor", w.apply(store.Batch{Floors: []store.Floor{{Namespace: "test", Kind: store.PartWindow, View: 6, Epoch: w.floor}}})
+		if err := w.apply(store.Batch{Floors: []store.Floor{{Namespace: "test", Kind: store.PartWindow, View: 6, Epoch: w.floor}}}); err != nil {
+			return "floor", err
+		}
+		return "old plans", w.late(before)
 	default:
 		b := store.Batch{Durability: store.Durability(w.rng.IntN(4))}
 		for range 1 + w.rng.IntN(4) {
@@ -230,6 +234,19 @@ func (w *twin) apply(b store.Batch) error {
 		return err
 	}
 	return w.compare(b, r)
+}
+
+// late sends events with plans of before a floor rose: some are late.
+func (w *twin) late(plans []*store.Plan) error {
+	for _, p := range plans {
+		b := w.under(batch(planned(add(cell("c0"), 1), p)))
+		_, have := try(w.e, b)
+		_, want := try(w.m, b)
+		if store.KindOf(have) != store.KindOf(want) {
+			return fmt.Errorf("%w, want %w", have, want)
+		}
+	}
+	return nil
 }
 
 // compare applies a batch to the reference, and compares what is told.

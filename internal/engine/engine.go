@@ -88,9 +88,6 @@ type Engine struct {
 	id   storeID
 	lock io.Closer
 
-	format    atomic.Int32 // of the files
-	upgrading sync.Mutex   // held by whoever raises it
-
 	db  *pebble.DB
 	log *wal.Log
 
@@ -112,21 +109,18 @@ type Engine struct {
 	users sync.WaitGroup // those who use the disk without the lock
 	plans sync.Pool      // of *plans
 
+	format    atomic.Int32 // of the files
+	upgrading sync.Mutex   // held by whoever raises it
+
 	mu        sync.Mutex // guards the fields below
 	closed    bool
 	cellsMax  int64 // bytes of cells above which some are evicted
 	cellBytes int64 // that a changed cell takes
 	cells     *table
 	undo      undos
-	extras    map[uint32]extra  // of the cells in memory that have one, by slot
-	blobs     map[uint32]string // of the parts in memory that have bytes, by slot
-	blobBytes int64             // that those are
-	putBytes  int64             // that were put since the last checkpoint began
-	epochs    tallies
-	fences    fences
-	views     views
-	soonest   int64    // no deadline on disk that was not looked after is before
-	collected [][]byte // rows of deadlines that are no longer needed
+	extras    map[uint32]extra // of the cells in memory that have one, by slot
+	soonest   int64            // no deadline on disk that was not looked after is before
+	collected [][]byte         // rows of deadlines that are no longer needed
 
 	collectedTo []byte // the last of those collected since a checkpoint was published
 
@@ -182,6 +176,14 @@ type Engine struct {
 	tokenBuf []byte
 	partBuf  []byte
 	inserts  int
+
+	// Parts, at the end: what every add needs is together above.
+	blobs     map[uint32]string // of the parts in memory that have bytes, by slot
+	blobBytes int64             // that those are
+	putBytes  int64             // that were put since the last checkpoint began
+	epochs    tallies
+	fences    fences
+	views     views
 }
 
 var (
