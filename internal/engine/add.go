@@ -26,7 +26,7 @@ func (e *Engine) addOne(ctx context.Context, b *store.Batch, r *store.Reply) (f 
 	level := orSynced(b.Durability)
 
 	e.mu.Lock()
-	if !e.admits() || e.fences.stop(&d.Cell) || !e.isHot(&d.Cell) && !e.heat(&d.Cell) || !e.takesAtOnce(d) {
+	if !e.admits() || e.fenced && e.fences.stop(&d.Cell) || !e.isHot(&d.Cell) && !e.heat(&d.Cell) || !e.takesAtOnce(d) {
 		e.mu.Unlock()
 		return nil, false
 	}

@@ -59,7 +59,6 @@ type views struct {
 	names  uint64 // how many of them
 	slots  slotSet
 	count  int    // bundles there are
-	cells  int    // parts that they will change, at most
 	amount int64  // that was bundled since all were settled, either way
 	stop   bool   // none are made: they are being settled
 	far    bool   // nor any more: a part is near the ends of int64
@@ -227,7 +226,7 @@ func (e *Engine) newBundle(v *view, hash uint64, cell uint32) uint32 {
 	s.meta = (absent | saving).withVersion(e.views.drops)
 	e.views.slots.add(id)
 	e.views.count++
-	e.views.cells += len(v.parts)
+	e.bundled += 1 + len(v.parts)
 	v.bundles++
 	return id
 }
@@ -467,7 +466,7 @@ func (e *Engine) dropBundles(p *pace) {
 		e.cells.remove(id)
 		e.views.slots.remove(id)
 		e.views.count--
-		e.views.cells -= len(v.parts)
+		e.bundled -= 1 + len(v.parts)
 		v.bundles--
 	})
 	for left := true; left; p.yield() {

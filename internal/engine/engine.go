@@ -114,8 +114,11 @@ type Engine struct {
 
 	mu        sync.Mutex // guards the fields below
 	closed    bool
+	fenced    bool  // there is a book
 	cellsMax  int64 // bytes of cells above which some are evicted
 	cellBytes int64 // that a changed cell takes
+	putBytes  int64 // of parts that were put since the last checkpoint began
+	bundled   int   // bundles, and parts that they will change, at most
 	cells     *table
 	undo      undos
 	extras    map[uint32]extra // of the cells in memory that have one, by slot
@@ -180,7 +183,6 @@ type Engine struct {
 	// Parts, at the end: what every add needs is together above.
 	blobs     map[uint32]string // of the parts in memory that have bytes, by slot
 	blobBytes int64             // that those are
-	putBytes  int64             // that were put since the last checkpoint began
 	epochs    tallies
 	fences    fences
 	views     views

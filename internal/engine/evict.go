@@ -28,7 +28,7 @@ func (e *Engine) changed(n int) int64 { return int64(n) * e.cellBytes }
 
 // willSave returns how many cells the next checkpoint saves, at most, and how many bundles
 // there are.
-func (e *Engine) willSave() int { return e.dirty.count + e.views.cells + e.views.count }
+func (e *Engine) willSave() int { return e.dirty.count + e.bundled }
 
 // weigh takes that average.
 func (e *Engine) weigh() {

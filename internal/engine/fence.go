@@ -89,6 +89,7 @@ func (c *change) raise(b *store.Batch) {
 		if to.ID > f.books[to.Namespace] {
 			c.f.Payload = appendBook(c.f.Payload, to)
 			f.raiseBook(to)
+			c.e.fenced = true
 			c.e.arm()
 		}
 	}
@@ -117,5 +118,5 @@ func (f *fences) gone(key []byte) bool {
 
 // stop reports whether a batch that names no book may not change a cell.
 func (f *fences) stop(c *store.Cell) bool {
-	return len(f.books) > 0 && (c.Namespace == "" || f.books[c.Namespace] > 0)
+	return c.Namespace == "" || f.books[c.Namespace] > 0
 }

@@ -170,6 +170,7 @@ func (e *Engine) open() error {
 	}
 	e.log, e.epoch = log, found.Epoch
 	e.saved, e.spaceAt = position, position
+	e.fenced = len(e.fences.books) > 0
 	e.meters.recoveredBytes, e.meters.recoveredFrames = uint64(found.Bytes), uint64(found.Frames)
 	e.checkSpace()
 	if found.Frames > 0 || found.Cut != nil {
