@@ -124,10 +124,9 @@ func (e *Engine) newView(d *store.Delta) *view {
 		v.namespace = of.Namespace
 	}
 	for i := range d.Event.Len() {
-		switch r := d.Event.Rider(i); {
-		case r.Amount == store.AmountApplied:
+		if r := d.Event.Rider(i); r.Amount == store.AmountApplied {
 			v.parts = append(v.parts, r.Part)
-		default:
+		} else {
 			v.book = max(v.book, r.N, r.When.N)
 		}
 	}
@@ -260,14 +259,11 @@ func (e *Engine) planBundle(v *view, d *store.Delta, p *plan, level store.Durabi
 		book, _ := e.locatePart(p.hash, d.Cell, partBook)
 		s := e.cells.slot(book)
 		s.meta |= recent
-		switch s.meta.state() {
-		case unread:
+		if s.meta.state() == unread {
 			n.cell(e.cells.keyOf(book))
 			return level, true
-		case absent:
-			return level, false
 		}
-		if s.value < v.book {
+		if s.meta.state() == absent || s.value < v.book {
 			return level, false
 		}
 		if id == 0 {

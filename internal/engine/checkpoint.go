@@ -458,11 +458,9 @@ func decodeBase(it *pebble.Iterator, key []byte) (row, error) {
 	if err != nil {
 		return row{}, diskError(err)
 	}
-	r, ok := row{}, false
+	r, ok := decodeRow(b)
 	if isPart(key) {
 		r, ok = decodePartRow(key, b)
-	} else {
-		r, ok = decodeRow(b)
 	}
 	if !ok {
 		return row{}, store.Errorf(store.KindCorrupt, "row %q on disk can't be decoded", it.Key())

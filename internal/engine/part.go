@@ -55,6 +55,7 @@ func (e *Engine) content(id uint32) store.Content {
 		return store.Content{}
 	case unread:
 		return store.Content{N: s.value, Exists: s.meta&(dirty0|dirty1|saving) != 0}
+	default:
 	}
 	c := store.Content{N: s.value, Exists: true}
 	if s.meta&hasExtra != 0 {

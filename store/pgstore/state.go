@@ -288,13 +288,16 @@ func (st *state) apply(b *store.Batch, r *store.Reply) error {
 		r.Err = decide.Admit(b.Writer, st.floor, st.markCount, st.limits.WritersMax)
 		m = &mark{}
 	}
+	if r.Err != nil {
+		return nil
+	}
 	digest := b.Digest()
 	if m.plain() && m.Seq == b.Seq && m.Digest == digest {
 		if err := m.recall(b); err != nil {
 			return err
 		}
 	}
-	if r.Err != nil || !m.Judge(b, digest, r) || !st.admits(b, r) {
+	if !m.Judge(b, digest, r) || !st.admits(b, r) {
 		return nil
 	}
 	if st.marks[b.Writer] == nil {
