@@ -59,6 +59,10 @@ func figures() []figure {
 		{"heat-memory", heatAbout, heatMemory},
 		{"hostile", hostileAbout, underAttack},
 		{"part", partAbout, parts},
+		{"views", viewsCostAbout, viewsCost},
+		{"range", rangeAbout, ranges},
+		{"reviews", reviewsAbout, reviews},
+		{"postgres-views", postgresViewsAbout, postgresViews},
 	}
 }
 
@@ -86,6 +90,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&o.choice.cases, "cases", "", "of the figure peers, the cases: such as incr-hot,incr-created; of stall, the numbers of counters; of hostile, the attacks; all if empty")
 	flags.StringVar(&o.choice.depths, "depths", "", "of the figure peers, the depths, such as 1,64; if empty 1,16,64,256")
 	flags.StringVar(&o.choice.sides, "sides", "", "of the figure peers, the sides, such as bare,quipu-synced; all if empty")
+	flags.StringVar(&o.reviewsFile, "reviews", "", "of the figures reviews and postgres-views, a CSV file of reviewer, vendor, rating and date, perhaps as .bz2; if empty they are made up")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
