@@ -1,5 +1,7 @@
 package store
 
+import "slices"
+
 // CheckPart returns an error if c can't have the part.
 func CheckPart(c Cell, p Part) error {
 	if _, ok := p.Fields(); !ok {
@@ -45,12 +47,25 @@ func checkBooks(books []Book) error {
 	return nil
 }
 
-// checkFloors checks the floors of a batch.
-func checkFloors(floors []Floor) error {
-	if len(floors) > BatchDeltasMax {
-		return Errorf(KindTooLarge, "batch of %d floors: at most %d", len(floors), BatchDeltasMax)
+// checkFloors checks the floors of a batch. It must not change what it takes away.
+func checkFloors(b *Batch) error {
+	if len(b.Floors) > BatchDeltasMax {
+		return Errorf(KindTooLarge, "batch of %d floors: at most %d", len(b.Floors), BatchDeltasMax)
 	}
-	for _, f := range floors {
+	for i := range b.Deltas {
+		e := b.Deltas[i].Event
+		if e == nil {
+			continue
+		}
+		below := isBelow(b.Floors, b.Deltas[i].Cell, e.Part)
+		for j := 0; !below && j < e.Len(); j++ {
+			below = isBelow(b.Floors, b.Deltas[i].Cell, e.Rider(j).Part)
+		}
+		if below {
+			return Errorf(KindInvalid, "delta %d changes a part that is below a floor of the batch", i)
+		}
+	}
+	for _, f := range b.Floors {
 		if err := CheckNamespace(f.Namespace); err != nil {
 			return err
 		}
@@ -59,6 +74,15 @@ func checkFloors(floors []Floor) error {
 		}
 	}
 	return nil
+}
+
+// isBelow reports whether a part of a cell is below one of some floors.
+func isBelow(floors []Floor, c Cell, p Part) bool {
+	at, ok := p.FloorOf()
+	at.Namespace = SpaceOf(c)
+	return ok && slices.ContainsFunc(floors, func(f Floor) bool {
+		return f.Namespace == at.Namespace && f.Kind == at.Kind && f.View == at.View && at.Epoch < f.Epoch
+	})
 }
 
 // checkEvent checks a delta that is an event, and returns the size of what only events

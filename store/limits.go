@@ -198,7 +198,7 @@ func checkBatch(b *Batch, partitions int, events bool) error {
 		if !events {
 			return Errorf(KindUnsupported, "a batch that raises floors, and here are none")
 		}
-		if err := checkFloors(b.Floors); err != nil {
+		if err := checkFloors(b); err != nil {
 			return err
 		}
 	}

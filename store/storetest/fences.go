@@ -161,6 +161,8 @@ func eventFloors(s *suite) {
 		c := cell("a")
 		k.refused(given(floored(k.batch(add(c, 1)), 8), c, 9), store.KindChanged)
 		k.refused(floored(k.batch(with(add(c, 1), applied(windowIn(7, 1)))), 9<<28), store.KindInvalid)
+		k.refused(floored(k.batch(with(add(c, 1), applied(windowIn(7, 1)))), 8), store.KindInvalid)
+		k.refused(floored(k.batch(led(add(store.ShardCell(c, k.parts), 1), windowIn(7, 1))), 8), store.KindInvalid)
 		wrong := floored(k.batch(), 8)
 		wrong.Floors[0].Kind = store.PartHeld
 		k.refused(wrong, store.KindInvalid)
