@@ -285,11 +285,10 @@ func (st *state) apply(b *store.Batch, r *store.Reply) error {
 			st.work.admit, st.recount = true, true
 			return nil
 		}
-		r.Err = decide.Admit(b.Writer, st.floor, st.markCount, st.limits.WritersMax)
+		if !st.enlists(b.Writer, r) {
+			return nil
+		}
 		m = &mark{}
-	}
-	if r.Err != nil {
-		return nil
 	}
 	digest := b.Digest()
 	if m.plain() && m.Seq == b.Seq && m.Digest == digest {
@@ -308,6 +307,12 @@ func (st *state) apply(b *store.Batch, r *store.Reply) error {
 	m.Set(b, digest, r)
 	m.changed, m.made = true, made{}
 	return nil
+}
+
+// enlists reports whether an unknown writer is let in; otherwise it has filled r.
+func (st *state) enlists(w store.Writer, r *store.Reply) bool {
+	r.Err = decide.Admit(w, st.floor, st.markCount, st.limits.WritersMax)
+	return r.Err == nil
 }
 
 // recall makes the results of a mark that is of a plain batch, which is b. What b adds
