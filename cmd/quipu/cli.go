@@ -86,7 +86,7 @@ const escaped = "\x00"
 // quotedEscape is the mark as it is in an error of the parser.
 const quotedEscape = `\x00`
 
-var negativeNumber = regexp.MustCompile(`^-[0-9][0-9a-z.]*$`)
+var negativeNumber = regexp.MustCompile(`^-[0-9][0-9.]*((ns|us|ms|s|m|h|d|w)[0-9.]*)*$`)
 
 // escapeNumbers marks the negative numbers and durations among the arguments, so that
 // "quipu add stock -3" needs no "--", nor "--from -24h" a "=". No flag of this command is a

@@ -38,6 +38,7 @@ func TestEscapeNumbers(t *testing.T) {
 	f([]string{"add", "k", "\x00-3"}, "add", "k", "-3")
 	f([]string{"add", "k", "--", "-3"}, "add", "k", "--", "-3")
 	f([]string{"add", "k", "3", "-h", "-3x", "--id=-3"}, "add", "k", "3", "-h", "-3x", "--id=-3")
+	f([]string{"range", "k", "--from", "\x00-1h30m"}, "range", "k", "--from", "-1h30m")
 	f([]string{})
 }
 
