@@ -61,13 +61,9 @@ func (db *DB) history(ctx context.Context) (*history.Reader, error) {
 	if err := db.port.Err(); err != nil {
 		return nil, err
 	}
-	s, ok := db.port.Store().(history.Store)
-	if !ok || !db.port.Traits().Events {
-		return nil, store.Errorf(store.KindUnsupported, "the %s store keeps totals only", db.port.Traits().Name)
-	}
 	known, err := db.port.Books().Get(ctx, db.port.Namespace())
 	if err != nil {
 		return nil, err
 	}
-	return &history.Reader{Store: s, Known: known, Now: db.port.NowMS(store.Cell{Namespace: db.port.Namespace()})}, nil
+	return &history.Reader{Store: db.port.Store(), Known: known, Now: db.port.NowMS(store.Cell{Namespace: db.port.Namespace()})}, nil
 }

@@ -301,6 +301,12 @@ func (s *stub) Read(_ context.Context, _ []store.Cell, values []store.Value) err
 
 func (s *stub) Scan(context.Context, store.Range, int) ([]store.Entry, error) { return nil, s.err }
 
+func (s *stub) ReadParts(context.Context, []store.PartCell, []store.Content) error { return s.err }
+
+func (s *stub) ScanParts(context.Context, store.Rows, int) ([]store.PartEntry, error) {
+	return nil, s.err
+}
+
 func (s *stub) Lookup(context.Context, store.Cell, string) (store.Fate, error) { return s.fate, s.err }
 
 func (s *stub) Traits() store.Traits { return s.traits }

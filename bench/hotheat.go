@@ -67,6 +67,12 @@ func (forgetful) Read(_ context.Context, _ []store.Cell, values []store.Value) e
 
 func (forgetful) Scan(context.Context, store.Range, int) ([]store.Entry, error) { return nil, nil }
 
+func (forgetful) ReadParts(context.Context, []store.PartCell, []store.Content) error { return nil }
+
+func (forgetful) ScanParts(context.Context, store.Rows, int) ([]store.PartEntry, error) {
+	return nil, nil
+}
+
 func (forgetful) Lookup(context.Context, store.Cell, string) (store.Fate, error) {
 	return store.Fate{}, nil
 }

@@ -18,9 +18,8 @@ func TestCheckEvents(t *testing.T) {
 		d := store.Delta{Cell: store.Cell{Namespace: "n", Key: "k"}, Op: store.OpAdd, N: 1, Event: e}
 		change(&d, e, &e.Riders[0])
 		b := store.Batch{Deltas: []store.Delta{d}}
-		checks(t, store.CheckEvents(&b, 1), want)
-		checks(t, store.CheckBatch(&b, 1), store.KindUnsupported)
-		if len(e.Riders) == 1 && (want == 0 || strings.Contains(store.CheckEvents(&b, 1).Error(), "own value, which leads")) {
+		checks(t, store.CheckBatch(&b, 1), want)
+		if len(e.Riders) == 1 && (want == 0 || strings.Contains(store.CheckBatch(&b, 1).Error(), "own value, which leads")) {
 			if _, err := store.NewPlan(e.Riders...); err != nil {
 				t.Errorf("a plan of %+v: %v", e.Riders[0], err)
 			}
@@ -104,8 +103,8 @@ func TestCheckEvents(t *testing.T) {
 	})
 }
 
-// TestCheckEventsTogether checks what a batch may have of riders and bytes.
-func TestCheckEventsTogether(t *testing.T) {
+// TestCheckTogether checks what a batch may have of riders and bytes.
+func TestCheckTogether(t *testing.T) {
 	f := func(want store.Kind, deltas, riders, bytes int) {
 		t.Helper()
 		rs := make([]store.Rider, riders)
@@ -120,7 +119,7 @@ func TestCheckEventsTogether(t *testing.T) {
 		for range deltas {
 			b.Deltas = append(b.Deltas, store.Delta{Cell: store.Cell{Namespace: "n", Key: "k"}, Op: store.OpAdd, Event: &store.Event{Plan: plan}})
 		}
-		checks(t, store.CheckEvents(&b, 1), want)
+		checks(t, store.CheckBatch(&b, 1), want)
 	}
 	f(0, 2000, 4, 1)
 	f(store.KindTooLarge, 2001, 4, 1)

@@ -163,14 +163,9 @@ func CheckRead(cells []Cell, values []Value) error {
 	return nil
 }
 
-// CheckBatch returns an error if b can't be applied by any store with these
-// traits that has no parts.
-func CheckBatch(b *Batch, partitions int) error { return checkBatch(b, partitions, false) }
-
-// CheckEvents is CheckBatch for stores that have parts.
-func CheckEvents(b *Batch, partitions int) error { return checkBatch(b, partitions, true) }
-
-func checkBatch(b *Batch, partitions int, events bool) error {
+// CheckBatch returns an error if b can't be applied by any store with as many
+// partitions.
+func CheckBatch(b *Batch, partitions int) error {
 	if b.Partition < 0 || b.Partition >= partitions {
 		return Errorf(KindInvalid, "partition %d: the store has %d", b.Partition, partitions)
 	}
@@ -187,17 +182,11 @@ func checkBatch(b *Batch, partitions int, events bool) error {
 		return Errorf(KindTooLarge, "batch of %d conditions: at most %d", len(b.If), BatchDeltasMax)
 	}
 	if len(b.Books) > 0 {
-		if !events {
-			return Errorf(KindUnsupported, "a batch that names definitions, and here are none")
-		}
 		if err := checkBooks(b.Books); err != nil {
 			return err
 		}
 	}
 	if len(b.Floors) > 0 {
-		if !events {
-			return Errorf(KindUnsupported, "a batch that raises floors, and here are none")
-		}
 		if err := checkFloors(b); err != nil {
 			return err
 		}
@@ -212,9 +201,6 @@ func checkBatch(b *Batch, partitions int, events bool) error {
 	for i := range b.Deltas {
 		d := &b.Deltas[i]
 		if d.Event != nil {
-			if !events {
-				return Errorf(KindUnsupported, "delta %d is an event, and here none are taken", i)
-			}
 			size, err := checkEvent(d)
 			if err != nil {
 				return err

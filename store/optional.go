@@ -101,18 +101,6 @@ type Starter interface {
 	Peek(cells []Cell, values []Value) bool
 }
 
-// A Parter is a Store whose Traits say Events.
-type Parter interface {
-	// ReadParts fills contents[i] with what parts[i] holds durably. Parts of one
-	// partition are read at one moment. A part that does not exist, or is below a
-	// floor, reads as the zero Content.
-	ReadParts(ctx context.Context, parts []PartCell, contents []Content) error
-
-	// ScanParts returns up to n parts of a range of rows in their order, as they are
-	// now. A result shorter than n is the end.
-	ScanParts(ctx context.Context, r Rows, n int) ([]PartEntry, error)
-}
-
 // An Adder is a Starter with a short way for what most calls are: plain adds that
 // want their value, each a delta of OpAdd with Want and nothing else.
 type Adder interface {

@@ -43,8 +43,7 @@
 // A counter, and each of its shards, may have parts beside its own value: windows,
 // members, lines of a ledger. A delta with an Event is a lead, and its riders change
 // parts of the same cell in the same step, or not at all. Parts have no version, no
-// deadline and no place in lists of counters. A store whose Traits do not say Events
-// refuses a batch that has one.
+// deadline and no place in lists of counters.
 //
 // # Exactly once
 //
@@ -92,6 +91,15 @@ type Store interface {
 	// keys, as they are now. A result shorter than n is the end.
 	Scan(ctx context.Context, r Range, n int) ([]Entry, error)
 
+	// ReadParts fills contents[i] with what parts[i] holds durably. Parts of one
+	// partition are read at one moment. A part that does not exist, or is below a
+	// floor, reads as the zero Content.
+	ReadParts(ctx context.Context, parts []PartCell, contents []Content) error
+
+	// ScanParts returns up to n parts of a range of rows in their order, as they are
+	// now. A result shorter than n is the end.
+	ScanParts(ctx context.Context, r Rows, n int) ([]PartEntry, error)
+
 	// Lookup reports what is known of a token now. It changes nothing: a
 	// write with the token may still be on its way. A Settle delta is final.
 	Lookup(ctx context.Context, c Cell, token string) (Fate, error)
@@ -112,7 +120,6 @@ type Traits struct {
 	Durability Durability // the strongest it offers
 	Limits     Limits     // the limits in force
 	Layouts    bool       // it takes OpLayout
-	Events     bool       // it has parts, and takes events
 	Shared     bool       // others may change it too, by stores of their own
 }
 

@@ -208,11 +208,6 @@ func page(i int) store.Part {
 // load reads the book of a namespace. If it is older than the one that is known, the store
 // has lost that, and gets it back.
 func (b *Books) load(ctx context.Context, namespace string, s *shelf) error {
-	parts, ok := b.store.(store.Parter)
-	if !ok || !b.store.Traits().Events {
-		s.known, s.at = &Known{Namespace: namespace, Book: &book.Book{}}, time.Now()
-		return nil
-	}
 	cell := cellOf(namespace)
 	for {
 		var value [1]store.Value
@@ -229,7 +224,7 @@ func (b *Books) load(ctx context.Context, namespace string, s *shelf) error {
 			s.at = time.Now()
 			return nil
 		}
-		k, err := read(ctx, parts, namespace)
+		k, err := read(ctx, b.store, namespace)
 		if err != nil {
 			return err
 		}
@@ -248,13 +243,13 @@ func (b *Books) load(ctx context.Context, namespace string, s *shelf) error {
 }
 
 // read reads the pages of a namespace's book.
-func read(ctx context.Context, parts store.Parter, namespace string) (*Known, error) {
+func read(ctx context.Context, from store.Store, namespace string) (*Known, error) {
 	var pages [pagesMax]store.PartCell
 	var contents [pagesMax]store.Content
 	for i := range pages {
 		pages[i] = store.PartCell{Cell: cellOf(namespace), Part: page(i)}
 	}
-	if err := parts.ReadParts(ctx, pages[:], contents[:]); err != nil {
+	if err := from.ReadParts(ctx, pages[:], contents[:]); err != nil {
 		return nil, err
 	}
 	var raw []byte

@@ -142,12 +142,6 @@ func TestRefused(t *testing.T) {
 	f(books.New(s, false), books.Proposal{Definitions: hourly("")}, store.ErrInvalid)
 	f(books.New(s, true), books.Proposal{Definitions: hourly("a")}, store.ErrReadOnly)
 	f(books.New(s, true), books.Proposal{Definitions: hourly("a"), DryRun: true}, nil)
-	h := &storetest.Hooks{Traits: func(t *store.Traits) { t.Events = false }}
-	old := books.New(storetest.Wrap(s, h), false)
-	f(old, books.Proposal{Definitions: hourly("a")}, store.ErrUnsupported)
-	if k, err := old.Get(t.Context(), "ns"); err != nil || k.ID() != 0 {
-		t.Errorf("%+v, %v", k, err)
-	}
 }
 
 // TestCrashes has the publisher fail at each of its writes, before and after it is made.

@@ -27,11 +27,8 @@ type Change struct {
 // Publish makes definitions those of a namespace, and returns when they are in force. After
 // an error some partitions may count by them: Publish again finishes that.
 func (b *Books) Publish(ctx context.Context, namespace string, p Proposal) (Change, error) {
-	switch {
-	case b.readOnly && !p.DryRun:
+	if b.readOnly && !p.DryRun {
 		return Change{}, store.ErrReadOnly
-	case !b.store.Traits().Events:
-		return Change{}, store.Errorf(store.KindUnsupported, "the %s store keeps no definitions", b.store.Traits().Name)
 	}
 	s, err := b.take(ctx, namespace)
 	if err != nil {

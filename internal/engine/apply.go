@@ -47,7 +47,7 @@ func (e *Engine) Start(batches []store.Batch, replies []store.Reply, done func(e
 		}
 	}()
 	for i := range batches {
-		if store.CheckEvents(&batches[i], 1) != nil || !e.writes(&batches[i]) {
+		if store.CheckBatch(&batches[i], 1) != nil || !e.writes(&batches[i]) {
 			return false
 		}
 		plans = append(plans, e.address(&batches[i]))
@@ -143,7 +143,7 @@ func (w waits) notify(done func(error)) {
 
 func (e *Engine) apply(ctx context.Context, b *store.Batch, r *store.Reply, w *waits) error {
 	*r = store.Reply{Results: r.Results[:0]}
-	if err := store.CheckEvents(b, 1); err != nil {
+	if err := store.CheckBatch(b, 1); err != nil {
 		r.Err = err
 		return nil
 	}

@@ -198,7 +198,6 @@ var (
 	_ store.Sizer       = (*Engine)(nil)
 	_ store.Namespacer  = (*Engine)(nil)
 	_ store.Witness     = (*Engine)(nil)
-	_ store.Parter      = (*Engine)(nil)
 )
 
 // storeID is the identity of a store: random, made with it.
@@ -210,7 +209,7 @@ func (id storeID) seed() uint64 { return binary.LittleEndian.Uint64(id[:]) }
 
 // Traits returns what the engine is.
 func (e *Engine) Traits() store.Traits {
-	return store.Traits{Name: "embedded", Partitions: 1, Durability: store.Synced, Limits: e.o.Limits, Layouts: true, Events: true}
+	return store.Traits{Name: "embedded", Partitions: 1, Durability: store.Synced, Limits: e.o.Limits, Layouts: true}
 }
 
 // Close makes a last checkpoint, so that the next Open has nothing to replay,

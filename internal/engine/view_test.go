@@ -50,7 +50,7 @@ func line(text string) store.Rider {
 }
 
 // contents reads parts of some cells at one moment, cell by cell.
-func contents(s store.Parter, cells []store.Cell, parts ...store.Part) ([]store.Content, error) {
+func contents(s store.Store, cells []store.Cell, parts ...store.Part) ([]store.Content, error) {
 	var ids []store.PartCell
 	for _, c := range cells {
 		for _, p := range parts {
@@ -63,7 +63,7 @@ func contents(s store.Parter, cells []store.Cell, parts ...store.Part) ([]store.
 
 // sameViews checks that what was added to counters is in all of their views, and
 // returns it.
-func sameViews(s store.Parter, cells []store.Cell) ([]int64, error) {
+func sameViews(s store.Store, cells []store.Cell) ([]int64, error) {
 	got, err := contents(s, cells, viewParts...)
 	if err != nil {
 		return nil, err

@@ -16,15 +16,9 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// A Store has counters, and parts beside them.
-type Store interface {
-	store.Store
-	store.Parter
-}
-
 // A Reader reads one namespace, by its definitions as they are now.
 type Reader struct {
-	Store Store
+	Store store.Store
 	Known *books.Known
 	Now   int64 // the store's time
 }

@@ -322,20 +322,3 @@ func TestFloorsPass(t *testing.T) {
 		}
 	})
 }
-
-// A store that has no parts can't tell of them, and its node refuses events.
-func TestNoParts(t *testing.T) {
-	h := &storetest.Hooks{Traits: func(t *store.Traits) { t.Events = false }}
-	n := over(t, storetest.Bare(storetest.Wrap(memory(1, storetest.Config{}), h)))
-	defer func() { _ = n.Close() }()
-	replies, err := send(t.Context(), n, store.Batch{Deltas: []store.Delta{with(add("a", 1), nil)}})
-	if err != nil || store.KindOf(replies[0].Err) != store.KindUnsupported {
-		t.Errorf("%+v, %v", replies, err)
-	}
-	if err := n.ReadParts(t.Context(), nil, nil); store.KindOf(err) != store.KindUnsupported {
-		t.Error(err)
-	}
-	if _, err := n.ScanParts(t.Context(), store.Rows{}, 1); store.KindOf(err) != store.KindUnsupported {
-		t.Error(err)
-	}
-}

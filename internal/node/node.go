@@ -118,7 +118,6 @@ var (
 	_ store.Sizer       = (*Node)(nil)
 	_ store.Snapshotter = (*Node)(nil)
 	_ store.Witness     = (*Node)(nil)
-	_ store.Parter      = (*Node)(nil)
 )
 
 // New returns a node over a store, which it closes when it is closed. What it does
@@ -339,11 +338,7 @@ func (n *Node) laneOf(batches []store.Batch) *lane {
 // check returns an error if the store would refuse a batch: then it must not be
 // combined with others.
 func (n *Node) check(b *store.Batch) error {
-	check := store.CheckBatch
-	if n.traits.Events {
-		check = store.CheckEvents
-	}
-	if err := check(b, n.traits.Partitions); err != nil {
+	if err := store.CheckBatch(b, n.traits.Partitions); err != nil {
 		return err
 	}
 	if n.traits.Partitions == 1 {

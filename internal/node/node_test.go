@@ -82,7 +82,7 @@ func countedMarks(most, partitions int) storetest.Hook {
 	return storetest.If(func(c *storetest.Call) bool { return c.Ctx.Value(ownKey{}) == nil }, func(c *storetest.Call) error {
 		for i := range c.Batches {
 			b, r := c.Batches[i], &c.Replies[i]
-			if err := store.CheckEvents(&b, partitions); err != nil {
+			if err := store.CheckBatch(&b, partitions); err != nil {
 				*r = store.Reply{Err: err}
 				continue
 			}

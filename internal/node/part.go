@@ -9,10 +9,6 @@ import (
 
 // ReadParts fills contents[i] with what parts[i] holds durably.
 func (n *Node) ReadParts(ctx context.Context, parts []store.PartCell, contents []store.Content) error {
-	under, ok := n.under.(store.Parter)
-	if !ok {
-		return n.unsupported("has no parts")
-	}
 	var cells []store.Cell
 	own := make([]store.PartCell, len(parts))
 	for i, p := range parts {
@@ -22,20 +18,16 @@ func (n *Node) ReadParts(ctx context.Context, parts []store.PartCell, contents [
 		own[i] = store.PartCell{Cell: p.Cell, Part: coarsePart(p.Part)}
 	}
 	if len(parts) == 0 {
-		return under.ReadParts(ctx, parts, contents)
+		return n.under.ReadParts(ctx, parts, contents)
 	}
-	return n.read(cells, func() error { return under.ReadParts(ctx, own, contents) })
+	return n.read(cells, func() error { return n.under.ReadParts(ctx, own, contents) })
 }
 
 // ScanParts returns up to count parts of a range of rows in their order.
 func (n *Node) ScanParts(ctx context.Context, r store.Rows, count int) (found []store.PartEntry, err error) {
-	under, ok := n.under.(store.Parter)
-	if !ok {
-		return nil, n.unsupported("has no parts")
-	}
 	r.From, r.To = coarseRow(r.Namespace, r.From), coarseRow(r.Namespace, r.To)
 	err = n.read(nil, func() error {
-		found, err = under.ScanParts(ctx, r, count)
+		found, err = n.under.ScanParts(ctx, r, count)
 		return err
 	})
 	for i := range found {

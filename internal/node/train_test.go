@@ -19,13 +19,12 @@ import (
 // its trips.
 type carrier struct {
 	storetest.Keeper
-	store.Parter
 	mu    sync.Mutex // guards trips
 	trips [][]int    // the partitions of each
 }
 
 func carrying(s store.Store) *carrier {
-	return &carrier{Keeper: s.(storetest.Keeper), Parter: s.(store.Parter)}
+	return &carrier{Keeper: s.(storetest.Keeper)}
 }
 
 func (*carrier) Route(partition int) int { return partition / 4 }

@@ -35,7 +35,7 @@ func define(t *testing.T, db *quipu.DB, dims ...string) {
 func windows(t *testing.T, db *quipu.DB) (n int64) {
 	t.Helper()
 	rows := store.Rows{Namespace: "default", From: "\x81", To: "\x82"}
-	found, err := db.Port().Store().(store.Parter).ScanParts(t.Context(), rows, store.ScanMax)
+	found, err := db.Port().Store().ScanParts(t.Context(), rows, store.ScanMax)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestFacts(t *testing.T) {
 	if err := db.Port().Apply(t.Context(), deltas, results, facts...); err != nil {
 		t.Fatal(err)
 	}
-	found, err := db.Port().Store().(store.Parter).ScanParts(t.Context(), store.Rows{Namespace: "default", From: "\x03", To: "\x04"}, store.ScanMax)
+	found, err := db.Port().Store().ScanParts(t.Context(), store.Rows{Namespace: "default", From: "\x03", To: "\x04"}, store.ScanMax)
 	if err != nil || len(found) != 13 {
 		t.Fatalf("%d values, %v", len(found), err)
 	}

@@ -179,9 +179,6 @@ func (f *frame) add(d *store.Delta, fact *Fact, keys *books.Keys) (*store.Event,
 		if !always {
 			return nil, nil
 		}
-		if !f.s.traits.Events {
-			return nil, store.Errorf(store.KindUnsupported, "the %s store keeps no ledger, and what is corrected must be written down", f.s.traits.Name)
-		}
 		return withLine(&store.Event{}, unasked, true, d, fact)
 	}
 	names, err := f.names(d, fact, keys)

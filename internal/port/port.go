@@ -86,7 +86,7 @@ func New(s store.Store, namespace string, o Options) *Port {
 		sh.store, sh.traits = sh.spread, sh.spread.Traits()
 	}
 	sh.keeping = retention.New(retention.Options{Store: s, Books: sh.books, NowMS: sh.NowMS, Logger: o.Logger})
-	if sh.traits.Events && sh.err == nil && !o.ReadOnly {
+	if sh.err == nil && !o.ReadOnly {
 		sh.keeping.Start()
 	}
 	sh.desk = admission.New(sh.traits.Partitions, sh.store.Apply)

@@ -91,9 +91,6 @@ func (w *Worker) Meters(f func(name, help string, value float64)) {
 
 // Sweep raises the floors of all namespaces that have definitions.
 func (w *Worker) Sweep(ctx context.Context) error {
-	if !w.Store.Traits().Events {
-		return nil
-	}
 	namespaces, err := w.Books.Namespaces(ctx)
 	if err != nil {
 		return err

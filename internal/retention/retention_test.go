@@ -102,7 +102,7 @@ func (w *world) apply(batches []store.Batch) error {
 // has checks how many parts of each kind there are.
 func (w *world) has(want map[store.PartKind]int) {
 	w.Helper()
-	all, err := w.store.(store.Parter).ScanParts(w.Context(), store.Rows{Namespace: "ns"}, store.ScanMax)
+	all, err := w.store.ScanParts(w.Context(), store.Rows{Namespace: "ns"}, store.ScanMax)
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -101,7 +101,6 @@ var (
 	_ store.Snapshotter = (*Store)(nil)
 	_ store.Adder       = (*Store)(nil)
 	_ store.Witness     = (*Store)(nil)
-	_ store.Parter      = (*Store)(nil)
 )
 
 // entriesMax is how many counters' heat is known: some 200 KiB, and a little more
@@ -174,18 +173,12 @@ func (s *Store) Lookup(ctx context.Context, c store.Cell, token string) (store.F
 // ReadParts reads parts of counters and of their shards: they stay where they were
 // counted.
 func (s *Store) ReadParts(ctx context.Context, parts []store.PartCell, contents []store.Content) error {
-	if p, ok := s.under.(store.Parter); ok {
-		return p.ReadParts(ctx, parts, contents)
-	}
-	return s.unsupported("read of parts", "has none")
+	return s.under.ReadParts(ctx, parts, contents)
 }
 
 // ScanParts returns up to n parts of a range of rows in their order.
 func (s *Store) ScanParts(ctx context.Context, r store.Rows, n int) ([]store.PartEntry, error) {
-	if p, ok := s.under.(store.Parter); ok {
-		return p.ScanParts(ctx, r, n)
-	}
-	return nil, s.unsupported("scan of parts", "has none")
+	return s.under.ScanParts(ctx, r, n)
 }
 
 // Probe finds out whether a partition of the store under it takes writes.

@@ -19,7 +19,7 @@ func (s *Store) Apply(ctx context.Context, batches []store.Batch, replies []stor
 	for i := range batches {
 		b, r := &batches[i], &replies[i]
 		*r = store.Reply{Durability: store.Memory, Results: r.Results[:0]}
-		if r.Err = store.CheckEvents(b, len(s.parts)); r.Err == nil {
+		if r.Err = store.CheckBatch(b, len(s.parts)); r.Err == nil {
 			r.Err = decide.Homes(b, len(s.parts))
 		}
 		if r.Err == nil {
@@ -33,7 +33,7 @@ func (s *Store) Apply(ctx context.Context, batches []store.Batch, replies []stor
 // not valid are for Apply to refuse, as in every store.
 func (s *Store) Start(batches []store.Batch, replies []store.Reply, done func(error)) bool {
 	for i := range batches {
-		if store.CheckEvents(&batches[i], len(s.parts)) != nil {
+		if store.CheckBatch(&batches[i], len(s.parts)) != nil {
 			return false
 		}
 	}

@@ -62,7 +62,6 @@ var (
 	_ store.Sizer      = (*Store)(nil)
 	_ store.Namespacer = (*Store)(nil)
 	_ store.Witness    = (*Store)(nil)
-	_ store.Parter     = (*Store)(nil)
 )
 
 // New returns an empty store.
@@ -102,7 +101,6 @@ func (s *Store) Traits() store.Traits {
 		Durability: store.Memory,
 		Limits:     s.limits,
 		Layouts:    true,
-		Events:     true,
 		Shared:     s.shared,
 	}
 }

@@ -81,7 +81,7 @@ func check(b *store.Batch) error {
 	if b.Writer > math.MaxInt64 {
 		return store.Errorf(store.KindInvalid, "writer %d was never issued", b.Writer)
 	}
-	return store.CheckEvents(b, 1)
+	return store.CheckBatch(b, 1)
 }
 
 // sortCells puts cells into the order in which they are locked, each once.

@@ -52,7 +52,7 @@ func with(d store.Delta, p *store.Plan) store.Delta {
 	return d
 }
 
-func readPart(t testing.TB, s store.Parter, key string, p store.Part) store.Content {
+func readPart(t testing.TB, s store.Store, key string, p store.Part) store.Content {
 	t.Helper()
 	var v [1]store.Content
 	if err := s.ReadParts(t.Context(), []store.PartCell{{Cell: at(key), Part: p}}, v[:]); err != nil {
@@ -61,7 +61,7 @@ func readPart(t testing.TB, s store.Parter, key string, p store.Part) store.Cont
 	return v[0]
 }
 
-func partHolds(t testing.TB, s store.Parter, key string, p store.Part, n int64) {
+func partHolds(t testing.TB, s store.Store, key string, p store.Part, n int64) {
 	t.Helper()
 	if v := readPart(t, s, key, p); v != (store.Content{N: n, Exists: true}) {
 		t.Fatalf("part %x of %s is %+v, want %d", p, key, v, n)

@@ -102,7 +102,6 @@ var (
 	_ store.Clock      = (*Store)(nil)
 	_ store.Sizer      = (*Store)(nil)
 	_ store.Namespacer = (*Store)(nil)
-	_ store.Parter     = (*Store)(nil)
 )
 
 // Open returns the store in a schema of the database that a URL names. It makes
@@ -237,7 +236,7 @@ func (s *Store) agree(ctx context.Context, asked time.Duration, existing bool) e
 
 // Traits says what kind of store this is.
 func (s *Store) Traits() store.Traits {
-	return store.Traits{Name: "postgres", Partitions: 1, Durability: s.durability, Limits: s.limits, Layouts: true, Events: true, Shared: true}
+	return store.Traits{Name: "postgres", Partitions: 1, Durability: s.durability, Limits: s.limits, Layouts: true, Shared: true}
 }
 
 // closePatience is how long Close waits for calls and connections that the server

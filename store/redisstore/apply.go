@@ -56,7 +56,7 @@ func (s *Store) apply(ctx context.Context, b *store.Batch, r *store.Reply) error
 // then the reply says why.
 func (s *Store) writing(b *store.Batch, r *store.Reply) *writing {
 	*r = store.Reply{Results: r.Results[:0]}
-	if r.Err = cmp.Or(store.CheckEvents(b, len(s.partitions)), decide.Homes(b, len(s.partitions))); r.Err != nil {
+	if r.Err = cmp.Or(store.CheckBatch(b, len(s.partitions)), decide.Homes(b, len(s.partitions))); r.Err != nil {
 		return nil
 	}
 	w := &writing{batch: b, home: &s.partitions[b.Partition]}

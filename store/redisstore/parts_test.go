@@ -77,7 +77,7 @@ func based(id int64) []store.Rider {
 func (k kit) part(key string, p store.Part) store.Content {
 	k.Helper()
 	got := make([]store.Content, 1)
-	if err := k.Store.(store.Parter).ReadParts(k.Context(), []store.PartCell{{Cell: cell(key), Part: p}}, got); err != nil {
+	if err := k.Store.ReadParts(k.Context(), []store.PartCell{{Cell: cell(key), Part: p}}, got); err != nil {
 		k.Fatal(err)
 	}
 	return got[0]
@@ -85,7 +85,7 @@ func (k kit) part(key string, p store.Part) store.Content {
 
 func (k kit) rows(r store.Rows, n int) []store.PartEntry {
 	k.Helper()
-	found, err := k.Store.(store.Parter).ScanParts(k.Context(), r, n)
+	found, err := k.Store.ScanParts(k.Context(), r, n)
 	if err != nil {
 		k.Fatal(err)
 	}

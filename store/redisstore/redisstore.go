@@ -111,7 +111,6 @@ var (
 	_ store.Clock      = (*Store)(nil)
 	_ store.Sizer      = (*Store)(nil)
 	_ store.Namespacer = (*Store)(nil)
-	_ store.Parter     = (*Store)(nil)
 )
 
 // Open connects to the server or cluster at url,
@@ -272,7 +271,7 @@ func (s *Store) dial(ctx context.Context, addr string, d *net.Dialer, secure *tl
 
 // Traits says what kind of store this is.
 func (s *Store) Traits() store.Traits {
-	return store.Traits{Name: "redis", Partitions: len(s.partitions), Durability: s.offers, Limits: s.limits, Layouts: true, Events: true, Shared: true}
+	return store.Traits{Name: "redis", Partitions: len(s.partitions), Durability: s.offers, Limits: s.limits, Layouts: true, Shared: true}
 }
 
 // NowMS returns the time of a cell's partition, as it was told last, with what has

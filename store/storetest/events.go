@@ -56,19 +56,10 @@ func provided(r store.Rider, kind store.MetKind, n int64) store.Rider {
 	return r
 }
 
-func (k *kit) parter() store.Parter {
-	k.Helper()
-	p, ok := k.store.(store.Parter)
-	if !ok {
-		k.Fatalf("%T takes events, and tells nothing of parts", k.store)
-	}
-	return p
-}
-
 func (k *kit) part(c store.Cell, p store.Part) store.Content {
 	k.Helper()
 	got := []store.Content{{N: 77, Bytes: "overwritten", Exists: true}}
-	if err := k.parter().ReadParts(k.ctx, []store.PartCell{{Cell: c, Part: p}}, got); err != nil {
+	if err := k.store.ReadParts(k.ctx, []store.PartCell{{Cell: c, Part: p}}, got); err != nil {
 		k.Fatalf("ReadParts: %v", err)
 	}
 	return got[0]
@@ -106,44 +97,15 @@ func (k *kit) entries(c store.Cell) []store.PartEntry {
 	f, _ := partEntries.Fields()
 	last := f
 	f.Position, last.Position = math.MinInt64, math.MaxInt64
-	es, err := k.parter().ScanParts(k.ctx, store.RowsOf(c, f, last), store.ScanMax)
+	es, err := k.store.ScanParts(k.ctx, store.RowsOf(c, f, last), store.ScanMax)
 	if err != nil {
 		k.Fatalf("ScanParts: %v", err)
 	}
 	return es
 }
 
-// noEvents are the laws of stores that have no parts: they refuse what they would
-// otherwise do by half.
-func noEvents(s *suite) {
-	s.law("an event is refused", func(k *kit) {
-		c := cell("a")
-		for _, d := range []store.Delta{with(add(c, 1)), with(add(c, 1), plus(partWindow, 1)), led(add(c, 1), partMember)} {
-			for _, b := range []store.Batch{k.batch(d), k.batch(add(c, 1), want(d)), apartly(k.batch(add(c, 1), d))} {
-				k.refused(b, store.KindUnsupported)
-			}
-			k.refused(under(k.batch(add(c, 1)), 1), store.KindUnsupported)
-			k.refused(floored(k.batch(add(c, 1)), 1), store.KindUnsupported)
-			if st, ok := k.store.(store.Starter); ok {
-				replies, told := make([]store.Reply, 1), make(chan error, 1)
-				if st.Start([]store.Batch{k.batch(d)}, replies, func(err error) { told <- err }) {
-					st.Flush(true)
-					if err := <-told; err == nil {
-						k.kind(replies[0].Err, store.KindUnsupported)
-					}
-				}
-			}
-		}
-		k.absent(c)
-	})
-}
-
 // events are the laws of events and parts.
 func events(s *suite) {
-	if !s.probe().Store.Traits().Events {
-		noEvents(s)
-		return
-	}
 	s.law("riders take effect with their lead", func(k *kit) {
 		c := cell("a")
 		first := k.event(with(want(add(c, 5)), plus(partHeld, 2), applied(partWindow)), store.Applied, 0)
@@ -415,7 +377,7 @@ func eventEntries(s *suite) {
 		}
 		back := store.RowsUnder(namespace, store.PartFields{Kind: store.PartEntries, View: 1, Epoch: 7}, "a")
 		back.Back = true
-		found, err := k.parter().ScanParts(k.ctx, back, 3)
+		found, err := k.store.ScanParts(k.ctx, back, 3)
 		if err != nil || len(found) != 3 || found[0] != es[4] || found[2] != es[2] {
 			k.Errorf("backwards: %+v, %v", found, err)
 		}

@@ -320,7 +320,7 @@ func (m *eventMachine) same() {
 		}
 		held += len(lines)
 	}
-	es, err := m.parter().ScanParts(m.ctx, store.Rows{Namespace: namespace}, store.ScanMax)
+	es, err := m.store.ScanParts(m.ctx, store.Rows{Namespace: namespace}, store.ScanMax)
 	if err != nil || len(es) != len(m.is.parts)+held {
 		m.Fatalf("%d parts, %v, want %d", len(es), err, len(m.is.parts)+held)
 	}

@@ -100,7 +100,7 @@ func eventFloors(s *suite) {
 		for _, p := range []store.Part{young, forever, other} {
 			k.partHolds(c, p, 5)
 		}
-		es, err := k.parter().ScanParts(k.ctx, store.Rows{Namespace: namespace}, store.ScanMax)
+		es, err := k.store.ScanParts(k.ctx, store.Rows{Namespace: namespace}, store.ScanMax)
 		if err != nil || len(es) != 3 {
 			k.Fatalf("%d parts, %v, want 3", len(es), err)
 		}

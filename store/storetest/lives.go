@@ -93,10 +93,8 @@ func (k *kit) callAll(ctx context.Context, c store.Cell) map[string]error {
 	_, errs["Scan"] = k.store.Scan(ctx, store.Range{Namespace: namespace}, 1)
 	_, errs["Lookup"] = k.store.Lookup(ctx, c, "t")
 	_, errs["Enlist"] = store.Enlist(ctx, k.store)
-	if p, ok := k.store.(store.Parter); ok && k.store.Traits().Events {
-		errs["ReadParts"] = p.ReadParts(ctx, []store.PartCell{{Cell: c, Part: partHeld}}, make([]store.Content, 1))
-		_, errs["ScanParts"] = p.ScanParts(ctx, store.Rows{Namespace: namespace}, 1)
-	}
+	errs["ReadParts"] = k.store.ReadParts(ctx, []store.PartCell{{Cell: c, Part: partHeld}}, make([]store.Content, 1))
+	_, errs["ScanParts"] = k.store.ScanParts(ctx, store.Rows{Namespace: namespace}, 1)
 	if a, ok := k.store.(store.Auditor); ok {
 		_, errs["Audit"] = a.Audit(ctx)
 	}

@@ -25,9 +25,7 @@ func Random(t *testing.T, open Opener) {
 	t.Run("plain", func(t *testing.T) {
 		rapid.Check(t, func(r *rapid.T) { plain(t, r, open) })
 	})
-	if (&suite{t: t, open: open}).probe().Store.Traits().Events {
-		t.Run("events", func(t *testing.T) { randomly(t, open) })
-	}
+	t.Run("events", func(t *testing.T) { randomly(t, open) })
 	t.Run("concurrent", func(t *testing.T) {
 		rapid.Check(t, func(r *rapid.T) { concurrent(t, r, open) })
 	})

@@ -369,26 +369,16 @@ func (s copying) Snapshot(ctx context.Context, to io.Writer) error {
 	})
 }
 
-// ReadParts and ScanParts become methods of every store: until then, one without parts
-// can't.
 func (w *wrapper) ReadParts(ctx context.Context, parts []store.PartCell, contents []store.Content) error {
 	return w.call(&Call{Op: OnReadParts, Ctx: ctx, Parts: parts, Contents: contents}, func(c *Call) error {
-		p, ok := w.under.(store.Parter)
-		if !ok {
-			return store.ErrUnsupported
-		}
-		return p.ReadParts(c.Ctx, c.Parts, c.Contents)
+		return w.under.ReadParts(c.Ctx, c.Parts, c.Contents)
 	})
 }
 
 func (w *wrapper) ScanParts(ctx context.Context, r store.Rows, n int) ([]store.PartEntry, error) {
 	c := Call{Op: OnScanParts, Ctx: ctx, Rows: r, N: n}
 	err := w.call(&c, func(c *Call) (err error) {
-		p, ok := w.under.(store.Parter)
-		if !ok {
-			return store.ErrUnsupported
-		}
-		c.Found, err = p.ScanParts(c.Ctx, c.Rows, c.N)
+		c.Found, err = w.under.ScanParts(c.Ctx, c.Rows, c.N)
 		return err
 	})
 	return c.Found, err

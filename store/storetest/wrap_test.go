@@ -48,7 +48,7 @@ func TestWrapKnowsAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
-			if spec, ok := n.(*ast.TypeSpec); ok && spec.Name.IsExported() && spec.Name.Name != "Store" && spec.Name.Name != "Parter" {
+			if spec, ok := n.(*ast.TypeSpec); ok && spec.Name.IsExported() && spec.Name.Name != "Store" {
 				if _, ok := spec.Type.(*ast.InterfaceType); ok {
 					declared = append(declared, spec.Name.Name)
 				}

@@ -124,7 +124,7 @@ func viewParts(t *testing.T, db *quipu.DB, key string) (outside, windows int64) 
 	t.Helper()
 	for _, kind := range []store.PartKind{store.PartOutside, store.PartWindow} {
 		rows := store.Rows{Namespace: "default", From: string([]byte{byte(kind)}), To: string([]byte{byte(kind) + 1})}
-		found, err := db.Port().Store().(store.Parter).ScanParts(t.Context(), rows, store.ScanMax)
+		found, err := db.Port().Store().ScanParts(t.Context(), rows, store.ScanMax)
 		if err != nil {
 			t.Fatal(err)
 		}
