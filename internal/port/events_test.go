@@ -3,6 +3,7 @@ package port_test
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -174,5 +175,42 @@ func TestStartOutdated(t *testing.T) {
 	called := false
 	if !db.Port().Start(deltas, results, func(err error) { called = err == nil }) || !called || windows(t, db) != 2 {
 		t.Error("not started, now that the definitions are known")
+	}
+}
+
+// TestUndoOfAMoment has the store write an event down a window later than it was made for.
+// What takes it back changes the window that it was counted in.
+func TestUndoOfAMoment(t *testing.T) {
+	var ahead atomic.Int64
+	begin := time.Now()
+	h := new(storetest.Hooks)
+	s := storetest.Wrap(memstore.New(memstore.Options{Now: func() time.Time { return begin.Add(time.Duration(ahead.Load())) }}), h)
+	db := quipu.New(s, quipu.Options{})
+	every, err := definition.ParseWidth("1h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := definition.Definition{
+		Pattern: "v*", Windows: []definition.Window{{Every: every, Keep: definition.Keep(48 * time.Hour)}}, Ledger: definition.Ledger{Record: definition.All},
+	}
+	if _, err := db.Define(t.Context(), []definition.Definition{d}, quipu.DefineOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.On(storetest.OnWrite, storetest.Before(func() { ahead.Store(int64(time.Hour)) }))
+	if _, err := db.Add(t.Context(), "v", 7, quipu.Token("t")); err != nil {
+		t.Fatal(err)
+	}
+	h.On(storetest.OnWrite)
+	if _, err := db.Undo(t.Context(), "v", "t", quipu.Correction{Reason: "a test"}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := db.Range(t.Context(), "v", quipu.RangeOptions{From: begin.Add(-2 * time.Hour), To: begin.Add(3 * time.Hour), Step: every})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range got.Points {
+		if p.Value != 0 {
+			t.Errorf("the window from %v has %d", p.From, p.Value)
+		}
 	}
 }

@@ -158,7 +158,7 @@ func (f *frame) event(d *store.Delta, fact *Fact) (*store.Event, error) {
 			return nil, nil
 		}
 		line, ok := keys.Line(f.nowMS, true)
-		return withLine(keys.Assign, line, ok, d, fact)
+		return withLine(keys.Assign, line, ok, d, fact, 0)
 	default:
 		return nil, nil
 	}
@@ -179,7 +179,7 @@ func (f *frame) add(d *store.Delta, fact *Fact, keys *books.Keys) (*store.Event,
 		if !always {
 			return nil, nil
 		}
-		return withLine(&store.Event{}, unasked, true, d, fact)
+		return withLine(&store.Event{}, unasked, true, d, fact, 0)
 	}
 	names, err := f.names(d, fact, keys)
 	if err != nil {
@@ -196,14 +196,16 @@ func (f *frame) add(d *store.Delta, fact *Fact, keys *books.Keys) (*store.Event,
 	if !ok && always {
 		line, ok = unasked, true
 	}
-	return withLine(p.Event, line, ok, d, fact)
+	return withLine(p.Event, line, ok, d, fact, at)
 }
 
 // unasked is where lines are written down that no definition asks for.
 var unasked = store.PartFields{Kind: store.PartEntries, Epoch: store.EpochForever}
 
 // withLine returns an event with its line in the ledger, if it has one; then it is a copy.
-func withLine(e *store.Event, at store.PartFields, has bool, d *store.Delta, fact *Fact) (*store.Event, error) {
+// The line says for which moment an add was counted: when it is written down, the next
+// window may have begun, and an Undo must find the one that it was counted in.
+func withLine(e *store.Event, at store.PartFields, has bool, d *store.Delta, fact *Fact, momentMS int64) (*store.Event, error) {
 	if !has {
 		return e, nil
 	}
@@ -211,6 +213,9 @@ func withLine(e *store.Event, at store.PartFields, has bool, d *store.Delta, fac
 		fact = &Fact{}
 	}
 	l := fact.line(d)
+	if l.AtMS == 0 {
+		l.AtMS = momentMS
+	}
 	bytes, err := l.Append(nil)
 	if err != nil {
 		return nil, err
