@@ -9,6 +9,8 @@ import (
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/definition"
 	"github.com/quipudb/quipu/store"
+	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
 )
 
 // TestHistory asks one counter all that its definition can tell.
@@ -167,5 +169,56 @@ func TestVerifyViews(t *testing.T) {
 	want := store.Drift{What: `counter "a1" of namespace "ns": windows of 1d, and what is outside of it: the total`, Have: "6", Want: "5"}
 	if a, err := v.Verify(t.Context()); err != nil || len(a.Drift) != 1 || a.Drift[0] != want {
 		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+// TestVerifyOfEnded has definitions end while they are verified: their views miss what comes
+// later, and that is no drift.
+func TestVerifyOfEnded(t *testing.T) {
+	h := new(storetest.Hooks)
+	s := storetest.Wrap(memstore.New(memstore.Options{}), h)
+	db, other := quipu.New(s, quipu.Options{}), quipu.New(s, quipu.Options{})
+	define := func(d definition.Definition) {
+		t.Helper()
+		if _, err := other.Define(t.Context(), []definition.Definition{d}, quipu.DefineOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	noted := definition.Definition{Pattern: "k", Ledger: definition.Ledger{Record: definition.All}}
+	by := definition.Definition{Pattern: "k", Dimensions: []definition.Dimension{{By: []string{"country"}}}}
+	add := func() {
+		t.Helper()
+		if _, err := other.Add(t.Context(), "k", 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	verify := func() quipu.Audit {
+		t.Helper()
+		a, err := db.Verify(t.Context())
+		if err != nil || len(a.Drift) > 0 {
+			t.Errorf("%+v, %v", a.Drift, err)
+		}
+		return a
+	}
+	left := 0 // how often they still change
+	h.On(storetest.OnScanParts, storetest.Before(func() {
+		if left > 0 {
+			left--
+			define([]definition.Definition{by, noted}[left%2])
+			add()
+		}
+	}))
+	define(noted)
+	add()
+	verify()
+	left = 1
+	if a := verify(); len(a.Unproved) > 0 {
+		t.Errorf("unproved: %q", a.Unproved)
+	}
+	define(noted)
+	add()
+	left = 1000
+	if a := verify(); len(a.Unproved) == 0 {
+		t.Error("it is proved")
 	}
 }

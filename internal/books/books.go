@@ -150,6 +150,20 @@ func (b *Books) Renew(ctx context.Context, namespace string, id int64) error {
 	return nil
 }
 
+// Ended reports whether the store has a later book than k, which is then read. If it has
+// none, nothing was counted by a later one until now: a book is written before its fences
+// are raised.
+func (b *Books) Ended(ctx context.Context, k *Known) (bool, error) {
+	var value [1]store.Value
+	if err := b.store.Read(ctx, []store.Cell{cellOf(k.Namespace)}, value[:]); err != nil {
+		return false, err
+	}
+	if value[0].N <= k.ID() {
+		return false, nil
+	}
+	return true, b.Renew(ctx, k.Namespace, k.ID())
+}
+
 // take returns the shelf of a namespace when nobody else has it. The caller puts it back.
 func (b *Books) take(ctx context.Context, namespace string) (*shelf, error) {
 	b.mu.Lock()
