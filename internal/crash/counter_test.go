@@ -25,10 +25,13 @@ type counter struct {
 	durability store.Durability // of its policy
 	rising     bool             // nothing is written to it but adds of more than 0
 	deleted    bool             // it is deleted now and then, so versions don't order its writes
+	views      views            // that it has
 
 	mu       sync.Mutex // guards the fields below, and what its writes say
 	base     count      // at the last reckoning
 	recent   []*write   // sent since
+	past     []*write   // if it has views: all that counted before
+	untold   bool       // nobody can tell of some that were sent
 	acked    int64      // if rising: what a read must count
 	sent     int64      // if rising: what a read may count at most
 	seen     int64      // if rising: the largest value that anyone has seen
@@ -80,7 +83,7 @@ func (c *counter) doubts() (ws []*write) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, w := range c.recent {
-		if w.doubtful() && w.token != "" {
+		if w.doubtful() && w.traceable() {
 			ws = append(ws, w)
 		}
 	}
@@ -99,8 +102,9 @@ func (c *counter) reckon(v count, fates map[*write]fate) (decided, gone []*write
 	for _, w := range c.recent {
 		w.listed = false
 		switch {
-		case w.doubtful() && w.token == "":
+		case w.doubtful() && !w.traceable():
 			slack += w.n
+			c.untold = true
 		case w.doubtful():
 			if e := w.decide(fates[w]); e != nil {
 				err = errors.Join(err, e)
@@ -125,7 +129,9 @@ func (c *counter) reckon(v count, fates map[*write]fate) (decided, gone []*write
 	if c.rising && v.value < c.seen {
 		err = errors.Join(err, fmt.Errorf("%s reads %d, but %d was seen before the crash", c.key, v.value, c.seen))
 	}
-	c.base, c.recent = v, nil
+	if c.base, c.recent = v, nil; c.views != none {
+		c.past = append(c.past, counted...)
+	}
 	c.acked, c.sent = v.value, v.value
 	return append(decided, counted...), gone, err
 }
@@ -169,7 +175,9 @@ func (c *counter) checkChain(counted []*write, slack int64, v count) error {
 		}
 		at.version = r.version
 	}
-	if !step(v.value) || slack == 0 && v.version != at.version {
+	// What a counter with views admits of values raises its version too.
+	same := v.version == at.version || c.views != none && v.version > at.version
+	if !step(v.value) || slack == 0 && !same {
 		return fmt.Errorf("%s reads %+v: want %+v, after %d writes since it was %+v; in all up to %d more may have counted",
 			c.key, v, at, len(counted), c.base, slack)
 	}

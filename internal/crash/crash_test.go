@@ -53,6 +53,7 @@ func TestCrash(t *testing.T) {
 	f("create", func(t *testing.T, rng *rand.Rand) { creation(t, binary, rng) })
 	f("synced", func(t *testing.T, rng *rand.Rand) { newWorld(t, binary, rng, false).live() })
 	f("policies", func(t *testing.T, rng *rand.Rand) { newWorld(t, binary, rng, true).live() })
+	f("views", func(t *testing.T, rng *rand.Rand) { newViewedWorld(t, binary, rng).live() })
 	f("resp", func(t *testing.T, rng *rand.Rand) { overLoop(t, binary, rng) })
 	f("resp-tls", func(t *testing.T, rng *rand.Rand) { overGoroutines(t, binary, rng) })
 	f("writer", func(t *testing.T, rng *rand.Rand) { writers(t, binary, rng) })
@@ -85,6 +86,7 @@ type world struct {
 	binary string
 	dir    string
 	args   []string // of the server
+	config string   // its file, if there is one
 
 	process *serving.Process // that serves
 	client  *client
@@ -98,6 +100,7 @@ type world struct {
 	owed     []*request // must be sent again
 	sample   []*request // of the last life, to be repeated
 	kept     []*request // of former lives, to be repeated
+	began    time.Time  // if counters have views: events happen now, or hours before this
 
 	mu       sync.Mutex
 	problems []error
@@ -106,6 +109,7 @@ type world struct {
 	decided, doubts, gone int
 	aborts, drains, torn  int
 	repeats               atomic.Int64
+	flips, undos          atomic.Int64 // changes of definitions, and writes that were taken back
 }
 
 func newWorld(t *testing.T, binary string, rng *rand.Rand, policies bool) *world {
@@ -116,18 +120,25 @@ func newWorld(t *testing.T, binary string, rng *rand.Rand, policies bool) *world
 	// With little memory there are checkpoints under load, too.
 	w.args = []string{"--http", "127.0.0.1:0", "--memory", "16MiB"}
 	if policies {
-		file := filepath.Join(t.TempDir(), "quipu.yaml")
-		text := "policies:\n- {pattern: 'w:*', durability: written}\n- {pattern: 'm:*', durability: memory}\n"
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		w.args = append(w.args, "--config", file)
+		w.configure(policiesText)
 	}
 	for _, target := range w.targets {
 		w.counters = append(w.counters, target.counter)
 	}
 	w.counters = append(w.counters, w.cold...)
 	return w
+}
+
+const policiesText = "policies:\n- {pattern: 'w:*', durability: written}\n- {pattern: 'm:*', durability: memory}\n"
+
+// configure writes the file of the servers.
+func (w *world) configure(text string) {
+	w.t.Helper()
+	file := filepath.Join(w.t.TempDir(), "quipu.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	w.config = file
 }
 
 // live runs the whole story of a directory.
@@ -142,9 +153,14 @@ func (w *world) live() {
 	if w.decided == 0 {
 		w.t.Error("nothing was counted")
 	}
+	if !w.began.IsZero() && (w.flips.Load() == 0 || w.undos.Load() == 0) {
+		w.t.Error("no definitions were changed, or nothing was taken back")
+	}
 	w.t.Logf("%d lives: %d writes decided; %d were in doubt, of which %d had not counted and were sent again; "+
-		"%d requests were repeated; %d starts were killed, %d drains were whole, %d torn ends were cut",
-		w.life, w.decided, w.doubts, w.gone, w.repeats.Load(), w.aborts, w.drains, w.torn)
+		"%d requests were repeated; %d starts were killed, %d drains were whole, %d torn ends were cut; "+
+		"definitions were changed %d times, and %d writes taken back",
+		w.life, w.decided, w.doubts, w.gone, w.repeats.Load(), w.aborts, w.drains, w.torn,
+		w.flips.Load(), w.undos.Load())
 }
 
 // problem takes an error from a goroutine.
@@ -167,7 +183,11 @@ func (w *world) fatal(err error) {
 func (w *world) launch() {
 	w.t.Helper()
 	w.life++
-	w.process = launch(w.t, w.binary, append([]string{"--data", w.dir}, w.args...)...)
+	args := append([]string{"--data", w.dir}, w.args...)
+	if w.config != "" {
+		args = append(args, "--config", w.config)
+	}
+	w.process = launch(w.t, w.binary, args...)
 }
 
 // abort starts a server and kills it before, or just when, it is ready.
@@ -238,6 +258,10 @@ func (w *world) load() {
 	if w.rng.IntN(2) == 0 {
 		rng := rand.New(rand.NewPCG(w.rng.Uint64(), 0))
 		done.Go(func() { w.operate(ctx, stop, rng) })
+	}
+	if !w.began.IsZero() && w.rng.IntN(2) == 0 {
+		rng := rand.New(rand.NewPCG(w.rng.Uint64(), 0))
+		done.Go(func() { w.redefine(ctx, stop, rng) })
 	}
 	pause(time.Duration(50+w.rng.IntN(550))*time.Millisecond, w.process.Exited)
 	w.fatal(w.process.Died())

@@ -11,6 +11,10 @@
 // the RESP door, and to the combining writer of package client, over the RPC
 // door, and clients are killed too.
 //
+// In one part most counters have windows, dimensions and a ledger. Events happen now or
+// days ago, some are taken back, and definitions change under load. Each recount then
+// compares every window, every value of a dimension and every line of the ledgers.
+//
 // A killed process leaves the page cache behind, so what `written` promises is
 // tested here too. What only `synced` promises, a power loss, needs a file
 // system that forgets: the tests of the log and of the engine have one.

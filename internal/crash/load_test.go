@@ -120,6 +120,8 @@ func (k *worker) step(ctx context.Context) error {
 		return k.deliver(ctx, k.batch(2+k.rng.IntN(20), k.pick))
 	case d < 315:
 		return k.deliver(ctx, k.batch(100+k.rng.IntN(200), k.pickCold))
+	case d < 345:
+		return k.undo(ctx)
 	default:
 		return k.deliver(ctx, k.one())
 	}
@@ -198,8 +200,12 @@ func (k *worker) one() *request {
 	if !t.blind {
 		w.token = k.token()
 	}
-	if t.assign && k.rng.IntN(2) == 0 {
+	switch {
+	case t.assign && k.rng.IntN(2) == 0:
 		k.assign(w)
+	case t.views != none:
+		w.event = k.event(t.views)
+		w.adjust = k.rng.IntN(8) == 0
 	}
 	w.request = &request{writes: []*write{w}}
 	return w.request
@@ -232,6 +238,9 @@ func (k *worker) batch(n int, pick func() target) *request {
 		r.writes[i] = &write{
 			request: r, counter: t.counter, n: k.amount(t), minimal: minimal,
 			token: fmt.Sprintf("%s/%d", r.token, i),
+		}
+		if t.views != none {
+			r.writes[i].event = k.event(t.views)
 		}
 	}
 	return r

@@ -25,6 +25,9 @@ func (w *world) judge(ctx context.Context, c *client) error {
 	if err := w.recount(ctx, c); err != nil {
 		return err
 	}
+	if err := w.recountViews(ctx, c); err != nil {
+		return err
+	}
 	return w.repeatSome(ctx, c)
 }
 

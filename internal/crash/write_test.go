@@ -15,6 +15,7 @@ const (
 	set
 	reset
 	remove
+	undo
 )
 
 // A state is what is known of a write.
@@ -38,12 +39,16 @@ type write struct {
 	token   string // "" if it can't be repeated
 	match   uint64 // the version it needs, if not 0
 	minimal bool   // asks for no value
+	event          // of an add: what views count it by
+	adjust  bool   // of an add: it is a correction
+	of      *write // of an undo: what it takes back
 
 	// Guarded by the counter's lock.
 	state    state
 	firm     bool // what was said of it survives the death of the process
 	settling bool // a settle was sent
 	listed   bool // among the counter's recent ones
+	undone   bool // an undo of it was sent
 	result   result
 }
 
@@ -61,7 +66,7 @@ func (w *write) String() string {
 
 // effect is what a write that was applied changed the counter by.
 func (w *write) effect() int64 {
-	if w.verb == add {
+	if w.verb == add || w.verb == undo {
 		return w.n
 	}
 	return w.result.value - w.result.before
