@@ -57,33 +57,47 @@ func (v values) add(name string, n int64) {
 }
 
 // allTime reads the values of dimension i that are kept for ever, and what is outside of
-// them.
+// them. A cell that was not written to since the view came has not put aside yet what it
+// had: until then, that is what the values lack of the total.
 func (r *Reader) allTime(ctx context.Context, b *call.Breakdown, views *view.Views, i int, cells []store.Cell) (values, error) {
 	all := views.All()
 	v := &all[slices.IndexFunc(all, func(s view.Shown) bool { return s.Kind == store.PartDim && s.Dimension == i })]
 	if at, ok := r.Known.Since(v.View); ok {
 		b.CompleteFrom = time.UnixMilli(at)
 	}
-	var outside wide.Sum
+	versions, total, err := r.collect(ctx, b.Key)
+	if err != nil {
+		return nil, err
+	}
+	var outside, lacking wide.Sum
+	lacking.Add(total.N)
+	var books counted
 	found := values{}
-	for _, c := range cells {
+	for shard, c := range cells {
 		from := store.PartFields{Kind: store.PartDim, View: v.View.ID}
 		to := from
 		to.Position = 1
 		err := r.scan(ctx, store.RowsOf(c, from, to), func(p *store.PartEntry) error {
 			f, _ := p.Part.Fields()
 			found.add(f.Name, p.Content.N)
+			lacking.Sub(p.Content.N)
 			return nil
 		})
 		if err != nil {
 			return nil, err
 		}
-		content := []store.Content{{}}
-		part := store.PartFields{Kind: store.PartOutside, View: v.View.ID}.Part()
-		if err := r.Store.ReadParts(ctx, []store.PartCell{{Cell: c, Part: part}}, content); err != nil {
+		fields := []store.PartFields{{Kind: store.PartOutside, View: v.View.ID}, {Kind: store.PartBook}}
+		content := make([]store.Content, len(fields))
+		if err := r.Store.ReadParts(ctx, []store.PartCell{{Cell: c, Part: fields[0].Part()}, {Cell: c, Part: fields[1].Part()}}, content); err != nil {
 			return nil, err
 		}
 		outside.Add(content[0].N)
+		if err := books.take(shard, &fields[1], &content[1], nil); err != nil {
+			return nil, err
+		}
+	}
+	if total.Exists && !books.began(v.View, versions) {
+		outside = lacking
 	}
 	var ok bool
 	if b.Outside, ok = outside.Int64(); !ok {

@@ -54,6 +54,31 @@ func TestBy(t *testing.T) {
 	})
 }
 
+// What a counter had before its definition is outside, also before its first event.
+func TestByBefore(t *testing.T) {
+	w := newWorld(t)
+	f := func(sum, outside int64) {
+		t.Helper()
+		b, err := w.reader().By(w.ctx(), "k1", "country", call.ByOptions{})
+		if err != nil || b.Sum != sum || b.Outside != outside || b.Complete != (outside == 0) {
+			t.Errorf("%+v, %v; want %d, and %d outside", b, err, sum, outside)
+		}
+	}
+	w.define(definition.Definition{Pattern: "other"})
+	home := store.Cell{Namespace: "ns", Key: "k1"}
+	w.send(store.Delta{Cell: home, Op: store.OpAdd, N: 3})
+	w.send(store.Delta{Cell: store.ShardCell(home, 1), Op: store.OpAdd, N: 4})
+	w.define(three())
+	f(0, 7)
+	w.add("k1", 0, add(1))
+	f(1, 7)
+	w.add("k1", 1, add(2))
+	f(3, 7)
+	w.define(definition.Definition{Pattern: "other"})
+	w.define(three())
+	f(0, 10)
+}
+
 func TestByPairs(t *testing.T) {
 	w := newWorld(t)
 	w.define(three())
