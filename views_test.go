@@ -300,7 +300,7 @@ func TestDimensions(t *testing.T) {
 				t.Errorf("%v, want %q", err, want)
 			}
 		}
-		f(`unknown dimension "city": want country, country,platform`, quipu.Dim("city", "Cusco"))
+		f(`unknown dimension "city": want country or platform`, quipu.Dim("city", "Cusco"))
 		f("control characters", quipu.Dim("country", "\n"))
 		f("ahead", quipu.At(time.Now().Add(25*time.Hour)))
 		if _, err := v.Add(ctx, "b", 1, de); !errors.Is(err, quipu.ErrInvalid) || !strings.Contains(err.Error(), "the counter has none") {

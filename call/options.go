@@ -233,7 +233,7 @@ func ReadTermsOf(opts []ReadOption) (t ReadTerms, err error) {
 			}
 		case readAsOf:
 			if len(opts) > 1 {
-				return ReadTerms{}, store.Errorf(store.KindInvalid, "option AsOf goes with no other")
+				return ReadTerms{}, store.Errorf(store.KindInvalid, "a read as of a time goes with no other option")
 			}
 			t.HasAsOf, t.AsOfMS = true, o.n
 		default:

@@ -2,6 +2,7 @@ package view
 
 import (
 	"slices"
+	"time"
 
 	"github.com/quipudb/quipu/internal/calendar"
 	"github.com/quipudb/quipu/internal/wide"
@@ -49,13 +50,16 @@ type place struct {
 	start int64
 }
 
+// moment returns a time as people read it.
+func moment(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+
 // NewRange plans the answer for a span by steps, or by one step if the grid has no width.
 // The value of a counter at an earlier time is its value now without the range from then
 // to a day from now, if nothing was assigned since.
 func NewRange(sources []Source, span calendar.Span, step calendar.Grid) (*Range, error) {
 	r := &Range{tiles: map[place]int{}}
 	if span.From < 0 || span.From > span.To {
-		return nil, store.Errorf(store.KindInvalid, "a range from %d to %d: want from 1970 on, and to after from", span.From, span.To)
+		return nil, store.Errorf(store.KindInvalid, "a range from %s to %s: want from 1970 on, and to after from", moment(span.From), moment(span.To))
 	}
 	t := newTiler(sources)
 	from := t.align(span.From)

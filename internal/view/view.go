@@ -85,7 +85,11 @@ func (v *Views) sums(r *ready) bool { return !r.ledger || v.record == definition
 func (v *Views) Dimension(name string) (i int, err error) {
 	i = slices.IndexFunc(v.dimensions, func(d definition.Dimension) bool { return d.Name() == name })
 	if i < 0 {
-		return i, v.unknown(name)
+		var all []string
+		for _, d := range v.dimensions {
+			all = append(all, d.Name())
+		}
+		return i, unknown(name, all)
 	}
 	return i, nil
 }
@@ -95,25 +99,29 @@ func (v *Views) Declares(name string) bool {
 	return slices.ContainsFunc(v.dimensions, func(d definition.Dimension) bool { return slices.Contains(d.By, name) })
 }
 
-// NoDimensions returns the error of an event that brings a dimension to a counter that has
-// no views.
-func NoDimensions(name string) error { return new(Views).unknown(name) }
-
-// unknown returns the error of a dimension that is not declared.
-func (v *Views) unknown(name string) error {
-	return store.Errorf(store.KindInvalid, "unknown dimension %q: %s", name, v.declared())
+// single returns the names that events may bring values of.
+func (v *Views) single() (names []string) {
+	for _, d := range v.dimensions {
+		for _, name := range d.By {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
-// declared says which dimensions there are.
-func (v *Views) declared() string {
-	if len(v.dimensions) == 0 {
-		return "the counter has none"
+// NoDimensions returns the error of an event that brings a dimension to a counter that has
+// no views.
+func NoDimensions(name string) error { return unknown(name, nil) }
+
+// unknown returns the error of a dimension that is not one of those declared.
+func unknown(name string, declared []string) error {
+	want := "the counter has none"
+	if len(declared) > 0 {
+		want = "want " + strings.Join(declared, " or ")
 	}
-	var all []string
-	for _, d := range v.dimensions {
-		all = append(all, d.Name())
-	}
-	return "want " + strings.Join(all, ", ")
+	return store.Errorf(store.KindInvalid, "unknown dimension %q: %s", name, want)
 }
 
 // Names appends what the parts of an event are called in each dimension, before it is
@@ -121,7 +129,7 @@ func (v *Views) declared() string {
 func (v *Views) Names(names []string, dims []call.Dimension) ([]string, error) {
 	for i, dim := range dims {
 		if !v.Declares(dim.Name) {
-			return nil, v.unknown(dim.Name)
+			return nil, unknown(dim.Name, v.single())
 		}
 		if slices.ContainsFunc(dims[:i], func(d call.Dimension) bool { return d.Name == dim.Name }) {
 			return nil, store.Errorf(store.KindInvalid, "dimension %q is given twice", dim.Name)

@@ -123,7 +123,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%v: %v, want %q", dims, err, want)
 		}
 	}
-	bad(`unknown dimension "city": want country, platform,country`, store.ErrInvalid, call.Dimension{Name: "city", Value: "Cusco"})
+	bad(`unknown dimension "city": want country or platform`, store.ErrInvalid, call.Dimension{Name: "city", Value: "Cusco"})
 	bad("given twice", store.ErrInvalid, call.Dimension{Name: "country"}, call.Dimension{Name: "country", Value: "DE"})
 	bad("control characters", store.ErrInvalid, call.Dimension{Name: "country", Value: view.Other})
 	bad("control characters", store.ErrInvalid, call.Dimension{Name: "country", Value: "a\x1fb"})
