@@ -133,13 +133,19 @@ Example:
 
 // Run undoes.
 func (c *undoCmd) Run(ctx context.Context, out *output) error {
-	var r struct{ Applied int64 }
+	var r struct {
+		Applied  int64
+		Replayed bool
+	}
 	raw, err := c.call(ctx, request{
 		method: http.MethodPost, path: "tokens/" + url.PathEscape(string(c.Token)) + "/undo",
 		query: url.Values{"key": {string(c.Key)}}, body: c.body(),
 	}, &r)
 	if err != nil || c.JSON {
 		return printRaw(out, raw, err)
+	}
+	if r.Replayed {
+		out.hint("it was taken back before: nothing changed")
 	}
 	return out.print("%d", r.Applied)
 }

@@ -191,13 +191,26 @@ type count struct {
 	Value        int64
 	Lower, Upper *int64
 	Exact        bool
-	StalenessMS  int64 `json:"staleness_ms"`
+	Complete     bool
+	Source       string
+	AsOf         time.Time `json:"as_of"`
+	StalenessMS  int64     `json:"staleness_ms"`
 }
+
+// sourceWindows is the source of a value that was asked for as of a time.
+const sourceWindows = "windows"
 
 // doubts says how far the value can be trusted, "" if that is all the way.
 func (c *count) doubts() string {
 	if c.Exact {
 		return ""
+	}
+	if c.Source == sourceWindows {
+		s := fmt.Sprintf("%s is not exact: as of %s, by its windows", printable(c.Key), c.AsOf.Format(time.RFC3339))
+		if !c.Complete {
+			s += ", which lack events since"
+		}
+		return s
 	}
 	s := fmt.Sprintf("%s is not exact: as of %v ago", printable(c.Key), milliseconds(c.StalenessMS))
 	if c.Lower != nil && c.Upper != nil {
@@ -287,6 +300,9 @@ func (c *getCmd) Run(ctx context.Context, out *output) error {
 		q.query.Set("max_staleness", c.MaxStaleness.String())
 	}
 	if c.At != "" {
+		if len(q.query) > 0 {
+			return usage("--at goes with none of --exact, --session and --max-staleness")
+		}
 		return c.earlier(ctx, out, q.query)
 	}
 	var p page

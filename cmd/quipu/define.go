@@ -57,7 +57,9 @@ func propose(ctx context.Context, db *quipu.DB, conf *config, readOnly bool, log
 			if err != nil {
 				return fmt.Errorf("publish the definitions of namespace %s: %w", p.namespace, err)
 			}
-			logChange(logger, p.namespace, c)
+			if len(c.Changes) > 0 { // All of them begin.
+				logger.Info("definitions published", "namespace", p.namespace, "book", c.ID, "definitions", len(p.definitions))
+			}
 		}
 		c, err := in.Define(ctx, p.definitions, quipu.DefineOptions{DryRun: true})
 		if err != nil {
@@ -81,13 +83,9 @@ func publish(ctx context.Context, db *quipu.DB, conf *config, logger *slog.Logge
 			logger.Error("definitions not published", "file", conf.file, "namespace", p.namespace, "error", err)
 			continue
 		}
-		logChange(logger, p.namespace, c)
-	}
-}
-
-func logChange(logger *slog.Logger, namespace string, c quipu.Change) {
-	if len(c.Changes) > 0 {
-		logger.Info("definitions published", "namespace", namespace, "book", c.ID, "changes", strings.Join(c.Changes, "; "))
+		if len(c.Changes) > 0 {
+			logger.Info("definitions published", "namespace", p.namespace, "book", c.ID, "changes", strings.Join(c.Changes, "; "))
+		}
 	}
 }
 
@@ -239,7 +237,7 @@ type bookReply struct {
 // lines says which definition a key has, and since when its views are complete.
 func (b *bookReply) lines(key string) []string {
 	if b == nil || len(b.Definitions) == 0 {
-		return nil
+		return []string{printable(key) + " has no definition: only its total is kept"}
 	}
 	lines := []string{fmt.Sprintf("%s is counted by book %d: %s", printable(key), b.ID, b.Definitions[0])}
 	for _, v := range b.Views {

@@ -104,15 +104,15 @@ func withoutArgument(err error) error {
 	return err
 }
 
-// usageHint points to the help of the command that was misused.
+// usageHint says how the command that was misused is used, and points to its help.
 func usageHint(err error) string {
-	path := "quipu"
+	path, use := "quipu", ""
 	if p, ok := errors.AsType[*kong.ParseError](err); ok && p.Context != nil {
 		if n := p.Context.Selected(); n != nil {
-			path = n.FullPath()
+			path, use = n.FullPath(), "usage: quipu "+n.Summary()+"; "
 		}
 	}
-	return fmt.Sprintf("run %q for help", path+" --help")
+	return fmt.Sprintf("%srun %q for help", use, path+" --help")
 }
 
 // An exitError is an error with an exit code of its own.

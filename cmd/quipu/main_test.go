@@ -214,6 +214,8 @@ func TestUsage(t *testing.T) {
 	f("want an integer", "add", "k", "1.5")
 	f("want an integer", "add", "k", "9223372036854775808")
 	f("unexpected argument", "add", "k", "1", "2")
+	f("usage: quipu undo --reason=STRING --key=KEY <token> [flags]; run", "undo", "k", "t")
+	f("--at goes with none of --exact", "get", "k", "--at", "-1h", "--exact")
 	f("expected", "set", "k")
 	f("not UTF-8", "get", "\xff")
 	f("--key", "lookup", "t")

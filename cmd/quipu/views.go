@@ -17,8 +17,8 @@ import (
 
 // span are the flags of a stretch of time.
 type span struct {
-	From moment `help:"Where it begins: a time such as 2026-10-01T08:00:00Z or 2026-10-01, Unix milliseconds, or -24h for a day ago." placeholder:"TIME"`
-	To   moment `help:"Where it ends." placeholder:"TIME"`
+	From moment `help:"Where it begins: a time such as 2026-10-01T08:00:00Z or 2026-10-01, Unix milliseconds, or -24h for a day ago. The default is all that there is." placeholder:"TIME"`
+	To   moment `help:"Where it ends. The default is now." placeholder:"TIME"`
 }
 
 func (s *span) query() url.Values {
@@ -63,7 +63,7 @@ type rangeCmd struct {
 
 	Key    word   `arg:"" help:"The counter, or with --prefix what the keys of the counters start with."`
 	Step   string `help:"How long each point is, such as 1m, 1h, 1d or 1mo. The default is the shortest that gives at most 1,000 points." placeholder:"WIDTH"`
-	Zone   string `help:"Time zone in which days, weeks and months begin. The default is that of the counter's windows." placeholder:"NAME"`
+	Zone   string `help:"Time zone in which days, weeks and months begin, and the dates of --from and --to. The default is that of the counter's windows, and for dates UTC." placeholder:"NAME"`
 	Prefix bool   `help:"Sum over all counters whose keys start with KEY."`
 	CSV    bool   `name:"csv" help:"Print comma-separated values."`
 }
@@ -131,18 +131,22 @@ func (c *rangeCmd) Run(ctx context.Context, out *output) error {
 		out.hint("not exact: a window is cut at an edge of a point marked ~")
 	}
 	if !s.Complete {
-		out.hint(s.missing())
+		var to *time.Time
+		if n := len(s.Points); n > 0 {
+			to = &s.Points[n-1].To
+		}
+		out.hint(missing(s.CompleteFrom, to))
 	}
 	return nil
 }
 
-// missing says why a range is not complete.
-func (s *seriesReply) missing() string {
+// missing says why what was counted up to a time is not complete.
+func missing(from, to *time.Time) string {
 	const why = "earlier windows are not kept any more, or began before their definition was in force"
-	if n := len(s.Points); s.CompleteFrom == nil || n > 0 && !s.CompleteFrom.Before(s.Points[n-1].To) {
+	if from == nil || to != nil && !from.Before(*to) {
 		return "not complete: " + why
 	}
-	return "complete only from " + s.CompleteFrom.Format(time.RFC3339) + " on: " + why
+	return "complete only from " + from.Format(time.RFC3339) + " on: " + why
 }
 
 // bars returns the points of a range, with the times of a zone, or of the windows' own.
@@ -201,6 +205,7 @@ type breakdownReply struct {
 	Other, Sum, Outside int64
 	Exact, Complete     bool
 	CompleteFrom        *time.Time `json:"complete_from"`
+	To                  *time.Time
 }
 
 // Run draws.
@@ -245,6 +250,9 @@ func (c *byCmd) Run(ctx context.Context, out *output) error {
 	}
 	if !b.Exact {
 		out.hint("not exact: a window is cut at an edge")
+	}
+	if !b.Complete && b.Outside == 0 {
+		out.hint(missing(b.CompleteFrom, b.To))
 	}
 	return nil
 }
@@ -347,6 +355,9 @@ func (c *ledgerCmd) Run(ctx context.Context, out *output) error {
 		}
 		if err := c.print(out, p.Entries, first); err != nil {
 			return err
+		}
+		if first && len(p.Entries) == 0 {
+			out.hint("no entries")
 		}
 		if p.Cursor == "" {
 			return nil
@@ -458,5 +469,5 @@ func (c *eraseCmd) Run(ctx context.Context, out *output) error {
 	if c.JSON {
 		return nil
 	}
-	return out.print("erased from %d entries of %d counters; %d were looked at", all.Lines, all.Counters, all.Looked)
+	return out.print("erased from %d entries of %d counters; looked at %d entries", all.Lines, all.Counters, all.Looked)
 }

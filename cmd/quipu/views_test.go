@@ -84,6 +84,17 @@ func TestViewCommands(t *testing.T) {
 	for range 2 { // The second changes nothing.
 		f("-4\n", "undo", "t", "--key", "v1", "--reason", "a test", "--actor", "ana")
 	}
+	hint := func(text string, args ...string) {
+		t.Helper()
+		r := command(t, append([]string{"QUIPU_ADDR=" + p.url}, args...)...)
+		if r.code != 0 || !strings.Contains(r.stderr, "quipu: "+text) {
+			t.Errorf("quipu %q: %+v; want the hint %q", args, r, text)
+		}
+	}
+	hint("it was taken back before: nothing changed\n", "undo", "t", "--key", "v1", "--reason", "a test")
+	hint("no entries\n", "ledger", "v2")
+	hint("v1 is not exact: as of 2025-10-02T00:00:00Z, by its windows, which lack events since\n", "get", "v1", "--at", "2025-10-02")
+	hint("not complete: ", "by", "v1", "country", "--from", "2025-10-01", "--to", "2025-10-04")
 	f("from,to,value,exact,complete\n2025-10-01T00:00:00Z,2025-10-02T00:00:00Z,0,true,false\n", "range", "v1", "--from", "2025-10-01", "--to", "2025-10-02", "--csv")
 	f("all adds up to 1\n", "recount", "v1", "--reason", "to be sure")
 	r := command(t, "QUIPU_ADDR="+p.url, "ledger", "v1")
@@ -98,7 +109,7 @@ func TestViewCommands(t *testing.T) {
 	if r := command(t, "QUIPU_ADDR="+p.url, "ledger", "v1", "--csv", "--actor", "ana"); r.code != 0 || strings.Count(r.stdout, "\n") != 3 || !strings.HasPrefix(r.stdout, "recorded,kind,delta,value,actor,") {
 		t.Errorf("ledger as CSV: %+v", r)
 	}
-	f("erased from 1 entries of 1 counters; 5 were looked at\n", "erase", "u1", "--yes")
+	f("erased from 1 entries of 1 counters; looked at 5 entries\n", "erase", "u1", "--yes")
 	addr := "QUIPU_ADDR=" + p.url
 	refused(t, 1, "nothing was changed", addr, "erase", "u1")
 	refused(t, 2, "want NAME=VALUE", addr, "add", "v1", "--dim", "country")
