@@ -11,7 +11,7 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// A Plan is what an event changes besides the total. Events of one minute with the same
+// A Plan is what an event changes besides the total. Events of one window with the same
 // values share one, so that a store and a node can tell at a glance that they change the
 // same parts. It does not change.
 type Plan struct {
@@ -117,13 +117,22 @@ type Plans struct {
 }
 
 // plansMax is how many plans are remembered: enough for all values of a dimension in a
-// minute, and more.
+// window, and more.
 const plansMax = 4096
+
+// slot returns where the shortest window of a time begins: for all times in it the plans
+// are mostly the same. It need not be so, and Plan.holds knows.
+func (v *Views) slot(at int64) int64 {
+	if v.finest == nil {
+		return 0
+	}
+	return v.finest.At(at).From
+}
 
 // Of returns what v.Plan returns, for always the same v.
 func (c *Plans) Of(v *Views, at, now int64, names []string) (*Plan, error) {
 	var room [128]byte
-	key := binary.BigEndian.AppendUint64(room[:0], uint64(at/time.Minute.Milliseconds()))
+	key := binary.BigEndian.AppendUint64(room[:0], uint64(v.slot(at)))
 	for _, name := range names {
 		key = append(append(key, name...), 0)
 	}

@@ -34,7 +34,8 @@ type Views struct {
 
 	dimensions []definition.Dimension
 	views      []ready
-	admits     []uint16 // the view of each dimension that has its values for all time
+	admits     []uint16       // the view of each dimension that has its values for all time
+	finest     *calendar.Grid // of the shortest windows, or nil
 	record     definition.Record
 	book       int64
 }
@@ -64,6 +65,9 @@ func New(b *book.Book, e *book.Entry) *Views {
 			r.keep = time.Duration(e.Definition.Ledger.Keep).Milliseconds()
 		case s.Window != nil:
 			r.grid, r.keep = b.Grid(s.Window), time.Duration(s.Window.Keep).Milliseconds()
+		}
+		if r.windowed() && (v.finest == nil || r.grid.Longest() < v.finest.Longest()) {
+			v.finest = &r.grid
 		}
 		v.views = append(v.views, r)
 	}

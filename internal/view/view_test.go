@@ -444,6 +444,24 @@ func TestOverflow(t *testing.T) {
 	f(2, -1<<63, nil)
 }
 
+// TestPlansShared checks that events of one shortest window have one plan, however long it
+// is: a store can tell by that what it may add up.
+func TestPlansShared(t *testing.T) {
+	v := viewsOf(t, definition.Definition{Windows: []definition.Window{window("1mo", "", 900*day), window("1d", "Europe/Berlin", 90*day)}})
+	var plans view.Plans
+	of := func(at int64) *view.Plan {
+		p, err := plans.Of(v, at, noon, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	first := of(noon)
+	if of(noon-hour) != first || of(noon+3*minute) != first || of(noon-day) == first {
+		t.Error("plans are of another length than a day")
+	}
+}
+
 func BenchmarkPlans(b *testing.B) {
 	three := []definition.Window{window("1m", "", day), window("1h", "", 30*day), window("1d", "Europe/Berlin", 1800*day)}
 	v := viewsOf(b, definition.Definition{Windows: three, Dimensions: []definition.Dimension{{By: []string{"country"}}, {By: []string{"platform"}}}})
