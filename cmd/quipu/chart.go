@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"unicode/utf8"
@@ -54,6 +55,24 @@ func chart(bars []bar, columns int) []string {
 		lines[i] = strings.TrimRight(line, " ")
 	}
 	return lines
+}
+
+// folded returns the lines of bars without the middle of long runs of empty ones.
+func folded(lines []string, bars []bar) (out []string) {
+	const long = 6
+	for i := 0; i < len(bars); {
+		end := i + 1
+		for bars[i].value == 0 && end < len(bars) && bars[end].value == 0 && bars[end].rough == bars[i].rough {
+			end++
+		}
+		if end-i < long {
+			out = append(out, lines[i:end]...)
+		} else {
+			out = append(out, lines[i], fmt.Sprintf("… %s more", thousands(int64(end-i-2))), lines[end-1])
+		}
+		i = end
+	}
+	return out
 }
 
 // rightBar returns a bar over a share of so many columns. What is above nothing is

@@ -36,6 +36,25 @@ a  -4  ███████████│
 b  -2       ▐█████│`)
 }
 
+// The middle of a long run of empty lines is left out.
+func TestFolded(t *testing.T) {
+	f := func(want string, values ...int64) {
+		t.Helper()
+		var bars []bar
+		for i, v := range values {
+			bars = append(bars, bar{label: string(rune('a' + i)), value: v, rough: i == 9})
+		}
+		if got := strings.Join(folded(chart(bars, 20), bars), "\n"); got != want {
+			t.Errorf("%v:\n%s\nwant\n%s", values, got, want)
+		}
+	}
+	f("")
+	f("a  0\nb  0\nc  0\nd  0\ne  0", 0, 0, 0, 0, 0)
+	f("a  0\n… 4 more\nf  0", 0, 0, 0, 0, 0, 0)
+	f("a  1  ██████████████\nb  0\n… 4 more\ng  0\nh  1  ██████████████", 1, 0, 0, 0, 0, 0, 0, 1)
+	f("a  0\n… 7 more\ni  0\nj  0~", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+}
+
 // However large the values are and narrow the terminal, a line has its value and fits.
 func TestChartFits(t *testing.T) {
 	for _, columns := range []int{1, 20, 40, 80, 200} {

@@ -71,7 +71,7 @@ type rangeCmd struct {
 // Help is shown by --help.
 func (*rangeCmd) Help() string {
 	return `It draws a bar for each point. A point marked ~ is not all there is to it: a window is cut at its edge, or not all of its
-events were counted by windows. The counter needs a definition with windows: see "quipu policy explain".
+events were counted by windows. Of many empty points in a row it draws the first and the last. The counter needs a definition with windows: see "quipu policy explain".
 
 Examples:
 
@@ -121,11 +121,15 @@ func (c *rangeCmd) Run(ctx context.Context, out *output) error {
 		}
 		return out.printCSV(rows)
 	}
-	if err := out.printLines(chart(s.bars(c.Zone), out.columns(ctx))); err != nil {
+	bars := s.bars(c.Zone)
+	if err := out.printLines(folded(chart(bars, out.columns(ctx)), bars)); err != nil {
 		return err
 	}
 	if err := out.print("sum\t%d", s.Sum); err != nil {
 		return err
+	}
+	if c.Prefix && s.Sum == 0 && strings.HasSuffix(string(c.Key), "*") {
+		out.hint("a prefix takes no *")
 	}
 	if !s.Exact {
 		out.hint("not exact: a window is cut at an edge of a point marked ~")

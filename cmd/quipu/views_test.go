@@ -92,6 +92,7 @@ func TestViewCommands(t *testing.T) {
 		}
 	}
 	hint("it was taken back before: nothing changed\n", "undo", "t", "--key", "v1", "--reason", "a test")
+	hint("a prefix takes no *\n", "range", "v*", "--prefix")
 	hint("no entries\n", "ledger", "v2")
 	hint("v1 is not exact: as of 2025-10-02T00:00:00Z, by its windows, which lack events since\n", "get", "v1", "--at", "2025-10-02")
 	hint("not complete: ", "by", "v1", "country", "--from", "2025-10-01", "--to", "2025-10-04")
