@@ -190,10 +190,7 @@ func (e Epoch) valid(k PartKind) bool {
 // prefix in it. A key comes after those that begin with it. Key, shard and namespace
 // are those of the counter.
 func AppendRow(dst []byte, c Cell, p Part) (namespace string, row []byte) {
-	of, shard, ok := ShardOf(c)
-	if !ok || shard > math.MaxUint16 {
-		of, shard = c, 0
-	}
+	of, shard := rowCounter(c)
 	lead := p.Kind().rowLead()
 	dst = append(dst, p[:lead]...)
 	dst = append(append(dst, of.Key...), rowKeyEnd)
@@ -212,14 +209,23 @@ func PartOfRow(namespace string, row []byte) (c Cell, p Part, ok bool) {
 		return Cell{}, "", false
 	}
 	of := Cell{Namespace: namespace, Key: string(row[lead:end])}
-	c = ShardCell(of, int(binary.BigEndian.Uint16(row[end+1:])))
+	shard := int(binary.BigEndian.Uint16(row[end+1:]))
+	c = ShardCell(of, shard)
 	p = Part(string(row[:lead]) + string(row[end+3:]))
 	if CheckPart(c, p) != nil {
 		return Cell{}, "", false
 	}
 	// A shard has one address: it is no counter of the store's own namespace.
-	ns, again := AppendRow(nil, c, p)
-	return c, p, ns == namespace && bytes.Equal(again, row)
+	back, i := rowCounter(c)
+	return c, p, back == of && i == shard
+}
+
+// rowCounter returns the counter and the shard that rows of a cell name.
+func rowCounter(c Cell) (of Cell, shard int) {
+	if of, shard, ok := ShardOf(c); ok && shard <= math.MaxUint16 {
+		return of, shard
+	}
+	return c, 0
 }
 
 // rowLead returns how much of a part comes before the key.

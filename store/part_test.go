@@ -165,6 +165,26 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
+// TestNoPart checks that rows that AppendRow does not make are of no part: a cell has one
+// address.
+func TestNoPart(t *testing.T) {
+	_, book := store.AppendRow(nil, store.Cell{Namespace: "n", Key: "k"}, store.PartFields{Kind: store.PartBook}.Part())
+	f := func(namespace, row string) {
+		t.Helper()
+		if c, p, ok := store.PartOfRow(namespace, []byte(row)); ok {
+			t.Errorf("row %x in %q is of part %x of %+v", row, namespace, p, c)
+		}
+	}
+	tail := string(book[2:])
+	f("", "")
+	f("n", string(book[:len(book)-1]))
+	f("", "\x02shard/3/n/k"+tail)                            // it is in n
+	f("n/m", "\x02k\xff\x00\x03"+tail[3:])                   // shard 3 of m/k in n
+	f("n", "\x02"+tail)                                      // no key
+	f("n", "\x02\xc3"+tail)                                  // no UTF-8
+	f("n", strings.Replace(string(book), "\xff", "\xfe", 1)) // no end
+}
+
 func FuzzPartOfRow(f *testing.F) {
 	for i, fields := range someParts() {
 		c := store.ShardCell(store.Cell{Namespace: "n", Key: "k"}, i)
