@@ -396,20 +396,19 @@ func (e *Engine) settlePart(hash uint64, cell uint32, p store.Part, frame uint64
 }
 
 // inBundles returns what readers may see of a part in bundles, and whether it is in one.
-func (e *Engine) inBundles(c store.Cell, p store.Part, h *horizon) (sum int64, is bool) {
-	views := e.views.parts[p]
+func (e *Engine) inBundles(at *look, h *horizon) (sum int64, is bool) {
+	views := e.views.parts[at.of.Part]
 	if len(views) == 0 {
 		return 0, false
 	}
-	key := appendCell(e.cellBuf[:0], c)
+	key := appendCell(e.cellBuf[:0], at.of.Cell)
 	e.cellBuf = key
-	hash := xxh3.HashSeed(key, e.id.seed())
-	cell := e.cells.find(uint32(hash), key)
+	cell := e.cells.find(uint32(at.cell), key)
 	if cell == 0 {
 		return 0, false
 	}
 	for _, v := range views {
-		if id := e.bundle(v, hash, cell); id != 0 {
+		if id := e.bundle(v, at.cell, cell); id != 0 {
 			if n, m, _ := e.visible(id, h); m.state() == present {
 				sum, is = sum+n, true
 			}

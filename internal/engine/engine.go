@@ -108,6 +108,7 @@ type Engine struct {
 
 	users sync.WaitGroup // those who use the disk without the lock
 	plans sync.Pool      // of *plans
+	looks sync.Pool      // of *looks
 
 	format    atomic.Int32 // of the files
 	upgrading sync.Mutex   // held by whoever raises it

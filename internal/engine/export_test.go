@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"runtime"
+
+	"github.com/quipudb/quipu/store"
 )
 
 // EvictAlways makes the engine keep no cell in memory that it can do without.
@@ -19,6 +21,19 @@ func (e *Engine) EvictNow() {
 	defer e.mu.Unlock()
 	e.inserts = int(e.cells.slots)
 	e.evict()
+}
+
+// ScanSlowly is ScanParts for a namespace. It calls f between finding parts and reading
+// them.
+func (e *Engine) ScanSlowly(ctx context.Context, namespace string, f func()) ([]store.Content, error) {
+	low := appendNamespace([]byte{nsPart}, namespace)
+	page, err := e.page(ctx, low, successor(low), store.ScanMax, false)
+	if err != nil {
+		return nil, err
+	}
+	f()
+	contents := make([]store.Content, len(page.all))
+	return contents, e.readLooks(ctx, page, contents)
 }
 
 // BeginFilter begins to make a filter of the keys on disk, and returns what fills it

@@ -79,6 +79,7 @@ func Open(dir string, o Options) (*Engine, error) {
 		dirtyBit: dirty0, cellsMax: o.Memory / cellShare, blocksMax: filterBlocksMax(o.Memory), clock: clock.New(o.Now, o.Elapsed),
 	}
 	e.plans.New = func() any { return new(plans) }
+	e.looks.New = func() any { return new(looks) }
 	if err := e.open(); err != nil {
 		return nil, withKind("open "+dir, errors.Join(err, e.release()))
 	}

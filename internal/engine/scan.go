@@ -60,15 +60,15 @@ func (e *Engine) keys(ctx context.Context, r store.Range, n int) ([]string, erro
 	if r.After != "" && r.After >= r.Prefix {
 		low = append(low, 0)
 	}
-	inMemory, err := e.bornKeys(ctx, low, high, n, false)
-	if err != nil {
+	s := &sieve{low: low, high: high, n: n}
+	if err := e.bornKeys(ctx, s); err != nil {
 		return nil, err
 	}
 	onDisk, err := guard(e, func() ([][]byte, error) { return e.diskKeys(low, high, n) })
 	if err != nil {
 		return nil, err
 	}
-	all := firstKeys(slices.Concat(inMemory, onDisk), n, false)
+	all := firstKeys(slices.Concat(s.found, onDisk), n, false)
 	keys := make([]string, len(all))
 	for i, k := range all {
 		keys[i] = string(k[len(ns):])
@@ -97,20 +97,43 @@ func successor(prefix []byte) []byte {
 	return bytes.Repeat([]byte{0xff}, store.KeyBytesMax+2) // after every key of the store's own namespace
 }
 
-// bornKeys returns the first n keys in [low, high), or the last ones, of cells and parts
-// that are perhaps not on disk.
-func (e *Engine) bornKeys(ctx context.Context, low, high []byte, n int, back bool) ([][]byte, error) {
-	var found [][]byte
-	keep := func() {
-		found = firstKeys(found, n, back)
-		switch {
-		case len(found) < n:
-		case back:
-			low = found[n-1]
-		default:
-			high = found[n-1]
-		}
+// A sieve keeps the first n of the keys in [low, high) that it is given, or the last ones.
+type sieve struct {
+	low, high []byte
+	n         int
+	back      bool
+	found     [][]byte
+}
+
+// take is given a key, which it copies.
+func (s *sieve) take(key []byte) {
+	if bytes.Compare(key, s.low) >= 0 && bytes.Compare(key, s.high) < 0 {
+		s.found = append(s.found, bytes.Clone(key))
 	}
+}
+
+// rest is called now and then, without the lock.
+func (s *sieve) rest() {
+	if len(s.found) >= 2*s.n+lockedCells {
+		s.keep()
+	}
+}
+
+// keep returns the keys in order. Those that come after them do not pass any more.
+func (s *sieve) keep() [][]byte {
+	s.found = firstKeys(s.found, s.n, s.back)
+	switch {
+	case len(s.found) < s.n:
+	case s.back:
+		s.low = s.found[s.n-1]
+	default:
+		s.high = s.found[s.n-1]
+	}
+	return s.found
+}
+
+// bornKeys sieves the keys of cells and parts that are perhaps not on disk.
+func (e *Engine) bornKeys(ctx context.Context, s *sieve) error {
 	e.mu.Lock()
 	sets := []slotSet{e.born}
 	if e.save != nil {
@@ -120,36 +143,30 @@ func (e *Engine) bornKeys(ctx context.Context, low, high []byte, n int, back boo
 	for i := range sets {
 		for next := uint32(1); next != 0; {
 			if err := ctx.Err(); err != nil {
-				return nil, err
+				return err
 			}
-			found, next = e.keysOf(found, &sets[i], next, low, high)
-			if len(found) >= 2*n+lockedCells {
-				keep()
-			}
+			next = e.keysOf(s, &sets[i], next)
+			s.rest()
 			runtime.Gosched() // as pace does
 		}
 	}
-	keep()
-	return found, nil
+	return nil
 }
 
-// keysOf appends the keys in [low, high) of the cells in some slots of a set, and returns
-// the slot to go on with, or 0. A slot may have another cell by now: then it is a key that
-// exists, in this range or not.
-func (e *Engine) keysOf(found [][]byte, set *slotSet, from uint32, low, high []byte) (all [][]byte, next uint32) {
+// keysOf sieves the keys of the cells in some slots of a set, and returns the slot to go
+// on with, or 0. A slot may have another cell by now: then it is a key that exists, in
+// this range or not.
+func (e *Engine) keysOf(s *sieve, set *slotSet, from uint32) (next uint32) {
 	var room [lockedCells]uint32
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, id := range set.some(from, room[:]) {
 		next = id + 1
-		if e.cells.slot(id).isFree() {
-			continue
-		}
-		if k := e.cells.keyOf(id); bytes.Compare(k, low) >= 0 && bytes.Compare(k, high) < 0 {
-			found = append(found, bytes.Clone(k))
+		if !e.cells.slot(id).isFree() {
+			s.take(e.cells.keyOf(id))
 		}
 	}
-	return found, next
+	return next
 }
 
 // diskKeys returns the first n keys in [low, high) on disk.
