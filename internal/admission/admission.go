@@ -7,6 +7,7 @@ package admission
 
 import (
 	"context"
+	"hash/maphash"
 	"sync"
 
 	"github.com/quipudb/quipu/store"
@@ -17,15 +18,23 @@ import (
 type Desk struct {
 	apply      func(ctx context.Context, batches []store.Batch, replies []store.Reply) error
 	partitions int
-	max        int // verdicts of a generation
+	seed       maphash.Seed
+	max        int // rows
 
-	mu         sync.Mutex // guards the fields below
-	young, old map[Seat]verdict
+	mu   sync.Mutex // guards rows
+	rows []row      // none before there is a verdict
 }
 
-// verdictsMax is how many verdicts are remembered, at least, and half of the most: some
-// 10 MiB.
-const verdictsMax = 1 << 16
+// rowsMax is how many rows are remembered: a million verdicts, in 8 MiB.
+const rowsMax = 1 << 17
+
+// A row is the verdicts of seats that share it, the one that was asked for last first.
+type row [8]verdict
+
+// A verdict is a hash of the seat, and if its value was refused, of the book that it was
+// refused by: another may have another limit. 0 is none. Once in 10^13 times a value that is
+// not known is taken for another. If that is admitted, one more than the limit is told apart.
+type verdict uint64
 
 // A Seat is a value of a dimension of a counter.
 type Seat struct {
@@ -34,13 +43,9 @@ type Seat struct {
 	Name string // of the value's part
 }
 
-// A verdict says by which book a value was refused; 0 if it is admitted. Another book may
-// have another limit.
-type verdict int64
-
 // New returns a desk for a store of so many partitions, whose Apply is given.
 func New(partitions int, apply func(ctx context.Context, batches []store.Batch, replies []store.Reply) error) *Desk {
-	return &Desk{apply: apply, partitions: partitions, max: verdictsMax, young: make(map[Seat]verdict)}
+	return &Desk{apply: apply, partitions: partitions, seed: maphash.MakeSeed(), max: rowsMax}
 }
 
 // A Want is a value that is to be counted, and how many a counter may have.
@@ -52,23 +57,50 @@ type Want struct {
 // Look reports whether a value is admitted, and whether that is known here. Of a value that
 // was refused by another book it is not.
 func (d *Desk) Look(at Seat, book int64) (admitted, known bool) {
+	hash := maphash.Comparable(d.seed, at)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	v, ok := d.young[at]
-	if !ok {
-		if v, ok = d.old[at]; ok {
-			d.remember(at, v)
-		}
+	if len(d.rows) == 0 {
+		return false, false
 	}
-	return ok && v == 0, ok && (v == 0 || int64(v) == book)
+	r := &d.rows[hash%uint64(len(d.rows))]
+	if r.find(verdictOf(hash, 0)) {
+		return true, true
+	}
+	return false, r.find(verdictOf(hash, book))
 }
 
-// remember keeps a verdict. The desk is locked.
-func (d *Desk) remember(at Seat, v verdict) {
-	if len(d.young) >= d.max {
-		d.old, d.young = d.young, make(map[Seat]verdict)
+// verdictOf returns that on the seat with a hash: that it was refused by a book, or if there
+// is none, admitted.
+func verdictOf(hash uint64, book int64) verdict {
+	return verdict(hash^uint64(book)<<32) | 1
+}
+
+// find reports whether a row has a verdict, which is the first one then.
+func (r *row) find(v verdict) bool {
+	for i, has := range r {
+		if has == v {
+			copy(r[1:i+1], r[:i])
+			r[0] = v
+			return true
+		}
 	}
-	d.young[at] = v
+	return false
+}
+
+// remember keeps a verdict.
+func (d *Desk) remember(at Seat, book int64) {
+	hash := maphash.Comparable(d.seed, at)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.rows == nil {
+		d.rows = make([]row, d.max)
+	}
+	r := &d.rows[hash%uint64(len(d.rows))]
+	if v := verdictOf(hash, book); !r.find(v) {
+		copy(r[1:], r[:len(r)-1])
+		r[0] = v
+	}
 }
 
 // Ask has the store decide on values, under a book, and remembers its verdicts. Those that
@@ -126,18 +158,14 @@ func (w *Want) delta() store.Delta {
 
 // told remembers what the store has decided on a value.
 func (d *Desk) told(w *Want, r *store.Result, book int64) error {
-	v := verdict(0)
 	switch {
 	case r.Outcome == store.Applied, r.Outcome == store.Unmet && r.Existed:
+		d.remember(w.Seat, 0)
 	case r.Outcome == store.Unmet: // The counter has a deadline, and takes no event at all.
-		return nil
 	case r.Outcome == store.Bounded:
-		v = verdict(book)
+		d.remember(w.Seat, book)
 	default:
 		return r.Outcome.Err()
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.remember(w.Seat, v)
 	return nil
 }

@@ -91,21 +91,42 @@ func TestDeadline(t *testing.T) {
 func TestMany(t *testing.T) {
 	s := memstore.New(memstore.Options{})
 	d := New(1, s.Apply)
-	d.max = 3000
+	d.max = 250 // 2000 verdicts
 	var wants []Want
 	for i := range 5000 {
 		wants = append(wants, want(fmt.Sprint("k", i), "a"))
 	}
-	if err := d.Ask(t.Context(), first, wants); err != nil {
-		t.Fatal(err)
+	known := func(wants []Want) (n int) {
+		for _, w := range wants {
+			if is, ok := d.Look(w.Seat, 1); is && ok {
+				n++
+			}
+		}
+		return n
 	}
-	known := 0
-	for _, w := range wants {
-		if is, ok := d.Look(w.Seat, 1); is && ok {
-			known++
+	ask := func(wants []Want) {
+		if err := d.Ask(t.Context(), first, wants); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if n := len(d.young) + len(d.old); known < 3000 || n > 2*d.max {
-		t.Errorf("%d are known, %d remembered", known, n)
+	ask(wants[:500])
+	for i := 500; i < len(wants); i += 500 {
+		ask(wants[i : i+500])
+		if n := known(wants[:500]); n < 450 {
+			t.Errorf("%d of 500 are known that were asked for all the time", n)
+		}
+	}
+	if n := known(wants); n < 1500 || n > 2000 {
+		t.Errorf("%d are known", n)
+	}
+	ask(wants[4900:]) // again
+	for i := range d.rows {
+		seen := map[verdict]bool{0: true}
+		for _, v := range d.rows[i] {
+			if v != 0 && seen[v] {
+				t.Fatalf("row %d has a verdict twice: %v", i, d.rows[i])
+			}
+			seen[v] = true
+		}
 	}
 }
