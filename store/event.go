@@ -12,7 +12,8 @@ import (
 // The lead is decided first, then each rider in order, on what is there then: first
 // those of the plan. A rider that can't be applied refuses the event as a whole, with
 // its outcome, and Result.Refused names it. Every event that is applied makes its
-// counter exist, unless it deletes it, and gives it a version; parts have none. A
+// counter exist, unless it deletes it, and gives it a version; parts have none. An OpAdd
+// of 0 makes no part exist. A
 // counter that has a deadline takes no events: they are Unmet.
 //
 // A token is the counter's, whatever part leads.

@@ -166,6 +166,9 @@ func (st *step) ride(r *store.Rider) store.Outcome {
 	if wraps {
 		return store.Overflow
 	}
+	if n == 0 && r.Op == store.OpAdd && r.Is == (store.Met{}) && r.Bound == nil {
+		return store.Applied // nobody has to look
+	}
 	if part == "" {
 		v := store.Content{N: st.will.N, Exists: st.will.Exists}
 		outcome := st.rides(r, &v, n)
@@ -262,7 +265,7 @@ func hold(v *store.Content, op store.Op, n int64, bytes []byte, b *store.Bound) 
 		return store.Applied
 	case store.OpAdd:
 		after, outcome := sum(v.N, n, b)
-		if outcome != store.Applied {
+		if outcome != store.Applied || n == 0 {
 			return outcome
 		}
 		n = after

@@ -86,9 +86,10 @@ const (
 // bundleServes is what an event may need to be bundled.
 const bundleServes = store.NeedRiders | store.NeedBook | store.NeedValue | store.NeedToken
 
-// isPlain reports whether an event may be bundled, by what it asks for.
+// isPlain reports whether an event may be bundled, by what it asks for. An add of 0 makes
+// no part exist, and a bundle does.
 func isPlain(d *store.Delta) bool {
-	return d.Event.Plan != nil && len(d.Event.Riders) == 0 && d.Needs()&^bundleServes == 0
+	return d.N != 0 && d.Event.Plan != nil && len(d.Event.Riders) == 0 && d.Needs()&^bundleServes == 0
 }
 
 // viewOf returns the view of an event, or nil if it can't be bundled.

@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -93,6 +94,14 @@ func (r *Reader) allTime(ctx context.Context, b *call.Breakdown, views *view.Vie
 		}
 		outside.Add(content[0].N)
 		if err := books.take(shard, &fields[1], &content[1], nil); err != nil {
+			return nil, err
+		}
+		from, to = store.PartFields{Kind: store.PartOutside, Position: int64(v.View.Book)}, store.PartFields{Kind: store.PartOutside, View: 1, Position: math.MinInt64}
+		err = r.scan(ctx, store.RowsOf(c, from, to), func(p *store.PartEntry) error {
+			outside.Add(p.Content.N)
+			return nil
+		})
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -21,6 +21,9 @@ func TestBy(t *testing.T) {
 		w := newWorld(t)
 		w.define(three())
 		w.drawHistory(t, 40)
+		if _, ok := w.totals["k1"]; ok {
+			w.beside("k1", 5)
+		}
 		var o call.ByOptions
 		if rapid.Bool().Draw(t, "range") {
 			o.From = at((w.now - rapid.Int64Range(0, 3).Draw(t, "ago")*day) / hour * hour)

@@ -39,8 +39,8 @@ func (c *counted) reset(views int) {
 	c.books, c.parts = c.books[:0], 0
 }
 
-// take adds a part of a shard. Those of views that index does not have are passed over.
-func (c *counted) take(shard int, f *store.PartFields, content *store.Content, index func(view uint16) int) error {
+// take adds a part of a shard. Those of views that the equations do not have are passed over.
+func (c *counted) take(shard int, f *store.PartFields, content *store.Content, q *equations) error {
 	c.parts++
 	if f.Kind == store.PartBook {
 		for len(c.books) <= shard {
@@ -49,7 +49,15 @@ func (c *counted) take(shard int, f *store.PartFields, content *store.Content, i
 		c.books[shard] = content.N
 		return nil
 	}
-	i := index(f.View)
+	if f.Kind == store.PartOutside && f.View == 0 {
+		for i := range q.views {
+			if int64(q.views[i].View.Book) <= f.Position {
+				c.views[i].outside += uint64(content.N)
+			}
+		}
+		return nil
+	}
+	i := q.index(f.View)
 	if i < 0 {
 		return nil
 	}

@@ -84,7 +84,7 @@ func (v *verifier) entry(ctx context.Context, e *book.Entry) error {
 		c := &p.counts[len(p.cells)]
 		c.reset(len(q.views))
 		if err := m.take(ctx, key, func(shard int, f *store.PartFields, content *store.Content) error {
-			return c.take(shard, f, content, q.index)
+			return c.take(shard, f, content, q)
 		}); err != nil {
 			return err
 		}
@@ -219,7 +219,7 @@ func (r *Reader) gather(ctx context.Context, q *equations, key string) (*counted
 		for _, rows := range sets {
 			if err := r.scan(ctx, rows, func(p *store.PartEntry) error {
 				f, _ := p.Part.Fields()
-				return c.take(shard, &f, &p.Content, q.index)
+				return c.take(shard, &f, &p.Content, q)
 			}); err != nil {
 				return nil, total, nil, err
 			}

@@ -32,6 +32,7 @@ func TestVerify(t *testing.T) {
 		d.Windows[0] = window("30m", "", 8*day) // of fewer epochs
 		w.define(d)
 		w.drawHistory(t, 12)
+		w.beside("k1", 5)
 		if rapid.Bool().Draw(t, "defined again") {
 			w.now += day
 			switch rapid.IntRange(0, 3).Draw(t, "change") {
@@ -46,6 +47,7 @@ func TestVerify(t *testing.T) {
 			}
 			w.define(d)
 			w.drawHistory(t, 12)
+			w.beside("k1", 7)
 		}
 		if a := w.verify(); len(a.Drift) > 0 {
 			t.Fatalf("%+v", a)

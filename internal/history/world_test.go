@@ -198,6 +198,25 @@ func (w *world) set(key string, l ledger.Line) {
 	w.totals[key] += e.n
 }
 
+// beside adds to a counter as a store does that can't tell its views: outside of all that it
+// has by its book.
+func (w *world) beside(key string, n int64) {
+	w.t.Helper()
+	home := store.Cell{Namespace: "ns", Key: key}
+	book := []store.Content{{}}
+	if err := w.store.ReadParts(w.ctx(), []store.PartCell{{Cell: home, Part: store.PartFields{Kind: store.PartBook}.Part()}}, book); err != nil {
+		w.t.Fatal(err)
+	}
+	d := store.Delta{Cell: home, Op: store.OpAdd, N: n}
+	if book[0].Exists {
+		part := store.PartFields{Kind: store.PartOutside, Position: book[0].N}.Part()
+		d.Event = &store.Event{Riders: []store.Rider{{Part: part, Op: store.OpAdd, Amount: store.AmountApplied}}}
+	}
+	w.send(d)
+	w.events = append(w.events, event{key: key, n: n, at: w.now, ms: w.now, assigns: true})
+	w.totals[key] += n
+}
+
 // sum adds up the events between two times that match.
 func (w *world) sum(from, to time.Time, match func(*event) bool) (sum int64) {
 	for i := range w.events {

@@ -36,7 +36,7 @@ func WithRiders(b *store.Batch) (a *Adds, ok bool) {
 }
 
 // ride adds up what the events of a cell add to its parts. Those of one plan are one. Adds
-// of both signs could leave int64 on the way.
+// of both signs could leave int64 on the way, and an add of 0 makes no part exist.
 func (a *Adds) ride(cell int) bool {
 	c, from := &a.Cells[cell], len(a.Parts)
 	var plan *store.Plan // of those that were added up last
@@ -46,7 +46,7 @@ func (a *Adds) ride(cell int) bool {
 		if d.Event == nil {
 			continue
 		}
-		if len(d.Event.Riders) > 0 || d.Event.Plan != nil && !d.Event.Plan.Sums() {
+		if len(d.Event.Riders) > 0 || d.Event.Plan != nil && (d.N == 0 || !d.Event.Plan.Sums()) {
 			return false
 		}
 		if plan != d.Event.Plan {

@@ -79,6 +79,8 @@ func TestWithRidersRefuses(t *testing.T) {
 	f(true, event("a", 1, windows), event("b", -1, windows))
 	f(true, event("a", -1, windows), add("a", -1))
 	f(false, event("a", 2, windows), event("a", -1, windows))
+	f(false, event("a", 2, windows), event("a", 0, windows))
+	f(true, event("a", 0, nil), add("a", 0))
 	f(false, event("a", 1, windows, applied(dim)))
 	f(false, event("a", 1, planOf(t, keeps(strange, 1))))
 	f(false, event("a", 1, planOf(t, store.Rider{Part: hour, Op: store.OpAdd, N: 1})))

@@ -88,13 +88,7 @@ func (st *state) readParts(parts []store.PartCell) func(pgx.Rows) error {
 // such a part could not be named before, and is read when it is asked for. Its cell is locked.
 func (st *state) Part(c store.Cell, p store.Part) store.Content {
 	id := store.PartCell{Cell: c, Part: p}
-	if at := st.parts[id]; at != nil {
-		return at.now
-	}
-	named := []store.PartCell{id}
-	read := st.readParts(named)
-	ps := placesOf(named)
-	st.ask(st.sql.loadParts, ps.args(), read)
+	st.look([]store.PartCell{id})
 	return st.parts[id].now
 }
 
@@ -123,41 +117,38 @@ func (st *state) Version() uint64 {
 }
 
 // outsides returns, for each cell that something is pending for, the riders of an add
-// that is in no view: it is outside of all that the counter has.
+// that is in no view: it is outside of all that the counter has by its book.
 func (st *state) outsides() map[store.Cell][]store.Rider {
-	var cells []store.Cell
-	var namespaces, firsts, lasts [][]byte
-	seen := make(map[int]bool)
+	var books, parts []store.PartCell
 	for _, p := range st.pending {
-		if seen[p.cell] {
-			continue
-		}
-		seen[p.cell] = true
-		c := st.order[p.cell]
-		rows := store.RowsOf(c, store.PartFields{Kind: store.PartOutside}, store.PartFields{Kind: store.PartOutside, View: 1<<16 - 1})
-		cells, namespaces = append(cells, c), append(namespaces, []byte(rows.Namespace))
-		firsts, lasts = append(firsts, []byte(rows.From)), append(lasts, []byte(rows.To))
+		books = append(books, store.PartCell{Cell: st.order[p.cell], Part: partBook})
 	}
+	st.look(books)
 	riders := make(map[store.Cell][]store.Rider)
-	st.ask(st.sql.loadUnder, []any{namespaces, firsts, lasts}, func(rows pgx.Rows) error {
-		var i int
-		var row []byte
-		var n int64
-		_, err := pgx.ForEachRow(rows, []any{&i, &row, &n}, func() error {
-			_, p, ok := store.PartOfRow(string(namespaces[i]), row)
-			if !ok {
-				return store.Errorf(store.KindCorrupt, "no part is at %x", row)
-			}
-			v := store.Content{N: n, Exists: true}
-			if id := (store.PartCell{Cell: cells[i], Part: p}); st.parts[id] == nil {
-				st.parts[id] = &part{row: v, now: v}
-			}
-			riders[cells[i]] = append(riders[cells[i]], store.Rider{Part: p, Op: store.OpAdd, Amount: store.AmountApplied})
-			return nil
-		})
-		return err
-	})
+	for _, id := range books {
+		if book := st.parts[id].now; book.Exists && riders[id.Cell] == nil {
+			part := store.PartFields{Kind: store.PartOutside, Position: book.N}.Part()
+			parts = append(parts, store.PartCell{Cell: id.Cell, Part: part})
+			riders[id.Cell] = []store.Rider{{Part: part, Op: store.OpAdd, Amount: store.AmountApplied}}
+		}
+	}
+	st.look(parts)
 	return riders
+}
+
+// look reads the parts that are not known. Their cells are locked.
+func (st *state) look(parts []store.PartCell) {
+	var unknown []store.PartCell
+	for _, id := range parts {
+		if st.parts[id] == nil {
+			st.parts[id] = &part{}
+			unknown = append(unknown, id)
+		}
+	}
+	if len(unknown) > 0 {
+		ps := placesOf(unknown)
+		st.ask(st.sql.loadParts, ps.args(), st.readParts(unknown))
+	}
 }
 
 // saveParts writes the parts that have changed.

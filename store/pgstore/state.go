@@ -229,8 +229,8 @@ func (st *state) expire() {
 // more reports whether more may be pending than was loaded.
 func (st *state) more() bool { return len(st.pending) == pendingMax }
 
-// fold adds what is pending to its cells. A counter that has views has it outside of
-// them: only a server knows which windows it would be in.
+// fold adds what is pending to its cells. A counter that has views has it outside of all
+// of them: only a server knows which they are, and which windows it would be in.
 func (st *state) fold() {
 	if len(st.pending) == 0 {
 		return

@@ -26,7 +26,7 @@ type statements struct {
 	auditTokens, auditPending, auditVersion    string
 	holdFences, lockFences                     string
 	loadFences, putFence                       string
-	loadParts, loadUnder, putParts, dropParts  string
+	loadParts, putParts, dropParts             string
 	tallyParts, readParts, epochs, addEpoch    string
 	scanEpoch, scanParts                       [2]string // either way
 	liveEpochs, lockParts, dropEpoch           string
@@ -291,11 +291,6 @@ func newStatements(schema string) statements {
 			cross join lateral (
 				select * from quipu.part p
 				where p.epoch = u.epoch and p.ns = u.ns and p.place = u.place and p.epoch = any($4::bigint[]) offset 0) as p`),
-		loadUnder: in(`
-			select u.i - 1, p.place, p.value
-			from unnest($1::bytea[], $2::bytea[], $3::bytea[]) with ordinality as u(ns, first, last, i)
-			cross join lateral (
-				select * from quipu.part_none p where p.ns = u.ns and p.place >= u.first and p.place <= u.last offset 0) as p`),
 		putParts: in(`
 			insert into quipu.part
 			select u.* from unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bytea[]) as u

@@ -25,17 +25,15 @@ type filled struct {
 // are only looked at, unless a counter is new.
 type booked struct {
 	drawer
-	bases int // the place of the drawer, in filled, that has what is outside of views
 	books []counterBook
 }
 
 // A counterBook is what a batch asks of the book that a counter has been written under. If
-// the counter is new, that is what it gets, and a base of 0 for each view.
+// the counter is new, that is what it gets. What it was before, outside of views, is 0.
 type counterBook struct {
 	cell  int // in Cells
 	field string
-	known bool     // the counter must not be new
-	bases []string // their names
+	known bool // the counter must not be new
 }
 
 // ride puts what riders add into drawers; ok is false if add.lua can't take them.
@@ -68,8 +66,7 @@ func (p *planned) ride() (ok bool) {
 	}
 	for i := range p.Cells {
 		if c := &p.Cells[i]; c.Book > 0 {
-			outside, _ := drawerOf(c.Cell, store.PartFields{Kind: store.PartOutside}.Part())
-			p.book(i, place(outside))
+			p.book(i)
 		}
 	}
 	return len(p.filled) <= drawersMax
@@ -77,21 +74,13 @@ func (p *planned) ride() (ok bool) {
 
 // book takes what is asked of the book of a counter. Only the first delta to a new counter
 // finds nothing there: those that follow find what it has set.
-func (p *planned) book(cell, bases int) {
+func (p *planned) book(cell int) {
 	c := &p.Cells[cell]
 	d, field := drawerOf(c.Cell, partBook)
 	of := counterBook{cell: cell, field: field, known: true}
 	if e := p.Batch.Deltas[p.first(cell)].Event; e != nil {
 		for i := range e.Len() {
-			r := e.Rider(i)
-			if r.When.Kind == store.MetBook {
-				in, base := drawerOf(c.Cell, r.Part)
-				if in != p.filled[bases].drawer {
-					of.known = true
-					break
-				}
-				of.bases = append(of.bases, base)
-			} else if r.Op == store.OpMax && r.N == c.Book {
+			if r := e.Rider(i); r.Op == store.OpMax && r.N == c.Book {
 				of.known = false
 			}
 		}
@@ -102,7 +91,7 @@ func (p *planned) book(cell, bases int) {
 			return
 		}
 	}
-	p.booked = append(p.booked, booked{d, bases, []counterBook{of}})
+	p.booked = append(p.booked, booked{d, []counterBook{of}})
 }
 
 // keep takes that a floor must not be above an epoch.
@@ -136,7 +125,7 @@ func (p *planned) size() int {
 
 // appendDrawers appends the keys of drawers.
 func (p *planned) appendDrawers(keys []string, home *partition) []string {
-	if len(p.filled) > 0 {
+	if len(p.filled)+len(p.booked) > 0 {
 		keys = append(keys, home.drawers, home.tally)
 	}
 	for i := range p.filled {
@@ -176,7 +165,7 @@ func (p *planned) appendFilled(args []string) []string {
 	}
 	for i := range p.booked {
 		b := &p.booked[i]
-		args = append(args, b.name(), strconv.Itoa(b.bases+1), strconv.Itoa(len(b.books)))
+		args = append(args, b.name(), strconv.Itoa(len(b.books)))
 		for j := range b.books {
 			args = append(args, b.books[j].field)
 		}
@@ -191,8 +180,7 @@ func (p *planned) appendFilled(args []string) []string {
 }
 
 // fresh is what add.lua takes if a counter is new, "" if it must not be: the halves of
-// what the book adds to the record, where the cell is, and the names of the bases, each
-// after its length.
+// what the book adds to the record, and where the cell is.
 func (p *planned) fresh(b *counterBook, spaces map[string]int) string {
 	if b.known {
 		return ""
@@ -204,9 +192,6 @@ func (p *planned) fresh(b *counterBook, spaces map[string]int) string {
 		change.Sum >> 32, change.Sum & math.MaxUint32, change.Check >> 32, change.Check & math.MaxUint32, uint64(spaces[c.Namespace]), uint64(p.places[b.cell]),
 	} {
 		text = append(strconv.AppendUint(text, n, 10), ' ')
-	}
-	for _, field := range b.bases {
-		text = append(append(strconv.AppendInt(text, int64(len(field)), 10), ':'), field...)
 	}
 	return string(text)
 }

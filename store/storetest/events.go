@@ -121,6 +121,45 @@ func events(s *suite) {
 			k.Fatalf("a list of counters has %+v", es)
 		}
 	})
+	s.law("an add of 0 makes no part exist", func(k *kit) {
+		c := cell("a")
+		base := when(store.Rider{Part: partOutside, Op: store.OpAdd, Amount: store.AmountWas}, store.MetBook, 3)
+		plan, err := store.NewPlan(base, applied(partWindow), store.Rider{Part: partBook, Op: store.OpMax, N: 3})
+		if err != nil {
+			k.Fatalf("NewPlan: %v", err)
+		}
+		planned := func(n int64) {
+			k.Helper()
+			d := add(c, n)
+			d.Event = &store.Event{Plan: plan}
+			k.event(d, store.Applied, 0)
+		}
+		planned(0)
+		planned(0)
+		k.holds(c, 0)
+		k.partHolds(c, partBook, 3)
+		k.partAbsent(c, partOutside)
+		k.partAbsent(c, partWindow)
+		planned(1)
+		planned(0)
+		k.partHolds(c, partWindow, 1)
+		planned(-1)
+		planned(0)
+		k.partHolds(c, partWindow, 0) // it was counted
+		k.partAbsent(c, partOutside)
+		bounded := plus(partHeld, 0)
+		bounded.Bound = &store.Bound{High: 4}
+		k.event(with(add(c, 1), bounded, provided(plus(partHold, 0), store.MetEqual, 0)), store.Applied, 0)
+		k.partAbsent(c, partHeld)
+		k.partAbsent(c, partHold)
+		k.event(led(only(add(c, 0), store.ExistsNot), partMember), store.Applied, 0)
+		k.partAbsent(c, partMember)
+		k.event(led(set(c, 0), partMember), store.Applied, 0)
+		k.partHolds(c, partMember, 0)
+		k.event(with(del(cell("none")), applied(partOutside)), store.Applied, 0)
+		k.partAbsent(cell("none"), partOutside)
+		k.audited()
+	})
 	s.law("a plan comes before the other riders", func(k *kit) {
 		c := cell("a")
 		plan, err := store.NewPlan(store.Rider{Part: partHeld, Op: store.OpSet, N: 7}, store.Rider{Part: partWindow, Op: store.OpSet, N: 1})

@@ -279,6 +279,9 @@ func (w world) change(c store.Cell, p store.Part, op store.Op, n *big.Int, bytes
 		if !sum.IsInt64() {
 			return store.Overflow
 		}
+		if n.Sign() == 0 && p != "" {
+			return store.Applied
+		}
 		will.N = sum.Int64()
 	default:
 		return 0

@@ -134,7 +134,7 @@ end
 -- below what it must be, and its counter is not new: then somebody has to look at what
 -- its value was. Spaces are what the batch meets.
 local function open(key, i, spaces)
-  local d = {key = key, i = i, books = tonumber(ARGV[i + 2]), at = i + 3, fresh = {}}
+  local d = {key = key, i = i, books = tonumber(ARGV[i + 1]), at = i + 2, fresh = {}}
   local values = columns(KEYS[key], d.at, d.books)
   d.ends = d.at + 3 * d.books
   for b = 1, d.books do
@@ -150,33 +150,23 @@ local function open(key, i, spaces)
   return d
 end
 
--- found writes the books of new counters, with bases of 0 in the drawer that has those,
--- and adds them to a record, which is the one of the batch in four halves.
-local function found(d, bases, drawers, name, record)
-  local books, index, zeros = {}, {}, {}
+-- found writes the books of new counters, and adds them to a record, which is the one of
+-- the batch in four halves.
+local function found(d, drawers, record)
+  local books, index = {}, {}
   for _, b in ipairs(d.fresh) do
     local field, text = ARGV[d.at + b - 1], ARGV[d.at + 2 * d.books + b - 1]
     books[#books + 1] = field
     books[#books + 1] = ARGV[d.at + d.books + b - 1]
     index[#index + 1] = '0'
     index[#index + 1] = field
-    local sh, sl, ch, cl, at = string.match(text, '^(%d+) (%d+) (%d+) (%d+) %d+ %d+ ()')
+    local sh, sl, ch, cl = string.match(text, '^(%d+) (%d+) (%d+) (%d+) ')
     record[1], record[2] = sum(record[1], record[2], sh, sl)
     record[3], record[4] = sum(record[3], record[4], ch, cl)
-    while at <= #text do
-      local size, from = string.match(text, '^(%d+):()', at)
-      at = from + tonumber(size)
-      local base = string.sub(text, from, at - 1)
-      redis.call('HSETNX', KEYS[bases.key], base, '0')
-      zeros[#zeros + 1] = '0'
-      zeros[#zeros + 1] = base
-    end
   end
   many('HSET', KEYS[d.key], books)
   many('ZADD', KEYS[d.key + 1], index)
-  many('ZADD', KEYS[bases.key + 1], zeros)
   if #books > 0 then redis.call('ZADD', drawers, '0', ARGV[d.i]) end
-  if #zeros > 0 then redis.call('ZADD', drawers, '0', name) end
 end
 
 -- fill adds to the parts of a drawer that has a name among all drawers.
@@ -288,10 +278,7 @@ local function apply(key, i)
   for s = 1, spaces do write(all[s], head, names, base, now, told) end
   if drawers > 0 then ride(filled, shared, named) end
   local record = {ARGV[i + 8], ARGV[i + 9], ARGV[i + 10], ARGV[i + 11]}
-  for _, d in ipairs(opened) do
-    local bases = tonumber(ARGV[d.i + 1])
-    found(d, filled[bases], KEYS[shared], ARGV[named + bases - 1], record)
-  end
+  for _, d in ipairs(opened) do found(d, KEYS[shared], record) end
   local sum_high, sum_low = sum(m[5], m[6], record[1], record[2])
   local check_high, check_low = sum(m[7], m[8], record[3], record[4])
   redis.call('HSET', head, 'now', at, 'version', int(base + deltas), 'deltas', int(tonumber(m[4] or '0') + deltas),
