@@ -1,6 +1,8 @@
 package engine_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -35,7 +37,7 @@ func TestScanRows(t *testing.T) {
 					ones++
 				}
 			}
-			// The book is 1 at all times, and what was before is 0.
+			// The book is 1 at all times.
 			if books := map[bool]int{true: 1}[want == 1]; ones != len(viewParts)+books || lines != 1 {
 				t.Errorf("%d parts are %d, and there are %d lines: %+v", ones, want, lines, got)
 			}
@@ -74,7 +76,7 @@ func TestScanPages(t *testing.T) {
 		}
 	}
 	all, err := e.ScanParts(bg, store.Rows{Namespace: "test"}, store.ScanMax)
-	if want := 7 * (len(viewParts) + 2); err != nil || len(all) != want {
+	if want := 7 * (len(viewParts) + 1); err != nil || len(all) != want {
 		t.Fatalf("%d parts, %v, want %d", len(all), err, want)
 	}
 	for n := 1; n <= len(all)+1; n++ {
@@ -100,5 +102,29 @@ func TestScanPages(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestScanMany checks the ends of many parts that are not on disk, of which a scan keeps
+// few while it looks at them.
+func TestScanMany(t *testing.T) {
+	e := open(t, newMemDisk(), engine.Options{CheckpointEvery: time.Hour})
+	defer mustClose(t, e)
+	plan := planOf(1, viewParts...)
+	for i := range 200 {
+		if _, err := try(e, batch(planned(add(cell(fmt.Sprint(i*61%200)), 1), plan))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := e.ScanParts(bg, store.Rows{Namespace: "test"}, store.ScanMax)
+	if err != nil || len(all) != 200*(len(viewParts)+1) {
+		t.Fatalf("%d parts, %v", len(all), err)
+	}
+	for _, back := range []bool{false, true} {
+		got, err := e.ScanParts(bg, store.Rows{Namespace: "test", Back: back}, 3)
+		if err != nil || !slices.Equal(got, all[:3]) {
+			t.Errorf("%+v, %v, want %+v", got, err, all[:3])
+		}
+		slices.Reverse(all)
 	}
 }
