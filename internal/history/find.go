@@ -34,7 +34,7 @@ func (r *Reader) Find(ctx context.Context, key, token string, fate *store.Fate) 
 	if version := fate.Result.Version; version != 0 {
 		for _, s := range m.streams {
 			s.mark.version, s.mark.line = version, ^uint16(0)
-			s.from = fate.AtMS
+			s.from = fate.AtMS - clockSlack // It may have been decided on before its token was written down.
 		}
 	}
 	if err := m.begin(ctx); err != nil {

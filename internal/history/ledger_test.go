@@ -177,3 +177,22 @@ func TestLedgerRefused(t *testing.T) {
 	w.now -= 100 * day // It is of an epoch that has not come yet.
 	f("not of this ledger", store.ErrInvalid, "k1", call.LedgerOptions{Cursor: p.Next})
 }
+
+// A store may decide on an event before it writes down its token: the line is older then.
+func TestFindOlder(t *testing.T) {
+	w := newWorld(t)
+	w.define(three())
+	l := add(5)
+	l.Token = "t"
+	w.add("k1", 0, l)
+	c := store.Cell{Namespace: "ns", Key: "k1"}
+	var v [1]store.Value
+	if err := w.store.Read(w.ctx(), []store.Cell{c}, v[:]); err != nil {
+		t.Fatal(err)
+	}
+	fate := store.Fate{State: store.TokenApplied, AtMS: w.now + 200, Result: store.Result{Version: v[0].Version}}
+	found, ok, err := w.reader().Find(w.ctx(), "k1", "t", &fate)
+	if err != nil || !ok || found.Delta != 5 {
+		t.Errorf("%+v, %v, %v", found, ok, err)
+	}
+}
