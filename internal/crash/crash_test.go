@@ -16,6 +16,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/quipudb/quipu/internal/load/redisproc"
+	"github.com/quipudb/quipu/internal/pgtest"
 	"github.com/quipudb/quipu/internal/serving"
 )
 
@@ -53,7 +55,12 @@ func TestCrash(t *testing.T) {
 	f("create", func(t *testing.T, rng *rand.Rand) { creation(t, binary, rng) })
 	f("synced", func(t *testing.T, rng *rand.Rand) { newWorld(t, binary, rng, false).live() })
 	f("policies", func(t *testing.T, rng *rand.Rand) { newWorld(t, binary, rng, true).live() })
-	f("views", func(t *testing.T, rng *rand.Rand) { newViewedWorld(t, binary, rng).live() })
+	f("views", func(t *testing.T, rng *rand.Rand) { newViewedWorld(t, binary, rng, "").live() })
+	f("views-postgres", func(t *testing.T, rng *rand.Rand) { newViewedWorld(t, binary, rng, pgtest.For(t).URL()).live() })
+	f("views-redis", func(t *testing.T, rng *rand.Rand) {
+		s := redisproc.For(t, "--appendonly", "yes", "--appendfsync", "always")
+		newViewedWorld(t, binary, rng, "redis://"+s.Addr).live()
+	})
 	f("resp", func(t *testing.T, rng *rand.Rand) { overLoop(t, binary, rng) })
 	f("resp-tls", func(t *testing.T, rng *rand.Rand) { overGoroutines(t, binary, rng) })
 	f("writer", func(t *testing.T, rng *rand.Rand) { writers(t, binary, rng) })
@@ -85,8 +92,8 @@ type world struct {
 	rng    *rand.Rand
 	binary string
 	dir    string
-	args   []string // of the server
-	config string   // its file, if there is one
+	config string // its file, if there is one
+	store  string // where it counts instead of in the directory, beside another server, if not ""
 
 	process *serving.Process // that serves
 	client  *client
@@ -117,8 +124,6 @@ func newWorld(t *testing.T, binary string, rng *rand.Rand, policies bool) *world
 		t: t, rng: rng, binary: binary, dir: filepath.Join(t.TempDir(), "data"),
 		targets: targets(policies), cold: cold(), startup: 100 * time.Millisecond,
 	}
-	// With little memory there are checkpoints under load, too.
-	w.args = []string{"--http", "127.0.0.1:0", "--memory", "16MiB"}
 	if policies {
 		w.configure(policiesText)
 	}
@@ -149,12 +154,14 @@ func (w *world) live() {
 		w.restart()
 	}
 	w.load()
-	w.checkOffline()
+	if w.store == "" {
+		w.checkOffline()
+	} else {
+		w.restart()
+		w.stop()
+	}
 	if w.decided == 0 {
 		w.t.Error("nothing was counted")
-	}
-	if !w.began.IsZero() && (w.flips.Load() == 0 || w.undos.Load() == 0) {
-		w.t.Error("no definitions were changed, or nothing was taken back")
 	}
 	w.t.Logf("%d lives: %d writes decided; %d were in doubt, of which %d had not counted and were sent again; "+
 		"%d requests were repeated; %d starts were killed, %d drains were whole, %d torn ends were cut; "+
@@ -183,11 +190,21 @@ func (w *world) fatal(err error) {
 func (w *world) launch() {
 	w.t.Helper()
 	w.life++
-	args := append([]string{"--data", w.dir}, w.args...)
+	w.process = launch(w.t, w.binary, w.command()...)
+}
+
+// command returns the arguments of a server.
+func (w *world) command() []string {
+	args := []string{"--http", "127.0.0.1:0"}
+	if w.store != "" {
+		args = append(args, "--store", w.store)
+	} else { // With little memory there are checkpoints under load, too.
+		args = append(args, "--data", w.dir, "--memory", "16MiB")
+	}
 	if w.config != "" {
 		args = append(args, "--config", w.config)
 	}
-	w.process = launch(w.t, w.binary, args...)
+	return args
 }
 
 // abort starts a server and kills it before, or just when, it is ready.
@@ -246,9 +263,13 @@ func (w *world) restart() {
 func (w *world) load() {
 	w.t.Helper()
 	ctx, stop := w.t.Context(), make(chan struct{})
+	peer, kill := w.peer()
 	var done sync.WaitGroup
 	for i := range workers {
 		k := w.newWorker(i)
+		if peer != nil && i%2 == 1 {
+			k.client = peer
+		}
 		done.Go(func() { k.run(ctx, stop) })
 	}
 	for i := range readers {
@@ -272,9 +293,27 @@ func (w *world) load() {
 		w.fatal(w.newWorker(workers + readers).whisper(ctx))
 	}
 	drained := w.end()
+	kill()
 	done.Wait()
 	w.ended()
 	w.fatal(errors.Join(append(w.problems, drained)...))
+}
+
+// peer starts another server of the store, if there is one, and returns a client of it, and
+// what kills it.
+func (w *world) peer() (c *client, kill func()) {
+	w.t.Helper()
+	if w.store == "" {
+		return nil, func() {}
+	}
+	p := launch(w.t, w.binary, w.command()...)
+	addr, err := ready(w.t.Context(), p)
+	w.fatal(err)
+	c = newClient(addr)
+	return c, func() {
+		p.Kill()
+		c.close()
+	}
 }
 
 func (w *world) newWorker(i int) *worker {
@@ -315,7 +354,7 @@ func (w *world) ended() {
 		for _, c := range w.counters {
 			c.harden()
 		}
-	case w.rng.IntN(4) == 0:
+	case w.store == "" && w.rng.IntN(4) == 0:
 		w.tear()
 	}
 }

@@ -383,7 +383,7 @@ func (k *worker) whisper(ctx context.Context) error {
 func (w *world) operate(ctx context.Context, stop <-chan struct{}, rng *rand.Rand) {
 	w.repeatedly(stop, func() error {
 		pause(time.Duration(10+rng.IntN(100))*time.Millisecond, w.process.Exited)
-		if rng.IntN(2) == 0 {
+		if w.store == "" && rng.IntN(2) == 0 {
 			return w.client.backup(ctx)
 		}
 		return w.client.verify(ctx)

@@ -86,7 +86,7 @@ func (w *world) fates(ctx context.Context, c *client) (map[*write]fate, error) {
 func (w *world) resolve(ctx context.Context, c *client) error {
 	settling := map[*request]bool{}
 	for _, r := range w.owed {
-		settling[r] = w.rng.IntN(4) == 0
+		settling[r] = w.rng.IntN(4) == 0 && r.repeatable()
 	}
 	err := each(w.owed, func(r *request) error {
 		for _, x := range r.writes {

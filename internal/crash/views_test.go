@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,11 +52,17 @@ func definitions(flip string) string {
 	return "[" + strings.Join(all, ",") + "]"
 }
 
-// newViewedWorld returns a world in which most counters have views.
-func newViewedWorld(t *testing.T, binary string, rng *rand.Rand) *world {
-	w := newWorld(t, binary, rng, true)
-	w.began = time.Now()
-	w.configure(policiesText + "definitions: " + definitions(flips[0]) + "\n")
+// newViewedWorld returns a world in which most counters have views. If there is a store, two
+// servers count in it at a time; then there are no policies, as what one has in memory only
+// is not seen by the other.
+func newViewedWorld(t *testing.T, binary string, rng *rand.Rand, store string) *world {
+	w := newWorld(t, binary, rng, store == "")
+	w.began, w.store = time.Now(), store
+	text := "definitions: " + definitions(flips[0]) + "\n"
+	if store == "" {
+		text += policiesText
+	}
+	w.configure(text)
 	for _, c := range w.counters {
 		switch {
 		case strings.HasPrefix(c.key, "w:"):
@@ -118,12 +125,17 @@ func (k *worker) event(v views) (e event) {
 
 // undo takes back an add that was answered.
 func (k *worker) undo(ctx context.Context) error {
-	r := k.recalled()
-	if r == nil {
-		return nil
+	var of *write
+	for _, r := range k.mine {
+		i := slices.IndexFunc(r.writes, func(w *write) bool {
+			return w.counter.views == fixed && !w.counter.rising && w.verb == add && w.is(applied) && w.beginUndo()
+		})
+		if i >= 0 {
+			of = r.writes[i]
+			break
+		}
 	}
-	of := r.writes[k.rng.IntN(len(r.writes))]
-	if of.counter.views != fixed || of.counter.rising || of.verb != add || !of.is(applied) || !of.beginUndo() {
+	if of == nil {
 		return nil
 	}
 	w := &write{counter: of.counter, verb: undo, n: -of.n, minimal: true, of: of, event: of.event}

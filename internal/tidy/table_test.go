@@ -150,7 +150,7 @@ var table = map[string]row{
 
 	// The laws of the product, and the tests that kill it.
 	"internal/dbtest": {code: []string{".", "./call", "./policy", "./store", "pgregory.net/rapid"}},
-	"internal/crash":  {tests: []string{".", "./client", "./internal/serving"}},
+	"internal/crash":  {tests: []string{".", "./client", "./internal/load/redisproc", "./internal/pgtest", "./internal/serving"}},
 	// One history under every layout, over every store.
 	"internal/metamorph": {tests: []string{
 		".", "./policy", "./internal/engine", "./internal/hot", "./internal/load/redisproc", "./internal/node", "./internal/pgtest",
