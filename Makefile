@@ -91,7 +91,7 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 		done; \
 	done
 
-crash: ## kill a serving process CYCLES times (50) and recount
+crash: servers ## kill a serving process CYCLES times (50) and recount
 	go test ./internal/crash -run TestCrash -count=1 -v -timeout 60m -args -cycles=$(CYCLES)
 
 faults: servers ## make each fault of a network, a store and a node ROUNDS times (5) and recount, 30 minutes
