@@ -92,6 +92,11 @@ func (r *Range) add(t *tiler, asked, span calendar.Span) error {
 	if err != nil {
 		return err
 	}
+	if len(gaps) > 0 {
+		if oldest := t.oldest(p.Span); oldest != nil {
+			whole, gaps, p.Complete = oldest, nil, false
+		}
+	}
 	if len(r.tiles)+len(whole) > windowsMax {
 		return tooMany()
 	}

@@ -134,6 +134,29 @@ func (t *tiler) cover(span calendar.Span, whole bool) (tiles []tile, gaps []cale
 	return tiles, gaps, nil
 }
 
+// oldest returns the windows that cover a span, of the source that has all events since
+// the earliest time; or nil if that is not known, or if its windows do not fit. Where no
+// windows have all events, these have the most.
+func (t *tiler) oldest(span calendar.Span) (tiles []tile) {
+	best := -1
+	for i := range t.sources {
+		if t.sources[i].Since < never && (best < 0 || t.sources[i].Since < t.sources[best].Since) {
+			best = i
+		}
+	}
+	if best < 0 || span.From < t.sources[best].Kept {
+		return nil
+	}
+	for at := span.From; at < span.To && len(tiles) <= windowsMax; {
+		w := t.at(best, at)
+		if w.From != at || w.To > span.To {
+			return nil
+		}
+		tiles, at = append(tiles, tile{best, w}), w.To
+	}
+	return tiles
+}
+
 // coverNested covers a span by nested sources. A window that fits is never worse than
 // the finer ones in it, since none of those reaches over its end.
 func (t *tiler) coverNested(span calendar.Span, whole bool) (tiles []tile, err error) {

@@ -510,3 +510,34 @@ func TestMerge(t *testing.T) {
 	f(read(0, noon-3*hour, 2), false, 5, true, true)
 	f(read(0, noon-2*hour-minute, 2), true, 7, false, true)
 }
+
+// TestRangeOldest asks for a point that no windows have all events of: those that began
+// earliest are taken, if they fit.
+func TestRangeOldest(t *testing.T) {
+	v := viewsOf(t, definition.Definition{Windows: []definition.Window{window("1m", "", day), window("1h", "", day)}})
+	since := []int64{0, noon - 50*minute, noon - 55*minute} // by the number of the view
+	read := func(from, to int64, step string) *view.Range {
+		sources := v.Sources(view.NoDimension, noon, func(b book.View) (int64, bool) { return since[b.ID], true })
+		r, err := view.NewRange(sources, calendar.Span{From: from, To: to}, calendar.Grid{Width: window(step, "", 0).Every})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at := since[2]; at < noon; at += minute { // one event in each minute
+			if at >= since[1] {
+				r.Count(1, at, 1)
+			}
+			r.Count(2, at/hour*hour, 1)
+		}
+		return r
+	}
+	f := func(r *view.Range, want int64, complete bool) {
+		t.Helper()
+		sum := r.Sum()
+		if n, err := sum.Value(); n != want || err != nil || sum.Complete != complete {
+			t.Errorf("%d, complete %v, %v; want %d, %v", n, sum.Complete, err, want, complete)
+		}
+	}
+	f(read(noon-hour, noon, "1h"), 55, false)
+	f(read(noon-hour, noon, "1m"), 50, false) // the hour fits no minute
+	f(read(noon-30*minute, noon, "1h"), 30, true)
+}
