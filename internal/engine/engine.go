@@ -35,7 +35,7 @@ type Options struct {
 
 	// Memory is about how many bytes the engine may hold, cells, caches and
 	// buffers together. The default is 256 MiB, the least 16 MiB, the most
-	// 16 GiB.
+	// 16 GiB. The last batch that finds room may go beyond it by its own cells.
 	Memory int64
 
 	// Now is the wall clock, and Elapsed the monotonic one. The defaults are the
