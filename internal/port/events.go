@@ -237,12 +237,9 @@ func divisible(b *store.Batch) bool { return b.Apart && b.Writer == 0 && len(b.I
 // sizeOf returns how many cells a delta changes, and how large it is.
 func sizeOf(d *store.Delta) (cells, bytes int) {
 	cells, bytes = 1, len(d.Cell.Namespace)+len(d.Cell.Key)+len(d.Guard.Token)
-	if e := d.Event; e != nil {
-		for i := range e.Len() {
-			r := e.Rider(i)
-			bytes += len(r.Part) + len(r.Bytes)
-		}
-		cells += e.Len()
+	if d.Event != nil {
+		riders, more := d.Event.Weight()
+		cells, bytes = cells+riders, bytes+more
 	}
 	return cells, bytes
 }
