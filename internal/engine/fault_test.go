@@ -725,7 +725,7 @@ func TestReadOverFailure(t *testing.T) {
 	mem := vfs.NewMem()
 	e := open(t, mem, engine.Options{})
 	do(t, e, add(cell("a"), 1))
-	for i := range 1000 { // so that its block is not in memory when the store was opened
+	for i := range 4000 { // more blocks than are kept in memory: that of "a", which is read first, is not
 		b := batch(add(cell(fmt.Sprintf("z%d %s", i, strings.Repeat("long name ", 40))), 1))
 		b.Durability = store.Memory
 		doBatch(t, e, b)
@@ -743,7 +743,8 @@ func TestReadOverFailure(t *testing.T) {
 		return false
 	})
 	fs, on := failing(slow, writesTo("/disk/MANIFEST"))
-	e = open(t, fs, engine.Options{})
+	e = open(t, fs, engine.Options{Memory: 1 << 20})
+	e.AwaitFilter()
 	do(t, e, set(cell("zz"), 1)) // in another block of the same table
 	var err error
 	if files, err = mem.List(dir + "/disk"); err != nil {
