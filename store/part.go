@@ -190,12 +190,24 @@ func (e Epoch) valid(k PartKind) bool {
 // prefix in it. A key comes after those that begin with it. Key, shard and namespace
 // are those of the counter.
 func AppendRow(dst []byte, c Cell, p Part) (namespace string, row []byte) {
+	lead, rest := p.Row()
+	namespace, dst = AppendRowOwner(append(dst, lead...), c)
+	return namespace, append(dst, rest...)
+}
+
+// AppendRowOwner appends what the rows of all parts of c have between the two pieces of
+// Part.Row: key, ff and shard. So the rows of many cells that have the same first piece are
+// in the order of their owners.
+func AppendRowOwner(dst []byte, c Cell) (namespace string, owner []byte) {
 	of, shard := rowCounter(c)
-	lead := p.Kind().rowLead()
-	dst = append(dst, p[:lead]...)
 	dst = append(append(dst, of.Key...), rowKeyEnd)
-	dst = binary.BigEndian.AppendUint16(dst, uint16(shard))
-	return of.Namespace, append(dst, p[lead:]...)
+	return of.Namespace, binary.BigEndian.AppendUint16(dst, uint16(shard))
+}
+
+// Row returns what the row of a part has before its owner, and behind it.
+func (p Part) Row() (lead, rest Part) {
+	n := p.Kind().rowLead()
+	return p[:n], p[n:]
 }
 
 // PartOfRow returns what AppendRow has placed there; ok is false if it has not.

@@ -12,18 +12,20 @@ import (
 
 // Most events add what they add to the total to all parts of a plan too. What was added
 // under one plan to one counter is kept as one number, a bundle, in a slot of the table
-// of cells: so an event changes two slots, however many parts its plan has. Bundles are
-// settled, which is adding them to their parts, before a checkpoint begins, and before a
-// decision looks at one of the parts. Readers add up a part and the bundles that it is in.
+// of cells: so an event changes two slots, however many parts its plan has. A checkpoint
+// freezes all bundles, and adds them to the rows of their parts (see thaw.go). A bundle is
+// settled, which is adding it to its parts in memory, if a decision looks at one of them.
+// Readers add up a part and the bundles that it is in.
 
 // A view is a plan whose events may be bundled.
 type view struct {
 	id        uint32 // in the keys of bundles
+	turn      uint64 // of the views that it is of: see views.turn
 	namespace string // of its counters
 	parts     []store.Part
-	book      int64  // a counter whose book is at least that has no other riders
-	weight    uint64 // of the plan, by which bundles are found; odd
-	bundles   int    // of this plan
+	weights   []uint64 // of the parts: see Engine.weight
+	book      int64    // a counter whose book is at least that has no other riders
+	weight    uint64   // of the plan, by which bundles are found; odd
 
 	plan   *store.Plan // or nil
 	record string      // of replay, or ""
@@ -52,17 +54,17 @@ type views struct {
 	named  map[string]*view // those of replay, by the record of the plan and the namespace
 	all    []*view          // by id, from 1 on; nil where one is gone
 	free   []uint32         // ids of those
-	parts  map[store.Part][]*view
+	parts  map[store.Part][]place
 	last   *view // and its plan
 	plan   *store.Plan
 	frame  uint64 // in which plans were last named
 	names  uint64 // how many of them
 	slots  slotSet
-	count  int    // bundles there are
-	amount int64  // that was bundled since all were settled, either way
-	stop   bool   // none are made: they are being settled
-	far    bool   // nor any more: a part is near the ends of int64
-	drops  uint64 // how often a book of a counter was lowered: bundles that are older have to look at it again
+	bytes  int64 // that its bundles take, and will take when they are saved
+	amount int64 // that was bundled and is not on disk, either way
+	far    bool  // none are made any more: a part is near the ends of int64
+	turn   uint64
+	frozen slotSet // bundles of the turn before, which the checkpoint under way saves
 	logged struct {
 		slot, view uint32
 		frame      uint64
@@ -70,14 +72,23 @@ type views struct {
 	}
 }
 
+// A place is that of a part among those of a view.
+type place struct {
+	*view
+	bit uint64 // the part's, in the version of a frozen bundle
+}
+
 func newViews() views {
-	return views{of: map[*store.Plan]*view{}, named: map[string]*view{}, parts: map[store.Part][]*view{}, all: []*view{nil}}
+	return views{of: map[*store.Plan]*view{}, named: map[string]*view{}, parts: map[store.Part][]place{}, all: []*view{nil}}
 }
 
 const (
 	nsBundle    = 253 // + slot 4, view 4, hash of the cell 8: the key of a bundle
 	bundleBytes = 17
 	viewsMax    = 1 << 16
+	// bundlePartsMax is how many parts a bundle may have: a bit for each is in the version
+	// of its slot.
+	bundlePartsMax = 56
 	// bundledMax is how much is bundled at most: with it no part that is not far
 	// leaves int64.
 	bundledMax = 1 << 60
@@ -89,13 +100,14 @@ const bundleServes = store.NeedRiders | store.NeedBook | store.NeedValue | store
 // isPlain reports whether an event may be bundled, by what it asks for. An add of 0 makes
 // no part exist, and a bundle does.
 func isPlain(d *store.Delta) bool {
-	return d.N != 0 && d.Event.Plan != nil && len(d.Event.Riders) == 0 && d.Needs()&^bundleServes == 0
+	return d.N != 0 && d.N <= blindMax && d.N >= -blindMax &&
+		d.Event.Plan != nil && len(d.Event.Riders) == 0 && d.Needs()&^bundleServes == 0
 }
 
 // viewOf returns the view of an event, or nil if it can't be bundled.
 func (e *Engine) viewOf(d *store.Delta) *view {
 	vs := &e.views
-	if vs.stop || vs.far || !isPlain(d) {
+	if vs.far || !isPlain(d) {
 		return nil
 	}
 	v := vs.last
@@ -131,6 +143,9 @@ func (e *Engine) newView(d *store.Delta) *view {
 			v.book = max(v.book, r.N, r.When.N)
 		}
 	}
+	if len(v.parts) > bundlePartsMax {
+		return nil
+	}
 	e.addView(v)
 	e.views.of[d.Event.Plan] = v
 	return v
@@ -144,13 +159,14 @@ func (e *Engine) addView(v *view) {
 	} else {
 		v.id, vs.all = uint32(len(vs.all)), append(vs.all, nil)
 	}
-	vs.all[v.id] = v
+	vs.all[v.id], v.turn = v, vs.turn
 	v.named, v.judged = math.MaxUint64, math.MaxUint64 // in no frame, by no floors
 	v.weight = xxh3.HashSeed(binary.LittleEndian.AppendUint32(nil, v.id), e.id.seed()) | 1
 	shares := map[string]*share{}
-	for _, p := range v.parts {
-		vs.parts[p] = append(vs.parts[p], v)
+	for i, p := range v.parts {
+		vs.parts[p] = append(vs.parts[p], place{v, 1 << i})
 		weight := xxh3.HashStringSeed(string(p), e.id.seed()) | 1
+		v.weights = append(v.weights, weight)
 		to := &v.loose
 		if p.Kind()&store.PartRetained != 0 {
 			epoch := string(append(appendNamespace(nil, v.namespace), p[:epochBytes]...))
@@ -217,17 +233,15 @@ func (e *Engine) bundle(v *view, hash uint64, cell uint32) uint32 {
 	return e.cells.find(v.bundleHash(hash), key[:])
 }
 
-// newBundle makes the bundle of a cell. It stays in memory until it is settled.
+// newBundle makes the bundle of a cell. It stays in memory until it is on disk.
 func (e *Engine) newBundle(v *view, hash uint64, cell uint32) uint32 {
 	key := bundleKey(cell, v.id, hash)
 	id := e.cells.insert(v.bundleHash(hash), nil, key[:])
 	s := e.cells.slot(id)
 	s.undo = e.undo.tail - 1 // none
-	s.meta = (absent | saving).withVersion(e.views.drops)
+	s.meta = absent | saving
 	e.views.slots.add(id)
-	e.views.count++
-	e.bundled += 1 + len(v.parts)
-	v.bundles++
+	e.views.bytes += slotBytes + int64(thawBytes+len(v.parts)*thawPartBytes+len(e.cells.keyOf(cell)))
 	return id
 }
 
@@ -253,10 +267,10 @@ func (e *Engine) fetchBundles(deltas []store.Delta, group []plan) {
 
 // planBundle returns whether an event can be bundled, as far as is known before it is
 // decided, and the level that its bundle needs. The book of the counter is looked at when
-// the bundle is made: it does not fall, or views.drops says so.
+// the bundle is made: it does not fall, or views.renew is called.
 func (e *Engine) planBundle(v *view, d *store.Delta, p *plan, level store.Durability, n *needs) (store.Durability, bool) {
 	id := e.bundle(v, p.hash, p.slot)
-	if id == 0 || e.cells.slot(id).meta.version() != e.views.drops {
+	if id == 0 {
 		book, _ := e.locatePart(p.hash, d.Cell, partBook)
 		s := e.cells.slot(book)
 		s.meta |= recent
@@ -267,11 +281,7 @@ func (e *Engine) planBundle(v *view, d *store.Delta, p *plan, level store.Durabi
 		if s.meta.state() == absent || s.value < v.book {
 			return level, false
 		}
-		if id == 0 {
-			id = e.newBundle(v, p.hash, p.slot)
-		}
-		at := e.cells.slot(id)
-		at.meta = at.meta.withVersion(e.views.drops)
+		id = e.newBundle(v, p.hash, p.slot)
 	}
 	return e.levelOn(e.cells.slot(id), id, level), true
 }
@@ -285,12 +295,12 @@ func (c *change) bundled(v *view, d *store.Delta, p *plan) (res store.Result, ok
 	changed := s.meta&(dirty0|dirty1|saving) != 0
 	switch {
 	case s.meta&hasExtra != 0 && !e.takes(d, p.slot), state == absent, state == unread && d.Want,
-		n > blindMax, n < -blindMax, state == present && !inRange(old, n),
+		state == present && !inRange(old, n),
 		state == unread && !changed && e.names.full(e.cells.keyOf(p.slot), 1, &e.o.Limits):
 		return res, false
 	}
 	id := e.bundle(v, p.hash, p.slot)
-	if id == 0 || e.cells.slot(id).meta.version() != e.views.drops || e.views.amount+max(n, -n) > bundledMax {
+	if id == 0 || e.views.amount+max(n, -n) > bundledMax {
 		return res, false
 	}
 	cell := e.cells.keyOf(p.slot)
@@ -387,10 +397,14 @@ func (e *Engine) bundleOf(id uint32) (cell uint32, v *view) {
 	return binary.LittleEndian.Uint32(key[1:]), e.views.all[binary.LittleEndian.Uint32(key[5:])]
 }
 
-// settlePart settles the bundles of a cell that a part is in.
+// settlePart settles the bundles of a cell that a part is in. Those that are frozen are
+// not: see thawPart.
 func (e *Engine) settlePart(hash uint64, cell uint32, p store.Part, frame uint64, level store.Durability) {
-	for _, v := range e.views.parts[p] {
-		if id := e.bundle(v, hash, cell); id != 0 {
+	for _, at := range e.views.parts[p] {
+		if at.turn != e.views.turn {
+			continue
+		}
+		if id := e.bundle(at.view, hash, cell); id != 0 {
 			e.settle(id, frame, level)
 		}
 	}
@@ -398,8 +412,8 @@ func (e *Engine) settlePart(hash uint64, cell uint32, p store.Part, frame uint64
 
 // inBundles returns what readers may see of a part in bundles, and whether it is in one.
 func (e *Engine) inBundles(at *look, h *horizon) (sum int64, is bool) {
-	views := e.views.parts[at.of.Part]
-	if len(views) == 0 {
+	places := e.views.parts[at.of.Part]
+	if len(places) == 0 {
 		return 0, false
 	}
 	key := appendCell(e.cellBuf[:0], at.of.Cell)
@@ -408,8 +422,8 @@ func (e *Engine) inBundles(at *look, h *horizon) (sum int64, is bool) {
 	if cell == 0 {
 		return 0, false
 	}
-	for _, v := range views {
-		if id := e.bundle(v, at.cell, cell); id != 0 {
+	for _, p := range places {
+		if id := e.bundleAt(p, at.cell, cell); id != 0 {
 			if n, m, _ := e.visible(id, h); m.state() == present {
 				sum, is = sum+n, true
 			}
@@ -418,93 +432,22 @@ func (e *Engine) inBundles(at *look, h *horizon) (sum int64, is bool) {
 	return sum, is
 }
 
-// settleAll settles all bundles, and has events not be bundled until a checkpoint has
-// begun.
-func (e *Engine) settleAll(p *pace) {
-	e.mu.Lock()
-	e.views.stop = true
-	e.mu.Unlock()
-	e.eachBundle(p, func(id uint32, _ horizon) {
-		e.settle(id, e.log.Begin().ID, store.Memory)
-		e.log.End(store.Memory)
-	})
-}
-
-// eachBundle calls f for each bundle, with the lock held, which it gives away now and
-// then. One that is made meanwhile may be left out.
-func (e *Engine) eachBundle(p *pace, f func(id uint32, now horizon)) {
-	var room [lockedCells / 4]uint32
-	for from, more := uint32(0), true; more; p.breathe() {
-		e.mu.Lock()
-		ids := e.views.slots.some(from, room[:])
-		now := e.horizon()
-		for _, id := range ids {
-			f(id, now)
-			from = id + 1
-		}
-		e.mu.Unlock()
-		more = len(ids) > 0
-		p.yield()
+// bundleAt returns the slot of the bundle that has what is to be added to a part of a
+// cell, or 0.
+func (e *Engine) bundleAt(p place, hash uint64, cell uint32) uint32 {
+	frozen := p.turn != e.views.turn
+	if frozen && e.save == nil {
+		return 0 // it is on disk
 	}
-}
-
-// dropBundles removes the bundles that are settled, and the views that have none. It is
-// called when all frames up to the settling are synced, and gives the lock away now and
-// then.
-func (e *Engine) dropBundles(p *pace) {
-	e.eachBundle(p, func(id uint32, now horizon) {
-		s := e.cells.slot(id)
-		u := e.undo.at(s.undo, id)
-		if s.meta.state() != absent || u != nil && now.pending(u.frame, u.level) {
-			return
-		}
-		_, v := e.bundleOf(id)
-		e.cells.remove(id)
-		e.views.slots.remove(id)
-		e.views.count--
-		e.bundled -= 1 + len(v.parts)
-		v.bundles--
-	})
-	for left := true; left; p.yield() {
-		left = e.dropViews()
+	id := e.bundle(p.view, hash, cell)
+	if frozen && e.cells.slot(id).meta.version()&p.bit != 0 {
+		return 0 // it was added to the part (slot 0 is none, and has no bits)
 	}
+	return id
 }
 
-// dropViews forgets some views that have no bundles, and reports whether there are more.
-func (e *Engine) dropViews() (left bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	dropped := 0
-	for _, v := range e.views.all {
-		if v == nil || v.bundles > 0 {
-			continue
-		}
-		if dropped == lockedCells/4 {
-			return true
-		}
-		e.dropView(v)
-		dropped++
-	}
-	return false
-}
-
-// dropView forgets a view.
-func (e *Engine) dropView(v *view) {
-	e.tallyView(v)
-	vs := &e.views
-	delete(vs.of, v.plan)
-	delete(vs.named, v.record)
+// renew has all bundles look at the books of their counters again, by making other ones.
+func (vs *views) renew() {
+	vs.of, vs.named = map[*store.Plan]*view{}, map[string]*view{}
 	vs.last, vs.plan = nil, nil
-	vs.all[v.id], vs.free = nil, append(vs.free, v.id)
-	for _, p := range v.parts {
-		left := vs.parts[p][:0]
-		for _, o := range vs.parts[p] {
-			if o != v {
-				left = append(left, o)
-			}
-		}
-		if vs.parts[p] = left; len(left) == 0 {
-			delete(vs.parts, p)
-		}
-	}
 }

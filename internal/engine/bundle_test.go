@@ -45,14 +45,15 @@ type twin struct {
 	e      *engine.Engine
 	m      *memstore.Store
 	plans  []*store.Plan
-	finish func()
+	next   func() // what the checkpoint under way does next
+	finish func() // all that it has to do
 	book   int64
 	floor  store.Epoch
 }
 
 func newTwin(t *testing.T, seed uint64) *twin {
 	now := func() time.Time { return time.UnixMilli(1_700_000_000_000) }
-	w := &twin{t: t, rng: rand.New(rand.NewPCG(seed, 1)), fs: newMemDisk(), m: memstore.New(memstore.Options{Now: now}), finish: func() {}}
+	w := &twin{t: t, rng: rand.New(rand.NewPCG(seed, 1)), fs: newMemDisk(), m: memstore.New(memstore.Options{Now: now}), next: func() {}, finish: func() {}}
 	w.open()
 	w.plan()
 	return w
@@ -138,6 +139,21 @@ func (w *twin) other() store.Delta {
 	}
 }
 
+// begin begins a checkpoint, which is written and published later.
+func (w *twin) begin() {
+	write, publish := w.e.StepCheckpoint()
+	steps := []func() error{write, publish}
+	w.next = func() {
+		if len(steps) > 0 {
+			if err := steps[0](); err != nil {
+				w.t.Fatal(err)
+			}
+			steps = steps[1:]
+		}
+	}
+	w.finish = func() { w.next(); w.next() }
+}
+
 func (w *twin) step() (what string, err error) {
 	switch n := w.rng.IntN(40); {
 	case n == 0:
@@ -155,17 +171,11 @@ func (w *twin) step() (what string, err error) {
 		return "crash", nil
 	case n == 2:
 		w.finish()
-		end := w.e.BeginCheckpoint()
-		done := false
-		w.finish = func() {
-			if !done {
-				done = true
-				if err := end(bg, false); err != nil {
-					w.t.Fatal(err)
-				}
-			}
-		}
+		w.begin()
 		return "begin a checkpoint", nil
+	case n == 8:
+		w.next()
+		return "go on with the checkpoint", nil
 	case n < 5:
 		w.finish()
 		checkpoint(w.t, w.e)

@@ -42,18 +42,22 @@ type checkpoint struct {
 	marks    []markRow
 	pace     *pace
 
-	extras    map[uint32]extra  // of the copies that have one, by slot
-	blobs     map[uint32]string // of the copies that have bytes, by slot
-	putBytes  int64
-	epochs    []epochRow
-	fences    *fences  // nil if they did not change
-	collected [][]byte // rows of deadlines that go
-	soonest   int64    // deadline of those that are written
-	names     namespaces
-	swept     [][]byte        // tokens that are forgotten, in order
-	forgotten namespaces      // how many of each namespace those are
-	again     map[string]bool // tokens known before that were decided since it began; whether they remembered a refusal
-	nextMS    int64           // when there is more to forget; 0 if nobody looked
+	extras       map[uint32]extra  // of the copies that have one, by slot
+	blobs        map[uint32]string // of the copies that have bytes, by slot
+	putBytes     int64
+	bundleBytes  int64
+	bundleAmount int64
+	bundles      bundles
+	thawed       slotSet // parts that have what is on disk when it is published
+	epochs       []epochRow
+	fences       *fences  // nil if they did not change
+	collected    [][]byte // rows of deadlines that go
+	soonest      int64    // deadline of those that are written
+	names        namespaces
+	swept        [][]byte        // tokens that are forgotten, in order
+	forgotten    namespaces      // how many of each namespace those are
+	again        map[string]bool // tokens known before that were decided since it began; whether they remembered a refusal
+	nextMS       int64           // when there is more to forget; 0 if nobody looked
 }
 
 // A saved is the copy of a cell that is being saved, or a token. Its key stays
@@ -138,7 +142,6 @@ func (e *Engine) checkpointLocked(ctx context.Context, sweep bool) error {
 		}
 	}
 	c := e.newCheckpoint()
-	e.settleAll(c.pace)
 	e.mu.Lock()
 	e.begin(c)
 	sweep = sweep || c.timeMS >= max(e.sweepMS, e.sweptMS+e.o.Limits.TokenWindow.Milliseconds()/8)
@@ -146,7 +149,7 @@ func (e *Engine) checkpointLocked(ctx context.Context, sweep bool) error {
 	return e.finish(ctx, c, sweep)
 }
 
-// begin takes what is to be saved. The lock is held, and all bundles are settled.
+// begin takes what is to be saved. The lock is held.
 func (e *Engine) begin(c *checkpoint) {
 	c.frame = e.log.Begin()
 	c.position = c.frame.Pos()
@@ -182,7 +185,7 @@ func (e *Engine) begin(c *checkpoint) {
 	e.retired = nil
 	c.putBytes, e.putBytes = e.putBytes, 0
 	e.tallyViews()
-	e.views.stop, e.views.amount = false, 0
+	e.freeze(c)
 	for key, t := range e.epochs {
 		if t.dirty {
 			c.epochs = append(c.epochs, epochRow{key, t.tally})
@@ -213,11 +216,21 @@ func (e *Engine) preserve(id uint32, s *slot) {
 // finish does the rest of a checkpoint that was begun. After an error it can
 // be called again.
 func (e *Engine) finish(ctx context.Context, c *checkpoint, sweep bool) error {
+	if err := e.write(ctx, c, sweep); err != nil {
+		return err
+	}
+	return e.publish(c)
+}
+
+// write gets a checkpoint to disk.
+func (e *Engine) write(ctx context.Context, c *checkpoint, sweep bool) error {
 	e.copyCells(c)
 	e.sortCopies(c)
+	e.copyBundles(c)
 	if err := c.frame.Wait(ctx, store.Synced); err != nil {
 		return store.Errorf(store.KindUnavailable, "make checkpoint: %w", err)
 	}
+	e.thawAll(c)
 	if sweep && c.nextMS == 0 {
 		if err := e.sweep(c); err != nil {
 			return err
@@ -225,17 +238,7 @@ func (e *Engine) finish(ctx context.Context, c *checkpoint, sweep bool) error {
 	}
 	e.awaitMerging(ctx)
 	e.tendFilter(c.born.count)
-	if err := e.ingest(ctx, func(t *rowWriter) error { return e.writeRows(ctx, t, c) }); err != nil {
-		return err
-	}
-	e.publish(c)
-	if err := e.log.Release(c.position); err != nil {
-		return store.Errorf(store.KindUnavailable, "release the log: %w", err)
-	}
-	e.meters.checkpoints.Add(1)
-	e.meters.saved.Add(uint64(c.cells.count))
-	e.o.Logger.Debug("checkpoint", "cells", c.cells.count, "position", uint64(c.position), "took", time.Since(c.began))
-	return nil
+	return e.ingest(ctx, func(t *rowWriter) error { return e.writeRows(ctx, t, c) })
 }
 
 // some calls f for parts of a set that does not change any more, with the lock held
@@ -287,6 +290,9 @@ func (e *Engine) writeRows(ctx context.Context, t *rowWriter, c *checkpoint) err
 	if err == nil {
 		near, err = e.readParts(ctx, c, keys, parts, near)
 	}
+	if err == nil {
+		err = e.sumBundles(ctx, c, keys, parts)
+	}
 	if err != nil {
 		return err
 	}
@@ -308,13 +314,7 @@ func (e *Engine) writeRows(ctx context.Context, t *rowWriter, c *checkpoint) err
 	}
 	c.fences.writeFloors(t)
 	t.set(rowMeta, nil, c.meta)
-	for _, n := range near {
-		if s := &c.copies[n]; s.mustBeRead() {
-			t.set(rowNear, keys.keyOf(s.slot), nil)
-		} else {
-			t.delete(rowNear, keys.keyOf(s.slot))
-		}
-	}
+	c.writeNear(t, keys, near)
 	e.writeParts(t, c, keys, parts)
 	for _, name := range slices.Sorted(maps.Keys(c.names)) {
 		if ns := c.names[name]; *ns == (namespace{}) {
@@ -334,6 +334,28 @@ func (e *Engine) writeRows(ctx context.Context, t *rowWriter, c *checkpoint) err
 		}
 	}
 	return nil
+}
+
+// writeNear writes which cells and parts must be read before they are changed: some of the
+// copies, and parts that bundles were added to.
+func (c *checkpoint) writeNear(t *rowWriter, keys *table, near []int) {
+	far := c.bundles.far
+	for _, n := range near {
+		s, key := &c.copies[n], keys.keyOf(c.copies[n].slot)
+		for ; len(far) > 0 && bytes.Compare(far[0], key) < 0; far = far[1:] {
+			t.set(rowNear, far[0], nil)
+		}
+		switch {
+		case len(far) > 0 && bytes.Equal(far[0], key):
+		case s.mustBeRead():
+			t.set(rowNear, key, nil)
+		default:
+			t.delete(rowNear, key)
+		}
+	}
+	for _, key := range far {
+		t.set(rowNear, key, nil)
+	}
 }
 
 // A run is copies from one up to before another.
@@ -558,8 +580,9 @@ func (e *Engine) writeTokens(t *rowWriter, c *checkpoint) {
 	}
 }
 
-// publish makes the cells and tokens that are on disk now unchanged ones.
-func (e *Engine) publish(c *checkpoint) {
+// publish makes the cells and tokens that are on disk now unchanged ones, and lets go of
+// the log before them.
+func (e *Engine) publish(c *checkpoint) error {
 	// Before e.save goes, through which Scan finds c.born: a cell that was saved
 	// as absent, and made again since, is nowhere else.
 	e.some(c.pace, &c.born, func(ids []uint32) {
@@ -571,8 +594,12 @@ func (e *Engine) publish(c *checkpoint) {
 			}
 		}
 	})
+	now := &base{Snapshot: e.db.NewSnapshot()}
 	e.mu.Lock()
-	e.disk++ // what was read before is stale: from here on cells may be evicted
+	was := e.base
+	e.base = now
+	was.users++ // until it is let go below
+	e.disk++    // what was read before is stale: from here on cells may be evicted
 	e.soonest, e.collectedTo = min(e.soonest, c.soonest), nil
 	frozen := e.frozen
 	e.frozen, e.save, e.saved = nil, nil, c.position
@@ -597,15 +624,29 @@ func (e *Engine) publish(c *checkpoint) {
 	frozen.free()
 	c.copies, c.room = nil, nil
 	c.free()
-	e.some(c.pace, &c.cells, func(ids []uint32) {
-		for _, id := range ids {
-			e.cells.slot(id).meta &^= saving
-		}
-	})
-	e.dropBundles(c.pace)
+	c.bundles.free()
+	for _, set := range []*slotSet{&c.cells, &c.thawed} {
+		e.some(c.pace, set, func(ids []uint32) {
+			for _, id := range ids {
+				e.cells.slot(id).meta &^= saving
+			}
+		})
+	}
+	bundles := e.views.frozen.count
+	e.dropFrozen(c)
 	e.mu.Lock()
 	e.makeRoom()
 	e.mu.Unlock()
+	e.meters.checkpoints.Add(1)
+	e.meters.saved.Add(uint64(c.cells.count))
+	e.o.Logger.Debug("checkpoint", "cells", c.cells.count, "bundles", bundles, "position", uint64(c.position), "took", time.Since(c.began))
+	if err := e.letGo(was); err != nil {
+		return err
+	}
+	if err := e.log.Release(c.position); err != nil {
+		return store.Errorf(store.KindUnavailable, "release the log: %w", err)
+	}
+	return nil
 }
 
 // tokenNamespace returns the namespace's part of a token's key.

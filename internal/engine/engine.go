@@ -119,7 +119,6 @@ type Engine struct {
 	cellsMax  int64 // bytes of cells above which some are evicted
 	cellBytes int64 // that a changed cell takes
 	putBytes  int64 // of parts that were put since the last checkpoint began
-	bundled   int   // bundles, and parts that they will change, at most
 	cells     *table
 	undo      undos
 	extras    map[uint32]extra // of the cells in memory that have one, by slot
@@ -157,6 +156,7 @@ type Engine struct {
 	end        wal.Position // the last record
 	snapshots  int
 	disk       uint64   // counts checkpoints: what was read from disk under another number is stale
+	base       *base    // the disk as the last of them left it
 	sweepMS    int64    // no token is forgotten before
 	sweptMS    int64    // when it was last looked for such tokens
 	hand       uint32   // of the clock that evicts
@@ -246,7 +246,7 @@ func (e *Engine) release() error {
 		err = e.log.Close()
 	}
 	if e.db != nil && e.failed.Load() == nil { // a failed one would never close
-		err = errors.Join(err, e.guarded(e.db.Close))
+		err = errors.Join(err, e.guarded(e.closeDisk))
 	}
 	if e.failed.Load() == nil { // else someone may have been stopped while using it
 		e.mu.Lock()
@@ -256,6 +256,13 @@ func (e *Engine) release() error {
 		e.mu.Unlock()
 	}
 	return errors.Join(err, e.lock.Close())
+}
+
+func (e *Engine) closeDisk() (err error) {
+	if e.base != nil {
+		err = e.base.Close()
+	}
+	return errors.Join(err, e.db.Close())
 }
 
 // use keeps the disk open until users.Done is called.

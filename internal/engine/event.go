@@ -31,6 +31,7 @@ func (e *Engine) planParts(d *store.Delta, p *plan, level store.Durability, n *n
 		if s.meta.state() == unread && (mustRead || e.isFar(s, placed(weight))) {
 			n.cell(e.cells.keyOf(id))
 		}
+		n.frame = n.frame || mustRead && e.isFreezing(part, p)
 		return id
 	}
 	met := e.cells.slot(p.slot).value
@@ -112,8 +113,10 @@ func (s *events) prepare(d *store.Delta) error {
 		}
 	}
 	look := func(p store.Part, blind, planned bool) error {
-		if !blind && e.views.count > 0 {
+		if !blind && len(e.views.parts[p]) > 0 {
 			e.settlePart(s.plan.hash, s.plan.slot, p, s.f.ID, s.level)
+			id, _ := e.locatePart(s.plan.hash, d.Cell, p)
+			e.thawPart(id)
 		}
 		if planned {
 			return nil
@@ -157,7 +160,7 @@ func (s *events) read(id uint32) error {
 	if e.cells.slot(id).meta.state() != unread {
 		return nil
 	}
-	has, err := e.readCell(e.cells.keyOf(id))
+	has, err := e.readCell(e.base, e.cells.keyOf(id))
 	if err == nil {
 		e.resolve(id, has)
 	}
@@ -217,7 +220,7 @@ func (s *events) PutPart(c store.Cell, p store.Part, v store.Content) {
 	}
 	was := at.value
 	if p.Kind() == store.PartBook && (!v.Exists || v.N < was) {
-		e.views.drops++
+		e.views.renew()
 	}
 	switch {
 	case !v.Exists:

@@ -26,10 +26,6 @@ const (
 // average of all cells, as of the last that was added.
 func (e *Engine) changed(n int) int64 { return int64(n) * e.cellBytes }
 
-// willSave returns how many cells the next checkpoint saves, at most, and how many bundles
-// there are.
-func (e *Engine) willSave() int { return e.dirty.count + e.bundled }
-
 // weigh takes that average.
 func (e *Engine) weigh() {
 	e.cellBytes = savedCellBytes + e.cells.bytes()/int64(max(1, e.cells.count))
@@ -37,9 +33,9 @@ func (e *Engine) weigh() {
 
 // unsaved returns the memory that changes take which are not on disk.
 func (e *Engine) unsaved() int64 {
-	unsaved := e.tokens.bytes() + e.changed(e.willSave()) + e.putBytes
+	unsaved := e.tokens.bytes() + e.changed(e.dirty.count) + e.views.bytes + e.putBytes
 	if e.save != nil {
-		unsaved += e.changed(e.save.cells.count) + e.save.putBytes
+		unsaved += e.changed(e.save.cells.count) + e.save.bundleBytes + e.save.putBytes
 	}
 	if e.frozen != nil {
 		unsaved += e.frozen.bytes()
@@ -70,7 +66,7 @@ func (e *Engine) makeRoom() {
 
 // due reports whether it is time for a checkpoint.
 func (e *Engine) due() bool {
-	return e.changed(e.willSave())+e.tokens.bytes()+e.putBytes > e.changesMax()/2
+	return e.changed(e.dirty.count)+e.views.bytes+e.tokens.bytes()+e.putBytes > e.changesMax()/2
 }
 
 // arm sees to it that a change is followed by a checkpoint before long.

@@ -100,18 +100,33 @@ func (e *Engine) HeldBytes() int64 {
 // BeginCheckpoint begins a checkpoint and returns what finishes it, so that
 // something can happen in between.
 func (e *Engine) BeginCheckpoint() (finish func(ctx context.Context, sweep bool) error) {
-	if err := e.checkpointing.enter(context.Background()); err != nil {
-		panic(err)
-	}
-	c := e.newCheckpoint()
-	e.settleAll(c.pace)
-	e.mu.Lock()
-	e.begin(c)
-	e.mu.Unlock()
+	c := e.beginOne()
 	return func(ctx context.Context, sweep bool) error {
 		defer e.checkpointing.leave()
 		return e.finish(ctx, c, sweep)
 	}
+}
+
+// StepCheckpoint begins a checkpoint and returns what writes it, and what publishes it
+// then.
+func (e *Engine) StepCheckpoint() (write, publish func() error) {
+	c := e.beginOne()
+	write = func() error { return e.write(context.Background(), c, false) }
+	return write, func() error {
+		defer e.checkpointing.leave()
+		return e.publish(c)
+	}
+}
+
+func (e *Engine) beginOne() *checkpoint {
+	if err := e.checkpointing.enter(context.Background()); err != nil {
+		panic(err)
+	}
+	c := e.newCheckpoint()
+	e.mu.Lock()
+	e.begin(c)
+	e.mu.Unlock()
+	return c
 }
 
 // Unlocked reports whether nobody holds the engine's lock.

@@ -15,10 +15,11 @@ type needs struct {
 	cells, tokens [][]byte
 	checkpoint    bool // to know which of the unread cells are new, and to remove expired ones
 	sweep         bool // to make room for tokens
+	frame         bool // what the checkpoint under way has frozen has to be durable
 }
 
 func (n *needs) any() bool {
-	return len(n.cells) > 0 || len(n.tokens) > 0 || n.checkpoint || n.sweep
+	return len(n.cells) > 0 || len(n.tokens) > 0 || n.checkpoint || n.sweep || n.frame
 }
 
 func (n *needs) cell(key []byte)  { n.cells = append(n.cells, append([]byte(nil), key...)) }
@@ -51,13 +52,22 @@ func (g *fetched) madeRoom() bool { return g != nil && g.made }
 // afterwards; tokens in what it returns. What was read under a checkpoint that
 // is no longer the last is dropped, and planned again.
 func (e *Engine) fetch(ctx context.Context, n needs, got *fetched) (*fetched, error) {
-	disk := e.disk
+	if n.frame {
+		if err := e.awaitFrame(ctx); err != nil {
+			return got, err
+		}
+	}
+	disk, from := e.disk, e.base
+	from.users++
 	if got == nil || got.disk != disk {
 		got = &fetched{disk: disk, tokens: map[string]*tokenRow{}, made: got.madeRoom()}
 	}
 	e.users.Add(1)
 	e.mu.Unlock()
-	cells, err := guardRead(e, func() ([]row, error) { return e.fetchRows(ctx, n, got) })
+	cells, err := guardRead(e, func() ([]row, error) {
+		cells, err := e.fetchRows(ctx, from, n, got)
+		return cells, errors.Join(err, e.letGo(from))
+	})
 	e.mu.Lock()
 	defer e.users.Done() // Close waits for it before it frees the cells
 	if err != nil {
@@ -75,7 +85,7 @@ func (e *Engine) fetch(ctx context.Context, n needs, got *fetched) (*fetched, er
 	return got, nil
 }
 
-func (e *Engine) fetchRows(ctx context.Context, n needs, got *fetched) ([]row, error) {
+func (e *Engine) fetchRows(ctx context.Context, from *base, n needs, got *fetched) ([]row, error) {
 	if n.checkpoint || n.sweep {
 		got.made = true
 		if err := e.checkpoint(ctx, n.sweep); err != nil {
@@ -91,12 +101,12 @@ func (e *Engine) fetchRows(ctx context.Context, n needs, got *fetched) ([]row, e
 			return nil, err
 		}
 		var err error
-		if cells[i], err = e.readCell(key); err != nil {
+		if cells[i], err = e.readCell(from, key); err != nil {
 			return nil, err
 		}
 	}
 	for _, key := range n.tokens {
-		r, err := e.readToken(key)
+		r, err := e.readToken(from, key)
 		if err != nil {
 			return nil, err
 		}
@@ -105,17 +115,36 @@ func (e *Engine) fetchRows(ctx context.Context, n needs, got *fetched) ([]row, e
 	return cells, nil
 }
 
+// A base is the disk as the last checkpoint that was published left it, without what the
+// one under way has written. It is let go by all before it is closed.
+type base struct {
+	*pebble.Snapshot
+	users int
+}
+
+// letGo is called by one who has used a base without the lock.
+func (e *Engine) letGo(b *base) error {
+	e.mu.Lock()
+	b.users--
+	over := b.users == 0 && b != e.base
+	e.mu.Unlock()
+	if !over {
+		return nil
+	}
+	return diskErrorOrNil(b.Close())
+}
+
 // readCell reads the row of a cell, or of a part.
-func (e *Engine) readCell(cell []byte) (row, error) {
+func (e *Engine) readCell(from *base, cell []byte) (row, error) {
 	var r row
 	if isPart(cell) {
-		err := e.readRow(rowPart, cell[1:], func(b []byte) (ok bool) {
+		err := e.readRow(from, rowPart, cell[1:], func(b []byte) (ok bool) {
 			r, ok = decodePartRow(cell, b)
 			return ok
 		})
 		return r, err
 	}
-	err := e.readRow(rowCell, cell, func(b []byte) (ok bool) {
+	err := e.readRow(from, rowCell, cell, func(b []byte) (ok bool) {
 		r, ok = decodeRow(b)
 		return ok
 	})
@@ -123,9 +152,9 @@ func (e *Engine) readCell(cell []byte) (row, error) {
 }
 
 // readToken reads a token's row.
-func (e *Engine) readToken(key []byte) (tokenRow, error) {
+func (e *Engine) readToken(from *base, key []byte) (tokenRow, error) {
 	var r tokenRow
-	err := e.readRow(rowToken, key, func(b []byte) (ok bool) {
+	err := e.readRow(from, rowToken, key, func(b []byte) (ok bool) {
 		r.rec, ok = decodeToken(b)
 		r.exists = ok
 		return ok
@@ -133,9 +162,9 @@ func (e *Engine) readToken(key []byte) (tokenRow, error) {
 	return r, err
 }
 
-func (e *Engine) readRow(kind byte, key []byte, decode func([]byte) bool) error {
+func (e *Engine) readRow(from *base, kind byte, key []byte, decode func([]byte) bool) error {
 	e.meters.diskReads.Add(1)
-	b, closer, err := e.db.Get(append([]byte{kind}, key...))
+	b, closer, err := from.Get(append([]byte{kind}, key...))
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil
 	}
@@ -160,6 +189,10 @@ func (e *Engine) resolve(id uint32, r row) {
 		return
 	}
 	e.preserve(id, s)
+	thawed, isThawed := e.thaw(id)
+	if isThawed {
+		r.value, r.exists = r.value+thawed, true
+	}
 	changed := s.meta&(dirty0|dirty1|saving) != 0
 	for n := s.undo; ; {
 		u := e.undo.at(n, id)
@@ -176,6 +209,9 @@ func (e *Engine) resolve(id uint32, r row) {
 	if r.bytes != nil {
 		e.blobs[id] = *r.bytes
 		e.blobBytes += int64(len(*r.bytes))
+	}
+	if isThawed {
+		e.keepThawed(id)
 	}
 	if changed && !isPart(e.cells.keyOf(id)) {
 		ns := e.names.of(e.cells.keyOf(id))

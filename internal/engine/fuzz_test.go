@@ -65,7 +65,7 @@ func seedRecords() [][]byte {
 // emptied returns an engine with nothing in memory, over the disk of another.
 func emptied(e *Engine) *Engine {
 	return &Engine{
-		o: e.o, id: e.id, db: e.db, timer: time.NewTimer(time.Hour),
+		o: e.o, id: e.id, db: e.db, base: e.base, timer: time.NewTimer(time.Hour),
 		cells: newTable(0), tokens: newTable(tokenBytes), marks: newMarks(), names: namespaces{}, extras: map[uint32]extra{},
 		blobs: map[uint32]string{}, epochs: tallies{}, fences: newFences(), views: newViews(),
 		dirtyBit: dirty0,

@@ -371,6 +371,7 @@ func (e *Engine) openDisk() (wal.Position, error) {
 	if err := checkManifest(db); err != nil {
 		return 0, err
 	}
+	e.base = &base{Snapshot: db.NewSnapshot()}
 	var position wal.Position
 	found := false
 	err = e.rows(rowMeta, func(_, value []byte) bool {

@@ -297,7 +297,7 @@ func (p *replay) token(cell, key []byte, rec *decide.Token) error {
 	if t, id := e.inMemory(key); id != 0 {
 		was, _ = decodeToken(t.entry(id))
 	} else {
-		row, err := e.readToken(key)
+		row, err := e.readToken(e.base, key)
 		if err != nil {
 			return err
 		}
@@ -319,7 +319,7 @@ func (p *replay) put(cell []byte, change func(id uint32) (int64, meta, extra)) e
 	id := e.locate(hash, cell)
 	s := e.cells.slot(id)
 	if s.meta.state() == unread {
-		r, err := e.readCell(cell)
+		r, err := e.readCell(e.base, cell)
 		if err != nil {
 			return err
 		}

@@ -69,22 +69,47 @@ func (e *Engine) addNear(keys *table, some []saved, from int, near []int) []int 
 	return near
 }
 
-// writeParts writes the parts that are kept.
+// writeParts writes the parts that are kept: copies, and those that bundles are added to.
 func (e *Engine) writeParts(t *rowWriter, c *checkpoint, keys *table, r run) {
-	for from := r.from; from < r.to && t.err == nil; from += lockedCells {
-		for _, s := range c.copies[from:min(r.to, from+lockedCells)] {
-			key := keys.keyOf(s.slot)
-			switch {
-			case c.fences.gone(key): // it goes with its epoch
-			case s.meta.state() != present:
-				t.delete(rowPart, key[1:])
-			case s.meta&hasExtra != 0:
-				t.set(rowPart, key[1:], []byte(c.blobs[s.slot]))
-			default:
-				t.set(rowPart, key[1:], binary.AppendVarint(t.value(), s.value))
+	at := r.from
+	upTo := func(key []byte) { // writes the copies before a key, and skips its own
+		for ; at < r.to; at++ {
+			s := &c.copies[at]
+			own := keys.keyOf(s.slot)
+			if key != nil {
+				if before := bytes.Compare(own, key); before > 0 {
+					return
+				} else if before == 0 {
+					continue
+				}
+			}
+			c.writePart(t, s, own)
+			if at%lockedCells == 0 {
+				c.pace.breathe()
 			}
 		}
-		c.pace.breathe()
+	}
+	next := 0
+	_ = c.bundles.each(func(key []byte, _ int64) error {
+		upTo(key)
+		t.set(rowPart, key[1:], binary.AppendVarint(t.value(), c.bundles.sums[next]))
+		if next++; next%lockedCells == 0 {
+			c.pace.breathe()
+		}
+		return t.err
+	})
+	upTo(nil)
+}
+
+func (c *checkpoint) writePart(t *rowWriter, s *saved, key []byte) {
+	switch {
+	case c.fences.gone(key): // it goes with its epoch
+	case s.meta.state() != present:
+		t.delete(rowPart, key[1:])
+	case s.meta&hasExtra != 0:
+		t.set(rowPart, key[1:], []byte(c.blobs[s.slot]))
+	default:
+		t.set(rowPart, key[1:], binary.AppendVarint(t.value(), s.value))
 	}
 }
 

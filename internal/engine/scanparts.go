@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 
@@ -67,23 +68,25 @@ func (e *Engine) page(ctx context.Context, low, high []byte, n int, back bool) (
 	}
 	keys := s.keep()
 	e.mu.Lock()
-	disk := e.disk
+	disk, from := e.disk, e.base
+	from.users++
 	e.mu.Unlock()
 	return guard(e, func() (*looks, error) {
 		page := e.looks.Get().(*looks)
 		page.disk, page.rows = disk, true
-		return page, e.diskParts(page, keys, low, high, n, back)
+		err := e.diskParts(page, from, keys, low, high, n, back)
+		return page, errors.Join(err, e.letGo(from))
 	})
 }
 
 // diskParts adds the first n of keys, which are in their order, and of the parts in
 // [low, high) on disk. So a key among them that is not on disk has no row.
-func (e *Engine) diskParts(page *looks, keys [][]byte, low, high []byte, n int, back bool) (err error) {
+func (e *Engine) diskParts(page *looks, from *base, keys [][]byte, low, high []byte, n int, back bool) (err error) {
 	upper := []byte{rowPart + 1}
 	if isPart(high) {
 		upper = appendRowKey(nil, high)
 	}
-	it, err := e.db.NewIter(&pebble.IterOptions{LowerBound: appendRowKey(nil, low), UpperBound: upper})
+	it, err := from.NewIter(&pebble.IterOptions{LowerBound: appendRowKey(nil, low), UpperBound: upper})
 	if err != nil {
 		return diskError(err)
 	}
@@ -92,9 +95,9 @@ func (e *Engine) diskParts(page *looks, keys [][]byte, low, high []byte, n int, 
 		first, next, before = it.Last, it.Prev, 1
 	}
 	for ok := first(); ok && err == nil && len(page.all) < n; ok = next() {
-		from := len(page.keys)
+		begin := len(page.keys)
 		page.keys = append(page.keys, it.Key()...)
-		key := page.keys[from:]
+		key := page.keys[begin:]
 		key[0] = nsPart
 		for ; err == nil && len(keys) > 0 && bytes.Compare(keys[0], key) == before; keys = keys[1:] {
 			err = page.addKey(e, keys[0], row{})
@@ -137,25 +140,31 @@ func (l *looks) addKey(e *Engine, key []byte, r row) error {
 }
 
 // bundledKeys sieves the keys of parts that are in bundles. They are looked for before
-// those in memory, where settling puts them.
+// those in memory, where settling puts them, and on disk; and those that are frozen after
+// the others, which may be frozen meanwhile.
 func (e *Engine) bundledKeys(ctx context.Context, s *sieve) error {
 	var room [lockedCells / 4]uint32
 	of := map[*view][]store.Part{}
-	for from, more := uint32(0), true; more; runtime.Gosched() {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		e.mu.Lock()
-		ids := e.views.slots.some(from, room[:])
-		for _, id := range ids {
-			from = id + 1
-			if e.cells.slot(id).meta.state() == present {
-				e.partsOf(id, of, s)
+	for _, set := range []*slotSet{&e.views.slots, &e.views.frozen} {
+		for from, more := uint32(0), true; more; runtime.Gosched() {
+			if err := ctx.Err(); err != nil {
+				return err
 			}
+			e.mu.Lock()
+			var ids []uint32
+			if set == &e.views.slots || e.save != nil { // else they are on disk
+				ids = set.some(from, room[:])
+			}
+			for _, id := range ids {
+				from = id + 1
+				if e.cells.slot(id).meta.state() == present {
+					e.partsOf(id, of, s)
+				}
+			}
+			e.mu.Unlock()
+			more = len(ids) > 0
+			s.rest()
 		}
-		e.mu.Unlock()
-		more = len(ids) > 0
-		s.rest()
 	}
 	return nil
 }

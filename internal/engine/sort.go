@@ -8,19 +8,24 @@ import (
 	"slices"
 )
 
-// sortSaved sorts by keys, which stand in a table. Keys that
+// sortSaved sorts by keys, which stand somewhere by the number of a slot. Keys that
 // are far apart in memory are slow to compare, so each is looked at eight bytes
 // at a time, which are kept beside it: a quicksort parts the copies by these
 // into less, equal and greater, and goes on with the next eight bytes of those
 // that are equal.
-func sortSaved(s []saved, keys *table, p *pace) {
+func sortSaved(s []saved, keys keyed, p *pace) {
 	o := sorting{keys, p}
 	o.load(s, 0)
 	o.sortHeads(s, 0, 2*bits.Len(uint(len(s))))
 }
 
+// keyed are keys that are found by numbers: those of the slots of a table, or of the owners of bundles.
+type keyed interface {
+	keyOf(id uint32) []byte
+}
+
 type sorting struct {
-	keys *table
+	keys keyed
 	pace *pace
 }
 
