@@ -310,7 +310,11 @@ func (e *Engine) locate(hash uint64, cell []byte) uint32 {
 	id := e.cells.insert(uint32(hash), nil, cell)
 	s := e.cells.slot(id)
 	s.undo = e.undo.tail - 1 // none
-	if !isPart(cell) && e.noRow(hash) {
+	if isPart(cell) {
+		if isViewed(store.PartKind(cell[partRow(cell)])) {
+			e.parts.add(id)
+		}
+	} else if e.noRow(hash) {
 		s.meta = absent
 	}
 	e.inserts++

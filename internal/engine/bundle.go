@@ -23,9 +23,9 @@ type view struct {
 	turn      uint64 // of the views that it is of: see views.turn
 	namespace string // of its counters
 	parts     []store.Part
-	weights   []uint64 // of the parts: see Engine.weight
-	book      int64    // a counter whose book is at least that has no other riders
-	weight    uint64   // of the plan, by which bundles are found; odd
+	book      int64  // a counter whose book is at least that has no other riders
+	keeps     int64  // the book of a counter after an event
+	weight    uint64 // of the plan, by which bundles are found; odd
 
 	plan   *store.Plan // or nil
 	record string      // of replay, or ""
@@ -60,9 +60,10 @@ type views struct {
 	frame  uint64 // in which plans were last named
 	names  uint64 // how many of them
 	slots  slotSet
-	bytes  int64 // that its bundles take, and will take when they are saved
-	amount int64 // that was bundled and is not on disk, either way
-	far    bool  // none are made any more: a part is near the ends of int64
+	bytes  int64    // that its bundles take, and will take when they are saved
+	amount int64    // that was bundled and is not on disk, either way
+	far    bool     // none are made any more: a part is near the ends of int64
+	afar   [][]byte // parts that the next checkpoint has to call near
 	turn   uint64
 	frozen slotSet // bundles of the turn before, which the checkpoint under way saves
 	logged struct {
@@ -104,6 +105,17 @@ func isPlain(d *store.Delta) bool {
 		d.Event.Plan != nil && len(d.Event.Riders) == 0 && d.Needs()&^bundleServes == 0
 }
 
+// isViewed reports whether bundles may have parts of a kind. There are many of other kinds,
+// such as members, of which none has to be thawed.
+func isViewed(k store.PartKind) bool {
+	switch k {
+	case store.PartOutside, store.PartDim, store.PartWindow, store.PartWindowDim:
+		return true
+	default:
+		return false
+	}
+}
+
 // viewOf returns the view of an event, or nil if it can't be bundled.
 func (e *Engine) viewOf(d *store.Delta) *view {
 	vs := &e.views
@@ -138,9 +150,12 @@ func (e *Engine) newView(d *store.Delta) *view {
 	}
 	for i := range d.Event.Len() {
 		if r := d.Event.Rider(i); r.Amount == store.AmountApplied {
-			v.parts = append(v.parts, r.Part)
+			if v.parts = append(v.parts, r.Part); !isViewed(r.Part.Kind()) {
+				return nil
+			}
 		} else {
 			v.book = max(v.book, r.N, r.When.N)
+			v.keeps = max(v.keeps, r.N)
 		}
 	}
 	if len(v.parts) > bundlePartsMax {
@@ -166,7 +181,6 @@ func (e *Engine) addView(v *view) {
 	for i, p := range v.parts {
 		vs.parts[p] = append(vs.parts[p], place{v, 1 << i})
 		weight := xxh3.HashStringSeed(string(p), e.id.seed()) | 1
-		v.weights = append(v.weights, weight)
 		to := &v.loose
 		if p.Kind()&store.PartRetained != 0 {
 			epoch := string(append(appendNamespace(nil, v.namespace), p[:epochBytes]...))
@@ -266,11 +280,11 @@ func (e *Engine) fetchBundles(deltas []store.Delta, group []plan) {
 }
 
 // planBundle returns whether an event can be bundled, as far as is known before it is
-// decided, and the level that its bundle needs. The book of the counter is looked at when
-// the bundle is made: it does not fall, or views.renew is called.
+// decided, and the level that its bundle needs. The book of the counter is looked at until
+// the bundle has something: it does not fall, or views.renew is called.
 func (e *Engine) planBundle(v *view, d *store.Delta, p *plan, level store.Durability, n *needs) (store.Durability, bool) {
 	id := e.bundle(v, p.hash, p.slot)
-	if id == 0 {
+	if id == 0 || e.cells.slot(id).meta.state() == absent {
 		book, _ := e.locatePart(p.hash, d.Cell, partBook)
 		s := e.cells.slot(book)
 		s.meta |= recent
@@ -278,12 +292,28 @@ func (e *Engine) planBundle(v *view, d *store.Delta, p *plan, level store.Durabi
 			n.cell(e.cells.keyOf(book))
 			return level, true
 		}
-		if s.meta.state() == absent || s.value < v.book {
+		if !v.mayHave(e.cells.slot(p.slot), s) {
 			return level, false
 		}
-		id = e.newBundle(v, p.hash, p.slot)
+		level = e.levelOn(s, book, level)
+		if id == 0 {
+			id = e.newBundle(v, p.hash, p.slot)
+		}
 	}
 	return e.levelOn(e.cells.slot(id), id, level), true
+}
+
+// mayHave reports whether a counter, by its own slot and that of its book, has nothing that
+// views lack: it was written under the view's book, or it is new.
+func (v *view) mayHave(own, book *slot) bool {
+	switch book.meta.state() {
+	case present:
+		return book.value >= v.book
+	case absent:
+		return own.meta.state() == absent && v.keeps > 0
+	default:
+		return false
+	}
 }
 
 // bundled adds an event to its cell and its bundle. It reports false if something is in
@@ -294,14 +324,24 @@ func (c *change) bundled(v *view, d *store.Delta, p *plan) (res store.Result, ok
 	state, old, n := s.meta.state(), s.value, d.N
 	changed := s.meta&(dirty0|dirty1|saving) != 0
 	switch {
-	case s.meta&hasExtra != 0 && !e.takes(d, p.slot), state == absent, state == unread && d.Want,
-		state == present && !inRange(old, n),
-		state == unread && !changed && e.names.full(e.cells.keyOf(p.slot), 1, &e.o.Limits):
+	case s.meta&hasExtra != 0 && !e.takes(d, p.slot), state == unread && d.Want, state != unread && !inRange(old, n),
+		(state == absent || state == unread && !changed) && e.names.full(e.cells.keyOf(p.slot), 1, &e.o.Limits):
 		return res, false
 	}
 	id := e.bundle(v, p.hash, p.slot)
 	if id == 0 || e.views.amount+max(n, -n) > bundledMax {
 		return res, false
+	}
+	book := uint32(0) // of a counter that is new
+	if e.cells.slot(id).meta.state() == absent {
+		book, _ = e.locatePart(p.hash, d.Cell, partBook)
+		at := e.cells.slot(book)
+		if !v.mayHave(s, at) {
+			return res, false
+		}
+		if at.meta.state() == present {
+			book = 0
+		}
 	}
 	cell := e.cells.keyOf(p.slot)
 	e.nameView(c, v)
@@ -309,10 +349,18 @@ func (c *change) bundled(v *view, d *store.Delta, p *plan) (res store.Result, ok
 	e.logEvent(c, v, p.slot, cell, n)
 	c.mark.tally.count(p.hash, n)
 	v.count(c.mark, p.hash, n)
-	e.put(p.slot, old+n, state, res.Version, c.f.ID, c.level)
+	next := state
+	if state == absent {
+		next = present
+	}
+	e.put(p.slot, old+n, next, res.Version, c.f.ID, c.level)
 	e.addBundle(id, n, c.f.ID, e.levelOn(e.cells.slot(id), id, c.level))
+	if book != 0 {
+		events := events{change: c, plan: *p}
+		events.PutPart(d.Cell, partBook, store.Content{N: v.keeps, Exists: true})
+	}
 	if d.Want {
-		res.Before, res.After, res.Existed = old, old+n, true
+		res.Before, res.After, res.Existed = old, old+n, state == present
 	}
 	return res, true
 }

@@ -48,7 +48,9 @@ type checkpoint struct {
 	bundleBytes  int64
 	bundleAmount int64
 	bundles      bundles
-	thawed       slotSet // parts that have what is on disk when it is published
+	afar         [][]byte // parts that were near when bundles were added to them
+	tried        bool     // it was given to Pebble, which may not have taken it
+	thawed       slotSet  // parts that have what is on disk when it is published
 	epochs       []epochRow
 	fences       *fences  // nil if they did not change
 	collected    [][]byte // rows of deadlines that go
@@ -238,7 +240,24 @@ func (e *Engine) write(ctx context.Context, c *checkpoint, sweep bool) error {
 	}
 	e.awaitMerging(ctx)
 	e.tendFilter(c.born.count)
+	if c.tried {
+		if there, err := e.isThere(c); there || err != nil {
+			return err
+		}
+	}
+	c.tried = true
 	return e.ingest(ctx, func(t *rowWriter) error { return e.writeRows(ctx, t, c) })
+}
+
+// isThere reports whether a checkpoint that failed is on disk all the same. What it adds to
+// rows must not be added again.
+func (e *Engine) isThere(c *checkpoint) (there bool, err error) {
+	err = e.rows(rowMeta, func(_, value []byte) bool {
+		m, ok := decodeMeta(value)
+		there = m.position == c.position && c.position > e.saved
+		return ok
+	})
+	return there, err
 }
 
 // some calls f for parts of a set that does not change any more, with the lock held
@@ -290,9 +309,6 @@ func (e *Engine) writeRows(ctx context.Context, t *rowWriter, c *checkpoint) err
 	if err == nil {
 		near, err = e.readParts(ctx, c, keys, parts, near)
 	}
-	if err == nil {
-		err = e.sumBundles(ctx, c, keys, parts)
-	}
 	if err != nil {
 		return err
 	}
@@ -315,7 +331,9 @@ func (e *Engine) writeRows(ctx context.Context, t *rowWriter, c *checkpoint) err
 	c.fences.writeFloors(t)
 	t.set(rowMeta, nil, c.meta)
 	c.writeNear(t, keys, near)
-	e.writeParts(t, c, keys, parts)
+	if err := e.writeParts(ctx, t, c, keys, parts); err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.names)) {
 		if ns := c.names[name]; *ns == (namespace{}) {
 			t.delete(rowNamespace, []byte(name))
@@ -337,9 +355,11 @@ func (e *Engine) writeRows(ctx context.Context, t *rowWriter, c *checkpoint) err
 }
 
 // writeNear writes which cells and parts must be read before they are changed: some of the
-// copies, and parts that bundles were added to.
+// copies, and parts that the checkpoint before has found to be.
 func (c *checkpoint) writeNear(t *rowWriter, keys *table, near []int) {
-	far := c.bundles.far
+	far := c.afar
+	slices.SortFunc(far, bytes.Compare)
+	far = slices.CompactFunc(far, bytes.Equal)
 	for _, n := range near {
 		s, key := &c.copies[n], keys.keyOf(c.copies[n].slot)
 		for ; len(far) > 0 && bytes.Compare(far[0], key) < 0; far = far[1:] {

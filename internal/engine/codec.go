@@ -386,13 +386,13 @@ func (r *reader) part() store.Part {
 // plan reads the parts of a plan.
 func (r *reader) plan() []store.Part {
 	n := r.uvarint()
-	if n > store.EventRidersMax {
+	if n > bundlePartsMax {
 		r.fail()
 		return nil
 	}
 	parts := make([]store.Part, n)
 	for i := range parts {
-		if parts[i] = r.part(); parts[i].Kind().HasBytes() {
+		if parts[i] = r.part(); !isViewed(parts[i].Kind()) {
 			r.fail()
 		}
 	}

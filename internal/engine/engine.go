@@ -150,6 +150,7 @@ type Engine struct {
 	jumps      uint64 // of the wall clock, that were reported
 	dirtyBit   meta   // marks the cells in dirty; the other bit, those in saves that are not copied yet
 	dirty      slotSet
+	parts      slotSet // those that may be in bundles
 	born       slotSet
 	save       *checkpoint  // the checkpoint under way, or nil
 	saved      wal.Position // the last checkpoint

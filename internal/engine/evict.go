@@ -116,6 +116,7 @@ func (e *Engine) evict() {
 				e.blobBytes -= int64(len(e.blobs[e.hand]))
 				delete(e.blobs, e.hand)
 			}
+			e.parts.remove(e.hand)
 			e.cells.remove(e.hand)
 			if e.hand == e.hot.id { // its place will be another's
 				e.hot = hot{}

@@ -70,35 +70,46 @@ func (e *Engine) addNear(keys *table, some []saved, from int, near []int) []int 
 }
 
 // writeParts writes the parts that are kept: copies, and those that bundles are added to.
-func (e *Engine) writeParts(t *rowWriter, c *checkpoint, keys *table, r run) {
-	at := r.from
-	upTo := func(key []byte) { // writes the copies before a key, and skips its own
-		for ; at < r.to; at++ {
-			s := &c.copies[at]
-			own := keys.keyOf(s.slot)
-			if key != nil {
-				if before := bytes.Compare(own, key); before > 0 {
-					return
-				} else if before == 0 {
-					continue
-				}
-			}
-			c.writePart(t, s, own)
-			if at%lockedCells == 0 {
-				c.pace.breathe()
-			}
-		}
+func (e *Engine) writeParts(ctx context.Context, t *rowWriter, c *checkpoint, keys *table, r run) error {
+	rows, err := e.partRows()
+	if err != nil {
+		return err
 	}
-	next := 0
-	_ = c.bundles.each(func(key []byte, _ int64) error {
-		upTo(key)
-		t.set(rowPart, key[1:], binary.AppendVarint(t.value(), c.bundles.sums[next]))
-		if next++; next%lockedCells == 0 {
+	m := merger{e: e, c: c, keys: keys, copies: r, rows: rows}
+	n := 0
+	err = c.bundles.each(func(key []byte, sum int64) error {
+		m.writeBefore(t, key)
+		base, err := m.base(key)
+		if err != nil {
+			return err
+		}
+		if sum += base; sum > nearLimit/2 || sum < -nearLimit/2 {
+			e.isAfar(key, sum)
+		}
+		t.set(rowPart, key[1:], binary.AppendVarint(t.value(), sum))
+		if n++; n%lockedCells == 0 {
 			c.pace.breathe()
+			return ctx.Err()
 		}
 		return t.err
 	})
-	upTo(nil)
+	m.writeBefore(t, []byte{nsPart + 1})
+	return errors.Join(err, diskErrorOrNil(rows.Close()))
+}
+
+// writeBefore writes the copies of parts before a key.
+func (m *merger) writeBefore(t *rowWriter, key []byte) {
+	for ; m.copies.from < m.copies.to; m.copies.from++ {
+		s := &m.c.copies[m.copies.from]
+		own := m.keys.keyOf(s.slot)
+		if bytes.Compare(own, key) >= 0 {
+			return
+		}
+		m.c.writePart(t, s, own)
+		if m.copies.from%lockedCells == 0 {
+			m.c.pace.breathe()
+		}
+	}
 }
 
 func (c *checkpoint) writePart(t *rowWriter, s *saved, key []byte) {

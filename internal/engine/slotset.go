@@ -32,6 +32,17 @@ func (s *slotSet) add(id uint32) {
 	}
 }
 
+func (s *slotSet) remove(id uint32) {
+	if int(id>>setBits) >= len(s.pages) || s.pages[id>>setBits] == nil {
+		return
+	}
+	w, bit := &s.pages[id>>setBits][id>>6%setWords], uint64(1)<<(id%64)
+	if *w&bit != 0 {
+		*w &^= bit
+		s.count--
+	}
+}
+
 // some returns the first slots of the set from one on, as many as room has room for.
 // There are no more if it returns none.
 func (s *slotSet) some(from uint32, room []uint32) []uint32 {

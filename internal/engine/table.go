@@ -144,18 +144,6 @@ func (t *table) find(hash uint32, key []byte) uint32 {
 	return 0
 }
 
-// mayHave reports whether a slot has this hash.
-func (t *table) mayHave(hash uint32) bool {
-	for id := *t.head(hash); id != 0; {
-		s := t.slot(id)
-		if s.hash == hash {
-			return true
-		}
-		id = s.next
-	}
-	return false
-}
-
 // groupMax is how many keys are looked for together. For less than groupMin it is not
 // worth it.
 const (

@@ -3,12 +3,11 @@ package engine
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/binary"
-	"errors"
 	"maps"
 	"slices"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/zeebo/xxh3"
 
 	"github.com/quipudb/quipu/store"
@@ -28,7 +27,7 @@ const (
 	// thawBytes is what a frozen bundle takes, besides its slot and its owner's key, when it
 	// is saved, and thawPartBytes what each of its parts takes.
 	thawBytes     = 48
-	thawPartBytes = 12
+	thawPartBytes = 4
 )
 
 // freeze hands all bundles to a checkpoint that begins.
@@ -36,6 +35,7 @@ func (e *Engine) freeze(c *checkpoint) {
 	vs := &e.views
 	c.bundleBytes, c.bundleAmount = vs.bytes, vs.amount
 	vs.frozen, vs.slots, vs.bytes = vs.slots, slotSet{}, 0
+	c.afar, vs.afar = vs.afar, nil
 	vs.turn++
 	vs.renew()
 }
@@ -123,34 +123,20 @@ func (e *Engine) keepThawed(id uint32) {
 // thawAll thaws the parts whose value is known. Those that become known from now on are
 // thawed then.
 func (e *Engine) thawAll(c *checkpoint) {
-	e.some(c.pace, &e.views.frozen, func(ids []uint32) {
-		for _, id := range ids {
-			e.thawBundle(id)
-		}
-	})
-}
-
-func (e *Engine) thawBundle(id uint32) {
-	s := e.cells.slot(id)
-	if s.meta.state() != present {
-		return // it was settled
+	if e.views.frozen.count == 0 {
+		return
 	}
-	owner, v := e.bundleOf(id)
-	var c store.Cell
-	hash := uint64(0)
-	for i, p := range v.parts {
-		if i == 0 {
-			cell := e.cells.keyOf(owner)
-			hash, c = xxh3.HashSeed(cell, e.id.seed()), decodeCell(cell)
+	var room [lockedCells]uint32
+	for from, more := uint32(0), true; more; c.pace.breathe() {
+		e.mu.Lock()
+		ids := e.parts.some(from, room[:])
+		for _, id := range ids {
+			e.thawPart(id)
+			from = id + 1
 		}
-		at := uint32(placed((hash | 1) * v.weights[i]))
-		if s.meta.version()&(1<<i) != 0 || !e.cells.mayHave(at) {
-			continue
-		}
-		e.partBuf = appendPart(e.partBuf[:0], c, p)
-		if part := e.cells.find(at, e.partBuf); part != 0 && e.cells.slot(part).meta.state() != unread {
-			e.addThawed(part, e.take(id, 1<<i))
-		}
+		e.mu.Unlock()
+		more = len(ids) > 0
+		c.pace.yield()
 	}
 }
 
@@ -160,10 +146,7 @@ type bundles struct {
 	owners owners
 	of     []*view
 	groups []*group
-	sums   []int64  // of the parts, in the order of each
-	far    [][]byte // parts whose sum is near the ends of int64
 	copied bool
-	summed bool
 	frees  []func()
 }
 
@@ -241,7 +224,7 @@ func (b *bundles) group(f *fences) {
 	found := map[string]*group{}
 	of := make([][]*group, len(b.of))
 	sizes := map[*group]int{}
-	sums, list := 0, 0
+	list := 0
 	for n, v := range b.of {
 		space := appendNamespace(nil, v.namespace)
 		for _, p := range v.parts {
@@ -258,7 +241,6 @@ func (b *bundles) group(f *fences) {
 				list += many[n]
 			}
 			g.rests[uint64(n)] = append(g.rests[uint64(n)], rest)
-			sums += many[n]
 		}
 	}
 	lists, free := room[uint32](list)
@@ -277,8 +259,6 @@ func (b *bundles) group(f *fences) {
 			g.list = append(g.list, uint32(i))
 		}
 	}
-	b.sums, free = room[int64](sums)
-	b.frees = append(b.frees, free)
 }
 
 // each calls f for each part that is added to, in the order of their keys, with what is
@@ -324,69 +304,58 @@ func (b *bundles) each(f func(key []byte, sum int64) error) error {
 	return nil
 }
 
-// sumBundles adds what is frozen to the rows, or the copies, of its parts. It is done once:
-// a table that Pebble says it has not taken may be there all the same.
-func (e *Engine) sumBundles(ctx context.Context, c *checkpoint, keys *table, r run) error {
-	b := &c.bundles
-	if b.summed || len(b.all) == 0 {
-		return nil
-	}
-	it, err := e.partRows()
-	if err != nil {
-		return err
-	}
-	b.sums, b.far = b.sums[:0], nil
-	at, row, more := r.from, []byte(nil), true // rows are to be found from here on
-	has := false                               // the iterator is at one
-	err = b.each(func(key []byte, sum int64) error {
-		for at < r.to && bytes.Compare(keys.keyOf(c.copies[at].slot), key) < 0 {
-			at++
-		}
-		if at < r.to && bytes.Equal(keys.keyOf(c.copies[at].slot), key) {
-			if s := &c.copies[at]; s.meta.state() == present {
-				sum += s.value
-			}
-		} else {
-			row = appendRowKey(row[:0], key)
-			if has && bytes.Compare(it.Key(), row) < 0 {
-				has = it.Next() // it often is the next
-				more = has
-			}
-			if more && (!has || bytes.Compare(it.Key(), row) < 0) {
-				has = it.SeekGE(row)
-				more = has
-			}
-			if has && bytes.Equal(it.Key(), row) {
-				base, err := decodeBase(it, key)
-				if err != nil {
-					return err
-				}
-				sum += base.value
-			}
-		}
-		b.sums = append(b.sums, sum)
-		if sum > nearLimit/2 || sum < -nearLimit/2 {
-			e.isAfar(b, key, sum)
-		}
-		if len(b.sums)%lockedCells != 0 {
-			return nil
-		}
-		c.pace.breathe()
-		return ctx.Err()
-	})
-	err = errors.Join(err, diskErrorOrNil(it.Error()), diskErrorOrNil(it.Close()))
-	b.summed = err == nil
-	return err
+// A merger adds what is frozen to the rows of parts, or to their copies, in the order of
+// their keys.
+type merger struct {
+	e      *Engine
+	c      *checkpoint
+	keys   *table
+	copies run // from the next one on
+	rows   *pebble.Iterator
+	has    bool // it is at a row
+	over   bool // there are no more rows
+	row    []byte
 }
 
-// isAfar notes that a part is far from 0, and perhaps near the ends of int64.
-func (e *Engine) isAfar(b *bundles, key []byte, sum int64) {
+// base returns what a part is without what is frozen of it, and passes its copy.
+func (m *merger) base(key []byte) (int64, error) {
+	if m.copies.from < m.copies.to {
+		s := &m.c.copies[m.copies.from]
+		if bytes.Equal(m.keys.keyOf(s.slot), key) {
+			m.copies.from++
+			if s.meta.state() != present {
+				return 0, nil
+			}
+			return s.value, nil
+		}
+	}
+	m.row = appendRowKey(m.row[:0], key)
+	if m.has && bytes.Compare(m.rows.Key(), m.row) < 0 {
+		m.has = m.rows.Next() // it often is the next
+		m.over = !m.has
+	}
+	if !m.over && (!m.has || bytes.Compare(m.rows.Key(), m.row) < 0) {
+		m.has = m.rows.SeekGE(m.row)
+		m.over = !m.has
+	}
+	if !m.has || !bytes.Equal(m.rows.Key(), m.row) {
+		return 0, diskErrorOrNil(m.rows.Error())
+	}
+	r, err := decodeBase(m.rows, key)
+	return r.value, err
+}
+
+// isAfar notes that a part is far from 0, and perhaps near the ends of int64. The rows that
+// tell of that are written already: it is among those of the next checkpoint. Until then a
+// crash would forget it, and nothing is lost: it is beyond nearLimit by less than
+// bundledMax, and the next checkpoint that adds to it finds it again.
+func (e *Engine) isAfar(key []byte, sum int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.views.far = true
 	if isNear(sum) {
 		e.near.add(e.hashOf(key))
-		b.far = append(b.far, bytes.Clone(key))
+		e.views.afar = append(e.views.afar, bytes.Clone(key))
 	}
 }
 
