@@ -65,7 +65,7 @@ func (r *Reader) AsOf(ctx context.Context, key string, at int64) (call.Count, er
 			return call.Count{}, err
 		}
 		still := total.Exists && slices.Equal(before, after)
-		if n, err = asOf(rg, total, set); err != nil {
+		if n, err = r.asOf(rg, total, set); err != nil {
 			return call.Count{}, err
 		}
 		n.Exact = n.Exact && known && still
@@ -80,8 +80,9 @@ func (r *Reader) AsOf(ctx context.Context, key string, at int64) (call.Count, er
 	return n, nil
 }
 
-// asOf takes what came later from a total.
-func asOf(rg *view.Range, total store.Value, set wide.Sum) (call.Count, error) {
+// asOf takes what came later from a total. If no window has begun later, that is nothing, and
+// the total is as of now. A counter that is deleted has existed if it had a value.
+func (r *Reader) asOf(rg *view.Range, total store.Value, set wide.Sum) (call.Count, error) {
 	later := rg.Sum()
 	counted, err := later.Value()
 	if err != nil {
@@ -98,8 +99,8 @@ func asOf(rg *view.Range, total store.Value, set wide.Sum) (call.Count, error) {
 		return call.Count{}, store.ErrOverflow
 	}
 	n := call.Count{
-		Value: value, Exact: later.Exact && later.Complete, Complete: later.Complete, Exists: total.Exists,
-		Source: SourceWindows, Shards: 1, AsOf: time.UnixMilli(later.From),
+		Value: value, Exact: later.Exact && later.Complete, Complete: later.Complete || len(rg.Points) == 0, Exists: total.Exists || value != 0,
+		Source: SourceWindows, Shards: 1, AsOf: time.UnixMilli(min(later.From, r.Now)),
 	}
 	n.Staleness = time.Since(n.AsOf)
 	return n, nil

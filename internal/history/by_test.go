@@ -182,3 +182,39 @@ func TestAsOfEdge(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Within a window that has not ended, a value is the one now.
+func TestAsOfNow(t *testing.T) {
+	w := newWorld(t)
+	w.define(definition.Definition{Pattern: "k*", Windows: []definition.Window{window("1w", "", 900*day)}, Ledger: definition.Ledger{Record: definition.All}})
+	w.now = noon + 8*day // a Tuesday
+	w.add("k1", 0, add(3))
+	w.now += day
+	n, err := w.reader().AsOf(w.ctx(), "k1", w.now-day-hour)
+	if err != nil || n.Value != 3 || n.AsOf != at(w.now) || n.Exact || !n.Complete || !n.Exists {
+		t.Errorf("%+v, %v", n, err)
+	}
+}
+
+// A counter that was deleted existed while it had a value.
+func TestAsOfDeleted(t *testing.T) {
+	w := newWorld(t)
+	w.define(three())
+	w.now += 2 * day
+	w.add("k1", 0, add(3))
+	w.now += hour
+	w.apply("k1", 0, store.Delta{Op: store.OpDelete, Event: &store.Event{
+		Plan: w.views("k1").Assign.Plan, Riders: w.riders("k1", ledger.Line{Kind: ledger.Delete}),
+	}})
+	w.now += hour
+	f := func(ago, value int64, exists bool) {
+		t.Helper()
+		n, err := w.reader().AsOf(w.ctx(), "k1", w.now-ago)
+		if err != nil || n.Value != value || n.Exists != exists || n.Exact {
+			t.Errorf("%+v, %v", n, err)
+		}
+	}
+	f(2*hour, 0, false)
+	f(hour+minute, 3, true)
+	f(minute, 0, false)
+}
