@@ -34,12 +34,12 @@ type RangeOptions struct {
 type Series struct {
 	Key    string // or the prefix
 	Step   definition.Width
-	Zone   string // in which steps of a day or more begin; empty is UTC
-	Points []Point
+	Zone   string  // in which steps of a day or more begin; empty is UTC
+	Points []Point // none if no window begins in the range: it is too short, or ends before all that is kept
 
 	Sum      int64 // over all points
-	Exact    bool  // all points are, and the range is the one that was asked for
-	Complete bool  // all points are
+	Exact    bool  // there are points, and all of them are
+	Complete bool  // there are points, and all of them are
 
 	// CompleteFrom is from when on all events are counted: earlier windows are not kept any
 	// more, or the definition came later. It is the end of the range if no point is complete.
@@ -52,7 +52,7 @@ type Series struct {
 type Point struct {
 	From, To time.Time // of the windows that are counted
 	Value    int64
-	Exact    bool // From and To are the step: no window had to be counted as a whole that is only partly in it
+	Exact    bool // From and To are the step: no window is only partly in it
 	Complete bool // every event between From and To is counted
 }
 
@@ -82,7 +82,7 @@ type Breakdown struct {
 	Exact        bool      // From and To are what was asked for: see Point
 	Complete     bool      // every event is counted; of all time, Outside is 0
 	CompleteFrom time.Time // from when on
-	From, To     time.Time // of the windows that are counted; zero for all time
+	From, To     time.Time // of the windows that are counted, the same if there are none; zero for all time
 	AsOf         time.Time // every event acknowledged before is counted
 }
 

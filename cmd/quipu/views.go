@@ -70,8 +70,8 @@ type rangeCmd struct {
 
 // Help is shown by --help.
 func (*rangeCmd) Help() string {
-	return `It draws a bar for each point. A point marked ~ is not all there is to it: a window is cut at its edge, or not all of its
-events were counted by windows. Of many empty points in a row it draws the first and the last. The counter needs a definition with windows: see "quipu policy explain".
+	return `It draws a bar for each point. A point marked ~ is not all there is to it: an edge of the range or of the step is within a window,
+or not all of its events were counted by windows. Of many empty points in a row it draws the first and the last. The counter needs a definition with windows: see "quipu policy explain".
 
 Examples:
 
@@ -91,6 +91,7 @@ type seriesReply struct {
 	Sum             int64
 	Exact, Complete bool
 	CompleteFrom    *time.Time `json:"complete_from"`
+	AsOf            time.Time  `json:"as_of"`
 }
 
 // Run draws.
@@ -131,26 +132,42 @@ func (c *rangeCmd) Run(ctx context.Context, out *output) error {
 	if c.Prefix && s.Sum == 0 && strings.HasSuffix(string(c.Key), "*") {
 		out.hint("a prefix takes no *")
 	}
-	if !s.Exact {
-		out.hint("not exact: a window is cut at an edge of a point marked ~")
+	n := len(s.Points)
+	if n == 0 {
+		out.hint(noWindow)
+		return nil
 	}
-	if !s.Complete {
-		var to *time.Time
-		if n := len(s.Points); n > 0 {
-			to = &s.Points[n-1].To
-		}
-		out.hint(missing(s.CompleteFrom, to))
+	w := windows{s.Points[0].From, s.Points[n-1].To, s.Exact, s.Complete, s.CompleteFrom}
+	w.hints(out)
+	if s.AsOf.Before(w.from) {
+		out.hint("the range is in the future: only events that were sent ahead are counted")
 	}
 	return nil
 }
 
-// missing says why what was counted up to a time is not complete.
-func missing(from, to *time.Time) string {
-	const why = "earlier windows are not kept any more, or began before their definition was in force"
-	if from == nil || to != nil && !from.Before(*to) {
-		return "not complete: " + why
+// noWindow says why a range has nothing that could be counted.
+const noWindow = "not complete: no window begins in this range; it ends before all that is kept, or is within one window"
+
+// windows are those that are counted for a range.
+type windows struct {
+	from, to        time.Time
+	exact, complete bool
+	completeFrom    *time.Time
+}
+
+// hints says how they differ from the range that was asked for.
+func (w *windows) hints(out *output) {
+	if !w.exact {
+		out.hint(fmt.Sprintf("not exact: the range begins or ends within a window; the windows from %s to %s are counted", w.from.Format(time.RFC3339), w.to.Format(time.RFC3339)))
 	}
-	return "complete only from " + from.Format(time.RFC3339) + " on: " + why
+	const why = "earlier windows are not kept any more, or began before their definition was in force"
+	switch {
+	case w.complete:
+	case w.completeFrom == nil || !w.completeFrom.Before(w.to):
+		out.hint("not complete: " + why)
+	default:
+		out.hint("complete only from " + w.completeFrom.Format(time.RFC3339) + " on: " + why)
+	}
 }
 
 // bars returns the points of a range, with the times of a zone, or of the windows' own.
@@ -209,7 +226,7 @@ type breakdownReply struct {
 	Other, Sum, Outside int64
 	Exact, Complete     bool
 	CompleteFrom        *time.Time `json:"complete_from"`
-	To                  *time.Time
+	From, To            *time.Time // nil for all time
 }
 
 // Run draws.
@@ -252,11 +269,13 @@ func (c *byCmd) Run(ctx context.Context, out *output) error {
 	if b.Outside != 0 {
 		out.hint(fmt.Sprintf("the counter has %d besides: it was set, or counted before the dimension was defined", b.Outside))
 	}
-	if !b.Exact {
-		out.hint("not exact: a window is cut at an edge")
-	}
-	if !b.Complete && b.Outside == 0 {
-		out.hint(missing(b.CompleteFrom, b.To))
+	switch {
+	case b.From == nil || b.To == nil:
+	case b.From.Equal(*b.To):
+		out.hint(noWindow)
+	default:
+		w := windows{*b.From, *b.To, b.Exact, b.Complete, b.CompleteFrom}
+		w.hints(out)
 	}
 	return nil
 }

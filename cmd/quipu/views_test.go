@@ -95,7 +95,15 @@ func TestViewCommands(t *testing.T) {
 	hint("a prefix takes no *\n", "range", "v*", "--prefix")
 	hint("no entries\n", "ledger", "v2")
 	hint("v1 is not exact: as of 2025-10-02T00:00:00Z, by its windows, which lack events since\n", "get", "v1", "--at", "2025-10-02")
-	hint("not complete: ", "by", "v1", "country", "--from", "2025-10-01", "--to", "2025-10-04")
+	hint("not complete: earlier windows are not kept", "by", "v1", "country", "--from", "2025-10-01", "--to", "2025-10-04")
+	for _, args := range [][]string{{"range", "v1"}, {"range", "v", "--prefix"}, {"by", "v1", "country"}} {
+		hint("not complete: no window begins in this range", append(args, "--from", "2025-10-01T07:00:00Z", "--to", "2025-10-01T09:00:00Z")...)
+		hint("not complete: no window begins in this range", append(args, "--to", "1971-02-01")...)
+		hint("not exact: the range begins or ends within a window; the windows from 2025-10-02T00:00:00Z to 2025-10-04T00:00:00Z are counted\n",
+			append(args, "--from", "2025-10-01T07:00:00Z", "--to", "2025-10-04")...)
+	}
+	f("2025-10-02  0~\n2025-10-03  1~ "+strings.Repeat("█", 65)+"\nsum\t1\n", "range", "v1", "--from", "2025-10-01T07:00:00Z", "--to", "2025-10-04")
+	hint("the range is in the future: only events that were sent ahead are counted\n", "range", "v1", "--from", "2099-10-01", "--to", "2099-10-02")
 	f("from,to,value,exact,complete\n2025-10-01T00:00:00Z,2025-10-02T00:00:00Z,0,true,false\n", "range", "v1", "--from", "2025-10-01", "--to", "2025-10-02", "--csv")
 	f("all adds up to 1\n", "recount", "v1", "--reason", "to be sure")
 	r := command(t, "QUIPU_ADDR="+p.url, "ledger", "v1")

@@ -126,6 +126,9 @@ func (r *Reader) windowed(ctx context.Context, b *call.Breakdown, views *view.Vi
 	if o.To.IsZero() {
 		span.To = sources[len(sources)-1].Grid.At(r.Now).To
 	}
+	if err := checkSpan(o.From, span); err != nil {
+		return nil, err
+	}
 	rg, err := view.NewRange(sources, span, calendar.Grid{})
 	if err != nil {
 		return nil, err

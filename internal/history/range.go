@@ -56,7 +56,10 @@ func (r *Reader) Range(ctx context.Context, key string, o call.RangeOptions) (ca
 				key, first, e.Definition.Pattern)
 		}
 	}
-	if whole == nil {
+	switch {
+	case whole == nil && o.Prefix:
+		return call.Series{}, store.Errorf(store.KindInvalid, "no windows are defined for keys that start with %q: only totals are kept", key)
+	case whole == nil:
 		return call.Series{}, store.Errorf(store.KindInvalid, "no windows are defined for %q: only its total is kept", key)
 	}
 	s, err := series(whole)
@@ -103,8 +106,20 @@ func (r *Reader) asked(sources []view.Source, o call.RangeOptions) (call.RangeOp
 	if o.To.IsZero() {
 		span.To = step.At(r.Now).To
 	}
+	if err := checkSpan(o.From, span); err != nil {
+		return o, step, err
+	}
 	o.From, o.To = time.UnixMilli(span.From), time.UnixMilli(span.To)
 	return o, step, nil
+}
+
+// checkSpan refuses an empty range of somebody who has said where it begins: with two dates
+// that are the same, a day is meant. Otherwise it ends before all that is kept.
+func checkSpan(from time.Time, span calendar.Span) error {
+	if !from.IsZero() && span.From == span.To {
+		return store.Errorf(store.KindInvalid, "a range from %[1]s to %[1]s is empty: want to after from", time.UnixMilli(span.To).UTC().Format(time.RFC3339))
+	}
+	return nil
 }
 
 // span returns the range between two times, either of which may be zero: then it begins

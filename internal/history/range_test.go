@@ -40,6 +40,9 @@ func TestRange(t *testing.T) {
 			return (w.now - rapid.Int64Range(-3, 50).Draw(t, "ago")*unit) / unit * unit
 		}
 		from, to := edge("from"), edge("to")
+		if from == to {
+			to += hour
+		}
 		o := call.RangeOptions{From: at(min(from, to)), To: at(max(from, to)), Prefix: rapid.Bool().Draw(t, "prefix")}
 		if step := rapid.SampledFrom([]string{"", "1h", "6h", "1d"}).Draw(t, "step"); step != "" {
 			o.Step = width(step)
@@ -113,12 +116,13 @@ func TestRangeRefused(t *testing.T) {
 	}
 	f(`no windows are defined for "x"`, store.ErrInvalid, "x", call.RangeOptions{})
 	f("no windows are defined", store.ErrInvalid, "none:1", call.RangeOptions{})
-	f("no windows are defined", store.ErrInvalid, "x", call.RangeOptions{Prefix: true})
+	f(`no windows are defined for keys that start with "x": only totals`, store.ErrInvalid, "x", call.RangeOptions{Prefix: true})
 	f("key is empty", store.ErrInvalid, "", call.RangeOptions{})
 	f("not UTF-8", store.ErrInvalid, "\xff", call.RangeOptions{Prefix: true})
 	f("unknown time zone", store.ErrInvalid, "k1", call.RangeOptions{Step: width("1d"), Zone: "Mars"})
 	f("unknown time zone", store.ErrInvalid, "k1", call.RangeOptions{Step: width("1d"), Zone: "Local"})
 	f("want from 1970 on", store.ErrInvalid, "k1", call.RangeOptions{From: at(noon), To: at(noon - 1)})
+	f("from 2026-10-26T12:00:00Z to 2026-10-26T12:00:00Z is empty", store.ErrInvalid, "k1", call.RangeOptions{From: at(noon), To: at(noon)})
 	f("more than 10000 points", store.ErrTooLarge, "k1", call.RangeOptions{From: at(noon - 30*day), Step: width("1m")})
 	f("windows: ask for a shorter", store.ErrTooLarge, "k1", call.RangeOptions{From: at(noon - day), To: at(noon + 9000*365*day), Step: width("1y")})
 	f("have different windows, by the patterns", store.ErrUnsupported, "", call.RangeOptions{From: at(noon - 5*day), Prefix: true, Step: width("1h")})
@@ -144,5 +148,47 @@ func TestRangeSince(t *testing.T) {
 	s, err = w.reader().Range(w.ctx(), "k1", call.RangeOptions{From: at(noon - 2*hour), To: at(noon + hour)})
 	if err != nil || s.Sum != 5 || s.Complete || s.CompleteFrom != at(noon+hour) {
 		t.Errorf("%d, %s, %v", s.Sum, s.CompleteFrom, err)
+	}
+}
+
+// A range in which no window begins, or of which none is kept, does not claim to know.
+func TestRangeOfNothing(t *testing.T) {
+	w := newWorld(t)
+	w.define(definition.Definition{
+		Pattern: "k*", Windows: []definition.Window{window("1h", "", 30*day)}, Dimensions: []definition.Dimension{{By: []string{"country"}}},
+	})
+	w.now += 5*day + 20*minute
+	w.add("k1", 0, add(5))
+	now := at(w.now)
+	f := func(from, to time.Time, points int, sum int64, exact, complete bool, completeFrom time.Time) {
+		t.Helper()
+		for _, prefix := range []bool{false, true} {
+			s, err := w.reader().Range(w.ctx(), "k1", call.RangeOptions{From: from, To: to, Prefix: prefix})
+			if err != nil || len(s.Points) != points || s.Sum != sum || s.Exact != exact || s.Complete != complete || s.CompleteFrom != completeFrom {
+				t.Errorf("range: %+v, %v", s, err)
+			}
+			some := len(s.Points) > 0
+			for _, p := range s.Points {
+				some = some && p.Exact
+			}
+			if some != s.Exact {
+				t.Errorf("the points are not as exact as the whole: %+v", s)
+			}
+		}
+		b, err := w.reader().By(w.ctx(), "k1", "country", call.ByOptions{From: from, To: to})
+		if err != nil || b.Sum != sum || b.Exact != exact || b.Complete != complete || b.CompleteFrom != completeFrom || b.From.Before(at(noon-365*day)) || b.To.Before(b.From) {
+			t.Errorf("by: %+v, %v", b, err)
+		}
+	}
+	next := now.Truncate(time.Hour).Add(time.Hour)
+	f(now.Add(-time.Minute), time.Time{}, 0, 0, false, false, next)                      // within the hour
+	f(now.Add(-time.Minute), now, 0, 0, false, false, now)                               //
+	f(time.Time{}, at(noon-40*day), 0, 0, false, false, at(noon-40*day))                 // before what is kept
+	f(at(noon-40*day), at(noon-39*day), 24, 0, true, false, at(noon-39*day))             //
+	f(now.Add(-2*time.Hour), time.Time{}, 2, 5, false, true, next.Add(-2*time.Hour))     // an hour is cut
+	f(next.Add(-2*time.Hour), time.Time{}, 2, 5, true, true, next.Add(-2*time.Hour))     //
+	f(next.Add(time.Hour), next.Add(3*time.Hour), 2, 0, true, true, next.Add(time.Hour)) // as of now, the future is empty
+	if _, err := w.reader().By(w.ctx(), "k1", "country", call.ByOptions{From: now, To: now}); !errors.Is(err, store.ErrInvalid) {
+		t.Error(err)
 	}
 }

@@ -25,8 +25,9 @@ type Range struct {
 	Points []Point
 	Runs   []Run // what has to be read
 
-	tiles map[place]int // into Points
-	cut   bool          // no window begins in a step: it is in none of the points
+	tiles  map[place]int // into Points
+	begins int64         // where the first window begins, at the beginning of the range or later
+	ends   int64         // where the range ends
 }
 
 // A Point is what was counted in one step of a range.
@@ -54,20 +55,25 @@ type place struct {
 func moment(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
 
 // NewRange plans the answer for a span by steps, or by one step if the grid has no width.
+// It has no points if no window begins in the span.
+//
 // The value of a counter at an earlier time is its value now without the range from then
 // to a day from now, if nothing was assigned since.
 func NewRange(sources []Source, span calendar.Span, step calendar.Grid) (*Range, error) {
-	r := &Range{tiles: map[place]int{}}
 	if span.From < 0 || span.From > span.To {
 		return nil, store.Errorf(store.KindInvalid, "a range from %s to %s: want from 1970 on, and to after from", moment(span.From), moment(span.To))
 	}
 	t := newTiler(sources)
 	from := t.align(span.From)
+	r := &Range{tiles: map[place]int{}, begins: from, ends: span.To}
 	for at, steps := span.From, 0; at < span.To; steps++ {
 		if steps == PointsMax {
 			return nil, store.Errorf(store.KindTooLarge, "the range has more than %d points: ask for a larger step", PointsMax)
 		}
 		asked := calendar.Span{From: at, To: span.To}
+		if len(r.Points) == 0 { // Steps before the first window are its point's.
+			asked.From = span.From
+		}
 		if step.Width != (calendar.Width{}) {
 			asked.To = min(span.To, step.At(at).To)
 		}
@@ -81,10 +87,9 @@ func NewRange(sources []Source, span calendar.Span, step calendar.Grid) (*Range,
 }
 
 // add plans the point of one step, whose windows have a span. A step in which no window
-// begins has none: it is part of the one before it.
+// begins has none: it is part of the one before it, or of the first.
 func (r *Range) add(t *tiler, asked, span calendar.Span) error {
 	if span.From >= span.To {
-		r.cut = true
 		return nil
 	}
 	p := Point{Span: span, Exact: span == asked, Complete: true}
@@ -133,7 +138,6 @@ func (r *Range) Merge(other *Range) bool {
 	if !slices.EqualFunc(r.Points, other.Points, same) {
 		return false
 	}
-	r.cut = r.cut || other.cut
 	for i := range r.Points {
 		p, q := &r.Points[i], &other.Points[i]
 		p.Exact, p.Complete = p.Exact && q.Exact, p.Complete && q.Complete
@@ -164,14 +168,13 @@ func (p *Point) Value() (int64, error) {
 	return 0, store.ErrOverflow
 }
 
-// Sum returns the whole range as one point.
+// Sum returns the whole range as one point. Without any windows nothing is known of it: it
+// is neither exact nor complete.
 func (r *Range) Sum() Point {
-	sum := Point{Exact: !r.cut, Complete: true}
+	some := len(r.Points) > 0
+	sum := Point{Span: calendar.Span{From: r.begins, To: r.begins}, Exact: some, Complete: some}
 	for i := range r.Points {
 		p := &r.Points[i]
-		if i == 0 {
-			sum.From = p.From
-		}
 		sum.To = p.To
 		sum.Exact, sum.Complete = sum.Exact && p.Exact, sum.Complete && p.Complete
 		sum.sum.Merge(p.sum)
@@ -180,9 +183,9 @@ func (r *Range) Sum() Point {
 }
 
 // CompleteFrom returns from when on all events of the range are counted, which is its end
-// if the last point is not complete.
+// if the last point is not complete, or if there is none.
 func (r *Range) CompleteFrom() int64 {
-	from := int64(0)
+	from := r.ends
 	for i := range r.Points {
 		if p := &r.Points[i]; !p.Complete {
 			from = p.To

@@ -353,10 +353,13 @@ func TestRange(t *testing.T) {
 			if p.Exact {
 				exact++
 			}
+			if p.Exact && i == 0 && p.From != from {
+				t.Fatalf("%v is not exact: the range begins at %d", p.Span, from)
+			}
 		}
 		sum := r.Sum()
 		got, _ := sum.Value()
-		if sum.Complete && len(r.Points) > 0 && got != counted(sum.Span) || sum.Exact && from < to && sum.Span != (calendar.Span{From: from, To: to}) {
+		if sum.Complete && got != counted(sum.Span) || sum.Exact && sum.Span != (calendar.Span{From: from, To: to}) {
 			t.Fatalf("the range %d to %d is %v with %d, want %d", from, to, sum, got, counted(sum.Span))
 		}
 		// What is read is what is counted, and nothing else.
@@ -403,16 +406,19 @@ func TestRangeEdges(t *testing.T) {
 		if s := r.Sum(); len(r.Points) != points || s.Exact != exact || s.Complete != complete {
 			t.Errorf("%d points, exact %v, complete %v", len(r.Points), s.Exact, s.Complete)
 		}
+		if points == 0 && r.CompleteFrom() != to {
+			t.Errorf("nothing is complete from %d on", r.CompleteFrom())
+		}
 	}
 	f(noon-2*hour, noon, "1h", 2, true, true)
-	f(noon-2*hour+minute, noon+minute, "1h", 3, true, true)         // minutes are kept
-	f(noon-2*hour+1000, noon, "1h", 2, false, true)                 // seconds are not
-	f(noon-3*day+minute, noon-2*day, "1h", 23, false, true)         // an hour is cut
-	f(noon-3*day, noon-3*day+hour, "1m", 1, false, true)            // an hour is there, minutes are not
-	f(noon-11*day, noon-9*day, "1d", 3, true, false)                // it began in between
-	f(noon-40*day, noon-39*day, "1d", 2, true, false)               // it is not kept
-	f(noon, noon, "1d", 0, true, true)                              // nothing
-	f(noon-3*day+minute, noon-3*day+2*minute, "1m", 0, false, true) // within an hour
+	f(noon-2*hour+minute, noon+minute, "1h", 3, true, true)          // minutes are kept
+	f(noon-2*hour+1000, noon, "1h", 2, false, true)                  // seconds are not
+	f(noon-3*day+minute, noon-2*day, "1h", 23, false, true)          // an hour is cut
+	f(noon-3*day, noon-3*day+hour, "1m", 1, false, true)             // an hour is there, minutes are not
+	f(noon-11*day, noon-9*day, "1d", 3, true, false)                 // it began in between
+	f(noon-40*day, noon-39*day, "1d", 2, true, false)                // it is not kept
+	f(noon, noon, "1d", 0, false, false)                             // nothing
+	f(noon-3*day+minute, noon-3*day+2*minute, "1m", 0, false, false) // within an hour
 
 	if _, err := view.NewRange(nil, calendar.Span{To: noon}, calendar.Grid{Width: window("1s", "", 0).Every}); !errors.Is(err, store.ErrTooLarge) {
 		t.Error(err)

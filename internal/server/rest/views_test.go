@@ -88,6 +88,10 @@ func TestRange(t *testing.T) {
 	f.do("GET", "/api/v1/counters/v1/range?from=2024-10-01&to=2024-10-02&step=1d&zone=Europe/Berlin", "").want(t, 200, "sum=7", "zone=Europe/Berlin", "exact=true")
 	f.do("GET", "/api/v1/counters/v1/range?from=1727769600000&to=2024-10-01T09:00:00Z", "").want(t, 200)
 	f.do("GET", "/api/v1/counters/v1/range?from=-24h", "").want(t, 200, "sum=0")
+	f.do("GET", "/api/v1/counters/v1/range?to=1971-02-01", "").want(t, 200, "points=[]", "sum=0", "exact=false", "complete=false", "complete_from=1971-02-01T00:00:00Z")
+	f.do("GET", "/api/v1/counters/v1/range?from=2024-10-01T08:01:00Z&to=2024-10-01T08:02:00Z", "").want(t, 200, "points=[]", "exact=false", "complete=false")
+	f.do("GET", "/api/v1/counters/v1/by/country?from=2024-10-01T08:01:00Z&to=2024-10-01T08:02:00Z", "").
+		want(t, 200, "sum=0", "exact=false", "complete=false", "from=2024-10-01T09:00:00Z", "to=2024-10-01T09:00:00Z")
 
 	f.do("GET", "/api/v1/counters/v1/by/country", "").want(t, 200, "dimension=country", "sum=7", "other=0")
 	if r := f.do("GET", "/api/v1/counters/v1/by/country?top=1", ""); !strings.Contains(r.body, `"values":[{"value":"PE","count":4}],"other":3`) {
@@ -105,7 +109,9 @@ func TestRange(t *testing.T) {
 	bad("/api/v1/counters/v1/range?to=", "to: want a time")
 	bad("/api/v1/counters/v1/range?step=7d", "step: ")
 	bad("/api/v1/counters/v1/range?zone=Europe/Bonn", "Europe/Bonn")
+	bad("/api/v1/counters/v1/range?from=2024-10-01&to=2024-10-01", "is empty: want to after from")
 	bad("/api/v1/range", "prefix: say of which counters")
+	bad("/api/v1/range?prefix=zzz", `no windows are defined for keys that start with "zzz"`)
 	bad("/api/v1/counters/v1/by/colour", "colour")
 	bad("/api/v1/counters/v1/by/country?top=0", "top: want an integer of at least 1")
 	bad("/api/v1/counters/other/range", "other")
@@ -160,5 +166,8 @@ func TestReadAsOf(t *testing.T) {
 	f.do("POST", "/api/v1/counters/v1/increment", `{"delta":5,"at":"2024-10-01T08:00:00Z"}`).want(t, 200)
 	f.do("POST", "/api/v1/counters/v1/increment", `{"delta":7}`).want(t, 200)
 	f.do("GET", "/api/v1/counters/v1?at=2024-10-02", "").want(t, 200, "value=5")
+	f.do("DELETE", "/api/v1/counters/v1", "").want(t, 200)
+	f.do("GET", "/api/v1/counters/v1?at=2024-10-02", "").want(t, 200, "value=5", "exists=true")
+	f.do("GET", "/api/v1/counters/v1?at=2024-09-02", "").want(t, 200, "value=0", "exists=false")
 	f.do("GET", "/api/v1/counters/v1?at=tomorrow", "").problem(t, 400, "invalid", "at: want a time")
 }
