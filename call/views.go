@@ -56,6 +56,28 @@ type Point struct {
 	Complete bool // every event between From and To is counted
 }
 
+// Rate returns how much was counted a second: over the time from From to To, or up to asOf if
+// the point is not over by then. It is 0 if no time of it has passed.
+func (p Point) Rate(asOf time.Time) float64 {
+	if asOf.After(p.To) {
+		asOf = p.To
+	}
+	passed := asOf.Sub(p.From).Seconds()
+	if passed <= 0 {
+		return 0
+	}
+	return float64(p.Value) / passed
+}
+
+// Rate returns how much was counted a second over all points: see Point.Rate.
+func (s *Series) Rate() float64 {
+	n := len(s.Points)
+	if n == 0 {
+		return 0
+	}
+	return Point{From: s.Points[0].From, To: s.Points[n-1].To, Value: s.Sum}.Rate(s.AsOf)
+}
+
 // ByOptions say over which time a dimension is wanted. The zero value is all time.
 type ByOptions struct {
 	// From and To are the range, with the defaults of RangeOptions. If both are zero, all

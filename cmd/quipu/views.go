@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -65,17 +66,20 @@ type rangeCmd struct {
 	Step   string `help:"How long each point is, such as 1m, 1h, 1d or 1mo. The default is the shortest that gives at most 1,000 points." placeholder:"WIDTH"`
 	Zone   string `help:"Time zone in which days, weeks and months begin, and the dates of --from and --to. The default is that of the counter's windows, and for dates UTC." placeholder:"NAME"`
 	Prefix bool   `help:"Sum over all counters whose keys start with KEY."`
+	Rate   bool   `help:"Print rates too: how much was counted a second."`
 	CSV    bool   `name:"csv" help:"Print comma-separated values."`
 }
 
 // Help is shown by --help.
 func (*rangeCmd) Help() string {
 	return `It draws a bar for each point. A point marked ~ is not all there is to it: an edge of the range or of the step is within a window,
-or not all of its events were counted by windows. Of many empty points in a row it draws the first and the last. The counter needs a definition with windows: see "quipu policy explain".
+or not all of its events were counted by windows. Of many empty points in a row it draws the first and the last. The
+rate of a point that is not over is up to now. The counter needs a definition with windows: see "quipu policy explain".
 
 Examples:
 
   quipu range page.views --from -24h --step 1h
+  quipu range page.views --from -1h --rate
   quipu range page.views --from 2026-10-01 --to 2026-11-01 --step 1d --zone Europe/Berlin
   quipu range page. --prefix --from -7d --csv`
 }
@@ -86,9 +90,11 @@ type seriesReply struct {
 	Points     []struct {
 		From, To        time.Time
 		Value           int64
+		Rate            float64
 		Exact, Complete bool
 	}
 	Sum             int64
+	Rate            float64
 	Exact, Complete bool
 	CompleteFrom    *time.Time `json:"complete_from"`
 	AsOf            time.Time  `json:"as_of"`
@@ -107,27 +113,31 @@ func (c *rangeCmd) Run(ctx context.Context, out *output) error {
 	if c.Zone != "" {
 		q.query.Set("zone", c.Zone)
 	}
+	if c.Rate {
+		q.query.Set("rate", "true")
+	}
 	var s seriesReply
 	raw, err := c.call(ctx, q, &s)
 	if err != nil || c.JSON {
 		return printRaw(out, raw, err)
 	}
 	if c.CSV {
-		rows := [][]string{{"from", "to", "value", "exact", "complete"}}
-		for _, p := range s.Points {
-			rows = append(rows, []string{
-				p.From.Format(time.RFC3339), p.To.Format(time.RFC3339), strconv.FormatInt(p.Value, 10),
-				strconv.FormatBool(p.Exact), strconv.FormatBool(p.Complete),
-			})
-		}
-		return out.printCSV(rows)
+		return out.printCSV(s.rows(c.Rate))
 	}
 	bars := s.bars(c.Zone)
+	if c.Rate {
+		s.rate(bars)
+	}
 	if err := out.printLines(folded(chart(bars, out.columns(ctx)), bars)); err != nil {
 		return err
 	}
 	if err := out.print("sum\t%d", s.Sum); err != nil {
 		return err
+	}
+	if c.Rate {
+		if err := out.print("rate\t%s", perSecond(s.Rate)); err != nil {
+			return err
+		}
 	}
 	if c.Prefix && s.Sum == 0 && strings.HasSuffix(string(c.Key), "*") {
 		out.hint("a prefix takes no *")
@@ -168,6 +178,44 @@ func (w *windows) hints(out *output) {
 	default:
 		out.hint("complete only from " + w.completeFrom.Format(time.RFC3339) + " on: " + why)
 	}
+}
+
+// rows returns the points of a range as rows.
+func (s *seriesReply) rows(rate bool) [][]string {
+	rows := [][]string{{"from", "to", "value", "exact", "complete"}}
+	for _, p := range s.Points {
+		rows = append(rows, []string{
+			p.From.Format(time.RFC3339), p.To.Format(time.RFC3339), strconv.FormatInt(p.Value, 10),
+			strconv.FormatBool(p.Exact), strconv.FormatBool(p.Complete),
+		})
+	}
+	if rate {
+		rows[0] = append(rows[0], "rate")
+		for i, p := range s.Points {
+			rows[i+1] = append(rows[i+1], strconv.FormatFloat(p.Rate, 'f', -1, 64))
+		}
+	}
+	return rows
+}
+
+// rate puts the rates of points behind the labels of their bars.
+func (s *seriesReply) rate(bars []bar) {
+	rows := make([][]string, len(bars))
+	for i := range bars {
+		rows[i] = []string{bars[i].label, perSecond(s.Points[i].Rate)}
+	}
+	for i, line := range align(rows, func(column int) bool { return column == 1 }) {
+		bars[i].label = line
+	}
+}
+
+// perSecond writes a rate for people, with three digits that tell something.
+func perSecond(rate float64) string {
+	digits := 0
+	for r := math.Abs(rate); r != 0 && r < 99.95 && digits < 9; r *= 10 {
+		digits++
+	}
+	return strconv.FormatFloat(rate, 'f', digits, 64) + "/s"
 }
 
 // bars returns the points of a range, with the times of a zone, or of the windows' own.

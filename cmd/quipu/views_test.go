@@ -78,6 +78,10 @@ func TestViewCommands(t *testing.T) {
 	f("6\n", "add", "v1", "2", "--at", "2025-10-03", "--dim", "country=")
 	f("2025-10-01  4~ "+strings.Repeat("█", 65)+"\n2025-10-02  0~\n2025-10-03  2~ "+strings.Repeat("█", 32)+"▌\nsum\t6\n",
 		"range", "v1", "--from", "2025-10-01", "--to", "2025-10-04")
+	f("2025-10-01  0.0000463/s  4~ "+strings.Repeat("█", 52)+"\n2025-10-02          0/s  0~\n2025-10-03  0.0000231/s  2~ "+strings.Repeat("█", 26)+"\nsum\t6\nrate\t0.0000231/s\n",
+		"range", "v1", "--from", "2025-10-01", "--to", "2025-10-04", "--rate")
+	f("from,to,value,exact,complete,rate\n2025-10-02T00:00:00Z,2025-10-03T00:00:00Z,0,true,false,0\n2025-10-03T00:00:00Z,2025-10-04T00:00:00Z,2,true,false,0.000023148148148148147\n",
+		"range", "v1", "--from", "2025-10-02", "--to", "2025-10-04", "--rate", "--csv")
 	f("DE      4  "+strings.Repeat("█", 69)+"\n(none)  2  "+strings.Repeat("█", 34)+"▌\nsum\t6\n", "by", "v1", "country")
 	f("country,count\nDE,4\n(other),2\n", "by", "v1", "country", "--top", "1", "--csv")
 	f("5\n", "adjust", "v1", "-1", "--reason", "bots", "--actor", "ana", "--at", "2025-10-03")

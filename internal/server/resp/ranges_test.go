@@ -40,6 +40,17 @@ func TestRanges(t *testing.T) {
 		f("INCR v", ":8\r\n")
 		f("Q.RANGE v 1727769600000 2024-10-01T10:00:00Z STEP 1h", "*16\r\n"+bulk("key")+bulk("v")+bulk("step")+bulk("1h")+bulk("points")+"*2\r\n"+
 			"*4\r\n:1727769600000\r\n:6\r\n:1\r\n:0\r\n*4\r\n:1727773200000\r\n:1\r\n:1\r\n:0\r\n"+bulk("sum")+":7\r\n"+bulk("exact")+":1\r\n"+bulk("complete")+":0\r\n")
+		f("Q.RANGE v 1727769600000 2024-10-01T10:00:00Z STEP 1h RATE", "*18\r\n"+bulk("key")+bulk("v")+bulk("step")+bulk("1h")+bulk("points")+"*2\r\n"+
+			"*5\r\n:1727769600000\r\n:6\r\n:1\r\n:0\r\n"+bulk("0.0016666666666666668")+"*5\r\n:1727773200000\r\n")
+		if got := c.line("Q.RANGE v 1727769600000 2024-10-01T10:00:00Z rate"); !strings.HasSuffix(got, bulk("rate")+bulk("0.0009722222222222222")) {
+			t.Errorf("the rate of the whole: %q", got)
+		}
+		three := dial(t, c.RemoteAddr().String())
+		three.line("HELLO 3")
+		if got := three.line("Q.RANGE v 1727769600000 2024-10-01T10:00:00Z RATE"); !strings.HasSuffix(got, bulk("rate")+",0.0009722222222222222\r\n") {
+			t.Errorf("the rate in RESP3: %q", got)
+		}
+		f("Q.RANGE v -1h now RATE STEP", syntax)
 		f("Q.BY v country", "*18\r\n"+bulk("key")+bulk("v")+bulk("dimension")+bulk("country")+bulk("values")+
 			"*2\r\n*2\r\n"+bulk("DE")+":6\r\n*2\r\n"+bulk("")+":2\r\n"+bulk("other")+":0\r\n"+bulk("sum")+":8\r\n")
 		f("Q.BY v country,os FROM 1727769600000 TO 1727776800000 TOP 1", "*18\r\n"+bulk("key")+bulk("v")+bulk("dimension")+bulk("country,os")+bulk("values")+

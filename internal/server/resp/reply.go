@@ -194,6 +194,16 @@ func (e *encoder) boolean(v bool) {
 	}
 }
 
+// double appends a number that is no integer: a double in RESP3, else a string.
+func (e *encoder) double(v float64) {
+	text := strconv.FormatFloat(v, 'g', -1, 64)
+	if e.resp3 {
+		e.line(',', text)
+	} else {
+		e.text(text)
+	}
+}
+
 func (e *encoder) bulk(b []byte) {
 	if e.fits(numberBytesMax + len(b) + 2) {
 		e.head('$', int64(len(b)))

@@ -50,7 +50,12 @@ func qRange(ctx context.Context, s *session, args [][]byte) error {
 	if o.To, err = moment("to", args[3], now); err != nil {
 		return err
 	}
-	err = options(args[4:], map[string]func([]byte) error{
+	given := args[4:]
+	rate := len(given) > 0 && is(given[len(given)-1], "RATE")
+	if rate {
+		given = given[:len(given)-1]
+	}
+	err = options(given, map[string]func([]byte) error{
 		"STEP": func(value []byte) (err error) {
 			if o.Step, err = definition.ParseWidth(string(value)); err != nil {
 				return wireError("ERR STEP: " + err.Error())
@@ -68,14 +73,18 @@ func qRange(ctx context.Context, s *session, args [][]byte) error {
 	if err != nil {
 		return err
 	}
-	s.series(&series)
+	s.series(&series, rate)
 	return nil
 }
 
 // series replies a range as a map; its points are arrays of when each begins, its value,
-// and whether it is exact and complete.
-func (s *session) series(r *quipu.Series) {
-	s.fields(8)
+// whether it is exact and complete, and its rate if that is wanted.
+func (s *session) series(r *quipu.Series, rate bool) {
+	fields, items := 8, 4
+	if rate {
+		fields, items = fields+1, items+1
+	}
+	s.fields(fields)
 	s.text("key")
 	s.text(r.Key)
 	s.text("step")
@@ -83,11 +92,14 @@ func (s *session) series(r *quipu.Series) {
 	s.text("points")
 	s.array(len(r.Points))
 	for _, p := range r.Points {
-		s.array(4)
+		s.array(items)
 		s.integer(p.From.UnixMilli())
 		s.integer(p.Value)
 		s.boolean(p.Exact)
 		s.boolean(p.Complete)
+		if rate {
+			s.double(p.Rate(r.AsOf))
+		}
 	}
 	s.text("sum")
 	s.integer(r.Sum)
@@ -99,6 +111,10 @@ func (s *session) series(r *quipu.Series) {
 	s.known64(r.CompleteFrom.UnixMilli(), !r.CompleteFrom.IsZero())
 	s.text("as_of")
 	s.integer(r.AsOf.UnixMilli())
+	if rate {
+		s.text("rate")
+		s.double(r.Rate())
+	}
 }
 
 func qBy(ctx context.Context, s *session, args [][]byte) error {

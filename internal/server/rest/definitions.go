@@ -119,11 +119,8 @@ func define(c *call) error {
 
 // defineOptions returns what the headers and parameters say of definitions.
 func (c *call) defineOptions() (o quipu.DefineOptions, err error) {
-	if c.query.Has("dry_run") {
-		v := c.query.Get("dry_run")
-		if o.DryRun, err = strconv.ParseBool(v); err != nil {
-			return o, invalid("dry_run", "want true or false, not "+strconv.Quote(v))
-		}
+	if o.DryRun, err = c.truth("dry_run"); err != nil {
+		return o, err
 	}
 	match := c.r.Header["If-Match"]
 	switch {

@@ -53,11 +53,24 @@ func (c *call) count(name string) (int, error) {
 	return n, nil
 }
 
+// truth returns what a parameter says, and false if it is not given.
+func (c *call) truth(name string) (bool, error) {
+	if !c.query.Has(name) {
+		return false, nil
+	}
+	v, err := strconv.ParseBool(c.query.Get(name))
+	if err != nil {
+		return false, invalid(name, "want true or false, not "+strconv.Quote(c.query.Get(name)))
+	}
+	return v, nil
+}
+
 // A point is what was counted in one step of a range.
 type point struct {
 	From     time.Time `json:"from"`
 	To       time.Time `json:"to"`
 	Value    int64     `json:"value"`
+	Rate     *float64  `json:"rate,omitempty"`
 	Exact    bool      `json:"exact"`
 	Complete bool      `json:"complete"`
 }
@@ -71,6 +84,7 @@ type series struct {
 	Zone         string     `json:"zone,omitempty"`
 	Points       []point    `json:"points"`
 	Sum          int64      `json:"sum"`
+	Rate         *float64   `json:"rate,omitempty"`
 	Exact        bool       `json:"exact"`
 	Complete     bool       `json:"complete"`
 	CompleteFrom *time.Time `json:"complete_from,omitempty"`
@@ -97,6 +111,10 @@ func (c *call) ranged(key string, prefix bool) error {
 			return invalid("step", err.Error())
 		}
 	}
+	rate, err := c.truth("rate")
+	if err != nil {
+		return err
+	}
 	if err := c.take(pointsMost * entryBytes); err != nil {
 		return err
 	}
@@ -112,7 +130,13 @@ func (c *call) ranged(key string, prefix bool) error {
 		out.Key, out.Prefix = nil, &key
 	}
 	for i, p := range s.Points {
-		out.Points[i] = point{p.From.UTC(), p.To.UTC(), p.Value, p.Exact, p.Complete}
+		out.Points[i] = point{p.From.UTC(), p.To.UTC(), p.Value, nil, p.Exact, p.Complete}
+		if rate {
+			out.Points[i].Rate = new(p.Rate(s.AsOf))
+		}
+	}
+	if rate {
+		out.Rate = new(s.Rate())
 	}
 	return c.json(out)
 }

@@ -84,6 +84,15 @@ func TestRange(t *testing.T) {
 			t.Errorf("no %s in %s", part, r.body)
 		}
 	}
+	if strings.Contains(r.body, "rate") {
+		t.Errorf("rates that nobody asked for: %s", r.body)
+	}
+	r = f.do("GET", "/api/v1/counters/v1/range"+span+"&rate=true", "")
+	r.want(t, 200, "rate=0.0006481481481481481")
+	if !strings.Contains(r.body, `"value":3,"rate":0.0008333333333333334,"exact":true`) || !strings.Contains(r.body, `"value":0,"rate":0,`) {
+		t.Errorf("rates: %s", r.body)
+	}
+	f.do("GET", "/api/v1/range"+span+"&prefix=v&rate=true", "").want(t, 200, "sum=17", "rate=0.001574074074074074")
 	f.do("GET", "/api/v1/range"+span+"&prefix=v", "").want(t, 200, "prefix=v", "sum=17")
 	f.do("GET", "/api/v1/counters/v1/range?from=2024-10-01&to=2024-10-02&step=1d&zone=Europe/Berlin", "").want(t, 200, "sum=7", "zone=Europe/Berlin", "exact=true")
 	f.do("GET", "/api/v1/counters/v1/range?from=1727769600000&to=2024-10-01T09:00:00Z", "").want(t, 200)
@@ -108,6 +117,7 @@ func TestRange(t *testing.T) {
 	bad("/api/v1/counters/v1/range?from=yesterday", `from: want a time such as 2026-10-01T08:00:00Z, 2026-10-01, Unix milliseconds, -24h or now, not "yesterday"`)
 	bad("/api/v1/counters/v1/range?to=", "to: want a time")
 	bad("/api/v1/counters/v1/range?step=7d", "step: ")
+	bad("/api/v1/counters/v1/range?rate=fast", "rate: want true or false")
 	bad("/api/v1/counters/v1/range?zone=Europe/Bonn", "Europe/Bonn")
 	bad("/api/v1/counters/v1/range?from=2024-10-01&to=2024-10-01", "is empty: want to after from")
 	bad("/api/v1/range", "prefix: say of which counters")
