@@ -32,6 +32,9 @@ func (db *DB) Verify(ctx context.Context) (Audit, error) {
 		audit.Unproved = append(audit.Unproved, "windows, dimensions and ledgers: "+err.Error())
 		err = nil
 	}
+	if err == nil {
+		db.port.Verified(&audit)
+	}
 	return audit, err
 }
 

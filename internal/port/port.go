@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/quipudb/quipu/internal/admission"
 	"github.com/quipudb/quipu/internal/books"
@@ -55,6 +56,14 @@ type shared struct {
 	sessionsLost atomic.Uint64
 	checkups     checkups
 	unreachable  atomic.Int64 // partitions, when Health was asked last
+	verified     atomic.Pointer[verified]
+}
+
+// A verified is what the last verify has found.
+type verified struct {
+	at    time.Time
+	cells int64
+	drift int
 }
 
 // Options are what a port is told: see those of package quipu.
@@ -157,6 +166,11 @@ func (s *shared) rulesIn(namespace string) policy.Rules { return s.policies.Load
 // session had seen.
 func (p *Port) SessionLost() { p.sessionsLost.Add(1) }
 
+// Verified takes down what a verify has found.
+func (p *Port) Verified(a *store.Audit) {
+	p.verified.Store(&verified{at: time.Now(), cells: a.Cells, drift: len(a.Drift)})
+}
+
 // Meters calls f for each meter of the port and its store, always in the same
 // order. Names are in the style of Prometheus; counters end in _total.
 func (p *Port) Meters(f func(name, help string, value float64)) {
@@ -169,6 +183,13 @@ func (p *Port) Meters(f func(name, help string, value float64)) {
 	f("quipu_dimensions_other_total", "Values counted as other, because their dimension had as many as it may have.", float64(p.others.Load()))
 	f("quipu_sessions_lost_total", "Reads refused because the store had lost what their session had seen.", float64(p.sessionsLost.Load()))
 	f("quipu_partitions_unreachable", "Partitions of the store that did not answer when readiness was asked for last.", float64(p.unreachable.Load()))
+	v := p.verified.Load()
+	if v == nil {
+		v = &verified{at: time.Unix(0, 0)}
+	}
+	f("quipu_verify_drift", "Differences that the last verify has found.", float64(v.drift))
+	f("quipu_verify_cells", "Cells that the last verify has looked at.", float64(v.cells))
+	f("quipu_verify_timestamp_seconds", "When the last verify ended, in Unix seconds; 0 if there was none since the start.", float64(v.at.UnixMilli())/1000)
 	p.totals.Meters(f)
 	p.keeping.Meters(f)
 	if m, ok := p.store.(store.Meter); ok {

@@ -153,6 +153,9 @@ func verify(c *call) error {
 	if err != nil {
 		return err
 	}
+	if n := len(audit.Drift); n > 0 {
+		c.h.logger.Warn("verify found differences", "request_id", c.id, "differences", n, "first", audit.Drift[0].What)
+	}
 	c.out = append(appendAudit(c.out[:0], &audit), '\n')
 	return c.reply()
 }

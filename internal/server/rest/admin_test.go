@@ -1,12 +1,17 @@
 package rest_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/internal/server/rest"
@@ -130,13 +135,39 @@ func TestUnsupported(t *testing.T) {
 
 func TestVerify(t *testing.T) {
 	a := &archive{Store: newMemory()}
-	f := openOver(t, a, rest.Options{})
+	var log bytes.Buffer
+	f := openOver(t, a, rest.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	metrics := func(drift, cells int, since time.Time) {
+		t.Helper()
+		body := f.do("GET", "/metrics", "").body
+		for _, line := range []string{fmt.Sprint("\nquipu_verify_drift ", drift, "\n"), fmt.Sprint("\nquipu_verify_cells ", cells, "\n")} {
+			if !strings.Contains(body, line) {
+				t.Errorf("no %q in the metrics", line)
+			}
+		}
+		_, text, _ := strings.Cut(body, "\nquipu_verify_timestamp_seconds ")
+		text, _, _ = strings.Cut(text, "\n")
+		at, err := strconv.ParseFloat(text, 64)
+		if now := float64(time.Now().UnixMilli()) / 1000; err != nil || at < float64(since.UnixMilli())/1000 || at > now {
+			t.Errorf("verified at %s, %v", text, err)
+		}
+	}
+	metrics(0, 0, time.Unix(0, 0))
+	begin := time.Now()
 	f.do("POST", "/api/v1/verify", "").want(t, 200, "ok=true", "cells=3", "tokens=2", "deltas=7", "drift=[]")
+	metrics(0, 3, begin)
+	if log.Len() > 0 {
+		t.Errorf("logged %s", &log)
+	}
 	a.drift = []store.Drift{{What: "sum", Have: "1", Want: `"2"`}, {What: "count"}}
 	r := f.do("POST", "/api/v1/verify", "")
 	r.want(t, 200, "ok=false")
 	if drift, _ := r.fields(t)["drift"].([]any); len(drift) != 2 {
 		t.Errorf("drift: %s", r.body)
+	}
+	metrics(2, 3, begin)
+	if !strings.Contains(log.String(), `level=WARN msg="verify found differences"`) || !strings.Contains(log.String(), "differences=2 first=sum") {
+		t.Errorf("logged %s", &log)
 	}
 }
 
