@@ -177,5 +177,5 @@ type Recounted struct {
 	Key           string
 	Before, After int64    // the total
 	Repaired      []string // what did not add up and does now, in words; empty if all did
-	Left          []string // windows that differ from each other, which stay as they are
+	Left          []string // what differs among views, such as windows of two widths, and stays: it does not add up
 }

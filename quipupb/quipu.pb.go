@@ -1,4 +1,4 @@
-// quipu.proto sha256:adeefa3ad8d0a62fe19353e63a47618d118b34292a9144203f6739c8046f375a
+// quipu.proto sha256:21d89ad305951baf5ea29f5da4698988d702381d9f8e8711c7ab656138937068
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -3176,7 +3176,7 @@ type RecountReply struct {
 	Before        int64                  `protobuf:"zigzag64,1,opt,name=before,proto3" json:"before,omitempty"` // the total
 	After         int64                  `protobuf:"zigzag64,2,opt,name=after,proto3" json:"after,omitempty"`
 	Repaired      []string               `protobuf:"bytes,3,rep,name=repaired,proto3" json:"repaired,omitempty"` // what did not add up and does now, in words; empty if all did
-	Left          []string               `protobuf:"bytes,4,rep,name=left,proto3" json:"left,omitempty"`         // windows that differ from each other, which stay as they are
+	Left          []string               `protobuf:"bytes,4,rep,name=left,proto3" json:"left,omitempty"`         // what differs among views, such as windows of two widths, and stays
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

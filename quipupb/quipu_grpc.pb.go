@@ -1,4 +1,4 @@
-// quipu.proto sha256:adeefa3ad8d0a62fe19353e63a47618d118b34292a9144203f6739c8046f375a
+// quipu.proto sha256:21d89ad305951baf5ea29f5da4698988d702381d9f8e8711c7ab656138937068
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -160,7 +161,7 @@ type recountCmd struct {
 // Help is shown by --help.
 func (*recountCmd) Help() string {
 	return `The total is believed, unless all views agree on another one. What was repaired is in the ledger of the counter. "quipu verify"
-finds the counters that need it.
+finds the counters that need it. Windows that differ from each other are left as they are: then it exits with code 1.
 
 Example:
 
@@ -174,14 +175,19 @@ func (c *recountCmd) Run(ctx context.Context, out *output) error {
 		Repaired, Left []string
 	}
 	raw, err := c.call(ctx, request{method: http.MethodPost, path: counter(c.Key, "/recount"), body: c.body()}, &r)
-	if err != nil || c.JSON {
-		return printRaw(out, raw, err)
+	switch {
+	case err != nil || c.JSON:
+		err = printRaw(out, raw, err)
+	case len(r.Repaired) > 0:
+		err = out.print("%s\n%d, was %d", strings.Join(r.Repaired, "\n"), r.After, r.Before)
+	case len(r.Left) == 0:
+		err = out.print("all adds up to %d", r.After)
+	}
+	if err != nil || len(r.Left) == 0 {
+		return err
 	}
 	for _, text := range r.Left {
 		out.hint("left as it is: " + text)
 	}
-	if len(r.Repaired) == 0 {
-		return out.print("all adds up to %d", r.After)
-	}
-	return out.print("%s\n%d, was %d", strings.Join(r.Repaired, "\n"), r.After, r.Before)
+	return errors.New("it does not add up: of what is left as it is, nothing says which side is right")
 }

@@ -133,6 +133,14 @@ func (q *equations) check(c *counted, total store.Value, versions []uint64) (fou
 		if have := s.outside + s.cells; q.whole[i] && have != uint64(total.N) && c.began(q.views[i].View, versions) {
 			found = append(found, finding{q.names[i] + ", and what is outside of it: the total", have, uint64(total.N), true})
 		}
+	}
+	return append(found, q.among(c)...)
+}
+
+// among returns what does not hold among the views of a counter, whatever its total is.
+func (q *equations) among(c *counted) (found []finding) {
+	for i := range q.views {
+		s := &c.views[i]
 		if s.values != s.counter {
 			found = append(found, finding{q.names[i] + ": values that were admitted", uint64(s.values), uint64(s.counter), true})
 		}

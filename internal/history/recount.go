@@ -11,8 +11,8 @@ import (
 
 // Recount makes a counter and its views add up again, in one step that is written down as
 // an adjustment. The total is believed, unless all views that can tell agree on another
-// one. What a view then lacks of it is outside of the view. Windows that differ from each
-// other stay as they are: nothing says which of them is right.
+// one. What a view then lacks of it is outside of the view. Where views differ from each
+// other they stay as they are: nothing says which of them is right.
 func (r *Reader) Recount(ctx context.Context, key string, c call.Correction) (call.Recounted, error) {
 	if _, err := r.views(key); err != nil {
 		return call.Recounted{}, err
@@ -82,8 +82,8 @@ func (q *equations) repair(c *counted, total store.Value, versions []uint64) (ca
 			done.Repaired = append(done.Repaired, fmt.Sprintf("%s: %d more are outside of it", q.names[i], lacks))
 		}
 	}
-	for _, p := range q.pairs {
-		for _, f := range q.compare(c, p) {
+	for _, f := range q.among(c) {
+		if f.sure {
 			done.Left = append(done.Left, fmt.Sprintf("%s: %d, and not %d", f.what, int64(f.have), int64(f.want)))
 		}
 	}

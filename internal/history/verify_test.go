@@ -175,7 +175,7 @@ func TestRecount(t *testing.T) {
 	f(store.PartEntries, "", 5, definition.All)
 }
 
-// Windows that differ stay as they are.
+// Windows that differ stay as they are, and so does what was admitted.
 func TestRecountLeaves(t *testing.T) {
 	w := newWorld(t)
 	w.define(three())
@@ -186,6 +186,14 @@ func TestRecountLeaves(t *testing.T) {
 	done, err := r.Recount(w.ctx(), "k3", call.Correction{Reason: "x"})
 	if err != nil || len(done.Left) == 0 || done.After != 5 || len(done.Repaired) != 1 {
 		t.Errorf("%+v, %v", done, err)
+	}
+	if done, err = r.Recount(w.ctx(), "k3", call.Correction{Reason: "x"}); err != nil || len(done.Left) == 0 || len(done.Repaired) != 0 {
+		t.Errorf("again: %+v, %v", done, err)
+	}
+	w.add("k4", 0, add(5))
+	w.spoil("k4", store.PartAdmitted, "country")
+	if done, err = r.Recount(w.ctx(), "k4", call.Correction{Reason: "x"}); err != nil || len(done.Left) != 1 || len(done.Repaired) != 0 {
+		t.Errorf("a value too many: %+v, %v", done, err)
 	}
 	if _, err := r.Recount(w.ctx(), "x", call.Correction{Reason: "x"}); err == nil {
 		t.Error("it has no views")
