@@ -98,7 +98,8 @@ type Breakdown struct {
 	Sum    int64            // all of it
 
 	// Outside is, for all time, what the counter has and no value has: what was counted
-	// before the dimension was defined, and what was set. It is 0 for a range.
+	// before the dimension was defined, what was set, and what was added by SQL. It is 0 for
+	// a range.
 	Outside int64
 
 	Exact        bool      // From and To are what was asked for: see Point
