@@ -27,17 +27,15 @@ func (s *shared) writeEvents(ctx context.Context, batches []store.Batch, replies
 		f.undo(batches, nil)
 		return s.writeCut(ctx, batches, replies, cuts, facts, attempt)
 	}
-	if attempt == 1 {
-		s.late.Add(f.late)
-		s.others.Add(f.others)
-	}
 	stale, err := s.give(ctx, batches, replies)
 	if err != nil {
 		f.undo(batches, nil)
 	} else {
 		f.undo(batches, replies)
 	}
-	if !stale {
+	if !stale { // What is made anew is counted then, by the definitions that it is made by.
+		s.late.Add(f.late)
+		s.others.Add(f.others)
 		return err
 	}
 	return s.remake(ctx, f.made(), batches, replies, facts, attempt, err)

@@ -214,3 +214,69 @@ func TestUndoOfAMoment(t *testing.T) {
 		}
 	}
 }
+
+// TestEventMeters counts events that are late for a window, and values beyond the limit of
+// a dimension: each once, also if the event is made anew because the definitions changed.
+func TestEventMeters(t *testing.T) {
+	s := memstore.New(memstore.Options{})
+	db, other := quipu.New(s, quipu.Options{}), quipu.New(s, quipu.Options{})
+	defineWith := func(limit int) {
+		t.Helper()
+		hour, err := definition.ParseWidth("1h")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = other.Define(t.Context(), []definition.Definition{{
+			Pattern: "v*", Windows: []definition.Window{{Every: hour, Keep: definition.Keep(48 * time.Hour)}},
+			Dimensions: []definition.Dimension{{By: []string{"country"}, Limit: limit}, {By: []string{"os"}}},
+		}}, quipu.DefineOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(late, others float64) {
+		t.Helper()
+		db.Port().Meters(func(name, _ string, got float64) {
+			want, ours := map[string]float64{"quipu_events_late_total": late, "quipu_dimensions_other_total": others}[name]
+			if ours && got != want {
+				t.Errorf("%s is %v, want %v", name, got, want)
+			}
+		})
+	}
+	add := func(country string, ago time.Duration) {
+		t.Helper()
+		opts := []quipu.WriteOption{quipu.Dim("country", country), quipu.Dim("os", country), quipu.At(time.Now().Add(-ago))}
+		if _, err := db.Add(t.Context(), "v", 1, opts...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defineWith(2)
+	add("DE", 0)
+	add("PE", time.Hour)
+	add("", 0) // No value is none beyond the limit.
+	expect(0, 0)
+	add("FR", 0)
+	expect(0, 1)
+	add("DE", 100*time.Hour)
+	expect(1, 1)
+	add("FR", 100*time.Hour)
+	expect(2, 2)
+	defineWith(1) // This server has not heard of it. What was admitted stays.
+	add("IT", 100*time.Hour)
+	expect(3, 3)
+	add("PE", 0)
+	expect(3, 3)
+	rs, err := db.AddBatch(t.Context(), []quipu.Event{
+		{Key: "v2", Delta: 1, Dims: []quipu.Dimension{{Name: "country", Value: "DE"}}},
+		{Key: "v2", Delta: 1, Dims: []quipu.Dimension{{Name: "country", Value: "FR"}}},
+		{Key: "v2", Delta: 1, Dims: []quipu.Dimension{{Name: "country", Value: "FR"}}, At: time.Now().Add(-100 * time.Hour)},
+		{Key: "w", Delta: 1, At: time.Now().Add(-100 * time.Hour)}, // It has no windows.
+	})
+	for _, r := range rs {
+		err = errors.Join(err, r.Err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(4, 5)
+}
