@@ -501,7 +501,8 @@ type eraseCmd struct {
 
 // Help is shown by --help.
 func (*eraseCmd) Help() string {
-	return `The entries of all ledgers of the namespace lose the name. What was counted stays. It can't be undone, and may be run again.
+	return `The entries of all ledgers of the namespace lose the name as their actor. What was counted stays, and so do reasons, tokens and
+values of dimensions. It can't be undone, and may be run again.
 
 Example:
 
