@@ -1,4 +1,4 @@
-// quipu.proto sha256:21d89ad305951baf5ea29f5da4698988d702381d9f8e8711c7ab656138937068
+// quipu.proto sha256:28a22d1832c54b558ca41f97f654fe60e12126359479549080d2612e4715efb2
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -193,6 +193,7 @@ const (
 	Fate_APPLIED Fate_State = 1 // its write was applied
 	Fate_SETTLED Fate_State = 2 // it was settled first: its write never will be applied
 	Fate_EXPIRED Fate_State = 3 // it is older than the window
+	Fate_REFUSED Fate_State = 4 // its write was refused by a bound or a condition, and so is a repeat
 )
 
 // Enum value maps for Fate_State.
@@ -202,12 +203,14 @@ var (
 		1: "APPLIED",
 		2: "SETTLED",
 		3: "EXPIRED",
+		4: "REFUSED",
 	}
 	Fate_State_value = map[string]int32{
 		"UNKNOWN": 0,
 		"APPLIED": 1,
 		"SETTLED": 2,
 		"EXPIRED": 3,
+		"REFUSED": 4,
 	}
 )
 
@@ -567,6 +570,7 @@ type SetRequest struct {
 	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	Value         int64                  `protobuf:"zigzag64,3,opt,name=value,proto3" json:"value,omitempty"`
 	Options       *WriteOptions          `protobuf:"bytes,4,opt,name=options,proto3" json:"options,omitempty"`
+	Correction    *Correction            `protobuf:"bytes,5,opt,name=correction,proto3" json:"correction,omitempty"` // for the ledger of the counter, if it has one; the reason may be empty
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -629,11 +633,19 @@ func (x *SetRequest) GetOptions() *WriteOptions {
 	return nil
 }
 
+func (x *SetRequest) GetCorrection() *Correction {
+	if x != nil {
+		return x.Correction
+	}
+	return nil
+}
+
 type ResetRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	Options       *WriteOptions          `protobuf:"bytes,3,opt,name=options,proto3" json:"options,omitempty"`
+	Correction    *Correction            `protobuf:"bytes,4,opt,name=correction,proto3" json:"correction,omitempty"` // as in SetRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -689,11 +701,19 @@ func (x *ResetRequest) GetOptions() *WriteOptions {
 	return nil
 }
 
+func (x *ResetRequest) GetCorrection() *Correction {
+	if x != nil {
+		return x.Correction
+	}
+	return nil
+}
+
 type DeleteRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	Options       *WriteOptions          `protobuf:"bytes,3,opt,name=options,proto3" json:"options,omitempty"`
+	Correction    *Correction            `protobuf:"bytes,4,opt,name=correction,proto3" json:"correction,omitempty"` // as in SetRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -749,6 +769,13 @@ func (x *DeleteRequest) GetOptions() *WriteOptions {
 	return nil
 }
 
+func (x *DeleteRequest) GetCorrection() *Correction {
+	if x != nil {
+		return x.Correction
+	}
+	return nil
+}
+
 // A Receipt says what became of one write.
 type Receipt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -764,6 +791,7 @@ type Receipt struct {
 	Durability    Durability `protobuf:"varint,7,opt,name=durability,proto3,enum=quipu.v1.Durability" json:"durability,omitempty"` // what the acknowledgement means
 	Session       string     `protobuf:"bytes,8,opt,name=session,proto3" json:"session,omitempty"`                                 // for ReadOptions, so that a reader sees this write
 	Error         *Error     `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`                                     // why an event of AddBatch was refused
+	Late          bool       `protobuf:"varint,10,opt,name=late,proto3" json:"late,omitempty"`                                     // a window does not keep the event's time any more, and does without it, or the event was clamped; a repeat does not say it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -859,6 +887,13 @@ func (x *Receipt) GetError() *Error {
 		return x.Error
 	}
 	return nil
+}
+
+func (x *Receipt) GetLate() bool {
+	if x != nil {
+		return x.Late
+	}
+	return false
 }
 
 type Event struct {
@@ -2851,8 +2886,10 @@ type Definition struct {
 	Pattern       string                  `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
 	Windows       []*Definition_Window    `protobuf:"bytes,2,rep,name=windows,proto3" json:"windows,omitempty"`
 	Dimensions    []*Definition_Dimension `protobuf:"bytes,3,rep,name=dimensions,proto3" json:"dimensions,omitempty"`
-	Record        string                  `protobuf:"bytes,4,opt,name=record,proto3" json:"record,omitempty"` // of the ledger: off, adjustments or all
-	Keep          string                  `protobuf:"bytes,5,opt,name=keep,proto3" json:"keep,omitempty"`     // of the ledger; "" is for ever
+	Record        string                  `protobuf:"bytes,4,opt,name=record,proto3" json:"record,omitempty"`                        // of the ledger: off, adjustments or all
+	Keep          string                  `protobuf:"bytes,5,opt,name=keep,proto3" json:"keep,omitempty"`                            // of the ledger; "" is for ever
+	Late          string                  `protobuf:"bytes,6,opt,name=late,proto3" json:"late,omitempty"`                            // what becomes of late events: count, refuse or clamp; "" is count
+	LateAfter     string                  `protobuf:"bytes,7,opt,name=late_after,json=lateAfter,proto3" json:"late_after,omitempty"` // how old an event may be; "" is the longest time that a window is kept for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2918,6 +2955,20 @@ func (x *Definition) GetRecord() string {
 func (x *Definition) GetKeep() string {
 	if x != nil {
 		return x.Keep
+	}
+	return ""
+}
+
+func (x *Definition) GetLate() string {
+	if x != nil {
+		return x.Late
+	}
+	return ""
+}
+
+func (x *Definition) GetLateAfter() string {
+	if x != nil {
+		return x.LateAfter
 	}
 	return ""
 }
@@ -3870,11 +3921,12 @@ func (x *WriteReply) GetRefused() []*WriteReply_Refusal {
 // Bound is what a floor or a ceiling refused.
 type Error_Bound struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Value         int64                  `protobuf:"zigzag64,1,opt,name=value,proto3" json:"value,omitempty"` // the counter, which stays as it is
-	Asked         int64                  `protobuf:"zigzag64,2,opt,name=asked,proto3" json:"asked,omitempty"` // the amount that was to be added, or the value that was to be set
-	Limit         int64                  `protobuf:"zigzag64,3,opt,name=limit,proto3" json:"limit,omitempty"` // the floor or the ceiling
-	Above         bool                   `protobuf:"varint,4,opt,name=above,proto3" json:"above,omitempty"`   // the limit is a ceiling
-	Set           bool                   `protobuf:"varint,5,opt,name=set,proto3" json:"set,omitempty"`       // the write was no add
+	Value         int64                  `protobuf:"zigzag64,1,opt,name=value,proto3" json:"value,omitempty"`       // the counter, which stays as it is
+	Asked         int64                  `protobuf:"zigzag64,2,opt,name=asked,proto3" json:"asked,omitempty"`       // the amount that was to be added, or the value that was to be set
+	Limit         int64                  `protobuf:"zigzag64,3,opt,name=limit,proto3" json:"limit,omitempty"`       // the floor or the ceiling
+	Above         bool                   `protobuf:"varint,4,opt,name=above,proto3" json:"above,omitempty"`         // the limit is a ceiling
+	Set           bool                   `protobuf:"varint,5,opt,name=set,proto3" json:"set,omitempty"`             // the write was no add
+	Forgotten     bool                   `protobuf:"varint,6,opt,name=forgotten,proto3" json:"forgotten,omitempty"` // the token does not remember this: the same write, sent again, is decided anew
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3940,6 +3992,13 @@ func (x *Error_Bound) GetAbove() bool {
 func (x *Error_Bound) GetSet() bool {
 	if x != nil {
 		return x.Set
+	}
+	return false
+}
+
+func (x *Error_Bound) GetForgotten() bool {
+	if x != nil {
+		return x.Forgotten
 	}
 	return false
 }
@@ -4368,17 +4427,18 @@ var File_quipu_proto protoreflect.FileDescriptor
 
 const file_quipu_proto_rawDesc = "" +
 	"\n" +
-	"\vquipu.proto\x12\bquipu.v1\"\xe3\x01\n" +
+	"\vquipu.proto\x12\bquipu.v1\"\x82\x02\n" +
 	"\x05Error\x12\"\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x0e.quipu.v1.KindR\x04kind\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12+\n" +
-	"\x05bound\x18\x03 \x01(\v2\x15.quipu.v1.Error.BoundR\x05bound\x1aq\n" +
+	"\x05bound\x18\x03 \x01(\v2\x15.quipu.v1.Error.BoundR\x05bound\x1a\x8f\x01\n" +
 	"\x05Bound\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\x12R\x05value\x12\x14\n" +
 	"\x05asked\x18\x02 \x01(\x12R\x05asked\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\x12R\x05limit\x12\x14\n" +
 	"\x05above\x18\x04 \x01(\bR\x05above\x12\x10\n" +
-	"\x03set\x18\x05 \x01(\bR\x03set\"\x85\x01\n" +
+	"\x03set\x18\x05 \x01(\bR\x03set\x12\x1c\n" +
+	"\tforgotten\x18\x06 \x01(\bR\tforgotten\"\x85\x01\n" +
 	"\fWriteOptions\x12\x19\n" +
 	"\x05token\x18\x01 \x01(\tH\x00R\x05token\x88\x01\x01\x12\x1d\n" +
 	"\n" +
@@ -4419,21 +4479,30 @@ const file_quipu_proto_rawDesc = "" +
 	"\x06_floorB\n" +
 	"\n" +
 	"\b_ceilingB\t\n" +
-	"\a_ttl_ns\"\x84\x01\n" +
+	"\a_ttl_ns\"\xba\x01\n" +
 	"\n" +
 	"SetRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x03 \x01(\x12R\x05value\x120\n" +
-	"\aoptions\x18\x04 \x01(\v2\x16.quipu.v1.WriteOptionsR\aoptions\"p\n" +
+	"\aoptions\x18\x04 \x01(\v2\x16.quipu.v1.WriteOptionsR\aoptions\x124\n" +
+	"\n" +
+	"correction\x18\x05 \x01(\v2\x14.quipu.v1.CorrectionR\n" +
+	"correction\"\xa6\x01\n" +
 	"\fResetRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x120\n" +
-	"\aoptions\x18\x03 \x01(\v2\x16.quipu.v1.WriteOptionsR\aoptions\"q\n" +
+	"\aoptions\x18\x03 \x01(\v2\x16.quipu.v1.WriteOptionsR\aoptions\x124\n" +
+	"\n" +
+	"correction\x18\x04 \x01(\v2\x14.quipu.v1.CorrectionR\n" +
+	"correction\"\xa7\x01\n" +
 	"\rDeleteRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x120\n" +
-	"\aoptions\x18\x03 \x01(\v2\x16.quipu.v1.WriteOptionsR\aoptions\"\x9b\x02\n" +
+	"\aoptions\x18\x03 \x01(\v2\x16.quipu.v1.WriteOptionsR\aoptions\x124\n" +
+	"\n" +
+	"correction\x18\x04 \x01(\v2\x14.quipu.v1.CorrectionR\n" +
+	"correction\"\xaf\x02\n" +
 	"\aReceipt\x12\x18\n" +
 	"\aapplied\x18\x01 \x01(\x12R\aapplied\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x12R\x05value\x12\x16\n" +
@@ -4445,7 +4514,9 @@ const file_quipu_proto_rawDesc = "" +
 	"durability\x18\a \x01(\x0e2\x14.quipu.v1.DurabilityR\n" +
 	"durability\x12\x18\n" +
 	"\asession\x18\b \x01(\tR\asession\x12%\n" +
-	"\x05error\x18\t \x01(\v2\x0f.quipu.v1.ErrorR\x05error\"\x95\x03\n" +
+	"\x05error\x18\t \x01(\v2\x0f.quipu.v1.ErrorR\x05error\x12\x12\n" +
+	"\x04late\x18\n" +
+	" \x01(\bR\x04late\"\x95\x03\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05delta\x18\x02 \x01(\x12R\x05delta\x12\x14\n" +
@@ -4659,7 +4730,7 @@ const file_quipu_proto_rawDesc = "" +
 	"\x05lines\x18\x02 \x01(\x03R\x05lines\x12\x16\n" +
 	"\x06looked\x18\x03 \x01(\x03R\x06looked\x12\x1a\n" +
 	"\bcomplete\x18\x04 \x01(\bR\bcomplete\x12\x12\n" +
-	"\x04next\x18\x05 \x01(\tR\x04next\"\xf2\x02\n" +
+	"\x04next\x18\x05 \x01(\tR\x04next\"\xa5\x03\n" +
 	"\n" +
 	"Definition\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x125\n" +
@@ -4668,7 +4739,10 @@ const file_quipu_proto_rawDesc = "" +
 	"dimensions\x18\x03 \x03(\v2\x1e.quipu.v1.Definition.DimensionR\n" +
 	"dimensions\x12\x16\n" +
 	"\x06record\x18\x04 \x01(\tR\x06record\x12\x12\n" +
-	"\x04keep\x18\x05 \x01(\tR\x04keep\x1aF\n" +
+	"\x04keep\x18\x05 \x01(\tR\x04keep\x12\x12\n" +
+	"\x04late\x18\x06 \x01(\tR\x04late\x12\x1d\n" +
+	"\n" +
+	"late_after\x18\a \x01(\tR\tlateAfter\x1aF\n" +
 	"\x06Window\x12\x14\n" +
 	"\x05every\x18\x01 \x01(\tR\x05every\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12\x12\n" +
@@ -4711,16 +4785,17 @@ const file_quipu_proto_rawDesc = "" +
 	"\fTokenRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
-	"\x05token\x18\x03 \x01(\tR\x05token\"\xb1\x01\n" +
+	"\x05token\x18\x03 \x01(\tR\x05token\"\xbe\x01\n" +
 	"\x04Fate\x12*\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x14.quipu.v1.Fate.StateR\x05state\x12+\n" +
 	"\areceipt\x18\x02 \x01(\v2\x11.quipu.v1.ReceiptR\areceipt\x12\x13\n" +
-	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\";\n" +
+	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\"H\n" +
 	"\x05State\x12\v\n" +
 	"\aUNKNOWN\x10\x00\x12\v\n" +
 	"\aAPPLIED\x10\x01\x12\v\n" +
 	"\aSETTLED\x10\x02\x12\v\n" +
-	"\aEXPIRED\x10\x03\"\x0f\n" +
+	"\aEXPIRED\x10\x03\x12\v\n" +
+	"\aREFUSED\x10\x04\"\x0f\n" +
 	"\rVerifyRequest\"\xe7\x01\n" +
 	"\vVerifyReply\x12\x14\n" +
 	"\x05cells\x18\x01 \x01(\x03R\x05cells\x12\x16\n" +
@@ -4922,93 +4997,96 @@ var file_quipu_proto_depIdxs = []int32{
 	4,  // 2: quipu.v1.AddRequest.options:type_name -> quipu.v1.WriteOptions
 	53, // 3: quipu.v1.AddRequest.dims:type_name -> quipu.v1.AddRequest.DimsEntry
 	4,  // 4: quipu.v1.SetRequest.options:type_name -> quipu.v1.WriteOptions
-	4,  // 5: quipu.v1.ResetRequest.options:type_name -> quipu.v1.WriteOptions
-	4,  // 6: quipu.v1.DeleteRequest.options:type_name -> quipu.v1.WriteOptions
-	1,  // 7: quipu.v1.Receipt.durability:type_name -> quipu.v1.Durability
-	3,  // 8: quipu.v1.Receipt.error:type_name -> quipu.v1.Error
-	54, // 9: quipu.v1.Event.dims:type_name -> quipu.v1.Event.DimsEntry
-	11, // 10: quipu.v1.AddBatchRequest.events:type_name -> quipu.v1.Event
-	10, // 11: quipu.v1.AddBatchReply.receipts:type_name -> quipu.v1.Receipt
-	5,  // 12: quipu.v1.GetRequest.options:type_name -> quipu.v1.ReadOptions
-	5,  // 13: quipu.v1.GetBatchRequest.options:type_name -> quipu.v1.ReadOptions
-	17, // 14: quipu.v1.GetBatchReply.counts:type_name -> quipu.v1.Count
-	17, // 15: quipu.v1.ListReply.counts:type_name -> quipu.v1.Count
-	4,  // 16: quipu.v1.AdjustRequest.options:type_name -> quipu.v1.WriteOptions
-	22, // 17: quipu.v1.AdjustRequest.correction:type_name -> quipu.v1.Correction
-	55, // 18: quipu.v1.AdjustRequest.dims:type_name -> quipu.v1.AdjustRequest.DimsEntry
-	22, // 19: quipu.v1.UndoRequest.correction:type_name -> quipu.v1.Correction
-	22, // 20: quipu.v1.RecountRequest.correction:type_name -> quipu.v1.Correction
-	27, // 21: quipu.v1.Series.points:type_name -> quipu.v1.Point
-	56, // 22: quipu.v1.Breakdown.values:type_name -> quipu.v1.Breakdown.Value
-	57, // 23: quipu.v1.Line.dims:type_name -> quipu.v1.Line.DimsEntry
-	32, // 24: quipu.v1.LedgerReply.lines:type_name -> quipu.v1.Line
-	58, // 25: quipu.v1.Definition.windows:type_name -> quipu.v1.Definition.Window
-	59, // 26: quipu.v1.Definition.dimensions:type_name -> quipu.v1.Definition.Dimension
-	36, // 27: quipu.v1.DefineRequest.definitions:type_name -> quipu.v1.Definition
-	36, // 28: quipu.v1.Book.definitions:type_name -> quipu.v1.Definition
-	60, // 29: quipu.v1.Book.views:type_name -> quipu.v1.Book.View
-	2,  // 30: quipu.v1.Fate.state:type_name -> quipu.v1.Fate.State
-	10, // 31: quipu.v1.Fate.receipt:type_name -> quipu.v1.Receipt
-	61, // 32: quipu.v1.VerifyReply.drift:type_name -> quipu.v1.VerifyReply.Drift
-	62, // 33: quipu.v1.WriteRequest.facts:type_name -> quipu.v1.WriteRequest.Fact
-	1,  // 34: quipu.v1.WriteReply.durability:type_name -> quipu.v1.Durability
-	3,  // 35: quipu.v1.WriteReply.error:type_name -> quipu.v1.Error
-	64, // 36: quipu.v1.WriteReply.refused:type_name -> quipu.v1.WriteReply.Refusal
-	63, // 37: quipu.v1.WriteRequest.Fact.dims:type_name -> quipu.v1.WriteRequest.Fact.DimsEntry
-	3,  // 38: quipu.v1.WriteReply.Refusal.error:type_name -> quipu.v1.Error
-	6,  // 39: quipu.v1.Quipu.Add:input_type -> quipu.v1.AddRequest
-	12, // 40: quipu.v1.Quipu.AddBatch:input_type -> quipu.v1.AddBatchRequest
-	7,  // 41: quipu.v1.Quipu.Set:input_type -> quipu.v1.SetRequest
-	8,  // 42: quipu.v1.Quipu.Reset:input_type -> quipu.v1.ResetRequest
-	9,  // 43: quipu.v1.Quipu.Delete:input_type -> quipu.v1.DeleteRequest
-	14, // 44: quipu.v1.Quipu.Get:input_type -> quipu.v1.GetRequest
-	15, // 45: quipu.v1.Quipu.GetBatch:input_type -> quipu.v1.GetBatchRequest
-	18, // 46: quipu.v1.Quipu.List:input_type -> quipu.v1.ListRequest
-	20, // 47: quipu.v1.Quipu.Sum:input_type -> quipu.v1.SumRequest
-	23, // 48: quipu.v1.Quipu.Adjust:input_type -> quipu.v1.AdjustRequest
-	24, // 49: quipu.v1.Quipu.Undo:input_type -> quipu.v1.UndoRequest
-	25, // 50: quipu.v1.Quipu.Recount:input_type -> quipu.v1.RecountRequest
-	26, // 51: quipu.v1.Quipu.Range:input_type -> quipu.v1.RangeRequest
-	29, // 52: quipu.v1.Quipu.By:input_type -> quipu.v1.ByRequest
-	31, // 53: quipu.v1.Quipu.Ledger:input_type -> quipu.v1.LedgerRequest
-	34, // 54: quipu.v1.Quipu.Erase:input_type -> quipu.v1.EraseRequest
-	37, // 55: quipu.v1.Quipu.Definitions:input_type -> quipu.v1.DefinitionsRequest
-	38, // 56: quipu.v1.Quipu.Define:input_type -> quipu.v1.DefineRequest
-	42, // 57: quipu.v1.Quipu.Lookup:input_type -> quipu.v1.TokenRequest
-	42, // 58: quipu.v1.Quipu.Settle:input_type -> quipu.v1.TokenRequest
-	44, // 59: quipu.v1.Quipu.Verify:input_type -> quipu.v1.VerifyRequest
-	46, // 60: quipu.v1.Quipu.Backup:input_type -> quipu.v1.BackupRequest
-	48, // 61: quipu.v1.Quipu.Enlist:input_type -> quipu.v1.EnlistRequest
-	50, // 62: quipu.v1.Quipu.Write:input_type -> quipu.v1.WriteRequest
-	10, // 63: quipu.v1.Quipu.Add:output_type -> quipu.v1.Receipt
-	13, // 64: quipu.v1.Quipu.AddBatch:output_type -> quipu.v1.AddBatchReply
-	10, // 65: quipu.v1.Quipu.Set:output_type -> quipu.v1.Receipt
-	10, // 66: quipu.v1.Quipu.Reset:output_type -> quipu.v1.Receipt
-	10, // 67: quipu.v1.Quipu.Delete:output_type -> quipu.v1.Receipt
-	17, // 68: quipu.v1.Quipu.Get:output_type -> quipu.v1.Count
-	16, // 69: quipu.v1.Quipu.GetBatch:output_type -> quipu.v1.GetBatchReply
-	19, // 70: quipu.v1.Quipu.List:output_type -> quipu.v1.ListReply
-	21, // 71: quipu.v1.Quipu.Sum:output_type -> quipu.v1.SumReply
-	10, // 72: quipu.v1.Quipu.Adjust:output_type -> quipu.v1.Receipt
-	10, // 73: quipu.v1.Quipu.Undo:output_type -> quipu.v1.Receipt
-	41, // 74: quipu.v1.Quipu.Recount:output_type -> quipu.v1.RecountReply
-	28, // 75: quipu.v1.Quipu.Range:output_type -> quipu.v1.Series
-	30, // 76: quipu.v1.Quipu.By:output_type -> quipu.v1.Breakdown
-	33, // 77: quipu.v1.Quipu.Ledger:output_type -> quipu.v1.LedgerReply
-	35, // 78: quipu.v1.Quipu.Erase:output_type -> quipu.v1.EraseReply
-	40, // 79: quipu.v1.Quipu.Definitions:output_type -> quipu.v1.Book
-	39, // 80: quipu.v1.Quipu.Define:output_type -> quipu.v1.DefineReply
-	43, // 81: quipu.v1.Quipu.Lookup:output_type -> quipu.v1.Fate
-	43, // 82: quipu.v1.Quipu.Settle:output_type -> quipu.v1.Fate
-	45, // 83: quipu.v1.Quipu.Verify:output_type -> quipu.v1.VerifyReply
-	47, // 84: quipu.v1.Quipu.Backup:output_type -> quipu.v1.BackupReply
-	49, // 85: quipu.v1.Quipu.Enlist:output_type -> quipu.v1.EnlistReply
-	51, // 86: quipu.v1.Quipu.Write:output_type -> quipu.v1.WriteReply
-	63, // [63:87] is the sub-list for method output_type
-	39, // [39:63] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	22, // 5: quipu.v1.SetRequest.correction:type_name -> quipu.v1.Correction
+	4,  // 6: quipu.v1.ResetRequest.options:type_name -> quipu.v1.WriteOptions
+	22, // 7: quipu.v1.ResetRequest.correction:type_name -> quipu.v1.Correction
+	4,  // 8: quipu.v1.DeleteRequest.options:type_name -> quipu.v1.WriteOptions
+	22, // 9: quipu.v1.DeleteRequest.correction:type_name -> quipu.v1.Correction
+	1,  // 10: quipu.v1.Receipt.durability:type_name -> quipu.v1.Durability
+	3,  // 11: quipu.v1.Receipt.error:type_name -> quipu.v1.Error
+	54, // 12: quipu.v1.Event.dims:type_name -> quipu.v1.Event.DimsEntry
+	11, // 13: quipu.v1.AddBatchRequest.events:type_name -> quipu.v1.Event
+	10, // 14: quipu.v1.AddBatchReply.receipts:type_name -> quipu.v1.Receipt
+	5,  // 15: quipu.v1.GetRequest.options:type_name -> quipu.v1.ReadOptions
+	5,  // 16: quipu.v1.GetBatchRequest.options:type_name -> quipu.v1.ReadOptions
+	17, // 17: quipu.v1.GetBatchReply.counts:type_name -> quipu.v1.Count
+	17, // 18: quipu.v1.ListReply.counts:type_name -> quipu.v1.Count
+	4,  // 19: quipu.v1.AdjustRequest.options:type_name -> quipu.v1.WriteOptions
+	22, // 20: quipu.v1.AdjustRequest.correction:type_name -> quipu.v1.Correction
+	55, // 21: quipu.v1.AdjustRequest.dims:type_name -> quipu.v1.AdjustRequest.DimsEntry
+	22, // 22: quipu.v1.UndoRequest.correction:type_name -> quipu.v1.Correction
+	22, // 23: quipu.v1.RecountRequest.correction:type_name -> quipu.v1.Correction
+	27, // 24: quipu.v1.Series.points:type_name -> quipu.v1.Point
+	56, // 25: quipu.v1.Breakdown.values:type_name -> quipu.v1.Breakdown.Value
+	57, // 26: quipu.v1.Line.dims:type_name -> quipu.v1.Line.DimsEntry
+	32, // 27: quipu.v1.LedgerReply.lines:type_name -> quipu.v1.Line
+	58, // 28: quipu.v1.Definition.windows:type_name -> quipu.v1.Definition.Window
+	59, // 29: quipu.v1.Definition.dimensions:type_name -> quipu.v1.Definition.Dimension
+	36, // 30: quipu.v1.DefineRequest.definitions:type_name -> quipu.v1.Definition
+	36, // 31: quipu.v1.Book.definitions:type_name -> quipu.v1.Definition
+	60, // 32: quipu.v1.Book.views:type_name -> quipu.v1.Book.View
+	2,  // 33: quipu.v1.Fate.state:type_name -> quipu.v1.Fate.State
+	10, // 34: quipu.v1.Fate.receipt:type_name -> quipu.v1.Receipt
+	61, // 35: quipu.v1.VerifyReply.drift:type_name -> quipu.v1.VerifyReply.Drift
+	62, // 36: quipu.v1.WriteRequest.facts:type_name -> quipu.v1.WriteRequest.Fact
+	1,  // 37: quipu.v1.WriteReply.durability:type_name -> quipu.v1.Durability
+	3,  // 38: quipu.v1.WriteReply.error:type_name -> quipu.v1.Error
+	64, // 39: quipu.v1.WriteReply.refused:type_name -> quipu.v1.WriteReply.Refusal
+	63, // 40: quipu.v1.WriteRequest.Fact.dims:type_name -> quipu.v1.WriteRequest.Fact.DimsEntry
+	3,  // 41: quipu.v1.WriteReply.Refusal.error:type_name -> quipu.v1.Error
+	6,  // 42: quipu.v1.Quipu.Add:input_type -> quipu.v1.AddRequest
+	12, // 43: quipu.v1.Quipu.AddBatch:input_type -> quipu.v1.AddBatchRequest
+	7,  // 44: quipu.v1.Quipu.Set:input_type -> quipu.v1.SetRequest
+	8,  // 45: quipu.v1.Quipu.Reset:input_type -> quipu.v1.ResetRequest
+	9,  // 46: quipu.v1.Quipu.Delete:input_type -> quipu.v1.DeleteRequest
+	14, // 47: quipu.v1.Quipu.Get:input_type -> quipu.v1.GetRequest
+	15, // 48: quipu.v1.Quipu.GetBatch:input_type -> quipu.v1.GetBatchRequest
+	18, // 49: quipu.v1.Quipu.List:input_type -> quipu.v1.ListRequest
+	20, // 50: quipu.v1.Quipu.Sum:input_type -> quipu.v1.SumRequest
+	23, // 51: quipu.v1.Quipu.Adjust:input_type -> quipu.v1.AdjustRequest
+	24, // 52: quipu.v1.Quipu.Undo:input_type -> quipu.v1.UndoRequest
+	25, // 53: quipu.v1.Quipu.Recount:input_type -> quipu.v1.RecountRequest
+	26, // 54: quipu.v1.Quipu.Range:input_type -> quipu.v1.RangeRequest
+	29, // 55: quipu.v1.Quipu.By:input_type -> quipu.v1.ByRequest
+	31, // 56: quipu.v1.Quipu.Ledger:input_type -> quipu.v1.LedgerRequest
+	34, // 57: quipu.v1.Quipu.Erase:input_type -> quipu.v1.EraseRequest
+	37, // 58: quipu.v1.Quipu.Definitions:input_type -> quipu.v1.DefinitionsRequest
+	38, // 59: quipu.v1.Quipu.Define:input_type -> quipu.v1.DefineRequest
+	42, // 60: quipu.v1.Quipu.Lookup:input_type -> quipu.v1.TokenRequest
+	42, // 61: quipu.v1.Quipu.Settle:input_type -> quipu.v1.TokenRequest
+	44, // 62: quipu.v1.Quipu.Verify:input_type -> quipu.v1.VerifyRequest
+	46, // 63: quipu.v1.Quipu.Backup:input_type -> quipu.v1.BackupRequest
+	48, // 64: quipu.v1.Quipu.Enlist:input_type -> quipu.v1.EnlistRequest
+	50, // 65: quipu.v1.Quipu.Write:input_type -> quipu.v1.WriteRequest
+	10, // 66: quipu.v1.Quipu.Add:output_type -> quipu.v1.Receipt
+	13, // 67: quipu.v1.Quipu.AddBatch:output_type -> quipu.v1.AddBatchReply
+	10, // 68: quipu.v1.Quipu.Set:output_type -> quipu.v1.Receipt
+	10, // 69: quipu.v1.Quipu.Reset:output_type -> quipu.v1.Receipt
+	10, // 70: quipu.v1.Quipu.Delete:output_type -> quipu.v1.Receipt
+	17, // 71: quipu.v1.Quipu.Get:output_type -> quipu.v1.Count
+	16, // 72: quipu.v1.Quipu.GetBatch:output_type -> quipu.v1.GetBatchReply
+	19, // 73: quipu.v1.Quipu.List:output_type -> quipu.v1.ListReply
+	21, // 74: quipu.v1.Quipu.Sum:output_type -> quipu.v1.SumReply
+	10, // 75: quipu.v1.Quipu.Adjust:output_type -> quipu.v1.Receipt
+	10, // 76: quipu.v1.Quipu.Undo:output_type -> quipu.v1.Receipt
+	41, // 77: quipu.v1.Quipu.Recount:output_type -> quipu.v1.RecountReply
+	28, // 78: quipu.v1.Quipu.Range:output_type -> quipu.v1.Series
+	30, // 79: quipu.v1.Quipu.By:output_type -> quipu.v1.Breakdown
+	33, // 80: quipu.v1.Quipu.Ledger:output_type -> quipu.v1.LedgerReply
+	35, // 81: quipu.v1.Quipu.Erase:output_type -> quipu.v1.EraseReply
+	40, // 82: quipu.v1.Quipu.Definitions:output_type -> quipu.v1.Book
+	39, // 83: quipu.v1.Quipu.Define:output_type -> quipu.v1.DefineReply
+	43, // 84: quipu.v1.Quipu.Lookup:output_type -> quipu.v1.Fate
+	43, // 85: quipu.v1.Quipu.Settle:output_type -> quipu.v1.Fate
+	45, // 86: quipu.v1.Quipu.Verify:output_type -> quipu.v1.VerifyReply
+	47, // 87: quipu.v1.Quipu.Backup:output_type -> quipu.v1.BackupReply
+	49, // 88: quipu.v1.Quipu.Enlist:output_type -> quipu.v1.EnlistReply
+	51, // 89: quipu.v1.Quipu.Write:output_type -> quipu.v1.WriteReply
+	66, // [66:90] is the sub-list for method output_type
+	42, // [42:66] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_quipu_proto_init() }

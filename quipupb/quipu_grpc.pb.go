@@ -1,4 +1,4 @@
-// quipu.proto sha256:21d89ad305951baf5ea29f5da4698988d702381d9f8e8711c7ab656138937068
+// quipu.proto sha256:28a22d1832c54b558ca41f97f654fe60e12126359479549080d2612e4715efb2
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.

@@ -66,4 +66,5 @@ func TestNumbersAreThoseOfTheStore(t *testing.T) {
 	f(pb.Fate_State(store.TokenApplied), "APPLIED")
 	f(pb.Fate_State(store.TokenSettled), "SETTLED")
 	f(pb.Fate_State(store.TokenExpired), "EXPIRED")
+	f(pb.Fate_State(store.TokenRefused), "REFUSED")
 }
