@@ -91,6 +91,7 @@ func (db *DB) receipt(ctx context.Context, out *Receipt, d *store.Delta, fact *p
 	out.Key = d.Cell.Key
 	out.Namespace = d.Cell.Namespace
 	out.Replayed = r.Replayed
+	out.Late = r.Late
 	out.Version = spread.Told(r)
 	out.Durability = reply.Durability
 	if d.Op == store.OpAdd {

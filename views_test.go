@@ -397,6 +397,83 @@ func TestLate(t *testing.T) {
 	v.holds("a", 2, "book=1, window 1=1")
 }
 
+// TestLateEvents has events that are older than windows keep, under each word of late.
+func TestLateEvents(t *testing.T) {
+	eachViewed(t, func(t *testing.T, v *viewed) {
+		ctx := t.Context()
+		ok := must[quipu.Receipt](v)
+		ago := func(days int) quipu.WriteOption {
+			return quipu.At(time.Now().Add(-time.Duration(days) * 24 * time.Hour))
+		}
+		late := func(r quipu.Receipt, want bool) {
+			t.Helper()
+			if r.Late != want {
+				t.Errorf("%+v, want late %t", r, want)
+			}
+		}
+		d := days("a*")
+		d.Windows = append(d.Windows, definition.Window{Every: width("1h"), Keep: definition.Keep(48 * time.Hour)})
+		d.Ledger.Record = definition.All
+		v.define(d)
+		late(ok(v.Add(ctx, "a", 1)), false)
+		late(ok(v.Add(ctx, "a", 2, ago(1))), false)
+		late(ok(v.Add(ctx, "a", 4, ago(5), quipu.Token("t"))), true)
+		late(ok(v.Add(ctx, "a", 4, ago(5), quipu.Token("t2"), quipu.WantValue())), true)
+		late(ok(v.Add(ctx, "plain", 1, ago(500))), false)
+		v.holds("a", 11, "book=1, outside 2=8, window 1=11, window 2=3, entries 3=4")
+
+		// What is refused changes nothing, and a repeat is no event.
+		long := time.Now().Add(-31 * 24 * time.Hour)
+		for _, first := range []bool{true, false} {
+			late(ok(v.Add(ctx, "a", 8, quipu.At(long), quipu.Token("long"))), first)
+		}
+		d.Late.Then = definition.Refuse
+		v.define(d)
+		if r := ok(v.Add(ctx, "a", 8, quipu.At(long), quipu.Token("long"))); !r.Replayed || r.Late {
+			t.Errorf("a repeat: %+v", r)
+		}
+		for _, opts := range [][]quipu.WriteOption{{ago(31)}, {ago(31), quipu.Token("new")}, {ago(31), quipu.WantValue()}} {
+			_, err := v.Add(ctx, "a", 1, opts...)
+			if !errors.Is(err, quipu.ErrInvalid) || !strings.Contains(err.Error(), "the event is 31d old, and its counter takes events of up to 30d") {
+				t.Errorf("refused: %v", err)
+			}
+		}
+		late(ok(v.Add(ctx, "a", 1, quipu.Token("new"))), false)
+		rs, err := v.AddBatch(ctx, []quipu.Event{
+			{Key: "a", Delta: 1, At: long}, {Key: "a", Delta: 1, At: time.Now().Add(-29 * 24 * time.Hour)}, {Key: "plain", Delta: 1, At: long},
+		})
+		if err != nil || !errors.Is(rs[0].Err, quipu.ErrInvalid) || rs[1].Err != nil || !rs[1].Late || rs[2].Err != nil || rs[2].Late {
+			t.Errorf("a batch: %+v, %v", rs, err)
+		}
+		v.holds("a", 21, "book=2, outside 1=8, outside 2=17, window 1=13, window 2=4, entries 3=7")
+
+		// What is clamped is counted in the oldest window that an event may be in, and taken
+		// back from there.
+		d.Late = definition.Late{Then: definition.Clamp, After: definition.Keep(24 * time.Hour)}
+		v.define(d)
+		late(ok(v.Add(ctx, "a", 100, ago(31), quipu.Token("clamp"))), true)
+		v.holds("a", 121, "book=3, outside 1=8, outside 2=17, window 1=113, window 2=104, entries 3=8")
+		page, err := v.Ledger(ctx, "a", quipu.LedgerOptions{Token: "clamp"})
+		if err != nil || len(page.Lines) != 1 || time.Since(page.Lines[0].At).Round(time.Minute) != 24*time.Hour {
+			t.Errorf("the line: %+v, %v", page, err)
+		}
+		if _, err := v.Add(ctx, "a", 1, quipu.At(time.Now().Add(-100*365*24*time.Hour))); !errors.Is(err, quipu.ErrInvalid) {
+			t.Errorf("before 1970: %v", err)
+		}
+		d.Late = definition.Late{Then: definition.Refuse, After: definition.Keep(time.Hour)}
+		v.define(d)
+		ok(v.Undo(ctx, "a", "clamp", quipu.Correction{Reason: "a test"}))
+		v.holds("a", 21, "book=4, outside 1=8, outside 2=17, window 1=13, window 2=4, entries 3=9, entries 3 undo:0=1")
+		meters := map[string]float64{}
+		v.Meters(func(name, _ string, value float64) { meters[name] = value })
+		for name, want := range map[string]float64{"quipu_events_late_total": 4, "quipu_events_refused_late_total": 4, "quipu_events_clamped_total": 1} {
+			if meters[name] != want {
+				t.Errorf("%s is %g, want %g", name, meters[name], want)
+			}
+		}
+	})
+}
+
 // TestUndo takes corrections and events back, once.
 func TestUndo(t *testing.T) {
 	eachViewed(t, func(t *testing.T, v *viewed) {

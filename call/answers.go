@@ -25,6 +25,11 @@ type Receipt struct {
 	// is the result of the first.
 	Replayed bool
 
+	// Late says that some windows do without the event, because they do not keep its
+	// time any more, or that by its definition it was counted as if it had happened
+	// later. The total has it. A repeat does not say so.
+	Late bool
+
 	// Version is the counter's version after the write, for IfVersion; 0 after
 	// a Delete.
 	Version uint64

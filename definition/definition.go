@@ -44,6 +44,9 @@ type Definition struct {
 
 	// Ledger says which changes are written down.
 	Ledger Ledger `json:"ledger,omitzero"`
+
+	// Late says what becomes of events that are too old.
+	Late Late `json:"late,omitzero"`
 }
 
 // A Window has events counted by stretches of time of one width.
@@ -129,6 +132,56 @@ func (r *Record) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// Late says what becomes of an event that happened too long ago. The zero value counts it in
+// the total, and in those windows that still keep its time.
+type Late struct {
+	Then Then `json:"then"`
+
+	// After is how old an event may be. The default is the longest time that a window is
+	// kept for.
+	After Keep `json:"after,omitempty"`
+}
+
+// Then is what becomes of an event that is too old.
+type Then uint8
+
+// What may become of one.
+const (
+	Count  Then = iota // windows that do not keep its time any more do without it
+	Refuse             // it is refused
+	Clamp              // it is counted as if it had happened as long ago as an event may have
+)
+
+var thenWords = []string{"count", "refuse", "clamp"}
+
+// String returns the word for t.
+func (t Then) String() string { return thenWords[min(int(t), len(thenWords)-1)] }
+
+// MarshalText returns the word for t.
+func (t Then) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText takes a word.
+func (t *Then) UnmarshalText(text []byte) error {
+	i := slices.Index(thenWords, string(text))
+	if i < 0 {
+		return fmt.Errorf("%q: want count, refuse or clamp", text)
+	}
+	*t = Then(i)
+	return nil
+}
+
+// LateAfter returns how old an event may be before it is late; 0 is any age.
+func (d Definition) LateAfter() Keep {
+	if d.Late.Then == Count || d.Late.After != 0 {
+		return d.Late.After
+	}
+	longest := Keep(0)
+	for _, w := range d.Windows {
+		longest = max(longest, w.Keep)
+	}
+	return longest
+}
+
 // Cells returns how many cells an event may change besides the total: one for each view.
 func (d Definition) Cells() int {
 	n := len(d.Windows)
@@ -208,7 +261,25 @@ func (d Definition) checkParts() error {
 	case d.Ledger.Record == Off && d.Ledger.Keep != 0:
 		return fmt.Errorf("a ledger that is off keeps nothing: leave out keep")
 	case d.Ledger.Keep != 0:
-		return d.Ledger.Keep.check()
+		if err := d.Ledger.Keep.check(); err != nil {
+			return err
+		}
+	}
+	return d.checkLate()
+}
+
+func (d Definition) checkLate() error {
+	switch l := d.Late; {
+	case l.Then > Clamp:
+		return fmt.Errorf("late: unknown word %d", l.Then)
+	case l.Then == Count && l.After != 0:
+		return fmt.Errorf("late: count takes events of any age: leave out after, or have refuse or clamp")
+	case l.Then != Count && d.Cells() == 0:
+		return fmt.Errorf("late: without windows, dimensions or a ledger events have no time: leave it out")
+	case d.LateAfter() == 0 && l.Then != Count:
+		return fmt.Errorf("late: without windows no event is too old: want {after: 30d, then: %s}", l.Then)
+	case l.After != 0 && l.After.check() != nil:
+		return fmt.Errorf("late: after %s: want whole seconds, from 1s to %s", l.After, KeepMax)
 	}
 	return nil
 }

@@ -18,6 +18,9 @@ func (d Definition) String() string {
 	if d.Ledger.Record != Off {
 		parts = append(parts, "ledger: "+d.Ledger.String())
 	}
+	if d.Late.Then != Count {
+		parts = append(parts, "late: "+d.Late.String())
+	}
 	return mapping(parts...)
 }
 
@@ -55,6 +58,14 @@ func (l Ledger) String() string {
 		return l.Record.String()
 	}
 	return mapping("record: "+l.Record.String(), "keep: "+l.Keep.String())
+}
+
+// String returns l as a file has it.
+func (l Late) String() string {
+	if l.After == 0 {
+		return l.Then.String()
+	}
+	return mapping("after: "+l.After.String(), "then: "+l.Then.String())
 }
 
 func mapping(parts ...string) string { return "{" + strings.Join(parts, ", ") + "}" }

@@ -328,6 +328,7 @@ type Result struct {
 	// was no room to remember its token as refused.
 	Refused   uint8
 	Forgotten bool
+	Late      bool // some views do without it, or it was counted as later than it was; a store knows nothing of that and leaves it false
 
 	Before  int64  // with Want, or a repeat of it; 0 for an absent cell
 	After   int64  // with Want, or a repeat of it

@@ -25,6 +25,7 @@ type writeFlags struct {
 // receipt is what the server says of a write.
 type receipt struct {
 	Value, Before int64
+	Late          bool
 }
 
 // write makes a write and prints what show takes from its receipt.
@@ -49,6 +50,9 @@ func (f *writeFlags) write(ctx context.Context, out *output, q request, show fun
 	}
 	if f.JSON {
 		return out.print("%s", raw)
+	}
+	if r.Late {
+		out.hint("late: windows that no longer keep this time do without the event, or count it as later, as its definition says")
 	}
 	return out.print("%d", show(r))
 }

@@ -95,6 +95,7 @@ func TestViewCommands(t *testing.T) {
 			t.Errorf("quipu %q: %+v; want the hint %q", args, r, text)
 		}
 	}
+	hint("late: windows that no longer keep this time do without the event", "add", "v9", "--at", "1971-01-01")
 	hint("it was taken back before: nothing changed\n", "undo", "t", "--key", "v1", "--reason", "a test")
 	hint("a prefix takes no *\n", "range", "v*", "--prefix")
 	hint("no entries\n", "ledger", "v2")
@@ -122,7 +123,7 @@ func TestViewCommands(t *testing.T) {
 	if r := command(t, "QUIPU_ADDR="+p.url, "ledger", "v1", "--csv", "--actor", "ana"); r.code != 0 || strings.Count(r.stdout, "\n") != 3 || !strings.HasPrefix(r.stdout, "recorded,kind,delta,value,actor,") {
 		t.Errorf("ledger as CSV: %+v", r)
 	}
-	f("erased from 1 entries of 1 counters; looked at 5 entries\n", "erase", "u1", "--yes")
+	f("erased from 1 entries of 1 counters; looked at 6 entries\n", "erase", "u1", "--yes")
 	addr := "QUIPU_ADDR=" + p.url
 	refused(t, 1, "nothing was changed", addr, "erase", "u1")
 	refused(t, 2, "want NAME=VALUE", addr, "add", "v1", "--dim", "country")

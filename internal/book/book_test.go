@@ -129,6 +129,27 @@ func TestApart(t *testing.T) {
 	}
 }
 
+// What is not about views is a change as well.
+func TestOtherChanges(t *testing.T) {
+	d := definition.Definition{Pattern: "*", Windows: []definition.Window{window("1m", "", hour)}, Dimensions: []definition.Dimension{{By: []string{"country"}}}}
+	first := next(t, &book.Book{}, d)
+	d.Late = definition.Late{Then: definition.Clamp, After: hour}
+	d.Dimensions = []definition.Dimension{{By: []string{"country"}, Limit: 5}}
+	second := next(t, first, d)
+	if want := []string{"*: dimension country tells 5 values apart, not 1000", "*: late is {after: 1h, then: clamp}, not count"}; !slices.Equal(first.Changes(second), want) {
+		t.Errorf("changes: %q", first.Changes(second))
+	}
+	if !slices.Equal(ids(first, ""), ids(second, "")) {
+		t.Error("views begin anew")
+	}
+	if next(t, second, d) != second {
+		t.Error("a book that changes nothing is a new one")
+	}
+	if !strings.Contains(string(second.Bytes()), `"late":{"then":"clamp","after":"1h"}`) {
+		t.Errorf("%s", second.Bytes())
+	}
+}
+
 // TestBytes pins the bytes that stores will have.
 func TestBytes(t *testing.T) {
 	const want = `{"format":1,"id":2,"views":4,"entries":[{"definition":{"pattern":"views:*","windows":[{"every":"1d","zone":"Asia/Kolkata","keep":"2y"}],` +

@@ -201,7 +201,7 @@ func (b *Book) force(forces []Force) {
 }
 
 // Changes says, for people, which views a later book begins, begins anew, ends, or keeps
-// for another time.
+// for another time, and what else it does to events.
 func (b *Book) Changes(n *Book) []string {
 	type seen struct {
 		view View
@@ -234,6 +234,17 @@ func (b *Book) Changes(n *Book) []string {
 				add(pattern, "%s begin anew: what they have is not shown any more", name)
 			case was.keep != now[name].keep:
 				add(pattern, "%s are kept for %s, not %s", name, now[name].keep, was.keep)
+			}
+		}
+		if was := b.find(pattern); was != nil {
+			for _, by := range e.Definition.Dimensions {
+				i := slices.IndexFunc(was.Definition.Dimensions, func(d definition.Dimension) bool { return d.Name() == by.Name() })
+				if i >= 0 && was.Definition.Dimensions[i].Values() != by.Values() {
+					add(pattern, "dimension %s tells %d values apart, not %d", by.Name(), by.Values(), was.Definition.Dimensions[i].Values())
+				}
+			}
+			if is, was := e.Definition.Late, was.Definition.Late; is != was {
+				add(pattern, "late is %s, not %s", is, was)
 			}
 		}
 		for _, name := range oldOrder {

@@ -96,6 +96,7 @@ func (r Reader) draft(n *yaml.Node) (Draft, error) {
 			})
 		},
 		"ledger": func(n *yaml.Node) error { return ledger(n, &d.Definition.Ledger) },
+		"late":   func(n *yaml.Node) error { return late(n, &d.Definition.Late) },
 	})
 	if err == nil {
 		err = store.CheckNamespace(d.Namespace)
@@ -184,6 +185,21 @@ func ledger(n *yaml.Node, to *definition.Ledger) error {
 				return err
 			}
 			return fmt.Errorf("%q: leave it out to keep the ledger for ever", n.Value)
+		},
+	})
+}
+
+func late(n *yaml.Node, to *definition.Late) error {
+	if n.Kind != yaml.MappingNode {
+		return parsed(n, &to.Then)
+	}
+	return members(n, "late", fields{
+		"then": func(n *yaml.Node) error { return parsed(n, &to.Then) },
+		"after": func(n *yaml.Node) error {
+			if err := parsed(n, &to.After); err != nil || to.After != 0 {
+				return err
+			}
+			return fmt.Errorf("%q: leave it out to take what a window keeps", n.Value)
 		},
 	})
 }

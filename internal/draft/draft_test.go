@@ -75,6 +75,15 @@ func TestParse(t *testing.T) {
 		Pattern: "a", Windows: []definition.Window{{Every: width("1w"), Keep: definition.Keep(14 * 24 * time.Hour)}},
 		Dimensions: []definition.Dimension{{By: []string{"a"}, Windows: []definition.Width{}}, {By: []string{"a", "b"}}},
 	})
+	f("- {pattern: a, windows: [{every: 1h, keep: 1d}], late: refuse}", definition.Definition{
+		Pattern: "a", Windows: []definition.Window{{Every: width("1h"), Keep: definition.Keep(24 * time.Hour)}},
+		Late: definition.Late{Then: definition.Refuse},
+	})
+	f("- {pattern: a, ledger: all, late: {after: 90m, then: clamp}}", definition.Definition{
+		Pattern: "a", Ledger: definition.Ledger{Record: definition.All},
+		Late: definition.Late{Then: definition.Clamp, After: definition.Keep(90 * time.Minute)},
+	})
+	f("- {pattern: a, late: count}", definition.Definition{Pattern: "a"})
 	f("- {pattern: a, ledger: {record: all}}", definition.Definition{Pattern: "a", Ledger: definition.Ledger{Record: definition.All}})
 }
 
@@ -106,7 +115,7 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	f(1, "want a list of definitions", "pattern: a")
-	f(2, "want a definition: a mapping of dimensions, ledger, namespace, pattern, windows", "\n- a")
+	f(2, "want a definition: a mapping of dimensions, late, ledger, namespace, pattern, windows", "\n- a")
 	f(1, "pattern is empty: want a key, or a prefix followed by *", "- {windows: []}")
 	f(2, "pattern is given twice", "- pattern: a\n  pattern: b")
 	f(2, `unknown setting "floor" of a definition`, "- pattern: a\n  floor: 3")
@@ -135,6 +144,13 @@ func TestErrors(t *testing.T) {
 	f(1, `ledger: "some": want off, adjustments or all`, "- {pattern: a, ledger: some}")
 	f(1, "leave it out to keep the ledger for ever", "- {pattern: a, ledger: {record: all, keep: 0s}}")
 	f(1, "keeps nothing", "- {pattern: a, ledger: {record: off, keep: 1d}}")
+	f(1, `late: "drop": want count, refuse or clamp`, "- {pattern: a, windows: [{every: 1h, keep: 1d}], late: drop}")
+	f(1, "want after, then", "- {pattern: a, windows: [{every: 1h, keep: 1d}], late: {then: clamp, keep: 1d}}")
+	f(1, "leave it out to take what a window keeps", "- {pattern: a, windows: [{every: 1h, keep: 1d}], late: {after: 0s, then: clamp}}")
+	f(1, "count takes events of any age", "- {pattern: a, windows: [{every: 1h, keep: 1d}], late: {after: 1d}}")
+	f(1, "without windows no event is too old: want {after: 30d, then: clamp}", "- {pattern: a, ledger: all, late: clamp}")
+	f(1, "events have no time", "- {pattern: a, late: {after: 1d, then: refuse}}")
+	f(1, "late: after 101y: want whole seconds, from 1s to 100y", "- {pattern: a, ledger: all, late: {after: 36966d, then: refuse}}")
 	f(1, "at most 100000000", "- {pattern: a, windows: [{every: 1s, keep: 100y}]}")
 	f(1, "an event may change 67 cells, two for each of 32 views: at most 64", "- {pattern: a, dimensions: [a1,a2,a3,a4,a5,a6,a7,a8,a9,b1,b2,b3,b4,b5,b6,b7,b8,b9,c1,c2,c3,c4,c5,c6,c7,c8,c9,d1,d2,d3,d4,d5]}")
 
@@ -161,6 +177,7 @@ func TestUsual(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add("- {pattern: a, windows: [{every: 1w, zone: Europe/Berlin, keep: 2w}], dimensions: [{by: a, windows: []}, [a, b]], ledger: all}")
 	f.Add("- {pattern: 'a*', namespace: n, windows: [{every: 1.5m, keep: 90m}], ledger: {record: adjustments, keep: 7d}}")
+	f.Add("- {pattern: a, ledger: all, late: {after: 1h, then: clamp}}")
 	f.Add(`[{"pattern":"\u00e9*","dimensions":[{"by":["true","null"],"limit":7}]}]`)
 	f.Fuzz(func(t *testing.T, text string) {
 		drafts, err := reader.Parse([]byte(text))

@@ -119,7 +119,6 @@ func (p *Port) framed(batches []store.Batch) bool {
 		f.undo(batches, nil)
 		return false
 	}
-	p.late.Add(f.late)
 	return true
 }
 

@@ -34,7 +34,6 @@ func (s *shared) writeEvents(ctx context.Context, batches []store.Batch, replies
 		f.undo(batches, replies)
 	}
 	if !stale { // What is made anew is counted then, by the definitions that it is made by.
-		s.late.Add(f.late)
 		s.others.Add(f.others)
 		return err
 	}

@@ -19,19 +19,30 @@ type frame struct {
 	nowMS     int64
 
 	changed []change
-	late    uint64           // events that a view does not keep
 	others  uint64           // values that are counted as other
 	wants   []admission.Want // values that nobody here knows of
 	asked   bool             // they are known now, as far as they can be
 	room    [4]string
 }
 
-// A change is a delta that could not be sent as it was given, and what it was.
+// A change is a delta that could not be sent as it was given, or that is late, and what it
+// was.
 type change struct {
 	batch, delta int
 	was          store.Delta
 	err          error // why it is barred, or nil
+	late         lateness
 }
+
+// lateness is what an event is to views that do not keep its time any more.
+type lateness uint8
+
+const (
+	onTime  lateness = iota
+	missed           // it is missing in some of them
+	clamped          // it is counted as later than it was
+	tooLate          // it is refused
+)
 
 // barred is the event of a delta that definitions do not allow: the store refuses it, by
 // its time, unless its token, or its writer's mark, says that it was applied before. Then
@@ -89,10 +100,13 @@ func (f *frame) fill(batches []store.Batch, facts []Fact) error {
 			}
 			at++
 			d := &b.Deltas[j]
-			e, err := f.event(d, fact)
+			e, late, err := f.event(d, fact)
 			if err == nil {
-				if e != nil && d.Expiry != store.ExpiryKeep { // A counter with views has no deadline that could be cleared.
-					f.changed = append(f.changed, change{batch: i, delta: j, was: *d})
+				clears := e != nil && d.Expiry != store.ExpiryKeep // A counter with views has no deadline that could be cleared.
+				if clears || late != onTime {
+					f.changed = append(f.changed, change{batch: i, delta: j, was: *d, late: late})
+				}
+				if clears {
 					d.Expiry = store.ExpiryKeep
 				}
 				d.Event = e
@@ -101,7 +115,7 @@ func (f *frame) fill(batches []store.Batch, facts []Fact) error {
 			if b.Writer == 0 && (!b.Apart || len(b.If) > 0) { // It can't be left out alone.
 				return err
 			}
-			f.changed = append(f.changed, change{i, j, *d, err})
+			f.changed = append(f.changed, change{i, j, *d, err, late})
 			if d.Op == store.OpExpire {
 				*d = store.Delta{Cell: d.Cell, Op: store.OpGet}
 			} else {
@@ -113,21 +127,47 @@ func (f *frame) fill(batches []store.Batch, facts []Fact) error {
 }
 
 // undo makes the deltas of batches again what they were given as, and says in the replies,
-// if there are any, which of them were barred.
+// if there are any, which of them were barred and which were late.
 func (f *frame) undo(batches []store.Batch, replies []store.Reply) {
-	for _, c := range f.changed {
+	for i := range f.changed {
+		c := &f.changed[i]
 		d := &batches[c.batch].Deltas[c.delta]
 		e := d.Event
 		*d = c.was
-		if c.err == nil {
+		if d.Event = nil; c.err == nil {
 			d.Event = e
-		} else if d.Event = nil; replies != nil && replies[c.batch].Err == nil {
-			if r := &replies[c.batch].Results[c.delta]; r.Outcome == store.Untimely || d.Op == store.OpExpire {
-				*r = store.Result{Outcome: store.Barred}
-			}
+		}
+		if replies != nil && replies[c.batch].Err == nil {
+			f.tell(c, d.Op, &replies[c.batch])
 		}
 	}
 	f.changed = f.changed[:0]
+}
+
+// tell says in its result what became of a delta that was changed. A repeat is not late
+// again.
+func (f *frame) tell(c *change, op store.Op, reply *store.Reply) {
+	r := &reply.Results[c.delta]
+	switch {
+	case c.err != nil:
+		if r.Outcome != store.Untimely && op != store.OpExpire {
+			return
+		}
+		*r = store.Result{Outcome: store.Barred}
+	case c.late == onTime || r.Outcome != store.Applied || r.Replayed || reply.Replayed:
+		return
+	default:
+		r.Late = true
+	}
+	switch c.late {
+	case onTime:
+	case missed:
+		f.s.late.Add(1)
+	case clamped:
+		f.s.clamped.Add(1)
+	case tooLate:
+		f.s.tooLate.Add(1)
+	}
 }
 
 // Why returns why the definition of its counter bars a delta, of which a fact may be known
@@ -135,7 +175,7 @@ func (f *frame) undo(batches []store.Batch, replies []store.Reply) {
 func (p *Port) Why(ctx context.Context, d *store.Delta, fact *Fact) error {
 	f, err := p.newFrame(ctx, []store.Batch{{Deltas: []store.Delta{*d}}}, nil)
 	if err == nil {
-		_, err = f.event(d, fact)
+		_, _, err = f.event(d, fact)
 	}
 	if err == nil { // It is allowed by now.
 		return store.Barred.Err()
@@ -144,28 +184,30 @@ func (p *Port) Why(ctx context.Context, d *store.Delta, fact *Fact) error {
 }
 
 // event returns what a delta does besides changing its counter, nil if that is nothing; or
-// why the definition of the counter does not allow it. The fact may be nil.
-func (f *frame) event(d *store.Delta, fact *Fact) (*store.Event, error) {
+// why the definition of the counter does not allow it; and whether it is late. The fact may
+// be nil.
+func (f *frame) event(d *store.Delta, fact *Fact) (*store.Event, lateness, error) {
 	keys := f.known.Of(d.Cell.Key)
 	if keys != nil && d.Expiry&store.ExpirySet != 0 {
-		return nil, store.Errorf(store.KindInvalid, "a counter that has windows, dimensions or a ledger has no deadline, and by its definition %q has them", d.Cell.Key)
+		return nil, onTime, store.Errorf(store.KindInvalid, "a counter that has windows, dimensions or a ledger has no deadline, and by its definition %q has them", d.Cell.Key)
 	}
 	switch d.Op {
 	case store.OpAdd:
 		return f.add(d, fact, keys)
 	case store.OpSet, store.OpDelete:
 		if keys == nil {
-			return nil, nil
+			return nil, onTime, nil
 		}
 		line, ok := keys.Line(f.nowMS, true)
-		return withLine(keys.Assign, line, ok, d, fact, 0)
+		e, err := withLine(keys.Assign, line, ok, d, fact, 0)
+		return e, onTime, err
 	default:
-		return nil, nil
+		return nil, onTime, nil
 	}
 }
 
 // add returns the event of an add.
-func (f *frame) add(d *store.Delta, fact *Fact, keys *books.Keys) (*store.Event, error) {
+func (f *frame) add(d *store.Delta, fact *Fact, keys *books.Keys) (e *store.Event, late lateness, err error) {
 	at, always := f.nowMS, false
 	if fact != nil {
 		if always = fact.always(); fact.AtMS != 0 {
@@ -174,29 +216,50 @@ func (f *frame) add(d *store.Delta, fact *Fact, keys *books.Keys) (*store.Event,
 	}
 	if keys == nil {
 		if fact != nil && len(fact.Dims) > 0 && fact.Undoes == nil {
-			return nil, view.NoDimensions(fact.Dims[0].Name)
+			return nil, onTime, view.NoDimensions(fact.Dims[0].Name)
 		}
 		if !always {
-			return nil, nil
+			return nil, onTime, nil
 		}
-		return withLine(&store.Event{}, unasked, true, d, fact, 0)
+		e, err = withLine(&store.Event{}, unasked, true, d, fact, 0)
+		return e, onTime, err
+	}
+	if at, late, err = f.admit(at, fact, keys); err != nil {
+		return nil, late, err
 	}
 	names, err := f.names(d, fact, keys)
 	if err != nil {
-		return nil, err
+		return nil, onTime, err
 	}
 	p, err := keys.Plans.Of(keys.Views, at, f.nowMS, names)
 	if err != nil {
-		return nil, err
+		return nil, onTime, err
 	}
-	if p.Late {
-		f.late++
+	if p.Late && late == onTime {
+		late = missed
 	}
 	line, ok := keys.Line(f.nowMS, always)
 	if !ok && always {
 		line, ok = unasked, true
 	}
-	return withLine(p.Event, line, ok, d, fact, at)
+	e, err = withLine(p.Event, line, ok, d, fact, at)
+	return e, late, err
+}
+
+// admit returns the moment that an add at a time is counted at, or why it is refused. What
+// is taken back was admitted once, and goes from where it was counted.
+func (f *frame) admit(at int64, fact *Fact, keys *books.Keys) (int64, lateness, error) {
+	if fact != nil && fact.Undoes != nil {
+		return at, onTime, nil
+	}
+	moment, moved, err := keys.Admit(at, f.nowMS)
+	switch {
+	case err != nil:
+		return at, tooLate, err
+	case moved:
+		return moment, clamped, nil
+	}
+	return moment, onTime, nil
 }
 
 // unasked is where lines are written down that no definition asks for.
@@ -204,7 +267,8 @@ var unasked = store.PartFields{Kind: store.PartEntries, Epoch: store.EpochForeve
 
 // withLine returns an event with its line in the ledger, if it has one; then it is a copy.
 // The line says for which moment an add was counted: when it is written down, the next
-// window may have begun, and an Undo must find the one that it was counted in.
+// window may have begun, or the moment is not the one that was given, and an Undo must find
+// the window that it was counted in.
 func withLine(e *store.Event, at store.PartFields, has bool, d *store.Delta, fact *Fact, momentMS int64) (*store.Event, error) {
 	if !has {
 		return e, nil
@@ -213,7 +277,7 @@ func withLine(e *store.Event, at store.PartFields, has bool, d *store.Delta, fac
 		fact = &Fact{}
 	}
 	l := fact.line(d)
-	if l.AtMS == 0 {
+	if momentMS != 0 {
 		l.AtMS = momentMS
 	}
 	bytes, err := l.Append(nil)
@@ -265,6 +329,6 @@ func (f *frame) ask(ctx context.Context) error {
 			wants, seen[w.Seat] = append(wants, w), true
 		}
 	}
-	f.wants, f.asked, f.late, f.others = nil, true, 0, 0
+	f.wants, f.asked, f.others = nil, true, 0
 	return f.s.desk.Ask(ctx, f.known.Fence[0], wants)
 }

@@ -52,6 +52,8 @@ type shared struct {
 	full         atomic.Uint64
 	remade       atomic.Uint64
 	late         atomic.Uint64
+	clamped      atomic.Uint64
+	tooLate      atomic.Uint64
 	others       atomic.Uint64
 	sessionsLost atomic.Uint64
 	checkups     checkups
@@ -180,6 +182,8 @@ func (p *Port) Meters(f func(name, help string, value float64)) {
 	f("quipu_writes_full_total", "Writes refused because of --key-quota, --token-quota or --namespace-quota.", float64(p.full.Load()))
 	f("quipu_writes_remade_total", "Writes made anew because definitions had changed, or windows had gone, since they were made.", float64(p.remade.Load()))
 	f("quipu_events_late_total", "Events of which a window was not kept any more: the total has them, and the window's view has not.", float64(p.late.Load()))
+	f("quipu_events_clamped_total", "Events that were too old, and by their definition were counted as if they were later.", float64(p.clamped.Load()))
+	f("quipu_events_refused_late_total", "Events that were too old, and by their definition were refused.", float64(p.tooLate.Load()))
 	f("quipu_dimensions_other_total", "Values counted as other, because their dimension had as many as it may have.", float64(p.others.Load()))
 	f("quipu_sessions_lost_total", "Reads refused because the store had lost what their session had seen.", float64(p.sessionsLost.Load()))
 	f("quipu_partitions_unreachable", "Partitions of the store that did not answer when readiness was asked for last.", float64(p.unreachable.Load()))

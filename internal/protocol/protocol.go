@@ -71,7 +71,10 @@ func DecodeKeep(text string) (definition.Keep, error) {
 
 // EncodeDefinition returns a definition as it is sent.
 func EncodeDefinition(d *definition.Definition) *pb.Definition {
-	out := &pb.Definition{Pattern: d.Pattern, Record: d.Ledger.Record.String(), Keep: EncodeKeep(d.Ledger.Keep)}
+	out := &pb.Definition{Pattern: d.Pattern, Record: d.Ledger.Record.String(), Keep: EncodeKeep(d.Ledger.Keep), LateAfter: EncodeKeep(d.Late.After)}
+	if d.Late.Then != definition.Count {
+		out.Late = d.Late.Then.String()
+	}
 	for _, w := range d.Windows {
 		out.Windows = append(out.Windows, &pb.Definition_Window{Every: w.Every.String(), Zone: w.Zone, Keep: w.Keep.String()})
 	}
@@ -115,6 +118,13 @@ func DecodeDefinition(d *pb.Definition) (out definition.Definition, err error) {
 			return out, err
 		}
 	}
-	out.Ledger.Keep, err = DecodeKeep(d.Keep)
+	if d.Late != "" {
+		if err := out.Late.Then.UnmarshalText([]byte(d.Late)); err != nil {
+			return out, err
+		}
+	}
+	if out.Ledger.Keep, err = DecodeKeep(d.Keep); err == nil {
+		out.Late.After, err = DecodeKeep(d.LateAfter)
+	}
 	return out, err
 }

@@ -29,6 +29,8 @@ func TestDefinitions(t *testing.T) {
 		}},
 		{Pattern: "d", Ledger: definition.Ledger{Record: definition.Adjustments}},
 		{Pattern: "e", Ledger: definition.Ledger{Record: definition.All, Keep: keep}},
+		{Pattern: "f", Late: definition.Late{Then: definition.Refuse}},
+		{Pattern: "g", Late: definition.Late{Then: definition.Clamp, After: keep}},
 	} {
 		if got, err := protocol.DecodeDefinition(protocol.EncodeDefinition(&d)); err != nil || !reflect.DeepEqual(got, d) {
 			t.Errorf("%s comes out as %s, %v", d, got, err)

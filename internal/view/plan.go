@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quipudb/quipu/definition"
 	"github.com/quipudb/quipu/internal/book"
 	"github.com/quipudb/quipu/internal/calendar"
 	"github.com/quipudb/quipu/store"
@@ -19,6 +20,22 @@ type Plan struct {
 	Late  bool         // a view does not keep the event's window any more
 
 	at, now calendar.Span // of events, and of store's times, that it is right for
+}
+
+// Admit returns the moment that an event at a time is counted at, if the store's time is
+// now, and whether that is another one. It returns an error if the event is too old, and the
+// definition refuses such events.
+func (v *Views) Admit(at, now int64) (moment int64, clamped bool, err error) {
+	oldest := now - time.Duration(v.lateAfter).Milliseconds()
+	switch {
+	case v.late == definition.Count || at >= oldest || at < 0: // Nothing was before 1970: see Plan.
+		return at, false, nil
+	case v.late == definition.Clamp:
+		return oldest, true, nil
+	}
+	age := time.Duration(now-at) * time.Millisecond
+	return 0, false, store.Errorf(store.KindInvalid, "the event is %s old, and its counter takes events of up to %s: its definition refuses later ones",
+		definition.Keep(age.Truncate(time.Second)), v.lateAfter)
 }
 
 // Plan returns that of an event at a time, if the store's time is now. Names are what

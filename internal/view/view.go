@@ -37,6 +37,8 @@ type Views struct {
 	admits     []uint16       // the view of each dimension that has its values for all time
 	finest     *calendar.Grid // of the shortest windows, or nil
 	record     definition.Record
+	late       definition.Then
+	lateAfter  definition.Keep // how old an event may be; 0 is any age
 	book       int64
 }
 
@@ -54,7 +56,10 @@ const NoDimension = -1
 
 // New returns the views of an entry of a book.
 func New(b *book.Book, e *book.Entry) *Views {
-	v := &Views{dimensions: e.Definition.Dimensions, record: e.Definition.Ledger.Record, book: int64(b.ID)}
+	v := &Views{
+		dimensions: e.Definition.Dimensions, record: e.Definition.Ledger.Record,
+		late: e.Definition.Late.Then, lateAfter: e.Definition.LateAfter(), book: int64(b.ID),
+	}
 	for i, s := range book.Slots(&e.Definition) {
 		r := ready{View: e.Views[i], dimension: NoDimension, ledger: s.Ledger}
 		if s.Dimension != nil {

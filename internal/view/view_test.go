@@ -208,6 +208,29 @@ func TestTimes(t *testing.T) {
 	f(noon+day+1, false)
 }
 
+// TestAdmit has events at both sides of the bound.
+func TestAdmit(t *testing.T) {
+	f := func(l definition.Late, at, moment int64, clamped, refused bool) {
+		t.Helper()
+		v := viewsOf(t, definition.Definition{Windows: []definition.Window{window("1m", "", hour), window("1h", "", day)}, Late: l})
+		got, is, err := v.Admit(at, noon)
+		if (err != nil) != refused || !refused && (got != moment || is != clamped) {
+			t.Errorf("%s at %d: %d, %t, %v", l, noon-at, got, is, err)
+		}
+	}
+	f(definition.Late{}, 0, 0, false, false)
+	clamp, refuse := definition.Late{Then: definition.Clamp}, definition.Late{Then: definition.Refuse}
+	f(clamp, noon-day, noon-day, false, false)
+	f(clamp, noon-day-1, noon-day, true, false)
+	f(clamp, noon+day, noon+day, false, false)
+	f(clamp, -1, -1, false, false) // which has no plan
+	f(refuse, noon-day, noon-day, false, false)
+	f(refuse, noon-day-1, 0, false, true)
+	clamp.After, refuse.After = definition.Keep(time.Hour), definition.Keep(100*time.Hour)
+	f(clamp, noon-day, noon-hour, true, false)
+	f(refuse, noon-2*day, noon-2*day, false, false)
+}
+
 var some = []definition.Window{
 	window("10s", "", hour), window("1m", "", 3*hour), window("7m", "", 9*hour), window("1h", "", day), window("1h", "", 4*day), window("1d", "", 9*day),
 	window("1d", "Europe/Berlin", 9*day), window("1d", "Asia/Kolkata", 5*day), window("1w", "Europe/Berlin", 30*day), window("1mo", "", 90*day),

@@ -68,6 +68,9 @@ func appendReceipt(b []byte, r *quipu.Receipt, added bool) []byte {
 	b = appendVersion(b, r.Version)
 	b = append(b, `,"replayed":`...)
 	b = strconv.AppendBool(b, r.Replayed)
+	if r.Late {
+		b = append(b, `,"late":true`...)
+	}
 	b = append(b, `,"durability":"`...)
 	b = append(b, r.Durability.String()...)
 	b = append(b, `","session":"`...)

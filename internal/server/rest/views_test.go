@@ -128,6 +128,34 @@ func TestRange(t *testing.T) {
 	f.do("POST", "/api/v1/counters/v1/increment", `{"dims":{"colour":"red"}}`).problem(t, 400, "invalid", `unknown dimension "colour": want country`)
 }
 
+// The reply of a late event says so.
+func TestLate(t *testing.T) {
+	f := open(t, rest.Options{})
+	define := func(late string) {
+		t.Helper()
+		f.do("PUT", "/api/v1/definitions", `{"definitions":[{"pattern":"v*","windows":[{"every":"1h","keep":"2d"}]`+late+`}]}`, "If-Match: *").want(t, 200, "dry_run=false")
+	}
+	define("")
+	const add, old = "/api/v1/counters/v1/increment", `{"at":"2024-10-01T08:00:00Z"}`
+	if r := f.do("POST", add, ""); strings.Contains(r.body, "late") {
+		t.Errorf("an event of now: %s", r.body)
+	}
+	f.do("POST", add, old, "Idempotency-Key: t").want(t, 200, "value=2", "late=true")
+	if r := f.do("POST", add, old, "Idempotency-Key: t"); strings.Contains(r.body, "late") {
+		t.Errorf("a repeat: %s", r.body)
+	}
+	define(`,"late":{"after":"1h","then":"clamp"}`)
+	if r := f.do("POST", "/api/v1/batch", `{"ops":[{"key":"v1"},{"key":"v1","at":"2024-10-01T08:00:00Z"}]}`); strings.Count(r.body, `"late":true`) != 1 {
+		t.Errorf("a batch: %s", r.body)
+	}
+	define(`,"late":"refuse"`)
+	f.do("POST", add, old).problem(t, 400, "invalid", "its counter takes events of up to 2d: its definition refuses later ones")
+	f.do("POST", "/api/v1/counters/v1/adjust", `{"delta":1,"reason":"r","at":"2024-10-01T08:00:00Z"}`).problem(t, 400, "invalid", "of up to 2d")
+	if r := f.do("GET", "/api/v1/definitions", ""); !strings.Contains(r.body, `"late":{"then":"refuse"}`) {
+		t.Errorf("%s", r.body)
+	}
+}
+
 func TestLedger(t *testing.T) {
 	f := defined(t)
 	const v = "/api/v1/counters/v1"
