@@ -65,5 +65,7 @@ func (db *DB) history(ctx context.Context) (*history.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &history.Reader{Store: db.port.Store(), Known: known, Now: db.port.NowMS(store.Cell{Namespace: db.port.Namespace()})}, nil
+	return &history.Reader{
+		Store: db.port.Store(), Known: known, Now: db.port.NowMS(store.Cell{Namespace: db.port.Namespace()}), Source: db.port.Source(),
+	}, nil
 }

@@ -37,6 +37,11 @@ const defaultNamespace = "default"
 // returns ErrInvalid or ErrTooLarge.
 func (db *DB) In(namespace string) *DB { return &DB{port: db.port.In(namespace), reads: db.reads} }
 
+// Via returns a view of the same namespace that names the source of its writes, in 1 to 64
+// bytes of UTF-8: ledgers have it. Of a DB that is used directly the source is "library",
+// and of the doors of a server "rest", "rpc", "resp" and "cli".
+func (db *DB) Via(source string) *DB { return &DB{port: db.port.Via(source), reads: db.reads} }
+
 // Port returns what the servers of this module need beyond the methods of a DB. Its
 // type is internal: other programs have no use for it.
 func (db *DB) Port() *port.Port { return db.port }

@@ -474,6 +474,39 @@ func TestLateEvents(t *testing.T) {
 	})
 }
 
+// TestSource has the ledger say where each change came from.
+func TestSource(t *testing.T) {
+	v := openViewed(t, 1)
+	ctx := t.Context()
+	ok := must[quipu.Receipt](v)
+	d := days("a*")
+	d.Ledger.Record = definition.All
+	v.define(d)
+	billing := v.Via("billing")
+	ok(v.Add(ctx, "a", 1, quipu.Token("t")))
+	if r := ok(billing.Add(ctx, "a", 1, quipu.Token("t"))); !r.Replayed { // It is the same write.
+		t.Errorf("%+v", r)
+	}
+	ok(billing.In("default").Set(ctx, "a", 5))
+	ok(billing.Delete(ctx, "a"))
+	ok(v.Adjust(ctx, "b", 1, quipu.Correction{Reason: "r"}))
+	for key, want := range map[string]string{"a": "[billing billing library]", "b": "[library]"} {
+		page, err := v.Ledger(ctx, key, quipu.LedgerOptions{})
+		got := []string{}
+		for _, l := range page.Lines {
+			got = append(got, l.Source)
+		}
+		if err != nil || fmt.Sprint(got) != want {
+			t.Errorf("%s: %v, %v; want %s", key, got, err, want)
+		}
+	}
+	for _, bad := range []string{"", "\xff", strings.Repeat("x", 65)} {
+		if _, err := v.Via(bad).Add(ctx, "a", 1); !errors.Is(err, quipu.ErrInvalid) && !errors.Is(err, quipu.ErrTooLarge) {
+			t.Errorf("via %q: %v", bad, err)
+		}
+	}
+}
+
 // TestUndo takes corrections and events back, once.
 func TestUndo(t *testing.T) {
 	eachViewed(t, func(t *testing.T, v *viewed) {

@@ -154,6 +154,15 @@ func TestViewsOverTheWire(t *testing.T) {
 	if r, err := remote.Undo(ctx, "v1", "t", call.Correction{Reason: "r"}); err != nil || r.Applied != -5 {
 		t.Errorf("undo %+v, %v", r, err)
 	}
+	page, err := remote.Ledger(ctx, "v1", call.LedgerOptions{})
+	if err != nil || len(page.Lines) != 4 {
+		t.Errorf("ledger %+v, %v", page, err)
+	}
+	for _, l := range page.Lines {
+		if l.Source != "rpc" {
+			t.Errorf("a %s from %q", l.Kind, l.Source)
+		}
+	}
 	if e, err := remote.Erase(ctx, "u", ""); err != nil || e.Lines != 1 || !e.Complete {
 		t.Errorf("erase %+v, %v", e, err)
 	}

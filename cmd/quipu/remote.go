@@ -17,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/quipudb/quipu/internal/server"
 )
 
 const (
@@ -192,6 +194,7 @@ func (r *remote) request(ctx context.Context, q request) (*http.Request, error) 
 		return nil, usage("%w", err)
 	}
 	req.URL.RawQuery = q.query.Encode()
+	req.Header.Set("User-Agent", server.CLIAgent+"/"+versionName()) // The ledger says where a change came from.
 	if key, _, _ := strings.Cut(r.APIKey, ","); key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
 	}

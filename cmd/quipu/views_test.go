@@ -120,7 +120,7 @@ func TestViewCommands(t *testing.T) {
 	if r := command(t, "QUIPU_ADDR="+p.url, "ledger", "v1", "--all", "--limit", "1", "--json"); r.code != 0 || strings.Count(r.stdout, "\n") != 4 || strings.Count(r.stdout, `{"position":`) != 4 {
 		t.Errorf("ledger as JSON: %+v", r)
 	}
-	if r := command(t, "QUIPU_ADDR="+p.url, "ledger", "v1", "--csv", "--actor", "ana"); r.code != 0 || strings.Count(r.stdout, "\n") != 3 || !strings.HasPrefix(r.stdout, "recorded,kind,delta,value,actor,") {
+	if r := command(t, "QUIPU_ADDR="+p.url, "ledger", "v1", "--csv", "--actor", "ana"); r.code != 0 || strings.Count(r.stdout, "\n") != 3 || !strings.HasPrefix(r.stdout, "recorded,kind,delta,value,actor,") || strings.Count(r.stdout, ",cli,") != 2 {
 		t.Errorf("ledger as CSV: %+v", r)
 	}
 	f("erased from 1 entries of 1 counters; looked at 6 entries\n", "erase", "u1", "--yes")

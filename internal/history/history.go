@@ -21,6 +21,8 @@ type Reader struct {
 	Store store.Store
 	Known *books.Known
 	Now   int64 // the store's time
+
+	Source string // of what is written down
 }
 
 // cell returns the address of a counter.

@@ -98,7 +98,7 @@ func (r *Reader) adjust(ctx context.Context, key string, version uint64, done ca
 	if !ok {
 		at = store.PartFields{Kind: store.PartEntries, Epoch: store.EpochForever}
 	}
-	l := ledger.Line{Kind: ledger.Adjust, Amount: done.After - done.Before, Actor: c.Actor, Reason: "recount: " + c.Reason, Source: "recount"}
+	l := ledger.Line{Kind: ledger.Adjust, Amount: done.After - done.Before, Actor: c.Actor, Reason: "recount: " + c.Reason, Source: r.Source}
 	line, err := l.Append(nil)
 	if err != nil {
 		return err

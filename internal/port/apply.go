@@ -14,17 +14,17 @@ import (
 // Write gives batches of one namespace to the store, those of each partition by
 // themselves, with what the policies and definitions ask for. Facts are those of all deltas, in
 // their order, or nil.
-func (s *shared) Write(ctx context.Context, batches []store.Batch, replies []store.Reply, facts []Fact) error {
-	if s.readOnly && changes(batches) {
+func (p *Port) Write(ctx context.Context, batches []store.Batch, replies []store.Reply, facts []Fact) error {
+	if p.readOnly && changes(batches) {
 		return store.ErrReadOnly
 	}
-	s.bind(batches)
-	if len(facts) > 0 || s.books.Any() { // Small, for the sake of those that have neither: BenchmarkAddOverhead.
-		return s.writeEvents(ctx, batches, replies, facts, 1)
+	p.bind(batches)
+	if len(facts) > 0 || p.books.Any() { // Small, for the sake of those that have neither: BenchmarkAddOverhead.
+		return p.writeEvents(ctx, batches, replies, facts, 1)
 	}
-	stale, err := s.give(ctx, batches, replies)
+	stale, err := p.give(ctx, batches, replies)
 	if stale { // There are definitions that nobody here knows of.
-		return s.remake(ctx, store.Book{Namespace: namespaceOf(batches)}, batches, replies, nil, 1, err)
+		return p.remake(ctx, store.Book{Namespace: namespaceOf(batches)}, batches, replies, nil, 1, err)
 	}
 	return err
 }

@@ -14,30 +14,30 @@ const attemptsMax = 8
 
 // writeEvents is Write for namespaces that have definitions, or may have, and for deltas
 // that have facts.
-func (s *shared) writeEvents(ctx context.Context, batches []store.Batch, replies []store.Reply, facts []Fact, attempt int) error {
-	f, err := s.newFrame(ctx, batches, facts)
+func (p *Port) writeEvents(ctx context.Context, batches []store.Batch, replies []store.Reply, facts []Fact, attempt int) error {
+	f, err := p.newFrame(ctx, batches, facts)
 	if err != nil {
 		return err
 	}
 	if err = f.frame(ctx, batches, facts); err != nil {
 		f.undo(batches, nil)
-		return s.remake(ctx, f.made(), batches, replies, facts, attempt, err)
+		return p.remake(ctx, f.made(), batches, replies, facts, attempt, err)
 	}
 	if cuts := cutLarge(batches); cuts != nil {
 		f.undo(batches, nil)
-		return s.writeCut(ctx, batches, replies, cuts, facts, attempt)
+		return p.writeCut(ctx, batches, replies, cuts, facts, attempt)
 	}
-	stale, err := s.give(ctx, batches, replies)
+	stale, err := p.give(ctx, batches, replies)
 	if err != nil {
 		f.undo(batches, nil)
 	} else {
 		f.undo(batches, replies)
 	}
 	if !stale { // What is made anew is counted then, by the definitions that it is made by.
-		s.others.Add(f.others)
+		p.others.Add(f.others)
 		return err
 	}
-	return s.remake(ctx, f.made(), batches, replies, facts, attempt, err)
+	return p.remake(ctx, f.made(), batches, replies, facts, attempt, err)
 }
 
 // isStale reports whether a write was refused because of what its server knew: made anew it
@@ -85,7 +85,7 @@ type stale struct {
 
 // remake writes that again which was refused because of what was known, all of it or some.
 // Made is the book that it was made under, and err what the attempt has returned.
-func (s *shared) remake(ctx context.Context, made store.Book, batches []store.Batch, replies []store.Reply, facts []Fact, attempt int, err error) error {
+func (p *Port) remake(ctx context.Context, made store.Book, batches []store.Batch, replies []store.Reply, facts []Fact, attempt int, err error) error {
 	why := err
 	if err == nil {
 		why = anyStale(replies)
@@ -93,28 +93,28 @@ func (s *shared) remake(ctx context.Context, made store.Book, batches []store.Ba
 	if !isStale(why) || attempt == attemptsMax {
 		return err
 	}
-	again := s.renew(ctx, made, why)
+	again := p.renew(ctx, made, why)
 	if err != nil {
 		if again != nil {
 			return again
 		}
-		return s.writeEvents(ctx, batches, replies, facts, attempt+1)
+		return p.writeEvents(ctx, batches, replies, facts, attempt+1)
 	}
 	places, some, their := staleOf(batches, replies, facts)
 	told := make([]store.Reply, len(some))
 	if again == nil {
-		again = s.writeEvents(ctx, some, told, their, attempt+1)
+		again = p.writeEvents(ctx, some, told, their, attempt+1)
 	}
-	for i, p := range places {
+	for i, place := range places {
 		if again != nil {
 			told[i] = store.Reply{Err: again}
 		}
-		if p.deltas == nil {
-			replies[p.batch] = told[i]
+		if place.deltas == nil {
+			replies[place.batch] = told[i]
 			continue
 		}
-		for j, at := range p.deltas {
-			replies[p.batch].Results[at] = resultOf(&told[i], j)
+		for j, at := range place.deltas {
+			replies[place.batch].Results[at] = resultOf(&told[i], j)
 		}
 	}
 	return nil
@@ -242,13 +242,13 @@ func sizeOf(d *store.Delta) (cells, bytes int) {
 }
 
 // writeCut writes batches in the pieces that they have to be cut into.
-func (s *shared) writeCut(ctx context.Context, batches []store.Batch, replies []store.Reply, cuts []cutting, facts []Fact, attempt int) error {
+func (p *Port) writeCut(ctx context.Context, batches []store.Batch, replies []store.Reply, cuts []cutting, facts []Fact, attempt int) error {
 	some, told := make([]store.Batch, len(cuts)), make([]store.Reply, len(cuts))
 	for i, c := range cuts {
 		some[i] = batches[c.of]
 		some[i].Deltas = some[i].Deltas[c.from:c.to]
 	}
-	if err := s.writeEvents(ctx, some, told, facts, attempt); err != nil {
+	if err := p.writeEvents(ctx, some, told, facts, attempt); err != nil {
 		return err
 	}
 	for i := range replies {

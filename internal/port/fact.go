@@ -20,8 +20,8 @@ type Fact struct {
 
 	// Of a line in the ledger. Kind is 0 for what the operation says; an Adjust or an Undo
 	// is written down whatever the definitions ask for. Actor is Who if it is empty.
-	Kind                  ledger.Kind
-	Actor, Reason, Source string
+	Kind          ledger.Kind
+	Actor, Reason string
 
 	Undoes *Undone // of an Undo
 }
@@ -60,7 +60,7 @@ func (f *Fact) always() bool { return f.Kind == ledger.Adjust || f.Kind == ledge
 // line returns the line of a delta that has the fact.
 func (f *Fact) line(d *store.Delta) ledger.Line {
 	l := ledger.Line{
-		Kind: f.Kind, Amount: d.N, AtMS: f.AtMS, Token: d.Guard.Token, Actor: f.Actor, Reason: f.Reason, Source: f.Source,
+		Kind: f.Kind, Amount: d.N, AtMS: f.AtMS, Token: d.Guard.Token, Actor: f.Actor, Reason: f.Reason,
 		Dims: inOrder(f.Dims),
 	}
 	if l.Actor == "" {

@@ -14,6 +14,7 @@ import (
 // for one attempt to write them. Every way to the store leads through here.
 type frame struct {
 	s         *shared
+	source    string // of lines in the ledger
 	namespace string
 	known     *books.Known // nil if the namespace has no book
 	nowMS     int64
@@ -52,19 +53,19 @@ var barred = &store.Event{NotAfter: 1}
 // newFrame returns a frame for batches. It asks the store for the definitions only if
 // a delta brings dimensions, which nobody but them could declare: a store that has some
 // refuses what is made without them.
-func (s *shared) newFrame(ctx context.Context, batches []store.Batch, facts []Fact) (frame, error) {
-	f := frame{s: s}
+func (p *Port) newFrame(ctx context.Context, batches []store.Batch, facts []Fact) (frame, error) {
+	f := frame{s: p.shared, source: p.source}
 	i := slices.IndexFunc(batches, func(b store.Batch) bool { return len(b.Deltas) > 0 })
 	if i < 0 {
 		return f, nil
 	}
 	cell := batches[i].Deltas[0].Cell
-	f.namespace, f.known, f.nowMS = cell.Namespace, s.books.Known(cell.Namespace), s.NowMS(cell)
+	f.namespace, f.known, f.nowMS = cell.Namespace, p.books.Known(cell.Namespace), p.NowMS(cell)
 	if f.known == nil && slices.ContainsFunc(facts, func(f Fact) bool { return len(f.Dims) > 0 }) {
-		if _, err := s.books.Get(ctx, f.namespace); err != nil {
+		if _, err := p.books.Get(ctx, f.namespace); err != nil {
 			return f, err
 		}
-		f.known = s.books.Known(f.namespace)
+		f.known = p.books.Known(f.namespace)
 	}
 	return f, nil
 }
@@ -199,7 +200,7 @@ func (f *frame) event(d *store.Delta, fact *Fact) (*store.Event, lateness, error
 			return nil, onTime, nil
 		}
 		line, ok := keys.Line(f.nowMS, true)
-		e, err := withLine(keys.Assign, line, ok, d, fact, 0)
+		e, err := f.withLine(keys.Assign, line, ok, d, fact, 0)
 		return e, onTime, err
 	default:
 		return nil, onTime, nil
@@ -221,7 +222,7 @@ func (f *frame) add(d *store.Delta, fact *Fact, keys *books.Keys) (e *store.Even
 		if !always {
 			return nil, onTime, nil
 		}
-		e, err = withLine(&store.Event{}, unasked, true, d, fact, 0)
+		e, err = f.withLine(&store.Event{}, unasked, true, d, fact, 0)
 		return e, onTime, err
 	}
 	if at, late, err = f.admit(at, fact, keys); err != nil {
@@ -242,7 +243,7 @@ func (f *frame) add(d *store.Delta, fact *Fact, keys *books.Keys) (e *store.Even
 	if !ok && always {
 		line, ok = unasked, true
 	}
-	e, err = withLine(p.Event, line, ok, d, fact, at)
+	e, err = f.withLine(p.Event, line, ok, d, fact, at)
 	return e, late, err
 }
 
@@ -269,7 +270,7 @@ var unasked = store.PartFields{Kind: store.PartEntries, Epoch: store.EpochForeve
 // The line says for which moment an add was counted: when it is written down, the next
 // window may have begun, or the moment is not the one that was given, and an Undo must find
 // the window that it was counted in.
-func withLine(e *store.Event, at store.PartFields, has bool, d *store.Delta, fact *Fact, momentMS int64) (*store.Event, error) {
+func (f *frame) withLine(e *store.Event, at store.PartFields, has bool, d *store.Delta, fact *Fact, momentMS int64) (*store.Event, error) {
 	if !has {
 		return e, nil
 	}
@@ -277,6 +278,7 @@ func withLine(e *store.Event, at store.PartFields, has bool, d *store.Delta, fac
 		fact = &Fact{}
 	}
 	l := fact.line(d)
+	l.Source = f.source
 	if momentMS != 0 {
 		l.AtMS = momentMS
 	}

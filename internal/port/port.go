@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/quipudb/quipu/internal/admission"
 	"github.com/quipudb/quipu/internal/books"
@@ -26,7 +27,8 @@ import (
 type Port struct {
 	*shared
 	namespace string
-	err       error // why this view can't be used, or nil
+	source    string // where its writes come from, for ledgers
+	err       error  // why this view can't be used, or nil
 }
 
 // shared is what all views have in common.
@@ -105,19 +107,44 @@ func New(s store.Store, namespace string, o Options) *Port {
 		Store: sh.store, Under: s, Spread: sh.spread, Policies: sh.policies.Load, Left: sh.left,
 		Recall: o.Recall, ReadOnly: o.ReadOnly, Near: sh.near,
 	})
-	return sh.in(namespace)
+	return (&Port{shared: sh, source: "library"}).In(namespace)
 }
 
 // In returns a view of another namespace.
-func (p *Port) In(namespace string) *Port { return p.in(namespace) }
-
-func (s *shared) in(namespace string) *Port {
-	p := &Port{shared: s, namespace: namespace, err: s.err}
-	if p.err == nil {
-		p.err = store.CheckNamespace(namespace)
+func (p *Port) In(namespace string) *Port {
+	v := &Port{shared: p.shared, namespace: namespace, source: p.source, err: p.shared.err}
+	if v.err == nil {
+		v.err = store.CheckNamespace(namespace)
 	}
-	return p
+	return v
 }
+
+// Via returns a view of the same namespace whose writes come from another source.
+func (p *Port) Via(source string) *Port {
+	v := *p
+	if v.source = source; v.err == nil {
+		v.err = checkSource(source)
+	}
+	return &v
+}
+
+// sourceBytesMax is how long the name of a source may be.
+const sourceBytesMax = 64
+
+func checkSource(source string) error {
+	switch {
+	case source == "":
+		return store.Errorf(store.KindInvalid, "source is empty")
+	case len(source) > sourceBytesMax:
+		return store.Errorf(store.KindTooLarge, "source of %d bytes: at most %d", len(source), sourceBytesMax)
+	case !utf8.ValidString(source):
+		return store.Errorf(store.KindInvalid, "source is not UTF-8")
+	}
+	return nil
+}
+
+// Source returns where the writes of the view come from.
+func (p *Port) Source() string { return p.source }
 
 // Err returns why no call of this view can be made, or nil.
 func (p *Port) Err() error { return p.err }

@@ -22,6 +22,9 @@ const (
 	unreadBytesMax = 64 << 10
 )
 
+// CLIAgent is what the User-Agent of the command line begins with.
+const CLIAgent = "quipu-cli"
+
 // HTTPRefusal returns what a client over the connection limit reads from a
 // plain HTTP listener.
 func HTTPRefusal() string {

@@ -139,7 +139,7 @@ func New(db *quipu.DB, o Options) *Door {
 	var id [20]byte
 	_, _ = rand.Read(id[:]) // never fails
 	d := &Door{
-		db: db, options: o, commands: newTable(), apart: db.Port().Traits().Partitions > 1 || db.Port().Traits().Shared,
+		db: db.Via("resp"), options: o, commands: newTable(), apart: db.Port().Traits().Partitions > 1 || db.Port().Traits().Shared,
 		start: time.Now(), run: hex.EncodeToString(id[:]), sweeps: make(chan struct{}, sweepsMax), long: make(chan struct{}, longMax), seconds: o.Metrics.Commands(),
 		sessions: map[int64]*session{}, views: map[string]*quipu.DB{},
 		listeners: map[net.Listener]struct{}{}, conns: map[*session]net.Conn{},

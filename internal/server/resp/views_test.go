@@ -1,6 +1,7 @@
 package resp_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,10 @@ func TestViews(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		definitions := []definition.Definition{{Pattern: "v*", Windows: []definition.Window{{Every: hour, Keep: definition.Keep(48 * time.Hour)}}}}
+		definitions := []definition.Definition{
+			{Pattern: "vl*", Ledger: definition.Ledger{Record: definition.All}},
+			{Pattern: "v*", Windows: []definition.Window{{Every: hour, Keep: definition.Keep(48 * time.Hour)}}},
+		}
 		c := dial(t, d.addr)
 		if got := c.line("INCRBY v 5"); got != ":5\r\n" { // It was there before the definition.
 			t.Fatal(got)
@@ -44,6 +48,13 @@ func TestViews(t *testing.T) {
 			if windows != want || outside+windows != value.Value {
 				t.Errorf("%s is %d: %d in windows, want %d, and %d outside", key, value.Value, windows, want, outside)
 			}
+		}
+		f("INCR vl", ":1\r\n")
+		f("Q.ADD vl 2 ID t", ":3\r\n")
+		f("SET vl 4", ok)
+		if page, err := d.db.Ledger(t.Context(), "vl", quipu.LedgerOptions{}); err != nil || len(page.Lines) != 3 ||
+			slices.ContainsFunc(page.Lines, func(l quipu.Line) bool { return l.Source != "resp" }) {
+			t.Errorf("the ledger: %+v, %v", page, err)
 		}
 		f("INCR v", ":6\r\n")
 		f("DECRBY v 3", ":3\r\n")

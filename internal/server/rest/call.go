@@ -82,9 +82,11 @@ func (c *call) begin(h *Handler, w http.ResponseWriter, r *http.Request) {
 	if c.endpoint = h.root.find(r.Method, r.URL.EscapedPath(), &c.args); c.endpoint == nil {
 		c.endpoint = h.missing
 	}
-	c.db = h.db
+	if c.db = h.db; strings.HasPrefix(r.UserAgent(), server.CLIAgent) {
+		c.db = h.cli
+	}
 	if c.inNamespace {
-		c.db = h.db.In(c.args.ns)
+		c.db = c.db.In(c.args.ns)
 	}
 	if ids := r.Header["X-Request-Id"]; len(ids) == 1 && saneRequestID(ids[0]) {
 		c.id = ids[0]

@@ -51,6 +51,7 @@ type Options struct {
 // A Handler serves the REST API of a DB. It is safe for concurrent use.
 type Handler struct {
 	db        *quipu.DB
+	cli       *quipu.DB // the same, as the command line uses it
 	keys      server.Keys
 	metrics   *server.Metrics
 	logger    *slog.Logger
@@ -84,7 +85,8 @@ func New(db *quipu.DB, o Options) *Handler {
 		o.Policies = fixed{db}
 	}
 	h := &Handler{
-		db:       db,
+		db:       db.Via("rest"),
+		cli:      db.Via("cli"),
 		keys:     o.Keys,
 		metrics:  o.Metrics,
 		logger:   o.Logger,

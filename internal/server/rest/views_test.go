@@ -173,6 +173,13 @@ func TestLedger(t *testing.T) {
 	}
 	f.do("GET", v+"/range?from=2024-10-01&to=2024-10-02", "").want(t, 200, "sum=0")
 
+	// The ledger knows the command line from other callers.
+	f.do("PUT", "/api/v1/namespaces/default/counters/v2", `{"value":1}`, "User-Agent: curl/8").want(t, 200)
+	f.do("PUT", "/api/v1/namespaces/default/counters/v2", `{"value":2}`, "User-Agent: quipu-cli/dev").want(t, 200)
+	if r := f.do("GET", "/api/v1/counters/v2/ledger", ""); !strings.Contains(r.body, `"source":"cli"`) || strings.Index(r.body, `"source":"rest"`) < strings.Index(r.body, `"source":"cli"`) {
+		t.Errorf("sources: %s", r.body)
+	}
+
 	page := f.do("GET", v+"/ledger?limit=1", "")
 	cursor, _ := page.fields(t)["cursor"].(string)
 	if cursor == "" || !strings.Contains(page.body, `"kind":"undo"`) {

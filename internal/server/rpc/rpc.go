@@ -111,7 +111,7 @@ func New(db *quipu.DB, o Options) *Door {
 		o.CallsMax = CallsMaxDefault
 	}
 	d := &Door{
-		db: db, keys: o.Keys, logger: o.Logger, timeout: o.Timeout, budget: o.Budget, callsMax: int64(o.CallsMax),
+		db: db.Via("rpc"), keys: o.Keys, logger: o.Logger, timeout: o.Timeout, budget: o.Budget, callsMax: int64(o.CallsMax),
 		long: make(chan struct{}, 1), open: make(chan struct{}, openCallsMax), draining: make(chan struct{}),
 	}
 	d.drain = sync.OnceFunc(func() { close(d.draining) })
