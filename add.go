@@ -1,6 +1,7 @@
 package quipu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -172,7 +173,9 @@ func applyOptions(c *port.Call, opts []WriteOption) (want bool, err error) {
 }
 
 // hasFact reports whether terms say something that no delta can.
-func hasFact(t *call.WriteTerms) bool { return t.HasAt || t.Who != "" || len(t.Dims) > 0 }
+func hasFact(t *call.WriteTerms) bool {
+	return t.HasAt || t.Who != "" || len(t.Dims) > 0 || t.Because != call.Correction{}
+}
 
 // checkTerms returns an error if no write can have these terms.
 func checkTerms(t *call.WriteTerms) error {
@@ -189,7 +192,7 @@ func checkTerms(t *call.WriteTerms) error {
 	case t.HasTTL && t.TTL < time.Millisecond:
 		return store.Errorf(store.KindInvalid, "a ttl of %s: want 1ms or more", t.TTL)
 	}
-	return call.CheckWho(t.Who)
+	return cmp.Or(call.CheckWho(t.Who), t.Because.CheckTexts())
 }
 
 // applyTerms puts terms that were checked into a delta that has none, and into its fact,
@@ -197,6 +200,9 @@ func checkTerms(t *call.WriteTerms) error {
 func applyTerms(d *store.Delta, fact *port.Fact, t *call.WriteTerms) {
 	if hasFact(t) {
 		fact.Who, fact.Dims = t.Who, t.Dims
+		if t.HasBecause {
+			fact.Reason, fact.Actor = t.Because.Reason, t.Because.Actor
+		}
 		if t.HasAt && t.AtMS != port.NoTimeMS {
 			fact.AtMS = t.AtMS
 		}

@@ -126,6 +126,7 @@ const (
 	TokenUnknown = store.TokenUnknown // not applied, not settled; its write may still arrive
 	TokenApplied = store.TokenApplied // its write was applied
 	TokenSettled = store.TokenSettled // it was settled first: its write never will be applied
+	TokenRefused = store.TokenRefused // its write was refused by a bound or a condition, and so is a repeat
 	TokenExpired = store.TokenExpired // it is older than the window, or made as far ahead: refused, whatever it was
 )
 
@@ -146,6 +147,11 @@ func At(t time.Time) WriteOption { return call.At(t) }
 // from. The definition of the counter declares the dimensions; another one is refused with
 // ErrInvalid. Give it once for each dimension. It has a meaning for Add only.
 func Dim(name, value string) WriteOption { return call.Dim(name, value) }
+
+// Because says why a counter is set, reset or deleted, and by whom, for the line in its
+// ledger. Either may be empty. A counter without a ledger has no line, and keeps neither. It
+// has a meaning for Set, Reset and Delete only.
+func Because(c Correction) WriteOption { return call.Because(c) }
 
 // WantValue asks for the value before and after the write.
 func WantValue() WriteOption { return call.WantValue() }

@@ -2,6 +2,7 @@ package call
 
 import (
 	"time"
+	"unicode/utf8"
 
 	"github.com/quipudb/quipu/definition"
 	"github.com/quipudb/quipu/store"
@@ -53,11 +54,19 @@ const ReasonBytesMax = 1 << 10
 
 // Check returns an error if a correction can't be written down.
 func (c Correction) Check() error {
-	switch {
-	case c.Reason == "":
+	if c.Reason == "" {
 		return store.Errorf(store.KindInvalid, "a correction needs a reason")
+	}
+	return c.CheckTexts()
+}
+
+// CheckTexts is Check for a write that may go without a reason.
+func (c Correction) CheckTexts() error {
+	switch {
 	case len(c.Reason) > ReasonBytesMax:
 		return store.Errorf(store.KindTooLarge, "reason of %d bytes: at most %d", len(c.Reason), ReasonBytesMax)
+	case !utf8.ValidString(c.Reason):
+		return store.Errorf(store.KindInvalid, "reason is not UTF-8")
 	}
 	return CheckWho(c.Actor)
 }

@@ -22,7 +22,7 @@ type WriteOption struct {
 	kind writeKind
 	text string
 	n    uint64
-	name string // of a dimension
+	name string // of a dimension, or of an actor
 }
 
 type writeKind uint8
@@ -38,17 +38,32 @@ const (
 	writeSaturate
 	writeTTL
 	writeDim
+	writeBecause
 	writeKinds
 )
 
 // String returns the name of the option.
 func (k writeKind) String() string {
-	return [writeKinds]string{"", "Token", "At", "Who", "WantValue", "IfVersion", "Floor", "Ceiling", "Saturate", "TTL", "Dim"}[k]
+	return [writeKinds]string{"", "Token", "At", "Who", "WantValue", "IfVersion", "Floor", "Ceiling", "Saturate", "TTL", "Dim", "Because"}[k]
 }
 
-// ofAdds reports whether the option has a meaning for Add only.
-func (k writeKind) ofAdds() bool {
-	return k != writeToken && k != writeWant && k != writeVersion
+// refused returns why the option has no meaning for an Add, or for another write; "" if it
+// has one.
+func (k writeKind) refused(adds bool) string {
+	switch k {
+	case writeToken, writeWant, writeVersion:
+		return ""
+	case writeBecause:
+		if adds {
+			return "has a meaning for Set, Reset and Delete only: see Adjust"
+		}
+		return ""
+	default:
+		if adds {
+			return ""
+		}
+		return "has a meaning for Add only"
+	}
 }
 
 // Token names this write among all writes to the counter, so that a repeat
@@ -100,6 +115,13 @@ func Saturate() WriteOption { return WriteOption{kind: writeSaturate} }
 // leaves it as it is. It has a meaning for Add only.
 func TTL(d time.Duration) WriteOption { return WriteOption{kind: writeTTL, n: uint64(d)} }
 
+// Because says why a counter is set, reset or deleted, and by whom, for the line in its
+// ledger. Either may be empty. A counter without a ledger has no line, and keeps neither. It
+// has a meaning for Set, Reset and Delete only.
+func Because(c Correction) WriteOption {
+	return WriteOption{kind: writeBecause, text: c.Reason, name: c.Actor}
+}
+
 // WriteTerms are what the options of a write say together, for a client that
 // sends them over a wire.
 type WriteTerms struct {
@@ -113,8 +135,9 @@ type WriteTerms struct {
 	TTL       time.Duration // if HasTTL
 	WantValue bool
 	Dims      []Dimension // no name twice
+	Because   Correction  // if HasBecause
 
-	HasToken, HasWho, HasAt, HasVersion, HasFloor, HasCeiling, HasTTL bool
+	HasToken, HasWho, HasAt, HasVersion, HasFloor, HasCeiling, HasTTL, HasBecause bool
 }
 
 // WriteTermsOf returns what the options of an Add, or of another write, say. It
@@ -145,11 +168,13 @@ func WriteTermsOf(opts []WriteOption, adds bool) (t WriteTerms, err error) {
 		case writeDim:
 			twice := slices.ContainsFunc(t.Dims, func(d Dimension) bool { return d.Name == o.name })
 			given, t.Dims = &twice, append(t.Dims, Dimension{o.name, o.text})
+		case writeBecause:
+			given, t.Because = &t.HasBecause, Correction{Reason: o.text, Actor: o.name}
 		default:
 			return WriteTerms{}, store.Errorf(store.KindInvalid, "unknown write option")
 		}
-		if !adds && o.kind.ofAdds() {
-			return WriteTerms{}, store.Errorf(store.KindInvalid, "option %s has a meaning for Add only", o.kind)
+		if why := o.kind.refused(adds); why != "" {
+			return WriteTerms{}, store.Errorf(store.KindInvalid, "option %s %s", o.kind, why)
 		}
 		if *given {
 			return WriteTerms{}, store.Errorf(store.KindInvalid, "option %s is given twice", o.kind)

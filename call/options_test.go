@@ -36,6 +36,16 @@ func TestTerms(t *testing.T) {
 			t.Errorf("terms of %+v for a Set: %v", o, err)
 		}
 	}
+	why := call.Because(call.Correction{Reason: "r", Actor: "a"})
+	if got, err := call.WriteTermsOf([]call.WriteOption{why}, false); err != nil || !got.HasBecause || got.Because != (call.Correction{Reason: "r", Actor: "a"}) {
+		t.Errorf("terms of a reason: %+v, %v", got, err)
+	}
+	if _, err := call.WriteTermsOf([]call.WriteOption{why}, true); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("a reason for an Add: %v", err)
+	}
+	if _, err := call.WriteTermsOf([]call.WriteOption{why, why}, false); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("two reasons: %v", err)
+	}
 	need, err := call.ReadTermsOf([]call.ReadOption{
 		call.MaxStaleness(5), call.MaxStaleness(3), call.MaxStaleness(4), call.MaxError(2), call.MaxError(-1),
 		call.Session("s1"), call.Exact(), call.Session("s2"),

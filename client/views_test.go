@@ -154,8 +154,21 @@ func TestViewsOverTheWire(t *testing.T) {
 	if r, err := remote.Undo(ctx, "v1", "t", call.Correction{Reason: "r"}); err != nil || r.Applied != -5 {
 		t.Errorf("undo %+v, %v", r, err)
 	}
+	for i, assign := range []func(...call.WriteOption) (call.Receipt, error){
+		func(o ...call.WriteOption) (call.Receipt, error) { return remote.Set(ctx, "v1", 7, o...) },
+		func(o ...call.WriteOption) (call.Receipt, error) { return remote.Reset(ctx, "v1", o...) },
+		func(o ...call.WriteOption) (call.Receipt, error) { return remote.Delete(ctx, "v1", o...) },
+	} {
+		if _, err := assign(call.Because(call.Correction{Reason: "because", Actor: fmt.Sprint("ana ", i)})); err != nil {
+			t.Error(err)
+		}
+		page, err := remote.Ledger(ctx, "v1", call.LedgerOptions{Limit: 1})
+		if err != nil || page.Lines[0].Reason != "because" || page.Lines[0].Actor != fmt.Sprint("ana ", i) {
+			t.Errorf("ledger %+v, %v", page, err)
+		}
+	}
 	page, err := remote.Ledger(ctx, "v1", call.LedgerOptions{})
-	if err != nil || len(page.Lines) != 4 {
+	if err != nil || len(page.Lines) != 7 {
 		t.Errorf("ledger %+v, %v", page, err)
 	}
 	for _, l := range page.Lines {

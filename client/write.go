@@ -52,7 +52,7 @@ func (db *DB) Set(ctx context.Context, key string, value int64, opts ...call.Wri
 	if err != nil {
 		return call.Receipt{}, err
 	}
-	r := &pb.SetRequest{Namespace: db.namespace, Key: key, Value: value, Options: encodeTerms(&t)}
+	r := &pb.SetRequest{Namespace: db.namespace, Key: key, Value: value, Options: encodeTerms(&t), Correction: encodeBecause(&t)}
 	return db.write(ctx, key, t.HasToken, func(ctx context.Context, o ...grpc.CallOption) (*pb.Receipt, error) {
 		return db.rpc.Set(ctx, r, o...)
 	})
@@ -64,7 +64,7 @@ func (db *DB) Reset(ctx context.Context, key string, opts ...call.WriteOption) (
 	if err != nil {
 		return call.Receipt{}, err
 	}
-	r := &pb.ResetRequest{Namespace: db.namespace, Key: key, Options: encodeTerms(&t)}
+	r := &pb.ResetRequest{Namespace: db.namespace, Key: key, Options: encodeTerms(&t), Correction: encodeBecause(&t)}
 	return db.write(ctx, key, t.HasToken, func(ctx context.Context, o ...grpc.CallOption) (*pb.Receipt, error) {
 		return db.rpc.Reset(ctx, r, o...)
 	})
@@ -76,7 +76,7 @@ func (db *DB) Delete(ctx context.Context, key string, opts ...call.WriteOption) 
 	if err != nil {
 		return call.Receipt{}, err
 	}
-	r := &pb.DeleteRequest{Namespace: db.namespace, Key: key, Options: encodeTerms(&t)}
+	r := &pb.DeleteRequest{Namespace: db.namespace, Key: key, Options: encodeTerms(&t), Correction: encodeBecause(&t)}
 	return db.write(ctx, key, t.HasToken, func(ctx context.Context, o ...grpc.CallOption) (*pb.Receipt, error) {
 		return db.rpc.Delete(ctx, r, o...)
 	})
@@ -102,7 +102,7 @@ func (db *DB) write(ctx context.Context, key string, repeatable bool,
 func (db *DB) terms(key string, adds bool, opts []call.WriteOption) (call.WriteTerms, error) {
 	t, err := call.WriteTermsOf(opts, adds)
 	if err == nil {
-		err = checkText("key", key, "token", t.Token, "who", t.Who)
+		err = checkText("key", key, "token", t.Token, "who", t.Who, "reason", t.Because.Reason, "actor", t.Because.Actor)
 	}
 	if err == nil {
 		err = checkDims(t.Dims)
@@ -133,6 +133,13 @@ func encodeTerms(t *call.WriteTerms) *pb.WriteOptions {
 		o.IfVersion = &t.Version
 	}
 	return o
+}
+
+func encodeBecause(t *call.WriteTerms) *pb.Correction {
+	if !t.HasBecause {
+		return nil
+	}
+	return &pb.Correction{Reason: t.Because.Reason, Actor: t.Because.Actor}
 }
 
 // AddBatch adds many events: see quipu.DB.AddBatch. It may take several

@@ -83,6 +83,32 @@ func (f *correctionFlags) body() map[string]any {
 	return map[string]any{"reason": f.Reason, "actor": f.Actor}
 }
 
+// whyFlags may say why a counter is changed.
+type whyFlags struct {
+	Reason string `help:"Why, for the ledger, if the counter has one."`
+	Actor  string `help:"Who changes it, for the ledger." placeholder:"NAME"`
+}
+
+// why adds what was given to the body of a request.
+func (f *whyFlags) why(body map[string]any) map[string]any {
+	if f.Reason != "" {
+		body["reason"] = f.Reason
+	}
+	if f.Actor != "" {
+		body["actor"] = f.Actor
+	}
+	return body
+}
+
+// query returns what was given as parameters.
+func (f *whyFlags) query() url.Values {
+	q := url.Values{}
+	for name, value := range f.why(map[string]any{}) {
+		q.Set(name, fmt.Sprint(value))
+	}
+	return q
+}
+
 type adjustCmd struct {
 	writeFlags      `embed:""`
 	factFlags       `embed:""`

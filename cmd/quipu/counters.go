@@ -118,6 +118,7 @@ func (c *addCmd) Run(ctx context.Context, out *output) error {
 
 type setCmd struct {
 	writeFlags `embed:""`
+	whyFlags   `embed:""`
 
 	Key       word    `arg:"" help:"The counter."`
 	N         number  `arg:"" help:"The new value."`
@@ -145,12 +146,13 @@ func (c *setCmd) Run(ctx context.Context, out *output) error {
 	}
 	return c.write(ctx, out, request{
 		method: http.MethodPut, path: counter(c.Key, ""), header: header,
-		body: map[string]number{"value": c.N},
+		body: c.why(map[string]any{"value": c.N}),
 	}, after)
 }
 
 type resetCmd struct {
 	writeFlags `embed:""`
+	whyFlags   `embed:""`
 
 	Key word `arg:"" help:"The counter."`
 }
@@ -166,11 +168,12 @@ Example:
 
 // Run resets.
 func (c *resetCmd) Run(ctx context.Context, out *output) error {
-	return c.write(ctx, out, request{method: http.MethodPost, path: counter(c.Key, "/reset")}, before)
+	return c.write(ctx, out, request{method: http.MethodPost, path: counter(c.Key, "/reset"), body: c.why(map[string]any{})}, before)
 }
 
 type deleteCmd struct {
 	writeFlags `embed:""`
+	whyFlags   `embed:""`
 
 	Key word `arg:"" help:"The counter."`
 }
@@ -186,7 +189,7 @@ Example:
 
 // Run deletes.
 func (c *deleteCmd) Run(ctx context.Context, out *output) error {
-	return c.write(ctx, out, request{method: http.MethodDelete, path: counter(c.Key, "")}, before)
+	return c.write(ctx, out, request{method: http.MethodDelete, path: counter(c.Key, ""), query: c.query()}, before)
 }
 
 // count is a counter as it was read.

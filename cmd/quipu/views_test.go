@@ -124,6 +124,12 @@ func TestViewCommands(t *testing.T) {
 		t.Errorf("ledger as CSV: %+v", r)
 	}
 	f("erased from 1 entries of 1 counters; looked at 6 entries\n", "erase", "u1", "--yes")
+	f("9\n", "set", "v8", "9", "--actor", "ana", "--reason", "stocktaking")
+	f("9\n", "reset", "v8", "--actor", "bob")
+	f("0\n", "delete", "v8", "--reason", "gone & over")
+	if r := command(t, "QUIPU_ADDR="+p.url, "ledger", "v8", "--csv"); !strings.Contains(r.stdout, ",ana,stocktaking,") || !strings.Contains(r.stdout, "reset,-9,0,bob,,") || !strings.Contains(r.stdout, ",,gone & over,") {
+		t.Errorf("assignments in the ledger: %+v", r)
+	}
 	addr := "QUIPU_ADDR=" + p.url
 	refused(t, 1, "nothing was changed", addr, "erase", "u1")
 	refused(t, 2, "want NAME=VALUE", addr, "add", "v1", "--dim", "country")

@@ -47,7 +47,7 @@ func Digest(d *store.Delta, f *Fact) uint64 {
 			b = appendText(appendText(b, dim.Name), dim.Value)
 		}
 	}
-	if f != nil && f.always() {
+	if f != nil && (f.always() || f.Actor != "" || f.Reason != "") {
 		b = append(b, digestLine, byte(f.Kind))
 		b = appendText(appendText(b, f.Actor), f.Reason)
 	}

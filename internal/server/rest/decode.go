@@ -343,11 +343,12 @@ func (d *decoder) term(e *quipu.Event, field int) {
 	}
 }
 
-// correctionFields are what a correction says, and adjustmentFields what else one with an
-// amount does.
+// correctionFields are what a correction says, adjustmentFields what else one with an
+// amount does, and valueFields what else a set does.
 var (
 	correctionFields = []string{"reason", "actor"}
 	adjustmentFields = append(correctionFields[:2:2], "delta", "at", "dims")
+	valueFields      = append([]string{"value"}, correctionFields...)
 )
 
 // why reads the value of one of correctionFields.
@@ -448,21 +449,22 @@ func (d *decoder) lifetime(field string) time.Duration {
 	return ttl
 }
 
-// decodeValue reads {"value":…}.
-func decodeValue(body []byte) (int64, error) {
+// decodeValue reads {"value":…,"reason":…,"actor":…}, of which the value must be there.
+func decodeValue(body []byte) (value int64, c quipu.Correction, err error) {
 	d := decoder{b: body}
 	d.begin('{', "body")
-	var value int64
 	var seen uint
 	for n := 0; d.more('}', n, "body"); n++ {
-		if d.member("body", &seen, "value") == 0 {
+		if field := d.member("body", &seen, valueFields...); field == 0 {
 			value = d.integer("value")
+		} else {
+			d.why(&c, field-1)
 		}
 	}
-	if d.err == nil && seen == 0 {
+	if d.err == nil && seen&1 == 0 {
 		d.fail(d.i, "value", "it is missing; "+wantInteger)
 	}
-	return value, d.end()
+	return value, c, d.end()
 }
 
 // decodeNothing accepts no body, or an object with nothing in it.

@@ -42,7 +42,7 @@ func counterRoutes() []route {
 		{method: "GET", path: "/counters/{key}/exact", serve: getExact},
 		{method: "PUT", path: "/counters/{key}", serve: set},
 		{method: "POST", path: "/counters/{key}/reset", serve: reset},
-		{method: "DELETE", path: "/counters/{key}", serve: remove},
+		{method: "DELETE", path: "/counters/{key}", serve: remove, known: []string{"reason", "actor"}},
 		{method: "POST", path: "/counters/{key}/adjust", serve: adjust},
 		{method: "POST", path: "/counters/{key}/recount", serve: recount},
 		{method: "GET", path: "/counters/{key}/range", serve: rangeOf, known: []string{"from", "to", "step", "zone", "rate"}},

@@ -44,8 +44,8 @@ func TestTerms(t *testing.T) {
 	inc(`{"at":1767323045000}`, "Idempotency-Key: at").want(t, 200, "replayed=true")
 	inc(`{"at":1767323045001}`, "Idempotency-Key: at").problem(t, 422, "token", "the Idempotency-Key was used for another payload")
 	inc(`{"detla":1}`).problem(t, 400, "invalid", `unknown field "detla"; want delta, who, floor, ceiling, saturate, ttl, at, dims, at byte 1`)
-	f.do("PUT", a, `{"delta":1}`).problem(t, 400, "invalid", `unknown field "delta"; want value, at byte 1`)
-	f.do("POST", a+"/reset", `{"delta":1}`).problem(t, 400, "invalid", `unknown field "delta"; it has none, at byte 1`)
+	f.do("PUT", a, `{"delta":1}`).problem(t, 400, "invalid", `unknown field "delta"; want value, reason, actor, at byte 1`)
+	f.do("POST", a+"/reset", `{"delta":1}`).problem(t, 400, "invalid", `unknown field "delta"; want reason, actor, at byte 1`)
 }
 
 func TestBatchTerms(t *testing.T) {

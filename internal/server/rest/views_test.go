@@ -173,6 +173,23 @@ func TestLedger(t *testing.T) {
 	}
 	f.do("GET", v+"/range?from=2024-10-01&to=2024-10-02", "").want(t, 200, "sum=0")
 
+	// What sets a counter may say why.
+	const w = "/api/v1/counters/v3"
+	f.do("PUT", w, `{"value":9,"actor":"ana","reason":"stocktaking"}`, "Idempotency-Key: set").want(t, 200, "value=9")
+	f.do("PUT", w, `{"value":9,"actor":"ana","reason":"stocktaking"}`, "Idempotency-Key: set").want(t, 200, "replayed=true")
+	f.do("PUT", w, `{"value":9,"actor":"eve","reason":"stocktaking"}`, "Idempotency-Key: set").problem(t, 422, "token", "another payload")
+	f.do("POST", w+"/reset", `{"actor":"bob"}`).want(t, 200, "before=9")
+	f.do("DELETE", w+"?reason=gone&actor=cem", "").want(t, 200)
+	f.do("PUT", "/api/v1/counters/plain", `{"value":9,"actor":"ana","reason":"nobody writes it down"}`).want(t, 200, "value=9")
+	if r := f.do("GET", w+"/ledger?limit=3", ""); !strings.Contains(r.body, `"actor":"cem","reason":"gone"`) || !strings.Contains(r.body, `"actor":"bob"`) || !strings.Contains(r.body, `"actor":"ana","reason":"stocktaking"`) {
+		t.Errorf("assignments: %s", r.body)
+	}
+	f.do("PUT", w, `{"actor":"ana"}`).problem(t, 400, "invalid", "value: it is missing")
+	f.do("PUT", w, `{"value":1,"reason":"`+strings.Repeat("x", 1025)+`"}`).problem(t, 413, "too_large", "reason of 1025 bytes")
+	f.do("DELETE", w+"?who=cem", "").problem(t, 400, "invalid", "no such parameter")
+	f.do("DELETE", w, `{"reason":"gone"}`).problem(t, 400, "invalid", "unknown field")
+	f.do("POST", w+"/reset", `{"value":0}`).problem(t, 400, "invalid", "unknown field")
+
 	// The ledger knows the command line from other callers.
 	f.do("PUT", "/api/v1/namespaces/default/counters/v2", `{"value":1}`, "User-Agent: curl/8").want(t, 200)
 	f.do("PUT", "/api/v1/namespaces/default/counters/v2", `{"value":2}`, "User-Agent: quipu-cli/dev").want(t, 200)

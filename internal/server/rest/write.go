@@ -69,11 +69,11 @@ func set(c *call) error {
 	if err != nil {
 		return err
 	}
-	value, err := decodeValue(raw)
+	value, why, err := decodeValue(raw)
 	if err != nil {
 		return err
 	}
-	if err := c.writeOptions(); err != nil {
+	if err := c.assignOptions(why); err != nil {
 		return err
 	}
 	r, err := c.db.Set(c.ctx, c.args.key, value, c.opts...)
@@ -84,7 +84,15 @@ func set(c *call) error {
 }
 
 func reset(c *call) error {
-	if err := c.bare(); err != nil {
+	raw, err := c.body(bodyBytesMax)
+	if err != nil {
+		return err
+	}
+	why, err := decodeCorrection(raw)
+	if err != nil {
+		return err
+	}
+	if err := c.assignOptions(why); err != nil {
 		return err
 	}
 	r, err := c.db.Reset(c.ctx, c.args.key, c.opts...)
@@ -94,8 +102,16 @@ func reset(c *call) error {
 	return c.receipt(&r, false)
 }
 
+// remove says why in its parameters: the body of a DELETE may get lost on its way.
 func remove(c *call) error {
-	if err := c.bare(); err != nil {
+	raw, err := c.body(bodyBytesMax)
+	if err != nil {
+		return err
+	}
+	if err := decodeNothing(raw); err != nil {
+		return err
+	}
+	if err := c.assignOptions(quipu.Correction{Reason: c.query.Get("reason"), Actor: c.query.Get("actor")}); err != nil {
 		return err
 	}
 	r, err := c.db.Delete(c.ctx, c.args.key, c.opts...)
@@ -105,14 +121,11 @@ func remove(c *call) error {
 	return c.receipt(&r, false)
 }
 
-// bare prepares a write that takes no body.
-func (c *call) bare() error {
-	raw, err := c.body(bodyBytesMax)
-	if err != nil {
-		return err
-	}
-	if err := decodeNothing(raw); err != nil {
-		return err
+// assignOptions fills opts with what the headers ask of a write that is no add, and with
+// why it is made.
+func (c *call) assignOptions(why quipu.Correction) error {
+	if why != (quipu.Correction{}) {
+		c.opts = append(c.opts, quipu.Because(why))
 	}
 	return c.writeOptions()
 }

@@ -29,17 +29,17 @@ func (d *Door) Add(ctx context.Context, r *pb.AddRequest) (*pb.Receipt, error) {
 
 // Set assigns to a counter.
 func (d *Door) Set(ctx context.Context, r *pb.SetRequest) (*pb.Receipt, error) {
-	return receiptOf(d.in(r.Namespace).Set(ctx, r.Key, r.Value, writeOptions(r.Options)...))
+	return receiptOf(d.in(r.Namespace).Set(ctx, r.Key, r.Value, assignOptions(r.Options, r.Correction)...))
 }
 
 // Reset sets a counter to zero.
 func (d *Door) Reset(ctx context.Context, r *pb.ResetRequest) (*pb.Receipt, error) {
-	return receiptOf(d.in(r.Namespace).Reset(ctx, r.Key, writeOptions(r.Options)...))
+	return receiptOf(d.in(r.Namespace).Reset(ctx, r.Key, assignOptions(r.Options, r.Correction)...))
 }
 
 // Delete makes a counter not exist.
 func (d *Door) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.Receipt, error) {
-	return receiptOf(d.in(r.Namespace).Delete(ctx, r.Key, writeOptions(r.Options)...))
+	return receiptOf(d.in(r.Namespace).Delete(ctx, r.Key, assignOptions(r.Options, r.Correction)...))
 }
 
 // AddBatch adds many events, each by itself.
@@ -80,6 +80,15 @@ func writeOptions(o *pb.WriteOptions) []quipu.WriteOption {
 	}
 	if o.IfVersion != nil {
 		opts = append(opts, quipu.IfVersion(*o.IfVersion))
+	}
+	return opts
+}
+
+// assignOptions are the options of what is no add.
+func assignOptions(o *pb.WriteOptions, c *pb.Correction) []quipu.WriteOption {
+	opts := writeOptions(o)
+	if c != nil {
+		opts = append(opts, quipu.Because(correction(c)))
 	}
 	return opts
 }
