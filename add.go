@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/quipudb/quipu/call"
@@ -85,7 +86,11 @@ func (db *DB) receipt(ctx context.Context, out *Receipt, d *store.Delta, fact *p
 		if fact != nil && fact.Undoes != nil && r.Refused != 0 {
 			return errUndone
 		}
-		return db.refusal(d, r.Outcome)
+		err := db.refusal(d, r.Outcome)
+		if r.Forgotten {
+			err = store.Errorf(store.KindUnmet, "%s"+call.Forgotten, strings.TrimPrefix(err.Error(), "quipu: "))
+		}
+		return err
 	default:
 		return db.refusal(d, r.Outcome)
 	}
@@ -142,7 +147,7 @@ func change(before, after int64) int64 {
 
 // boundError returns why a bound refused a delta.
 func boundError(d *store.Delta, r *store.Result) error {
-	e := &call.BoundError{Value: r.Before, Asked: d.N, Set: d.Op == store.OpSet}
+	e := &call.BoundError{Value: r.Before, Asked: d.N, Set: d.Op == store.OpSet, Forgotten: r.Forgotten}
 	b := d.Guard.Bound
 	e.Above = d.N > 0
 	if e.Set {

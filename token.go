@@ -30,8 +30,8 @@ func (db *DB) Lookup(ctx context.Context, key, token string) (Fate, error) {
 	return fate, nil
 }
 
-// Settle decides a token on a counter for good. If its write was applied, it
-// says so; if not, the write never will be: a late arrival is refused with
+// Settle decides a token on a counter for good. If its write was applied, or refused and
+// that is remembered, it says so; if not, the write never will be: a late arrival is refused with
 // ErrSettled. The decision is synced, whatever the policy of the key.
 func (db *DB) Settle(ctx context.Context, key, token string) (Fate, error) {
 	cell, err := db.checkToken(key, token)
@@ -48,7 +48,7 @@ func (db *DB) Settle(ctx context.Context, key, token string) (Fate, error) {
 		return Fate{}, err
 	}
 	switch r := &c.Replies[0].Results[0]; r.Outcome {
-	case store.Applied:
+	case store.Applied, store.Unmet, store.Bounded: // or refused, which its token remembers
 		return db.Lookup(ctx, key, token)
 	case store.Settled:
 		return Fate{State: store.TokenSettled}, nil

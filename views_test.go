@@ -38,6 +38,14 @@ func eachViewed(t *testing.T, test func(t *testing.T, v *viewed)) {
 	})
 }
 
+// openLimited returns a DB over a store with limits.
+func openLimited(t *testing.T, l quipu.Limits) *viewed {
+	t.Helper()
+	v := &viewed{T: t, store: memstore.New(memstore.Options{Limits: l})}
+	v.DB = v.other()
+	return v
+}
+
 // openViewed returns a DB over a store of some partitions.
 func openViewed(t *testing.T, partitions int) *viewed {
 	t.Helper()
@@ -505,6 +513,34 @@ func TestSource(t *testing.T) {
 			t.Errorf("via %q: %v", bad, err)
 		}
 	}
+}
+
+// TestRefusalsAreRemembered has tokens remember what a bound refused, and says when there is
+// no room for it.
+func TestRefusalsAreRemembered(t *testing.T) {
+	v := openLimited(t, quipu.Limits{TokensMax: 11}) // of which two may remember a refusal
+	ctx := t.Context()
+	v.define(days("a*"))
+	refused := func(token string, delta int64, forgotten bool, state quipu.TokenState) {
+		t.Helper()
+		_, err := v.Add(ctx, "a", delta, quipu.Floor(0), quipu.Token(token))
+		e, ok := errors.AsType[*quipu.BoundError](err)
+		if !ok || e.Forgotten != forgotten || strings.Contains(err.Error(), "no room to remember that") != forgotten {
+			t.Errorf("%s: %v", token, err)
+		}
+		if f, err := v.Lookup(ctx, "a", token); err != nil || f.State != state {
+			t.Errorf("%s is %s, %v", token, f.State, err)
+		}
+	}
+	refused("one", -1, false, quipu.TokenRefused)
+	if f, err := v.Settle(ctx, "a", "one"); err != nil || f.State != quipu.TokenRefused {
+		t.Errorf("settled: %+v, %v", f, err)
+	}
+	refused("two", -1, false, quipu.TokenRefused)
+	refused("three", -1, true, quipu.TokenUnknown)
+	must[quipu.Receipt](v)(v.Add(ctx, "a", 9))
+	refused("one", -1, false, quipu.TokenRefused) // though by now there would be enough
+	must[quipu.Receipt](v)(v.Add(ctx, "a", -1, quipu.Floor(0), quipu.Token("three")))
 }
 
 // TestUndo takes corrections and events back, once.

@@ -154,7 +154,7 @@ func errorOf(told *pb.Error) error {
 		k = store.KindUnavailable
 	}
 	if b := told.Bound; b != nil {
-		return &call.BoundError{Value: b.Value, Asked: b.Asked, Limit: b.Limit, Above: b.Above, Set: b.Set}
+		return &call.BoundError{Value: b.Value, Asked: b.Asked, Limit: b.Limit, Above: b.Above, Set: b.Set, Forgotten: b.Forgotten}
 	}
 	return store.Errorf(k, "%s", told.Detail)
 }

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/quipudb/quipu/call"
 	"github.com/quipudb/quipu/client"
 	"github.com/quipudb/quipu/definition"
+	"github.com/quipudb/quipu/store"
 )
 
 // define gives the keys that begin with v windows, a dimension and a ledger.
@@ -178,6 +180,32 @@ func TestViewsOverTheWire(t *testing.T) {
 	}
 	if e, err := remote.Erase(ctx, "u", ""); err != nil || e.Lines != 1 || !e.Complete {
 		t.Errorf("erase %+v, %v", e, err)
+	}
+}
+
+// What a reply says of an event beyond its value comes over the wire.
+func TestRepliesOfEvents(t *testing.T) {
+	db := memory(quipu.Limits{TokensMax: 10}, 1)
+	remote := serve(t, db).dial(client.Options{})
+	ctx := context.Background()
+	d := definition.Definition{Pattern: "v*", Windows: []definition.Window{{Every: width(t, "1h"), Keep: definition.KeepMax / 100}}, Late: definition.Late{Then: definition.Clamp}}
+	if _, err := remote.Define(ctx, []definition.Definition{d}, call.DefineOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := remote.Definitions(ctx); err != nil || b.Definitions[0].Late != d.Late {
+		t.Errorf("%+v, %v", b, err)
+	}
+	if r, err := remote.Add(ctx, "v1", 1, call.At(time.UnixMilli(1))); err != nil || !r.Late {
+		t.Errorf("a late event: %+v, %v", r, err)
+	}
+	for i, forgotten := range []bool{false, true} {
+		_, err := remote.Add(ctx, "v1", -2, call.Floor(0), call.Token(fmt.Sprint(i)))
+		if e, ok := errors.AsType[*call.BoundError](err); !ok || e.Forgotten != forgotten {
+			t.Errorf("refusal %d: %v", i, err)
+		}
+	}
+	if f, err := remote.Lookup(ctx, "v1", "0"); err != nil || f.State != store.TokenRefused {
+		t.Errorf("a refused token: %+v, %v", f, err)
 	}
 }
 

@@ -466,7 +466,8 @@ type lookupCmd struct {
 
 // Help is shown by --help.
 func (*lookupCmd) Help() string {
-	return `It prints applied, settled, expired or unknown, and changes nothing: a write that is unknown may still arrive.
+	return `It prints applied, refused, settled, expired or unknown, and changes nothing: a write that is unknown may still arrive. Only the
+counters of definitions remember that a write was refused, by a floor, a ceiling or a condition.
 
 Example:
 
@@ -484,7 +485,7 @@ type settleCmd struct {
 
 // Help is shown by --help.
 func (*settleCmd) Help() string {
-	return `It prints applied if the write was applied, or settled if it was not and now never will be.
+	return `It prints applied if the write was applied, refused if it was refused and that is remembered, or settled if it was not applied and now never will be.
 
 Example:
 

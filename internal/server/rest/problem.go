@@ -111,5 +111,9 @@ func appendBound(b []byte, e *quipu.BoundError) []byte {
 	} else {
 		b = append(b, `,"floor":`...)
 	}
-	return strconv.AppendInt(b, e.Limit, 10)
+	b = strconv.AppendInt(b, e.Limit, 10)
+	if e.Forgotten {
+		b = append(b, `,"forgotten":true`...)
+	}
+	return b
 }

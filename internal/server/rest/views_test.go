@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/quipudb/quipu/internal/server/rest"
+	"github.com/quipudb/quipu/store"
+	"github.com/quipudb/quipu/store/memstore"
 )
 
 // windowed are definitions with all that there is.
@@ -126,6 +128,22 @@ func TestRange(t *testing.T) {
 	bad("/api/v1/counters/v1/by/country?top=0", "top: want an integer of at least 1")
 	bad("/api/v1/counters/other/range", "other")
 	f.do("POST", "/api/v1/counters/v1/increment", `{"dims":{"colour":"red"}}`).problem(t, 400, "invalid", `unknown dimension "colour": want country`)
+}
+
+// A refusal that no token can remember says so.
+func TestForgotten(t *testing.T) {
+	f := openOver(t, memstore.New(memstore.Options{Limits: store.Limits{TokensMax: 10}}), rest.Options{})
+	f.do("PUT", "/api/v1/definitions", windowed, "If-Match: *").want(t, 200)
+	const body = `{"delta":-1,"floor":0}`
+	first := f.do("POST", "/api/v1/counters/v1/increment", body, "Idempotency-Key: one")
+	first.problem(t, 409, "bound", "below the floor of 0")
+	if strings.Contains(first.body, "forgotten") {
+		t.Errorf("%s", first.body)
+	}
+	f.do("GET", "/api/v1/tokens/one?key=v1", "").want(t, 200, "state=refused")
+	f.do("POST", "/api/v1/tokens/one/settle?key=v1", "").want(t, 200, "state=refused")
+	f.do("POST", "/api/v1/counters/v1/increment", body, "Idempotency-Key: two").want(t, 409, "forgotten=true", "floor=0")
+	f.do("GET", "/api/v1/tokens/two?key=v1", "").want(t, 200, "state=unknown")
 }
 
 // The reply of a late event says so.

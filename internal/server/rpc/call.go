@@ -173,7 +173,7 @@ func (d *Door) tell(ctx context.Context, method string, err error) *pb.Error {
 	}
 	told := &pb.Error{Kind: pb.Kind(k), Detail: detail}
 	if b, ok := errors.AsType[*quipu.BoundError](err); ok {
-		told.Bound = &pb.Error_Bound{Value: b.Value, Asked: b.Asked, Limit: b.Limit, Above: b.Above, Set: b.Set}
+		told.Bound = &pb.Error_Bound{Value: b.Value, Asked: b.Asked, Limit: b.Limit, Above: b.Above, Set: b.Set, Forgotten: b.Forgotten}
 	}
 	return told
 }
