@@ -60,7 +60,8 @@ type Options struct {
 	// may be a standby: then values say as of when they are (store.Value.AsOfMS).
 	Existing bool
 
-	// Logger is told when the upkeep fails; by default nobody is.
+	// Logger is told when a schema was brought up to date, and when the upkeep fails; by
+	// default nobody is.
 	Logger *slog.Logger
 }
 
@@ -118,8 +119,14 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := prepare(ctx, config.ConnConfig, o.Schema, o.Existing); err != nil {
+	logger := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	found, err := prepare(ctx, config.ConnConfig, o.Schema, o.Existing)
+	if err != nil {
 		return nil, err
+	}
+	if found != 0 && found != format {
+		logger.Info("brought the schema in PostgreSQL to a newer format: servers of older releases can't use it from now on",
+			"schema", o.Schema, "was", found, "is", format)
 	}
 	config.MaxConns = int32(min(max(o.MaxConns, 2), 10_000))
 	s := &Store{
@@ -127,7 +134,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 		now:      o.Now,
 		heard:    clock.NewHeard(o.Now != nil),
 		existing: o.Existing,
-		logger:   cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+		logger:   logger,
 		sql:      newStatements(o.Schema),
 		locks:    newLocks(o.Schema),
 	}

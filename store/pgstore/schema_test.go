@@ -3,6 +3,7 @@ package pgstore_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -113,6 +114,28 @@ func TestMigrateFrom1(t *testing.T) {
 		if _, err := conn.Exec(t.Context(), in(sql)); err == nil {
 			t.Errorf("%s is answered", sql)
 		}
+	}
+}
+
+// A server that brings a schema up to date says so, once.
+func TestMigrationIsLogged(t *testing.T) {
+	schema := newSchema()
+	old, err := os.ReadFile("testdata/format2.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, fmt.Sprintf(`create schema %s; %s`, schema, strings.NewReplacer("quipu.", schema+".", "{{tokens}}", "1", "{{spaces}}", "2").Replace(string(old))))
+	for _, want := range []int{1, 0} {
+		var log strings.Builder
+		open(t, server.URL(), pgstore.Options{Schema: schema, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if got := strings.Count(log.String(), "brought the schema in PostgreSQL to a newer format"); got != want || want > 0 && !strings.Contains(log.String(), "was=2 is=3") {
+			t.Errorf("%s", log.String())
+		}
+	}
+	var log strings.Builder
+	open(t, server.URL(), pgstore.Options{Schema: newSchema(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if log.Len() > 0 {
+		t.Errorf("a new schema: %s", log.String())
 	}
 }
 
