@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,6 +76,29 @@ func width(t testing.TB, s string) definition.Width {
 		t.Fatal(err)
 	}
 	return w
+}
+
+// An add that a definition does not allow is refused alone, with the reason.
+func TestWriterIsToldWhy(t *testing.T) {
+	db := memory(quipu.Limits{}, 1)
+	d := definition.Definition{Pattern: "v*", Windows: []definition.Window{{Every: width(t, "1h"), Keep: definition.KeepMax / 100}}, Late: definition.Late{Then: definition.Refuse}}
+	if _, err := db.Define(t.Context(), []definition.Definition{d}, quipu.DefineOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w := serve(t, db).writer(client.WriterOptions{})
+	for want, o := range map[string]call.WriteOption{
+		`unknown dimension "country": the counter has none`:            call.Dim("country", "DE"),
+		"its counter takes events of up to 1y: its definition refuses": call.At(time.Unix(60, 0)),
+	} {
+		if err := w.Add(t.Context(), "v1", 1, o); !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if err := w.Add(t.Context(), "v1", 1); err != nil {
+		t.Error(err)
+	}
+	closeWriter(t, w)
+	holds(t, db, "v1", 1)
 }
 
 // The definitions decide how many cells an add changes, and so how many adds a batch has

@@ -401,7 +401,7 @@ func (o Outcome) Err() error {
 	case Late:
 		return ErrLate
 	case Barred:
-		return Errorf(KindInvalid, "the definition of the counter does not allow it: one with windows, dimensions or a ledger has no deadline, and events bring the dimensions that are declared")
+		return Errorf(KindInvalid, "the definition of the counter does not allow it")
 	default:
 		return Errorf(KindCorrupt, "unknown outcome %d", o)
 	}

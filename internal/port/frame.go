@@ -171,6 +171,10 @@ func (f *frame) tell(c *change, op store.Op, reply *store.Reply) {
 	}
 }
 
+// ErrDeadline is why a definition bars a delta that says no more than a command of Redis
+// can: such a delta brings neither a time nor dimensions.
+var ErrDeadline = store.Errorf(store.KindInvalid, "a counter that has windows, dimensions or a ledger has no deadline, and by its definition this one has them")
+
 // Why returns why the definition of its counter bars a delta, of which a fact may be known
 // besides.
 func (p *Port) Why(ctx context.Context, d *store.Delta, fact *Fact) error {
@@ -190,7 +194,7 @@ func (p *Port) Why(ctx context.Context, d *store.Delta, fact *Fact) error {
 func (f *frame) event(d *store.Delta, fact *Fact) (*store.Event, lateness, error) {
 	keys := f.known.Of(d.Cell.Key)
 	if keys != nil && d.Expiry&store.ExpirySet != 0 {
-		return nil, onTime, store.Errorf(store.KindInvalid, "a counter that has windows, dimensions or a ledger has no deadline, and by its definition %q has them", d.Cell.Key)
+		return nil, onTime, ErrDeadline
 	}
 	switch d.Op {
 	case store.OpAdd:

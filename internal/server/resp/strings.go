@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/quipudb/quipu/internal/port"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -33,7 +34,11 @@ func refusal(e *encoder, r *store.Result) bool {
 	if r.Outcome == store.Applied || r.Outcome == store.Unmet {
 		return false
 	}
-	e.fail(errorText(r.Outcome.Err()))
+	err := r.Outcome.Err()
+	if r.Outcome == store.Barred {
+		err = port.ErrDeadline
+	}
+	e.fail(errorText(err))
 	return true
 }
 

@@ -305,7 +305,13 @@ func (w *writeStream) apply(ctx context.Context, db *quipu.DB) {
 	}
 	replies := w.replies[:len(w.batches)]
 	err := db.Port().WriteBatches(ctx, w.batches, replies, w.facts...)
+	facts := w.facts
 	for i, place := range w.places {
+		var its []port.Fact
+		if len(w.facts) > 0 {
+			its = facts[:len(w.batches[i].Deltas)]
+			facts = facts[len(its):]
+		}
 		a, r := &w.answers[place], &replies[i]
 		a.Mark = r.Mark
 		switch {
@@ -316,14 +322,23 @@ func (w *writeStream) apply(ctx context.Context, db *quipu.DB) {
 			a.Error = w.door.tell(ctx, pb.Quipu_Write_FullMethodName, r.Err)
 		default:
 			a.Replayed, a.Durability = r.Replayed, pb.Durability(r.Durability)
-			a.Refused = w.refusals(ctx, r.Results)
+			a.Refused = w.refusals(ctx, db, w.batches[i].Deltas, its, r.Results)
 		}
 	}
 }
 
-func (w *writeStream) refusals(ctx context.Context, results []store.Result) (out []*pb.WriteReply_Refusal) {
+// refusals returns what was refused of the deltas of a batch, of which facts may be known.
+func (w *writeStream) refusals(ctx context.Context, db *quipu.DB, deltas []store.Delta, facts []port.Fact, results []store.Result) (out []*pb.WriteReply_Refusal) {
 	for i := range results {
-		if err := results[i].Outcome.Err(); err != nil {
+		err := results[i].Outcome.Err()
+		if results[i].Outcome == store.Barred {
+			var fact *port.Fact
+			if len(facts) > 0 {
+				fact = &facts[i]
+			}
+			err = db.Port().Why(ctx, &deltas[i], fact)
+		}
+		if err != nil {
 			told := w.door.tell(ctx, pb.Quipu_Write_FullMethodName, err)
 			out = append(out, &pb.WriteReply_Refusal{Index: uint32(i), Error: told})
 		}

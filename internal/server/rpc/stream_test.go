@@ -359,6 +359,30 @@ func TestStreamRefusesAlone(t *testing.T) {
 	k.holds("a", 3)
 }
 
+// Each add that a definition bars is told its own reason, also if its batch comes together
+// with others.
+func TestStreamTellsWhy(t *testing.T) {
+	k := open(t, memstore.New(memstore.Options{}), rpc.Options{})
+	if _, err := k.Define(k.ctx, &pb.DefineRequest{Definitions: []*pb.Definition{{Pattern: "v", Record: "all"}}}); err != nil {
+		t.Fatal(err)
+	}
+	s, w := k.write(), k.enlist()
+	const n = 100
+	for i := range uint64(n) {
+		s.sendRaw(&pb.WriteRequest{
+			Writer: w, Prev: i, Seq: i + 1, Keys: []string{"v", "v"}, Deltas: []int64{1, 1}, Of: []uint32{0, 1},
+			Facts: []*pb.WriteRequest_Fact{{Dims: map[string]string{fmt.Sprint("d", i): ""}}},
+		})
+	}
+	for i := range n {
+		want := fmt.Sprintf("unknown dimension %q", fmt.Sprint("d", i))
+		if r := s.recv(); len(r.Refused) != 1 || r.Refused[0].Index != 1 || !strings.Contains(r.Refused[0].Error.Detail, want) {
+			t.Fatalf("%v, want %s", r, want)
+		}
+	}
+	k.holds("v", n)
+}
+
 // Ids that were issued too long before are retired, so that the store never fills
 // up with writers.
 func TestEnlistRetires(t *testing.T) {
