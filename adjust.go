@@ -25,7 +25,7 @@ func (db *DB) Adjust(ctx context.Context, key string, delta int64, c Correction,
 // and dimensions, and writes that down. It needs the line that the write has left in the
 // counter's ledger, and returns ErrUnmet if there is none, or none any more: then Adjust
 // does it by hand. A line is taken back once: a second Undo changes nothing, and its
-// receipt says Replayed.
+// receipt says Replayed, with the version that the counter has by then.
 func (db *DB) Undo(ctx context.Context, key, token string, c Correction) (Receipt, error) {
 	cell, err := db.checkToken(key, token)
 	if err == nil {
@@ -50,7 +50,14 @@ func (db *DB) Undo(ctx context.Context, key, token string, c Correction) (Receip
 	}, nil)
 	switch {
 	case errors.Is(err, errUndone):
-		return Receipt{Namespace: cell.Namespace, Key: key, Applied: -found.Delta, Replayed: true, Durability: db.durabilityOf(key)}, nil
+		is, err := db.Read(ctx, key, Exact())
+		if err != nil {
+			return Receipt{}, err
+		}
+		return Receipt{
+			Namespace: cell.Namespace, Key: key, Applied: -found.Delta, Replayed: true, Durability: db.durabilityOf(key),
+			Version: min(is.Version, VersionMixed), // which names no change, if several cells have it
+		}, nil
 	case errors.Is(err, store.ErrLate):
 		return Receipt{}, notRecorded(key)
 	}

@@ -565,10 +565,16 @@ func TestUndo(t *testing.T) {
 		f("no line of the token", store.ErrUnmet, undo("b", "never"))
 		ok(v.Adjust(ctx, "b", 3, why, quipu.Token("fix")))
 		v.holds("b", 8, "entries=1")
+		var first quipu.Receipt
 		for _, replayed := range []bool{false, true} {
-			if r := ok(v.Undo(ctx, "b", "fix", why)); r.Replayed != replayed || r.Applied != -3 {
+			r := ok(v.Undo(ctx, "b", "fix", why))
+			if r.Replayed != replayed || r.Applied != -3 || r.Version == 0 || replayed && (r.Version != first.Version || r.Session() != first.Session()) {
 				t.Errorf("%+v", r)
 			}
+			if _, err := v.Read(ctx, "b", quipu.Session(r.Session())); err != nil {
+				t.Error(err)
+			}
+			first = r
 		}
 		v.holds("b", 5, "entries=2, entries undo:0=1")
 		_, err := v.Adjust(ctx, "b", 1, quipu.Correction{})
