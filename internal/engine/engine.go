@@ -110,6 +110,9 @@ type Engine struct {
 	plans sync.Pool      // of *plans
 	looks sync.Pool      // of *looks
 
+	opened time.Time
+	told   atomic.Pointer[told] // by NowMS, last
+
 	format    atomic.Int32 // of the files
 	upgrading sync.Mutex   // held by whoever raises it
 

@@ -69,7 +69,7 @@ func Open(dir string, o Options) (*Engine, error) {
 	}
 	warnOpen(o, dir)
 	e := &Engine{
-		o: o, dir: dir, lock: lock,
+		o: o, dir: dir, lock: lock, opened: time.Now(),
 		kick: make(chan struct{}, 1), stop: make(chan struct{}), room: make(chan struct{}),
 		broken: make(chan struct{}), compacted: make(chan struct{}, 1), checkpointing: make(gate, 1),
 		cells: newTable(0), tokens: newTable(tokenBytes),
