@@ -304,13 +304,13 @@ func (e *Engine) planBundle(v *view, d *store.Delta, p *plan, level store.Durabi
 }
 
 // mayHave reports whether a counter, by its own slot and that of its book, has nothing that
-// views lack: it was written under the view's book, or it is new.
+// views lack: it was written under the view's book, or it has no book and is 0.
 func (v *view) mayHave(own, book *slot) bool {
 	switch book.meta.state() {
 	case present:
 		return book.value >= v.book
 	case absent:
-		return own.meta.state() == absent && v.keeps > 0
+		return v.keeps > 0 && own.meta.state() != unread && own.value == 0
 	default:
 		return false
 	}

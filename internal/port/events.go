@@ -23,11 +23,12 @@ func (p *Port) writeEvents(ctx context.Context, batches []store.Batch, replies [
 		f.undo(batches, nil)
 		return p.remake(ctx, f.made(), batches, replies, facts, attempt, err)
 	}
-	if cuts := cutLarge(batches); cuts != nil {
-		f.undo(batches, nil)
-		return p.writeCut(ctx, batches, replies, cuts, facts, attempt)
+	var stale bool
+	if cuts := cutLarge(batches); cuts == nil {
+		stale, err = p.give(ctx, batches, replies)
+	} else {
+		stale, err = p.giveCut(ctx, batches, replies, cuts)
 	}
-	stale, err := p.give(ctx, batches, replies)
 	if err != nil {
 		f.undo(batches, nil)
 	} else {
@@ -241,15 +242,15 @@ func sizeOf(d *store.Delta) (cells, bytes int) {
 	return cells, bytes
 }
 
-// writeCut writes batches in the pieces that they have to be cut into.
-func (p *Port) writeCut(ctx context.Context, batches []store.Batch, replies []store.Reply, cuts []cutting, facts []Fact, attempt int) error {
+// giveCut is give for batches that have to be cut into pieces.
+func (s *shared) giveCut(ctx context.Context, batches []store.Batch, replies []store.Reply, cuts []cutting) (stale bool, err error) {
 	some, told := make([]store.Batch, len(cuts)), make([]store.Reply, len(cuts))
 	for i, c := range cuts {
 		some[i] = batches[c.of]
 		some[i].Deltas = some[i].Deltas[c.from:c.to]
 	}
-	if err := p.writeEvents(ctx, some, told, facts, attempt); err != nil {
-		return err
+	if stale, err = s.give(ctx, some, told); err != nil {
+		return stale, err
 	}
 	for i := range replies {
 		replies[i].Results = replies[i].Results[:0]
@@ -268,5 +269,5 @@ func (p *Port) writeCut(ctx context.Context, batches []store.Batch, replies []st
 		*to = *one
 		to.Results = results
 	}
-	return nil
+	return stale, nil
 }
