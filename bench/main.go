@@ -63,6 +63,8 @@ func figures() []figure {
 		{"range", rangeAbout, ranges},
 		{"reviews", reviewsAbout, reviews},
 		{"postgres-views", postgresViewsAbout, postgresViews},
+		{"verify", verifyAbout, verify},
+		{"before", beforeAbout, before},
 	}
 }
 
@@ -91,6 +93,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&o.choice.depths, "depths", "", "of the figure peers, the depths, such as 1,64; if empty 1,16,64,256")
 	flags.StringVar(&o.choice.sides, "sides", "", "of the figure peers, the sides, such as bare,quipu-synced; all if empty")
 	flags.StringVar(&o.reviewsFile, "reviews", "", "of the figures reviews and postgres-views, a CSV file of reviewer, vendor, rating and date, perhaps as .bz2; if empty they are made up")
+	flags.StringVar(&o.beforeBinary, "before", "", "of the figure before, the command quipu of an earlier version; if empty it is the one that is built here")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -19,12 +19,8 @@ type quipuServer struct {
 // another store. The command is built once, as the product's own module pins what it
 // is made of.
 func (s *session) serveQuipu(data string, flags ...string) (*quipuServer, error) {
-	if s.binary == "" {
-		binary, err := serving.Build(s.ctx, "..", s.dir)
-		if err != nil {
-			return nil, err
-		}
-		s.binary = binary
+	if err := s.build(); err != nil {
+		return nil, err
 	}
 	args := append([]string{"serve", "--log-level", "warn"}, flags...)
 	if data != "" {
@@ -41,6 +37,14 @@ func (s *session) serveQuipu(data string, flags ...string) (*quipuServer, error)
 		return nil, errors.Join(err, p.Drain())
 	}
 	return &quipuServer{p, doors}, nil
+}
+
+// build builds the command, if that was not done yet.
+func (s *session) build() (err error) {
+	if s.binary == "" {
+		s.binary, err = serving.Build(s.ctx, "..", s.dir)
+	}
+	return err
 }
 
 func (s *quipuServer) pid() int { return s.process.Cmd.Process.Pid }

@@ -14,15 +14,16 @@ import (
 
 // options are what the command line says.
 type options struct {
-	rounds      int
-	quick       bool
-	dir         string // for the data
-	results     string // for the results
-	command     string
-	choice      choice // of the figure peers
-	reviewsFile string
-	binary      string // the command quipu; built when it is first needed
-	out         io.Writer
+	rounds       int
+	quick        bool
+	dir          string // for the data
+	results      string // for the results
+	command      string
+	choice       choice // of the figure peers
+	reviewsFile  string
+	beforeBinary string
+	binary       string // the command quipu; built when it is first needed
+	out          io.Writer
 }
 
 // measure measures one figure and reports it.
