@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/decide"
 	"github.com/quipudb/quipu/internal/pgtest"
 	"github.com/quipudb/quipu/store"
@@ -161,10 +162,11 @@ func TestMigrateFrom2(t *testing.T) {
 	change := decide.Change(at("a"), 1)
 	execute(t, in(fmt.Sprintf(`
 		insert into quipu.cell values ('default', 'a', 1, 1, null);
-		insert into quipu.space values ('default', 0, 0, 1), ('default', 1, 0, 1);
+		insert into quipu.space values ('default', 0, 0, 1), ('default', 1, 0, 2);
 		insert into quipu.mark (writer, seq, digest, at_ms, deltas, total, proof, results) values
 			(7, 1, 0, 1, 0, 0, 0, null), (8, 1, %[1]d, 1, 1, 1, %[2]d, '\x01060201');
-		insert into quipu.token values (1, 'default', 'a', 's', 0, 0, false, 0, quipu.now_ms(), 0, 0, 0);
+		insert into quipu.token values
+			(1, 'default', 'a', 's', 0, 0, false, 0, quipu.now_ms(), 0, 0, 0), (1, 'default', 'a', 'r', 1, 1, true, 1, quipu.now_ms(), 0, 1, 1);
 		select setval('quipu.version', 100);
 		select quipu.plain(7, 1, 2, %[3]d, %[4]s, %[5]s, '{5,6}', 1, null, 2, 11, %[6]d, true, false, null, %[7]s, '{0}', 1000000);
 		select quipu.add('b', 10, 't')`,
@@ -183,10 +185,29 @@ func TestMigrateFrom2(t *testing.T) {
 			t.Errorf("the token of %s is %+v, %v", token.Key, f, err)
 		}
 	}
+	db, result := quipu.New(s, quipu.Options{}), store.Result{Outcome: store.Applied, Replayed: true, After: 1, Version: 1}
+	again := func() {
+		t.Helper()
+		if got := do(t, s, once(add("a", 1), "r"))[0]; got != result {
+			t.Errorf("a write of format 2, again: %+v, want %+v", got, result)
+		}
+		if r, err := db.Add(t.Context(), "b", 10, quipu.Token("t")); err != nil || !r.Replayed {
+			t.Errorf("an add by SQL, again: %+v, %v", r, err)
+		}
+	}
+	again()
 	holds(t, s, "a", 6)
 	holds(t, s, "b", 16)
+	audited(t, s)
 	do(t, s, once(add("a", 1), "u"), with(add("a", 1), viewed(t, 1, window(1, 7, 0))))
+	again()
 	holds(t, s, "a", 8)
+	next := store.Batch{Writer: 7, Prev: 2, Seq: 3, Deltas: []store.Delta{with(add("b", 1), viewed(t, 1, window(1, 7, 0)))}}
+	for _, replayed := range []bool{false, true} {
+		if r, err := try(t.Context(), s, next); err != nil || r.Replayed != replayed {
+			t.Errorf("the next batch: %+v, %v; want replayed %v", r, err, replayed)
+		}
+	}
 	audited(t, s)
 
 	conn := connect(t)
@@ -203,7 +224,7 @@ func TestMigrateFrom2(t *testing.T) {
 		}
 	}
 	var sumOf int64 // tools go on
-	if err := conn.QueryRow(t.Context(), in(`select sum(value) from quipu.cell where ns = 'default'`)).Scan(&sumOf); err != nil || sumOf != 24 {
+	if err := conn.QueryRow(t.Context(), in(`select sum(value) from quipu.cell where ns = 'default'`)).Scan(&sumOf); err != nil || sumOf != 25 {
 		t.Errorf("the view has %d, %v", sumOf, err)
 	}
 	if _, err := conn.Exec(t.Context(), in(`insert into quipu.cell values ('default', 'x', 1, null)`)); err == nil {

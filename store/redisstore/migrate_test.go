@@ -129,6 +129,10 @@ func TestMigration(t *testing.T) {
 	k := kit{t, open(t, "redis://"+s.Addr, migrated())}
 	fenced(t, s)
 	holdsLayout1(t, k)
+	for _, key := range []string{"b", "c", "d", "e"} {
+		k.one(with(add(key, 1), rides(window(7, 0), 1)), store.Applied, 0, 1)
+	}
+	holdsLayout1(t, kit{t, open(t, "redis://"+s.Addr, migrated())})
 	k.one(add("a0", 1), store.Applied, 299, 300)
 	k.clean()
 }
