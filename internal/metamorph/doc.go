@@ -7,7 +7,8 @@
 // are replaced, and totals are kept for readers; over every store. How a counter
 // is laid out is nobody's business but the product's, so every exact total and
 // every decided reply must be the same, and a read that is not exact must be what
-// it says it is. Concurrent histories have no one right answer. Of those the total
+// it says it is. Histories of events also come to the same windows, values and lines,
+// which a plain map has too. Concurrent histories have no one right answer. Of those the total
 // at the end, the values handed out, and each read's place in time are judged.
 //
 // It has no code of its own.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"time"
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/store"
@@ -29,6 +30,9 @@ const (
 	readAge  // of some age
 	readMany
 	list
+	adjust // from here on: of histories of events alone
+	undo   // what the token has added
+	define // definitions, by their number
 )
 
 // A step is one call of a history. What depends on the layout is not in it.
@@ -40,18 +44,22 @@ type step struct {
 	token  string
 	who    string
 	events []quipu.Event
+
+	// Of an event.
+	at   time.Time // zero is now
+	dims []quipu.Dimension
 }
 
 // String returns the step, for who has to find out what went wrong.
 func (s step) String() string {
 	name := [...]string{
 		"add", "set", "reset", "delete", "settle", "lookup", "batch", "bounded add", "expire", "outdated write",
-		"exact read", "read", "read of some age", "read of all", "list",
+		"exact read", "read", "read of some age", "read of all", "list", "adjust", "undo", "define",
 	}[s.verb]
 	if s.verb == batch {
 		return fmt.Sprintf("%s %+v", name, s.events)
 	}
-	return fmt.Sprintf("%s %s %d want=%v token=%q who=%q", name, s.key, s.n, s.want, s.token, s.who)
+	return fmt.Sprintf("%s %s %d want=%v token=%q who=%q at=%v dims=%v", name, s.key, s.n, s.want, s.token, s.who, s.at, s.dims)
 }
 
 var (
@@ -137,6 +145,12 @@ func (s step) options() (o []quipu.WriteOption) {
 	if s.want {
 		o = append(o, quipu.WantValue())
 	}
+	if !s.at.IsZero() {
+		o = append(o, quipu.At(s.at))
+	}
+	for _, d := range s.dims {
+		o = append(o, quipu.Dim(d.Name, d.Value))
+	}
 	return o
 }
 
@@ -170,6 +184,18 @@ func (s step) decide(ctx context.Context, db *quipu.DB) (string, error) {
 		return s.outdated(ctx, db)
 	case list:
 		return s.list(ctx, db)
+	case adjust:
+		r, err := db.Adjust(ctx, s.key, s.n, s.why(), s.options()...)
+		return told(r, err), err
+	case undo:
+		r, err := db.Undo(ctx, s.key, s.token, s.why())
+		return told(r, err), err
+	case define:
+		_, err := db.Define(ctx, definitions[s.n], quipu.DefineOptions{})
+		if err != nil {
+			return err.Error(), err
+		}
+		return "defined", nil
 	default:
 		return s.readAll(ctx, db)
 	}
@@ -258,7 +284,7 @@ func (s step) stale() bool { return s.verb == readKept || s.verb == readAge }
 // touched returns the counters that a step may change.
 func (s step) touched() (keys []string) {
 	switch s.verb {
-	case add, set, reset, remove, bounded, expire, outdated:
+	case add, set, reset, remove, bounded, expire, outdated, adjust, undo:
 		return []string{s.key}
 	case batch:
 		for _, e := range s.events {

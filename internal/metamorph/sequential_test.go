@@ -47,8 +47,9 @@ func chance(t *testing.T) *rand.Rand {
 
 // A plain is what a history comes to where nothing is ever split.
 type plain struct {
-	told   []string           // by step
-	states []map[string]state // after each step
+	told      []string           // by step
+	states    []map[string]state // after each step
+	chronicle *chronicle         // of a history of events; else nil
 }
 
 type state struct {
@@ -61,7 +62,7 @@ const steps = 60
 
 // plainly runs a history in one DB, over one partition in memory, with one cell
 // for each counter.
-func plainly(t *testing.T, history []step) plain {
+func plainly(t *testing.T, history []step, c *chronicle) plain {
 	t.Helper()
 	s, err := inMemory(1).use(t.Context())
 	if err != nil {
@@ -69,11 +70,14 @@ func plainly(t *testing.T, history []step) plain {
 	}
 	db := quipu.New(s, quipu.Options{Policies: []quipu.Policy{{Pattern: "*", Single: true}}})
 	defer func() { _ = db.Close() }() // nobody counts on it
-	var p plain
+	p := plain{chronicle: c}
 	for _, s := range history {
 		said := ""
 		if !s.stale() {
-			said, _ = s.decide(t.Context(), db) // an error is an answer
+			said, err = s.decide(t.Context(), db) // an error is an answer
+			if err != nil && s.verb == define {
+				t.Fatalf("%v: %v", s, err)
+			}
 		}
 		now := map[string]state{}
 		cs, err := db.ReadBatch(t.Context(), keys, quipu.Exact())
@@ -85,6 +89,9 @@ func plainly(t *testing.T, history []step) plain {
 		}
 		p.told, p.states = append(p.told, said), append(p.states, now)
 	}
+	if err := c.judge(t.Context(), db); err != nil {
+		t.Fatalf("plainly: %v", err)
+	}
 	return p
 }
 
@@ -95,6 +102,7 @@ type course struct {
 	history []step
 	ended   []time.Time // when each step was answered
 	by      []*front    // which front a step went through, if that is hybrid
+	knows   int         // the front that has published the last definitions, or follows it
 }
 
 // run runs a history in the world, and compares. Between steps whatever may
@@ -107,6 +115,7 @@ func (w *world) run(history []step, p plain) {
 			w.t.Fatalf("%s, policies %v: step %d, %v: %v", w.back.name, w.policies, i, history[i], err)
 		}
 	}
+	c.judge(nil)
 	for _, key := range keys {
 		if err := w.folder.Fold(w.t.Context(), w.cell(key)); err != nil {
 			w.t.Fatalf("fold %q at the end: %v", key, err)
@@ -114,6 +123,24 @@ func (w *world) run(history []step, p plain) {
 	}
 	if said, err := (step{verb: readMany}).decide(w.t.Context(), w.fronts[0].DB); err != nil || said != c.final() {
 		w.t.Fatalf("%s, policies %v: at the end %s, %v: want %s", w.back.name, w.policies, said, err, c.final())
+	}
+	c.judge(history)
+}
+
+// judge judges what a front tells that has just been opened, also after it has repeated
+// what it is given.
+func (c *course) judge(again []step) {
+	c.t.Helper()
+	if c.chronicle == nil {
+		return
+	}
+	f := c.open()
+	err := c.chronicle.judge(c.t.Context(), f.DB)
+	if err == nil && again != nil {
+		err = c.chronicle.again(c.t.Context(), f.DB, again)
+	}
+	if err = errors.Join(err, f.all.Close()); err != nil {
+		c.t.Fatalf("%s, policies %v: at the end: %v", c.back.name, c.policies, err)
 	}
 }
 
@@ -133,8 +160,15 @@ func (c *course) step(ctx context.Context, i int) error {
 	if err := c.befall(ctx, i); err != nil {
 		return err
 	}
-	f := c.fronts[c.rng.IntN(len(c.fronts))]
-	s := c.history[i]
+	s, by := c.history[i], c.rng.IntN(len(c.fronts))
+	switch s.verb {
+	case define:
+		c.knows = by
+	case undo: // Lines are looked for by definitions that may be a second old.
+		by = c.knows
+	default:
+	}
+	f := c.fronts[by]
 	if s.stale() {
 		if err := c.kept(ctx, f, i); err != nil {
 			return err
@@ -156,11 +190,17 @@ func (c *course) step(ctx context.Context, i int) error {
 // befall has something happen before a step, or nothing.
 func (c *course) befall(ctx context.Context, i int) error {
 	key := keys[c.rng.IntN(len(keys))]
+	if c.chronicle != nil {
+		key = drawKey(c.rng)
+	}
 	exists := i > 0 && c.states[i-1][key].exists
 	switch n := c.rng.IntN(20); {
 	case n < 5 && exists:
-		return c.split(ctx, key, 2+c.rng.IntN(7))
-	case n == 5 && exists:
+		if err := c.split(ctx, key, 2+c.rng.IntN(7)); err != nil || c.chronicle == nil {
+			return err
+		}
+		return c.learn(ctx, key)
+	case n == 5 && exists && c.chronicle == nil:
 		return c.split(ctx, key, 2+c.rng.IntN(63))
 	case n < 8:
 		return c.folder.Fold(ctx, c.cell(key))
@@ -168,8 +208,20 @@ func (c *course) befall(ctx context.Context, i int) error {
 		return c.crash()
 	case n == 9:
 		return c.swap()
+	case n < 10+c.rests: // fronts look at counters, and let their shards have parts
+		pause(ctx, 120*time.Millisecond)
 	case n < 13: // adds go to other shards, and totals grow old
 		pause(ctx, time.Duration(c.rng.IntN(int(2*interval))))
+	}
+	return nil
+}
+
+// learn has fronts read a counter, so that they know its shards.
+func (c *course) learn(ctx context.Context, key string) error {
+	for _, f := range c.fronts {
+		if _, err := f.Read(ctx, key, quipu.Exact()); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -255,7 +307,7 @@ func TestMemory(t *testing.T) {
 	rng := chance(t)
 	for range 3 * max(1, *runs) {
 		history := draw(rng, steps)
-		p := plainly(t, history)
+		p := plainly(t, history, nil)
 		for _, policy := range policies() {
 			for _, partitions := range []int{1, 8} {
 				mine := rand.New(rand.NewPCG(rng.Uint64(), 0))
@@ -275,7 +327,7 @@ func under(t *testing.T, some int, back func(t *testing.T, rng *rand.Rand) *back
 	b := back(t, rng)
 	for range max(1, *runs) {
 		history := draw(rng, steps)
-		p := plainly(t, history)
+		p := plainly(t, history, nil)
 		for range some {
 			w := newWorld(t, b, rng, drawPolicy(rng))
 			w.run(history, p)

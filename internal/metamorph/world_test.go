@@ -28,6 +28,7 @@ type world struct {
 	rng       *rand.Rand
 	namespace string
 	policies  []quipu.Policy
+	rests     int // before how many of 20 steps fronts get the time to look at counters
 
 	changing sync.RWMutex // guards fronts
 	fronts   [2]*front
@@ -36,6 +37,7 @@ type world struct {
 	// for a while.
 	splitter, folder *spread.Store
 	shards           atomic.Int32 // that the splitter wants of every counter
+	clerk            *quipu.DB    // knows the definitions that both go by
 }
 
 // A front is a DB that callers use.
@@ -71,22 +73,32 @@ func (w *world) open() *front {
 // wants of each counter that it sees as many shards as it is told.
 func (w *world) meddle() {
 	w.t.Helper()
-	other := func(every time.Duration) *spread.Store {
+	use := func() store.Store {
 		s, err := w.back.use(w.t.Context())
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		return spread.New(s, spread.Options{Every: every, Policy: func(store.Cell) spread.Policy {
-			return spread.Policy{Limits: hot.Limits{Shards: int(w.shards.Load()), Max: hot.ShardsMax, CoolDown: time.Hour}}
-		}})
+		return s
 	}
+	clerk := quipu.New(use(), quipu.Options{})
+	other := func(every time.Duration) *spread.Store {
+		return spread.New(use(), spread.Options{
+			Every: every,
+			Policy: func(store.Cell) spread.Policy {
+				return spread.Policy{Limits: hot.Limits{Shards: int(w.shards.Load()), Max: hot.ShardsMax, CoolDown: time.Hour}}
+			},
+			Book:  func(c store.Cell) (int64, *store.Event) { return bookOf(clerk, c) },
+			Renew: clerk.Port().Books().Renew,
+		})
+	}
+	w.clerk = clerk
 	w.splitter, w.folder = other(time.Millisecond), other(time.Hour)
 }
 
 // end closes everything.
 func (w *world) end() {
 	w.t.Helper()
-	err := errors.Join(w.splitter.Close(), w.folder.Close())
+	err := errors.Join(w.splitter.Close(), w.folder.Close(), w.clerk.Close())
 	for _, f := range w.fronts {
 		err = errors.Join(err, f.all.Close())
 	}
@@ -97,12 +109,38 @@ func (w *world) end() {
 
 func (w *world) cell(key string) store.Cell { return store.Cell{Namespace: w.namespace, Key: key} }
 
-// do applies deltas to one counter by way of the splitter.
+// bookOf returns what a DB knows of the definitions of a counter, as package spread has
+// to know it.
+func bookOf(db *quipu.DB, c store.Cell) (id int64, touch *store.Event) {
+	known := db.Port().Books().Known(c.Namespace)
+	if keys := known.Of(c.Key); keys != nil {
+		touch = keys.Touch
+	}
+	return known.ID(), touch
+}
+
+// do applies deltas to one counter by way of the splitter. No view counts them.
 func (w *world) do(ctx context.Context, deltas ...store.Delta) error {
 	b := store.Batch{Partition: store.PartitionOf(deltas[0].Cell, w.splitter.Traits().Partitions), Apart: true, Deltas: deltas}
 	replies := make([]store.Reply, 1)
-	if err := w.splitter.Apply(ctx, []store.Batch{b}, replies); err != nil || replies[0].Err != nil {
-		return errors.Join(err, replies[0].Err)
+	for {
+		id, touch := bookOf(w.clerk, deltas[0].Cell)
+		if id != 0 {
+			b.Books = []store.Book{{Namespace: w.namespace, ID: id}}
+		}
+		for i := range deltas {
+			deltas[i].Event = touch
+		}
+		err := w.splitter.Apply(ctx, []store.Batch{b}, replies)
+		if err = errors.Join(err, replies[0].Err); err == nil {
+			break
+		}
+		if store.KindOf(err) != store.KindOutdated {
+			return err
+		}
+		if err := w.clerk.Port().Books().Renew(ctx, w.namespace, id); err != nil {
+			return err
+		}
 	}
 	var errs []error
 	for _, r := range replies[0].Results {
@@ -110,6 +148,9 @@ func (w *world) do(ctx context.Context, deltas ...store.Delta) error {
 	}
 	return errors.Join(errs...)
 }
+
+// viewedShards is how many shards a counter with views has at most.
+const viewedShards = 8
 
 // split gives a counter that exists some shards, as heat would. It is no
 // error if it can't have any.
@@ -129,7 +170,8 @@ func (w *world) split(ctx context.Context, key string, shards int) error {
 		if err := w.splitter.Read(ctx, []store.Cell{c}, v[:]); err != nil {
 			return err
 		}
-		if hot.Word(v[0].Layout).Shards() >= shards || v[0].DeadlineMS != 0 {
+		has := hot.Word(v[0].Layout).Shards()
+		if _, touch := bookOf(w.clerk, c); has >= shards || v[0].DeadlineMS != 0 || touch != nil && has == viewedShards {
 			return nil
 		}
 		if err := w.do(ctx, nothing...); err != nil {
