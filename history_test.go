@@ -222,3 +222,48 @@ func TestVerifyOfEnded(t *testing.T) {
 		t.Error("it is proved")
 	}
 }
+
+// FuzzCursors checks that a cursor that nobody was given is refused, or leads to lines of
+// the ledger, and that an erasure that begins anywhere erases no other name.
+func FuzzCursors(f *testing.F) {
+	db := quipu.New(memstore.New(memstore.Options{}), quipu.Options{})
+	f.Cleanup(func() { _ = db.Close() })
+	d := days("*")
+	d.Ledger = definition.Ledger{Record: definition.All}
+	if _, err := db.Define(f.Context(), []definition.Definition{d}, quipu.DefineOptions{}); err != nil {
+		f.Fatal(err)
+	}
+	for i := range 9 {
+		if _, err := db.Add(f.Context(), "a", 1, quipu.Who(fmt.Sprint("u", i))); err != nil {
+			f.Fatal(err)
+		}
+	}
+	for _, seed := range []string{"", "AAAA", "=", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "____", "_____w"} {
+		f.Add(seed)
+	}
+	for o := (quipu.LedgerOptions{Limit: 4}); ; {
+		p, err := db.Ledger(f.Context(), "a", o)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if o.Cursor = p.Next; o.Cursor == "" {
+			break
+		}
+		f.Add(o.Cursor)
+	}
+	f.Fuzz(func(t *testing.T, cursor string) {
+		p, err := db.Ledger(t.Context(), "a", quipu.LedgerOptions{Limit: 4, Cursor: cursor})
+		if err != nil && !errors.Is(err, quipu.ErrInvalid) {
+			t.Errorf("%q: %v", cursor, err)
+		}
+		for _, l := range p.Lines {
+			if l.Kind != "add" || l.Delta != 1 || l.Erased {
+				t.Errorf("%q leads to %+v", cursor, l)
+			}
+		}
+		done, err := db.Erase(t.Context(), "nobody", cursor)
+		if err != nil && !errors.Is(err, quipu.ErrInvalid) || done.Lines != 0 {
+			t.Errorf("%q: erased %+v, %v", cursor, done, err)
+		}
+	})
+}

@@ -84,3 +84,20 @@ func TestCells(t *testing.T) {
 		t.Errorf("%d cells", n)
 	}
 }
+
+// FuzzParseKeep checks that whatever is taken for a time is written so that it is taken for
+// the same again.
+func FuzzParseKeep(f *testing.F) {
+	for _, seed := range []string{"0s", "90m", "24h", "30d", "2w", "5y", "100y", "101y", "-1y", "-2w", "1.5h", "+5y", "y", "", "32768w", "366d", "1ns", "106751d"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		k, err := definition.ParseKeep(s)
+		if err != nil {
+			return
+		}
+		if again, err := definition.ParseKeep(k.String()); err != nil || again != k {
+			t.Errorf("%q is %v, and that %v: %v", s, k, again, err)
+		}
+	})
+}

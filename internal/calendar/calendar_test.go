@@ -292,3 +292,23 @@ func BenchmarkAt(b *testing.B) {
 		})
 	}
 }
+
+// FuzzParseWidth checks that whatever is taken for a width is written so that it is taken
+// for the same again, and has a length.
+func FuzzParseWidth(f *testing.F) {
+	for _, seed := range []string{"1s", "90s", "1h30m", "24h", "1d", "1w", "1mo", "12mo", "5mo", "1y", "2y", "7d", "0d", "-1h", "1.5h", "1ms", "", "d", "99999999999999999999d", "2562047h", "01mo"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		w, err := calendar.ParseWidth(s)
+		if err != nil {
+			return
+		}
+		if again, err := calendar.ParseWidth(w.String()); err != nil || again != w {
+			t.Errorf("%q is %v, and that %v: %v", s, w, again, err)
+		}
+		if w.Shortest() < time.Second {
+			t.Errorf("%q is %v long", s, w.Shortest())
+		}
+	})
+}

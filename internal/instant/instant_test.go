@@ -43,3 +43,27 @@ func TestFixed(t *testing.T) {
 		t.Errorf("-1 is %v, %v", got, err)
 	}
 }
+
+// FuzzParse checks that whatever is taken for a moment is one that can be told again, and
+// that what names it for ever does so whatever the time is.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{"now", "-24h", "+7d", "0", "-5", "1790000000123", "9223372036854775807", "2026-10-01", "2026-10-01T08:00:00.5+02:00", "", "-", "+", "0000-01-01", "9999-12-31T23:59:59Z"} {
+		f.Add(seed)
+	}
+	now := time.Date(2026, 11, 16, 12, 0, 0, 0, time.UTC)
+	f.Fuzz(func(t *testing.T, s string) {
+		fixed, err := instant.Fixed(s)
+		got, failed := instant.Parse(s, now)
+		if err == nil && s[0] != '-' && s[0] != '+' && (failed != nil || !got.Equal(fixed)) {
+			t.Errorf("%q is %v, and fixed %v: %v", s, got, fixed, failed)
+		}
+		if failed != nil {
+			return
+		}
+		if y := got.UTC().Year(); y >= 0 && y <= 9999 {
+			if again, err := instant.Fixed(got.UTC().Format(time.RFC3339Nano)); err != nil || !again.Equal(got) {
+				t.Errorf("%q is %v, told again %v: %v", s, got, again, err)
+			}
+		}
+	})
+}

@@ -182,3 +182,15 @@ func FuzzEntry(f *testing.F) {
 		}
 	})
 }
+
+// FuzzPosition checks that a position has one text.
+func FuzzPosition(f *testing.F) {
+	for _, seed := range []string{"0.0", "1.2", "1.2.3", "1.2.0", "01.2", "1", "", "1.2.3.4", "18446744073709551615.65535.65535", "-1.0", "1.65536"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if p, err := ledger.ParsePosition(text); err == nil && p.String() != text {
+			t.Errorf("%q was taken for %v", text, p)
+		}
+	})
+}

@@ -5,9 +5,13 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/definition"
 	"github.com/quipudb/quipu/store/memstore"
 )
 
@@ -19,9 +23,39 @@ func FuzzCommands(f *testing.F) {
 			f.Add(uint8(i), uint8(0), []byte(args), i%2 == 0)
 		}
 	}
+	some := quipu.New(memstore.New(memstore.Options{}), quipu.Options{})
+	names := New(some, Options{Logger: slog.New(slog.DiscardHandler)}).names
+	if err := some.Close(); err != nil {
+		f.Fatal(err)
+	}
+	for _, words := range []string{
+		"Q.ADD\x00a\x001\x00AT\x001790000000000\x00DIM\x00country\x00DE\x00WHO\x00u\x00ID\x00t", "Q.ADD\x00a\x00AT\x00-1", "Q.ADD\x00a\x001\x00DIM\x00os\x00x",
+		"Q.RANGE\x00a\x00-24h\x00now\x00STEP\x001h", "Q.RANGE\x00a\x000\x009223372036854775807\x00STEP\x001s", "Q.RANGE\x00a\x002026-10-01\x00+1d\x00STEP\x007d",
+		"Q.BY\x00a\x00country\x00FROM\x00-7d\x00TO\x00now\x00TOP\x003", "Q.BY\x00a\x00os", "Q.BY\x00a\x00country\x00TOP\x000",
+	} {
+		name, args, _ := strings.Cut(words, "\x00")
+		i := slices.IndexFunc(names, func(s string) bool { return strings.EqualFold(s, name) })
+		if i < 0 {
+			f.Fatalf("there is no %s", name)
+		}
+		f.Add(uint8(i), uint8(0), []byte(args), true)
+	}
+	hour, err := definition.ParseWidth("1h")
+	if err != nil {
+		f.Fatal(err)
+	}
+	views := []definition.Definition{{
+		Pattern: "a*", Windows: []definition.Window{{Every: hour, Keep: definition.Keep(24 * time.Hour)}},
+		Dimensions: []definition.Dimension{{By: []string{"country"}}}, Ledger: definition.Ledger{Record: definition.All},
+	}}
 	f.Fuzz(func(t *testing.T, command, sub uint8, args []byte, resp3 bool) {
 		db := quipu.New(memstore.New(memstore.Options{}), quipu.Options{})
 		defer func() { _ = db.Close() }()
+		if resp3 { // so that some counters have views
+			if _, err := db.Define(t.Context(), views, quipu.DefineOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
 		d := New(db, Options{Logger: slog.New(slog.DiscardHandler)})
 		c := d.commands[d.names[int(command)%len(d.names)]]
 		words := [][]byte{[]byte(c.name)}

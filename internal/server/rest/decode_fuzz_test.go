@@ -192,3 +192,33 @@ func FuzzString(f *testing.F) {
 		}
 	})
 }
+
+// FuzzAdjustment decodes corrections: what is refused says where, and an adjustment without
+// its delta, its time and its dimensions is a correction.
+func FuzzAdjustment(f *testing.F) {
+	for _, seed := range []string{
+		"", "{}", `{"delta":-3,"reason":"r","actor":"a","at":"2026-01-02T03:04:05Z","dims":{"country":"DE"}}`, `{"delta":1,"reason":""}`, `{"reason":"r","actor":"\u00e9"}`,
+		`{"delta":1,"delta":2}`, `{"delta":1.5}`, `{"delta":1,"at":5}`, `{"delta":1,"at":"yesterday"}`, `{"delta":1,"dims":{"a":"b","a":"c"}}`, `{"delta":1,"who":"w"}`, `{"delta":1}x`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		e, why, err := decodeAdjustment(body)
+		c, failed := decodeCorrection(body)
+		for _, err := range []error{err, failed} {
+			if p, ok := errors.AsType[*problem](err); err != nil && (!ok || p.offset > len(body) || p.field == "" || p.status < 400) {
+				t.Fatalf("body %q: bad problem %+v", body, err)
+			}
+		}
+		switch {
+		case err == nil && failed == nil:
+			t.Errorf("body %q is an adjustment %+v, and a correction %+v", body, e, c)
+		case err == nil:
+			want := map[string]any{"delta": e.Delta, "reason": why.Reason, "actor": why.Actor}
+			again, _ := json.Marshal(want)
+			if e2, why2, err := decodeAdjustment(again); err != nil || e2.Delta != e.Delta || why2 != why {
+				t.Errorf("body %q is %+v, %+v, and %s is %+v, %+v: %v", body, e, why, again, e2, why2, err)
+			}
+		}
+	})
+}
