@@ -425,7 +425,11 @@ func (r *reader) namespace() string {
 		r.fail()
 		return ""
 	}
-	return decodeNamespaceOf(r.bytes(1 + uint64(r.b[0])))
+	b := r.bytes(1 + uint64(r.b[0]))
+	if r.bad {
+		return ""
+	}
+	return decodeNamespaceOf(b)
 }
 
 func (r *reader) book() store.Book {
