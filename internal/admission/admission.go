@@ -8,7 +8,9 @@ package admission
 import (
 	"context"
 	"hash/maphash"
+	"math/bits"
 	"sync"
+	"sync/atomic"
 
 	"github.com/quipudb/quipu/store"
 )
@@ -21,15 +23,16 @@ type Desk struct {
 	seed       maphash.Seed
 	max        int // rows
 
-	mu   sync.Mutex // guards rows
-	rows []row      // none before there is a verdict
+	rows atomic.Pointer[[]row] // none before there is a verdict
+	mu   sync.Mutex            // held by whoever changes one
 }
 
 // rowsMax is how many rows are remembered: a million verdicts, in 8 MiB.
 const rowsMax = 1 << 17
 
-// A row is the verdicts of seats that share it, the one that was asked for last first.
-type row [8]verdict
+// A row is the verdicts of seats that share it. Those that were asked for lately are in its
+// first half: so most questions change nothing, and need no lock.
+type row [8]atomic.Uint64
 
 // A verdict is a hash of the seat, and if its value was refused, of the book that it was
 // refused by: another may have another limit. 0 is none. Once in 10^13 times a value that is
@@ -57,17 +60,23 @@ type Want struct {
 // Look reports whether a value is admitted, and whether that is known here. Of a value that
 // was refused by another book it is not.
 func (d *Desk) Look(at Seat, book int64) (admitted, known bool) {
-	hash := maphash.Comparable(d.seed, at)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.rows) == 0 {
+	rows := d.rows.Load()
+	if rows == nil {
 		return false, false
 	}
-	r := &d.rows[hash%uint64(len(d.rows))]
-	if r.find(verdictOf(hash, 0)) {
+	hash := d.hash(&at)
+	r := &(*rows)[hash%uint64(len(*rows))]
+	if d.find(r, verdictOf(hash, 0)) {
 		return true, true
 	}
-	return false, r.find(verdictOf(hash, book))
+	return false, d.find(r, verdictOf(hash, book))
+}
+
+// hash returns that of a seat.
+func (d *Desk) hash(at *Seat) uint64 {
+	const odd = 0x9e3779b97f4a7c15
+	h := maphash.String(d.seed, at.Cell.Key) + odd*maphash.String(d.seed, at.Name)
+	return bits.RotateLeft64(h, 29)*odd + bits.RotateLeft64(maphash.String(d.seed, at.Cell.Namespace), 17) + uint64(at.View)*odd
 }
 
 // verdictOf returns that on the seat with a hash: that it was refused by a book, or if there
@@ -76,31 +85,45 @@ func verdictOf(hash uint64, book int64) verdict {
 	return verdict(hash^uint64(book)<<32) | 1
 }
 
-// find reports whether a row has a verdict, which is the first one then.
-func (r *row) find(v verdict) bool {
-	for i, has := range r {
-		if has == v {
-			copy(r[1:i+1], r[:i])
-			r[0] = v
+// find reports whether a row has a verdict. Someone who looks while another is moved may
+// miss it, and asks the store once more.
+func (d *Desk) find(r *row, v verdict) bool {
+	for i := range r {
+		if verdict(r[i].Load()) == v {
+			if i >= len(r)/2 && d.mu.TryLock() {
+				r.put(v)
+				d.mu.Unlock()
+			}
 			return true
 		}
 	}
 	return false
 }
 
+// put makes a verdict the first one. It takes the place that it had, or that of the last.
+func (r *row) put(v verdict) {
+	at := 0
+	for at < len(r)-1 && verdict(r[at].Load()) != v {
+		at++
+	}
+	for ; at > 0; at-- {
+		r[at].Store(r[at-1].Load())
+	}
+	r[0].Store(uint64(v))
+}
+
 // remember keeps a verdict.
 func (d *Desk) remember(at Seat, book int64) {
-	hash := maphash.Comparable(d.seed, at)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.rows == nil {
-		d.rows = make([]row, d.max)
+	rows := d.rows.Load()
+	if rows == nil {
+		made := make([]row, d.max)
+		rows = &made
+		d.rows.Store(rows)
 	}
-	r := &d.rows[hash%uint64(len(d.rows))]
-	if v := verdictOf(hash, book); !r.find(v) {
-		copy(r[1:], r[:len(r)-1])
-		r[0] = v
-	}
+	hash := d.hash(&at)
+	(*rows)[hash%uint64(len(*rows))].put(verdictOf(hash, book))
 }
 
 // Ask has the store decide on values, under a book, and remembers its verdicts. Those that
