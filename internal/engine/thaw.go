@@ -162,7 +162,13 @@ type group struct {
 // owners are the cells of bundles: the namespace, and what is in the row of each part.
 type owners struct{ b []byte }
 
-const ownerUnit = 8 // so that a number reaches far
+const (
+	ownerUnit     = 8 // so that a number reaches far
+	ownerBytesMax = 2 + 1 + store.NamespaceBytesMax + store.KeyBytesMax + 1 + 2 + ownerUnit
+)
+
+// ready makes room for some more, for one who will hold the lock.
+func (o *owners) ready(n int) { o.b = slices.Grow(o.b, n*ownerBytesMax) }
 
 func (o *owners) add(cell []byte) uint32 {
 	for len(o.b)%ownerUnit != 0 {
@@ -194,7 +200,11 @@ func (e *Engine) copyBundles(c *checkpoint) {
 	numbers := map[*view]uint64{}
 	all, free := room[saved](e.views.frozen.count)
 	b.frees = append(b.frees, free)
-	e.some(c.pace, &e.views.frozen, func(ids []uint32) {
+	ready(all, c.pace)
+	some := make([]uint32, lockedCells)
+	for ids := e.views.frozen.some(0, some); len(ids) > 0; ids = e.views.frozen.some(ids[len(ids)-1]+1, some) {
+		b.owners.ready(len(ids))
+		e.mu.Lock()
 		for _, id := range ids {
 			s := e.cells.slot(id)
 			if s.meta.state() != present {
@@ -208,7 +218,10 @@ func (e *Engine) copyBundles(c *checkpoint) {
 			}
 			all = append(all, saved{slot: b.owners.add(e.cells.keyOf(owner)), value: s.value, meta: meta(0).withVersion(n)})
 		}
-	})
+		e.mu.Unlock()
+		c.pace.yield()
+		c.pace.breathe()
+	}
 	b.all = all
 	sortSaved(b.all, &b.owners, c.pace)
 	b.group(c.fences)

@@ -181,7 +181,7 @@ func (r *Record) Hook(c *Call) error {
 	}
 	r.mu.Lock()
 	for _, b := range c.Batches {
-		b.If, b.Deltas = slices.Clone(b.If), slices.Clone(b.Deltas)
+		b.If, b.Deltas, b.Books, b.Floors = slices.Clone(b.If), slices.Clone(b.Deltas), slices.Clone(b.Books), slices.Clone(b.Floors)
 		for i := range b.Deltas {
 			if bound := b.Deltas[i].Guard.Bound; bound != nil {
 				b.Deltas[i].Guard.Bound = new(*bound)
