@@ -348,13 +348,16 @@ func TestOutdated(t *testing.T) {
 		ctx := t.Context()
 		other := v.other()
 		var wg sync.WaitGroup
-		var defined atomic.Bool // all of it: none has written its last before
+		var defined atomic.Bool // all of it: each counter is written to once more after it
 		const writers = 4
 		var added [5]atomic.Int64
 		for w := range writers {
 			db := []*quipu.DB{v.DB, other}[w%2]
 			wg.Go(func() {
-				for i := 0; i < 20 || !defined.Load(); i++ {
+				for i, after := 0, 0; i < 20 || after < 5; i++ {
+					if defined.Load() {
+						after++
+					}
 					added[i%5].Add(1)
 					if _, err := db.Add(ctx, fmt.Sprint("a", i%5), 1, quipu.Token(fmt.Sprint(w, ".", i))); err != nil {
 						t.Error(err)

@@ -26,6 +26,7 @@ type view struct {
 	book      int64  // a counter whose book is at least that has no other riders
 	keeps     int64  // the book of a counter after an event
 	weight    uint64 // of the plan, by which bundles are found; odd
+	first     uint32 // the last bundle that was made; see nextBundle
 
 	plan   *store.Plan // or nil
 	record string      // of replay, or ""
@@ -254,9 +255,17 @@ func (e *Engine) newBundle(v *view, hash uint64, cell uint32) uint32 {
 	s := e.cells.slot(id)
 	s.undo = e.undo.tail - 1 // none
 	s.meta = absent | saving
+	binary.LittleEndian.PutUint32(s.short[bundleBytes:], v.first)
+	v.first = id
 	e.views.slots.add(id)
 	e.views.bytes += slotBytes + int64(thawBytes+len(v.parts)*thawPartBytes+len(e.cells.keyOf(cell)))
 	return id
+}
+
+// nextBundle returns the bundle of the same view that was made before one, or 0. It stands
+// behind the key.
+func (e *Engine) nextBundle(id uint32) uint32 {
+	return binary.LittleEndian.Uint32(e.cells.slot(id).short[bundleBytes:])
 }
 
 // fetchBundles has the memory fetched in which the bundles of some events are.

@@ -140,56 +140,59 @@ func (l *looks) addKey(e *Engine, key []byte, r row) error {
 }
 
 // bundledKeys sieves the keys of parts that are in bundles. They are looked for before
-// those in memory, where settling puts them, and on disk; and those that are frozen after
-// the others, which may be frozen meanwhile.
+// those in memory, where settling puts them, and on disk, where a checkpoint does.
 func (e *Engine) bundledKeys(ctx context.Context, s *sieve) error {
-	var room [lockedCells / 4]uint32
-	of := map[*view][]store.Part{}
-	for _, set := range []*slotSet{&e.views.slots, &e.views.frozen} {
-		for from, more := uint32(0), true; more; runtime.Gosched() {
-			if err := ctx.Err(); err != nil {
-				return err
+	for from, more := 1, true; more; from += lockedCells {
+		e.mu.Lock()
+		views := slices.Clone(e.views.all[min(from, len(e.views.all)):min(from+lockedCells, len(e.views.all))])
+		more = from+lockedCells < len(e.views.all)
+		e.mu.Unlock()
+		for _, v := range views {
+			if v == nil {
+				continue
 			}
-			e.mu.Lock()
-			var ids []uint32
-			if set == &e.views.slots || e.save != nil { // else they are on disk
-				ids = set.some(from, room[:])
-			}
-			for _, id := range ids {
-				from = id + 1
-				if e.cells.slot(id).meta.state() == present {
-					e.partsOf(id, of, s)
+			var parts []store.Part
+			for _, p := range v.parts {
+				if s.mayPass(v.namespace, p) {
+					parts = append(parts, p)
 				}
 			}
-			e.mu.Unlock()
-			more = len(ids) > 0
-			s.rest()
+			for id, more := uint32(0), len(parts) > 0; more; runtime.Gosched() {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				id, more = e.viewKeys(v, parts, id, s)
+				s.rest()
+			}
 		}
 	}
 	return nil
 }
 
-// partsOf sieves the parts that a bundle is to be added to. Which parts of its view may
-// pass is kept in of.
-func (e *Engine) partsOf(id uint32, of map[*view][]store.Part, s *sieve) {
-	cell, v := e.bundleOf(id)
-	parts, is := of[v]
-	if !is {
-		for _, p := range v.parts {
-			if s.mayPass(v.namespace, p) {
-				parts = append(parts, p)
+// viewKeys sieves some parts of some counters that have bundles of a view, from a bundle on,
+// or if that is 0 from the first. It returns the one to go on with, and whether there are
+// more. There are none once they are on disk.
+func (e *Engine) viewKeys(v *view, parts []store.Part, id uint32, s *sieve) (next uint32, more bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if v.turn != e.views.turn && (e.save == nil || v.turn != e.views.turn-1) {
+		return 0, false
+	}
+	if id == 0 {
+		id = v.first
+	}
+	for n := 0; id != 0 && n < lockedCells/4; n++ {
+		if e.cells.slot(id).meta.state() == present {
+			owner, _ := e.bundleOf(id)
+			c := decodeCell(e.cells.keyOf(owner))
+			for _, p := range parts {
+				e.partBuf = appendPart(e.partBuf[:0], c, p)
+				s.take(e.partBuf)
 			}
 		}
-		of[v] = parts
+		id = e.nextBundle(id)
 	}
-	if len(parts) == 0 {
-		return
-	}
-	c := decodeCell(e.cells.keyOf(cell))
-	for _, p := range parts {
-		e.partBuf = appendPart(e.partBuf[:0], c, p)
-		s.take(e.partBuf)
-	}
+	return id, id != 0
 }
 
 // mayPass reports whether a part of some counter of a namespace may be in the range.

@@ -2,7 +2,10 @@ package history
 
 import (
 	"context"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -278,28 +281,51 @@ func (r *Reader) countUnder(ctx context.Context, rg *view.Range, prefix string) 
 }
 
 // rows walks, epoch by epoch, the rows that have what a range needs between two times, and
-// calls f for each part.
+// calls f for each part. Some epochs are walked at the same time, but f is called by one.
 func (r *Reader) rows(ctx context.Context, rg *view.Range, f func(*store.PartFields, int64), of func(epoch store.PartFields, from, to int64) []store.Rows) error {
+	var all []store.Rows
 	for i := range rg.Runs {
 		run := &rg.Runs[i]
-		err := epochs(run.Source.View, run.From, run.To, func(e store.Epoch) error {
+		if err := epochs(run.Source.View, run.From, run.To, func(e store.Epoch) error {
 			from, to := e.Span()
 			epoch := store.PartFields{Kind: run.Source.Kind, View: run.Source.View.ID, Epoch: e}
-			for _, rows := range of(epoch, max(from, run.From), min(to, run.To)) {
-				err := r.scan(ctx, rows, func(p *store.PartEntry) error {
-					fields, _ := p.Part.Fields()
-					f(&fields, p.Content.N)
-					return nil
-				})
-				if err != nil {
-					return err
-				}
-			}
+			all = append(all, of(epoch, max(from, run.From), min(to, run.To))...)
 			return nil
-		})
-		if err != nil {
+		}); err != nil {
 			return err
 		}
 	}
-	return nil
+	var mu sync.Mutex // held while f is called
+	return inParallel(ctx, len(all), func(ctx context.Context, i int) error {
+		return r.scan(ctx, all[i], func(p *store.PartEntry) error {
+			fields, _ := p.Part.Fields()
+			mu.Lock()
+			f(&fields, p.Content.N)
+			mu.Unlock()
+			return nil
+		})
+	})
+}
+
+// walksMax is how many walks of one question go on at the same time.
+const walksMax = 4
+
+// inParallel calls f for the numbers below n, some at a time, and returns the first error,
+// which ends the others.
+func inParallel(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for range min(n, walksMax, runtime.GOMAXPROCS(0)) {
+		group.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				if err := f(ctx, i); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	return context.Cause(ctx)
 }

@@ -8,9 +8,9 @@ import (
 )
 
 // attemptsMax is how often a write is made anew because definitions have changed, or
-// because windows have gone, before its caller is told so. The definitions are read each
-// time, so it takes another change to be refused once more.
-const attemptsMax = 8
+// because windows have gone, before its caller is told so. It takes another change to be
+// refused once more, or twice if somebody else has read the definitions before it.
+const attemptsMax = 32
 
 // writeEvents is Write for namespaces that have definitions, or may have, and for deltas
 // that have facts.

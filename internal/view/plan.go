@@ -35,7 +35,7 @@ func (v *Views) Admit(at, now int64) (moment int64, clamped bool, err error) {
 	}
 	age := time.Duration(now-at) * time.Millisecond
 	return 0, false, store.Errorf(store.KindInvalid, "the event is %s old, and its counter takes events of up to %s: its definition refuses later ones",
-		definition.Keep(age.Truncate(time.Second)), v.lateAfter)
+		definition.Keep(age.Round(time.Second)), v.lateAfter)
 }
 
 // Plan returns that of an event at a time, if the store's time is now. Names are what
