@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -95,15 +97,9 @@ func (e *Engine) fetchRows(ctx context.Context, from *base, n needs, got *fetche
 			return nil, err
 		}
 	}
-	cells := make([]row, len(n.cells))
-	for i, key := range n.cells {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		var err error
-		if cells[i], err = e.readCell(from, key); err != nil {
-			return nil, err
-		}
+	cells, err := e.readCells(ctx, from, n.cells)
+	if err != nil {
+		return nil, err
 	}
 	for _, key := range n.tokens {
 		r, err := e.readToken(from, key)
@@ -113,6 +109,54 @@ func (e *Engine) fetchRows(ctx context.Context, from *base, n needs, got *fetche
 		got.tokens[string(key)] = &r
 	}
 	return cells, nil
+}
+
+// manyCells is from how many cells on they are read in the order of their rows: those of a
+// scan are side by side there.
+const manyCells = 64
+
+// readCells reads the rows of cells and parts.
+func (e *Engine) readCells(ctx context.Context, from *base, keys [][]byte) ([]row, error) {
+	rows := make([]row, len(keys))
+	if len(keys) < manyCells {
+		for i, key := range keys {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			var err error
+			if rows[i], err = e.readCell(from, key); err != nil {
+				return nil, err
+			}
+		}
+		return rows, nil
+	}
+	order := make([]int, len(keys))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return bytes.Compare(keys[a], keys[b]) })
+	it, err := from.NewIter(nil)
+	if err != nil {
+		return nil, diskError(err)
+	}
+	e.meters.diskReads.Add(uint64(len(keys)))
+	var at []byte
+	for n := 0; n < len(order) && err == nil; n++ {
+		if n%manyCells == 0 {
+			err = ctx.Err()
+		}
+		key := keys[order[n]]
+		at = appendRowKey(at[:0], key)
+		// Rows of parts come after those of cells, but a part's key need not come after a cell's.
+		if !it.Valid() || bytes.Compare(it.Key(), at) != 0 && (!it.Next() || bytes.Compare(it.Key(), at) != 0) {
+			it.SeekGE(at)
+		}
+		if err == nil && it.Valid() && bytes.Equal(it.Key(), at) {
+			rows[order[n]], err = decodeBase(it, key)
+		}
+	}
+	err = errors.Join(err, diskErrorOrNil(it.Error()))
+	return rows, errors.Join(err, diskErrorOrNil(it.Close()))
 }
 
 // A base is the disk as the last checkpoint that was published left it, without what the
