@@ -1,5 +1,7 @@
 package rest
 
+import "github.com/quipudb/quipu"
+
 // adjust corrects a counter.
 func adjust(c *call) error {
 	raw, err := c.body(bodyBytesMax)
@@ -27,11 +29,7 @@ func undo(c *call) error {
 	if key == "" {
 		return invalid("key", "say of which counter: ?key=…")
 	}
-	raw, err := c.body(bodyBytesMax)
-	if err != nil {
-		return err
-	}
-	why, err := decodeCorrection(raw)
+	why, err := c.correction()
 	if err != nil {
 		return err
 	}
@@ -44,11 +42,7 @@ func undo(c *call) error {
 
 // recount repairs what the views of a counter do not add up to.
 func recount(c *call) error {
-	raw, err := c.body(bodyBytesMax)
-	if err != nil {
-		return err
-	}
-	why, err := decodeCorrection(raw)
+	why, err := c.correction()
 	if err != nil {
 		return err
 	}
@@ -63,4 +57,13 @@ func recount(c *call) error {
 		Repaired []string `json:"repaired"`
 		Left     []string `json:"left"`
 	}{c.args.key, n.Before, n.After, append([]string{}, n.Repaired...), append([]string{}, n.Left...)})
+}
+
+// correction reads who corrects, and why.
+func (c *call) correction() (quipu.Correction, error) {
+	raw, err := c.body(bodyBytesMax)
+	if err != nil {
+		return quipu.Correction{}, err
+	}
+	return decodeCorrection(raw)
 }

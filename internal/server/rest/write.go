@@ -84,11 +84,7 @@ func set(c *call) error {
 }
 
 func reset(c *call) error {
-	raw, err := c.body(bodyBytesMax)
-	if err != nil {
-		return err
-	}
-	why, err := decodeCorrection(raw)
+	why, err := c.correction()
 	if err != nil {
 		return err
 	}
