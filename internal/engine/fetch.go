@@ -148,7 +148,7 @@ func (e *Engine) readCells(ctx context.Context, from *base, keys [][]byte) ([]ro
 		key := keys[order[n]]
 		at = appendRowKey(at[:0], key)
 		// Rows of parts come after those of cells, but a part's key need not come after a cell's.
-		if !it.Valid() || bytes.Compare(it.Key(), at) != 0 && (!it.Next() || bytes.Compare(it.Key(), at) != 0) {
+		if !it.Valid() || !bytes.Equal(it.Key(), at) && (!it.Next() || !bytes.Equal(it.Key(), at)) {
 			it.SeekGE(at)
 		}
 		if err == nil && it.Valid() && bytes.Equal(it.Key(), at) {
