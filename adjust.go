@@ -69,7 +69,7 @@ var errUndone = errors.New("taken back before")
 
 // notRecorded returns the error of a write that the ledger does not have.
 func notRecorded(key string) error {
-	return store.Errorf(store.KindUnmet, "the ledger of %q has no line of the token, or keeps it no more, so it can't be taken back: adjust the counter by the opposite amount", key)
+	return store.Errorf(store.KindUnmet, "the ledger of %q has no line of the token: it does not record such writes, or no longer keeps it. Adjust the counter by the opposite amount instead", key)
 }
 
 // lineOf returns the line that the write with a token has left.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -580,8 +581,10 @@ func TestUndo(t *testing.T) {
 			first = r
 		}
 		v.holds("b", 5, "entries=2, entries undo:0=1")
-		_, err := v.Adjust(ctx, "b", 1, quipu.Correction{})
-		f("needs a reason", quipu.ErrInvalid, err)
+		for _, reason := range []string{"", " \t"} {
+			_, err := v.Adjust(ctx, "b", 1, quipu.Correction{Reason: reason})
+			f("needs a reason", quipu.ErrInvalid, err)
+		}
 		f("needs a reason", quipu.ErrInvalid, func() error { _, err := v.Undo(ctx, "b", "fix", quipu.Correction{}); return err }())
 
 		// With all of it written down: the same window and value lose it.
@@ -606,6 +609,49 @@ func TestUndo(t *testing.T) {
 		v.define(d)
 		ok(v.Undo(ctx, "a", "u", why))
 		if got := v.parts("a")["window 1"]; got != 1 {
+			t.Errorf("window: %d", got)
+		}
+	})
+}
+
+// TestFormerLedger changes and removes a ledger: what it had is still read, and undone.
+func TestFormerLedger(t *testing.T) {
+	eachViewed(t, func(t *testing.T, v *viewed) {
+		ctx := t.Context()
+		ok := must[quipu.Receipt](v)
+		why := quipu.Correction{Reason: "fraud", Actor: "ana"}
+		lines := func(want ...string) {
+			t.Helper()
+			page, err := v.Ledger(ctx, "a", quipu.LedgerOptions{})
+			var got []string
+			for _, l := range page.Lines {
+				got = append(got, fmt.Sprint(l.Kind, " ", l.Delta))
+			}
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("%q, %v: want %q", got, err, want)
+			}
+		}
+		d := days("a*")
+		d.Ledger.Record = definition.All
+		v.define(d)
+		ok(v.Add(ctx, "a", 7, quipu.Token("t")))
+		d.Ledger = definition.Ledger{Record: definition.Adjustments, Keep: definition.Keep(365 * 24 * time.Hour)}
+		v.define(d)
+		ok(v.Add(ctx, "a", 1))
+		ok(v.Adjust(ctx, "a", 2, why))
+		lines("adjust 2", "add 7")
+		d.Ledger = definition.Ledger{}
+		v.define(d)
+		lines("adjust 2", "add 7")
+		for _, replayed := range []bool{false, true} {
+			if r := ok(v.Undo(ctx, "a", "t", why)); r.Replayed != replayed {
+				t.Errorf("%+v", r)
+			}
+		}
+		lines("undo -7", "adjust 2", "add 7")
+		v.define()
+		lines("undo -7", "adjust 2", "add 7")
+		if got := v.parts("a")["window 1"]; got != 3 {
 			t.Errorf("window: %d", got)
 		}
 	})

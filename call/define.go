@@ -1,6 +1,7 @@
 package call
 
 import (
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -54,7 +55,7 @@ const ReasonBytesMax = 1 << 10
 
 // Check returns an error if a correction can't be written down.
 func (c Correction) Check() error {
-	if c.Reason == "" {
+	if strings.TrimSpace(c.Reason) == "" {
 		return store.Errorf(store.KindInvalid, "a correction needs a reason")
 	}
 	return c.CheckTexts()

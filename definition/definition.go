@@ -259,7 +259,7 @@ func (d Definition) checkParts() error {
 	case d.Ledger.Record > All:
 		return fmt.Errorf("unknown record %d of a ledger", d.Ledger.Record)
 	case d.Ledger.Record == Off && d.Ledger.Keep != 0:
-		return fmt.Errorf("a ledger that is off keeps nothing: leave out keep")
+		return fmt.Errorf("a ledger has keep but no record: want record to be adjustments or all, or leave out keep")
 	case d.Ledger.Keep != 0:
 		if err := d.Ledger.Keep.check(); err != nil {
 			return err

@@ -7,6 +7,7 @@
 package book
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/quipudb/quipu/definition"
@@ -51,7 +52,25 @@ type Retired struct {
 	ID   uint16          `json:"id"`
 	Keep definition.Keep `json:"keep"` // 0 is for ever
 	At   int64           `json:"at"`   // when it was retired, in Unix milliseconds
+
+	// Of a ledger, which is still read: the keys that it is of, and the time of keeping by
+	// which its epochs were chosen. The pattern of others is empty.
+	Pattern string          `json:"pattern,omitempty"`
+	Epoch   definition.Keep `json:"epoch,omitempty"`
 }
+
+// Ledgers returns the retired ledgers that may have lines of a key, the last one first.
+func (b *Book) Ledgers(key string) (all []Retired) {
+	for _, r := range slices.Backward(b.Retired) {
+		if r.Pattern != "" && names(r.Pattern, key) && len(all) < LedgersMax {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// LedgersMax is how many retired ledgers of a key are read.
+const LedgersMax = 16
 
 // A Force says when a book came into force: from then on all partitions counted by it.
 type Force struct {

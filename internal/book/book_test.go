@@ -83,8 +83,8 @@ func TestNext(t *testing.T) {
 	third := next(t, second, views)
 	f(third, "views:1", 1, 6, 3, 4, 7)
 	want := []string{
-		"views:*: windows of 1m are kept for 4d, not 1d", "views:*: windows of 1d in Europe/Berlin begin anew: what they have is not shown any more",
-		"views:*: dimension country windows of 1m are kept for 4d, not 1d", "views:*: ledger of all begin now", "views:*: ledger of adjustments end",
+		"views:*: windows of 1m: kept for 4d, not 1d", "views:*: windows of 1d in Europe/Berlin begin anew: earlier counts are not shown any more",
+		"views:*: dimension country windows of 1m: kept for 4d, not 1d", "views:*: ledger of all begins now", "views:*: ledger of adjustments ends",
 	}
 	if got := second.Changes(third); !slices.Equal(got, want) {
 		t.Errorf("changes: %q", got)

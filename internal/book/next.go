@@ -183,9 +183,15 @@ func (b *Book) retire(old *Book, live map[uint16]bool, now int64) {
 	}
 	for _, e := range old.Entries {
 		for i, s := range Slots(&e.Definition) {
-			if v := e.Views[i]; !live[v.ID] {
-				b.Retired = append(b.Retired, Retired{v.ID, s.Keep(&e.Definition), now})
+			v := e.Views[i]
+			if live[v.ID] {
+				continue
 			}
+			r := Retired{ID: v.ID, Keep: s.Keep(&e.Definition), At: now}
+			if s.Ledger {
+				r.Pattern, r.Epoch = e.Definition.Pattern, v.Epoch
+			}
+			b.Retired = append(b.Retired, r)
 		}
 	}
 }
@@ -229,11 +235,11 @@ func (b *Book) Changes(n *Book) []string {
 		for _, name := range order {
 			switch was, had := old[name]; {
 			case !had:
-				add(pattern, "%s begin now", name)
+				add(pattern, "%s %s now", name, verb(name, "begin"))
 			case was.view.ID != now[name].view.ID:
-				add(pattern, "%s begin anew: what they have is not shown any more", name)
+				add(pattern, "%s %s anew: earlier counts are not shown any more", name, verb(name, "begin"))
 			case was.keep != now[name].keep:
-				add(pattern, "%s are kept for %s, not %s", name, now[name].keep, was.keep)
+				add(pattern, "%s: kept for %s, not %s", name, now[name].keep, was.keep)
 			}
 		}
 		if was := b.find(pattern); was != nil {
@@ -249,7 +255,7 @@ func (b *Book) Changes(n *Book) []string {
 		}
 		for _, name := range oldOrder {
 			if _, stays := now[name]; !stays {
-				add(pattern, "%s end", name)
+				add(pattern, "%s %s", name, verb(name, "end"))
 			}
 		}
 	}
@@ -259,4 +265,12 @@ func (b *Book) Changes(n *Book) []string {
 		}
 	}
 	return changes
+}
+
+// verb returns what the views of a name do: windows are several.
+func verb(name, do string) string {
+	if strings.Contains(name, "windows") {
+		return do
+	}
+	return do + "s"
 }

@@ -143,7 +143,7 @@ func TestErrors(t *testing.T) {
 	f(1, "windows of 1m: the definition has none of that width", "- {pattern: a, windows: [{every: 1h, keep: 1d}], dimensions: [{by: a, windows: [1m]}]}")
 	f(1, `ledger: "some": want off, adjustments or all`, "- {pattern: a, ledger: some}")
 	f(1, "leave it out to keep the ledger for ever", "- {pattern: a, ledger: {record: all, keep: 0s}}")
-	f(1, "keeps nothing", "- {pattern: a, ledger: {record: off, keep: 1d}}")
+	f(1, "no record", "- {pattern: a, ledger: {record: off, keep: 1d}}")
 	f(1, `late: "drop": want count, refuse or clamp`, "- {pattern: a, windows: [{every: 1h, keep: 1d}], late: drop}")
 	f(1, "want after, then", "- {pattern: a, windows: [{every: 1h, keep: 1d}], late: {then: clamp, keep: 1d}}")
 	f(1, "leave it out to take what a window keeps", "- {pattern: a, windows: [{every: 1h, keep: 1d}], late: {after: 0s, then: clamp}}")

@@ -75,7 +75,7 @@ func (e *Engine) unproved() []string {
 			e.unclosed))
 	}
 	if crashes > 0 {
-		all = append(all, fmt.Sprintf("at least %d times before, the log had not been closed either", crashes))
+		all = append(all, fmt.Sprintf("the log had not been closed before that either: %d times at least", crashes))
 	}
 	return all
 }

@@ -24,7 +24,7 @@ func TestNewKeysNeedNoDisk(t *testing.T) {
 	}
 	check := func(what string) {
 		t.Helper()
-		before := meter(t, e, "quipu_store_disk_reads_total")
+		before, waits := meter(t, e, "quipu_store_disk_reads_total"), 0
 		for range 100 {
 			c := next()
 			holdsNot(t, e, c)
@@ -37,14 +37,18 @@ func TestNewKeysNeedNoDisk(t *testing.T) {
 			started := []store.Batch{batch(want(add(next(), 1)), add(next(), 1), set(next(), 1), del(next()))}
 			done := make(chan error, 1)
 			if !e.Start(started, make([]store.Reply, 1), func(err error) { done <- err }) {
-				t.Fatalf("%s: new keys have to wait", what)
+				waits++
+				continue
 			}
 			e.Flush(true)
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
 		}
-		if n := meter(t, e, "quipu_store_disk_reads_total") - before; n > 20 { // the filter may be wrong
+		if waits > 10 { // the filter may be wrong
+			t.Fatalf("%s: new keys have to wait %d times", what, waits)
+		}
+		if n := meter(t, e, "quipu_store_disk_reads_total") - before; n > 20 { // likewise
 			t.Fatalf("%s: the disk was asked %v times", what, n)
 		}
 	}

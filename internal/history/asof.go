@@ -130,7 +130,7 @@ func (r *Reader) assigned(ctx context.Context, key string, views *view.Views, si
 	if err != nil {
 		return sum, false, err
 	}
-	m := &merged{streams: r.streams(cells, views, since, r.Now+hour)}
+	m := &merged{streams: r.streams(key, cells, views, since, r.Now+hour)}
 	for err = m.begin(ctx); err == nil; err = m.step(ctx) {
 		e, line := m.line()
 		if e == nil {

@@ -30,7 +30,7 @@ func (r *Reader) Find(ctx context.Context, key, token string, fate *store.Fate) 
 	if fate.State == store.TokenApplied {
 		to = fate.AtMS + hour
 	}
-	m := merged{streams: r.streams([]store.Cell{r.cell(key)}, views, 0, to)}
+	m := merged{streams: r.streams(key, []store.Cell{r.cell(key)}, views, 0, to)}
 	if version := fate.Result.Version; version != 0 {
 		for _, s := range m.streams {
 			s.mark.version, s.mark.line = version, ^uint16(0)

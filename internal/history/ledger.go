@@ -96,7 +96,7 @@ func (r *Reader) lines(ctx context.Context, key string, views *view.Views, o cal
 		return nil, err
 	}
 	from, to := between(o)
-	m := &merged{streams: r.streams(cells, views, from, to)}
+	m := &merged{streams: r.streams(key, cells, views, from, to)}
 	if o.Cursor != "" {
 		if err := r.resume(key, o, m); err != nil {
 			return nil, err

@@ -46,10 +46,11 @@ type entry struct {
 	undone map[uint16]bool
 }
 
-// streams returns the streams of a counter: of the ledger of its definition, and of the
-// adjustments that are recorded without one.
-func (r *Reader) streams(cells []store.Cell, views *view.Views, from, to int64) []*stream {
+// streams returns the streams of a counter: of the ledger of its definition, of those that
+// it had before, and of the adjustments that are recorded without one.
+func (r *Reader) streams(key string, cells []store.Cell, views *view.Views, from, to int64) []*stream {
 	var all []*stream
+	retired := r.Known.Book.Ledgers(key)
 	for i, c := range cells {
 		add := func(view uint16, newest, oldest store.Epoch) {
 			s := &stream{reader: r, cell: c, oldest: oldest, from: from}
@@ -57,19 +58,23 @@ func (r *Reader) streams(cells []store.Cell, views *view.Views, from, to int64) 
 			all = append(all, s)
 		}
 		add(0, store.EpochForever, store.EpochForever)
-		if views == nil {
-			continue
-		}
-		if l, ok := views.Ledger(); ok {
-			keep := time.Duration(l.View.Epoch)
-			begin, end := store.EpochAt(r.Now, keep).Span()
-			// A line may be framed a while before it is recorded, and a floor is behind
-			// what is kept.
+		// A line may be framed a while before it is recorded, and a floor is behind what is
+		// kept.
+		ledger := func(view uint16, epochs, keep time.Duration, to int64) {
+			begin, end := store.EpochAt(r.Now, epochs).Span()
 			first := max(from, 0)
-			if l.Keep != 0 {
-				first = max(first, r.Now-l.Keep-(end-begin))
+			if keep != 0 {
+				first = max(first, r.Now-keep.Milliseconds()-(end-begin))
 			}
-			add(l.View.ID, store.EpochAt(min(to, r.Now+hour), keep), store.EpochAt(first-(end-begin), keep))
+			add(view, store.EpochAt(to, epochs), store.EpochAt(first-(end-begin), epochs))
+		}
+		if views != nil {
+			if l, ok := views.Ledger(); ok {
+				ledger(l.View.ID, time.Duration(l.View.Epoch), time.Duration(l.Keep)*time.Millisecond, min(to, r.Now+hour))
+			}
+		}
+		for _, l := range retired {
+			ledger(l.ID, time.Duration(l.Epoch), time.Duration(l.Keep), min(to, l.At+hour))
 		}
 	}
 	return all

@@ -183,8 +183,8 @@ func TestRangeOfNothing(t *testing.T) {
 	next := now.Truncate(time.Hour).Add(time.Hour)
 	f(now.Add(-time.Minute), time.Time{}, 0, 0, false, false, next)                      // within the hour
 	f(now.Add(-time.Minute), now, 0, 0, false, false, now)                               //
-	f(time.Time{}, at(noon-40*day), 0, 0, false, false, at(noon-40*day))                 // before what is kept
-	f(at(noon-40*day), at(noon-39*day), 24, 0, true, false, at(noon-39*day))             //
+	f(time.Time{}, at(noon-40*day), 0, 0, false, false, at(noon+1))                      // before what is kept
+	f(at(noon-40*day), at(noon-39*day), 24, 0, true, false, at(noon+1))                  //
 	f(now.Add(-2*time.Hour), time.Time{}, 2, 5, false, true, next.Add(-2*time.Hour))     // an hour is cut
 	f(next.Add(-2*time.Hour), time.Time{}, 2, 5, true, true, next.Add(-2*time.Hour))     //
 	f(next.Add(time.Hour), next.Add(3*time.Hour), 2, 0, true, true, next.Add(time.Hour)) // as of now, the future is empty

@@ -28,6 +28,7 @@ type Range struct {
 	tiles  map[place]int // into Points
 	begins int64         // where the first window begins, at the beginning of the range or later
 	ends   int64         // where the range ends
+	since  int64         // windows that begin here or later have all their events
 }
 
 // A Point is what was counted in one step of a range.
@@ -65,7 +66,10 @@ func NewRange(sources []Source, span calendar.Span, step calendar.Grid) (*Range,
 	}
 	t := newTiler(sources)
 	from := t.align(span.From)
-	r := &Range{tiles: map[place]int{}, begins: from, ends: span.To}
+	r := &Range{tiles: map[place]int{}, begins: from, ends: span.To, since: never}
+	for i := range sources {
+		r.since = min(r.since, sources[i].Since)
+	}
 	for at, steps := span.From, 0; at < span.To; steps++ {
 		if steps == PointsMax {
 			return nil, store.Errorf(store.KindTooLarge, "the range has more than %d points: ask for a larger step", PointsMax)
@@ -182,16 +186,21 @@ func (r *Range) Sum() Point {
 	return sum
 }
 
-// CompleteFrom returns from when on all events of the range are counted, which is its end
-// if the last point is not complete, or if there is none.
+// CompleteFrom returns from when on all events are counted. If the last point is not
+// complete, or if there is none, that is after the range.
 func (r *Range) CompleteFrom() int64 {
-	from := r.ends
+	from, known := r.ends, false
 	for i := range r.Points {
 		if p := &r.Points[i]; !p.Complete {
-			from = p.To
+			from, known = p.To, false
 		} else if i == 0 {
-			from = p.From
+			from, known = p.From, true
+		} else {
+			known = true
 		}
+	}
+	if !known && r.since != never {
+		from = max(from, r.since)
 	}
 	return from
 }
