@@ -162,22 +162,19 @@ type tale struct {
 
 	hours  map[string]int64
 	values map[string]map[string]map[string]int64 // by dimension, value and hour
-	ledger []string
-	always []string // lines of when there was no ledger
+	ledger []string                               // with the lines of ledgers that have ended
 }
 
-// A recorded is a line that can be taken back while its ledger is the one that is kept.
+// A recorded is a line that can be taken back, also when its ledger has ended.
 type recorded struct {
-	n      int64
-	at     time.Time
-	dims   []quipu.Dimension
-	ledger int
+	n    int64
+	at   time.Time
+	dims []quipu.Dimension
 }
 
 // A chronicle is the oracle: a map of tales.
 type chronicle struct {
 	number int64 // of the definitions
-	ledger int   // rises when one begins
 	tales  map[string]*tale
 }
 
@@ -247,7 +244,7 @@ func (c *chronicle) take(s step) {
 		t.total, t.exists = to, s.verb != remove
 	case undo:
 		l, ok := t.lines[s.token]
-		if !ok || l.ledger != 0 && l.ledger != c.ledger || t.undone[s.token] {
+		if !ok || t.undone[s.token] {
 			return
 		}
 		t.undone[s.token] = true
@@ -263,9 +260,6 @@ func (c *chronicle) define(number int64) {
 	was := c.defined()
 	c.number = number
 	is := c.defined()
-	if recordOf(was) != recordOf(is) {
-		c.ledger++
-	}
 	for _, t := range c.tales {
 		if was == nil || is == nil {
 			clear(t.hours)
@@ -279,9 +273,6 @@ func (c *chronicle) define(number int64) {
 			if t.values[name] == nil {
 				t.values[name] = map[string]map[string]int64{}
 			}
-		}
-		if recordOf(was) != recordOf(is) {
-			t.ledger = nil
 		}
 	}
 }
@@ -385,17 +376,12 @@ func hourOf(at time.Time) string {
 // line writes a change down if the ledger has such ones, and corrections always.
 func (c *chronicle) line(t *tale, s step, n int64, least definition.Record) {
 	l := lineOf(map[verb]string{add: "add", adjust: "adjust", undo: "undo", set: "set", reset: "reset", remove: "delete"}[s.verb], n, s)
-	ledger := c.ledger
-	switch {
-	case recordOf(c.defined()) >= least:
-		t.ledger = append(t.ledger, l)
-	case s.verb == adjust || s.verb == undo:
-		t.always, ledger = append(t.always, l), 0
-	default:
+	if recordOf(c.defined()) < least && s.verb != adjust && s.verb != undo {
 		return
 	}
+	t.ledger = append(t.ledger, l)
 	if s.token != "" && (s.verb == add || s.verb == adjust) {
-		t.lines[s.token] = recorded{n: n, at: s.at, dims: s.dims, ledger: ledger}
+		t.lines[s.token] = recorded{n: n, at: s.at, dims: s.dims}
 	}
 }
 
@@ -436,7 +422,7 @@ func (c *chronicle) told(key string) string {
 			out = append(out, fmt.Sprint(name, " by hour ", some(hours)))
 		}
 	}
-	lines := slices.Sorted(slices.Values(slices.Concat(t.ledger, t.always)))
+	lines := slices.Sorted(slices.Values(t.ledger))
 	return strings.Join(append(out, lines...), "\n")
 }
 
@@ -574,9 +560,6 @@ func (c *chronicle) again(ctx context.Context, db *quipu.DB, history []step) err
 		same := first == s.payload()
 		switch {
 		case s.verb == undo && t.undone[s.token]:
-			if l := t.lines[s.token]; l.ledger != 0 && l.ledger != c.ledger {
-				continue // Nobody finds it any more.
-			}
 			same = true
 		case s.verb != add && s.verb != adjust || !known:
 			continue
