@@ -11,7 +11,7 @@ import (
 )
 
 // Define makes definitions those of the namespace: which windows, dimensions and ledgers
-// its counters have besides their totals. All DBs over the store count by them from then
+// its counters have besides their totals, and between which values they must stay. All DBs over the store count by them from then
 // on; when Define returns, they are in force. The change says which views begin, and which
 // end. A view lacks the events from before it began, and says so when it is read.
 //

@@ -105,7 +105,7 @@ func Floor(n int64) WriteOption { return WriteOption{kind: writeFloor, n: uint64
 func Ceiling(n int64) WriteOption { return WriteOption{kind: writeCeiling, n: uint64(n)} }
 
 // Saturate makes an Add that a floor or a ceiling would refuse go as far as that,
-// whether it is the call's own or that of the counter's policy; with neither, as
+// whether it is the call's own or that of the counter's definition; with neither, as
 // far as int64 goes. The receipt says how much was applied. It has a meaning for
 // Add only.
 func Saturate() WriteOption { return WriteOption{kind: writeSaturate} }

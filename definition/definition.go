@@ -1,5 +1,6 @@
-// Package definition says what is counted for each event besides the total: by windows of
-// time, by dimensions, and line by line in a ledger.
+// Package definition says what a counter is: what is counted for each event besides the
+// total, by windows of time, by dimensions, and line by line in a ledger; and between which
+// values it must stay.
 //
 // A definition differs from a policy. A policy changes what counting costs, and each server
 // has its own. A definition changes what the numbers mean, so it is kept in the store, and
@@ -47,6 +48,29 @@ type Definition struct {
 
 	// Late says what becomes of events that are too old.
 	Late Late `json:"late,omitzero"`
+
+	// Floor and Ceiling are where a counter must stay; nil is nowhere. A write that would
+	// take it beyond one is refused. A counter that is beyond one already, since it was
+	// before the definition, can come back step by step. One cell decides every write, so
+	// such a counter is never split. One that does not exist is 0, and can be deleted
+	// whatever its bounds are.
+	Floor   *int64 `json:"floor,omitempty"`
+	Ceiling *int64 `json:"ceiling,omitempty"`
+}
+
+// Bound returns the bound that d sets, or nil.
+func (d *Definition) Bound() *store.Bound {
+	if d.Floor == nil && d.Ceiling == nil {
+		return nil
+	}
+	b := store.Unbounded()
+	if d.Floor != nil {
+		b.Low = *d.Floor
+	}
+	if d.Ceiling != nil {
+		b.High = *d.Ceiling
+	}
+	return &b
 }
 
 // A Window has events counted by stretches of time of one width.
@@ -264,6 +288,9 @@ func (d Definition) checkParts() error {
 		if err := d.Ledger.Keep.check(); err != nil {
 			return err
 		}
+	}
+	if d.Floor != nil && d.Ceiling != nil && *d.Floor > *d.Ceiling {
+		return fmt.Errorf("a floor of %d is above the ceiling of %d", *d.Floor, *d.Ceiling)
 	}
 	return d.checkLate()
 }

@@ -21,6 +21,12 @@ func (d Definition) String() string {
 	if d.Late.Then != Count {
 		parts = append(parts, "late: "+d.Late.String())
 	}
+	if d.Floor != nil {
+		parts = append(parts, "floor: "+strconv.FormatInt(*d.Floor, 10))
+	}
+	if d.Ceiling != nil {
+		parts = append(parts, "ceiling: "+strconv.FormatInt(*d.Ceiling, 10))
+	}
 	return mapping(parts...)
 }
 

@@ -5,7 +5,6 @@ package policy
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,13 +56,6 @@ type Policy struct {
 	// Single counters are never split.
 	Single bool
 
-	// Floor and Ceiling are where a counter must stay: a write that would take it
-	// beyond one is refused with a *BoundError. A counter that is beyond one already,
-	// since it was before the policy, can come back step by step. One cell decides
-	// every write, so such a counter is never split. One that does not exist is 0,
-	// and can be deleted whatever its bounds are.
-	Floor, Ceiling Bound
-
 	// Spread says which shard of a split counter an add goes to.
 	Spread Spread
 
@@ -91,15 +83,6 @@ type Policy struct {
 	// fails.
 	Partial bool
 }
-
-// A Bound is where a counter ends, or nowhere if it is not given.
-type Bound struct {
-	N     int64
-	Given bool
-}
-
-// At returns the bound at n, which belongs to it.
-func At(n int64) Bound { return Bound{n, true} }
 
 // A Spread is a way to choose the shard that an add goes to.
 type Spread uint8
@@ -168,7 +151,7 @@ func (p Policy) Effective() Policy {
 	p.Shards = max(p.Shards, 1)
 	if p.MaxShards == 0 {
 		p.MaxShards = ShardsMax
-		if !p.Splits() {
+		if p.Single {
 			p.MaxShards = 1
 		}
 	}
@@ -180,9 +163,6 @@ func (p Policy) Effective() Policy {
 	}
 	return p
 }
-
-// Splits reports whether counters of p may be split.
-func (p *Policy) Splits() bool { return !p.Single && !p.Floor.Given && !p.Ceiling.Given }
 
 // check returns an error if p names no keys, or can't be kept.
 func (p Policy) check() error {
@@ -210,10 +190,6 @@ func (p Policy) check() error {
 		return refuse("max-shards of %d: want 1 to %d", p.MaxShards, ShardsMax)
 	case p.Single && (p.Shards > 1 || p.MaxShards > 1):
 		return refuse("single counters are never split: leave out shards and max-shards, or single")
-	case !p.Splits() && (p.Shards > 1 || p.MaxShards > 1):
-		return refuse("counters with a floor or a ceiling are never split: leave out shards and max-shards")
-	case p.Floor.Given && p.Ceiling.Given && p.Floor.N > p.Ceiling.N:
-		return refuse("a floor of %d is above the ceiling of %d", p.Floor.N, p.Ceiling.N)
 	case e.Shards > e.MaxShards:
 		return refuse("%d shards are more than the %d of max-shards", e.Shards, e.MaxShards)
 	case p.Interval != 0 && p.Timing == FanIn:
@@ -277,7 +253,7 @@ func (e *SettingError) Error() string { return e.Err.Error() }
 func (e *SettingError) Unwrap() error { return e.Err }
 
 // settingNames are the names of the settings, as files have them.
-const settingNames = "preset, namespace, pattern, durability, shards, max-shards, single, floor, ceiling, spread, cool-down, timing, interval, stale, partial"
+const settingNames = "preset, namespace, pattern, durability, shards, max-shards, single, spread, cool-down, timing, interval, stale, partial"
 
 // Parse returns the policy of which settings are given by their names, as
 // files have them: those of the fields in lower case, with a dash between
@@ -290,6 +266,10 @@ func Parse(settings map[string]string) (p Policy, err error) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		if name == "floor" || name == "ceiling" { // They were settings of policies once.
+			return p, &SettingError{name, store.Errorf(store.KindInvalid, "a %s is set by a definition, which all servers share, and not by a policy: want definitions: [{pattern: %q, %s: %s}]",
+				name, settings["pattern"], name, settings[name])}
+		}
 		known, err := p.set(name, settings[name])
 		if !known {
 			return p, &SettingError{name, store.Errorf(store.KindInvalid, "unknown setting %q of a policy: want %s", name, settingNames)}
@@ -323,10 +303,6 @@ func (p *Policy) set(name, value string) (known bool, err error) {
 		p.MaxShards, err = parseCount(value)
 	case "single":
 		p.Single, err = parseTruth(value)
-	case "floor":
-		p.Floor, err = parseBound(value)
-	case "ceiling":
-		p.Ceiling, err = parseBound(value)
 	case "spread":
 		p.Spread, err = parseWord(value, SpreadRandom, SpreadWho, SpreadTime)
 	case "cool-down":
@@ -366,14 +342,6 @@ func parseCount(value string) (int, error) {
 	return n, nil
 }
 
-func parseBound(value string) (Bound, error) {
-	n, err := strconv.ParseInt(value, 10, 64)
-	if err != nil {
-		return Bound{}, fmt.Errorf("%q: want an integer between %d and %d", value, int64(math.MinInt64), int64(math.MaxInt64))
-	}
-	return At(n), nil
-}
-
 func parseTruth(value string) (bool, error) {
 	if value != "true" && value != "false" {
 		return false, fmt.Errorf("%q: want true or false", value)
@@ -395,7 +363,7 @@ func parseDuration(value string) (time.Duration, error) {
 // A Setting is one setting of a policy, as it is written.
 type Setting struct {
 	Name  string // as files have it
-	Value any    // a string, an int, an int64 or nil if there is none, a bool, or a fmt.Stringer for words and durations
+	Value any    // a string, an int, a bool, or a fmt.Stringer for words and durations
 	Given bool   // it is not the default
 }
 
@@ -408,8 +376,6 @@ func (p Policy) Settings() []Setting {
 		{"shards", p.Shards, p.Shards != 0},
 		{"max-shards", p.MaxShards, p.MaxShards != 0},
 		{"single", p.Single, p.Single},
-		p.Floor.setting("floor"),
-		p.Ceiling.setting("ceiling"),
 		{"spread", p.Spread, p.Spread != SpreadRandom},
 		{"cool-down", duration.Short(p.CoolDown), p.CoolDown != 0},
 		{"timing", p.Timing, p.Timing != FanIn},
@@ -417,13 +383,6 @@ func (p Policy) Settings() []Setting {
 		{"stale", duration.Short(p.Stale), p.Stale != 0},
 		{"partial", p.Partial, p.Partial},
 	}
-}
-
-func (b Bound) setting(name string) Setting {
-	if !b.Given {
-		return Setting{Name: name}
-	}
-	return Setting{name, b.N, true}
 }
 
 // String returns p as a file has it, on one line: what is not a default, as a

@@ -3,7 +3,6 @@ package policy_test
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -113,12 +112,9 @@ func TestParsePolicy(t *testing.T) {
 	bad("stale", "want a duration", "stale", "")
 	bad("", "needs timing", "pattern", "k", "preset", "views", "timing", "fan-in", "interval", "1s")
 	bad("", "never split", "pattern", "k", "preset", "stock", "shards", "2")
-	bad("", "never split", "pattern", "k", "ceiling", "5", "max-shards", "2")
-	bad("floor", "want an integer between -9223372036854775808", "floor", "none")
-	bad("", "a floor of 2 is above the ceiling of 1", "pattern", "k", "floor", "2", "ceiling", "1")
+	bad("floor", `not by a policy: want definitions: [{pattern: "k", floor: 0}]`, "pattern", "k", "floor", "0")
+	bad("ceiling", `want definitions: [{pattern: "k", ceiling: 5}]`, "pattern", "k", "ceiling", "5", "preset", "stock")
 	f(policy.Policy{Pattern: "k", Stale: 7 * 24 * time.Hour}, "pattern", "k", "stale", "7d")
-	f(policy.Policy{Pattern: "k", Floor: policy.At(math.MinInt64), Ceiling: policy.At(math.MaxInt64)},
-		"pattern", "k", "floor", "-9223372036854775808", "ceiling", "9223372036854775807")
 }
 
 func pairs(settings []string) map[string]string {

@@ -27,8 +27,8 @@ func Presets() []Named {
 			Policy{Durability: store.Written, Timing: Rollup, Interval: 5 * time.Second, Stale: time.Hour},
 		},
 		{
-			"stock", "Exact and durable: one cell decides every write, none takes it below 0, and a read is exact or fails.",
-			Policy{Floor: At(0)},
+			"stock", "Exact and durable: one cell decides every write, and a read is exact or fails. None takes it below 0 once its definition has a floor of 0.",
+			Policy{Single: true},
 		},
 		{
 			"quota", "Exact: one cell decides every write; with an embedded store, a power loss may give back what was used last.",

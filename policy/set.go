@@ -3,8 +3,6 @@ package policy
 import (
 	"slices"
 	"strings"
-
-	"github.com/quipudb/quipu/store"
 )
 
 // unnamed is the policy of keys that no policy names.
@@ -13,8 +11,7 @@ var unnamed = Policy{Pattern: "*"}.Effective()
 // A Set is the policies of a DB, made ready to be looked up. It does not change: it
 // is replaced. A nil Set has none.
 type Set struct {
-	Hybrid  bool // a policy is
-	Bounded bool // a policy has a floor or a ceiling
+	Hybrid bool // a policy is
 
 	policies []Policy
 	named    map[string]Rules // of the namespaces that policies name
@@ -29,7 +26,6 @@ func NewSet(policies []Policy) *Set {
 	s := &Set{policies: slices.Clone(policies), rest: rulesFor(policies, "")}
 	for _, p := range policies {
 		s.Hybrid = s.Hybrid || p.Timing == Hybrid
-		s.Bounded = s.Bounded || p.bound() != nil
 		if _, known := s.named[p.Namespace]; known || p.Namespace == "" {
 			continue
 		}
@@ -64,7 +60,6 @@ func (s *Set) In(namespace string) Rules {
 type Rule struct {
 	Index  int    // in all policies
 	Policy Policy // with its defaults
-	Bound  *store.Bound
 
 	text   string // the key or the prefix
 	prefix bool
@@ -83,7 +78,7 @@ func rulesFor(policies []Policy, namespace string) Rules {
 			continue
 		}
 		text, prefix := strings.CutSuffix(p.Pattern, "*")
-		rs = append(rs, Rule{text: text, prefix: prefix, Index: i, Policy: p.Effective(), Bound: p.bound()})
+		rs = append(rs, Rule{text: text, prefix: prefix, Index: i, Policy: p.Effective()})
 	}
 	return rs
 }
@@ -115,19 +110,4 @@ func (rs Rules) Policy(key string) *Policy {
 		return &r.Policy
 	}
 	return &unnamed
-}
-
-// bound returns the bound that p sets, or nil.
-func (p *Policy) bound() *store.Bound {
-	if !p.Floor.Given && !p.Ceiling.Given {
-		return nil
-	}
-	b := store.Unbounded()
-	if p.Floor.Given {
-		b.Low = p.Floor.N
-	}
-	if p.Ceiling.Given {
-		b.High = p.Ceiling.N
-	}
-	return &b
 }

@@ -1,4 +1,4 @@
-// quipu.proto sha256:28a22d1832c54b558ca41f97f654fe60e12126359479549080d2612e4715efb2
+// quipu.proto sha256:e454bf1e33e6044d359fca2598dc32318c248f412449eae2c67e5b175e383bd6
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -2890,6 +2890,8 @@ type Definition struct {
 	Keep          string                  `protobuf:"bytes,5,opt,name=keep,proto3" json:"keep,omitempty"`                            // of the ledger; "" is for ever
 	Late          string                  `protobuf:"bytes,6,opt,name=late,proto3" json:"late,omitempty"`                            // what becomes of late events: count, refuse or clamp; "" is count
 	LateAfter     string                  `protobuf:"bytes,7,opt,name=late_after,json=lateAfter,proto3" json:"late_after,omitempty"` // how old an event may be; "" is the longest time that a window is kept for
+	Floor         *int64                  `protobuf:"varint,8,opt,name=floor,proto3,oneof" json:"floor,omitempty"`                   // no write takes a counter below it
+	Ceiling       *int64                  `protobuf:"varint,9,opt,name=ceiling,proto3,oneof" json:"ceiling,omitempty"`               // no write takes a counter above it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2971,6 +2973,20 @@ func (x *Definition) GetLateAfter() string {
 		return x.LateAfter
 	}
 	return ""
+}
+
+func (x *Definition) GetFloor() int64 {
+	if x != nil && x.Floor != nil {
+		return *x.Floor
+	}
+	return 0
+}
+
+func (x *Definition) GetCeiling() int64 {
+	if x != nil && x.Ceiling != nil {
+		return *x.Ceiling
+	}
+	return 0
 }
 
 type DefinitionsRequest struct {
@@ -4730,7 +4746,7 @@ const file_quipu_proto_rawDesc = "" +
 	"\x05lines\x18\x02 \x01(\x03R\x05lines\x12\x16\n" +
 	"\x06looked\x18\x03 \x01(\x03R\x06looked\x12\x1a\n" +
 	"\bcomplete\x18\x04 \x01(\bR\bcomplete\x12\x12\n" +
-	"\x04next\x18\x05 \x01(\tR\x04next\"\xa5\x03\n" +
+	"\x04next\x18\x05 \x01(\tR\x04next\"\xf5\x03\n" +
 	"\n" +
 	"Definition\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x125\n" +
@@ -4742,7 +4758,9 @@ const file_quipu_proto_rawDesc = "" +
 	"\x04keep\x18\x05 \x01(\tR\x04keep\x12\x12\n" +
 	"\x04late\x18\x06 \x01(\tR\x04late\x12\x1d\n" +
 	"\n" +
-	"late_after\x18\a \x01(\tR\tlateAfter\x1aF\n" +
+	"late_after\x18\a \x01(\tR\tlateAfter\x12\x19\n" +
+	"\x05floor\x18\b \x01(\x03H\x00R\x05floor\x88\x01\x01\x12\x1d\n" +
+	"\aceiling\x18\t \x01(\x03H\x01R\aceiling\x88\x01\x01\x1aF\n" +
 	"\x06Window\x12\x14\n" +
 	"\x05every\x18\x01 \x01(\tR\x05every\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12\x12\n" +
@@ -4751,7 +4769,10 @@ const file_quipu_proto_rawDesc = "" +
 	"\x02by\x18\x01 \x03(\tR\x02by\x12\x18\n" +
 	"\awindows\x18\x02 \x03(\tR\awindows\x12\x12\n" +
 	"\x04some\x18\x03 \x01(\bR\x04some\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\x05R\x05limit\"Q\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limitB\b\n" +
+	"\x06_floorB\n" +
+	"\n" +
+	"\b_ceiling\"Q\n" +
 	"\x12DefinitionsRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
 	"\x03key\x18\x02 \x01(\tH\x00R\x03key\x88\x01\x01B\x06\n" +
@@ -5107,6 +5128,7 @@ func file_quipu_proto_init() {
 	file_quipu_proto_msgTypes[28].OneofWrappers = []any{}
 	file_quipu_proto_msgTypes[29].OneofWrappers = []any{}
 	file_quipu_proto_msgTypes[30].OneofWrappers = []any{}
+	file_quipu_proto_msgTypes[33].OneofWrappers = []any{}
 	file_quipu_proto_msgTypes[34].OneofWrappers = []any{}
 	file_quipu_proto_msgTypes[37].OneofWrappers = []any{}
 	file_quipu_proto_msgTypes[57].OneofWrappers = []any{}

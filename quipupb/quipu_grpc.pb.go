@@ -1,4 +1,4 @@
-// quipu.proto sha256:28a22d1832c54b558ca41f97f654fe60e12126359479549080d2612e4715efb2
+// quipu.proto sha256:e454bf1e33e6044d359fca2598dc32318c248f412449eae2c67e5b175e383bd6
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.

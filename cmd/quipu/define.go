@@ -99,8 +99,8 @@ type policyApplyCmd struct {
 
 // Help is shown by --help.
 func (*policyApplyCmd) Help() string {
-	return `It replaces the definitions of each namespace that the file has definitions for: which windows, dimensions and ledgers keys have.
-The store keeps them, for all servers. It prints what begins, begins anew and ends, and asks before it publishes. A view
+	return `It replaces the definitions of each namespace that the file has definitions for: which windows, dimensions and ledgers keys have,
+and their floors and ceilings. The store keeps them, for all servers. It prints what begins, begins anew and ends, and asks before it publishes. A view
 that begins anew shows nothing of what it had. Policies in the file are left alone.
 
 Examples:

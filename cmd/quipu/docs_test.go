@@ -87,4 +87,5 @@ func TestDocs(t *testing.T) {
 	f("docs/hot.md", 3)
 	f("docs/policies.md", 15)
 	f("docs/views.md", 12)
+	f("docs/decided.md", 5)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -70,9 +69,7 @@ type policyJSON struct {
 // UnmarshalJSON reads what the REST API writes of a policy.
 func (p *policyJSON) UnmarshalJSON(raw []byte) (err error) {
 	var members map[string]any
-	numbers := json.NewDecoder(bytes.NewReader(raw))
-	numbers.UseNumber() // A float64 has no room for every floor.
-	if err := numbers.Decode(&members); err != nil {
+	if err := json.Unmarshal(raw, &members); err != nil {
 		return err
 	}
 	settings := map[string]string{}

@@ -36,8 +36,7 @@ func (*policySetCmd) Help() string {
 before the first policy that matches all of its keys, so that it applies. Policies made through the API come before those
 of the configuration file.
 
-Settings: preset, durability, shards, max-shards, single, floor, ceiling, spread, cool-down, timing, interval, stale,
-partial. Settings override those of the preset. The pattern comes first; it can't begin with the name of a setting and
+Settings: preset, durability, shards, max-shards, single, spread, cool-down, timing, interval, stale, partial. Settings override those of the preset. The pattern comes first; it can't begin with the name of a setting and
 a "=".
 
 Examples:

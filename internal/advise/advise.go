@@ -180,7 +180,7 @@ func (a *Advice) chooseCells() {
 		a.Policy.Single = true
 		a.because("single", "a floor or a ceiling is decided by one cell: shards that do not know each other would oversell")
 		a.reject("shards", "each would need a part of the stock, and refuse while another has some left")
-		a.note("give the bound with each write: INCREX with LBOUND or UBOUND over RESP; REST has If-Match")
+		a.note("the floor or the ceiling is part of a definition, which all servers share (docs/decided.md): definitions: [{pattern: ..., floor: 0}]")
 		if shards > 1 {
 			a.note("%s more than one cell took, %s: keep several counters, each with its own part of the stock", rate(n.Writes, "write"), ceiling)
 		}

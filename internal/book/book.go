@@ -1,5 +1,5 @@
 // Package book keeps the definitions of a namespace: which views a key has, under which
-// ids, since when, and by which clocks. A book never changes. Next makes the one that
+// ids, since when, and by which clocks, and its floor and its ceiling. A book never changes. Next makes the one that
 // follows it, and decides which views go on and which begin anew.
 //
 // All servers count by the same book, so all that counting depends on is in its bytes,
@@ -139,12 +139,20 @@ func (s Slot) Name(d *definition.Definition) string {
 
 // Of returns the entry that holds for a key, or nil.
 func (b *Book) Of(key string) *Entry {
-	for i := range b.Entries {
-		if names(b.Entries[i].Definition.Pattern, key) {
-			return &b.Entries[i]
-		}
+	if i := b.Index(key); i >= 0 {
+		return &b.Entries[i]
 	}
 	return nil
+}
+
+// Index returns the index of the entry that holds for a key, -1 if none does.
+func (b *Book) Index(key string) int {
+	for i := range b.Entries {
+		if names(b.Entries[i].Definition.Pattern, key) {
+			return i
+		}
+	}
+	return -1
 }
 
 // Under returns the entries that hold for keys that start with a prefix.

@@ -173,8 +173,41 @@ func TestBytes(t *testing.T) {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
-	if _, err := book.Parse([]byte(strings.Replace(want, `"format":1`, `"format":2`, 1))); !errors.Is(err, store.ErrUnsupported) {
+	if _, err := book.Parse([]byte(strings.Replace(want, `"format":1`, `"format":3`, 1))); !errors.Is(err, store.ErrUnsupported) {
 		t.Error(err)
+	}
+}
+
+// TestBounds has a floor and a ceiling in a book of format 2, which a server that has not
+// heard of them refuses.
+func TestBounds(t *testing.T) {
+	const want = `{"format":2,"id":2,"views":0,"entries":[{"definition":{"pattern":"stock:*","floor":0,"ceiling":9},"views":[]}],` +
+		`"former":[],"retired":[],"forces":[],"zones":{}}`
+	d := definition.Definition{Pattern: "stock:*"}
+	first := next(t, &book.Book{}, d)
+	d.Floor, d.Ceiling = new(int64(0)), new(int64(9))
+	second := next(t, first, d)
+	if got := string(second.Bytes()); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if _, err := book.Parse([]byte(strings.Replace(want, `"format":2`, `"format":1`, 1))); !errors.Is(err, store.ErrCorrupt) {
+		t.Error(err)
+	}
+	d.Floor, d.Ceiling = new(int64(-3)), nil
+	third := next(t, second, d)
+	fourth := next(t, third)
+	f := func(from, to *book.Book, want ...string) {
+		t.Helper()
+		if got := from.Changes(to); !slices.Equal(got, want) {
+			t.Errorf("changes: %q", got)
+		}
+	}
+	f(first, second, "stock:*: floor of 0 begins now", "stock:*: ceiling of 9 begins now")
+	f(&book.Book{}, second, "stock:*: floor of 0 begins now", "stock:*: ceiling of 9 begins now")
+	f(second, third, "stock:*: floor is -3, not 0", "stock:*: ceiling of 9 ends")
+	f(third, fourth, "stock:*: ends")
+	if next(t, third, d) != third {
+		t.Error("a book that changes nothing is a new one")
 	}
 }
 

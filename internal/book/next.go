@@ -37,7 +37,7 @@ func (b *Book) Next(p Proposal) (*Book, error) {
 	if b.ID != 0 && p.InForce == 0 {
 		return nil, store.Errorf(store.KindUnavailable, "the definitions of book %d are not in force yet: try again", b.ID)
 	}
-	n := &Book{Format: format, ID: b.ID + 1, Views: b.Views, Entries: []Entry{}, Former: []string{}, Retired: []Retired{}, Forces: []Force{}}
+	n := &Book{ID: b.ID + 1, Views: b.Views, Entries: []Entry{}, Former: []string{}, Retired: []Retired{}, Forces: []Force{}}
 	var err error
 	if n.Zones, err = b.zones(p); err != nil {
 		return nil, err
@@ -59,6 +59,7 @@ func (b *Book) Next(p Proposal) (*Book, error) {
 		}
 		n.Entries = append(n.Entries, entry)
 	}
+	n.Format = formatOf(n.Entries)
 	n.former(b)
 	n.retire(b, live, p.Now)
 	n.force(append(slices.Clone(b.Forces), Force{b.ID, p.InForce}))
@@ -253,6 +254,22 @@ func (b *Book) Changes(n *Book) []string {
 				add(pattern, "late is %s, not %s", is, was)
 			}
 		}
+		was := definition.Definition{}
+		if old := b.find(pattern); old != nil {
+			was = old.Definition
+		}
+		limit := func(name string, was, is *int64) {
+			switch {
+			case is != nil && was == nil:
+				add(pattern, "%s of %d begins now", name, *is)
+			case is == nil && was != nil:
+				add(pattern, "%s of %d ends", name, *was)
+			case is != nil && *is != *was:
+				add(pattern, "%s is %d, not %d", name, *is, *was)
+			}
+		}
+		limit("floor", was.Floor, e.Definition.Floor)
+		limit("ceiling", was.Ceiling, e.Definition.Ceiling)
 		for _, name := range oldOrder {
 			if _, stays := now[name]; !stays {
 				add(pattern, "%s %s", name, verb(name, "end"))

@@ -50,7 +50,8 @@ type Known struct {
 	InForce   int64        // since when all partitions count by it, in Unix milliseconds; 0 if not yet
 	Fence     []store.Book // for batches; nil if the namespace has no book
 
-	keys []Keys
+	keys   []*Keys        // of each entry, nil if it has no views
+	bounds []*store.Bound // of each entry, nil if it has none; nil if no entry has one
 }
 
 // Keys are those of one entry of a book.
@@ -97,11 +98,20 @@ func (k *Known) Of(key string) *Keys {
 	if k == nil {
 		return nil
 	}
-	e := k.Book.Of(key)
-	for i := range k.keys {
-		if k.keys[i].Entry == e {
-			return &k.keys[i]
-		}
+	if i := k.Book.Index(key); i >= 0 {
+		return k.keys[i]
+	}
+	return nil
+}
+
+// Bound returns where a counter must stay, which is shared and must not be changed, or nil
+// if that is anywhere.
+func (k *Known) Bound(key string) *store.Bound {
+	if k == nil || k.bounds == nil {
+		return nil
+	}
+	if i := k.Book.Index(key); i >= 0 {
+		return k.bounds[i]
 	}
 	return nil
 }
@@ -287,10 +297,17 @@ func newKnown(namespace string, of *book.Book) *Known {
 		return k
 	}
 	k.Fence = []store.Book{{Namespace: namespace, ID: int64(of.ID)}}
-	k.keys = make([]Keys, 0, len(of.Entries))
+	k.keys = make([]*Keys, len(of.Entries))
 	for i := range of.Entries {
-		if e := &of.Entries[i]; len(e.Views) > 0 {
-			k.keys = append(k.keys, Keys{Views: view.New(of, e), Entry: e})
+		e := &of.Entries[i]
+		if len(e.Views) > 0 {
+			k.keys[i] = &Keys{Views: view.New(of, e), Entry: e}
+		}
+		if bound := e.Definition.Bound(); bound != nil {
+			if k.bounds == nil {
+				k.bounds = make([]*store.Bound, len(of.Entries))
+			}
+			k.bounds[i] = bound
 		}
 	}
 	return k

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
-	"github.com/quipudb/quipu/policy"
+	"github.com/quipudb/quipu/definition"
 )
 
 // bounds are the laws of floors and ceilings: those of a call, and those of a
-// policy.
+// definition.
 func bounds(s *suite) {
 	s.law("a call's floor and ceiling hold", func(k *kit) {
 		k.set("a", 5)
@@ -103,11 +103,12 @@ func bounds(s *suite) {
 		k.repeats(again[0], rs[2])
 	})
 
-	stock := quipu.Options{Policies: []quipu.Policy{
-		{Pattern: "stock:*", Floor: policy.At(0), Ceiling: policy.At(100)},
-		{Pattern: "least:*", Floor: policy.At(-5)},
-	}}
-	s.lawOf("a policy's floor and ceiling hold for every write", stock, func(k *kit) {
+	stock := []definition.Definition{
+		{Pattern: "stock:*", Floor: new(int64(0)), Ceiling: new(int64(100))},
+		{Pattern: "least:*", Floor: new(int64(-5))},
+	}
+	s.law("a definition's floor and ceiling hold for every write", func(k *kit) {
+		k.define(stock...)
 		k.add("stock:1", 10)
 		k.refused("stock:1", -11, quipu.BoundError{Value: 10, Asked: -11})
 		k.refused("stock:1", 91, quipu.BoundError{Value: 10, Asked: 91, Limit: 100, Above: true}, quipu.Token("t"))
@@ -124,7 +125,7 @@ func bounds(s *suite) {
 		k.succeeds(rs[2].Err)
 		k.holds("stock:1", 6)
 		if r := k.add("stock:1", -9, quipu.Saturate()); r.Applied != -6 || r.HasValue {
-			k.Fatalf("saturated at a policy's floor: %+v", r)
+			k.Fatalf("saturated at a definition's floor: %+v", r)
 		}
 		k.moved(k.add("least:1", -5, quipu.WantValue()), 0, -5)
 		k.refused("least:1", -1, quipu.BoundError{Value: -5, Asked: -1, Limit: -5})
@@ -134,8 +135,22 @@ func bounds(s *suite) {
 		k.absent("stock:1")
 	})
 
-	s.lawOf("a policy's floor is never crossed by many at once", stock, func(k *kit) {
+	s.law("a definition's floor holds from when it is in force, and until it ends", func(k *kit) {
+		k.add("stock:1", -7)
+		k.define(stock...)
+		k.refused("stock:1", -1, quipu.BoundError{Value: -7, Asked: -1})
+		k.add("stock:1", 3) // It can come back step by step.
+		k.define(definition.Definition{Pattern: "stock:*", Floor: new(int64(-5))})
+		k.add("stock:1", -1)
+		k.refused("stock:1", -1, quipu.BoundError{Value: -5, Asked: -1, Limit: -5})
+		k.define()
+		k.add("stock:1", -1)
+		k.holds("stock:1", -6)
+	})
+
+	s.law("a definition's floor is never crossed by many at once", func(k *kit) {
 		const each = 40
+		k.define(stock...)
 		k.set("stock:1", 100)
 		var taken atomic.Int64
 		k.parallel(8, func(w int) error {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/definition"
 )
 
 // DB is what the laws call: the methods of *quipu.DB that have one meaning in
@@ -32,6 +33,7 @@ type DB interface {
 	Sum(ctx context.Context, prefix, cursor string) (quipu.Sum, error)
 	Lookup(ctx context.Context, key, token string) (quipu.Fate, error)
 	Settle(ctx context.Context, key, token string) (quipu.Fate, error)
+	Define(ctx context.Context, definitions []definition.Definition, o quipu.DefineOptions) (quipu.Change, error)
 	Close() error
 }
 

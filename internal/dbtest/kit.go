@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/definition"
 )
 
 // tb is what a kit needs of a test: a *testing.T, or a *rapid.T.
@@ -107,6 +108,14 @@ func (k *kit) page(prefix string, o quipu.ListOptions) quipu.Page {
 		k.Fatalf("List(%q, %+v): %v", prefix, o, err)
 	}
 	return p
+}
+
+// define makes definitions those of the namespace.
+func (k *kit) define(definitions ...definition.Definition) {
+	k.Helper()
+	if _, err := k.db.Define(k.ctx, definitions, quipu.DefineOptions{}); err != nil {
+		k.Fatalf("Define(%v): %v", definitions, err)
+	}
 }
 
 func (k *kit) lookup(key, token string) quipu.Fate {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 
@@ -95,8 +96,10 @@ func (r Reader) draft(n *yaml.Node) (Draft, error) {
 				return err
 			})
 		},
-		"ledger": func(n *yaml.Node) error { return ledger(n, &d.Definition.Ledger) },
-		"late":   func(n *yaml.Node) error { return late(n, &d.Definition.Late) },
+		"ledger":  func(n *yaml.Node) error { return ledger(n, &d.Definition.Ledger) },
+		"late":    func(n *yaml.Node) error { return late(n, &d.Definition.Late) },
+		"floor":   func(n *yaml.Node) error { return integer(n, &d.Definition.Floor) },
+		"ceiling": func(n *yaml.Node) error { return integer(n, &d.Definition.Ceiling) },
 	})
 	if err == nil {
 		err = store.CheckNamespace(d.Namespace)
@@ -105,6 +108,16 @@ func (r Reader) draft(n *yaml.Node) (Draft, error) {
 		err = d.Definition.Check()
 	}
 	return d, at(n.Line, err)
+}
+
+// integer takes an integer of 64 bits.
+func integer(n *yaml.Node, to **int64) error {
+	v, err := strconv.ParseInt(n.Value, 10, 64)
+	if err != nil || n.Kind != yaml.ScalarNode || n.Tag == "!!str" {
+		return fmt.Errorf("%q: want an integer between %d and %d", n.Value, int64(math.MinInt64), int64(math.MaxInt64))
+	}
+	*to = &v
+	return nil
 }
 
 func (r Reader) window(n *yaml.Node) (w definition.Window, err error) {

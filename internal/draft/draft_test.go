@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -84,6 +85,9 @@ func TestParse(t *testing.T) {
 		Late: definition.Late{Then: definition.Clamp, After: definition.Keep(90 * time.Minute)},
 	})
 	f("- {pattern: a, late: count}", definition.Definition{Pattern: "a"})
+	f("- {pattern: a, floor: 0}", definition.Definition{Pattern: "a", Floor: new(int64(0))})
+	f(`- {"pattern":"a","floor":-9223372036854775808,"ceiling":9223372036854775807}`,
+		definition.Definition{Pattern: "a", Floor: new(int64(math.MinInt64)), Ceiling: new(int64(math.MaxInt64))})
 	f("- {pattern: a, ledger: {record: all}}", definition.Definition{Pattern: "a", Ledger: definition.Ledger{Record: definition.All}})
 }
 
@@ -115,10 +119,14 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	f(1, "want a list of definitions", "pattern: a")
-	f(2, "want a definition: a mapping of dimensions, late, ledger, namespace, pattern, windows", "\n- a")
+	f(2, "want a definition: a mapping of ceiling, dimensions, floor, late, ledger, namespace, pattern, windows", "\n- a")
 	f(1, "pattern is empty: want a key, or a prefix followed by *", "- {windows: []}")
 	f(2, "pattern is given twice", "- pattern: a\n  pattern: b")
-	f(2, `unknown setting "floor" of a definition`, "- pattern: a\n  floor: 3")
+	f(2, `unknown setting "least" of a definition`, "- pattern: a\n  least: 3")
+	f(2, `floor: "none": want an integer between -9223372036854775808 and`, "- pattern: a\n  floor: none")
+	f(2, `ceiling: "9223372036854775808": want an integer`, "- pattern: a\n  ceiling: 9223372036854775808")
+	f(2, `ceiling: "3": want an integer`, "- pattern: a\n  ceiling: '3'")
+	f(1, "a floor of 2 is above the ceiling of 1", "- {pattern: a, floor: 2, ceiling: 1}")
 	f(1, "* may stand only at the end", "- pattern: \"a*b\"")
 	f(1, "namespace", "- {pattern: a, namespace: \"\"}")
 	f(2, "windows: want a list such as", "- pattern: a\n  windows: 1h")

@@ -12,13 +12,12 @@ import (
 )
 
 // Write gives batches of one namespace to the store, those of each partition by
-// themselves, with what the policies and definitions ask for. Facts are those of all deltas, in
+// themselves, with what the definitions ask for. Facts are those of all deltas, in
 // their order, or nil.
 func (p *Port) Write(ctx context.Context, batches []store.Batch, replies []store.Reply, facts []Fact) error {
 	if p.readOnly && changes(batches) {
 		return store.ErrReadOnly
 	}
-	p.bind(batches)
 	if len(facts) > 0 || p.books.Any() { // Small, for the sake of those that have neither: BenchmarkAddOverhead.
 		return p.writeEvents(ctx, batches, replies, facts, 1)
 	}
@@ -124,8 +123,8 @@ func (s *shared) bookOf(c store.Cell) (id int64, touch *store.Event) {
 func (s *shared) layoutOf(c store.Cell) spread.Policy {
 	p := s.rulesIn(c.Namespace).Policy(c.Key)
 	limits := hot.Limits{Shards: p.Shards, Max: p.MaxShards, CoolDown: p.CoolDown}
-	if !p.Splits() {
-		limits.Max = 1
+	if p.Single || s.books.Known(c.Namespace).Bound(c.Key) != nil { // One cell decides every write.
+		limits.Shards, limits.Max = 1, 1
 	}
 	return spread.Policy{Limits: limits, Spread: hot.Spread(p.Spread)}
 }

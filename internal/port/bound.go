@@ -6,39 +6,52 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// bind makes writes keep the floors and ceilings of the policies, however they
-// were asked for: every way to the store leads through here.
-func (s *shared) bind(batches []store.Batch) {
-	if s.policies.Load() != nil { // Fast path, small enough to be inlined: BenchmarkAddOverhead.
-		s.bindEach(batches)
-	}
+// A bounded is a delta that keeps a floor or a ceiling of its definition.
+type bounded struct {
+	batch, delta int
+	own          *store.Bound // that it was given with, or nil
 }
 
-func (s *shared) bindEach(batches []store.Batch) {
-	if set := s.policies.Load(); set == nil || !set.Bounded {
-		return
+// bind makes a delta keep the floor and the ceiling that its counter has by definition,
+// however it was asked for: every way to the store leads through here. It returns an error
+// if an assignment would be refused that others must not go without.
+func (f *frame) bind(batch, delta int, b *store.Batch) error {
+	d := &b.Deltas[delta]
+	if d.Op != store.OpAdd && d.Op != store.OpSet {
+		return nil
 	}
-	for i := range batches {
-		for j := range batches[i].Deltas {
-			d := &batches[i].Deltas[j]
-			if d.Op != store.OpAdd && d.Op != store.OpSet || d.Cell.Namespace == "" {
-				continue
-			}
-			if r := s.rulesIn(d.Cell.Namespace).Of(d.Cell.Key); r != nil && r.Bound != nil {
-				d.Guard.Bound = joined(r.Bound, d.Guard.Bound)
-				d.Want = d.Want || batches[i].Writer == 0 // so that a refusal can say what the counter is
-			}
+	bound := f.known.Bound(d.Cell.Key)
+	if bound == nil {
+		return nil
+	}
+	if d.Op == store.OpSet && b.Writer == 0 && !divides(b) && !bound.Has(d.N) {
+		return outside(d.N, bound)
+	}
+	f.bounds = append(f.bounds, bounded{batch, delta, d.Guard.Bound})
+	d.Guard.Bound = joined(bound, d.Guard.Bound)
+	d.Want = d.Want || b.Writer == 0 // so that a refusal can say what the counter is
+	return nil
+}
+
+// unbind gives deltas the bounds back that they were given with. If there are replies,
+// those keep theirs that were decided by it: a refusal says which limit it was.
+func (f *frame) unbind(batches []store.Batch, replies []store.Reply) {
+	for _, b := range f.bounds {
+		if replies == nil || isStale(replies[b.batch].Err) ||
+			replies[b.batch].Err == nil && staleResult(&replies[b.batch].Results[b.delta]) {
+			batches[b.batch].Deltas[b.delta].Guard.Bound = b.own
 		}
 	}
+	f.bounds = f.bounds[:0]
 }
 
-// joined returns the bound that keeps a policy's and a call's, which may be nil.
-// The policy's is shared, and not changed. Only a call can ask to be saturated.
-func joined(policy, call *store.Bound) *store.Bound {
+// joined returns the bound that keeps a definition's and a call's, which may be nil.
+// The definition's is shared, and not changed. Only a call can ask to be saturated.
+func joined(defined, call *store.Bound) *store.Bound {
 	if call == nil {
-		return policy
+		return defined
 	}
-	b := store.Bound{Low: max(policy.Low, call.Low), High: min(policy.High, call.High), Saturate: call.Saturate}
+	b := store.Bound{Low: max(defined.Low, call.Low), High: min(defined.High, call.High), Saturate: call.Saturate}
 	// A strict bound without limits asks for no more than an inward one does.
 	b.Inward = call.Inward || call.Low == math.MinInt64 && call.High == math.MaxInt64
 	if b.Low > b.High && !b.Inward {
@@ -47,13 +60,17 @@ func joined(policy, call *store.Bound) *store.Bound {
 	return &b
 }
 
-// CheckValue returns ErrBound if the policy of a key has a floor above a value or a
-// ceiling below it: for doors that make one step of several changes, of which none
-// may be refused alone.
+// CheckValue returns ErrBound if the definition of a key, as it is known here, has a floor
+// above a value or a ceiling below it: for doors that make one step of several changes, of
+// which none may be refused alone.
 func (p *Port) CheckValue(key string, value int64) error {
-	r := p.Rules().Of(key)
-	if r == nil || r.Bound == nil || r.Bound.Has(value) {
+	bound := p.books.Known(p.namespace).Bound(key)
+	if bound == nil || bound.Has(value) {
 		return nil
 	}
-	return store.Errorf(store.KindBound, "%d is outside the floor and the ceiling that the policy has: %d to %d", value, r.Bound.Low, r.Bound.High)
+	return outside(value, bound)
+}
+
+func outside(value int64, b *store.Bound) error {
+	return store.Errorf(store.KindBound, "%d is outside the floor and the ceiling that the definition has: %d to %d", value, b.Low, b.High)
 }

@@ -91,12 +91,15 @@ func (p *Port) Start(deltas []store.Delta, results []store.Result, done func(err
 	}
 	batches := []store.Batch{{Durability: p.address(deltas, nil), Apart: true, Deltas: deltas}}
 	replies := []store.Reply{{Results: results[:0]}}
-	p.bind(batches)
-	if p.books.Any() && !p.framed(batches) {
-		return false
+	var f frame
+	if p.books.Any() {
+		var ok bool
+		if f, ok = p.framed(batches); !ok {
+			return false
+		}
 	}
 	began := p.totals.Begin()
-	return s.Start(batches, replies, func(err error) {
+	if !s.Start(batches, replies, func(err error) {
 		if isStale(replies[0].Err) { // Start has reported false.
 			return
 		}
@@ -105,21 +108,25 @@ func (p *Port) Start(deltas []store.Delta, results []store.Result, done func(err
 			err = replies[0].Err
 		}
 		done(err)
-	}) && !isStale(replies[0].Err)
+	}) || isStale(replies[0].Err) {
+		f.undo(batches, nil)
+		return false
+	}
+	return true
 }
 
 // framed fills in what the definitions say of batches that are to be started, and reports
 // false if they do not allow all of them.
-func (p *Port) framed(batches []store.Batch) bool {
+func (p *Port) framed(batches []store.Batch) (f frame, ok bool) {
 	f, err := p.newFrame(context.Background(), batches, nil)
 	if err == nil {
 		err = f.frame(context.Background(), batches, nil)
 	}
 	if err != nil || len(f.changed) > 0 {
 		f.undo(batches, nil)
-		return false
+		return f, false
 	}
-	return true
+	return f, true
 }
 
 // StartAdds is Start for plain adds that want their value: see store.Adder. It leaves
@@ -136,13 +143,14 @@ func (p *Port) StartAdds(a *store.Adds, done func(error)) bool {
 	if known := p.books.Known(p.namespace); known != nil {
 		a.Book = known.ID()
 		for i := range a.Each {
-			a.Each[i].Left = known.Of(string(a.KeyOf(&a.Each[i]))) != nil
+			key := string(a.KeyOf(&a.Each[i]))
+			a.Each[i].Left = known.Of(key) != nil || known.Bound(key) != nil
 		}
 	}
 	if rules := p.Rules(); len(rules) > 0 {
 		for i := range a.Each {
 			r := rules.Of(string(a.KeyOf(&a.Each[i])))
-			a.Each[i].Left = a.Each[i].Left || r != nil && (r.Bound != nil || r.Policy.Durability != store.Synced)
+			a.Each[i].Left = a.Each[i].Left || r != nil && r.Policy.Durability != store.Synced
 		}
 	}
 	if !s.StartAdds(a, func(err error) {

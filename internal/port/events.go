@@ -116,6 +116,7 @@ func (p *Port) remake(ctx context.Context, made store.Book, batches []store.Batc
 		}
 		for j, at := range place.deltas {
 			replies[place.batch].Results[at] = resultOf(&told[i], j)
+			batches[place.batch].Deltas[at].Guard.Bound = some[i].Deltas[j].Guard.Bound // by which it was decided
 		}
 	}
 	return nil
@@ -230,7 +231,7 @@ func tooLarge(cells, bytes int) bool {
 }
 
 // divisible reports whether the deltas of a batch need not be applied together.
-func divisible(b *store.Batch) bool { return b.Apart && b.Writer == 0 && len(b.If) == 0 }
+func divisible(b *store.Batch) bool { return b.Writer == 0 && divides(b) }
 
 // sizeOf returns how many cells a delta changes, and how large it is.
 func sizeOf(d *store.Delta) (cells, bytes int) {

@@ -20,6 +20,7 @@ type frame struct {
 	nowMS     int64
 
 	changed []change
+	bounds  []bounded
 	others  uint64           // values that are counted as other
 	wants   []admission.Want // values that nobody here knows of
 	asked   bool             // they are known now, as far as they can be
@@ -101,6 +102,9 @@ func (f *frame) fill(batches []store.Batch, facts []Fact) error {
 			}
 			at++
 			d := &b.Deltas[j]
+			if err := f.bind(i, j, b); err != nil {
+				return err
+			}
 			e, late, err := f.event(d, fact)
 			if err == nil {
 				clears := e != nil && d.Expiry != store.ExpiryKeep // A counter with views has no deadline that could be cleared.
@@ -113,7 +117,7 @@ func (f *frame) fill(batches []store.Batch, facts []Fact) error {
 				d.Event = e
 				continue
 			}
-			if b.Writer == 0 && (!b.Apart || len(b.If) > 0) { // It can't be left out alone.
+			if b.Writer == 0 && !divides(b) { // It can't be left out alone.
 				return err
 			}
 			f.changed = append(f.changed, change{i, j, *d, err, late})
@@ -143,7 +147,11 @@ func (f *frame) undo(batches []store.Batch, replies []store.Reply) {
 		}
 	}
 	f.changed = f.changed[:0]
+	f.unbind(batches, replies)
 }
+
+// divides reports whether a delta of a batch may be refused alone.
+func divides(b *store.Batch) bool { return b.Apart && len(b.If) == 0 }
 
 // tell says in its result what became of a delta that was changed. A repeat is not late
 // again.

@@ -71,7 +71,10 @@ func DecodeKeep(text string) (definition.Keep, error) {
 
 // EncodeDefinition returns a definition as it is sent.
 func EncodeDefinition(d *definition.Definition) *pb.Definition {
-	out := &pb.Definition{Pattern: d.Pattern, Record: d.Ledger.Record.String(), Keep: EncodeKeep(d.Ledger.Keep), LateAfter: EncodeKeep(d.Late.After)}
+	out := &pb.Definition{
+		Pattern: d.Pattern, Record: d.Ledger.Record.String(), Keep: EncodeKeep(d.Ledger.Keep), LateAfter: EncodeKeep(d.Late.After),
+		Floor: d.Floor, Ceiling: d.Ceiling,
+	}
 	if d.Late.Then != definition.Count {
 		out.Late = d.Late.Then.String()
 	}
@@ -90,7 +93,7 @@ func EncodeDefinition(d *definition.Definition) *pb.Definition {
 
 // DecodeDefinition returns the definition that was sent. It may be none that is valid.
 func DecodeDefinition(d *pb.Definition) (out definition.Definition, err error) {
-	out.Pattern = d.Pattern
+	out.Pattern, out.Floor, out.Ceiling = d.Pattern, d.Floor, d.Ceiling
 	for _, w := range d.Windows {
 		one := definition.Window{Zone: w.Zone}
 		if one.Every, err = definition.ParseWidth(w.Every); err != nil {

@@ -1,6 +1,7 @@
 package protocol_test
 
 import (
+	"math"
 	"reflect"
 	"testing"
 	"time"
@@ -29,6 +30,8 @@ func TestDefinitions(t *testing.T) {
 		}},
 		{Pattern: "d", Ledger: definition.Ledger{Record: definition.Adjustments}},
 		{Pattern: "e", Ledger: definition.Ledger{Record: definition.All, Keep: keep}},
+		{Pattern: "h", Floor: new(int64(0))},
+		{Pattern: "i", Ceiling: new(int64(math.MaxInt64)), Floor: new(int64(math.MinInt64))},
 		{Pattern: "f", Late: definition.Late{Then: definition.Refuse}},
 		{Pattern: "g", Late: definition.Late{Then: definition.Clamp, After: keep}},
 	} {

@@ -6,21 +6,26 @@ import (
 	"testing"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/definition"
 	"github.com/quipudb/quipu/internal/server/resp"
-	"github.com/quipudb/quipu/policy"
 	"github.com/quipudb/quipu/store/memstore"
 )
 
-// A policy's floor and ceiling hold for every command, and for each of those that
+// A definition's floor and ceiling hold for every command, and for each of those that
 // come together.
-func TestPolicyBounds(t *testing.T) {
-	o := quipu.Options{
-		Policies: []quipu.Policy{{Pattern: "s*", Floor: policy.At(0), Ceiling: policy.At(9)}},
-		Logger:   slog.New(slog.DiscardHandler),
+func TestDefinedBounds(t *testing.T) {
+	o := quipu.Options{Logger: slog.New(slog.DiscardHandler)}
+	define := func(t *testing.T, db *quipu.DB) *quipu.DB {
+		t.Helper()
+		d := definition.Definition{Pattern: "s*", Floor: new(int64(0)), Ceiling: new(int64(9))}
+		if _, err := db.Define(t.Context(), []definition.Definition{d}, quipu.DefineOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		return db
 	}
 	const leaves = "-ERR the counter would leave its bound\r\n"
 	outside := func(n string) string {
-		return "-ERR " + n + " is outside the floor and the ceiling that the policy has: 0 to 9\r\n"
+		return "-ERR " + n + " is outside the floor and the ceiling that the definition has: 0 to 9\r\n"
 	}
 	check := func(t *testing.T, c *client) {
 		t.Helper()
@@ -60,14 +65,14 @@ func TestPolicyBounds(t *testing.T) {
 		f("EXEC", "*3\r\n"+one+leaves+":2\r\n")
 	}
 	transports(t, func(t *testing.T, r resp.Options) {
-		check(t, dial(t, openOver(t, quipu.New(memstore.New(memstore.Options{}), o), r).addr))
+		check(t, dial(t, openOver(t, define(t, quipu.New(memstore.New(memstore.Options{}), o)), r).addr))
 	})
 	t.Run("embedded", func(t *testing.T) {
 		db, err := quipu.Open(t.TempDir(), o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		check(t, dial(t, openOver(t, db, resp.Options{}).addr))
+		check(t, dial(t, openOver(t, define(t, db), resp.Options{}).addr))
 	})
 }
 

@@ -236,7 +236,7 @@ func (c *cycle) spell() {
 }
 
 // redo appends those additions of a portion that were refused as a sum, because it
-// would overflow or cross the floor or the ceiling of a policy, each as a delta of its
+// would overflow or cross the floor or the ceiling of a definition, each as a delta of its
 // own, and returns which those are.
 func (c *cycle) redo(home int32) (at []int) {
 	l := &c.lane
@@ -251,7 +251,7 @@ func (c *cycle) redo(home int32) (at []int) {
 			continue
 		}
 		d := c.deltas[s.at]
-		d.N, d.Writes = l.Each[i].N, 0
+		d.N, d.Writes, d.Guard.Bound = l.Each[i].N, 0, nil
 		*s = spelling{at: int32(len(c.deltas))}
 		for range times {
 			at = append(at, len(c.deltas))

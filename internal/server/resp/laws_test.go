@@ -13,6 +13,7 @@ import (
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/call"
+	"github.com/quipudb/quipu/definition"
 	"github.com/quipudb/quipu/internal/dbtest"
 	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/internal/server/resp"
@@ -48,8 +49,9 @@ func TestLaws(t *testing.T) {
 		"a refusal by a bound uses no token":                                     noBounds,
 		"a bound that contradicts itself is refused":                             noBounds,
 		"a batch keeps the bounds of each event":                                 noBounds,
-		"a policy's floor and ceiling hold for every write":                      noKind,
-		"a policy's floor is never crossed by many at once":                      noKind,
+		"a definition's floor and ceiling hold for every write":                  noKind,
+		"a definition's floor holds from when it is in force, and until it ends": noKind,
+		"a definition's floor is never crossed by many at once":                  noKind,
 		"a counter with a lifetime ends, and says when":                          "a read does not say when: TTL does",
 		"a repeat does not lengthen a lifetime":                                  "an add with a token has no lifetime",
 		"a lifetime is a millisecond or more":                                    "EXPIRE deletes what is to live no longer, as in Redis",
@@ -118,6 +120,11 @@ type wire struct {
 	rueidis.Client
 	db        *quipu.DB
 	namespace string
+}
+
+// Define publishes definitions, for which there is no command.
+func (w *wire) Define(ctx context.Context, definitions []definition.Definition, o quipu.DefineOptions) (quipu.Change, error) {
+	return w.db.In(w.namespace).Define(ctx, definitions, o)
 }
 
 // command returns a command of which the second word is a key.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/call"
+	"github.com/quipudb/quipu/definition"
 	"github.com/quipudb/quipu/internal/dbtest"
 	"github.com/quipudb/quipu/internal/server/rest"
 	"github.com/quipudb/quipu/store"
@@ -107,6 +108,20 @@ func (w *wire) do(ctx context.Context, method, path string, header http.Header, 
 		return err
 	}
 	return p.err(method == http.MethodPut)
+}
+
+// Define publishes definitions.
+func (w *wire) Define(ctx context.Context, definitions []definition.Definition, _ quipu.DefineOptions) (quipu.Change, error) {
+	if definitions == nil {
+		definitions = []definition.Definition{}
+	}
+	var told struct {
+		ID      int64
+		Changes []string
+	}
+	body := map[string]any{"definitions": definitions}
+	err := w.do(ctx, http.MethodPut, "/definitions", http.Header{"If-Match": {"*"}}, body, &told)
+	return quipu.Change{ID: told.ID, Changes: told.Changes}, err
 }
 
 // A problem is an error as REST tells it.
