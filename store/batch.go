@@ -142,6 +142,7 @@ const (
 	OpLayout               // make the layout N, 0 or more; it needs Guard.Laid. The cell exists afterwards; Unmet if it has a deadline
 	OpMax                  // make a part N, if it is absent or lower
 	OpPut                  // make a part Event.Bytes
+	OpMerge                // make a part what its kind makes of its bytes, of Event.Bytes and of the store's time: see Event
 )
 
 // A Delta is one change to one cell.
@@ -360,7 +361,7 @@ const (
 	Split                          // the cell is a part of a counter, and can't decide this
 	Unavailable                    // the partition that should have taken it can't be reached, and nothing changed
 	Unknown                        // that partition did not answer: nobody knows
-	Untimely                       // the store's time is not between Event.NotBefore and NotAfter
+	Untimely                       // the store's time is not between Event.NotBefore and NotAfter, or an OpMerge was refused by it
 	Outdated                       // the partition that should have taken it knows a higher book, and nothing changed
 	Late                           // that partition does not keep a part any more, and nothing changed
 	Barred                         // the definition of the counter does not allow it

@@ -11,6 +11,7 @@ import (
 func TestStoredNumbersAreFixed(t *testing.T) {
 	for i, op := range []store.Op{
 		store.OpAdd, store.OpSet, store.OpDelete, store.OpSettle, store.OpRetire, store.OpExpire, store.OpGet,
+		store.OpLayout, store.OpMax, store.OpPut, store.OpMerge,
 	} {
 		if int(op) != i+1 {
 			t.Errorf("operation %d, want %d", op, i+1)
@@ -18,7 +19,7 @@ func TestStoredNumbersAreFixed(t *testing.T) {
 	}
 	for i, o := range []store.Outcome{
 		store.Applied, store.Settled, store.Overflow, store.Mismatch, store.Expired, store.Changed, store.Full,
-		store.Unmet, store.Bounded, store.Split, store.Unavailable, store.Unknown,
+		store.Unmet, store.Bounded, store.Split, store.Unavailable, store.Unknown, store.Untimely, store.Outdated, store.Late, store.Barred,
 	} {
 		if int(o) != i+1 {
 			t.Errorf("outcome %d, want %d", o, i+1)

@@ -163,11 +163,15 @@ func checkPartOp(kind PartKind, op Op, bytes []byte) error {
 		if !kind.HasBytes() {
 			return Errorf(KindInvalid, "bytes for a part of kind %#x, which holds a number", uint8(kind))
 		}
+	case OpMerge:
+		if !kind.Merges() {
+			return Errorf(KindInvalid, "a part of kind %#x merges nothing", uint8(kind))
+		}
 	case OpDelete, OpGet:
 	default:
 		return Errorf(KindInvalid, "operation %d on a part", op)
 	}
-	if bytes != nil && op != OpPut {
+	if bytes != nil && op != OpPut && op != OpMerge {
 		return Errorf(KindInvalid, "operation %d with bytes", op)
 	}
 	if len(bytes) > PartBytesMax {
@@ -187,6 +191,9 @@ func checkRider(r *Rider) error {
 	}
 	if err := checkPartOp(r.Part.Kind(), r.Op, r.Bytes); err != nil {
 		return err
+	}
+	if r.Op == OpMerge {
+		return Errorf(KindInvalid, "operation %d rides, and can only lead", r.Op)
 	}
 	computes := r.Op == OpAdd || r.Op == OpSet || r.Op == OpMax
 	switch {

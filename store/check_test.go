@@ -42,7 +42,7 @@ func TestCheckEvents(t *testing.T) {
 		f(good, func(d *delta, _ *event, _ *rider) { d.Op = op })
 		f(good, func(d *delta, e *event, _ *rider) { d.Op, e.Part = op, held })
 	}
-	for _, op := range []store.Op{0, store.OpGet, store.OpExpire, store.OpLayout, store.OpSettle, store.OpRetire, store.OpPut + 1} {
+	for _, op := range []store.Op{0, store.OpGet, store.OpExpire, store.OpLayout, store.OpSettle, store.OpRetire, store.OpMerge + 1} {
 		f(invalid, func(d *delta, _ *event, _ *rider) { d.Op = op })
 		f(invalid, func(d *delta, e *event, _ *rider) { d.Op, e.Part = op, held })
 	}
@@ -50,6 +50,15 @@ func TestCheckEvents(t *testing.T) {
 	f(good, func(d *delta, e *event, _ *rider) { d.Op, e.Part = store.OpMax, held })
 	f(good, func(d *delta, e *event, _ *rider) { d.Op, e.Part, e.Bytes = store.OpPut, entries, []byte("x") })
 	f(invalid, func(d *delta, e *event, _ *rider) { d.Op, e.Part, e.Bytes = store.OpPut, held, []byte("x") })
+	f(good, func(d *delta, e *event, _ *rider) {
+		d.Op, e.Part, e.Bytes = store.OpMerge, partOf(store.PartLimit), []byte("x")
+	})
+	f(invalid, func(d *delta, e *event, _ *rider) {
+		d.Op, e.Part, e.Bytes = store.OpMerge, partOf(store.PartSketch), []byte("x")
+	})
+	f(invalid, func(d *delta, e *event, _ *rider) { d.Op, e.Part = store.OpMerge, held })
+	f(invalid, func(d *delta, e *event, _ *rider) { d.Op = store.OpMerge })
+	f(invalid, func(_ *delta, _ *event, r *rider) { r.Part, r.Op = partOf(store.PartLimit), store.OpMerge })
 	f(invalid, func(_ *delta, e *event, _ *rider) { e.Part = entries })
 	f(invalid, func(_ *delta, e *event, _ *rider) { e.Part = "x" })
 	f(invalid, func(_ *delta, e *event, _ *rider) { e.Bytes = []byte("x") })

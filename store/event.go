@@ -26,7 +26,11 @@ type Event struct {
 	// is judged. Otherwise it is Unmet.
 	Is Met
 
-	// Bytes are what an OpPut puts.
+	// Bytes are what an OpPut puts, or what an OpMerge asks. What a part of the kind makes
+	// of that is for a package of its own to say, which every store calls: for PartLimit
+	// it is internal/limit. It answers with two numbers, which are Before and After of
+	// the result, with Want. What it refuses is Untimely, has the answer too, and is
+	// remembered by no token.
 	Bytes []byte
 
 	// The lead is Untimely if the store's time is before NotBefore, or after
@@ -262,7 +266,7 @@ func (e *Event) needs() Needs {
 	if e.Bytes != nil {
 		n |= NeedBytes
 	}
-	if e.NotBefore != 0 || e.NotAfter != 0 {
+	if e.NotBefore != 0 || e.NotAfter != 0 { // an OpMerge has NeedOp, and what it asks NeedBytes
 		n |= NeedClock
 	}
 	return n

@@ -27,7 +27,7 @@ const (
 	NeedRiders                    // Delta.Event
 	NeedBook                      // a rider's MetBook, or OpMax of PartBook
 	NeedMet                       // Event.Is; a rider's other conditions and operations, PlaceMet
-	NeedBytes                     // Event.Bytes, Rider.Bytes, OpPut
+	NeedBytes                     // Event.Bytes, Rider.Bytes, OpPut, OpMerge
 	NeedClock                     // Event.NotBefore, NotAfter
 	NeedFence                     // Batch.Books, Floors
 )

@@ -210,7 +210,7 @@ func TestNeedsWhole(t *testing.T) {
 	f(true, func(d *store.Delta) { d.Guard.Exists = store.ExistsNot })
 	f(true, func(d *store.Delta) { d.Guard.Bound = &store.Bound{} })
 	f(true, func(d *store.Delta) { d.Event = &store.Event{Part: store.PartFields{Kind: store.PartWidth}.Part()} })
-	for _, op := range []store.Op{store.OpSet, store.OpDelete, store.OpExpire, store.OpGet, store.OpLayout, 0, store.OpPut + 1} {
+	for _, op := range []store.Op{store.OpSet, store.OpDelete, store.OpExpire, store.OpGet, store.OpLayout, 0, store.OpMerge, store.OpMerge + 1} {
 		f(true, func(d *store.Delta) { d.Op = op })
 	}
 }

@@ -35,7 +35,7 @@ type PartKind uint8
 const PartRetained PartKind = 0x80
 
 // The kinds. They are stored: append only. A number is changed by OpAdd, OpSet, OpMax
-// and OpDelete, bytes by OpPut and OpDelete.
+// and OpDelete, bytes by OpPut and OpDelete, and those of PartLimit by OpMerge.
 const (
 	PartOutside    PartKind = 0x01 // what the total has, and a view has not
 	PartBook       PartKind = 0x02 // the highest book that the counter was written under
@@ -67,6 +67,9 @@ func (k PartKind) Known() bool {
 func (k PartKind) HasBytes() bool {
 	return k == PartLimit || k == PartSketch || k == PartPage || k == PartEntries || k == PartWindowSketch
 }
+
+// Merges reports whether parts of the kind are changed by OpMerge.
+func (k PartKind) Merges() bool { return k == PartLimit }
 
 const (
 	partHeadBytes  = 1 + 2 + 8

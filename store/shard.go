@@ -8,12 +8,38 @@ import (
 // The shards of a counter are cells of the store's own namespace, so that they
 // are in no list and under no limit: shard/1/NAMESPACE/KEY and so on. The counter's
 // own cell is its shard 0. What servers tell each other of its total is there too:
-// claim/NAMESPACE/KEY and total/NAMESPACE/KEY.
+// claim/NAMESPACE/KEY and total/NAMESPACE/KEY; and so are limits: limit/LANE/NAMESPACE/NAME.
 const (
 	shardPrefix = "shard/"
 	claimPrefix = "claim/"
 	totalPrefix = "total/"
+	limitPrefix = "limit/"
 )
+
+// LimitCell returns the address of a lane of a limit: what is known of a client is a part of
+// one of them. A limit is no counter, though it may have the name of one. The definitions
+// of its namespace are the limit's.
+func LimitCell(namespace, name string, lane int) Cell {
+	return Cell{Key: limitPrefix + strconv.Itoa(lane) + "/" + namespace + "/" + name}
+}
+
+// LimitOf returns which lane of which limit a cell is; ok is false if it is none.
+func LimitOf(c Cell) (namespace, name string, lane int, ok bool) {
+	rest, ok := strings.CutPrefix(c.Key, limitPrefix)
+	if !ok || c.Namespace != "" {
+		return "", "", 0, false
+	}
+	number, address, ok := strings.Cut(rest, "/")
+	if !ok {
+		return "", "", 0, false
+	}
+	namespace, name, ok = strings.Cut(address, "/")
+	lane, err := strconv.Atoi(number)
+	if !ok || err != nil || lane < 0 || strconv.Itoa(lane) != number {
+		return "", "", 0, false
+	}
+	return namespace, name, lane, true
+}
 
 // RollupCells returns the addresses of a counter's claim and total, which are in
 // its own partition.
@@ -60,12 +86,15 @@ func ShardOf(c Cell) (of Cell, i int, ok bool) {
 	return Cell{}, 0, false
 }
 
-// SpaceOf returns the namespace of the counter that a cell is, or is a shard of: its
-// definitions and floors are the cell's.
+// SpaceOf returns the namespace of the counter that a cell is, or is a shard of, or of the
+// limit that it is: its definitions and floors are the cell's.
 func SpaceOf(c Cell) string {
 	if c.Namespace == "" {
 		if of, _, ok := ShardOf(c); ok {
 			return of.Namespace
+		}
+		if namespace, _, _, ok := LimitOf(c); ok {
+			return namespace
 		}
 	}
 	return c.Namespace

@@ -124,7 +124,7 @@ func (b *Batch) Digest() uint64 {
 		f, _ := d.Event.Part.Fields()
 		buf = binary.AppendUvarint(append(buf, digestPart), uint64(i))
 		buf = appendString(append(buf, byte(f.Kind)), f.Name)
-		if d.Op == OpPut {
+		if d.Op == OpPut || d.Op == OpMerge {
 			buf = binary.AppendVarint(buf, Number(d.Event.Bytes))
 		}
 	}

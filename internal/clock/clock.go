@@ -70,7 +70,7 @@ func (s *steady) step(wall time.Time, elapsed time.Duration) {
 	s.room = min(s.room, StepMax)
 }
 
-func (s *steady) nowMS() int64 { return s.base.Add(s.at).UnixMilli() }
+func (s *steady) nowUS() int64 { return s.base.Add(s.at).UnixMicro() }
 
 // A Clock is the time of a store that keeps its own. Its methods must not be
 // called at the same time.
@@ -80,6 +80,7 @@ type Clock struct {
 
 	asleep time.Duration // what slept returned last
 	ms     int64         // the time
+	us     int64         // the same, finer; never falls
 	steady steady
 	jumps  uint64
 	last   time.Duration // the last jump
@@ -108,7 +109,7 @@ func New(now func() time.Time, elapsed func() time.Duration) *Clock {
 // anyone can tell. A wall clock that is believed leaves no such gap.
 func (c *Clock) Start(lastMS int64) (gapMS int64) {
 	wall, elapsed := c.read()
-	if c.ms = lastMS; elapsed < 0 {
+	if c.ms, c.us = lastMS, lastMS*1000; elapsed < 0 {
 		return 0
 	}
 	c.ms = max(lastMS, wall.UnixMilli())
@@ -123,8 +124,7 @@ func (c *Clock) Start(lastMS int64) (gapMS int64) {
 func (c *Clock) NowMS() int64 {
 	wall, elapsed := c.read()
 	if elapsed < 0 {
-		c.ms = max(c.ms, wall.UnixMilli())
-		return c.ms
+		return c.keep(wall.UnixMicro())
 	}
 	jump := c.steady.jump(wall, elapsed+c.asleep)
 	if jump > StepMax && c.slept != nil { // perhaps the machine was suspended
@@ -136,9 +136,19 @@ func (c *Clock) NowMS() int64 {
 		c.last = jump
 	}
 	c.steady.step(wall, elapsed+c.asleep)
-	c.ms = max(c.ms, c.steady.nowMS())
+	return c.keep(c.steady.nowUS())
+}
+
+// keep moves the time to a later one.
+func (c *Clock) keep(us int64) int64 {
+	c.us = max(c.us, us)
+	c.ms = max(c.ms, c.us/1000)
 	return c.ms
 }
+
+// US returns in Unix microseconds what NowMS has returned last. It never falls, and is never
+// before those milliseconds.
+func (c *Clock) US() int64 { return max(c.us, c.ms*1000) }
 
 // Jumps returns how often the wall clock has jumped by more than StepMax, and how
 // far it did the last time.

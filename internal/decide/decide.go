@@ -52,8 +52,13 @@ const (
 // A Clock is the store's time, and how long a repeat returns the first result.
 type Clock struct {
 	NowMS  int64
+	NowUS  int64 // the same in microseconds, for what is finer; 0 if the store's clock is not
 	Window time.Duration
 }
+
+// us returns the time in microseconds. It is never before the milliseconds that deadlines
+// are judged by.
+func (c Clock) us() int64 { return max(c.NowUS, c.NowMS*1000) }
 
 // Conditions returns an error if a cell is not at the version that a condition
 // of the batch names, or if one that is a part of a counter would have to decide

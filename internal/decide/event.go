@@ -1,6 +1,9 @@
 package decide
 
-import "github.com/quipudb/quipu/store"
+import (
+	"github.com/quipudb/quipu/internal/limit"
+	"github.com/quipudb/quipu/store"
+)
 
 // A PartState is a State that has parts.
 type PartState interface {
@@ -67,6 +70,7 @@ type step struct {
 	state    Parts
 
 	met, became store.Content // what leads, before and after
+	answer      *[2]int64     // of a merge
 	parts       []changed
 	entries     []*store.Rider // that are at the version of the step
 }
@@ -93,7 +97,11 @@ func (st *step) decide(d *store.Delta) store.Result {
 		outcome, rider = store.Full, 0
 	}
 	res := store.Result{Outcome: outcome, Refused: uint8(rider)}
-	if d.Want && (outcome == store.Applied || outcome == store.Unmet || outcome == store.Bounded) {
+	switch {
+	case !d.Want:
+	case st.answer != nil && (outcome == store.Applied || outcome == store.Untimely):
+		res.Before, res.After, res.Existed = st.answer[0], st.answer[1], st.met.Exists
+	case outcome == store.Applied, outcome == store.Unmet, outcome == store.Bounded:
 		res.Before, res.After, res.Existed = st.met.N, st.became.N, st.met.Exists
 		if outcome != store.Applied {
 			res.After = res.Before
@@ -112,7 +120,7 @@ func (st *step) lead(d *store.Delta) store.Outcome {
 		st.met = st.state.Part(d.Cell, e.Part)
 	}
 	st.became = st.met
-	nowUS := st.at.NowMS * 1000
+	nowUS := st.at.us()
 	switch {
 	case nowUS < e.NotBefore, e.NotAfter != 0 && nowUS > e.NotAfter:
 		return store.Untimely
@@ -130,10 +138,26 @@ func (st *step) lead(d *store.Delta) store.Outcome {
 	case x == store.ExistsMust && !st.met.Exists, x == store.ExistsNot && st.met.Exists:
 		return store.Unmet
 	}
-	if outcome := hold(&st.became, d.Op, d.N, e.Bytes, d.Guard.Bound); outcome != store.Applied {
+	if d.Op == store.OpMerge {
+		if outcome := st.merge(e.Bytes); outcome != store.Applied {
+			return outcome
+		}
+	} else if outcome := hold(&st.became, d.Op, d.N, e.Bytes, d.Guard.Bound); outcome != store.Applied {
 		return outcome
 	}
 	st.parts = append(st.parts, changed{e.Part, st.met, st.became})
+	return store.Applied
+}
+
+// merge makes what leads what its kind makes of its bytes: there is one kind.
+func (st *step) merge(asks []byte) store.Outcome {
+	next, changed, reply := limit.Decide(nil, st.met.Bytes, asks, st.at.us())
+	first, second := reply.Pack()
+	st.answer = &[2]int64{first, second}
+	if !changed {
+		return store.Untimely
+	}
+	st.became = store.Content{N: store.Number(next), Bytes: string(next), Exists: true}
 	return store.Applied
 }
 

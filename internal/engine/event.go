@@ -90,7 +90,7 @@ func (c *change) event(d *store.Delta, p plan) store.Result {
 	if err := s.prepare(d); err != nil {
 		return store.Result{Outcome: store.Unavailable}
 	}
-	return decide.Event(&s, decide.Clock{NowMS: c.time(), Window: e.o.Limits.TokenWindow}, d, nil)
+	return decide.Event(&s, decide.Clock{NowMS: c.time(), NowUS: e.nowUS(), Window: e.o.Limits.TokenWindow}, d, nil)
 }
 
 // events are what one event is decided on.

@@ -17,6 +17,9 @@ func (e *Engine) now() int64 {
 	return e.timeMS
 }
 
+// nowUS returns the store's time as now or tick have told it last, in microseconds.
+func (e *Engine) nowUS() int64 { return max(e.timeMS*1000, e.clock.US()) }
+
 // NowMS returns the store's time. It asks for it once in a millisecond: every event does,
 // and the lock is wanted for other things.
 func (e *Engine) NowMS(store.Cell) int64 {

@@ -89,7 +89,7 @@ func (s *Store) admits(p *partition, b *store.Batch, r *store.Reply) bool {
 }
 
 func (s *Store) at() decide.Clock {
-	return decide.Clock{NowMS: s.nowMS, Window: s.limits.TokenWindow}
+	return decide.Clock{NowMS: s.nowMS, NowUS: s.nowUS, Window: s.limits.TokenWindow}
 }
 
 // A state is a store as batches are decided on it. The store is locked.

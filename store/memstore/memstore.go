@@ -41,6 +41,7 @@ type Store struct {
 	closed  bool
 	clock   *clock.Clock
 	nowMS   int64                      // the store's time: never goes back
+	nowUS   int64                      // the same in microseconds
 	first   uint64                     // all versions are above it
 	version uint64                     // the last one given to a cell: no cell ever gets it again
 	cells   map[store.Cell]store.Value // none is past its deadline
@@ -225,6 +226,7 @@ func (s *Store) enter(ctx context.Context) error {
 		return err
 	}
 	s.nowMS = s.clock.NowMS()
+	s.nowUS = s.clock.US()
 	s.expire()
 	return nil
 }

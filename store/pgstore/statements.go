@@ -150,7 +150,7 @@ func newStatements(schema string) statements {
 			select count(nextval('quipu.version')), nextval('quipu.removal')
 			from generate_series((select last_value from quipu.version) + 1, $1)`),
 		loadMarks: in(`
-			select quipu.now_ms(), m.floor, case when $1 then (select count(*) from quipu.mark) else 0 end,
+			select floor(extract(epoch from clock_timestamp()) * 1000000)::bigint, m.floor, case when $1 then (select count(*) from quipu.mark) else 0 end,
 				(select max(gen) from quipu.generation)
 			from quipu.meta m`),
 		loadSpaces: in(`

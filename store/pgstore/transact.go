@@ -237,18 +237,18 @@ func (s *Store) load(ctx context.Context, conn *pgxpool.Conn, w *work) (*state, 
 		q.Queue(s.sql.loadSpaces, distinct(namespaces)).Query(st.readSpaces)
 		q.Queue(s.sql.countSpaces, w.found).QueryRow(func(row pgx.Row) error { return row.Scan(&st.spaceCount) })
 	}
-	var nowMS, floor int64
+	var nowUS, floor int64
 	q.Queue(s.sql.loadMarks, w.admit).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&nowMS, &floor, &st.markCount, &st.gen)
+		return row.Scan(&nowUS, &floor, &st.markCount, &st.gen)
 	})
 	if err := s.send(ctx, conn, q); err != nil {
 		return nil, err
 	}
 	if s.now != nil {
-		nowMS = s.now().UnixMilli()
+		nowUS = s.now().UnixMicro()
 	}
 	st.floor = store.Writer(floor)
-	st.clock = decide.Clock{NowMS: s.time(nowMS), Window: s.limits.TokenWindow}
+	st.clock = decide.Clock{NowMS: s.time(nowUS / 1000), NowUS: nowUS, Window: s.limits.TokenWindow}
 	return st, nil
 }
 

@@ -91,7 +91,7 @@ func (s *Store) decideOn(st *state, w *writing, r *store.Reply) error {
 	if r.Err == nil && d.err == nil {
 		st.books.Raise(b)
 		st.floors.Raise(b)
-		at := decide.Clock{NowMS: st.nowMS, Window: s.limits.TokenWindow}
+		at := decide.Clock{NowMS: st.nowMS, NowUS: st.nowUS, Window: s.limits.TokenWindow}
 		decide.Deltas(st, at, b, r, &st.record, func(last store.Writer) {
 			floor = max(floor, last)
 			st.newFloor = floor

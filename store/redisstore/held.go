@@ -166,7 +166,7 @@ func (st *state) besides(b *store.Batch) {
 	for i := range b.Deltas {
 		d := &b.Deltas[i]
 		if d.Op != store.OpRetire {
-			st.book(counterSpace(d.Cell))
+			st.book(store.SpaceOf(d.Cell))
 		}
 		if d.Event != nil {
 			st.parts(d)
@@ -178,14 +178,6 @@ func (st *state) besides(b *store.Batch) {
 	for _, f := range b.Floors {
 		st.shelf(decide.Shelf{Namespace: f.Namespace, Kind: f.Kind, View: f.View})
 	}
-}
-
-// counterSpace returns the namespace of the counter that a cell is, or is a shard of.
-func counterSpace(c store.Cell) string {
-	if of, _, ok := store.ShardOf(c); ok {
-		return of.Namespace
-	}
-	return c.Namespace
 }
 
 // loadedParts takes what load.lua has of fences and drawers.

@@ -104,7 +104,7 @@ func placed(adds *plan.Adds) (p *planned, ok bool) {
 func (p *planned) judged() {
 	last := ""
 	for i := range p.Cells {
-		name := counterSpace(p.Cells[i].Cell)
+		name := store.SpaceOf(p.Cells[i].Cell)
 		if i > 0 && name == last {
 			continue
 		}

@@ -32,6 +32,7 @@ type state struct {
 
 	// As loaded.
 	nowMS       int64
+	nowUS       int64
 	base        uint64 // the versions above it are for this batch
 	mark, floor string
 	marks       string // how many
@@ -248,7 +249,8 @@ func (st *state) loaded(m rueidis.RedisMessage) error {
 		return err
 	}
 	p := parser{all: all}
-	st.nowMS, st.base = p.number(), uint64(p.number())
+	st.nowUS, st.base = p.number(), uint64(p.number())
+	st.nowMS = st.nowUS / 1000
 	st.mark, st.floor = p.text(), p.text()
 	st.marks = strconv.FormatInt(p.number(), 10)
 	st.names = p.number()

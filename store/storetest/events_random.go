@@ -6,9 +6,11 @@ import (
 	"math/big"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/quipudb/quipu/internal/limit"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -16,9 +18,10 @@ import (
 // cell with an oracle that knows nothing of package decide: it copies everything,
 // changes the copy step by step, and keeps it or does not.
 func randomEvents(t *testing.T, r *rapid.T, open Opener) {
-	k := newKit(t, r, open(t, Config{Limits: store.Limits{TokensMax: 1 << 20}, Now: newClock().now}))
+	clock := newClock()
+	k := newKit(t, r, open(t, Config{Limits: store.Limits{TokensMax: 1 << 20}, Now: clock.now}))
 	defer k.close()
-	m := &eventMachine{kit: k, cells: k.together(2), tokens: make(map[modelTokenID]store.Result)}
+	m := &eventMachine{kit: k, clock: clock, cells: k.together(2), tokens: make(map[modelTokenID]store.Result)}
 	m.is = world{own: make(map[store.Cell]*big.Int), parts: make(map[store.PartCell]store.Content), entries: make(map[store.Cell][]string)}
 	r.Repeat(map[string]func(*rapid.T){
 		"event": m.doEvent,
@@ -27,7 +30,10 @@ func randomEvents(t *testing.T, r *rapid.T, open Opener) {
 			m.do(rapid.SampledFrom([]store.Delta{add(c, 1), set(c, 5), del(c)}).Draw(r, "delta"))
 		},
 		"audit": func(*rapid.T) { k.audited() },
-		"":      func(*rapid.T) { m.same() },
+		"pass": func(r *rapid.T) {
+			clock.move(time.Duration(rapid.IntRange(1, 900).Draw(r, "ms")) * time.Millisecond)
+		},
+		"": func(*rapid.T) { m.same() },
 	})
 }
 
@@ -40,6 +46,7 @@ type world struct {
 
 type eventMachine struct {
 	*kit
+	clock  *clock
 	cells  []store.Cell
 	is     world
 	tokens map[modelTokenID]store.Result // the first results
@@ -64,6 +71,19 @@ func drawMet(r *rapid.T, kinds ...store.MetKind) store.Met {
 		m.N = rapid.Int64Range(0, 3).Draw(r, "of")
 	}
 	return m
+}
+
+// drawAsk returns what is asked of a limiter, or what none knows.
+func drawAsk(r *rapid.T) []byte {
+	if rapid.IntRange(0, 9).Draw(r, "known") == 0 {
+		return drawBytes(r)
+	}
+	req := bucket(rapid.Int64Range(0, 4).Draw(r, "cost"), 2, time.Second, 3)
+	if req.Rules[0].Algorithm = limit.Algorithm(rapid.IntRange(1, 3).Draw(r, "algorithm")); req.Rules[0].Algorithm != limit.Bucket {
+		req.Rules[0].Burst = 0
+	}
+	req.Burn = rapid.Bool().Draw(r, "burn")
+	return req.Append(nil)
 }
 
 func drawBytes(r *rapid.T) []byte {
@@ -112,7 +132,9 @@ func (m *eventMachine) doEvent(r *rapid.T) {
 	}
 	e := &store.Event{Is: drawMet(r, store.MetEqual, store.MetNot)}
 	if rapid.Bool().Draw(r, "part leads") {
-		if e.Part = rapid.SampledFrom(someParts()).Draw(r, "lead"); e.Part.Kind().HasBytes() {
+		if e.Part = rapid.SampledFrom(append(someParts(), client("eve"))).Draw(r, "lead"); e.Part.Kind().Merges() {
+			d.Op, d.N, e.Bytes = store.OpMerge, 0, drawAsk(r)
+		} else if e.Part.Kind().HasBytes() {
 			d.Op, d.N, e.Bytes = store.OpPut, 0, drawBytes(r)
 		} else if d.Op == store.OpAdd && rapid.IntRange(0, 3).Draw(r, "max") == 0 {
 			d.Op = store.OpMax
@@ -145,7 +167,7 @@ func (m *eventMachine) do(d store.Delta) {
 		m.repeats(got, first)
 		return
 	}
-	will, want := m.is.after(d)
+	will, want := m.is.after(d, m.clock.ms()*1000)
 	version := got.Version
 	if got.Version = 0; got != want {
 		m.Fatalf("%+v, event %+v: %+v, want %+v", d, d.Event, got, want)
@@ -164,7 +186,7 @@ func (m *eventMachine) do(d store.Delta) {
 }
 
 // after returns what becomes of a world by a delta, and what its caller is told.
-func (w world) after(d store.Delta) (world, store.Result) {
+func (w world) after(d store.Delta, nowUS int64) (world, store.Result) {
 	e := d.Event
 	if e == nil {
 		e = &store.Event{}
@@ -182,7 +204,21 @@ func (w world) after(d store.Delta) (world, store.Result) {
 	if !e.Is.Holds(met.N) || d.Guard.Exists == store.ExistsMust && !met.Exists || d.Guard.Exists == store.ExistsNot && met.Exists {
 		return refused(store.Unmet, 0)
 	}
-	if o := w.change(d.Cell, e.Part, d.Op, big.NewInt(d.N), e.Bytes, d.Guard.Bound); o != store.Applied {
+	var answer store.Result
+	op, bytes := d.Op, e.Bytes
+	if op == store.OpMerge {
+		next, changed, reply := limit.Decide(nil, met.Bytes, bytes, nowUS)
+		answer.Before, answer.After = reply.Pack()
+		if !changed {
+			was, r := refused(store.Untimely, 0)
+			if d.Want {
+				r.Before, r.After, r.Existed = answer.Before, answer.After, met.Exists
+			}
+			return was, r
+		}
+		op, bytes = store.OpPut, next
+	}
+	if o := w.change(d.Cell, e.Part, op, big.NewInt(d.N), bytes, d.Guard.Bound); o != store.Applied {
 		return refused(o, 0)
 	}
 	now := w.value(d.Cell, e.Part)
@@ -236,6 +272,9 @@ func (w world) after(d store.Delta) (world, store.Result) {
 	r := store.Result{Outcome: store.Applied}
 	if d.Want {
 		r.Before, r.After, r.Existed = met.N, now.N, met.Exists
+		if d.Op == store.OpMerge {
+			r.Before, r.After = answer.Before, answer.After
+		}
 	}
 	return w, r
 }

@@ -85,6 +85,7 @@ func Run(t *testing.T, open Opener) {
 		{"lost", losses},
 		{"audit", audits},
 		{"event", events},
+		{"merge", merges},
 	} {
 		t.Run(g.name, func(t *testing.T) { g.laws(&suite{t: t, open: open}) })
 	}
@@ -95,6 +96,7 @@ func Run(t *testing.T, open Opener) {
 // for compositions of stores that keep all laws by themselves.
 func Events(t *testing.T, open Opener) {
 	t.Run("event", func(t *testing.T) { events(&suite{t: t, open: open}) })
+	t.Run("merge", func(t *testing.T) { merges(&suite{t: t, open: open}) })
 	t.Run("random", func(t *testing.T) { randomly(t, open) })
 }
 

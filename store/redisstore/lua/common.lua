@@ -14,14 +14,18 @@ local function order(a, b)
 end
 
 -- clock is the partition's time: the caller's or the server's, and never less
--- than what the partition has seen.
+-- than what the partition has seen; and the same in microseconds.
 local function clock(given, seen)
-  local now = tonumber(given)
-  if not now then
+  local now, last = tonumber(given), tonumber(seen or '0')
+  local us
+  if now then
+    us = now * 1000
+  else
     local t = redis.call('TIME')
-    now = t[1] * 1000 + math.floor(t[2] / 1000)
+    us = t[1] * 1000000 + t[2]
+    now = math.floor(us / 1000)
   end
-  return math.max(now, tonumber(seen or '0'))
+  return math.max(now, last), math.max(us, last * 1000)
 end
 
 -- headless is the reply to a call that finds no head: the server has lost the

@@ -8,7 +8,7 @@
 -- namespaces, fences and drawers; for each namespace its name, cells, tokens, keys,
 -- fields; the fields of the fences; for each drawer its parts, fields.
 --
--- Replies {now, base, mark, floor, marks, names, for each namespace known, cells,
+-- Replies {now in microseconds, base, mark, floor, marks, names, for each namespace known, cells,
 -- tokens, refusals, {stamps}, {values}, {tokens}; {fences}, and for each drawer
 -- {contents}}.
 
@@ -16,7 +16,8 @@ local head, marks, names, writer = KEYS[1], KEYS[2], KEYS[3], ARGV[3]
 local window = tonumber(ARGV[2])
 local m = fields(head, 'now', 'floor', 'version')
 if not m then return headless() end
-local now, base = clock(ARGV[1], m[1]), m[3]
+local now, us = clock(ARGV[1], m[1])
+local base = m[3]
 -- A server that takes no writes refuses both, although the second one changes
 -- nothing if the partition has a time. It comes first: what has written already
 -- is not refused for want of memory.
@@ -26,7 +27,7 @@ else
   redis.call('HSETNX', head, 'now', int(now))
 end
 local reply = {
-  int(now), base, writer ~= '' and redis.call('HGET', marks, writer) or '', m[2] or '0',
+  int(us), base, writer ~= '' and redis.call('HGET', marks, writer) or '', m[2] or '0',
   redis.call('HLEN', marks), redis.call('SCARD', names),
 }
 local i, key = 9, 4
