@@ -37,12 +37,13 @@ const (
 	KindUntimely         // too early or too late by the store's time
 	KindOutdated         // made under definitions that have changed: read them, and make it anew
 	KindLate             // for a part that is not kept any more: make it anew
+	KindEnded            // the reservation has ended: it was committed or released, or it has expired
 )
 
 var kindWords = [...]string{
 	"internal", "invalid", "too_large", "overflow", "token", "expired", "settled", "changed", "full", "mark", "retired",
 	"unavailable", "unknown", "closed", "corrupt", "unsupported", "lost", "unmet", "bound", "read_only", "split", "session_lost",
-	"untimely", "outdated", "late",
+	"untimely", "outdated", "late", "ended",
 }
 
 // String returns the word for a kind that every wire has.
@@ -80,6 +81,7 @@ var (
 	ErrUntimely    = &Error{Kind: KindUntimely, Detail: "too early or too late by the store's time"}
 	ErrOutdated    = &Error{Kind: KindOutdated, Detail: "made under definitions that have changed"}
 	ErrLate        = &Error{Kind: KindLate, Detail: "it is for a time that is not kept any more"}
+	ErrEnded       = &Error{Kind: KindEnded, Detail: "the reservation has ended"}
 )
 
 // An Error is an error with a kind.

@@ -50,6 +50,7 @@ const (
 	PartWidth      PartKind = 0x0b // the widest layout inside the longest retention
 	PartGeneration PartKind = 0x0c // of members: those of another generation are gone
 	PartPage       PartKind = 0x0d // a page of a text that servers share, bytes; its position is its number
+	PartDue        PartKind = 0x0e // what ends at its position, in Unix microseconds: a reservation, or a hint that a counter has some
 
 	PartWindow       PartKind = PartRetained | 0x01 // what was counted in a window
 	PartWindowDim    PartKind = PartRetained | 0x02 // the same, of one value of a dimension
@@ -60,7 +61,7 @@ const (
 
 // Known reports whether k is one of the kinds.
 func (k PartKind) Known() bool {
-	return k >= PartOutside && k <= PartPage || k >= PartWindow && k <= PartWindowSketch
+	return k >= PartOutside && k <= PartDue || k >= PartWindow && k <= PartWindowSketch
 }
 
 // HasBytes reports whether parts of the kind hold bytes, and not a number.

@@ -40,6 +40,8 @@ func TestPartBytes(t *testing.T) {
 		"05"+"0000"+"8000000000000007"+"657665", "n", "05"+"6b"+"ff"+"0000"+"0000"+"8000000000000007"+"657665")
 	f(shard, store.PartFields{Kind: store.PartHold, Position: -1, Name: "id"},
 		"07"+"0000"+"7fffffffffffffff"+"6964", "n", "07"+"6b"+"ff"+"0003"+"0000"+"7fffffffffffffff"+"6964")
+	f(home, store.PartFields{Kind: store.PartDue, Position: 1_800_000_000_000_000, Name: "id"},
+		"0e"+"0000"+"8006651728988000"+"6964", "n", "0e"+"6b"+"ff"+"0000"+"0000"+"8006651728988000"+"6964")
 	f(home, store.PartFields{Kind: store.PartWindow, View: 1, Epoch: hour, Position: 1_800_000_000_000},
 		"81"+"0001"+"30001e84"+"800001a3185c5000", "n", "81"+"0001"+"30001e84"+"6b"+"ff"+"0000"+"800001a3185c5000")
 	f(shard, store.PartFields{Kind: store.PartEntries, View: 2, Epoch: store.EpochForever, Position: math.MaxInt64},
@@ -116,7 +118,7 @@ func TestPartFieldsRefuse(t *testing.T) {
 	f("")
 	f(good[:10])
 	f("\x00" + good[1:])
-	f("\x0e" + good[1:])
+	f("\x0f" + good[1:])
 	f("\x86" + good[1:] + "xxxx")
 	f(good + "\xff")
 	f(good + strings.Repeat("x", store.PartNameBytesMax))

@@ -78,6 +78,8 @@ func statusOf(k store.Kind) Status {
 		return Status{Title: "Acknowledged data is missing", HTTP: http.StatusInternalServerError, RPC: codes.DataLoss, Private: true}
 	case store.KindSessionLost:
 		return Status{Title: "Session lost", HTTP: http.StatusConflict, RPC: codes.FailedPrecondition}
+	case store.KindEnded:
+		return Status{Title: "Reservation ended", HTTP: http.StatusGone, RPC: codes.FailedPrecondition}
 	case store.KindOther:
 		return Status{Title: "Internal error", HTTP: http.StatusInternalServerError, RPC: codes.Internal, Private: true}
 	default:
@@ -100,6 +102,8 @@ func RESPWord(k store.Kind) string {
 		return "UNAVAILABLE"
 	case store.KindSessionLost:
 		return "SESSIONLOST"
+	case store.KindEnded:
+		return "ENDED"
 	case store.KindUnknown, store.KindToken, store.KindExpired, store.KindSettled, store.KindCorrupt, store.KindLost:
 		return strings.ToUpper(StatusOf(k).Word)
 	default:
