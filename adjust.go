@@ -39,6 +39,8 @@ func (db *DB) Undo(ctx context.Context, key, token string, c Correction) (Receip
 		return Receipt{}, err
 	}
 	switch {
+	case found.Kind.Reacts():
+		return Receipt{}, store.Errorf(store.KindUnmet, "the token was used for a reaction: take back the reaction of the user instead")
 	case !found.Kind.Adds():
 		return Receipt{}, store.Errorf(store.KindUnmet, "the token was used for a %s, and only what was added can be taken back: set the counter, or adjust it", found.Kind)
 	case !found.Known, found.Delta == math.MinInt64:

@@ -1,6 +1,6 @@
 // Package definition says what a counter is: what is counted for each event besides the
 // total, by windows of time, by dimensions, and line by line in a ledger; and between which
-// values it must stay.
+// values it must stay, what users may choose, and what counts once for each of them.
 //
 // A definition differs from a policy. A policy changes what counting costs, and each server
 // has its own. A definition changes what the numbers mean, so it is kept in the store, and
@@ -56,6 +56,14 @@ type Definition struct {
 	// whatever its bounds are.
 	Floor   *int64 `json:"floor,omitempty"`
 	Ceiling *int64 `json:"ceiling,omitempty"`
+
+	// Choices are what a user may choose one of: the counter is changed by reactions
+	// alone, and is the number of users that have a choice. What a later definition
+	// adds comes after those that were there.
+	Choices []string `json:"choices,omitempty"`
+
+	// Once has each user counted at most once in each window of time.
+	Once Once `json:"once,omitzero"`
 }
 
 // Bound returns the bound that d sets, or nil.
@@ -220,6 +228,12 @@ func (d Definition) Cells() int {
 	if d.Ledger.Record != Off {
 		n++
 	}
+	if len(d.Choices) > 0 {
+		n++
+	}
+	if d.Once != (Once{}) {
+		n++
+	}
 	return n
 }
 
@@ -250,8 +264,13 @@ func (d Definition) Check() error {
 	}
 	// A view costs an event its own cell, and the one that holds what it began with. One
 	// more says by which definitions the counter was last written, and a correction has a
-	// line in the ledger, and the mark that it was undone.
-	if n := 2*d.Cells() + 3; n > RidersMax {
+	// line in the ledger, and the mark that it was undone. A reaction has the generation
+	// of members and two counts of them instead of the mark, and the total.
+	n := 2*d.Cells() + 3
+	if len(d.Choices) > 0 {
+		n += 3
+	}
+	if n > RidersMax {
 		return store.Errorf(store.KindTooLarge, "pattern %q: an event may change %d cells, two for each of %d views: at most %d: have fewer windows or dimensions, or fewer windows for each dimension",
 			d.Pattern, n, d.Cells(), RidersMax)
 	}
@@ -291,6 +310,9 @@ func (d Definition) checkParts() error {
 	}
 	if d.Floor != nil && d.Ceiling != nil && *d.Floor > *d.Ceiling {
 		return fmt.Errorf("a floor of %d is above the ceiling of %d", *d.Floor, *d.Ceiling)
+	}
+	if err := d.checkReactions(); err != nil {
+		return err
 	}
 	return d.checkLate()
 }

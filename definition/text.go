@@ -27,6 +27,12 @@ func (d Definition) String() string {
 	if d.Ceiling != nil {
 		parts = append(parts, "ceiling: "+strconv.FormatInt(*d.Ceiling, 10))
 	}
+	if len(d.Choices) > 0 {
+		parts = append(parts, "choices: "+choices(d.Choices))
+	}
+	if d.Once != (Once{}) {
+		parts = append(parts, "once: "+d.Once.String())
+	}
 	return mapping(parts...)
 }
 

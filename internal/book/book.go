@@ -31,6 +31,8 @@ type Book struct {
 	Retired []Retired `json:"retired"` // views that are not counted any more, but may have cells
 	Forces  []Force   `json:"forces"`  // of the earlier books that brought a view
 
+	Chosen []Chosen `json:"chosen,omitempty"` // what reactions may have chosen by earlier definitions
+
 	Zones map[string]*calendar.Zone `json:"zones"` // by name
 }
 
@@ -83,10 +85,13 @@ type Slot struct {
 	Window    *definition.Window    // nil: all time
 	Dimension *definition.Dimension // nil: all events
 	Ledger    bool                  // the ledger; the others are nil
+	Choices   bool                  // reactions; the others are nil
+	Once      *definition.Once      // users who were counted; the others are nil
 }
 
 // Slots returns what the views of a definition show, in their order: its windows, each
-// dimension for all time and then by its windows, and the ledger.
+// dimension for all time and then by its windows, the ledger, reactions, and users who were
+// counted once.
 func Slots(d *definition.Definition) []Slot {
 	var slots []Slot
 	for i := range d.Windows {
@@ -104,6 +109,12 @@ func Slots(d *definition.Definition) []Slot {
 	if d.Ledger.Record != definition.Off {
 		slots = append(slots, Slot{Ledger: true})
 	}
+	if len(d.Choices) > 0 {
+		slots = append(slots, Slot{Choices: true})
+	}
+	if d.Once != (definition.Once{}) {
+		slots = append(slots, Slot{Once: &d.Once})
+	}
 	return slots
 }
 
@@ -112,6 +123,8 @@ func (s Slot) Keep(d *definition.Definition) definition.Keep {
 	switch {
 	case s.Ledger:
 		return d.Ledger.Keep
+	case s.Once != nil:
+		return s.Once.Kept()
 	case s.Window != nil:
 		return s.Window.Keep
 	default:
@@ -123,6 +136,16 @@ func (s Slot) Keep(d *definition.Definition) definition.Keep {
 func (s Slot) Name(d *definition.Definition) string {
 	if s.Ledger {
 		return "ledger of " + d.Ledger.Record.String()
+	}
+	if s.Choices {
+		return reactions
+	}
+	if s.Once != nil {
+		name := "users once in " + s.Once.Every.String()
+		if s.Once.Zone != "" {
+			name += " in " + s.Once.Zone
+		}
+		return name
 	}
 	var parts []string
 	if s.Dimension != nil {

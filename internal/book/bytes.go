@@ -100,7 +100,7 @@ func (b *Book) check() error {
 			}
 			seen[v.ID] = true
 		}
-		for _, w := range e.Definition.Windows {
+		for _, w := range e.Definition.Clocks() {
 			if w.Zone != "" && b.Zones[w.Zone] == nil {
 				return store.Errorf(store.KindInvalid, "pattern %q: no table of %s", e.Definition.Pattern, w.Zone)
 			}

@@ -60,6 +60,9 @@ func (b *Book) Next(p Proposal) (*Book, error) {
 		n.Entries = append(n.Entries, entry)
 	}
 	n.Format = formatOf(n.Entries)
+	if err := n.choose(b); err != nil {
+		return nil, err
+	}
 	n.former(b)
 	n.retire(b, live, p.Now)
 	n.force(append(slices.Clone(b.Forces), Force{b.ID, p.InForce}))
@@ -78,7 +81,7 @@ func (b *Book) Next(p Proposal) (*Book, error) {
 func (b *Book) zones(p Proposal) (map[string]*calendar.Zone, error) {
 	zones := map[string]*calendar.Zone{}
 	for _, d := range p.Definitions {
-		for _, w := range d.Windows {
+		for _, w := range d.Clocks() {
 			if w.Zone == "" || zones[w.Zone] != nil {
 				continue
 			}
@@ -237,6 +240,8 @@ func (b *Book) Changes(n *Book) []string {
 			switch was, had := old[name]; {
 			case !had:
 				add(pattern, "%s %s now", name, verb(name, "begin"))
+			case was.view.ID != now[name].view.ID && name == reactions:
+				add(pattern, "other keys come to have reactions")
 			case was.view.ID != now[name].view.ID:
 				add(pattern, "%s %s anew: earlier counts are not shown any more", name, verb(name, "begin"))
 			case was.keep != now[name].keep:
@@ -249,6 +254,9 @@ func (b *Book) Changes(n *Book) []string {
 				if i >= 0 && was.Definition.Dimensions[i].Values() != by.Values() {
 					add(pattern, "dimension %s tells %d values apart, not %d", by.Name(), by.Values(), was.Definition.Dimensions[i].Values())
 				}
+			}
+			if is, had := e.Definition.Choices, was.Definition.Choices; len(is) > len(had) && len(had) > 0 {
+				add(pattern, "choices are %s, not %s", strings.Join(is, ", "), strings.Join(had, ", "))
 			}
 			if is, was := e.Definition.Late, was.Definition.Late; is != was {
 				add(pattern, "late is %s, not %s", is, was)
@@ -286,7 +294,7 @@ func (b *Book) Changes(n *Book) []string {
 
 // verb returns what the views of a name do: windows are several.
 func verb(name, do string) string {
-	if strings.Contains(name, "windows") {
+	if strings.Contains(name, "windows") || strings.HasPrefix(name, "users") || name == reactions {
 		return do
 	}
 	return do + "s"

@@ -100,6 +100,15 @@ func (r Reader) draft(n *yaml.Node) (Draft, error) {
 		"late":    func(n *yaml.Node) error { return late(n, &d.Definition.Late) },
 		"floor":   func(n *yaml.Node) error { return integer(n, &d.Definition.Floor) },
 		"ceiling": func(n *yaml.Node) error { return integer(n, &d.Definition.Ceiling) },
+		"choices": func(n *yaml.Node) error {
+			return elements(n, "a list of choices, such as [like, dislike]", func(n *yaml.Node) error {
+				var name string
+				err := text(n, &name)
+				d.Definition.Choices = append(d.Definition.Choices, name)
+				return err
+			})
+		},
+		"once": func(n *yaml.Node) error { return r.once(n, &d.Definition.Once) },
 	})
 	if err == nil {
 		err = store.CheckNamespace(d.Namespace)
@@ -123,20 +132,8 @@ func integer(n *yaml.Node, to **int64) error {
 func (r Reader) window(n *yaml.Node) (w definition.Window, err error) {
 	err = members(n, "a window", fields{
 		"every": func(n *yaml.Node) error { return parsed(n, &w.Every) },
-		"zone": func(n *yaml.Node) error {
-			if err := text(n, &w.Zone); err != nil {
-				return err
-			}
-			if w.Zone == "UTC" { // which is what it means to name none
-				w.Zone = ""
-				return nil
-			}
-			if err := r.Zone(w.Zone); err != nil {
-				return fmt.Errorf("%q: want the name of a time zone, such as Europe/Berlin: %w", w.Zone, err)
-			}
-			return nil
-		},
-		"keep": func(n *yaml.Node) error { return parsed(n, &w.Keep) },
+		"zone":  func(n *yaml.Node) error { return r.zone(n, &w.Zone) },
+		"keep":  func(n *yaml.Node) error { return parsed(n, &w.Keep) },
 	})
 	switch {
 	case err != nil:
@@ -146,6 +143,42 @@ func (r Reader) window(n *yaml.Node) (w definition.Window, err error) {
 		err = errors.New("a window without keep: want {every: 1h, keep: 30d}")
 	}
 	return w, at(n.Line, err)
+}
+
+// zone takes the name of a time zone.
+func (r Reader) zone(n *yaml.Node, to *string) error {
+	if err := text(n, to); err != nil {
+		return err
+	}
+	if *to == "UTC" { // which is what it means to name none
+		*to = ""
+		return nil
+	}
+	if err := r.Zone(*to); err != nil {
+		return fmt.Errorf("%q: want the name of a time zone, such as Europe/Berlin: %w", *to, err)
+	}
+	return nil
+}
+
+// once takes a width, or a mapping of it and its zone.
+func (r Reader) once(n *yaml.Node, to *definition.Once) error {
+	if n.Kind != yaml.MappingNode {
+		return parsed(n, &to.Every)
+	}
+	err := members(n, "once", fields{
+		"every": func(n *yaml.Node) error { return parsed(n, &to.Every) },
+		"zone":  func(n *yaml.Node) error { return r.zone(n, &to.Zone) },
+		"keep": func(n *yaml.Node) error {
+			if err := parsed(n, &to.Keep); err != nil || to.Keep != 0 {
+				return err
+			}
+			return fmt.Errorf("%q: leave it out to remember users for a day", n.Value)
+		},
+	})
+	if err == nil && to.Every == (definition.Width{}) {
+		err = errors.New("once without every: want {every: 1d, zone: Europe/Berlin}, or 1d")
+	}
+	return at(n.Line, err)
 }
 
 func dimension(n *yaml.Node) (d definition.Dimension, err error) {

@@ -88,6 +88,13 @@ func TestParse(t *testing.T) {
 	f("- {pattern: a, floor: 0}", definition.Definition{Pattern: "a", Floor: new(int64(0))})
 	f(`- {"pattern":"a","floor":-9223372036854775808,"ceiling":9223372036854775807}`,
 		definition.Definition{Pattern: "a", Floor: new(int64(math.MinInt64)), Ceiling: new(int64(math.MaxInt64))})
+	f("- {pattern: a, choices: [like, dislike]}", definition.Definition{Pattern: "a", Choices: []string{"like", "dislike"}})
+	f("- {pattern: a, once: 1d}", definition.Definition{Pattern: "a", Once: definition.Once{Every: width("1d")}})
+	f(`[{"pattern":"a","once":"1h"}]`, definition.Definition{Pattern: "a", Once: definition.Once{Every: width("1h")}})
+	f("- {pattern: a, once: {every: 1w, zone: Europe/Berlin, keep: 2w}}", definition.Definition{
+		Pattern: "a", Once: definition.Once{Every: width("1w"), Zone: "Europe/Berlin", Keep: definition.Keep(14 * 24 * time.Hour)},
+	})
+	f("- {pattern: a, once: {every: 1mo, zone: UTC}}", definition.Definition{Pattern: "a", Once: definition.Once{Every: width("1mo")}})
 	f("- {pattern: a, ledger: {record: all}}", definition.Definition{Pattern: "a", Ledger: definition.Ledger{Record: definition.All}})
 }
 
@@ -119,8 +126,18 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	f(1, "want a list of definitions", "pattern: a")
-	f(2, "want a definition: a mapping of ceiling, dimensions, floor, late, ledger, namespace, pattern, windows", "\n- a")
+	f(2, "want a definition: a mapping of ceiling, choices, dimensions, floor, late, ledger, namespace, once, pattern, windows", "\n- a")
 	f(1, "pattern is empty: want a key, or a prefix followed by *", "- {windows: []}")
+	f(2, "want a list of choices", "- pattern: a\n  choices: like")
+	f(1, `choice "1st": want a letter`, "- {pattern: a, choices: [1st]}")
+	f(1, "choice like is given twice", "- {pattern: a, choices: [like, like]}")
+	f(1, "33 choices: at most 32", "- {pattern: a, choices: [a"+strings.Repeat(", a", 32)+"]}")
+	f(1, "leave out once", "- {pattern: a, choices: [like], once: 1d}")
+	f(1, "leave out dimensions", "- {pattern: a, choices: [like], dimensions: [country]}")
+	f(1, "leave out zone", "- {pattern: a, once: {every: 1h, zone: Europe/Berlin}}")
+	f(2, "want the name of a time zone", "- pattern: a\n  once: {every: 1d, zone: Nowhere}")
+	f(2, "once without every", "- pattern: a\n  once: {zone: Europe/Berlin}")
+	f(2, "remember users for a day", "- pattern: a\n  once: {every: 1d, keep: 0s}")
 	f(2, "pattern is given twice", "- pattern: a\n  pattern: b")
 	f(2, `unknown setting "least" of a definition`, "- pattern: a\n  least: 3")
 	f(2, `floor: "none": want an integer between -9223372036854775808 and`, "- pattern: a\n  floor: none")

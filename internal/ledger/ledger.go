@@ -44,17 +44,22 @@ const (
 	Set
 	Reset
 	Delete
+	React   // a user made a choice
+	Unreact // or took it back
 
 	kinds
 )
 
 // String returns the word for k.
 func (k Kind) String() string {
-	return [kinds]string{"", "add", "adjust", "undo", "set", "reset", "delete"}[k]
+	return [kinds]string{"", "add", "adjust", "undo", "set", "reset", "delete", "react", "unreact"}[k]
 }
 
 // Adds reports whether a line is an event, which views count. The others assign a value.
-func (k Kind) Adds() bool { return k >= Add && k <= Undo }
+func (k Kind) Adds() bool { return k >= Add && k <= Undo || k.Reacts() }
+
+// Reacts reports whether a line is a reaction: only its user can take it back.
+func (k Kind) Reacts() bool { return k == React || k == Unreact }
 
 // A Position is where a line is, among those of its counter.
 type Position struct {

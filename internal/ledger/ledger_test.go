@@ -43,6 +43,8 @@ func TestGolden(t *testing.T) {
 	f(ledger.Line{Kind: ledger.Set, Amount: 7, Erased: true}, "04"+"010480"+"0e")
 	f(ledger.Line{Kind: ledger.Reset}, "04"+"010500"+"00")
 	f(ledger.Line{Kind: ledger.Delete}, "04"+"010600"+"00")
+	f(ledger.Line{Kind: ledger.React, Actor: "u", Dims: dims("choice", "like")}, "13"+"010724"+"00"+"0175"+"01"+"0663686f696365"+"046c696b65")
+	f(ledger.Line{Kind: ledger.Unreact, Actor: "u"}, "06"+"010804"+"00"+"0175")
 }
 
 // Several lines of one entry keep their order, and say by how much each has changed the
@@ -81,7 +83,7 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	f("unknown kind", store.ErrInvalid, ledger.Line{})
-	f("unknown kind", store.ErrInvalid, ledger.Line{Kind: ledger.Delete + 1})
+	f("unknown kind", store.ErrInvalid, ledger.Line{Kind: ledger.Unreact + 1})
 	f("1970", store.ErrInvalid, ledger.Line{Kind: ledger.Add, AtMS: -1})
 	f("takes back", store.ErrInvalid, ledger.Line{Kind: ledger.Undo})
 	f("takes back", store.ErrInvalid, ledger.Line{Kind: ledger.Add, Undoes: ledger.Position{Version: 1}})

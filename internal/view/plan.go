@@ -52,9 +52,19 @@ func (v *Views) Plan(at, now int64, names []string) (*Plan, error) {
 	}
 	p := &Plan{at: calendar.Span{To: math.MaxInt64}, now: calendar.Span{From: math.MinInt64, To: math.MaxInt64}}
 	riders := v.bases()
+	for _, part := range v.parts(p, at, now, names) {
+		riders = append(riders, store.Rider{Part: part, Op: store.OpAdd, Amount: store.AmountApplied})
+	}
+	p.Event = planned(riders)
+	return p, nil
+}
+
+// parts returns the part of each view that counts an event at a time, and notes in p for how
+// long they are right.
+func (v *Views) parts(p *Plan, at, now int64, names []string) (parts []store.Part) {
 	for i := range v.views {
 		r := &v.views[i]
-		if r.ledger {
+		if !r.counts() {
 			continue
 		}
 		part := store.PartFields{Kind: r.kind(), View: r.ID}
@@ -72,10 +82,9 @@ func (v *Views) Plan(at, now int64, names []string) (*Plan, error) {
 				p.now.From = max(p.now.From, end)
 			}
 		}
-		riders = append(riders, store.Rider{Part: part.Part(), Op: store.OpAdd, Amount: store.AmountApplied})
+		parts = append(parts, part.Part())
 	}
-	p.Event = planned(riders)
-	return p, nil
+	return parts
 }
 
 // bases returns the riders that begin every plan. The first event of a counter that was
@@ -99,7 +108,10 @@ func (v *Views) bases() []store.Rider {
 func (v *Views) assigns() []store.Rider {
 	riders := v.bases()
 	for i := range v.views {
-		if r := &v.views[i]; v.sums(r) {
+		switch r := &v.views[i]; {
+		case r.choices: // All that it had is gone, members and what was outside of them.
+			riders = append(riders, store.Rider{Part: outside(r.ID).Part(), Op: store.OpDelete}, store.Rider{Part: generation, Op: store.OpAdd, N: 1})
+		case v.sums(r):
 			riders = append(riders, store.Rider{Part: outside(r.ID).Part(), Op: store.OpAdd, Amount: store.AmountApplied})
 		}
 	}
@@ -148,8 +160,14 @@ func (v *Views) slot(at int64) int64 {
 
 // Of returns what v.Plan returns, for always the same v.
 func (c *Plans) Of(v *Views, at, now int64, names []string) (*Plan, error) {
+	return c.of(v, 0, at, now, names, func() (*Plan, error) { return v.Plan(at, now, names) })
+}
+
+// of returns what was remembered of a kind, from 0 on, or what is made now.
+func (c *Plans) of(v *Views, kind uint64, at, now int64, names []string, plan func() (*Plan, error)) (*Plan, error) {
 	var room [128]byte
-	key := binary.BigEndian.AppendUint64(room[:0], uint64(v.slot(at)))
+	key := binary.BigEndian.AppendUint64(room[:0], kind)
+	key = binary.BigEndian.AppendUint64(key, uint64(v.slot(at)))
 	for _, name := range names {
 		key = append(append(key, name...), 0)
 	}
@@ -159,7 +177,7 @@ func (c *Plans) Of(v *Views, at, now int64, names []string) (*Plan, error) {
 	if p != nil && p.holds(at, now) {
 		return p, nil
 	}
-	p, err := v.Plan(at, now, names)
+	p, err := plan()
 	if err != nil {
 		return nil, err
 	}

@@ -40,6 +40,9 @@ type Views struct {
 	late       definition.Then
 	lateAfter  definition.Keep // how old an event may be; 0 is any age
 	book       int64
+
+	choices []string // of reactions, in the order of their numbers, from 1 on
+	once    *ready   // has the users that were counted, or nil
 }
 
 // A ready is a view made ready.
@@ -49,6 +52,8 @@ type ready struct {
 	keep      int64 // after the end of a window, or for a line; 0 is for ever
 	dimension int   // in dimensions, or NoDimension
 	ledger    bool
+	choices   bool // reactions
+	once      bool // users who were counted
 }
 
 // NoDimension is in the place of a dimension where all events are meant.
@@ -59,15 +64,20 @@ func New(b *book.Book, e *book.Entry) *Views {
 	v := &Views{
 		dimensions: e.Definition.Dimensions, record: e.Definition.Ledger.Record,
 		late: e.Definition.Late.Then, lateAfter: e.Definition.LateAfter(), book: int64(b.ID),
+		choices: e.Definition.Choices,
 	}
 	for i, s := range book.Slots(&e.Definition) {
-		r := ready{View: e.Views[i], dimension: NoDimension, ledger: s.Ledger}
+		r := ready{View: e.Views[i], dimension: NoDimension, ledger: s.Ledger, choices: s.Choices, once: s.Once != nil}
 		if s.Dimension != nil {
 			r.dimension = slices.IndexFunc(v.dimensions, func(d definition.Dimension) bool { return d.Name() == s.Dimension.Name() })
 		}
 		switch {
 		case s.Ledger:
 			r.keep = time.Duration(e.Definition.Ledger.Keep).Milliseconds()
+		case s.Once != nil:
+			w := s.Once.Window()
+			r.grid, r.keep = b.Grid(&w), time.Duration(w.Keep).Milliseconds()
+			v.once = &r
 		case s.Window != nil:
 			r.grid, r.keep = b.Grid(s.Window), time.Duration(s.Window.Keep).Milliseconds()
 		}
@@ -84,11 +94,15 @@ func New(b *book.Book, e *book.Entry) *Views {
 	return v
 }
 
-// windowed reports whether r has windows.
-func (r *ready) windowed() bool { return r.grid.Width != calendar.Width{} }
+// windowed reports whether r has windows that events are counted in.
+func (r *ready) windowed() bool { return !r.once && r.grid.Width != calendar.Width{} }
 
 // sums reports whether the cells of r, and what is outside of it, add up to the total.
-func (v *Views) sums(r *ready) bool { return !r.ledger || v.record == definition.All }
+func (v *Views) sums(r *ready) bool { return !r.once && (!r.ledger || v.record == definition.All) }
+
+// counts reports whether every event that counts adds to a cell of r. The others have more
+// to say of it than an amount.
+func (r *ready) counts() bool { return !r.ledger && !r.choices && !r.once }
 
 // Dimension returns which dimension has a name, as in Dimension.Name.
 func (v *Views) Dimension(name string) (i int, err error) {
@@ -227,7 +241,7 @@ func (v *Views) Floors(namespace string, now int64) []store.Floor {
 		}
 		begin, end := r.epoch(now).Span()
 		from := now - r.keep - (end - begin)
-		if r.windowed() {
+		if r.windowed() || r.once {
 			from -= r.grid.Longest()
 		}
 		floors = append(floors, store.Floor{Namespace: namespace, Kind: r.kind(), View: r.ID, Epoch: r.epoch(from)})
@@ -240,6 +254,10 @@ func (r *ready) kind() store.PartKind {
 	switch {
 	case r.ledger:
 		return store.PartEntries
+	case r.choices:
+		return store.PartMembers
+	case r.once:
+		return store.PartOnce
 	case !r.windowed():
 		return store.PartDim
 	case r.dimension == NoDimension:

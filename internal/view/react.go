@@ -1,0 +1,121 @@
+package view
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/quipudb/quipu/internal/calendar"
+	"github.com/quipudb/quipu/store"
+)
+
+// A Reaction is what a user does to have a choice, or none.
+type Reaction struct {
+	Choice     int64 // its number, from 1 on; 0 is none any more
+	Generation int64 // of members: those of another one do not count
+}
+
+// generation is the part that has the generation of a counter's members.
+var generation = Generation()
+
+// Generation returns the part that has the generation of a counter's members. It rises when
+// all of them go.
+func Generation() store.Part { return store.PartFields{Kind: store.PartGeneration}.Part() }
+
+// Member returns the part that has the number of what a user has chosen; absent is nothing.
+func Member(gen int64, user string) store.Part {
+	return store.PartFields{Kind: store.PartMember, Position: gen, Name: user}.Part()
+}
+
+// choicesShift is where the number of a choice ends in the position of its members.
+const choicesShift = 16
+
+// Members returns the part that has how many users have a choice.
+func Members(gen, choice int64) store.Part {
+	return store.PartFields{Kind: store.PartMembers, Position: gen<<choicesShift | choice}.Part()
+}
+
+// MembersOf takes the position of a part that Members returned apart.
+func MembersOf(position int64) (gen, choice int64) {
+	return position >> choicesShift, position & (1<<choicesShift - 1)
+}
+
+// Choices returns what users may choose, in the order of their numbers; nil if the counter
+// takes no reactions.
+func (v *Views) Choices() []string {
+	if v == nil {
+		return nil
+	}
+	return v.choices
+}
+
+// ChoiceName returns the name of a choice: of one that the definition does not have any more,
+// its number.
+func ChoiceName(choices []string, n int64) string {
+	switch {
+	case n == 0:
+		return ""
+	case n > 0 && n <= int64(len(choices)):
+		return choices[n-1]
+	default:
+		return "#" + strconv.FormatInt(n, 10)
+	}
+}
+
+// React returns the plan of a reaction at a time, which is the store's. Its lead is the
+// member, and has the number of the choice; one that chooses nothing must meet a choice.
+// The first rider refuses it if the generation is another one: see Refused.
+//
+// The choice that the user had has one member less, the new one one more. If the user had
+// none, or has none any more, the counter and its views change as well.
+func (v *Views) React(now int64, names []string, r Reaction) *Plan {
+	p := &Plan{at: calendar.Span{To: math.MaxInt64}, now: calendar.Span{From: math.MinInt64, To: math.MaxInt64}}
+	had := store.Met{Kind: store.MetNot}
+	riders := []store.Rider{
+		{Part: generation, Op: store.OpGet, Is: store.Met{Kind: store.MetEqual, N: r.Generation}},
+		{Part: Members(r.Generation, 0), Place: store.PlaceMet, Op: store.OpAdd, N: -1, When: had},
+	}
+	n, when := int64(-1), had
+	if r.Choice != 0 {
+		n, when = 1, store.Met{Kind: store.MetEqual}
+		riders = append(riders, store.Rider{Part: Members(r.Generation, r.Choice), Op: store.OpAdd, N: 1})
+	}
+	riders = append(riders, store.Rider{Op: store.OpAdd, N: n, When: when})
+	riders = append(riders, v.bases()...)
+	for _, part := range v.parts(p, now, now, names) {
+		riders = append(riders, store.Rider{Part: part, Op: store.OpAdd, N: n, When: when})
+	}
+	p.Event = planned(riders)
+	return p
+}
+
+// RefusedGeneration is the rider of a reaction that refuses it if the generation of members
+// is another one, as Result.Refused names it.
+const RefusedGeneration = 1
+
+// React returns what v.React returns, for always the same v.
+func (c *Plans) React(v *Views, now int64, names []string, r Reaction) *Plan {
+	kind := uint64(r.Generation)<<choicesShift | uint64(r.Choice) | 1<<(choicesShift-1)
+	p, _ := c.of(v, kind, now, now, names, func() (*Plan, error) { return v.React(now, names, r), nil })
+	return p
+}
+
+// Once returns the part that says that a user was counted at a time, if each is counted once
+// in a window. It returns an error if nobody could tell any more.
+func (v *Views) Once(at, now int64, user string) (part store.Part, has bool, err error) {
+	r := v.once
+	if r == nil {
+		return "", false, nil
+	}
+	span := r.grid.At(at)
+	switch {
+	case user == "":
+		return "", true, store.Errorf(store.KindInvalid, "by its definition the counter counts each user once: say who it is")
+	case now >= span.To+r.keep:
+		return "", true, store.Errorf(store.KindInvalid, "the event is too late: the users of its window are not remembered any more")
+	}
+	return store.PartFields{Kind: store.PartOnce, View: r.ID, Epoch: r.epoch(span.From), Position: span.From, Name: user}.Part(), true, nil
+}
+
+// CountsOnce reports whether each user is counted once in a window.
+func (v *Views) CountsOnce() bool { return v != nil && v.once != nil }
+
