@@ -8,23 +8,8 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// The formats of the bytes. A book has the first that can say what it says: a server that
-// has not heard of a later one refuses the book by name, and counts nothing by it.
-const (
-	formatViews  = 1 // windows, dimensions, ledgers
-	formatBounds = 2 // also floors and ceilings
-	format       = formatBounds
-)
-
-// formatOf returns the format of a book with some entries.
-func formatOf(entries []Entry) int {
-	for i := range entries {
-		if d := &entries[i].Definition; d.Floor != nil || d.Ceiling != nil {
-			return formatBounds
-		}
-	}
-	return formatViews
-}
+// format is that of the bytes.
+const format = 1
 
 // Bytes returns b as it is stored: JSON, which people can read with the tools of their
 // store. Equal books have equal bytes.
@@ -82,9 +67,6 @@ func (b *Book) check() error {
 	}
 	if n := len(b.Bytes()); n > BytesMax {
 		return store.Errorf(store.KindTooLarge, "definitions of %d bytes: at most %d", n, BytesMax)
-	}
-	if b.Format != formatOf(b.Entries) {
-		return store.Errorf(store.KindInvalid, "format %d, and what format %d has", b.Format, formatOf(b.Entries))
 	}
 	seen := map[uint16]bool{}
 	for _, e := range b.Entries {

@@ -37,7 +37,7 @@ func (b *Book) Next(p Proposal) (*Book, error) {
 	if b.ID != 0 && p.InForce == 0 {
 		return nil, store.Errorf(store.KindUnavailable, "the definitions of book %d are not in force yet: try again", b.ID)
 	}
-	n := &Book{ID: b.ID + 1, Views: b.Views, Entries: []Entry{}, Former: []string{}, Retired: []Retired{}, Forces: []Force{}}
+	n := &Book{Format: format, ID: b.ID + 1, Views: b.Views, Entries: []Entry{}, Former: []string{}, Retired: []Retired{}, Forces: []Force{}}
 	var err error
 	if n.Zones, err = b.zones(p); err != nil {
 		return nil, err
@@ -59,7 +59,6 @@ func (b *Book) Next(p Proposal) (*Book, error) {
 		}
 		n.Entries = append(n.Entries, entry)
 	}
-	n.Format = formatOf(n.Entries)
 	if err := n.choose(b); err != nil {
 		return nil, err
 	}
