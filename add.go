@@ -149,6 +149,9 @@ func change(before, after int64) int64 {
 func boundError(d *store.Delta, r *store.Result) error {
 	e := &call.BoundError{Value: r.Before, Asked: d.N, Set: d.Op == store.OpSet, Forgotten: r.Forgotten}
 	b := d.Guard.Bound
+	if r.Replayed && !refuses(b, d, r.Before) { // Another definition has done it.
+		return store.Errorf(store.KindBound, "this write was refused by a floor or a ceiling before, when the counter was %d, and its token remembers that: send it again with another token", r.Before)
+	}
 	e.Above = d.N > 0
 	if e.Set {
 		e.Above = d.N > b.High
@@ -157,6 +160,19 @@ func boundError(d *store.Delta, r *store.Result) error {
 		e.Limit = b.High
 	}
 	return e
+}
+
+// refuses reports whether a bound, which may be nil, refuses a delta to a counter with a value.
+func refuses(b *store.Bound, d *store.Delta, value int64) bool {
+	switch {
+	case b == nil:
+		return false
+	case d.Op == store.OpSet:
+		return !b.Has(d.N)
+	}
+	low, high := b.Limits(value, d.N)
+	sum := value + d.N
+	return (sum > value) != (d.N > 0) && d.N != 0 || sum < low || sum > high
 }
 
 // applyOptions puts the options of a write into the call that it is all of, and reports

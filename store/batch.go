@@ -325,11 +325,9 @@ type Result struct {
 	Replayed bool   // decided earlier, under the same token or the same mark
 	Shard    uint16 // which part of its counter took it; a store knows nothing of that and leaves it 0
 
-	// Of an event: which rider refused it, from 1 on, 0 if the lead did; and that there
-	// was no room to remember its token as refused.
-	Refused   uint8
-	Forgotten bool
-	Late      bool // some views do without it, or it was counted as later than it was; a store knows nothing of that and leaves it false
+	Refused   uint8 // of an event: which rider refused it, from 1 on, 0 if the lead did
+	Forgotten bool  // there was no room for its token to remember that it was refused
+	Late      bool  // some views do without it, or it was counted as later than it was; a store knows nothing of that and leaves it false
 
 	Before  int64  // with Want, or a repeat of it; 0 for an absent cell
 	After   int64  // with Want, or a repeat of it
@@ -429,7 +427,7 @@ const (
 	TokenApplied                   // its write was applied
 	TokenSettled                   // it was settled first, and never will be applied
 	TokenExpired                   // it is older than the window, or made as far ahead: refused, whatever it was
-	TokenRefused                   // its event was refused as Unmet or Bounded: a repeat is refused alike
+	TokenRefused                   // its write was refused as Bounded, or its event as Unmet: a repeat is refused alike
 )
 
 // MarshalText returns the word for s, for JSON and logs.

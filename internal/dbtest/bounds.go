@@ -66,14 +66,33 @@ func bounds(s *suite) {
 		f(math.MaxInt64, math.MaxInt64-10, math.MaxInt64)
 	})
 
-	s.law("a refusal by a bound uses no token", func(k *kit) {
+	s.law("a token remembers a refusal by a bound", func(k *kit) {
 		opts := []quipu.WriteOption{quipu.Floor(0), quipu.Token("t"), quipu.WantValue()}
-		k.refused("a", -1, quipu.BoundError{Asked: -1}, opts...)
-		k.add("a", 3)
-		first := k.add("a", -1, opts...)
-		k.moved(first, 3, 2)
-		k.set("a", 0)
-		k.repeats(k.add("a", -1, opts...), first)
+		for range 2 {
+			k.refused("a", -1, quipu.BoundError{Asked: -1}, opts...)
+			k.add("a", 3)
+			if f := k.lookup("a", "t"); f.State != quipu.TokenRefused {
+				k.Fatalf("its token is %s", f.State)
+			}
+		}
+		if f, err := k.db.Settle(k.ctx, "a", "t"); err != nil || f.State != quipu.TokenRefused {
+			k.Fatalf("settled: %+v, %v", f, err)
+		}
+		_, err := k.db.Add(k.ctx, "a", -2, opts...)
+		k.fails(err, quipu.ErrToken)
+		k.moved(k.add("a", -1, quipu.Floor(0), quipu.Token("u"), quipu.WantValue()), 6, 5)
+	})
+
+	s.lawOf("a refusal that is not remembered says so", quipu.Options{Limits: quipu.Limits{TokensMax: 10}}, func(k *kit) {
+		k.refused("a", -1, quipu.BoundError{Asked: -1}, quipu.Floor(0), quipu.Token("t"))
+		k.refused("a", -1, quipu.BoundError{Asked: -1, Forgotten: true}, quipu.Floor(0), quipu.Token("u"))
+		if f := k.lookup("a", "u"); f.State != quipu.TokenUnknown {
+			k.Fatalf("its token is %s", f.State)
+		}
+		k.add("a", 1)
+		k.refused("a", -1, quipu.BoundError{Asked: -1}, quipu.Floor(0), quipu.Token("t"))
+		k.add("a", -1, quipu.Floor(0), quipu.Token("u"))
+		k.holds("a", 0)
 	})
 
 	s.law("a bound that contradicts itself is refused", func(k *kit) {
@@ -117,7 +136,7 @@ func bounds(s *suite) {
 		k.refused("stock:1", 1, quipu.BoundError{Value: 10, Asked: 1, Limit: -7, Above: true}, quipu.Ceiling(-7)) // or contradict it for others.
 		_, err := k.db.Set(k.ctx, "stock:1", -1)
 		k.bounded(err, quipu.BoundError{Value: 10, Asked: -1, Set: true})
-		_, err = k.db.Set(k.ctx, "stock:1", 101, quipu.Token("t"))
+		_, err = k.db.Set(k.ctx, "stock:1", 101, quipu.Token("u"))
 		k.bounded(err, quipu.BoundError{Value: 10, Asked: 101, Limit: 100, Above: true, Set: true})
 		rs := k.addBatch(quipu.Event{Key: "stock:1", Delta: -4}, quipu.Event{Key: "stock:1", Delta: -7}, quipu.Event{Key: "free", Delta: -7})
 		k.succeeds(rs[0].Err)
@@ -146,6 +165,22 @@ func bounds(s *suite) {
 		k.define()
 		k.add("stock:1", -1)
 		k.holds("stock:1", -6)
+	})
+
+	s.law("a refusal outlives the definition that it is by", func(k *kit) {
+		k.define(stock...)
+		token := quipu.Token("t")
+		k.refused("stock:1", -1, quipu.BoundError{Asked: -1}, token)
+		k.define(definition.Definition{Pattern: "stock:*", Floor: new(int64(-9))})
+		_, err := k.db.Add(k.ctx, "stock:1", -1, token)
+		k.fails(err, quipu.ErrBound)
+		k.define()
+		_, err = k.db.Add(k.ctx, "stock:1", -1, token)
+		k.fails(err, quipu.ErrBound)
+		k.add("stock:1", -1)
+		k.define(stock...)
+		k.refused("stock:1", -1, quipu.BoundError{Asked: -1}, token) // when it was 0
+		k.holds("stock:1", -1)
 	})
 
 	s.law("a definition's floor is never crossed by many at once", func(k *kit) {

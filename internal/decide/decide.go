@@ -143,13 +143,13 @@ func decide(s State, at Clock, d *store.Delta, rec *Record) store.Result {
 	if res.Outcome == store.Full && !s.Full(d.Cell.Namespace, Keys) {
 		res = Cell(&v, d, at.NowMS, false)
 	}
-	if res.Outcome != store.Applied || d.Op == store.OpGet {
+	if d.Op == store.OpGet {
 		return res
 	}
-	res.Version = s.Put(d.Cell, v)
-	rec.enter(d.Cell, uint64(v.N)-uint64(before))
-	if d.Guard.Token != "" {
-		s.Remember(d.Cell, d.Guard.Token, Remembered(d, res, at.NowMS))
+	if res.Outcome == store.Applied {
+		res.Version = s.Put(d.Cell, v)
+		rec.enter(d.Cell, uint64(v.N)-uint64(before))
 	}
+	remember(s, at, d, &res)
 	return res
 }

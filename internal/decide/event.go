@@ -33,21 +33,8 @@ func event(s PartState, at Clock, d *store.Delta, rec *Record) store.Result {
 		}
 	}
 	res := Event(s, at, d, rec)
-	if d.Guard.Token == "" || res.Outcome != store.Applied && !Remembers(d, res.Outcome) {
-		return res
-	}
-	if res.Outcome != store.Applied {
-		if res.Forgotten = s.Full(d.Cell.Namespace, Refusals); res.Forgotten {
-			return res
-		}
-	}
-	s.Remember(d.Cell, d.Guard.Token, Remembered(d, res, at.NowMS))
+	remember(s, at, d, &res)
 	return res
-}
-
-// Remembers reports whether the token of a delta that was refused remembers that.
-func Remembers(d *store.Delta, refused store.Outcome) bool {
-	return d.Event != nil && (refused == store.Unmet || refused == store.Bounded)
 }
 
 // Event decides a lead and its riders, and keeps what they change. Tokens come before

@@ -16,8 +16,17 @@ type Token struct {
 // Refused reports whether the write was refused, and is to be refused again.
 func (t *Token) Refused() bool { return !t.Settled && t.Result.Outcome != store.Applied }
 
-// Remembered returns what is to be remembered of a write that was applied, or of an
-// event that was refused, or of a token that was settled. What the first result tells of existence and deadline is
+// Remembers reports whether the token of a delta that was refused remembers that: a bound
+// has refused it, or it is an event of which a condition was not met.
+func Remembers(d *store.Delta, refused store.Outcome) bool {
+	return refused == store.Bounded || refused == store.Unmet && d.Event != nil
+}
+
+// MayRefuse reports whether there are refusals of a delta that its token would remember.
+func MayRefuse(d *store.Delta) bool { return d.Event != nil || d.Guard.Bound != nil }
+
+// Remembered returns what is to be remembered of a write that was applied, or that was
+// refused, or of a token that was settled. What the first result tells of existence and deadline is
 // for that one only.
 func Remembered(d *store.Delta, first store.Result, nowMS int64) Token {
 	if d.Op == store.OpSettle {
@@ -87,6 +96,23 @@ func Fate(s State, at Clock, c store.Cell, name string) store.Fate {
 func recall(s State, at Clock, c store.Cell, name string) (store.TokenState, Token) {
 	t, known := s.Token(c, name)
 	return Recall(name, t, known, at.NowMS-t.AtMS, at)
+}
+
+// remember keeps the decision on a delta under its token, if it has one and that is to be
+// remembered. A refusal is forgotten, and says so, if there is no room for it.
+func remember(s State, at Clock, d *store.Delta, res *store.Result) {
+	if d.Guard.Token == "" {
+		return
+	}
+	if res.Outcome != store.Applied {
+		if !Remembers(d, res.Outcome) {
+			return
+		}
+		if res.Forgotten = s.Full(d.Cell.Namespace, Refusals); res.Forgotten {
+			return
+		}
+	}
+	s.Remember(d.Cell, d.Guard.Token, Remembered(d, *res, at.NowMS))
 }
 
 // once is Verdict on a State, which is asked for room only if it matters.

@@ -20,6 +20,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/quipudb/quipu/internal/clock"
+	"github.com/quipudb/quipu/internal/decide"
 	"github.com/quipudb/quipu/internal/wal"
 	"github.com/quipudb/quipu/store"
 )
@@ -433,8 +434,8 @@ func (e *Engine) writes(b *store.Batch) bool {
 		return true
 	}
 	for i := range b.Deltas {
-		if b.Deltas[i].Event != nil {
-			return false
+		if d := &b.Deltas[i]; d.Event != nil || d.Guard.Token != "" && decide.MayRefuse(d) {
+			return false // Tokens of before know no refusals.
 		}
 	}
 	return len(b.Books) == 0 && len(b.Floors) == 0

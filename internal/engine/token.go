@@ -50,7 +50,7 @@ func (e *Engine) planToken(cell []byte, d *store.Delta, more int, got *fetched, 
 	if got.token(key) == nil {
 		n.token(key)
 	}
-	full := e.names.tokensFull(cell, int64(more), &e.o.Limits) || d.Event != nil && e.names.refusalsFull(cell, int64(more), &e.o.Limits)
+	full := e.names.tokensFull(cell, int64(more), &e.o.Limits) || decide.MayRefuse(d) && e.names.refusalsFull(cell, int64(more), &e.o.Limits)
 	if full && !got.madeRoom() && e.now() >= e.sweepMS {
 		n.sweep = true
 	}

@@ -83,7 +83,7 @@ create table quipu.space (
 -- New ones go to the last generation. Whoever adds one holds the lock {{tokens}}
 -- shared until the end of its transaction, and whoever begins a generation holds
 -- it alone: so a token can't be in two generations. Op 0 is a settled token. One of
--- an event that was refused has the outcome, and which rider refused it.
+-- a write that was refused has the outcome, and which rider of its event refused it.
 create table quipu.generation (
     gen int primary key,
     from_ms bigint not null

@@ -29,13 +29,63 @@ func bounds(s *suite) {
 		if now := k.read(c); now != was {
 			k.Fatalf("refused writes changed the cell from %+v to %+v", was, now)
 		}
-		// The token was not used: the same write may come again.
-		k.state(c, "t", store.TokenUnknown)
-		k.one(add(c, -1))
-		first := k.one(once(no, "t"))
-		k.applied(first, 7, 10)
-		k.repeats(k.one(once(no, "t")), first) // not Bounded
-		k.holds(c, 10)
+	})
+
+	s.law("a token remembers that a bound refused its write", func(k *kit) {
+		c := cell("a")
+		for _, d := range []store.Delta{
+			within(want(add(c, 3)), store.Bound{High: 2}),
+			within(add(c, -1), store.Bound{High: 2}),
+			within(want(set(c, 3)), store.Bound{High: 2}),
+		} {
+			name := fmt.Sprint("t", d.Op, d.N)
+			first := k.one(once(d, name))
+			k.outcome(first, store.Bounded)
+			k.absent(c)
+			if f := k.state(c, name, store.TokenRefused); f.Op != d.Op || f.N != d.N || f.Result != kept(first) {
+				k.Fatalf("fate %+v, want %+v", f, first)
+			}
+			k.one(set(c, 1)) // By now there is room for it.
+			k.repeats(k.one(once(d, name)), first)
+			k.repeats(k.one(settle(c, name)), first)
+			other := once(d, name)
+			other.Guard.Digest++
+			k.outcome(k.one(other), store.Mismatch)
+			k.holds(c, 1)
+			k.one(del(c))
+			k.repeats(k.one(once(d, name)), first)
+		}
+		// Other refusals are forgotten.
+		k.outcome(k.one(once(within(match(add(c, 1), 7), store.Bound{High: 2}), "u")), store.Changed)
+		k.outcome(k.one(once(within(only(add(c, 1), store.ExistsMust), store.Bound{High: 2}), "u")), store.Unmet)
+		k.state(c, "u", store.TokenUnknown)
+		k.applied(k.one(once(within(want(add(c, 1)), store.Bound{High: 2}), "u")), 0, 1)
+	})
+
+	clock := newClock()
+	limits := store.Limits{TokensMax: 20, TokenWindow: window}
+	s.lawWith("refusals by a bound have room of their own", Config{Limits: limits, Now: clock.now}, func(k *kit) {
+		c := cell("a")
+		no := func(token string) store.Result {
+			r := k.one(once(within(want(add(c, 1)), store.Bound{High: 0}), token))
+			k.outcome(r, store.Bounded)
+			return r
+		}
+		if r := no("t"); r.Forgotten || no("u").Forgotten || !no("t").Replayed {
+			k.Fatalf("%+v: there is room for two", r)
+		}
+		for range 2 { // The second is decided anew.
+			if r := no("v"); !r.Forgotten || r.Replayed {
+				k.Fatalf("%+v: there is no room", r)
+			}
+		}
+		k.state(c, "v", store.TokenUnknown)
+		k.applied(k.one(once(within(want(add(c, 1)), store.Bound{High: 1}), "v")), 0, 1)
+		k.one(del(c))
+		clock.move(2 * window)
+		if r := no("w"); r.Forgotten {
+			k.Fatalf("%+v: the first refusals are over", r)
+		}
 	})
 
 	s.law("an absent cell is zero to a bound", func(k *kit) {
@@ -126,7 +176,7 @@ func bounds(s *suite) {
 		k.absent(c)
 		k.applied(k.one(within(want(set(c, 10)), b)), 0, 10)
 		k.told(k.one(once(within(want(set(c, 11)), b), "t")), store.Result{Outcome: store.Bounded, Before: 10, After: 10, Existed: true})
-		k.state(c, "t", store.TokenUnknown)
+		k.state(c, "t", store.TokenRefused)
 		b.Inward = true
 		k.told(k.one(within(want(set(c, 11)), b)), store.Result{Outcome: store.Bounded, Before: 10, After: 10, Existed: true})
 		k.holds(c, 10)

@@ -179,7 +179,7 @@ func (m *eventMachine) do(d store.Delta) {
 	if want.Outcome == store.Applied {
 		m.is = will
 	}
-	remembers := want.Outcome == store.Applied || d.Event != nil && (want.Outcome == store.Unmet || want.Outcome == store.Bounded)
+	remembers := want.Outcome == store.Applied || want.Outcome == store.Bounded || d.Event != nil && want.Outcome == store.Unmet
 	if id.name != "" && remembers {
 		m.tokens[id] = got
 	}

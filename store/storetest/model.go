@@ -213,6 +213,8 @@ func (m *model) state(id modelTokenID) (s store.TokenState, t modelToken, loose 
 		return store.TokenExpired, t, false
 	case t.settled:
 		return store.TokenSettled, t, false
+	case t.result.Outcome == store.Bounded:
+		return store.TokenRefused, t, false
 	default:
 		return store.TokenApplied, t, false
 	}
@@ -258,7 +260,7 @@ func (m *model) settled(d store.Delta, got store.Result) error {
 		state = store.TokenUnknown
 	}
 	switch state {
-	case store.TokenApplied:
+	case store.TokenApplied, store.TokenRefused:
 		t.result.Replayed = true
 		return equal(got, t.result)
 	case store.TokenSettled:
@@ -284,7 +286,7 @@ func (m *model) changed(d store.Delta, got store.Result) error {
 			state = store.TokenUnknown
 		}
 		switch state {
-		case store.TokenApplied:
+		case store.TokenApplied, store.TokenRefused:
 			if t.digest != d.Guard.Digest {
 				return equal(got, refusal(store.Mismatch)...)
 			}
@@ -295,7 +297,7 @@ func (m *model) changed(d store.Delta, got store.Result) error {
 			return equal(got, refusal(store.Settled)...)
 		case store.TokenExpired:
 			return equal(got, refusal(store.Expired)...)
-		case store.TokenUnknown, store.TokenRefused: // only events are remembered as refused
+		case store.TokenUnknown:
 			if m.tokensFull(d.Cell.Namespace) {
 				refused = append(refused, store.Full)
 			}
@@ -304,7 +306,10 @@ func (m *model) changed(d store.Delta, got store.Result) error {
 	is := m.value(d.Cell)
 	want := decide.Cell(&is, &d, m.nowMS, m.keysFull(d.Cell.Namespace, got.Outcome == store.Full))
 	if !d.Want { // Nobody asked for more.
-		got = store.Result{Outcome: got.Outcome, Replayed: got.Replayed, Version: got.Version}
+		got = store.Result{Outcome: got.Outcome, Replayed: got.Replayed, Forgotten: got.Forgotten, Version: got.Version}
+	}
+	if id.name != "" && len(refused) == 0 && want.Outcome == store.Bounded && got.Outcome == store.Bounded {
+		return m.keep(id, d, got, want)
 	}
 	switch {
 	case len(refused) == 0 && want.Outcome == store.Applied:
@@ -314,6 +319,26 @@ func (m *model) changed(d store.Delta, got store.Result) error {
 	default:
 		return equal(got, append(refusal(refused...), want)...)
 	}
+}
+
+// keep takes the refusal of a delta by its bound, which the token remembers if there is
+// room for that.
+func (m *model) keep(id modelTokenID, d store.Delta, got, want store.Result) error {
+	if !got.Forgotten {
+		m.tokens[id] = modelToken{digest: d.Guard.Digest, atMS: m.nowMS, result: kept(got)}
+		return equal(got, want)
+	}
+	held := int64(0)
+	for other, t := range m.tokens {
+		if other.cell.Namespace == id.cell.Namespace && t.result.Outcome == store.Bounded {
+			held++
+		}
+	}
+	if held < m.limits.RefusalsMax() {
+		return fmt.Errorf("a refusal is forgotten, though only %d are remembered", held)
+	}
+	want.Forgotten = true
+	return equal(got, want)
 }
 
 // take makes an accepted change.
@@ -370,7 +395,7 @@ func (m *model) looked(c store.Cell, token string, got store.Fate) error {
 	default:
 		return fmt.Errorf("token %q is %v, want %v", token, got.State, state)
 	}
-	if state != store.TokenApplied && state != store.TokenSettled {
+	if state != store.TokenApplied && state != store.TokenSettled && state != store.TokenRefused {
 		return nil
 	}
 	if got.AtMS != t.atMS {
