@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -15,6 +16,13 @@ func want(key, name string) Want {
 	return Want{Seat{store.Cell{Namespace: "ns", Key: key}, 7, name}, 2}
 }
 
+// look asks a desk what it knows of a value.
+func look(d *Desk, w Want, book int64) (admitted, known bool) {
+	q := []Question{{View: w.View, Name: w.Name}}
+	d.Look(w.Cell, book, q)
+	return q[0].Admitted, q[0].Known
+}
+
 // admitted asks for values, and returns which of them are admitted: the others are known
 // not to be.
 func admitted(t *testing.T, d *Desk, book store.Book, wants ...Want) (names string) {
@@ -23,7 +31,7 @@ func admitted(t *testing.T, d *Desk, book store.Book, wants ...Want) (names stri
 		t.Fatal(err)
 	}
 	for _, w := range wants {
-		is, known := d.Look(w.Seat, book.ID)
+		is, known := look(d, w, book.ID)
 		if !known {
 			t.Errorf("%s is not known", w.Name)
 		}
@@ -36,24 +44,24 @@ func admitted(t *testing.T, d *Desk, book store.Book, wants ...Want) (names stri
 
 func TestAsk(t *testing.T) {
 	s := memstore.New(memstore.Options{Partitions: 3})
-	a, b := New(3, s.Apply), New(3, s.Apply)
+	a, b := New(3, s), New(3, s)
 	f := func(d *Desk, book store.Book, want string, wants ...Want) {
 		t.Helper()
 		if got := admitted(t, d, book, wants...); got != want {
 			t.Errorf("admitted %q, want %q", got, want)
 		}
 	}
-	if _, known := a.Look(want("k", "a").Seat, 1); known {
+	if _, known := look(a, want("k", "a"), 1); known {
 		t.Error("known before it was asked for")
 	}
 	f(a, first, "ab", want("k", "a"), want("k", "b"), want("k", "c"))
 	f(b, first, "a", want("k", "d"), want("k", "a"))
 	f(b, first, "dx", want("l", "d"), want("k", "e"), want("m", "x")) // another counter has room
 	// Another book may have another limit.
-	if _, known := a.Look(want("k", "c").Seat, 2); known {
+	if _, known := look(a, want("k", "c"), 2); known {
 		t.Error("a refusal outlives its book")
 	}
-	if is, known := a.Look(want("k", "a").Seat, 2); !is || !known {
+	if is, known := look(a, want("k", "a"), 2); !is || !known {
 		t.Error("an admission does not outlive its book")
 	}
 	more := want("k", "c")
@@ -69,6 +77,37 @@ func TestAsk(t *testing.T) {
 	}
 }
 
+// decisions counts how often a store is asked to decide.
+type decisions struct {
+	store.Store
+	n int
+}
+
+func (s *decisions) Apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
+	s.n++
+	return s.Store.Apply(ctx, batches, replies)
+}
+
+// A desk that is new, such as that of a server that was started again, reads what was
+// admitted, and has the store decide on what was not.
+func TestAskAgain(t *testing.T) {
+	s := &decisions{Store: memstore.New(memstore.Options{})}
+	admitted(t, New(1, s), first, want("k", "a"), want("k", "b"), want("l", "a"))
+	f := func(want string, decided int, wants ...Want) {
+		t.Helper()
+		s.n = 0
+		if got := admitted(t, New(1, s), first, wants...); got != want || s.n != decided {
+			t.Errorf("admitted %q by %d decisions, want %q by %d", got, s.n, want, decided)
+		}
+	}
+	f("aba", 0, want("k", "a"), want("k", "b"), want("l", "a"))
+	f("ab", 1, want("k", "a"), want("l", "b"), want("k", "c"))
+	q := []Question{{View: 7}}
+	if New(1, s).Look(want("k", "").Cell, 1, q); !q[0].Admitted || !q[0].Known {
+		t.Errorf("an event without a value: %+v", q[0])
+	}
+}
+
 // A counter that has a deadline takes no events: nothing is known of its values.
 func TestDeadline(t *testing.T) {
 	s := memstore.New(memstore.Options{})
@@ -77,11 +116,11 @@ func TestDeadline(t *testing.T) {
 	if err := s.Apply(t.Context(), []store.Batch{b}, make([]store.Reply, 1)); err != nil {
 		t.Fatal(err)
 	}
-	d := New(1, s.Apply)
+	d := New(1, s)
 	if err := d.Ask(t.Context(), first, []Want{w}); err != nil {
 		t.Fatal(err)
 	}
-	if _, known := d.Look(w.Seat, 1); known {
+	if _, known := look(d, w, 1); known {
 		t.Error("it is known")
 	}
 }
@@ -90,7 +129,7 @@ func TestDeadline(t *testing.T) {
 // for lately stay.
 func TestMany(t *testing.T) {
 	s := memstore.New(memstore.Options{})
-	d := New(1, s.Apply)
+	d := New(1, s)
 	d.max = 250 // 2000 verdicts
 	var wants []Want
 	for i := range 5000 {
@@ -98,7 +137,7 @@ func TestMany(t *testing.T) {
 	}
 	known := func(wants []Want) (n int) {
 		for _, w := range wants {
-			if is, ok := d.Look(w.Seat, 1); is && ok {
+			if is, ok := look(d, w, 1); is && ok {
 				n++
 			}
 		}

@@ -25,6 +25,8 @@ type frame struct {
 	wants   []admission.Want // values that nobody here knows of
 	asked   bool             // they are known now, as far as they can be
 	room    [4]string
+
+	questions []admission.Question // about the values of one delta
 }
 
 // A change is a delta that could not be sent as it was given, or that is late, and what it
@@ -317,16 +319,18 @@ func (f *frame) names(d *store.Delta, fact *Fact, keys *books.Keys) ([]string, e
 	if err != nil {
 		return nil, err
 	}
+	f.questions = f.questions[:0]
 	for i, name := range names {
-		if name == "" {
-			continue
-		}
-		at := admission.Seat{Cell: d.Cell, View: keys.Admits(i), Name: name}
-		admitted, known := f.s.desk.Look(at, f.known.ID())
-		if !known && !f.asked {
+		f.questions = append(f.questions, admission.Question{View: keys.Admits(i), Name: name})
+	}
+	f.s.desk.Look(d.Cell, f.known.ID(), f.questions)
+	for i := range f.questions {
+		q := &f.questions[i]
+		if !q.Known && !f.asked {
+			at := admission.Seat{Cell: d.Cell, View: q.View, Name: q.Name}
 			f.wants = append(f.wants, admission.Want{Seat: at, Limit: keys.Limit(i)})
 		}
-		if !admitted {
+		if !q.Admitted {
 			names[i] = view.Other
 			f.others++
 		}

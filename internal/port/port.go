@@ -102,7 +102,7 @@ func New(s store.Store, namespace string, o Options) *Port {
 	if sh.err == nil && !o.ReadOnly {
 		sh.keeping.Start()
 	}
-	sh.desk = admission.New(sh.traits.Partitions, sh.store.Apply)
+	sh.desk = admission.New(sh.traits.Partitions, sh.store)
 	sh.totals = total.New(total.Options{
 		Store: sh.store, Under: s, Spread: sh.spread, Policies: sh.policies.Load, Left: sh.left,
 		Recall: o.Recall, ReadOnly: o.ReadOnly, Near: sh.near,
