@@ -1,6 +1,7 @@
 // Package definition says what a counter is: what is counted for each event besides the
-// total, by windows of time, by dimensions, and line by line in a ledger; and between which
-// values it must stay, what users may choose, and what counts once for each of them.
+// total, by windows of time, by dimensions, and line by line in a ledger; between which
+// values it must stay; what users may choose, and what counts once for each of them; and
+// what clients may use.
 //
 // A definition differs from a policy. A policy changes what counting costs, and each server
 // has its own. A definition changes what the numbers mean, so it is kept in the store, and
@@ -64,21 +65,17 @@ type Definition struct {
 
 	// Once has each user counted at most once in each window of time.
 	Once Once `json:"once,omitzero"`
-}
 
-// Bound returns the bound that d sets, or nil.
-func (d *Definition) Bound() *store.Bound {
-	if d.Floor == nil && d.Ceiling == nil {
-		return nil
-	}
-	b := store.Unbounded()
-	if d.Floor != nil {
-		b.Low = *d.Floor
-	}
-	if d.Ceiling != nil {
-		b.High = *d.Ceiling
-	}
-	return &b
+	// Limits are what clients may use of the limits whose names have the pattern. A limit is
+	// no counter, and counters of the same name are not changed by it.
+	Limits []Limit `json:"limits,omitempty"`
+
+	// Away says what becomes of a call that asks a limit while the store can't be reached.
+	Away Away `json:"away,omitzero"`
+
+	// Clients is of how many clients each limit remembers what they used: a further one is
+	// refused. The default is 1,000,000.
+	Clients int64 `json:"clients,omitempty"`
 }
 
 // A Window has events counted by stretches of time of one width.
@@ -312,6 +309,9 @@ func (d Definition) checkParts() error {
 		return fmt.Errorf("a floor of %d is above the ceiling of %d", *d.Floor, *d.Ceiling)
 	}
 	if err := d.checkReactions(); err != nil {
+		return err
+	}
+	if err := d.checkLimits(); err != nil {
 		return err
 	}
 	return d.checkLate()

@@ -33,6 +33,15 @@ func (d Definition) String() string {
 	if d.Once != (Once{}) {
 		parts = append(parts, "once: "+d.Once.String())
 	}
+	if len(d.Limits) > 0 {
+		parts = append(parts, "limits: "+list(d.Limits))
+	}
+	if d.Away != (Away{}) {
+		parts = append(parts, "away: "+d.Away.String())
+	}
+	if d.Clients != 0 {
+		parts = append(parts, "clients: "+strconv.FormatInt(d.Clients, 10))
+	}
 	return mapping(parts...)
 }
 

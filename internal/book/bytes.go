@@ -87,6 +87,9 @@ func (b *Book) check() error {
 				return store.Errorf(store.KindInvalid, "pattern %q: no table of %s", e.Definition.Pattern, w.Zone)
 			}
 		}
+		if err := b.checkLimits(&e.Definition); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -95,7 +95,7 @@ func (b *Book) zones(p Proposal) (map[string]*calendar.Zone, error) {
 			zones[w.Zone] = fresh
 		}
 	}
-	return zones, nil
+	return zones, b.limitZones(p, zones)
 }
 
 // entry returns the entry of definition i in n, with the views of b that go on.
@@ -277,6 +277,9 @@ func (b *Book) Changes(n *Book) []string {
 		}
 		limit("floor", was.Floor, e.Definition.Floor)
 		limit("ceiling", was.Ceiling, e.Definition.Ceiling)
+		for _, text := range limitChanges(b.find(pattern), e) {
+			add(pattern, "%s", text)
+		}
 		for _, name := range oldOrder {
 			if _, stays := now[name]; !stays {
 				add(pattern, "%s %s", name, verb(name, "end"))

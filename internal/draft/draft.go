@@ -108,7 +108,10 @@ func (r Reader) draft(n *yaml.Node) (Draft, error) {
 				return err
 			})
 		},
-		"once": func(n *yaml.Node) error { return r.once(n, &d.Definition.Once) },
+		"once":    func(n *yaml.Node) error { return r.once(n, &d.Definition.Once) },
+		"limits":  func(n *yaml.Node) error { return r.limits(n, &d.Definition.Limits) },
+		"away":    func(n *yaml.Node) error { return away(n, &d.Definition.Away) },
+		"clients": func(n *yaml.Node) error { return amount(n, &d.Definition.Clients) },
 	})
 	if err == nil {
 		err = store.CheckNamespace(d.Namespace)

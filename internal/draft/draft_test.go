@@ -84,6 +84,18 @@ func TestParse(t *testing.T) {
 		Pattern: "a", Ledger: definition.Ledger{Record: definition.All},
 		Late: definition.Late{Then: definition.Clamp, After: definition.Keep(90 * time.Minute)},
 	})
+	f("- {pattern: a, limits: [{rate: 10, per: 1s, burst: 20}, {name: day, algorithm: window, rate: 1000, per: 1d}, {name: month, algorithm: calendar, rate: 5, per: 1mo, zone: Europe/Berlin}], away: open, clients: 5}", definition.Definition{
+		Pattern: "a", Away: definition.Away{Then: definition.FailOpen}, Clients: 5,
+		Limits: []definition.Limit{
+			{Rate: 10, Per: width("1s"), Burst: 20},
+			{Name: "day", Algorithm: definition.FixedWindow, Rate: 1000, Per: width("1d")},
+			{Name: "month", Algorithm: definition.Calendar, Rate: 5, Per: width("1mo"), Zone: "Europe/Berlin"},
+		},
+	})
+	f("- {pattern: a, limits: [{rate: 10, per: 1m, algorithm: sliding}], away: {then: share, servers: 3}}", definition.Definition{
+		Pattern: "a", Away: definition.Away{Then: definition.Share, Servers: 3},
+		Limits: []definition.Limit{{Algorithm: definition.SlidingWindow, Rate: 10, Per: width("1m")}},
+	})
 	f("- {pattern: a, late: count}", definition.Definition{Pattern: "a"})
 	f("- {pattern: a, floor: 0}", definition.Definition{Pattern: "a", Floor: new(int64(0))})
 	f(`- {"pattern":"a","floor":-9223372036854775808,"ceiling":9223372036854775807}`,
@@ -126,7 +138,7 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	f(1, "want a list of definitions", "pattern: a")
-	f(2, "want a definition: a mapping of ceiling, choices, dimensions, floor, late, ledger, namespace, once, pattern, windows", "\n- a")
+	f(2, "want a definition: a mapping of away, ceiling, choices, clients, dimensions, floor, late, ledger, limits, namespace, once, pattern, windows", "\n- a")
 	f(1, "pattern is empty: want a key, or a prefix followed by *", "- {windows: []}")
 	f(2, "want a list of choices", "- pattern: a\n  choices: like")
 	f(1, `choice "1st": want a letter`, "- {pattern: a, choices: [1st]}")
@@ -146,6 +158,16 @@ func TestErrors(t *testing.T) {
 	f(1, "a floor of 2 is above the ceiling of 1", "- {pattern: a, floor: 2, ceiling: 1}")
 	f(1, "* may stand only at the end", "- pattern: \"a*b\"")
 	f(1, "namespace", "- {pattern: a, namespace: \"\"}")
+	f(1, "limits: want a list such as [{rate: 10, per: 1s}]", "- {pattern: a, limits: 10/s}")
+	f(1, "a limit without rate", "- {pattern: a, limits: [{per: 1s}]}")
+	f(1, "a limit without per", "- {pattern: a, limits: [{rate: 1}]}")
+	f(1, `rate: "0": want a number from 1 to 1000000000000`, "- {pattern: a, limits: [{rate: 0, per: 1s}]}")
+	f(1, "want bucket, window, sliding or calendar", "- {pattern: a, limits: [{rate: 1, per: 1s, algorithm: leaky}]}")
+	f(1, "a calendar has 1d, 1w", "- {pattern: a, limits: [{rate: 1, per: 1h, algorithm: calendar}]}")
+	f(1, "months and years differ in length", "- {pattern: a, limits: [{rate: 1, per: 1mo}]}")
+	f(1, "two limits are called", "- {pattern: a, limits: [{rate: 1, per: 1s}, {rate: 2, per: 1s}]}")
+	f(1, "away is of limits", "- {pattern: a, away: open}")
+	f(1, "among how many servers", "- {pattern: a, limits: [{rate: 1, per: 1s}], away: share}")
 	f(2, "windows: want a list such as", "- pattern: a\n  windows: 1h")
 	f(3, "want a window: a mapping of every, keep, zone", "- pattern: a\n  windows:\n  - 1h")
 	f(3, `every: "7d": want a length from 1s on`, "- pattern: a\n  windows:\n  - {every: 7d, keep: 1y}")

@@ -90,7 +90,7 @@ func TestLimitsTogether(t *testing.T) {
 			t.Errorf("at %d: got %+v, want %+v", at, got, want)
 		}
 	}
-	untilDay := int64(86_400*second - start%(86_400*second)) / 1000
+	untilDay := int64(86_400*second-start%(86_400*second)) / 1000
 	f(0, 10, limit.Reply{Allowed: true, Rule: 0, Remaining: 0, ResetMS: 1000})
 	f(0, 1, limit.Reply{Rule: 0, Remaining: 0, RetryMS: 100, ResetMS: 1000})
 	// A refused call uses nothing of the limit that would have admitted it.

@@ -46,6 +46,11 @@ type shared struct {
 	err      error             // what is wrong with the options, or nil
 	calls    sync.Pool         // of *Call
 
+	limiters limiters
+	limits   limitMeters
+	shares   shares       // of limits, while the store is away
+	away     atomic.Int64 // until when limits do not wait for the store, in Unix nanoseconds
+
 	issued atomic.Uint64 // a writer that was issued, as all below it were
 
 	refused      atomic.Uint64
@@ -221,6 +226,7 @@ func (p *Port) Meters(f func(name, help string, value float64)) {
 	f("quipu_verify_drift", "Differences that the last verify has found.", float64(v.drift))
 	f("quipu_verify_cells", "Cells that the last verify has looked at.", float64(v.cells))
 	f("quipu_verify_timestamp_seconds", "When the last verify ended, in Unix seconds; 0 if there was none since the start.", float64(v.at.UnixMilli())/1000)
+	p.limits.meters(f)
 	p.totals.Meters(f)
 	p.keeping.Meters(f)
 	if m, ok := p.store.(store.Meter); ok {

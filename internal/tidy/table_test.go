@@ -24,7 +24,7 @@ var table = map[string]row{
 	// How counters are counted and read, as people write it.
 	"policy": {code: []string{"./store", "./internal/duration", "./internal/hot"}, pure: true},
 	// What is counted for each event, as people write it.
-	"definition":     {code: []string{"./policy", "./store", "./internal/calendar", "./internal/duration"}, pure: true},
+	"definition":     {code: []string{"./policy", "./store", "./internal/calendar", "./internal/duration", "./internal/limit"}, pure: true},
 	"internal/draft": {code: []string{"./definition", "./store", "go.yaml.in/yaml/v3"}, pure: true},
 	// The definitions of a namespace as a store keeps them, and what follows from them.
 	"internal/book": {code: []string{"./definition", "./store", "./internal/calendar"}, pure: true},
@@ -83,7 +83,7 @@ var table = map[string]row{
 	// All of it as the servers use it: the library is the product on top of this.
 	"internal/port": {
 		code: []string{
-			"./call", "./policy", "./store", "./internal/admission", "./internal/books", "./internal/hot", "./internal/ledger", "./internal/node", "./internal/retention", "./internal/rollup",
+			"./call", "./definition", "./policy", "./store", "./internal/admission", "./internal/books", "./internal/calendar", "./internal/hot", "./internal/limit", "./internal/ledger", "./internal/node", "./internal/retention", "./internal/rollup",
 			"./internal/spread", "./internal/total", "./internal/view",
 		},
 		tests: []string{".", "./definition", "./store/memstore", "./store/storetest"},

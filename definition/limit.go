@@ -1,0 +1,269 @@
+package definition
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/quipudb/quipu/internal/limit"
+)
+
+// The most that limits may be.
+const (
+	LimitsMax      = limit.RulesMax  // of one definition
+	LimitAmountMax = limit.AmountMax // of a rate, a burst, and a cost
+	ClientsMax     = 1_000_000_000   // of a limit
+
+	clientsDefault = 1_000_000
+)
+
+// A Limit is how much a client may use in a length of time. Several limits of one
+// definition are decided together: what one of them refuses uses nothing of the others.
+type Limit struct {
+	// Name tells the limits of one definition apart. The default is Per. What a client
+	// has used is kept under the name when the rest changes.
+	Name string `json:"name,omitempty"`
+
+	// Algorithm is how the limit is judged. The default is a bucket.
+	Algorithm Algorithm `json:"algorithm,omitzero"`
+
+	// Rate is how much may be used in each Per.
+	Rate int64 `json:"rate"`
+
+	// Per is a length of time. A calendar has 1d, 1w, 1mo, 3mo, 1y and so on as its zone has
+	// them; for the others 1d and 1w are 24 and 168 hours.
+	Per Width `json:"per"`
+
+	// Burst is how much a bucket holds, and so what may be used at once. The default is Rate.
+	Burst int64 `json:"burst,omitempty"`
+
+	// Zone is the name of the time zone of a calendar. The default is UTC.
+	Zone string `json:"zone,omitempty"`
+}
+
+// An Algorithm is how a limit is judged.
+type Algorithm uint8
+
+// The algorithms.
+const (
+	// Bucket holds Burst at most, and Rate comes back in each Per, evenly: GCRA, a token
+	// bucket.
+	Bucket Algorithm = iota
+	// FixedWindow lets Rate be used in each stretch of Per, counted from 1970 on.
+	FixedWindow
+	// SlidingWindow is FixedWindow, and of what was used in the stretch before, as much counts
+	// as is less than Per ago if it was used evenly.
+	SlidingWindow
+	// Calendar lets Rate be used in each day, week, month or year of a time zone.
+	Calendar
+)
+
+var algorithmWords = []string{"bucket", "window", "sliding", "calendar"}
+
+// String returns the word for a.
+func (a Algorithm) String() string { return algorithmWords[min(int(a), len(algorithmWords)-1)] }
+
+// MarshalText returns the word for a.
+func (a Algorithm) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText takes a word.
+func (a *Algorithm) UnmarshalText(text []byte) error {
+	i := slices.Index(algorithmWords, string(text))
+	if i < 0 {
+		return fmt.Errorf("%q: want bucket, window, sliding or calendar", text)
+	}
+	*a = Algorithm(i)
+	return nil
+}
+
+// Called returns the name of the limit.
+func (l Limit) Called() string {
+	if l.Name != "" {
+		return l.Name
+	}
+	return l.Per.String()
+}
+
+// Most returns how much may be used at once.
+func (l Limit) Most() int64 {
+	if l.Algorithm == Bucket && l.Burst != 0 {
+		return l.Burst
+	}
+	return l.Rate
+}
+
+// Window returns the windows of a calendar.
+func (l Limit) Window() Window { return Window{Every: l.Per, Zone: l.Zone} }
+
+// Tag returns the number that stands for a name where what was used is kept.
+func (l Limit) Tag() uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(l.Called()))
+	return h.Sum32()
+}
+
+// PerSeconds returns a width of whole seconds.
+func PerSeconds(n int64) (Width, error) { return ParseWidth(strconv.FormatInt(n, 10) + "s") }
+
+func (l Limit) check() error {
+	switch {
+	case l.Name != "" && !nameOK(l.Name):
+		return fmt.Errorf("want a letter, and then at most %d letters, digits, '_', '-' or '.'", NameBytesMax-1)
+	case l.Algorithm > Calendar:
+		return fmt.Errorf("unknown algorithm %d", l.Algorithm)
+	case l.Rate < 1 || l.Rate > LimitAmountMax:
+		return fmt.Errorf("rate of %d: want 1 to %d", l.Rate, int64(LimitAmountMax))
+	case l.Per == Width{}:
+		return fmt.Errorf("want per, such as 1s, 1m, 1h or 1d")
+	case l.Burst != 0 && l.Algorithm != Bucket:
+		return fmt.Errorf("burst is for a bucket alone: leave it out")
+	case l.Burst < 0 || l.Burst > LimitAmountMax:
+		return fmt.Errorf("burst of %d: want 1 to %d", l.Burst, int64(LimitAmountMax))
+	}
+	if l.Algorithm == Calendar {
+		switch {
+		case l.Per.Fixed():
+			return fmt.Errorf("per %s: a calendar has 1d, 1w, 1mo, 2mo, 3mo, 4mo, 6mo or 1y", l.Per)
+		case l.Zone == "UTC":
+			return fmt.Errorf("leave out zone for UTC")
+		}
+		return nil
+	}
+	switch {
+	case l.Zone != "":
+		return fmt.Errorf("zone is for a calendar alone: leave it out")
+	case !l.Per.Fixed() && l.Per.Shortest() > time.Duration(week):
+		return fmt.Errorf("per %s: months and years differ in length: have the algorithm calendar, or a number of hours", l.Per)
+	case l.Per.Shortest() > limit.PerUSMax*time.Microsecond:
+		return fmt.Errorf("per %s: at most 366 days", l.Per)
+	}
+	return nil
+}
+
+// CheckLimits returns an error if limits can't be decided together.
+func CheckLimits(limits []Limit) error {
+	if len(limits) > LimitsMax {
+		return fmt.Errorf("%d limits: at most %d", len(limits), LimitsMax)
+	}
+	for i, l := range limits {
+		if err := l.check(); err != nil {
+			return fmt.Errorf("limit %q: %w", l.Called(), err)
+		}
+		for _, other := range limits[:i] {
+			switch {
+			case other.Called() == l.Called():
+				return fmt.Errorf("two limits are called %q: give them names", l.Called())
+			case other.Tag() == l.Tag():
+				return fmt.Errorf("limits %q and %q: these two names can't be told apart: give one of them another", other.Called(), l.Called())
+			}
+		}
+	}
+	return nil
+}
+
+// Away says what becomes of a call that asks a limit while the store can't be reached. The zero
+// value has it fail, as any other.
+type Away struct {
+	Then AwayThen `json:"then"`
+
+	// Servers is among how many servers the limit is divided, if they Share it.
+	Servers int `json:"servers,omitempty"`
+}
+
+// ServersMax is among how many servers a limit may be divided.
+const ServersMax = 1000
+
+// AwayThen is what becomes of such a call.
+type AwayThen uint8
+
+// What may become of it.
+const (
+	Fail       AwayThen = iota // it fails: the store is unavailable
+	FailOpen                   // it is allowed
+	FailClosed                 // it is refused
+	Share                      // each server decides by a share of the limit, in its own memory
+)
+
+var awayWords = []string{"fail", "open", "closed", "share"}
+
+// String returns the word for t.
+func (t AwayThen) String() string { return awayWords[min(int(t), len(awayWords)-1)] }
+
+// MarshalText returns the word for t.
+func (t AwayThen) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText takes a word.
+func (t *AwayThen) UnmarshalText(text []byte) error {
+	i := slices.Index(awayWords, string(text))
+	if i < 0 {
+		return fmt.Errorf("%q: want open, closed, {then: share, servers: 3}, or fail", text)
+	}
+	*t = AwayThen(i)
+	return nil
+}
+
+// Check returns an error if nobody can do so.
+func (a Away) Check() error {
+	switch {
+	case a.Then > Share:
+		return fmt.Errorf("away: unknown word %d", a.Then)
+	case a.Then == Share && (a.Servers < 1 || a.Servers > ServersMax):
+		return fmt.Errorf("away: among how many servers is the limit shared? Want {then: share, servers: 3}, up to %d", ServersMax)
+	case a.Then != Share && a.Servers != 0:
+		return fmt.Errorf("away: servers are for share alone: leave it out")
+	}
+	return nil
+}
+
+// String returns a as a file has it.
+func (a Away) String() string {
+	if a.Servers == 0 {
+		return a.Then.String()
+	}
+	return mapping("then: "+a.Then.String(), "servers: "+strconv.Itoa(a.Servers))
+}
+
+// String returns l as a file has it.
+func (l Limit) String() string {
+	var parts []string
+	if l.Name != "" {
+		parts = append(parts, "name: "+l.Name)
+	}
+	if l.Algorithm != Bucket {
+		parts = append(parts, "algorithm: "+l.Algorithm.String())
+	}
+	parts = append(parts, "rate: "+strconv.FormatInt(l.Rate, 10), "per: "+l.Per.String())
+	if l.Burst != 0 {
+		parts = append(parts, "burst: "+strconv.FormatInt(l.Burst, 10))
+	}
+	if l.Zone != "" {
+		parts = append(parts, "zone: "+strconv.Quote(l.Zone))
+	}
+	return mapping(parts...)
+}
+
+// MaxClients returns of how many clients a limit of the definition remembers what they used.
+func (d *Definition) MaxClients() int64 {
+	if d.Clients == 0 {
+		return clientsDefault
+	}
+	return d.Clients
+}
+
+// checkLimits checks what the definition says of limits.
+func (d *Definition) checkLimits() error {
+	if err := CheckLimits(d.Limits); err != nil {
+		return err
+	}
+	switch {
+	case len(d.Limits) == 0 && d.Away != Away{}:
+		return fmt.Errorf("away is of limits, and there are none: leave it out")
+	case len(d.Limits) == 0 && d.Clients != 0:
+		return fmt.Errorf("clients are of limits, and there are none: leave it out")
+	case d.Clients < 0 || d.Clients > ClientsMax:
+		return fmt.Errorf("clients: %d: want 1 to %d", d.Clients, ClientsMax)
+	}
+	return d.Away.Check()
+}
