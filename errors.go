@@ -40,6 +40,9 @@ var (
 	ErrUnknown = store.ErrUnknown
 	// ErrReadOnly is returned by the writes of a DB that is read-only.
 	ErrReadOnly = store.ErrReadOnly
+	// ErrEnded is returned when a reservation has ended: it was committed or released, or it
+	// has expired.
+	ErrEnded = store.ErrEnded
 	// ErrClosed is returned after Close.
 	ErrClosed = store.ErrClosed
 	// ErrCorrupt is returned when stored bytes are not what was written.

@@ -76,6 +76,10 @@ type Definition struct {
 	// Clients is of how many clients each limit remembers what they used: a further one is
 	// refused. The default is 1,000,000.
 	Clients int64 `json:"clients,omitempty"`
+
+	// Reservations are the limits of what may be reserved of a counter at once; nil is the
+	// defaults.
+	Reservations *Reservations `json:"reservations,omitempty"`
 }
 
 // A Window has events counted by stretches of time of one width.
@@ -313,6 +317,14 @@ func (d Definition) checkParts() error {
 	}
 	if err := d.checkLimits(); err != nil {
 		return err
+	}
+	if d.Reservations != nil {
+		if err := d.Reservations.check(); err != nil {
+			return fmt.Errorf("reservations: %w", err)
+		}
+		if n := HoldCells(d.Cells()); n > RidersMax {
+			return fmt.Errorf("reservations: to commit one changes %d cells, with %d views: at most %d: have fewer windows or dimensions", n, d.Cells(), RidersMax)
+		}
 	}
 	return d.checkLate()
 }

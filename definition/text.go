@@ -42,6 +42,9 @@ func (d Definition) String() string {
 	if d.Clients != 0 {
 		parts = append(parts, "clients: "+strconv.FormatInt(d.Clients, 10))
 	}
+	if d.Reservations != nil {
+		parts = append(parts, "reservations: "+d.Reservations.String())
+	}
 	return mapping(parts...)
 }
 

@@ -260,6 +260,9 @@ func (b *Book) Changes(n *Book) []string {
 			if is, was := e.Definition.Late, was.Definition.Late; is != was {
 				add(pattern, "late is %s, not %s", is, was)
 			}
+			if is, was := reservations(e), reservations(was); is != was {
+				add(pattern, "reservations are %s, not %s", is, was)
+			}
 		}
 		was := definition.Definition{}
 		if old := b.find(pattern); old != nil {
@@ -292,6 +295,14 @@ func (b *Book) Changes(n *Book) []string {
 		}
 	}
 	return changes
+}
+
+// reservations returns the limits of an entry, for people.
+func reservations(e *Entry) string {
+	if r := e.Definition.Reservations; r != nil {
+		return "limited to " + r.String()
+	}
+	return "without limits of their own"
 }
 
 // verb returns what the views of a name do: windows are several.

@@ -37,6 +37,16 @@ type DB interface {
 	Close() error
 }
 
+// A Reserver is a DB that can reserve.
+type Reserver interface {
+	Reserve(ctx context.Context, key string, amount int64, ttl time.Duration, opts ...quipu.WriteOption) (quipu.Reservation, error)
+	Commit(ctx context.Context, id string, amount int64, opts ...quipu.WriteOption) (quipu.Reservation, error)
+	Release(ctx context.Context, id string, opts ...quipu.WriteOption) (quipu.Reservation, error)
+	Extend(ctx context.Context, id string, ttl time.Duration, opts ...quipu.WriteOption) (quipu.Reservation, error)
+	Reservation(ctx context.Context, id string) (quipu.Reservation, error)
+	Reservations(ctx context.Context, key string, o quipu.ReservationOptions) (quipu.ReservationPage, error)
+}
+
 // An Open makes a new, empty DB and returns its views by namespace. It closes
 // the DB with t.Cleanup; a law may have closed it by then.
 type Open func(t testing.TB, o quipu.Options) func(namespace string) DB
@@ -63,6 +73,7 @@ type Door struct {
 	Unreplayed bool // a receipt does not say that it is a repeat
 	AddsOnce   bool // only adds have tokens
 	Unbounded  bool // an add has no floor and no ceiling, and is not saturated
+	Unreserved bool // it can't reserve
 }
 
 // Run checks every law on DBs made by open.
@@ -86,6 +97,7 @@ func RunThrough(t *testing.T, d Door, open Open) {
 		{"namespace", namespaces},
 		{"bound", bounds},
 		{"lifetime", lifetimes},
+		{"reservation", reservations},
 		{"policy", policies},
 		{"limit", limits},
 		{"parallel", parallels},

@@ -112,6 +112,10 @@ func (r Reader) draft(n *yaml.Node) (Draft, error) {
 		"limits":  func(n *yaml.Node) error { return r.limits(n, &d.Definition.Limits) },
 		"away":    func(n *yaml.Node) error { return away(n, &d.Definition.Away) },
 		"clients": func(n *yaml.Node) error { return amount(n, &d.Definition.Clients) },
+		"reservations": func(n *yaml.Node) error {
+			d.Definition.Reservations = new(definition.Reservations)
+			return reservations(n, d.Definition.Reservations)
+		},
 	})
 	if err == nil {
 		err = store.CheckNamespace(d.Namespace)
@@ -250,5 +254,21 @@ func late(n *yaml.Node, to *definition.Late) error {
 			}
 			return fmt.Errorf("%q: leave it out to take what a window keeps", n.Value)
 		},
+	})
+}
+
+func reservations(n *yaml.Node, to *definition.Reservations) error {
+	limit := func(to *int64) func(*yaml.Node) error {
+		return func(n *yaml.Node) (err error) {
+			*to, err = strconv.ParseInt(n.Value, 10, 64)
+			if err != nil || n.Kind != yaml.ScalarNode || *to < 1 {
+				return fmt.Errorf("%q: want a number from 1 on", n.Value)
+			}
+			return nil
+		}
+	}
+	return members(n, "reservations", fields{
+		"max": limit(&to.Max), "total": limit(&to.Total), "per_who": limit(&to.PerWho), "who_total": limit(&to.Who),
+		"max_ttl": func(n *yaml.Node) error { return parsed(n, &to.MaxTTL) },
 	})
 }

@@ -89,7 +89,8 @@ func (e *Entry) Delta(line int) (n int64, known bool) {
 	if e.Known && len(e.Lines) == 1 {
 		return e.Change, true
 	}
-	return e.Lines[line].Amount, e.Lines[line].Kind.Adds()
+	l := &e.Lines[line]
+	return l.Amount, l.Kind.Adds() || l.Kind.moves()
 }
 
 // ParseEntry returns what a part of kind store.PartEntries holds.

@@ -46,20 +46,28 @@ const (
 	Delete
 	React   // a user made a choice
 	Unreact // or took it back
+	Reserve // what is reserved is not available any more
+	Release // what was reserved is available again, or committed by the line beside it
+	Commit
 
 	kinds
 )
 
 // String returns the word for k.
 func (k Kind) String() string {
-	return [kinds]string{"", "add", "adjust", "undo", "set", "reset", "delete", "react", "unreact"}[k]
+	return [kinds]string{"", "add", "adjust", "undo", "set", "reset", "delete", "react", "unreact", "reserve", "release", "commit"}[k]
 }
 
-// Adds reports whether a line is an event, which views count. The others assign a value.
-func (k Kind) Adds() bool { return k >= Add && k <= Undo || k.Reacts() }
+// Adds reports whether a line is an event, which views count. The others assign a value, or
+// move it between what is available and what is reserved.
+func (k Kind) Adds() bool { return k >= Add && k <= Undo || k == Commit || k.Reacts() }
 
 // Reacts reports whether a line is a reaction: only its user can take it back.
 func (k Kind) Reacts() bool { return k == React || k == Unreact }
+
+// moves reports whether a line moves an amount between what is available and what is
+// reserved.
+func (k Kind) moves() bool { return k == Reserve || k == Release }
 
 // A Position is where a line is, among those of its counter.
 type Position struct {

@@ -83,7 +83,7 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	f("unknown kind", store.ErrInvalid, ledger.Line{})
-	f("unknown kind", store.ErrInvalid, ledger.Line{Kind: ledger.Unreact + 1})
+	f("unknown kind", store.ErrInvalid, ledger.Line{Kind: ledger.Commit + 1})
 	f("1970", store.ErrInvalid, ledger.Line{Kind: ledger.Add, AtMS: -1})
 	f("takes back", store.ErrInvalid, ledger.Line{Kind: ledger.Undo})
 	f("takes back", store.ErrInvalid, ledger.Line{Kind: ledger.Add, Undoes: ledger.Position{Version: 1}})

@@ -18,7 +18,7 @@ func (p *Port) Write(ctx context.Context, batches []store.Batch, replies []store
 	if p.readOnly && changes(batches) {
 		return store.ErrReadOnly
 	}
-	if len(facts) > 0 || p.books.Any() { // Small, for the sake of those that have neither: BenchmarkAddOverhead.
+	if len(facts) > 0 || p.books.Any() || p.due.Any() { // Small, for the sake of those that have neither: BenchmarkAddOverhead.
 		return p.writeEvents(ctx, batches, replies, facts, 1)
 	}
 	stale, err := p.give(ctx, batches, replies)

@@ -92,7 +92,7 @@ func (p *Port) Start(deltas []store.Delta, results []store.Result, done func(err
 	batches := []store.Batch{{Durability: p.address(deltas, nil), Apart: true, Deltas: deltas}}
 	replies := []store.Reply{{Results: results[:0]}}
 	var f frame
-	if p.books.Any() {
+	if p.books.Any() || p.due.Any() {
 		var ok bool
 		if f, ok = p.framed(batches); !ok {
 			return false
@@ -119,6 +119,11 @@ func (p *Port) Start(deltas []store.Delta, results []store.Result, done func(err
 // false if they do not allow all of them.
 func (p *Port) framed(batches []store.Batch) (f frame, ok bool) {
 	f, err := p.newFrame(context.Background(), batches, nil)
+	if err == nil && p.due.Uses(p.namespace) && slices.ContainsFunc(batches[0].Deltas, func(d store.Delta) bool {
+		return mayEndHolds(&d, nil) || d.Expiry&store.ExpirySet != 0
+	}) {
+		return f, false // The store has to be asked first.
+	}
 	if err == nil {
 		err = f.frame(context.Background(), batches, nil)
 	}

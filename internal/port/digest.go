@@ -51,6 +51,9 @@ func Digest(d *store.Delta, f *Fact) uint64 {
 		b = append(b, digestLine, byte(f.Kind))
 		b = appendText(appendText(b, f.Actor), f.Reason)
 	}
+	if f != nil && f.hold != nil {
+		b = binary.AppendVarint(append(b, digestHold, byte(f.hold.do)), int64(f.hold.ttl))
+	}
 	sum := sha256.Sum256(b)
 	return binary.LittleEndian.Uint64(sum[:])
 }
@@ -61,6 +64,7 @@ const (
 	digestExpiry = 'e'
 	digestDims   = 'd'
 	digestLine   = 'l'
+	digestHold   = 'h'
 )
 
 func appendBool(b []byte, v bool) []byte {

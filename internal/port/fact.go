@@ -24,6 +24,8 @@ type Fact struct {
 	Actor, Reason string
 
 	Undoes *Undone // of an Undo
+
+	hold *act // of a step in the life of a reservation
 }
 
 // Undone is the line that an Undo takes back.

@@ -24,6 +24,7 @@ type frame struct {
 	others  uint64           // values that are counted as other
 	wants   []admission.Want // values that nobody here knows of
 	asked   bool             // they are known now, as far as they can be
+	looked  map[store.Cell]looked
 	room    [4]string
 
 	questions []admission.Question // about the values of one delta
@@ -36,6 +37,7 @@ type change struct {
 	was          store.Delta
 	err          error // why it is barred, or nil
 	late         lateness
+	held         uint8 // the rider that refuses it while reservations are open, from 1 on; 0 is none
 }
 
 // lateness is what an event is to views that do not keep its time any more.
@@ -79,7 +81,10 @@ func (f *frame) made() store.Book { return store.Book{Namespace: f.namespace, ID
 // frame fills in what the definitions say of batches, whose facts follow each other. It
 // returns an error if they can't be made, now or at all.
 func (f *frame) frame(ctx context.Context, batches []store.Batch, facts []Fact) error {
-	err := f.fill(batches, facts)
+	err := f.look(ctx, batches, facts)
+	if err == nil {
+		err = f.fill(batches, facts)
+	}
 	if err == nil && len(f.wants) > 0 {
 		f.undo(batches, nil)
 		if err = f.ask(ctx); err == nil {
@@ -109,9 +114,13 @@ func (f *frame) fill(batches []store.Batch, facts []Fact) error {
 			}
 			e, late, err := f.event(d, fact)
 			if err == nil {
+				if open := f.looked[d.Cell].open; open > 0 && mayEndHolds(d, fact) && !b.Apart {
+					return ErrHeld // Its neighbours would go on without it.
+				}
+				e, held := f.guard(e, d, fact)
 				clears := e != nil && d.Expiry != store.ExpiryKeep // A counter with views has no deadline that could be cleared.
-				if clears || late != onTime {
-					f.changed = append(f.changed, change{batch: i, delta: j, was: *d, late: late})
+				if clears || late != onTime || held != 0 {
+					f.changed = append(f.changed, change{batch: i, delta: j, was: *d, late: late, held: held})
 				}
 				if clears {
 					d.Expiry = store.ExpiryKeep
@@ -122,7 +131,7 @@ func (f *frame) fill(batches []store.Batch, facts []Fact) error {
 			if b.Writer == 0 && !divides(b) { // It can't be left out alone.
 				return err
 			}
-			f.changed = append(f.changed, change{i, j, *d, err, late})
+			f.changed = append(f.changed, change{batch: i, delta: j, was: *d, err: err, late: late})
 			if d.Op == store.OpExpire {
 				*d = store.Delta{Cell: d.Cell, Op: store.OpGet}
 			} else {
@@ -160,6 +169,9 @@ func divides(b *store.Batch) bool { return b.Apart && len(b.If) == 0 }
 func (f *frame) tell(c *change, op store.Op, reply *store.Reply) {
 	r := &reply.Results[c.delta]
 	switch {
+	case c.held != 0 && r.Outcome == store.Unmet && r.Refused == c.held:
+		*r = store.Result{Outcome: store.Barred, Refused: c.held, Replayed: r.Replayed}
+		return
 	case c.err != nil:
 		if r.Outcome != store.Untimely && op != store.OpExpire {
 			return
@@ -192,6 +204,9 @@ func (p *Port) Why(ctx context.Context, d *store.Delta, fact *Fact) error {
 	if err == nil {
 		_, _, err = f.event(d, fact)
 	}
+	if err == nil && (mayEndHolds(d, fact) || d.Expiry&store.ExpirySet != 0) {
+		return ErrHeld
+	}
 	if err == nil { // It is allowed by now.
 		return store.Barred.Err()
 	}
@@ -203,8 +218,17 @@ func (p *Port) Why(ctx context.Context, d *store.Delta, fact *Fact) error {
 // be nil.
 func (f *frame) event(d *store.Delta, fact *Fact) (*store.Event, lateness, error) {
 	keys := f.known.Of(d.Cell.Key)
-	if keys != nil && d.Expiry&store.ExpirySet != 0 {
-		return nil, onTime, ErrDeadline
+	if fact != nil && fact.hold != nil {
+		e, err := f.hold(d, fact, keys)
+		return e, onTime, err
+	}
+	if d.Expiry&store.ExpirySet != 0 {
+		switch {
+		case keys != nil:
+			return nil, onTime, ErrDeadline
+		case reservations(f.known, d.Cell.Key) != nil, f.looked[d.Cell].open > 0:
+			return nil, onTime, ErrHeld
+		}
 	}
 	switch d.Op {
 	case store.OpAdd:

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quipudb/quipu/internal/admission"
 	"github.com/quipudb/quipu/internal/books"
+	"github.com/quipudb/quipu/internal/due"
 	"github.com/quipudb/quipu/internal/node"
 	"github.com/quipudb/quipu/internal/retention"
 	"github.com/quipudb/quipu/internal/spread"
@@ -43,6 +44,7 @@ type shared struct {
 	books    *books.Books      // the definitions of all namespaces
 	desk     *admission.Desk   // where values are let into dimensions
 	keeping  *retention.Worker // lets go of what definitions do not keep any more
+	due      *due.Worker       // gives back reservations that have expired
 	err      error             // what is wrong with the options, or nil
 	calls    sync.Pool         // of *Call
 
@@ -107,11 +109,15 @@ func New(s store.Store, namespace string, o Options) *Port {
 	if sh.err == nil && !o.ReadOnly {
 		sh.keeping.Start()
 	}
+	sh.due = due.New(due.Options{Store: s, NowMS: sh.NowMS, Logger: o.Logger, Sweep: sh.sweep, Clean: sh.cleanHeld})
 	sh.desk = admission.New(sh.traits.Partitions, sh.store)
 	sh.totals = total.New(total.Options{
 		Store: sh.store, Under: s, Spread: sh.spread, Policies: sh.policies.Load, Left: sh.left,
 		Recall: o.Recall, ReadOnly: o.ReadOnly, Near: sh.near,
 	})
+	if sh.err == nil && !o.ReadOnly {
+		sh.due.Start()
+	}
 	return (&Port{shared: sh, source: "library"}).In(namespace)
 }
 
@@ -165,6 +171,9 @@ func (p *Port) Store() store.Store { return p.store }
 
 // Books returns the definitions of all namespaces.
 func (p *Port) Books() *books.Books { return p.books }
+
+// Due returns what gives back reservations that have expired.
+func (p *Port) Due() *due.Worker { return p.due }
 
 // Totals returns what is kept for readers.
 func (p *Port) Totals() *total.Totals { return p.totals }
@@ -229,6 +238,7 @@ func (p *Port) Meters(f func(name, help string, value float64)) {
 	p.limits.meters(f)
 	p.totals.Meters(f)
 	p.keeping.Meters(f)
+	p.due.Meters(f)
 	if m, ok := p.store.(store.Meter); ok {
 		m.Meters(f)
 	}
@@ -236,6 +246,7 @@ func (p *Port) Meters(f func(name, help string, value float64)) {
 
 // Close closes all views, and the store after the calls under way.
 func (p *Port) Close() error {
+	p.due.Close()
 	p.keeping.Close()
 	p.totals.Close()
 	return p.store.Close()

@@ -73,6 +73,10 @@ var table = map[string]row{
 	},
 	// What lets go of parts that are not kept any more.
 	"internal/retention": {code: []string{"./store", "./internal/book", "./internal/books", "./internal/view"}, tests: []string{"./definition"}},
+	// Reservations as parts, and their ids.
+	"internal/hold": {code: []string{"./store"}, pure: true},
+	// What gives back reservations that have expired.
+	"internal/due": {code: []string{"./store", "./internal/hold"}, tests: []string{"./store/memstore", "./store/storetest", "go.uber.org/goleak"}},
 	// The books of namespaces in a store.
 	"internal/books": {
 		code:  []string{"./definition", "./store", "./internal/book", "./internal/calendar", "./internal/view"},
@@ -83,7 +87,7 @@ var table = map[string]row{
 	// All of it as the servers use it: the library is the product on top of this.
 	"internal/port": {
 		code: []string{
-			"./call", "./definition", "./policy", "./store", "./internal/admission", "./internal/books", "./internal/calendar", "./internal/hot", "./internal/limit", "./internal/ledger", "./internal/node", "./internal/retention", "./internal/rollup",
+			"./call", "./definition", "./policy", "./store", "./internal/admission", "./internal/books", "./internal/calendar", "./internal/due", "./internal/hold", "./internal/hot", "./internal/limit", "./internal/ledger", "./internal/node", "./internal/retention", "./internal/rollup",
 			"./internal/spread", "./internal/total", "./internal/view",
 		},
 		tests: []string{".", "./definition", "./store/memstore", "./store/storetest"},
@@ -149,7 +153,7 @@ var table = map[string]row{
 	"internal/serving": {},
 
 	// The laws of the product, and the tests that kill it.
-	"internal/dbtest": {code: []string{".", "./call", "./policy", "./store", "pgregory.net/rapid"}},
+	"internal/dbtest": {code: []string{".", "./call", "./definition", "./policy", "./store", "pgregory.net/rapid"}},
 	"internal/crash":  {tests: []string{".", "./client", "./internal/load/redisproc", "./internal/pgtest", "./internal/serving"}},
 	// One history under every layout, over every store.
 	"internal/metamorph": {tests: []string{

@@ -118,4 +118,3 @@ func (v *Views) Once(at, now int64, user string) (part store.Part, has bool, err
 
 // CountsOnce reports whether each user is counted once in a window.
 func (v *Views) CountsOnce() bool { return v != nil && v.once != nil }
-
