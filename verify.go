@@ -11,8 +11,9 @@ import (
 type Audit = store.Audit
 
 // Verify checks what the DB serves, in all namespaces, against the store's
-// independent record of what was applied, and windows, dimensions and ledgers against
-// their counters' totals and against each other. It returns ErrUnsupported for a store
+// independent record of what was applied, windows, dimensions and ledgers against
+// their counters' totals and against each other, and what is reserved against the
+// reservations there are. It returns ErrUnsupported for a store
 // that keeps no record. A nil error means that the check was made, not that it found
 // no drift.
 func (db *DB) Verify(ctx context.Context) (Audit, error) {
@@ -28,6 +29,9 @@ func (db *DB) Verify(ctx context.Context) (Audit, error) {
 	go func() { told <- db.verifyViews(ctx, &views) }()
 	audit, err := a.Audit(ctx)
 	viewErr := <-told
+	if err == nil && viewErr == nil {
+		viewErr = db.port.Due().Verify(ctx, &views)
+	}
 	if err != nil {
 		return Audit{}, err
 	}

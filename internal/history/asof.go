@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu/call"
+	"github.com/quipudb/quipu/definition"
 	"github.com/quipudb/quipu/internal/book"
 	"github.com/quipudb/quipu/internal/calendar"
+	"github.com/quipudb/quipu/internal/hold"
 	"github.com/quipudb/quipu/internal/view"
 	"github.com/quipudb/quipu/internal/wide"
 	"github.com/quipudb/quipu/store"
@@ -57,6 +59,9 @@ func (r *Reader) AsOf(ctx context.Context, key string, at int64) (call.Count, er
 			return call.Count{}, err
 		}
 		set, known, err := r.assigned(ctx, key, views, at)
+		if err == nil && known {
+			known, err = r.moved(ctx, key)
+		}
 		if err != nil {
 			return call.Count{}, err
 		}
@@ -143,4 +148,15 @@ func (r *Reader) assigned(ctx context.Context, key string, views *view.Views, si
 		}
 	}
 	return sum, false, err
+}
+
+// moved reports whether all that was reserved of a counter, and given back, is among what was
+// set: a ledger of all events has it, and no other.
+func (r *Reader) moved(ctx context.Context, key string) (known bool, err error) {
+	if e := r.Known.Of(key).Entry; e.Definition.Ledger.Record == definition.All {
+		return true, nil
+	}
+	var held [1]store.Content
+	err = r.Store.ReadParts(ctx, []store.PartCell{{Cell: r.cell(key), Part: hold.Number("")}}, held[:])
+	return !held[0].Exists, err
 }

@@ -160,8 +160,11 @@ func Clean(who string) []store.Rider {
 }
 
 // RowsOf returns the rows of a counter's holds, by amount and name.
-func RowsOf(c store.Cell) store.Rows {
-	return store.RowsOf(c, store.PartFields{Kind: store.PartHold, Position: math.MinInt64}, store.PartFields{Kind: store.PartHold, Position: math.MaxInt64})
+func RowsOf(c store.Cell) store.Rows { return RowsOfKind(c, store.PartHold) }
+
+// RowsOfKind returns the rows of a counter's parts of a kind that reservations have.
+func RowsOfKind(c store.Cell, kind store.PartKind) store.Rows {
+	return store.RowsOf(c, store.PartFields{Kind: kind, Position: math.MinInt64}, store.PartFields{Kind: kind, Position: math.MaxInt64})
 }
 
 // DueRows returns the rows of what ends up to a deadline, the earliest first.

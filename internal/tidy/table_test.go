@@ -41,7 +41,7 @@ var table = map[string]row{
 	// The time of the stores that keep their own. It reads the machine's clocks.
 	"internal/clock": {},
 	// The laws are code, run from the tests of every store.
-	"store/storetest": {code: []string{"./store", "./internal/decide", "./internal/limit", "pgregory.net/rapid"}},
+	"store/storetest": {code: []string{"./store", "./internal/decide", "./internal/hold", "./internal/limit", "pgregory.net/rapid"}},
 
 	// A store imports the contract and its own client library, and the engine
 	// also its log. No store knows of another.
@@ -68,7 +68,7 @@ var table = map[string]row{
 	// What counters were, as the parts in a store tell.
 	"internal/history": {
 		code: []string{
-			"./call", "./definition", "./store", "./internal/book", "./internal/books", "./internal/calendar", "./internal/ledger", "./internal/view", "./internal/wide",
+			"./call", "./definition", "./store", "./internal/book", "./internal/books", "./internal/calendar", "./internal/hold", "./internal/ledger", "./internal/view", "./internal/wide",
 		},
 	},
 	// What lets go of parts that are not kept any more.

@@ -35,6 +35,7 @@ func Random(t *testing.T, open Opener) {
 func randomly(t *testing.T, open Opener) {
 	rapid.Check(t, func(r *rapid.T) { randomEvents(t, r, open) })
 	rapid.Check(t, func(r *rapid.T) { equations(t, r, open) })
+	rapid.Check(t, func(r *rapid.T) { holds(t, r, open) })
 }
 
 // sequential runs one random history and checks every answer.
