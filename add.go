@@ -98,9 +98,10 @@ func (db *DB) receipt(ctx context.Context, out *Receipt, d *store.Delta, fact *p
 	out.Namespace = d.Cell.Namespace
 	out.Replayed = r.Replayed
 	out.Late = r.Late
+	out.Duplicate = r.Once
 	out.Version = spread.Told(r)
 	out.Durability = reply.Durability
-	if d.Op == store.OpAdd {
+	if d.Op == store.OpAdd && !r.Once {
 		out.Applied = d.N
 	}
 	if b := d.Guard.Bound; b != nil && b.Saturate {
@@ -109,7 +110,7 @@ func (db *DB) receipt(ctx context.Context, out *Receipt, d *store.Delta, fact *p
 	if !want {
 		return nil
 	}
-	if r.Replayed && r.Before == 0 && r.After == 0 {
+	if r.Replayed && r.Before == 0 && r.After == 0 && !r.Once {
 		// The first has a value only if it asked for one too.
 		if d.N != 0 && d.Guard.Bound == nil {
 			return nil // With one, not both were 0.

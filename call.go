@@ -87,6 +87,24 @@ type (
 	// A Recounted says what Recount has found, and what it has done about it.
 	Recounted = call.Recounted
 
+	// A Reaction says what became of what a user chose.
+	Reaction = call.Reaction
+
+	// A ChoiceCount is how many users have a choice.
+	ChoiceCount = call.ChoiceCount
+
+	// Reactions are how many users have each choice of a counter.
+	Reactions = call.Reactions
+
+	// MembersOptions say which users of a counter are wanted.
+	MembersOptions = call.MembersOptions
+
+	// A MembersPage is a part of the users of a counter.
+	MembersPage = call.MembersPage
+
+	// A Member is a user who has a choice.
+	Member = call.Member
+
 	// A Fate is what is known of a token.
 	Fate = call.Fate
 
@@ -106,12 +124,13 @@ type (
 
 // The limits of one call.
 const (
-	EventsMax = call.EventsMax // events in an AddBatch
-	KeysMax   = call.KeysMax   // keys in a ReadBatch
-	PageMax   = call.PageMax   // counters in a page of List
-	SumPage   = call.SumPage   // counters that Sum reads at a time
-	LedgerMax = call.LedgerMax // lines in a page of Ledger
-	DimsMax   = call.DimsMax   // dimensions that an event may have a value in
+	EventsMax  = call.EventsMax  // events in an AddBatch
+	KeysMax    = call.KeysMax    // keys in a ReadBatch
+	PageMax    = call.PageMax    // counters in a page of List
+	SumPage    = call.SumPage    // counters that Sum reads at a time
+	LedgerMax  = call.LedgerMax  // lines in a page of Ledger
+	MembersMax = call.MembersMax // users in a page of Members
+	DimsMax    = call.DimsMax    // dimensions that an event may have a value in
 )
 
 // The durability words, weakest first.

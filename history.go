@@ -41,7 +41,8 @@ func (db *DB) Ledger(ctx context.Context, key string, o LedgerOptions) (LedgerPa
 
 // Erase takes someone's name out of all ledgers of the namespace, as the actor of lines.
 // Counts stay, and so do reasons, tokens and the values of dimensions: these must not name
-// people.
+// people. Reactions of the user are taken back, and counters that count each user once in a
+// window do not remember the user any more.
 //
 // If ctx has a deadline, it stops in time and returns what was done up to there, which is
 // not Complete: go on from Next. The cursor of the first call is "". It may be repeated.
@@ -67,5 +68,6 @@ func (db *DB) history(ctx context.Context) (*history.Reader, error) {
 	}
 	return &history.Reader{
 		Store: db.port.Store(), Known: known, Now: db.port.NowMS(store.Cell{Namespace: db.port.Namespace()}), Source: db.port.Source(),
+		Unreact: db.forget,
 	}, nil
 }

@@ -30,8 +30,12 @@ type Receipt struct {
 	// later. The total has it. A repeat does not say so.
 	Late bool
 
+	// Duplicate says that by its definition the counter counts each user once in a
+	// window, and had counted this one: nothing was added.
+	Duplicate bool
+
 	// Version is the counter's version after the write, for IfVersion; 0 after
-	// a Delete.
+	// a Delete, and of a Duplicate.
 	Version uint64
 
 	// Durability is what the acknowledgement means.

@@ -142,7 +142,7 @@ type LedgerPage struct {
 // A Line is one change of a counter, written down.
 type Line struct {
 	Position string // names the line among those of its counter
-	Kind     string // add, adjust, undo, set, reset, delete
+	Kind     string // add, adjust, undo, set, reset, delete, react, unreact
 
 	Delta      int64 // by how much the counter was changed, if DeltaKnown
 	DeltaKnown bool
@@ -161,13 +161,16 @@ type Line struct {
 	Dims []Dimension
 }
 
-// An Erasure says what was done to take someone's name out of ledgers, in one call.
+// An Erasure says what was done to take someone's name out of ledgers and reactions, in one
+// call.
 type Erasure struct {
-	Counters int64 // that had the name in lines
-	Lines    int64 // that do not have it any more
-	Looked   int64 // entries of ledgers that were looked at
+	Counters  int64 // that had the name
+	Lines     int64 // of ledgers, that do not have it any more
+	Reactions int64 // that were taken back: the counts do not have them any more
+	Windows   int64 // of counters that count each user once, that do not remember the user any more
+	Looked    int64 // entries and users that were looked at
 
-	// Complete says that all ledgers were looked at; otherwise Next is the cursor to go on
+	// Complete says that all was looked at; otherwise Next is the cursor to go on
 	// from.
 	Complete bool
 	Next     string

@@ -327,6 +327,7 @@ type Result struct {
 
 	Refused   uint8 // of an event: which rider refused it, from 1 on, 0 if the lead did
 	Forgotten bool  // there was no room for its token to remember that it was refused
+	Once      bool  // of an event: it changed nothing, because its user was counted in the window before; a store knows nothing of that and leaves it false
 	Late      bool  // some views do without it, or it was counted as later than it was; a store knows nothing of that and leaves it false
 
 	Before  int64  // with Want, or a repeat of it; 0 for an absent cell

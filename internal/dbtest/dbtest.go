@@ -103,6 +103,7 @@ func RunThrough(t *testing.T, d Door, open Open) {
 		{"parallel", parallels},
 		{"cancel", cancels},
 		{"close", closes},
+		{"reaction", reactions},
 		{"history", histories},
 	} {
 		ran := false

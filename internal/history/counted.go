@@ -14,6 +14,10 @@ type counted struct {
 	books []int64 // by shard, of those that have one
 	views []sums  // as those of the entry
 	parts int64   // that were read
+
+	generation int64           // of members
+	told       map[int64]int64 // by generation and choice, as positions of members have them: how many users are counted
+	found      map[int64]int64 // and how many there are
 }
 
 // sums are those of one view.
@@ -36,7 +40,9 @@ func (c *counted) reset(views int) {
 	for i := range c.views {
 		c.views[i] = sums{windows: c.views[i].windows[:0]}
 	}
-	c.books, c.parts = c.books[:0], 0
+	c.books, c.parts, c.generation = c.books[:0], 0, 0
+	clear(c.told)
+	clear(c.found)
 }
 
 // take adds a part of a shard. Those of views that the equations do not have are passed over.
@@ -55,6 +61,9 @@ func (c *counted) take(shard int, f *store.PartFields, content *store.Content, q
 				c.views[i].outside += uint64(content.N)
 			}
 		}
+		return nil
+	}
+	if c.react(f, content) {
 		return nil
 	}
 	i := q.index(f.View)

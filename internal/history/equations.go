@@ -128,10 +128,13 @@ type finding struct {
 // check returns what does not hold for a counter with a total, whose cells have versions,
 // if they are known.
 func (q *equations) check(c *counted, total store.Value, versions []uint64) (found []finding) {
+	c.settle(q)
 	for i := range q.views {
 		s := &c.views[i]
 		if have := s.outside + s.cells; q.whole[i] && have != uint64(total.N) && c.began(q.views[i].View, versions) {
-			found = append(found, finding{q.names[i] + ", and what is outside of it: the total", have, uint64(total.N), true})
+			// What the counter had before it had choices may have been reactions by earlier ones.
+			sure := q.views[i].Kind != store.PartMembers || s.outside == 0
+			found = append(found, finding{q.names[i] + ", and what is outside of it: the total", have, uint64(total.N), sure})
 		}
 	}
 	return append(found, q.among(c)...)
@@ -148,7 +151,7 @@ func (q *equations) among(c *counted) (found []finding) {
 	for _, p := range q.pairs {
 		found = append(found, q.compare(c, p)...)
 	}
-	return found
+	return append(found, q.reactions(c)...)
 }
 
 // began reports whether all cells of the counter were written to since a view came. What

@@ -23,6 +23,10 @@ type Reader struct {
 	Now   int64 // the store's time
 
 	Source string // of what is written down
+
+	// Unreact takes back the reaction of a user, without a name in the ledger, and reports
+	// whether there was one.
+	Unreact func(ctx context.Context, key, user string) (bool, error)
 }
 
 // cell returns the address of a counter.

@@ -50,6 +50,7 @@ func (r *Reader) Recount(ctx context.Context, key string, c call.Correction) (ca
 // to be added to what is outside of its views.
 func (q *equations) repair(c *counted, total store.Value, versions []uint64) (call.Recounted, []store.Rider) {
 	done := call.Recounted{Before: total.N, After: total.N}
+	c.settle(q)
 	var told []int // views that can tell the total
 	for i := range q.views {
 		if q.whole[i] && c.began(q.views[i].View, versions) {

@@ -117,6 +117,11 @@ func (r *Reader) sets(q *equations, of func(store.PartFields) store.Rows) []stor
 	for _, kind := range []store.PartKind{store.PartBook, store.PartOutside, store.PartDim, store.PartAdmitted} {
 		sets = append(sets, of(store.PartFields{Kind: kind}))
 	}
+	if q.reacts() {
+		for _, kind := range []store.PartKind{store.PartGeneration, store.PartMembers, store.PartMember} {
+			sets = append(sets, of(store.PartFields{Kind: kind}))
+		}
+	}
 	for i := range q.views {
 		s := &q.views[i]
 		if s.Kind&store.PartRetained == 0 || q.from[i] == never {

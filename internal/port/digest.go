@@ -54,6 +54,9 @@ func Digest(d *store.Delta, f *Fact) uint64 {
 	if f != nil && f.hold != nil {
 		b = binary.AppendVarint(append(b, digestHold, byte(f.hold.do)), int64(f.hold.ttl))
 	}
+	if f != nil && f.React.Kind != 0 { // not the generation, which the server finds out
+		b = binary.AppendVarint(append(b, digestReact, byte(f.React.Kind)), f.React.Only)
+	}
 	sum := sha256.Sum256(b)
 	return binary.LittleEndian.Uint64(sum[:])
 }
@@ -65,6 +68,7 @@ const (
 	digestDims   = 'd'
 	digestLine   = 'l'
 	digestHold   = 'h'
+	digestReact  = 'r'
 )
 
 func appendBool(b []byte, v bool) []byte {

@@ -26,6 +26,8 @@ type Fact struct {
 	Undoes *Undone // of an Undo
 
 	hold *act // of a step in the life of a reservation
+
+	React Reacting // of a reaction, whose user is Who
 }
 
 // Undone is the line that an Undo takes back.
@@ -72,6 +74,18 @@ func (f *Fact) line(d *store.Delta) ledger.Line {
 		l.Undoes = f.Undoes.position()
 	}
 	if l.Kind == 0 {
+		switch {
+		case f.React.Kind == Chooses:
+			l.Kind, l.Amount = ledger.React, 0 // The entry says by how much the counter changed.
+		case f.React.Kind == Leaves:
+			l.Kind, l.Amount = ledger.Unreact, 0
+		}
+		if f.React.Nameless {
+			l.Actor, l.Erased = "", true
+		}
+		if l.Kind != 0 {
+			return l
+		}
 		switch d.Op {
 		case store.OpSet:
 			l.Kind = ledger.Set

@@ -38,6 +38,7 @@ type change struct {
 	err          error // why it is barred, or nil
 	late         lateness
 	held         uint8 // the rider that refuses it while reservations are open, from 1 on; 0 is none
+	once         int   // the rider that refuses it if its user was counted, as Result.Refused names it; or 0
 }
 
 // lateness is what an event is to views that do not keep its time any more.
@@ -119,11 +120,16 @@ func (f *frame) fill(batches []store.Batch, facts []Fact) error {
 				}
 				e, held := f.guard(e, d, fact)
 				clears := e != nil && d.Expiry != store.ExpiryKeep // A counter with views has no deadline that could be cleared.
-				if clears || late != onTime || held != 0 {
-					f.changed = append(f.changed, change{batch: i, delta: j, was: *d, late: late, held: held})
+				once := onceOf(e)
+				frees := e != nil && e.Part != "" && d.Guard.Bound != nil // It rides.
+				if clears || frees || late != onTime || held != 0 || once != 0 {
+					f.changed = append(f.changed, change{batch: i, delta: j, was: *d, late: late, held: held, once: once})
 				}
 				if clears {
 					d.Expiry = store.ExpiryKeep
+				}
+				if frees {
+					d.Guard.Bound = nil
 				}
 				d.Event = e
 				continue
@@ -177,6 +183,12 @@ func (f *frame) tell(c *change, op store.Op, reply *store.Reply) {
 			return
 		}
 		*r = store.Result{Outcome: store.Barred}
+	case c.once != 0 && r.Outcome == store.Unmet && int(r.Refused) == c.once:
+		r.Outcome, r.Refused, r.Once = store.Applied, 0, true
+		if !r.Replayed && !reply.Replayed {
+			f.s.once.Add(1)
+		}
+		return
 	case c.late == onTime || r.Outcome != store.Applied || r.Replayed || reply.Replayed:
 		return
 	default:
@@ -222,6 +234,9 @@ func (f *frame) event(d *store.Delta, fact *Fact) (*store.Event, lateness, error
 		e, err := f.hold(d, fact, keys)
 		return e, onTime, err
 	}
+	if fact != nil && fact.React.Kind != 0 {
+		return f.react(d, fact, keys)
+	}
 	if d.Expiry&store.ExpirySet != 0 {
 		switch {
 		case keys != nil:
@@ -229,6 +244,9 @@ func (f *frame) event(d *store.Delta, fact *Fact) (*store.Event, lateness, error
 		case reservations(f.known, d.Cell.Key) != nil, f.looked[d.Cell].open > 0:
 			return nil, onTime, ErrHeld
 		}
+	}
+	if keys != nil && len(keys.Choices()) > 0 && (d.Op == store.OpAdd || d.Op == store.OpSet && d.N != 0) {
+		return nil, onTime, ErrReactions
 	}
 	switch d.Op {
 	case store.OpAdd:
@@ -281,7 +299,9 @@ func (f *frame) add(d *store.Delta, fact *Fact, keys *books.Keys) (e *store.Even
 	if !ok && always {
 		line, ok = unasked, true
 	}
-	e, err = f.withLine(p.Event, line, ok, d, fact, at)
+	if e, err = f.withLine(p.Event, line, ok, d, fact, at); err == nil && keys.CountsOnce() {
+		e, err = f.once(e, fact, keys, at)
+	}
 	return e, late, err
 }
 
@@ -324,7 +344,8 @@ func (f *frame) withLine(e *store.Event, at store.PartFields, has bool, d *store
 	if err != nil {
 		return nil, err
 	}
-	with := &store.Event{Plan: e.Plan, Riders: []store.Rider{{Part: at.Part(), Op: store.OpPut, Place: store.PlaceVersion, Bytes: bytes}}}
+	with := new(*e)
+	with.Riders = append(with.Riders, store.Rider{Part: at.Part(), Op: store.OpPut, Place: store.PlaceVersion, Bytes: bytes})
 	if fact.Undoes != nil {
 		with.Riders = append(with.Riders, store.Rider{
 			Part: fact.Undoes.mark(), Op: store.OpPut, Bytes: bytes, Is: store.Met{Kind: store.MetEqual},

@@ -93,6 +93,9 @@ func (f *frame) hold(d *store.Delta, fact *Fact, keys *books.Keys) (*store.Event
 // reserve is hold for what makes one.
 func (f *frame) reserve(d *store.Delta, fact *Fact, keys *books.Keys, e *store.Event) (*store.Event, error) {
 	a := fact.hold
+	if keys != nil && len(keys.Choices()) > 0 {
+		return nil, ErrReactions
+	}
 	limits, longest := hold.Limits{}, time.Duration(0)
 	if r := reservations(f.known, d.Cell.Key); r != nil {
 		limits = hold.Limits{Number: r.Max, Total: r.Total, PerWho: r.PerWho, TotalPerWho: r.Who}

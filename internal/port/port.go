@@ -42,6 +42,7 @@ type shared struct {
 	spread   *spread.Store // the store, if it knows layouts; else nil
 	totals   *total.Totals
 	books    *books.Books      // the definitions of all namespaces
+	gens     generations       // of members
 	desk     *admission.Desk   // where values are let into dimensions
 	keeping  *retention.Worker // lets go of what definitions do not keep any more
 	due      *due.Worker       // gives back reservations that have expired
@@ -64,6 +65,7 @@ type shared struct {
 	clamped      atomic.Uint64
 	tooLate      atomic.Uint64
 	others       atomic.Uint64
+	once         atomic.Uint64
 	sessionsLost atomic.Uint64
 	checkups     checkups
 	unreachable  atomic.Int64 // partitions, when Health was asked last
@@ -225,6 +227,7 @@ func (p *Port) Meters(f func(name, help string, value float64)) {
 	f("quipu_events_late_total", "Events of which a window was not kept any more: the total has them, and the window's view has not.", float64(p.late.Load()))
 	f("quipu_events_clamped_total", "Events that were too old, and by their definition were counted as if they were later.", float64(p.clamped.Load()))
 	f("quipu_events_refused_late_total", "Events that were too old, and by their definition were refused.", float64(p.tooLate.Load()))
+	f("quipu_events_once_total", "Events that were not counted, because their user had been counted in the window before.", float64(p.once.Load()))
 	f("quipu_dimensions_other_total", "Values counted as other, because their dimension had as many as it may have.", float64(p.others.Load()))
 	f("quipu_sessions_lost_total", "Reads refused because the store had lost what their session had seen.", float64(p.sessionsLost.Load()))
 	f("quipu_partitions_unreachable", "Partitions of the store that did not answer when readiness was asked for last.", float64(p.unreachable.Load()))

@@ -18,9 +18,9 @@ var update = flag.Bool("update", false, "write api.txt anew")
 
 // The most that the root package may show. A reader should know it in an hour.
 const (
-	apiTypesMax   = 48
+	apiTypesMax   = 52
 	apiFuncsMax   = 20
-	apiMethodsMax = 44
+	apiMethodsMax = 50
 )
 
 // TestAPI holds what the root package exports to api.txt, so that growing it is a

@@ -16,7 +16,7 @@ var table = map[string]row{
 	// The library. It makes the default store, and knows of no other.
 	".": {code: []string{
 		"./call", "./definition", "./policy", "./store", "./internal/book", "./internal/books", "./internal/duration", "./internal/engine", "./internal/history", "./internal/hot", "./internal/ledger",
-		"./internal/port", "./internal/session", "./internal/spread", "./internal/total", "./internal/wide",
+		"./internal/port", "./internal/session", "./internal/spread", "./internal/total", "./internal/view", "./internal/wide",
 	}},
 	// What a call says and answers, for the library and the client.
 	"call":             {code: []string{"./definition", "./store", "./internal/session"}, pure: true},
