@@ -64,6 +64,7 @@ type DB struct {
 type shared struct {
 	conn    *grpc.ClientConn
 	rpc     pb.QuipuClient
+	react   pb.ReactionsClient
 	options Options
 
 	mu     sync.RWMutex // held shared by every call
@@ -91,7 +92,7 @@ func Dial(ctx context.Context, addr string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shared{conn: conn, rpc: pb.NewQuipuClient(conn), options: o, ending: make(chan struct{})}
+	s := &shared{conn: conn, rpc: pb.NewQuipuClient(conn), react: pb.NewReactionsClient(conn), options: o, ending: make(chan struct{})}
 	s.end = sync.OnceFunc(func() { close(s.ending) })
 	db := &DB{shared: s, namespace: defaultNamespace}
 	if err := db.greet(ctx); err != nil {

@@ -92,7 +92,7 @@ func (db *DB) Ledger(ctx context.Context, key string, o call.LedgerOptions) (cal
 	return p, nil
 }
 
-// Erase removes a name from the ledgers of the namespace: see quipu.DB.Erase.
+// Erase removes a name from the ledgers and the reactions of the namespace: see quipu.DB.Erase.
 func (db *DB) Erase(ctx context.Context, who, cursor string) (call.Erasure, error) {
 	if err := checkText("who", who, "cursor", cursor); err != nil {
 		return call.Erasure{}, err
@@ -106,7 +106,10 @@ func (db *DB) Erase(ctx context.Context, who, cursor string) (call.Erasure, erro
 	if err != nil {
 		return call.Erasure{}, err
 	}
-	return call.Erasure{Counters: reply.Counters, Lines: reply.Lines, Looked: reply.Looked, Complete: reply.Complete, Next: reply.Next}, nil
+	return call.Erasure{
+		Counters: reply.Counters, Lines: reply.Lines, Looked: reply.Looked, Reactions: reply.Reactions, Windows: reply.Windows,
+		Complete: reply.Complete, Next: reply.Next,
+	}, nil
 }
 
 // int32of returns n as it is sent. What is cut off is refused anyway.

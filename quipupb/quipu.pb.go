@@ -1,4 +1,4 @@
-// quipu.proto sha256:e454bf1e33e6044d359fca2598dc32318c248f412449eae2c67e5b175e383bd6
+// quipu.proto sha256:ff94fdbd753e1e5cad54ac8acd8cfccebebe31386a297eaa19ad9b0d1ca23df1
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -792,6 +792,7 @@ type Receipt struct {
 	Session       string     `protobuf:"bytes,8,opt,name=session,proto3" json:"session,omitempty"`                                 // for ReadOptions, so that a reader sees this write
 	Error         *Error     `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`                                     // why an event of AddBatch was refused
 	Late          bool       `protobuf:"varint,10,opt,name=late,proto3" json:"late,omitempty"`                                     // a window does not keep the event's time any more, and does without it, or the event was clamped; a repeat does not say it
+	Duplicate     bool       `protobuf:"varint,11,opt,name=duplicate,proto3" json:"duplicate,omitempty"`                           // the counter counts each user once in a window, and had counted this one: nothing was added
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -892,6 +893,13 @@ func (x *Receipt) GetError() *Error {
 func (x *Receipt) GetLate() bool {
 	if x != nil {
 		return x.Late
+	}
+	return false
+}
+
+func (x *Receipt) GetDuplicate() bool {
+	if x != nil {
+		return x.Duplicate
 	}
 	return false
 }
@@ -2806,11 +2814,13 @@ func (x *EraseRequest) GetCursor() string {
 
 type EraseReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Counters      int64                  `protobuf:"varint,1,opt,name=counters,proto3" json:"counters,omitempty"` // that had lines of that name
-	Lines         int64                  `protobuf:"varint,2,opt,name=lines,proto3" json:"lines,omitempty"`       // that do not have it any more
-	Looked        int64                  `protobuf:"varint,3,opt,name=looked,proto3" json:"looked,omitempty"`     // entries of ledgers that were looked at
-	Complete      bool                   `protobuf:"varint,4,opt,name=complete,proto3" json:"complete,omitempty"` // all were looked at
-	Next          string                 `protobuf:"bytes,5,opt,name=next,proto3" json:"next,omitempty"`          // where to go on, if not all were looked at
+	Counters      int64                  `protobuf:"varint,1,opt,name=counters,proto3" json:"counters,omitempty"`   // that had the name
+	Lines         int64                  `protobuf:"varint,2,opt,name=lines,proto3" json:"lines,omitempty"`         // that do not have it any more
+	Looked        int64                  `protobuf:"varint,3,opt,name=looked,proto3" json:"looked,omitempty"`       // entries of ledgers, and users, that were looked at
+	Complete      bool                   `protobuf:"varint,4,opt,name=complete,proto3" json:"complete,omitempty"`   // all were looked at
+	Next          string                 `protobuf:"bytes,5,opt,name=next,proto3" json:"next,omitempty"`            // where to go on, if not all were looked at
+	Reactions     int64                  `protobuf:"varint,6,opt,name=reactions,proto3" json:"reactions,omitempty"` // that were taken back
+	Windows       int64                  `protobuf:"varint,7,opt,name=windows,proto3" json:"windows,omitempty"`     // of counters that count each user once, that do not remember the user any more
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2880,6 +2890,20 @@ func (x *EraseReply) GetNext() string {
 	return ""
 }
 
+func (x *EraseReply) GetReactions() int64 {
+	if x != nil {
+		return x.Reactions
+	}
+	return 0
+}
+
+func (x *EraseReply) GetWindows() int64 {
+	if x != nil {
+		return x.Windows
+	}
+	return 0
+}
+
 // A Definition says what is counted besides the total for the keys that it names.
 type Definition struct {
 	state         protoimpl.MessageState  `protogen:"open.v1"`
@@ -2892,6 +2916,8 @@ type Definition struct {
 	LateAfter     string                  `protobuf:"bytes,7,opt,name=late_after,json=lateAfter,proto3" json:"late_after,omitempty"` // how old an event may be; "" is the longest time that a window is kept for
 	Floor         *int64                  `protobuf:"varint,8,opt,name=floor,proto3,oneof" json:"floor,omitempty"`                   // no write takes a counter below it
 	Ceiling       *int64                  `protobuf:"varint,9,opt,name=ceiling,proto3,oneof" json:"ceiling,omitempty"`               // no write takes a counter above it
+	Choices       []string                `protobuf:"bytes,10,rep,name=choices,proto3" json:"choices,omitempty"`                     // what a user may choose one of
+	Once          *Definition_Window      `protobuf:"bytes,11,opt,name=once,proto3" json:"once,omitempty"`                           // each user counts once in such a window; its keep is how long users are remembered after its end, and "" is a day
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2987,6 +3013,20 @@ func (x *Definition) GetCeiling() int64 {
 		return *x.Ceiling
 	}
 	return 0
+}
+
+func (x *Definition) GetChoices() []string {
+	if x != nil {
+		return x.Choices
+	}
+	return nil
+}
+
+func (x *Definition) GetOnce() *Definition_Window {
+	if x != nil {
+		return x.Once
+	}
+	return nil
 }
 
 type DefinitionsRequest struct {
@@ -4518,7 +4558,7 @@ const file_quipu_proto_rawDesc = "" +
 	"\aoptions\x18\x03 \x01(\v2\x16.quipu.v1.WriteOptionsR\aoptions\x124\n" +
 	"\n" +
 	"correction\x18\x04 \x01(\v2\x14.quipu.v1.CorrectionR\n" +
-	"correction\"\xaf\x02\n" +
+	"correction\"\xcd\x02\n" +
 	"\aReceipt\x12\x18\n" +
 	"\aapplied\x18\x01 \x01(\x12R\aapplied\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x12R\x05value\x12\x16\n" +
@@ -4532,7 +4572,8 @@ const file_quipu_proto_rawDesc = "" +
 	"\asession\x18\b \x01(\tR\asession\x12%\n" +
 	"\x05error\x18\t \x01(\v2\x0f.quipu.v1.ErrorR\x05error\x12\x12\n" +
 	"\x04late\x18\n" +
-	" \x01(\bR\x04late\"\x95\x03\n" +
+	" \x01(\bR\x04late\x12\x1c\n" +
+	"\tduplicate\x18\v \x01(\bR\tduplicate\"\x95\x03\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05delta\x18\x02 \x01(\x12R\x05delta\x12\x14\n" +
@@ -4739,14 +4780,16 @@ const file_quipu_proto_rawDesc = "" +
 	"\fEraseRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03who\x18\x02 \x01(\tR\x03who\x12\x16\n" +
-	"\x06cursor\x18\x03 \x01(\tR\x06cursor\"\x86\x01\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\"\xbe\x01\n" +
 	"\n" +
 	"EraseReply\x12\x1a\n" +
 	"\bcounters\x18\x01 \x01(\x03R\bcounters\x12\x14\n" +
 	"\x05lines\x18\x02 \x01(\x03R\x05lines\x12\x16\n" +
 	"\x06looked\x18\x03 \x01(\x03R\x06looked\x12\x1a\n" +
 	"\bcomplete\x18\x04 \x01(\bR\bcomplete\x12\x12\n" +
-	"\x04next\x18\x05 \x01(\tR\x04next\"\xf5\x03\n" +
+	"\x04next\x18\x05 \x01(\tR\x04next\x12\x1c\n" +
+	"\treactions\x18\x06 \x01(\x03R\treactions\x12\x18\n" +
+	"\awindows\x18\a \x01(\x03R\awindows\"\xc0\x04\n" +
 	"\n" +
 	"Definition\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x125\n" +
@@ -4760,7 +4803,10 @@ const file_quipu_proto_rawDesc = "" +
 	"\n" +
 	"late_after\x18\a \x01(\tR\tlateAfter\x12\x19\n" +
 	"\x05floor\x18\b \x01(\x03H\x00R\x05floor\x88\x01\x01\x12\x1d\n" +
-	"\aceiling\x18\t \x01(\x03H\x01R\aceiling\x88\x01\x01\x1aF\n" +
+	"\aceiling\x18\t \x01(\x03H\x01R\aceiling\x88\x01\x01\x12\x18\n" +
+	"\achoices\x18\n" +
+	" \x03(\tR\achoices\x12/\n" +
+	"\x04once\x18\v \x01(\v2\x1b.quipu.v1.Definition.WindowR\x04once\x1aF\n" +
 	"\x06Window\x12\x14\n" +
 	"\x05every\x18\x01 \x01(\tR\x05every\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12\x12\n" +
@@ -5043,71 +5089,72 @@ var file_quipu_proto_depIdxs = []int32{
 	32, // 27: quipu.v1.LedgerReply.lines:type_name -> quipu.v1.Line
 	58, // 28: quipu.v1.Definition.windows:type_name -> quipu.v1.Definition.Window
 	59, // 29: quipu.v1.Definition.dimensions:type_name -> quipu.v1.Definition.Dimension
-	36, // 30: quipu.v1.DefineRequest.definitions:type_name -> quipu.v1.Definition
-	36, // 31: quipu.v1.Book.definitions:type_name -> quipu.v1.Definition
-	60, // 32: quipu.v1.Book.views:type_name -> quipu.v1.Book.View
-	2,  // 33: quipu.v1.Fate.state:type_name -> quipu.v1.Fate.State
-	10, // 34: quipu.v1.Fate.receipt:type_name -> quipu.v1.Receipt
-	61, // 35: quipu.v1.VerifyReply.drift:type_name -> quipu.v1.VerifyReply.Drift
-	62, // 36: quipu.v1.WriteRequest.facts:type_name -> quipu.v1.WriteRequest.Fact
-	1,  // 37: quipu.v1.WriteReply.durability:type_name -> quipu.v1.Durability
-	3,  // 38: quipu.v1.WriteReply.error:type_name -> quipu.v1.Error
-	64, // 39: quipu.v1.WriteReply.refused:type_name -> quipu.v1.WriteReply.Refusal
-	63, // 40: quipu.v1.WriteRequest.Fact.dims:type_name -> quipu.v1.WriteRequest.Fact.DimsEntry
-	3,  // 41: quipu.v1.WriteReply.Refusal.error:type_name -> quipu.v1.Error
-	6,  // 42: quipu.v1.Quipu.Add:input_type -> quipu.v1.AddRequest
-	12, // 43: quipu.v1.Quipu.AddBatch:input_type -> quipu.v1.AddBatchRequest
-	7,  // 44: quipu.v1.Quipu.Set:input_type -> quipu.v1.SetRequest
-	8,  // 45: quipu.v1.Quipu.Reset:input_type -> quipu.v1.ResetRequest
-	9,  // 46: quipu.v1.Quipu.Delete:input_type -> quipu.v1.DeleteRequest
-	14, // 47: quipu.v1.Quipu.Get:input_type -> quipu.v1.GetRequest
-	15, // 48: quipu.v1.Quipu.GetBatch:input_type -> quipu.v1.GetBatchRequest
-	18, // 49: quipu.v1.Quipu.List:input_type -> quipu.v1.ListRequest
-	20, // 50: quipu.v1.Quipu.Sum:input_type -> quipu.v1.SumRequest
-	23, // 51: quipu.v1.Quipu.Adjust:input_type -> quipu.v1.AdjustRequest
-	24, // 52: quipu.v1.Quipu.Undo:input_type -> quipu.v1.UndoRequest
-	25, // 53: quipu.v1.Quipu.Recount:input_type -> quipu.v1.RecountRequest
-	26, // 54: quipu.v1.Quipu.Range:input_type -> quipu.v1.RangeRequest
-	29, // 55: quipu.v1.Quipu.By:input_type -> quipu.v1.ByRequest
-	31, // 56: quipu.v1.Quipu.Ledger:input_type -> quipu.v1.LedgerRequest
-	34, // 57: quipu.v1.Quipu.Erase:input_type -> quipu.v1.EraseRequest
-	37, // 58: quipu.v1.Quipu.Definitions:input_type -> quipu.v1.DefinitionsRequest
-	38, // 59: quipu.v1.Quipu.Define:input_type -> quipu.v1.DefineRequest
-	42, // 60: quipu.v1.Quipu.Lookup:input_type -> quipu.v1.TokenRequest
-	42, // 61: quipu.v1.Quipu.Settle:input_type -> quipu.v1.TokenRequest
-	44, // 62: quipu.v1.Quipu.Verify:input_type -> quipu.v1.VerifyRequest
-	46, // 63: quipu.v1.Quipu.Backup:input_type -> quipu.v1.BackupRequest
-	48, // 64: quipu.v1.Quipu.Enlist:input_type -> quipu.v1.EnlistRequest
-	50, // 65: quipu.v1.Quipu.Write:input_type -> quipu.v1.WriteRequest
-	10, // 66: quipu.v1.Quipu.Add:output_type -> quipu.v1.Receipt
-	13, // 67: quipu.v1.Quipu.AddBatch:output_type -> quipu.v1.AddBatchReply
-	10, // 68: quipu.v1.Quipu.Set:output_type -> quipu.v1.Receipt
-	10, // 69: quipu.v1.Quipu.Reset:output_type -> quipu.v1.Receipt
-	10, // 70: quipu.v1.Quipu.Delete:output_type -> quipu.v1.Receipt
-	17, // 71: quipu.v1.Quipu.Get:output_type -> quipu.v1.Count
-	16, // 72: quipu.v1.Quipu.GetBatch:output_type -> quipu.v1.GetBatchReply
-	19, // 73: quipu.v1.Quipu.List:output_type -> quipu.v1.ListReply
-	21, // 74: quipu.v1.Quipu.Sum:output_type -> quipu.v1.SumReply
-	10, // 75: quipu.v1.Quipu.Adjust:output_type -> quipu.v1.Receipt
-	10, // 76: quipu.v1.Quipu.Undo:output_type -> quipu.v1.Receipt
-	41, // 77: quipu.v1.Quipu.Recount:output_type -> quipu.v1.RecountReply
-	28, // 78: quipu.v1.Quipu.Range:output_type -> quipu.v1.Series
-	30, // 79: quipu.v1.Quipu.By:output_type -> quipu.v1.Breakdown
-	33, // 80: quipu.v1.Quipu.Ledger:output_type -> quipu.v1.LedgerReply
-	35, // 81: quipu.v1.Quipu.Erase:output_type -> quipu.v1.EraseReply
-	40, // 82: quipu.v1.Quipu.Definitions:output_type -> quipu.v1.Book
-	39, // 83: quipu.v1.Quipu.Define:output_type -> quipu.v1.DefineReply
-	43, // 84: quipu.v1.Quipu.Lookup:output_type -> quipu.v1.Fate
-	43, // 85: quipu.v1.Quipu.Settle:output_type -> quipu.v1.Fate
-	45, // 86: quipu.v1.Quipu.Verify:output_type -> quipu.v1.VerifyReply
-	47, // 87: quipu.v1.Quipu.Backup:output_type -> quipu.v1.BackupReply
-	49, // 88: quipu.v1.Quipu.Enlist:output_type -> quipu.v1.EnlistReply
-	51, // 89: quipu.v1.Quipu.Write:output_type -> quipu.v1.WriteReply
-	66, // [66:90] is the sub-list for method output_type
-	42, // [42:66] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	58, // 30: quipu.v1.Definition.once:type_name -> quipu.v1.Definition.Window
+	36, // 31: quipu.v1.DefineRequest.definitions:type_name -> quipu.v1.Definition
+	36, // 32: quipu.v1.Book.definitions:type_name -> quipu.v1.Definition
+	60, // 33: quipu.v1.Book.views:type_name -> quipu.v1.Book.View
+	2,  // 34: quipu.v1.Fate.state:type_name -> quipu.v1.Fate.State
+	10, // 35: quipu.v1.Fate.receipt:type_name -> quipu.v1.Receipt
+	61, // 36: quipu.v1.VerifyReply.drift:type_name -> quipu.v1.VerifyReply.Drift
+	62, // 37: quipu.v1.WriteRequest.facts:type_name -> quipu.v1.WriteRequest.Fact
+	1,  // 38: quipu.v1.WriteReply.durability:type_name -> quipu.v1.Durability
+	3,  // 39: quipu.v1.WriteReply.error:type_name -> quipu.v1.Error
+	64, // 40: quipu.v1.WriteReply.refused:type_name -> quipu.v1.WriteReply.Refusal
+	63, // 41: quipu.v1.WriteRequest.Fact.dims:type_name -> quipu.v1.WriteRequest.Fact.DimsEntry
+	3,  // 42: quipu.v1.WriteReply.Refusal.error:type_name -> quipu.v1.Error
+	6,  // 43: quipu.v1.Quipu.Add:input_type -> quipu.v1.AddRequest
+	12, // 44: quipu.v1.Quipu.AddBatch:input_type -> quipu.v1.AddBatchRequest
+	7,  // 45: quipu.v1.Quipu.Set:input_type -> quipu.v1.SetRequest
+	8,  // 46: quipu.v1.Quipu.Reset:input_type -> quipu.v1.ResetRequest
+	9,  // 47: quipu.v1.Quipu.Delete:input_type -> quipu.v1.DeleteRequest
+	14, // 48: quipu.v1.Quipu.Get:input_type -> quipu.v1.GetRequest
+	15, // 49: quipu.v1.Quipu.GetBatch:input_type -> quipu.v1.GetBatchRequest
+	18, // 50: quipu.v1.Quipu.List:input_type -> quipu.v1.ListRequest
+	20, // 51: quipu.v1.Quipu.Sum:input_type -> quipu.v1.SumRequest
+	23, // 52: quipu.v1.Quipu.Adjust:input_type -> quipu.v1.AdjustRequest
+	24, // 53: quipu.v1.Quipu.Undo:input_type -> quipu.v1.UndoRequest
+	25, // 54: quipu.v1.Quipu.Recount:input_type -> quipu.v1.RecountRequest
+	26, // 55: quipu.v1.Quipu.Range:input_type -> quipu.v1.RangeRequest
+	29, // 56: quipu.v1.Quipu.By:input_type -> quipu.v1.ByRequest
+	31, // 57: quipu.v1.Quipu.Ledger:input_type -> quipu.v1.LedgerRequest
+	34, // 58: quipu.v1.Quipu.Erase:input_type -> quipu.v1.EraseRequest
+	37, // 59: quipu.v1.Quipu.Definitions:input_type -> quipu.v1.DefinitionsRequest
+	38, // 60: quipu.v1.Quipu.Define:input_type -> quipu.v1.DefineRequest
+	42, // 61: quipu.v1.Quipu.Lookup:input_type -> quipu.v1.TokenRequest
+	42, // 62: quipu.v1.Quipu.Settle:input_type -> quipu.v1.TokenRequest
+	44, // 63: quipu.v1.Quipu.Verify:input_type -> quipu.v1.VerifyRequest
+	46, // 64: quipu.v1.Quipu.Backup:input_type -> quipu.v1.BackupRequest
+	48, // 65: quipu.v1.Quipu.Enlist:input_type -> quipu.v1.EnlistRequest
+	50, // 66: quipu.v1.Quipu.Write:input_type -> quipu.v1.WriteRequest
+	10, // 67: quipu.v1.Quipu.Add:output_type -> quipu.v1.Receipt
+	13, // 68: quipu.v1.Quipu.AddBatch:output_type -> quipu.v1.AddBatchReply
+	10, // 69: quipu.v1.Quipu.Set:output_type -> quipu.v1.Receipt
+	10, // 70: quipu.v1.Quipu.Reset:output_type -> quipu.v1.Receipt
+	10, // 71: quipu.v1.Quipu.Delete:output_type -> quipu.v1.Receipt
+	17, // 72: quipu.v1.Quipu.Get:output_type -> quipu.v1.Count
+	16, // 73: quipu.v1.Quipu.GetBatch:output_type -> quipu.v1.GetBatchReply
+	19, // 74: quipu.v1.Quipu.List:output_type -> quipu.v1.ListReply
+	21, // 75: quipu.v1.Quipu.Sum:output_type -> quipu.v1.SumReply
+	10, // 76: quipu.v1.Quipu.Adjust:output_type -> quipu.v1.Receipt
+	10, // 77: quipu.v1.Quipu.Undo:output_type -> quipu.v1.Receipt
+	41, // 78: quipu.v1.Quipu.Recount:output_type -> quipu.v1.RecountReply
+	28, // 79: quipu.v1.Quipu.Range:output_type -> quipu.v1.Series
+	30, // 80: quipu.v1.Quipu.By:output_type -> quipu.v1.Breakdown
+	33, // 81: quipu.v1.Quipu.Ledger:output_type -> quipu.v1.LedgerReply
+	35, // 82: quipu.v1.Quipu.Erase:output_type -> quipu.v1.EraseReply
+	40, // 83: quipu.v1.Quipu.Definitions:output_type -> quipu.v1.Book
+	39, // 84: quipu.v1.Quipu.Define:output_type -> quipu.v1.DefineReply
+	43, // 85: quipu.v1.Quipu.Lookup:output_type -> quipu.v1.Fate
+	43, // 86: quipu.v1.Quipu.Settle:output_type -> quipu.v1.Fate
+	45, // 87: quipu.v1.Quipu.Verify:output_type -> quipu.v1.VerifyReply
+	47, // 88: quipu.v1.Quipu.Backup:output_type -> quipu.v1.BackupReply
+	49, // 89: quipu.v1.Quipu.Enlist:output_type -> quipu.v1.EnlistReply
+	51, // 90: quipu.v1.Quipu.Write:output_type -> quipu.v1.WriteReply
+	67, // [67:91] is the sub-list for method output_type
+	43, // [43:67] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_quipu_proto_init() }

@@ -1,4 +1,4 @@
-// quipu.proto sha256:e454bf1e33e6044d359fca2598dc32318c248f412449eae2c67e5b175e383bd6
+// quipu.proto sha256:ff94fdbd753e1e5cad54ac8acd8cfccebebe31386a297eaa19ad9b0d1ca23df1
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -96,8 +96,8 @@ type QuipuClient interface {
 	// Ledger returns the entries of a counter's ledger, the newest first, a page at a
 	// time.
 	Ledger(ctx context.Context, in *LedgerRequest, opts ...grpc.CallOption) (*LedgerReply, error)
-	// Erase removes a name from all ledgers of a namespace. What was counted stays. It
-	// stops before the deadline of the call, and then says where to go on.
+	// Erase removes a name from all ledgers of a namespace, where what was counted stays,
+	// and takes back the reactions of that user. It stops before the deadline of the call, and then says where to go on.
 	Erase(ctx context.Context, in *EraseRequest, opts ...grpc.CallOption) (*EraseReply, error)
 	// Definitions returns what is counted besides totals in a namespace.
 	Definitions(ctx context.Context, in *DefinitionsRequest, opts ...grpc.CallOption) (*Book, error)
@@ -426,8 +426,8 @@ type QuipuServer interface {
 	// Ledger returns the entries of a counter's ledger, the newest first, a page at a
 	// time.
 	Ledger(context.Context, *LedgerRequest) (*LedgerReply, error)
-	// Erase removes a name from all ledgers of a namespace. What was counted stays. It
-	// stops before the deadline of the call, and then says where to go on.
+	// Erase removes a name from all ledgers of a namespace, where what was counted stays,
+	// and takes back the reactions of that user. It stops before the deadline of the call, and then says where to go on.
 	Erase(context.Context, *EraseRequest) (*EraseReply, error)
 	// Definitions returns what is counted besides totals in a namespace.
 	Definitions(context.Context, *DefinitionsRequest) (*Book, error)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,18 +14,25 @@ import (
 
 // The generated code is that of the protocol as it is.
 func TestGeneratedCodeIsCurrent(t *testing.T) {
-	source, err := os.ReadFile("quipu.proto")
-	if err != nil {
-		t.Fatal(err)
+	sources, err := filepath.Glob("*.proto")
+	if err != nil || len(sources) == 0 {
+		t.Fatalf("%q, %v", sources, err)
 	}
-	want := fmt.Sprintf("// quipu.proto sha256:%x\n", sha256.Sum256(source))
-	for _, name := range []string{"quipu.pb.go", "quipu_grpc.pb.go"} {
-		code, err := os.ReadFile(name)
+	for _, source := range sources {
+		text, err := os.ReadFile(source)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.HasPrefix(string(code), want) {
-			t.Errorf("%s is of another quipu.proto: run make generate", name)
+		want := fmt.Sprintf("// %s sha256:%x\n", source, sha256.Sum256(text))
+		for _, kind := range []string{".pb.go", "_grpc.pb.go"} {
+			name := strings.TrimSuffix(source, ".proto") + kind
+			code, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasPrefix(string(code), want) {
+				t.Errorf("%s is of another %s: run make generate", name, source)
+			}
 		}
 	}
 }

@@ -17,7 +17,6 @@ import (
 
 // A Reactor is what the laws of reactions call: each DB under test is one.
 type Reactor interface {
-	Define(ctx context.Context, definitions []definition.Definition, o quipu.DefineOptions) (quipu.Change, error)
 	React(ctx context.Context, key, user, choice string, opts ...quipu.WriteOption) (quipu.Reaction, error)
 	Unreact(ctx context.Context, key, user string, opts ...quipu.WriteOption) (quipu.Reaction, error)
 	Choice(ctx context.Context, user string, keys ...string) ([]string, error)
@@ -288,7 +287,7 @@ func reactions(s *suite) {
 		k.reacts("post:1", "ana", "wow", "like")
 		k.counted("post:1", "wow=1 hm=1")
 		more.Choices = []string{"hm", "like"}
-		_, err := k.reactor().Define(k.ctx, []definition.Definition{more}, quipu.DefineOptions{})
+		_, err := k.db.Define(k.ctx, []definition.Definition{more}, quipu.DefineOptions{})
 		k.fails(err, quipu.ErrInvalid)
 	})
 

@@ -88,6 +88,10 @@ func EncodeDefinition(d *definition.Definition) *pb.Definition {
 		}
 		out.Dimensions = append(out.Dimensions, dim)
 	}
+	out.Choices = d.Choices
+	if o := d.Once; o != (definition.Once{}) {
+		out.Once = &pb.Definition_Window{Every: o.Every.String(), Zone: o.Zone, Keep: EncodeKeep(o.Keep)}
+	}
 	return out
 }
 
@@ -123,6 +127,16 @@ func DecodeDefinition(d *pb.Definition) (out definition.Definition, err error) {
 	}
 	if d.Late != "" {
 		if err := out.Late.Then.UnmarshalText([]byte(d.Late)); err != nil {
+			return out, err
+		}
+	}
+	out.Choices = d.Choices
+	if o := d.Once; o != nil {
+		out.Once.Zone = o.Zone
+		if out.Once.Every, err = definition.ParseWidth(o.Every); err != nil {
+			return out, err
+		}
+		if out.Once.Keep, err = DecodeKeep(o.Keep); err != nil {
 			return out, err
 		}
 	}

@@ -1,5 +1,5 @@
-// Protogen generates the Go code of a .proto file, beside it. It compiles the
-// file itself and runs the plugins that the go.mod here pins, so that the same
+// Protogen generates the Go code of .proto files, beside them. It compiles the
+// files itself and runs the plugins that the go.mod here pins, so that the same
 // source gives the same code everywhere and nothing needs to be installed.
 //
 // Each file begins with the checksum of its source, by which a test finds out
@@ -14,22 +14,26 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	"github.com/bufbuild/protocompile"
 	"github.com/bufbuild/protocompile/protoutil"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: protogen FILE.proto")
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "usage: protogen FILE.proto...")
 		os.Exit(2)
 	}
-	if err := generate(os.Args[1]); err != nil {
-		fmt.Fprintln(os.Stderr, "protogen:", err)
-		os.Exit(1)
+	for _, source := range os.Args[1:] {
+		if err := generate(source); err != nil {
+			fmt.Fprintln(os.Stderr, "protogen:", err)
+			os.Exit(1)
+		}
 	}
 }
 
@@ -51,7 +55,7 @@ func generate(source string) error {
 	request, err := proto.Marshal(&pluginpb.CodeGeneratorRequest{
 		FileToGenerate: []string{name},
 		Parameter:      proto.String("paths=source_relative"),
-		ProtoFile:      []*descriptorpb.FileDescriptorProto{protoutil.ProtoFromFileDescriptor(files[0])},
+		ProtoFile:      withImports(nil, files[0]),
 	})
 	if err != nil {
 		return err
@@ -62,6 +66,18 @@ func generate(source string) error {
 		}
 	}
 	return nil
+}
+
+// withImports appends a file to all, after those that it imports, each once.
+func withImports(all []*descriptorpb.FileDescriptorProto, file protoreflect.FileDescriptor) []*descriptorpb.FileDescriptorProto {
+	if slices.ContainsFunc(all, func(f *descriptorpb.FileDescriptorProto) bool { return f.GetName() == file.Path() }) {
+		return all
+	}
+	imports := file.Imports()
+	for i := range imports.Len() {
+		all = withImports(all, imports.Get(i).FileDescriptor)
+	}
+	return append(all, protoutil.ProtoFromFileDescriptor(file))
 }
 
 // run gives a request to a plugin and writes the files it returns.

@@ -100,11 +100,11 @@ func encodeLine(l *quipu.Line) *pb.Line {
 	return out
 }
 
-// Erase removes a name from the ledgers of a namespace.
+// Erase removes a name from the ledgers and the reactions of a namespace.
 func (d *Door) Erase(ctx context.Context, r *pb.EraseRequest) (*pb.EraseReply, error) {
 	e, err := d.in(r.Namespace).Erase(ctx, r.Who, r.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	return &pb.EraseReply{Counters: e.Counters, Lines: e.Lines, Looked: e.Looked, Complete: e.Complete, Next: e.Next}, nil
+	return &pb.EraseReply{Counters: e.Counters, Lines: e.Lines, Looked: e.Looked, Reactions: e.Reactions, Windows: e.Windows, Complete: e.Complete, Next: e.Next}, nil
 }
