@@ -71,6 +71,9 @@ func appendReceipt(b []byte, r *quipu.Receipt, added bool) []byte {
 	if r.Late {
 		b = append(b, `,"late":true`...)
 	}
+	if r.Duplicate {
+		b = append(b, `,"duplicate":true`...)
+	}
 	b = append(b, `,"durability":"`...)
 	b = append(b, r.Durability.String()...)
 	b = append(b, `","session":"`...)

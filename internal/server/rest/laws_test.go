@@ -413,5 +413,98 @@ func (w *wire) fate(ctx context.Context, method, key, path string) (quipu.Fate, 
 	return fate, err
 }
 
+func (w *wire) React(ctx context.Context, key, user, choice string, opts ...quipu.WriteOption) (quipu.Reaction, error) {
+	return w.react(ctx, "PUT", key, user, map[string]string{"choice": choice}, opts)
+}
+
+func (w *wire) Unreact(ctx context.Context, key, user string, opts ...quipu.WriteOption) (quipu.Reaction, error) {
+	return w.react(ctx, "DELETE", key, user, nil, opts)
+}
+
+func (w *wire) react(ctx context.Context, method, key, user string, body any, opts []quipu.WriteOption) (quipu.Reaction, error) {
+	t, err := call.WriteTermsOf(opts, false)
+	if err != nil {
+		return quipu.Reaction{}, err
+	}
+	header := http.Header{}
+	if !t.WantValue {
+		header.Set("Prefer", "return=minimal")
+	}
+	if t.HasToken {
+		header.Set("Idempotency-Key", t.Token)
+	}
+	var r struct {
+		quipu.Reaction
+		Counts  map[string]int64
+		Session string
+	}
+	if err := w.do(ctx, method, "/reactions/"+escape(key)+"/"+escape(user), header, body, &r); err != nil {
+		return quipu.Reaction{}, err
+	}
+	r.Namespace, r.Reaction.Counts = w.namespace, w.choiceCounts(ctx, r.Counts, key)
+	if r.Session != r.Reaction.Session() {
+		return r.Reaction, store.Errorf(store.KindOther, "session %q, want %q", r.Session, r.Reaction.Session())
+	}
+	return r.Reaction, nil
+}
+
+// choiceCounts returns counts in the order of the definition, which JSON has lost.
+func (w *wire) choiceCounts(ctx context.Context, counts map[string]int64, key string) (out []quipu.ChoiceCount) {
+	b, err := w.db.In(w.namespace).DefinitionOf(ctx, key)
+	if err != nil || len(b.Definitions) == 0 || len(counts) == 0 {
+		return nil
+	}
+	for _, choice := range b.Definitions[0].Choices {
+		if n, ok := counts[choice]; ok {
+			out = append(out, quipu.ChoiceCount{Choice: choice, Users: n})
+		}
+	}
+	return out
+}
+
+func (w *wire) Choice(ctx context.Context, user string, keys ...string) ([]string, error) {
+	var r struct {
+		User    string
+		Choices map[string]string
+	}
+	if len(keys) == 1 {
+		var one struct{ Choice string }
+		err := w.do(ctx, "GET", "/reactions/"+escape(keys[0])+"/"+escape(user), nil, nil, &one)
+		return []string{one.Choice}, err
+	}
+	err := w.do(ctx, "POST", "/reactions/read", nil, map[string]any{"user": user, "keys": keys}, &r)
+	choices := make([]string, len(keys))
+	for i, key := range keys {
+		choices[i] = r.Choices[key]
+	}
+	return choices, err
+}
+
+func (w *wire) Reactions(ctx context.Context, key string) (quipu.Reactions, error) {
+	var r struct {
+		Key    string
+		Counts map[string]int64
+		Users  int64
+	}
+	err := w.do(ctx, "GET", "/reactions/"+escape(key), nil, nil, &r)
+	return quipu.Reactions{Key: r.Key, Counts: w.choiceCounts(ctx, r.Counts, key), Users: r.Users}, err
+}
+
+func (w *wire) Members(ctx context.Context, key string, o quipu.MembersOptions) (quipu.MembersPage, error) {
+	q := url.Values{}
+	if o.Choice != "" {
+		q.Set("choice", o.Choice)
+	}
+	if o.Limit != 0 {
+		q.Set("limit", strconv.Itoa(o.Limit))
+	}
+	if o.Cursor != "" {
+		q.Set("cursor", o.Cursor)
+	}
+	var p quipu.MembersPage
+	err := w.do(ctx, "GET", "/members/"+escape(key)+"?"+q.Encode(), nil, nil, &p)
+	return p, err
+}
+
 // Close closes the DB behind the door, which says so from then on.
 func (w *wire) Close() error { return w.db.Close() }

@@ -23,7 +23,7 @@ type node struct {
 
 // params are what the wildcards of a path stand for.
 type params struct {
-	ns, key, id, dimension, who string
+	ns, key, id, dimension, who, user string
 }
 
 func (p *params) set(name, value string) {
@@ -38,6 +38,8 @@ func (p *params) set(name, value string) {
 		p.dimension = value
 	case "who":
 		p.who = value
+	case "user":
+		p.user = value
 	}
 }
 

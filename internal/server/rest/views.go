@@ -258,18 +258,20 @@ func lineOf(l *quipu.Line) line {
 	return out
 }
 
-// erase removes a name from the ledgers of a namespace.
+// erase removes a name from the ledgers and the reactions of a namespace.
 func erase(c *call) error {
 	e, err := c.db.Erase(c.ctx, c.args.who, c.query.Get("cursor"))
 	if err != nil {
 		return err
 	}
 	return c.json(struct {
-		Who      string `json:"who"`
-		Counters int64  `json:"counters"`
-		Lines    int64  `json:"lines"`
-		Looked   int64  `json:"looked"`
-		Complete bool   `json:"complete"`
-		Next     string `json:"next,omitempty"`
-	}{c.args.who, e.Counters, e.Lines, e.Looked, e.Complete, e.Next})
+		Who       string `json:"who"`
+		Counters  int64  `json:"counters"`
+		Lines     int64  `json:"lines"`
+		Reactions int64  `json:"reactions"`
+		Windows   int64  `json:"windows"`
+		Looked    int64  `json:"looked"`
+		Complete  bool   `json:"complete"`
+		Next      string `json:"next,omitempty"`
+	}{c.args.who, e.Counters, e.Lines, e.Reactions, e.Windows, e.Looked, e.Complete, e.Next})
 }
