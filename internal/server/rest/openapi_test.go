@@ -71,13 +71,15 @@ func (c contract) operations() []string {
 func (c contract) template(path string) string {
 	path, _, _ = strings.Cut(path, "?")
 	have := strings.Split(path, "/")
+	best := "" // A segment as it is goes before one that stands for any.
 	for template := range c.at(map[string]any(c), "paths") {
 		want := strings.Split(template, "/")
-		if slices.EqualFunc(have, want, func(h, w string) bool { return h == w || strings.HasPrefix(w, "{") }) {
-			return template
+		if slices.EqualFunc(have, want, func(h, w string) bool { return h == w || strings.HasPrefix(w, "{") }) &&
+			(best == "" || strings.Count(template, "{") < strings.Count(best, "{")) {
+			best = template
 		}
 	}
-	return ""
+	return best
 }
 
 // check compares a reply with what is documented for it.
