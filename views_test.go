@@ -311,7 +311,8 @@ func TestDimensions(t *testing.T) {
 		}
 		f(`unknown dimension "city": want country or platform`, quipu.Dim("city", "Cusco"))
 		f("control characters", quipu.Dim("country", "\n"))
-		f("ahead", quipu.At(time.Now().Add(25*time.Hour)))
+		f("is more than 1d ahead of the store's clock", quipu.At(time.Now().Add(25*time.Hour)))
+		f("an event at 9999-12-31T00:00:00Z is more than 1d ahead", quipu.At(time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)))
 		if _, err := v.Add(ctx, "b", 1, de); !errors.Is(err, quipu.ErrInvalid) || !strings.Contains(err.Error(), "the counter has none") {
 			t.Error(err)
 		}

@@ -38,6 +38,8 @@ func (v *Views) Admit(at, now int64) (moment int64, clamped bool, err error) {
 		definition.Keep(age.Round(time.Second)), v.lateAfter)
 }
 
+func rfc3339(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+
 // Plan returns that of an event at a time, if the store's time is now. Names are what
 // Names returned, with Other for what is not admitted. Each view counts what the event
 // applies in one part: its own, or if it does not keep the event's window any more, what
@@ -47,8 +49,8 @@ func (v *Views) Plan(at, now int64, names []string) (*Plan, error) {
 	case at < 0:
 		return nil, store.Errorf(store.KindInvalid, "an event before 1970 can't be counted")
 	case at > now+book.Ahead:
-		return nil, store.Errorf(store.KindInvalid, "the time of the event is %s ahead: at most %s",
-			time.Duration(at-now)*time.Millisecond, time.Duration(book.Ahead)*time.Millisecond)
+		return nil, store.Errorf(store.KindInvalid, "an event at %s is more than %s ahead of the store's clock, which shows %s",
+			rfc3339(at), definition.Keep(book.Ahead*int64(time.Millisecond)), rfc3339(now))
 	}
 	p := &Plan{at: calendar.Span{To: math.MaxInt64}, now: calendar.Span{From: math.MinInt64, To: math.MaxInt64}}
 	riders := v.bases()

@@ -62,15 +62,12 @@ func parseQAdd(args [][]byte) (e qAdd, err error) {
 				return e, wireError("ERR AT: " + err.Error())
 			}
 		case is(a, "DIM") && i+2 < len(args):
-			name, value := string(args[i+1]), string(args[i+2])
-			i += 2
-			if slices.ContainsFunc(e.Dims, func(d quipu.Dimension) bool { return d.Name == name }) {
-				return e, wireError("ERR DIM " + strconv.Quote(name) + " is given twice")
+			for pair := true; pair; pair = i+2 < len(args) && !isOption(args[i+1]) {
+				if e.Dims, err = withDim(e.Dims, string(args[i+1]), string(args[i+2])); err != nil {
+					return e, err
+				}
+				i += 2
 			}
-			if len(e.Dims) == quipu.DimsMax {
-				return e, wireError("ERR DIM: at most " + strconv.Itoa(quipu.DimsMax) + " are allowed")
-			}
-			e.Dims = append(e.Dims, quipu.Dimension{Name: name, Value: value})
 		case is(a, "WHO") && !last && !who:
 			i++
 			who, e.Who = true, string(args[i])
@@ -86,6 +83,23 @@ func parseQAdd(args [][]byte) (e qAdd, err error) {
 		}
 	}
 	return e, nil
+}
+
+// isOption reports whether an argument begins the next option of a Q.ADD, and no further pair
+// of DIM: a dimension of such a name needs a DIM of its own.
+func isOption(a []byte) bool {
+	return slices.ContainsFunc([]string{"ID", "AT", "DIM", "WHO", "NOVALUE", "WITHSESSION"}, func(word string) bool { return is(a, word) })
+}
+
+// withDim appends the value of a dimension.
+func withDim(dims []quipu.Dimension, name, value string) ([]quipu.Dimension, error) {
+	switch {
+	case slices.ContainsFunc(dims, func(d quipu.Dimension) bool { return d.Name == name }):
+		return nil, wireError("ERR DIM " + strconv.Quote(name) + " is given twice")
+	case len(dims) == quipu.DimsMax:
+		return nil, wireError("ERR DIM: at most " + strconv.Itoa(quipu.DimsMax) + " are allowed")
+	}
+	return append(dims, quipu.Dimension{Name: name, Value: value}), nil
 }
 
 // guarded reports whether a command is a Q.ADD that says more than a delta can: with a

@@ -35,6 +35,8 @@ func TestRanges(t *testing.T) {
 		f("Q.ADD v 3 AT 1727769600000 DIM country DE DIM os linux", ":3\r\n")
 		f("Q.ADD v 3 AT 2024-10-01T08:00:00Z DIM os linux DIM country DE ID t", ":6\r\n")
 		f("Q.ADD v 3 AT 1727769600000 DIM country DE DIM os linux ID t", ":6\r\n")
+		f("Q.ADD v 3 AT 1727769600000 DIM country DE os linux ID t", ":6\r\n")
+		f("Q.ADD v 3 dim os linux country DE at 1727769600000 ID t", ":6\r\n")
 		f("Q.ADD v 3 AT 1727769600000 DIM country PE DIM os linux ID t", "-TOKEN ")
 		f("Q.ADD v 1 AT 1727776799999 NOVALUE", ok)
 		f("INCR v", ":8\r\n")
