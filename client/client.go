@@ -65,6 +65,7 @@ type shared struct {
 	conn    *grpc.ClientConn
 	rpc     pb.QuipuClient
 	react   pb.ReactionsClient
+	reserve pb.ReservationsClient
 	options Options
 
 	mu     sync.RWMutex // held shared by every call
@@ -92,7 +93,7 @@ func Dial(ctx context.Context, addr string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shared{conn: conn, rpc: pb.NewQuipuClient(conn), react: pb.NewReactionsClient(conn), options: o, ending: make(chan struct{})}
+	s := &shared{conn: conn, rpc: pb.NewQuipuClient(conn), react: pb.NewReactionsClient(conn), reserve: pb.NewReservationsClient(conn), options: o, ending: make(chan struct{})}
 	s.end = sync.OnceFunc(func() { close(s.ending) })
 	db := &DB{shared: s, namespace: defaultNamespace}
 	if err := db.greet(ctx); err != nil {

@@ -1,4 +1,4 @@
-// quipu.proto sha256:ff94fdbd753e1e5cad54ac8acd8cfccebebe31386a297eaa19ad9b0d1ca23df1
+// quipu.proto sha256:7c407bbc5950f0650e78f0a521dbd5c5597e9aa8991ddfb079b731a423a09910
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -54,6 +54,7 @@ const (
 	Kind_KIND_BOUND        Kind = 18 // the counter would leave its bound
 	Kind_KIND_READ_ONLY    Kind = 19 // this server does not take writes
 	Kind_KIND_SESSION_LOST Kind = 21 // the store has lost what a session has seen: drop the session
+	Kind_KIND_ENDED        Kind = 25 // the reservation has ended: it was committed or released, or it has expired
 )
 
 // Enum value maps for Kind.
@@ -80,6 +81,7 @@ var (
 		18: "KIND_BOUND",
 		19: "KIND_READ_ONLY",
 		21: "KIND_SESSION_LOST",
+		25: "KIND_ENDED",
 	}
 	Kind_value = map[string]int32{
 		"KIND_OTHER":        0,
@@ -103,6 +105,7 @@ var (
 		"KIND_BOUND":        18,
 		"KIND_READ_ONLY":    19,
 		"KIND_SESSION_LOST": 21,
+		"KIND_ENDED":        25,
 	}
 )
 
@@ -2906,18 +2909,19 @@ func (x *EraseReply) GetWindows() int64 {
 
 // A Definition says what is counted besides the total for the keys that it names.
 type Definition struct {
-	state         protoimpl.MessageState  `protogen:"open.v1"`
-	Pattern       string                  `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
-	Windows       []*Definition_Window    `protobuf:"bytes,2,rep,name=windows,proto3" json:"windows,omitempty"`
-	Dimensions    []*Definition_Dimension `protobuf:"bytes,3,rep,name=dimensions,proto3" json:"dimensions,omitempty"`
-	Record        string                  `protobuf:"bytes,4,opt,name=record,proto3" json:"record,omitempty"`                        // of the ledger: off, adjustments or all
-	Keep          string                  `protobuf:"bytes,5,opt,name=keep,proto3" json:"keep,omitempty"`                            // of the ledger; "" is for ever
-	Late          string                  `protobuf:"bytes,6,opt,name=late,proto3" json:"late,omitempty"`                            // what becomes of late events: count, refuse or clamp; "" is count
-	LateAfter     string                  `protobuf:"bytes,7,opt,name=late_after,json=lateAfter,proto3" json:"late_after,omitempty"` // how old an event may be; "" is the longest time that a window is kept for
-	Floor         *int64                  `protobuf:"varint,8,opt,name=floor,proto3,oneof" json:"floor,omitempty"`                   // no write takes a counter below it
-	Ceiling       *int64                  `protobuf:"varint,9,opt,name=ceiling,proto3,oneof" json:"ceiling,omitempty"`               // no write takes a counter above it
-	Choices       []string                `protobuf:"bytes,10,rep,name=choices,proto3" json:"choices,omitempty"`                     // what a user may choose one of
-	Once          *Definition_Window      `protobuf:"bytes,11,opt,name=once,proto3" json:"once,omitempty"`                           // each user counts once in such a window; its keep is how long users are remembered after its end, and "" is a day
+	state         protoimpl.MessageState   `protogen:"open.v1"`
+	Pattern       string                   `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
+	Windows       []*Definition_Window     `protobuf:"bytes,2,rep,name=windows,proto3" json:"windows,omitempty"`
+	Dimensions    []*Definition_Dimension  `protobuf:"bytes,3,rep,name=dimensions,proto3" json:"dimensions,omitempty"`
+	Record        string                   `protobuf:"bytes,4,opt,name=record,proto3" json:"record,omitempty"`                        // of the ledger: off, adjustments or all
+	Keep          string                   `protobuf:"bytes,5,opt,name=keep,proto3" json:"keep,omitempty"`                            // of the ledger; "" is for ever
+	Late          string                   `protobuf:"bytes,6,opt,name=late,proto3" json:"late,omitempty"`                            // what becomes of late events: count, refuse or clamp; "" is count
+	LateAfter     string                   `protobuf:"bytes,7,opt,name=late_after,json=lateAfter,proto3" json:"late_after,omitempty"` // how old an event may be; "" is the longest time that a window is kept for
+	Floor         *int64                   `protobuf:"varint,8,opt,name=floor,proto3,oneof" json:"floor,omitempty"`                   // no write takes a counter below it
+	Ceiling       *int64                   `protobuf:"varint,9,opt,name=ceiling,proto3,oneof" json:"ceiling,omitempty"`               // no write takes a counter above it
+	Choices       []string                 `protobuf:"bytes,10,rep,name=choices,proto3" json:"choices,omitempty"`                     // what a user may choose one of
+	Once          *Definition_Window       `protobuf:"bytes,11,opt,name=once,proto3" json:"once,omitempty"`                           // each user counts once in such a window; its keep is how long users are remembered after its end, and "" is a day
+	Reservations  *Definition_Reservations `protobuf:"bytes,20,opt,name=reservations,proto3" json:"reservations,omitempty"`           // limits of what may be reserved; absent: the defaults
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3025,6 +3029,13 @@ func (x *Definition) GetChoices() []string {
 func (x *Definition) GetOnce() *Definition_Window {
 	if x != nil {
 		return x.Once
+	}
+	return nil
+}
+
+func (x *Definition) GetReservations() *Definition_Reservations {
+	if x != nil {
+		return x.Reservations
 	}
 	return nil
 }
@@ -4239,6 +4250,82 @@ func (x *Definition_Dimension) GetLimit() int32 {
 	return 0
 }
 
+type Definition_Reservations struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Max           int64                  `protobuf:"varint,1,opt,name=max,proto3" json:"max,omitempty"`                           // how many; 0 is the default
+	Total         int64                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`                       // their sum; 0 is no limit
+	PerWho        int64                  `protobuf:"varint,3,opt,name=per_who,json=perWho,proto3" json:"per_who,omitempty"`       // how many of one who; 0 is no limit
+	WhoTotal      int64                  `protobuf:"varint,4,opt,name=who_total,json=whoTotal,proto3" json:"who_total,omitempty"` // the sum of those of one who; 0 is no limit
+	MaxTtl        string                 `protobuf:"bytes,5,opt,name=max_ttl,json=maxTtl,proto3" json:"max_ttl,omitempty"`        // for how long one may be made or extended; "" is the default
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Definition_Reservations) Reset() {
+	*x = Definition_Reservations{}
+	mi := &file_quipu_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Definition_Reservations) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Definition_Reservations) ProtoMessage() {}
+
+func (x *Definition_Reservations) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Definition_Reservations.ProtoReflect.Descriptor instead.
+func (*Definition_Reservations) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{33, 2}
+}
+
+func (x *Definition_Reservations) GetMax() int64 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+func (x *Definition_Reservations) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *Definition_Reservations) GetPerWho() int64 {
+	if x != nil {
+		return x.PerWho
+	}
+	return 0
+}
+
+func (x *Definition_Reservations) GetWhoTotal() int64 {
+	if x != nil {
+		return x.WhoTotal
+	}
+	return 0
+}
+
+func (x *Definition_Reservations) GetMaxTtl() string {
+	if x != nil {
+		return x.MaxTtl
+	}
+	return ""
+}
+
 type Book_View struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pattern       string                 `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`                       // of the definition
@@ -4251,7 +4338,7 @@ type Book_View struct {
 
 func (x *Book_View) Reset() {
 	*x = Book_View{}
-	mi := &file_quipu_proto_msgTypes[57]
+	mi := &file_quipu_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4263,7 +4350,7 @@ func (x *Book_View) String() string {
 func (*Book_View) ProtoMessage() {}
 
 func (x *Book_View) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[57]
+	mi := &file_quipu_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4318,7 +4405,7 @@ type VerifyReply_Drift struct {
 
 func (x *VerifyReply_Drift) Reset() {
 	*x = VerifyReply_Drift{}
-	mi := &file_quipu_proto_msgTypes[58]
+	mi := &file_quipu_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4330,7 +4417,7 @@ func (x *VerifyReply_Drift) String() string {
 func (*VerifyReply_Drift) ProtoMessage() {}
 
 func (x *VerifyReply_Drift) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[58]
+	mi := &file_quipu_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4378,7 +4465,7 @@ type WriteRequest_Fact struct {
 
 func (x *WriteRequest_Fact) Reset() {
 	*x = WriteRequest_Fact{}
-	mi := &file_quipu_proto_msgTypes[59]
+	mi := &file_quipu_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4390,7 +4477,7 @@ func (x *WriteRequest_Fact) String() string {
 func (*WriteRequest_Fact) ProtoMessage() {}
 
 func (x *WriteRequest_Fact) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[59]
+	mi := &file_quipu_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4437,7 +4524,7 @@ type WriteReply_Refusal struct {
 
 func (x *WriteReply_Refusal) Reset() {
 	*x = WriteReply_Refusal{}
-	mi := &file_quipu_proto_msgTypes[61]
+	mi := &file_quipu_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4449,7 +4536,7 @@ func (x *WriteReply_Refusal) String() string {
 func (*WriteReply_Refusal) ProtoMessage() {}
 
 func (x *WriteReply_Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[61]
+	mi := &file_quipu_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4789,7 +4876,7 @@ const file_quipu_proto_rawDesc = "" +
 	"\bcomplete\x18\x04 \x01(\bR\bcomplete\x12\x12\n" +
 	"\x04next\x18\x05 \x01(\tR\x04next\x12\x1c\n" +
 	"\treactions\x18\x06 \x01(\x03R\treactions\x12\x18\n" +
-	"\awindows\x18\a \x01(\x03R\awindows\"\xc0\x04\n" +
+	"\awindows\x18\a \x01(\x03R\awindows\"\x8f\x06\n" +
 	"\n" +
 	"Definition\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x125\n" +
@@ -4806,7 +4893,8 @@ const file_quipu_proto_rawDesc = "" +
 	"\aceiling\x18\t \x01(\x03H\x01R\aceiling\x88\x01\x01\x12\x18\n" +
 	"\achoices\x18\n" +
 	" \x03(\tR\achoices\x12/\n" +
-	"\x04once\x18\v \x01(\v2\x1b.quipu.v1.Definition.WindowR\x04once\x1aF\n" +
+	"\x04once\x18\v \x01(\v2\x1b.quipu.v1.Definition.WindowR\x04once\x12E\n" +
+	"\freservations\x18\x14 \x01(\v2!.quipu.v1.Definition.ReservationsR\freservations\x1aF\n" +
 	"\x06Window\x12\x14\n" +
 	"\x05every\x18\x01 \x01(\tR\x05every\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12\x12\n" +
@@ -4815,7 +4903,13 @@ const file_quipu_proto_rawDesc = "" +
 	"\x02by\x18\x01 \x03(\tR\x02by\x12\x18\n" +
 	"\awindows\x18\x02 \x03(\tR\awindows\x12\x12\n" +
 	"\x04some\x18\x03 \x01(\bR\x04some\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\x05R\x05limitB\b\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\x1a\x85\x01\n" +
+	"\fReservations\x12\x10\n" +
+	"\x03max\x18\x01 \x01(\x03R\x03max\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x17\n" +
+	"\aper_who\x18\x03 \x01(\x03R\x06perWho\x12\x1b\n" +
+	"\twho_total\x18\x04 \x01(\x03R\bwhoTotal\x12\x17\n" +
+	"\amax_ttl\x18\x05 \x01(\tR\x06maxTtlB\b\n" +
 	"\x06_floorB\n" +
 	"\n" +
 	"\b_ceiling\"Q\n" +
@@ -4916,7 +5010,7 @@ const file_quipu_proto_rawDesc = "" +
 	"\arefused\x18\b \x03(\v2\x1c.quipu.v1.WriteReply.RefusalR\arefused\x1aF\n" +
 	"\aRefusal\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12%\n" +
-	"\x05error\x18\x02 \x01(\v2\x0f.quipu.v1.ErrorR\x05error*\x80\x03\n" +
+	"\x05error\x18\x02 \x01(\v2\x0f.quipu.v1.ErrorR\x05error*\x90\x03\n" +
 	"\x04Kind\x12\x0e\n" +
 	"\n" +
 	"KIND_OTHER\x10\x00\x12\x10\n" +
@@ -4943,7 +5037,9 @@ const file_quipu_proto_rawDesc = "" +
 	"\n" +
 	"KIND_BOUND\x10\x12\x12\x12\n" +
 	"\x0eKIND_READ_ONLY\x10\x13\x12\x15\n" +
-	"\x11KIND_SESSION_LOST\x10\x15*n\n" +
+	"\x11KIND_SESSION_LOST\x10\x15\x12\x0e\n" +
+	"\n" +
+	"KIND_ENDED\x10\x19*n\n" +
 	"\n" +
 	"Durability\x12\x1a\n" +
 	"\x16DURABILITY_UNSPECIFIED\x10\x00\x12\x15\n" +
@@ -4990,73 +5086,74 @@ func file_quipu_proto_rawDescGZIP() []byte {
 }
 
 var file_quipu_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_quipu_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
+var file_quipu_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_quipu_proto_goTypes = []any{
-	(Kind)(0),                    // 0: quipu.v1.Kind
-	(Durability)(0),              // 1: quipu.v1.Durability
-	(Fate_State)(0),              // 2: quipu.v1.Fate.State
-	(*Error)(nil),                // 3: quipu.v1.Error
-	(*WriteOptions)(nil),         // 4: quipu.v1.WriteOptions
-	(*ReadOptions)(nil),          // 5: quipu.v1.ReadOptions
-	(*AddRequest)(nil),           // 6: quipu.v1.AddRequest
-	(*SetRequest)(nil),           // 7: quipu.v1.SetRequest
-	(*ResetRequest)(nil),         // 8: quipu.v1.ResetRequest
-	(*DeleteRequest)(nil),        // 9: quipu.v1.DeleteRequest
-	(*Receipt)(nil),              // 10: quipu.v1.Receipt
-	(*Event)(nil),                // 11: quipu.v1.Event
-	(*AddBatchRequest)(nil),      // 12: quipu.v1.AddBatchRequest
-	(*AddBatchReply)(nil),        // 13: quipu.v1.AddBatchReply
-	(*GetRequest)(nil),           // 14: quipu.v1.GetRequest
-	(*GetBatchRequest)(nil),      // 15: quipu.v1.GetBatchRequest
-	(*GetBatchReply)(nil),        // 16: quipu.v1.GetBatchReply
-	(*Count)(nil),                // 17: quipu.v1.Count
-	(*ListRequest)(nil),          // 18: quipu.v1.ListRequest
-	(*ListReply)(nil),            // 19: quipu.v1.ListReply
-	(*SumRequest)(nil),           // 20: quipu.v1.SumRequest
-	(*SumReply)(nil),             // 21: quipu.v1.SumReply
-	(*Correction)(nil),           // 22: quipu.v1.Correction
-	(*AdjustRequest)(nil),        // 23: quipu.v1.AdjustRequest
-	(*UndoRequest)(nil),          // 24: quipu.v1.UndoRequest
-	(*RecountRequest)(nil),       // 25: quipu.v1.RecountRequest
-	(*RangeRequest)(nil),         // 26: quipu.v1.RangeRequest
-	(*Point)(nil),                // 27: quipu.v1.Point
-	(*Series)(nil),               // 28: quipu.v1.Series
-	(*ByRequest)(nil),            // 29: quipu.v1.ByRequest
-	(*Breakdown)(nil),            // 30: quipu.v1.Breakdown
-	(*LedgerRequest)(nil),        // 31: quipu.v1.LedgerRequest
-	(*Line)(nil),                 // 32: quipu.v1.Line
-	(*LedgerReply)(nil),          // 33: quipu.v1.LedgerReply
-	(*EraseRequest)(nil),         // 34: quipu.v1.EraseRequest
-	(*EraseReply)(nil),           // 35: quipu.v1.EraseReply
-	(*Definition)(nil),           // 36: quipu.v1.Definition
-	(*DefinitionsRequest)(nil),   // 37: quipu.v1.DefinitionsRequest
-	(*DefineRequest)(nil),        // 38: quipu.v1.DefineRequest
-	(*DefineReply)(nil),          // 39: quipu.v1.DefineReply
-	(*Book)(nil),                 // 40: quipu.v1.Book
-	(*RecountReply)(nil),         // 41: quipu.v1.RecountReply
-	(*TokenRequest)(nil),         // 42: quipu.v1.TokenRequest
-	(*Fate)(nil),                 // 43: quipu.v1.Fate
-	(*VerifyRequest)(nil),        // 44: quipu.v1.VerifyRequest
-	(*VerifyReply)(nil),          // 45: quipu.v1.VerifyReply
-	(*BackupRequest)(nil),        // 46: quipu.v1.BackupRequest
-	(*BackupReply)(nil),          // 47: quipu.v1.BackupReply
-	(*EnlistRequest)(nil),        // 48: quipu.v1.EnlistRequest
-	(*EnlistReply)(nil),          // 49: quipu.v1.EnlistReply
-	(*WriteRequest)(nil),         // 50: quipu.v1.WriteRequest
-	(*WriteReply)(nil),           // 51: quipu.v1.WriteReply
-	(*Error_Bound)(nil),          // 52: quipu.v1.Error.Bound
-	nil,                          // 53: quipu.v1.AddRequest.DimsEntry
-	nil,                          // 54: quipu.v1.Event.DimsEntry
-	nil,                          // 55: quipu.v1.AdjustRequest.DimsEntry
-	(*Breakdown_Value)(nil),      // 56: quipu.v1.Breakdown.Value
-	nil,                          // 57: quipu.v1.Line.DimsEntry
-	(*Definition_Window)(nil),    // 58: quipu.v1.Definition.Window
-	(*Definition_Dimension)(nil), // 59: quipu.v1.Definition.Dimension
-	(*Book_View)(nil),            // 60: quipu.v1.Book.View
-	(*VerifyReply_Drift)(nil),    // 61: quipu.v1.VerifyReply.Drift
-	(*WriteRequest_Fact)(nil),    // 62: quipu.v1.WriteRequest.Fact
-	nil,                          // 63: quipu.v1.WriteRequest.Fact.DimsEntry
-	(*WriteReply_Refusal)(nil),   // 64: quipu.v1.WriteReply.Refusal
+	(Kind)(0),                       // 0: quipu.v1.Kind
+	(Durability)(0),                 // 1: quipu.v1.Durability
+	(Fate_State)(0),                 // 2: quipu.v1.Fate.State
+	(*Error)(nil),                   // 3: quipu.v1.Error
+	(*WriteOptions)(nil),            // 4: quipu.v1.WriteOptions
+	(*ReadOptions)(nil),             // 5: quipu.v1.ReadOptions
+	(*AddRequest)(nil),              // 6: quipu.v1.AddRequest
+	(*SetRequest)(nil),              // 7: quipu.v1.SetRequest
+	(*ResetRequest)(nil),            // 8: quipu.v1.ResetRequest
+	(*DeleteRequest)(nil),           // 9: quipu.v1.DeleteRequest
+	(*Receipt)(nil),                 // 10: quipu.v1.Receipt
+	(*Event)(nil),                   // 11: quipu.v1.Event
+	(*AddBatchRequest)(nil),         // 12: quipu.v1.AddBatchRequest
+	(*AddBatchReply)(nil),           // 13: quipu.v1.AddBatchReply
+	(*GetRequest)(nil),              // 14: quipu.v1.GetRequest
+	(*GetBatchRequest)(nil),         // 15: quipu.v1.GetBatchRequest
+	(*GetBatchReply)(nil),           // 16: quipu.v1.GetBatchReply
+	(*Count)(nil),                   // 17: quipu.v1.Count
+	(*ListRequest)(nil),             // 18: quipu.v1.ListRequest
+	(*ListReply)(nil),               // 19: quipu.v1.ListReply
+	(*SumRequest)(nil),              // 20: quipu.v1.SumRequest
+	(*SumReply)(nil),                // 21: quipu.v1.SumReply
+	(*Correction)(nil),              // 22: quipu.v1.Correction
+	(*AdjustRequest)(nil),           // 23: quipu.v1.AdjustRequest
+	(*UndoRequest)(nil),             // 24: quipu.v1.UndoRequest
+	(*RecountRequest)(nil),          // 25: quipu.v1.RecountRequest
+	(*RangeRequest)(nil),            // 26: quipu.v1.RangeRequest
+	(*Point)(nil),                   // 27: quipu.v1.Point
+	(*Series)(nil),                  // 28: quipu.v1.Series
+	(*ByRequest)(nil),               // 29: quipu.v1.ByRequest
+	(*Breakdown)(nil),               // 30: quipu.v1.Breakdown
+	(*LedgerRequest)(nil),           // 31: quipu.v1.LedgerRequest
+	(*Line)(nil),                    // 32: quipu.v1.Line
+	(*LedgerReply)(nil),             // 33: quipu.v1.LedgerReply
+	(*EraseRequest)(nil),            // 34: quipu.v1.EraseRequest
+	(*EraseReply)(nil),              // 35: quipu.v1.EraseReply
+	(*Definition)(nil),              // 36: quipu.v1.Definition
+	(*DefinitionsRequest)(nil),      // 37: quipu.v1.DefinitionsRequest
+	(*DefineRequest)(nil),           // 38: quipu.v1.DefineRequest
+	(*DefineReply)(nil),             // 39: quipu.v1.DefineReply
+	(*Book)(nil),                    // 40: quipu.v1.Book
+	(*RecountReply)(nil),            // 41: quipu.v1.RecountReply
+	(*TokenRequest)(nil),            // 42: quipu.v1.TokenRequest
+	(*Fate)(nil),                    // 43: quipu.v1.Fate
+	(*VerifyRequest)(nil),           // 44: quipu.v1.VerifyRequest
+	(*VerifyReply)(nil),             // 45: quipu.v1.VerifyReply
+	(*BackupRequest)(nil),           // 46: quipu.v1.BackupRequest
+	(*BackupReply)(nil),             // 47: quipu.v1.BackupReply
+	(*EnlistRequest)(nil),           // 48: quipu.v1.EnlistRequest
+	(*EnlistReply)(nil),             // 49: quipu.v1.EnlistReply
+	(*WriteRequest)(nil),            // 50: quipu.v1.WriteRequest
+	(*WriteReply)(nil),              // 51: quipu.v1.WriteReply
+	(*Error_Bound)(nil),             // 52: quipu.v1.Error.Bound
+	nil,                             // 53: quipu.v1.AddRequest.DimsEntry
+	nil,                             // 54: quipu.v1.Event.DimsEntry
+	nil,                             // 55: quipu.v1.AdjustRequest.DimsEntry
+	(*Breakdown_Value)(nil),         // 56: quipu.v1.Breakdown.Value
+	nil,                             // 57: quipu.v1.Line.DimsEntry
+	(*Definition_Window)(nil),       // 58: quipu.v1.Definition.Window
+	(*Definition_Dimension)(nil),    // 59: quipu.v1.Definition.Dimension
+	(*Definition_Reservations)(nil), // 60: quipu.v1.Definition.Reservations
+	(*Book_View)(nil),               // 61: quipu.v1.Book.View
+	(*VerifyReply_Drift)(nil),       // 62: quipu.v1.VerifyReply.Drift
+	(*WriteRequest_Fact)(nil),       // 63: quipu.v1.WriteRequest.Fact
+	nil,                             // 64: quipu.v1.WriteRequest.Fact.DimsEntry
+	(*WriteReply_Refusal)(nil),      // 65: quipu.v1.WriteReply.Refusal
 }
 var file_quipu_proto_depIdxs = []int32{
 	0,  // 0: quipu.v1.Error.kind:type_name -> quipu.v1.Kind
@@ -5090,71 +5187,72 @@ var file_quipu_proto_depIdxs = []int32{
 	58, // 28: quipu.v1.Definition.windows:type_name -> quipu.v1.Definition.Window
 	59, // 29: quipu.v1.Definition.dimensions:type_name -> quipu.v1.Definition.Dimension
 	58, // 30: quipu.v1.Definition.once:type_name -> quipu.v1.Definition.Window
-	36, // 31: quipu.v1.DefineRequest.definitions:type_name -> quipu.v1.Definition
-	36, // 32: quipu.v1.Book.definitions:type_name -> quipu.v1.Definition
-	60, // 33: quipu.v1.Book.views:type_name -> quipu.v1.Book.View
-	2,  // 34: quipu.v1.Fate.state:type_name -> quipu.v1.Fate.State
-	10, // 35: quipu.v1.Fate.receipt:type_name -> quipu.v1.Receipt
-	61, // 36: quipu.v1.VerifyReply.drift:type_name -> quipu.v1.VerifyReply.Drift
-	62, // 37: quipu.v1.WriteRequest.facts:type_name -> quipu.v1.WriteRequest.Fact
-	1,  // 38: quipu.v1.WriteReply.durability:type_name -> quipu.v1.Durability
-	3,  // 39: quipu.v1.WriteReply.error:type_name -> quipu.v1.Error
-	64, // 40: quipu.v1.WriteReply.refused:type_name -> quipu.v1.WriteReply.Refusal
-	63, // 41: quipu.v1.WriteRequest.Fact.dims:type_name -> quipu.v1.WriteRequest.Fact.DimsEntry
-	3,  // 42: quipu.v1.WriteReply.Refusal.error:type_name -> quipu.v1.Error
-	6,  // 43: quipu.v1.Quipu.Add:input_type -> quipu.v1.AddRequest
-	12, // 44: quipu.v1.Quipu.AddBatch:input_type -> quipu.v1.AddBatchRequest
-	7,  // 45: quipu.v1.Quipu.Set:input_type -> quipu.v1.SetRequest
-	8,  // 46: quipu.v1.Quipu.Reset:input_type -> quipu.v1.ResetRequest
-	9,  // 47: quipu.v1.Quipu.Delete:input_type -> quipu.v1.DeleteRequest
-	14, // 48: quipu.v1.Quipu.Get:input_type -> quipu.v1.GetRequest
-	15, // 49: quipu.v1.Quipu.GetBatch:input_type -> quipu.v1.GetBatchRequest
-	18, // 50: quipu.v1.Quipu.List:input_type -> quipu.v1.ListRequest
-	20, // 51: quipu.v1.Quipu.Sum:input_type -> quipu.v1.SumRequest
-	23, // 52: quipu.v1.Quipu.Adjust:input_type -> quipu.v1.AdjustRequest
-	24, // 53: quipu.v1.Quipu.Undo:input_type -> quipu.v1.UndoRequest
-	25, // 54: quipu.v1.Quipu.Recount:input_type -> quipu.v1.RecountRequest
-	26, // 55: quipu.v1.Quipu.Range:input_type -> quipu.v1.RangeRequest
-	29, // 56: quipu.v1.Quipu.By:input_type -> quipu.v1.ByRequest
-	31, // 57: quipu.v1.Quipu.Ledger:input_type -> quipu.v1.LedgerRequest
-	34, // 58: quipu.v1.Quipu.Erase:input_type -> quipu.v1.EraseRequest
-	37, // 59: quipu.v1.Quipu.Definitions:input_type -> quipu.v1.DefinitionsRequest
-	38, // 60: quipu.v1.Quipu.Define:input_type -> quipu.v1.DefineRequest
-	42, // 61: quipu.v1.Quipu.Lookup:input_type -> quipu.v1.TokenRequest
-	42, // 62: quipu.v1.Quipu.Settle:input_type -> quipu.v1.TokenRequest
-	44, // 63: quipu.v1.Quipu.Verify:input_type -> quipu.v1.VerifyRequest
-	46, // 64: quipu.v1.Quipu.Backup:input_type -> quipu.v1.BackupRequest
-	48, // 65: quipu.v1.Quipu.Enlist:input_type -> quipu.v1.EnlistRequest
-	50, // 66: quipu.v1.Quipu.Write:input_type -> quipu.v1.WriteRequest
-	10, // 67: quipu.v1.Quipu.Add:output_type -> quipu.v1.Receipt
-	13, // 68: quipu.v1.Quipu.AddBatch:output_type -> quipu.v1.AddBatchReply
-	10, // 69: quipu.v1.Quipu.Set:output_type -> quipu.v1.Receipt
-	10, // 70: quipu.v1.Quipu.Reset:output_type -> quipu.v1.Receipt
-	10, // 71: quipu.v1.Quipu.Delete:output_type -> quipu.v1.Receipt
-	17, // 72: quipu.v1.Quipu.Get:output_type -> quipu.v1.Count
-	16, // 73: quipu.v1.Quipu.GetBatch:output_type -> quipu.v1.GetBatchReply
-	19, // 74: quipu.v1.Quipu.List:output_type -> quipu.v1.ListReply
-	21, // 75: quipu.v1.Quipu.Sum:output_type -> quipu.v1.SumReply
-	10, // 76: quipu.v1.Quipu.Adjust:output_type -> quipu.v1.Receipt
-	10, // 77: quipu.v1.Quipu.Undo:output_type -> quipu.v1.Receipt
-	41, // 78: quipu.v1.Quipu.Recount:output_type -> quipu.v1.RecountReply
-	28, // 79: quipu.v1.Quipu.Range:output_type -> quipu.v1.Series
-	30, // 80: quipu.v1.Quipu.By:output_type -> quipu.v1.Breakdown
-	33, // 81: quipu.v1.Quipu.Ledger:output_type -> quipu.v1.LedgerReply
-	35, // 82: quipu.v1.Quipu.Erase:output_type -> quipu.v1.EraseReply
-	40, // 83: quipu.v1.Quipu.Definitions:output_type -> quipu.v1.Book
-	39, // 84: quipu.v1.Quipu.Define:output_type -> quipu.v1.DefineReply
-	43, // 85: quipu.v1.Quipu.Lookup:output_type -> quipu.v1.Fate
-	43, // 86: quipu.v1.Quipu.Settle:output_type -> quipu.v1.Fate
-	45, // 87: quipu.v1.Quipu.Verify:output_type -> quipu.v1.VerifyReply
-	47, // 88: quipu.v1.Quipu.Backup:output_type -> quipu.v1.BackupReply
-	49, // 89: quipu.v1.Quipu.Enlist:output_type -> quipu.v1.EnlistReply
-	51, // 90: quipu.v1.Quipu.Write:output_type -> quipu.v1.WriteReply
-	67, // [67:91] is the sub-list for method output_type
-	43, // [43:67] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	60, // 31: quipu.v1.Definition.reservations:type_name -> quipu.v1.Definition.Reservations
+	36, // 32: quipu.v1.DefineRequest.definitions:type_name -> quipu.v1.Definition
+	36, // 33: quipu.v1.Book.definitions:type_name -> quipu.v1.Definition
+	61, // 34: quipu.v1.Book.views:type_name -> quipu.v1.Book.View
+	2,  // 35: quipu.v1.Fate.state:type_name -> quipu.v1.Fate.State
+	10, // 36: quipu.v1.Fate.receipt:type_name -> quipu.v1.Receipt
+	62, // 37: quipu.v1.VerifyReply.drift:type_name -> quipu.v1.VerifyReply.Drift
+	63, // 38: quipu.v1.WriteRequest.facts:type_name -> quipu.v1.WriteRequest.Fact
+	1,  // 39: quipu.v1.WriteReply.durability:type_name -> quipu.v1.Durability
+	3,  // 40: quipu.v1.WriteReply.error:type_name -> quipu.v1.Error
+	65, // 41: quipu.v1.WriteReply.refused:type_name -> quipu.v1.WriteReply.Refusal
+	64, // 42: quipu.v1.WriteRequest.Fact.dims:type_name -> quipu.v1.WriteRequest.Fact.DimsEntry
+	3,  // 43: quipu.v1.WriteReply.Refusal.error:type_name -> quipu.v1.Error
+	6,  // 44: quipu.v1.Quipu.Add:input_type -> quipu.v1.AddRequest
+	12, // 45: quipu.v1.Quipu.AddBatch:input_type -> quipu.v1.AddBatchRequest
+	7,  // 46: quipu.v1.Quipu.Set:input_type -> quipu.v1.SetRequest
+	8,  // 47: quipu.v1.Quipu.Reset:input_type -> quipu.v1.ResetRequest
+	9,  // 48: quipu.v1.Quipu.Delete:input_type -> quipu.v1.DeleteRequest
+	14, // 49: quipu.v1.Quipu.Get:input_type -> quipu.v1.GetRequest
+	15, // 50: quipu.v1.Quipu.GetBatch:input_type -> quipu.v1.GetBatchRequest
+	18, // 51: quipu.v1.Quipu.List:input_type -> quipu.v1.ListRequest
+	20, // 52: quipu.v1.Quipu.Sum:input_type -> quipu.v1.SumRequest
+	23, // 53: quipu.v1.Quipu.Adjust:input_type -> quipu.v1.AdjustRequest
+	24, // 54: quipu.v1.Quipu.Undo:input_type -> quipu.v1.UndoRequest
+	25, // 55: quipu.v1.Quipu.Recount:input_type -> quipu.v1.RecountRequest
+	26, // 56: quipu.v1.Quipu.Range:input_type -> quipu.v1.RangeRequest
+	29, // 57: quipu.v1.Quipu.By:input_type -> quipu.v1.ByRequest
+	31, // 58: quipu.v1.Quipu.Ledger:input_type -> quipu.v1.LedgerRequest
+	34, // 59: quipu.v1.Quipu.Erase:input_type -> quipu.v1.EraseRequest
+	37, // 60: quipu.v1.Quipu.Definitions:input_type -> quipu.v1.DefinitionsRequest
+	38, // 61: quipu.v1.Quipu.Define:input_type -> quipu.v1.DefineRequest
+	42, // 62: quipu.v1.Quipu.Lookup:input_type -> quipu.v1.TokenRequest
+	42, // 63: quipu.v1.Quipu.Settle:input_type -> quipu.v1.TokenRequest
+	44, // 64: quipu.v1.Quipu.Verify:input_type -> quipu.v1.VerifyRequest
+	46, // 65: quipu.v1.Quipu.Backup:input_type -> quipu.v1.BackupRequest
+	48, // 66: quipu.v1.Quipu.Enlist:input_type -> quipu.v1.EnlistRequest
+	50, // 67: quipu.v1.Quipu.Write:input_type -> quipu.v1.WriteRequest
+	10, // 68: quipu.v1.Quipu.Add:output_type -> quipu.v1.Receipt
+	13, // 69: quipu.v1.Quipu.AddBatch:output_type -> quipu.v1.AddBatchReply
+	10, // 70: quipu.v1.Quipu.Set:output_type -> quipu.v1.Receipt
+	10, // 71: quipu.v1.Quipu.Reset:output_type -> quipu.v1.Receipt
+	10, // 72: quipu.v1.Quipu.Delete:output_type -> quipu.v1.Receipt
+	17, // 73: quipu.v1.Quipu.Get:output_type -> quipu.v1.Count
+	16, // 74: quipu.v1.Quipu.GetBatch:output_type -> quipu.v1.GetBatchReply
+	19, // 75: quipu.v1.Quipu.List:output_type -> quipu.v1.ListReply
+	21, // 76: quipu.v1.Quipu.Sum:output_type -> quipu.v1.SumReply
+	10, // 77: quipu.v1.Quipu.Adjust:output_type -> quipu.v1.Receipt
+	10, // 78: quipu.v1.Quipu.Undo:output_type -> quipu.v1.Receipt
+	41, // 79: quipu.v1.Quipu.Recount:output_type -> quipu.v1.RecountReply
+	28, // 80: quipu.v1.Quipu.Range:output_type -> quipu.v1.Series
+	30, // 81: quipu.v1.Quipu.By:output_type -> quipu.v1.Breakdown
+	33, // 82: quipu.v1.Quipu.Ledger:output_type -> quipu.v1.LedgerReply
+	35, // 83: quipu.v1.Quipu.Erase:output_type -> quipu.v1.EraseReply
+	40, // 84: quipu.v1.Quipu.Definitions:output_type -> quipu.v1.Book
+	39, // 85: quipu.v1.Quipu.Define:output_type -> quipu.v1.DefineReply
+	43, // 86: quipu.v1.Quipu.Lookup:output_type -> quipu.v1.Fate
+	43, // 87: quipu.v1.Quipu.Settle:output_type -> quipu.v1.Fate
+	45, // 88: quipu.v1.Quipu.Verify:output_type -> quipu.v1.VerifyReply
+	47, // 89: quipu.v1.Quipu.Backup:output_type -> quipu.v1.BackupReply
+	49, // 90: quipu.v1.Quipu.Enlist:output_type -> quipu.v1.EnlistReply
+	51, // 91: quipu.v1.Quipu.Write:output_type -> quipu.v1.WriteReply
+	68, // [68:92] is the sub-list for method output_type
+	44, // [44:68] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_quipu_proto_init() }
@@ -5178,14 +5276,14 @@ func file_quipu_proto_init() {
 	file_quipu_proto_msgTypes[33].OneofWrappers = []any{}
 	file_quipu_proto_msgTypes[34].OneofWrappers = []any{}
 	file_quipu_proto_msgTypes[37].OneofWrappers = []any{}
-	file_quipu_proto_msgTypes[57].OneofWrappers = []any{}
+	file_quipu_proto_msgTypes[58].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quipu_proto_rawDesc), len(file_quipu_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   62,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

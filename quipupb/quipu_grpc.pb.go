@@ -1,4 +1,4 @@
-// quipu.proto sha256:ff94fdbd753e1e5cad54ac8acd8cfccebebe31386a297eaa19ad9b0d1ca23df1
+// quipu.proto sha256:7c407bbc5950f0650e78f0a521dbd5c5597e9aa8991ddfb079b731a423a09910
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.

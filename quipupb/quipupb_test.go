@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quipudb/quipu/call"
 	pb "github.com/quipudb/quipu/quipupb"
 	"github.com/quipudb/quipu/store"
 )
@@ -67,6 +68,11 @@ func TestNumbersAreThoseOfTheStore(t *testing.T) {
 	f(pb.Kind(store.KindBound), "KIND_BOUND")
 	f(pb.Kind(store.KindReadOnly), "KIND_READ_ONLY")
 	f(pb.Kind(store.KindSessionLost), "KIND_SESSION_LOST")
+	f(pb.Kind(store.KindEnded), "KIND_ENDED")
+	f(pb.Reservation_State(call.HoldOpen), "OPEN")
+	f(pb.Reservation_State(call.HoldCommitted), "COMMITTED")
+	f(pb.Reservation_State(call.HoldReleased), "RELEASED")
+	f(pb.Reservation_State(call.HoldExpired), "EXPIRED")
 	f(pb.Durability(store.Memory), "DURABILITY_MEMORY")
 	f(pb.Durability(store.Written), "DURABILITY_WRITTEN")
 	f(pb.Durability(store.Synced), "DURABILITY_SYNCED")

@@ -332,13 +332,44 @@ func reservations(s *suite) {
 		}
 	})
 	s.reserving("definitions bind reservations", none, func(k reserver) {
-		k.define(definition.Definition{Pattern: "over:*", Floor: new(int64(-5))}, definition.Definition{Pattern: "full:*", Ceiling: new(int64(100))})
+		k.define(
+			definition.Definition{Pattern: "over:*", Floor: new(int64(-5))},
+			definition.Definition{Pattern: "full:*", Ceiling: new(int64(100))},
+			definition.Definition{Pattern: "few:*", Reservations: &definition.Reservations{
+				Max: 4, Total: 12, PerWho: 2, Who: 7, MaxTTL: definition.Keep(2 * long),
+			}},
+		)
 		k.reserve("over:1", 5, long)
 		_, err := k.Reserve(k.ctx, "over:1", 1, long)
 		k.bounded(err, quipu.BoundError{Value: -5, Asked: -1, Limit: -5})
 		k.set("full:1", 5)
 		_, err = k.Reserve(k.ctx, "full:1", 1, long)
 		k.fails(err, quipu.ErrInvalid)
+		f := func(text string, n int64, who string) {
+			k.Helper()
+			_, err := k.Reserve(k.ctx, "few:1", n, long, quipu.Who(who))
+			k.fails(err, quipu.ErrBound)
+			if !strings.Contains(err.Error(), text) {
+				k.Fatalf("%v, want %q", err, text)
+			}
+		}
+		k.set("few:1", 100)
+		k.reserve("few:1", 3, long, quipu.Who("eve"))
+		f("at most 7 are reserved at once, of one who", 5, "eve")
+		last := k.reserve("few:1", 4, long, quipu.Who("eve"))
+		f("at most 2 are open at once, of one who", 1, "eve")
+		f("at most 12 are reserved at once", 6, "")
+		k.reserve("few:1", 1, long)
+		k.reserve("few:1", 1, long)
+		f("at most 4 are open at once", 1, "bob")
+		_, err = k.Reserve(k.ctx, "few:2", 1, 3*long)
+		k.fails(err, quipu.ErrInvalid)
+		_, err = k.Extend(k.ctx, last.ID, 3*long)
+		k.fails(err, quipu.ErrInvalid)
+		_, err = k.Release(k.ctx, last.ID)
+		k.succeeds(err)
+		k.reserve("few:1", 1, long, quipu.Who("eve"))
+		k.stock("few:1", 100, 6, 4)
 	})
 	s.reserving("many reserve at once, and nothing is sold twice", none, func(k reserver) {
 		const stock, each = 60, 20

@@ -76,6 +76,10 @@ func TestParse(t *testing.T) {
 		Pattern: "a", Windows: []definition.Window{{Every: width("1w"), Keep: definition.Keep(14 * 24 * time.Hour)}},
 		Dimensions: []definition.Dimension{{By: []string{"a"}, Windows: []definition.Width{}}, {By: []string{"a", "b"}}},
 	})
+	f("- {pattern: a, reservations: {}}", definition.Definition{Pattern: "a", Reservations: &definition.Reservations{}})
+	f("- {pattern: a, reservations: {max: 10, total: 99, per_who: 2, who_total: 5, max_ttl: 1h}}", definition.Definition{
+		Pattern: "a", Reservations: &definition.Reservations{Max: 10, Total: 99, PerWho: 2, Who: 5, MaxTTL: definition.Keep(time.Hour)},
+	})
 	f("- {pattern: a, windows: [{every: 1h, keep: 1d}], late: refuse}", definition.Definition{
 		Pattern: "a", Windows: []definition.Window{{Every: width("1h"), Keep: definition.Keep(24 * time.Hour)}},
 		Late: definition.Late{Then: definition.Refuse},
@@ -192,6 +196,12 @@ func TestErrors(t *testing.T) {
 	f(1, "leave it out to keep the ledger for ever", "- {pattern: a, ledger: {record: all, keep: 0s}}")
 	f(1, "no record", "- {pattern: a, ledger: {record: off, keep: 1d}}")
 	f(1, `late: "drop": want count, refuse or clamp`, "- {pattern: a, windows: [{every: 1h, keep: 1d}], late: drop}")
+	f(1, `max: "0": want a number from 1 on`, "- {pattern: a, reservations: {max: 0}}")
+	f(1, "max of 1000001: at most 1000000", "- {pattern: a, reservations: {max: 1000001}}")
+	f(1, "max_ttl of 367d: want whole seconds", "- {pattern: a, reservations: {max_ttl: 367d}}")
+	f(1, "want max, max_ttl, per_who, total, who_total", "- {pattern: a, reservations: {least: 1}}")
+	f(1, "a counter that has a ceiling can't be reserved", "- {pattern: a, ceiling: 5, reservations: {}}")
+	f(1, "a counter of reactions can't be reserved", "- {pattern: a, choices: [like], reservations: {}}")
 	f(1, "want after, then", "- {pattern: a, windows: [{every: 1h, keep: 1d}], late: {then: clamp, keep: 1d}}")
 	f(1, "leave it out to take what a window keeps", "- {pattern: a, windows: [{every: 1h, keep: 1d}], late: {after: 0s, then: clamp}}")
 	f(1, "count takes events of any age", "- {pattern: a, windows: [{every: 1h, keep: 1d}], late: {after: 1d}}")

@@ -20,6 +20,7 @@ type act struct {
 	deadline int64         // of the hold as it was read, or as it is made, Unix microseconds
 	next     int64         // of doExtend: the new one
 	ttl      time.Duration // that the caller asked for
+	floor    *int64        // of doReserve: that the caller asked for, or nil
 	taken    int64         // of doCommit: how much is taken for good
 	who      string        // of doClean
 }
@@ -93,9 +94,6 @@ func (f *frame) hold(d *store.Delta, fact *Fact, keys *books.Keys) (*store.Event
 // reserve is hold for what makes one.
 func (f *frame) reserve(d *store.Delta, fact *Fact, keys *books.Keys, e *store.Event) (*store.Event, error) {
 	a := fact.hold
-	if keys != nil && len(keys.Choices()) > 0 {
-		return nil, ErrReactions
-	}
 	limits, longest := hold.Limits{}, time.Duration(0)
 	if r := reservations(f.known, d.Cell.Key); r != nil {
 		limits = hold.Limits{Number: r.Max, Total: r.Total, PerWho: r.PerWho, TotalPerWho: r.Who}
@@ -104,10 +102,24 @@ func (f *frame) reserve(d *store.Delta, fact *Fact, keys *books.Keys, e *store.E
 	if err := hold.CheckTTL(a.ttl, longest); err != nil {
 		return nil, err
 	}
-	if b := f.known.Bound(d.Cell.Key); b != nil && b.High != math.MaxInt64 {
+	bound := store.Unbounded()
+	if of := f.known.Bound(d.Cell.Key); of != nil {
+		bound = *of
+	}
+	if bound.High != math.MaxInt64 {
 		return nil, store.Errorf(store.KindInvalid, "%q has a ceiling, and a counter that has one can't be reserved: what is given back might not fit under it", d.Cell.Key)
 	}
+	switch {
+	case a.floor != nil:
+		bound.Low = max(bound.Low, *a.floor)
+	case bound.Low == math.MinInt64:
+		bound.Low = 0
+	}
+	d.Guard.Bound = &bound
 	if entry := f.entry(keys); entry != nil {
+		if len(entry.Choices) > 0 {
+			return nil, store.Errorf(store.KindInvalid, "%q is counted by reactions, and can't be reserved", d.Cell.Key)
+		}
 		if n := definition.HoldCells(entry.Cells()); n > definition.RidersMax {
 			return nil, store.Errorf(store.KindInvalid, "%q has %d views, and to commit a reservation would change %d cells: at most %d", d.Cell.Key, entry.Cells(), n, definition.RidersMax)
 		}

@@ -21,7 +21,7 @@ type Reserve struct {
 	Amount   int64
 	TTL      time.Duration
 	Token    string // empty is none
-	Floor    *int64 // below which nothing is reserved; nil is that of the policy, or 0
+	Floor    *int64 // below which nothing is reserved; nil is that of the definition, or 0
 	Want     bool   // what the counter has is wanted
 }
 
@@ -66,7 +66,7 @@ func (p *Port) mayWrite() error {
 // reserve is one attempt of Reserve.
 func (p *Port) reserve(ctx context.Context, r *Reserve, h hold.Hold) (call.Reservation, error) {
 	cell := p.Cell(h.Key)
-	a := &act{do: doReserve, hold: h, ttl: r.TTL, deadline: p.NowMS(cell)*1000 + r.TTL.Microseconds()}
+	a := &act{do: doReserve, hold: h, ttl: r.TTL, floor: r.Floor, deadline: p.NowMS(cell)*1000 + r.TTL.Microseconds()}
 	if err := p.due.Hint(ctx, cell, a.deadline, p.Rules().Policy(h.Key).Durability); err != nil {
 		return call.Reservation{}, err
 	}
@@ -77,9 +77,6 @@ func (p *Port) reserve(ctx context.Context, r *Reserve, h hold.Hold) (call.Reser
 	fact := Fact{hold: a, Who: h.Who}
 	if d.Guard.Token = r.Token; r.Token != "" {
 		d.Guard.Digest = Digest(&d, &fact)
-	}
-	if d.Guard.Bound == nil {
-		d.Guard.Bound = p.floor(h.Key)
 	}
 	res, durability, err := p.step(ctx, &d, fact)
 	if err != nil {
@@ -97,16 +94,6 @@ func (p *Port) reserve(ctx context.Context, r *Reserve, h hold.Hold) (call.Reser
 		err = p.withStock(ctx, &out)
 	}
 	return out, err
-}
-
-// floor returns the bound of what is reserved by default: that of the definition is filled in
-// where all writes are bound, and else nothing goes below 0.
-func (p *Port) floor(key string) *store.Bound {
-	b := store.Unbounded()
-	if defined := p.books.Known(p.namespace).Bound(key); defined == nil || defined.Low == b.Low {
-		b.Low = 0
-	}
-	return &b
 }
 
 // step sends one delta, and returns what became of it.

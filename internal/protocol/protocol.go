@@ -78,6 +78,9 @@ func EncodeDefinition(d *definition.Definition) *pb.Definition {
 	if d.Late.Then != definition.Count {
 		out.Late = d.Late.Then.String()
 	}
+	if r := d.Reservations; r != nil {
+		out.Reservations = &pb.Definition_Reservations{Max: r.Max, Total: r.Total, PerWho: r.PerWho, WhoTotal: r.Who, MaxTtl: EncodeKeep(r.MaxTTL)}
+	}
 	for _, w := range d.Windows {
 		out.Windows = append(out.Windows, &pb.Definition_Window{Every: w.Every.String(), Zone: w.Zone, Keep: w.Keep.String()})
 	}
@@ -119,6 +122,12 @@ func DecodeDefinition(d *pb.Definition) (out definition.Definition, err error) {
 			}
 		}
 		out.Dimensions = append(out.Dimensions, by)
+	}
+	if r := d.Reservations; r != nil {
+		out.Reservations = &definition.Reservations{Max: r.Max, Total: r.Total, PerWho: r.PerWho, Who: r.WhoTotal}
+		if out.Reservations.MaxTTL, err = DecodeKeep(r.MaxTtl); err != nil {
+			return out, err
+		}
 	}
 	if d.Record != "" {
 		if err := out.Ledger.Record.UnmarshalText([]byte(d.Record)); err != nil {

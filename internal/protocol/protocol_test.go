@@ -30,6 +30,8 @@ func TestDefinitions(t *testing.T) {
 		}},
 		{Pattern: "d", Ledger: definition.Ledger{Record: definition.Adjustments}},
 		{Pattern: "e", Ledger: definition.Ledger{Record: definition.All, Keep: keep}},
+		{Pattern: "r", Reservations: &definition.Reservations{}},
+		{Pattern: "s", Reservations: &definition.Reservations{Max: 1, Total: 2, PerWho: 3, Who: 4, MaxTTL: definition.Keep(time.Hour)}},
 		{Pattern: "h", Floor: new(int64(0))},
 		{Pattern: "i", Ceiling: new(int64(math.MaxInt64)), Floor: new(int64(math.MinInt64))},
 		{Pattern: "f", Late: definition.Late{Then: definition.Refuse}},

@@ -141,7 +141,7 @@ var table = map[string]row{
 
 	// The protocol, and the library over it: the client knows nothing of the
 	// server but what is in the protocol.
-	"quipupb":           {code: []string{"google.golang.org/grpc/...", "google.golang.org/protobuf/..."}},
+	"quipupb":           {code: []string{"google.golang.org/grpc/...", "google.golang.org/protobuf/..."}, tests: []string{"./call"}},
 	"internal/protocol": {code: []string{"./call", "./definition", "./quipupb"}, pure: true},
 	"client": {
 		code:  []string{"./call", "./definition", "./store", "./internal/protocol", "./quipupb", "google.golang.org/grpc/..."},

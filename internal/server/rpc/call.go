@@ -165,7 +165,8 @@ func (d *Door) tell(ctx context.Context, method string, err error) *pb.Error {
 	case pb.Quipu_Get_FullMethodName, pb.Quipu_GetBatch_FullMethodName, pb.Quipu_List_FullMethodName, pb.Quipu_Sum_FullMethodName, pb.Quipu_Lookup_FullMethodName,
 		pb.Quipu_Range_FullMethodName, pb.Quipu_By_FullMethodName, pb.Quipu_Ledger_FullMethodName, pb.Quipu_Definitions_FullMethodName,
 		pb.Quipu_Verify_FullMethodName, pb.Quipu_Backup_FullMethodName,
-		pb.Reactions_Choice_FullMethodName, pb.Reactions_Counts_FullMethodName, pb.Reactions_Members_FullMethodName:
+		pb.Reactions_Choice_FullMethodName, pb.Reactions_Counts_FullMethodName, pb.Reactions_Members_FullMethodName,
+		pb.Reservations_Reservation_FullMethodName, pb.Reservations_Reservations_FullMethodName:
 		of = server.ReadDetail
 	}
 	detail := strings.ToValidUTF8(of(err), "\uFFFD")
