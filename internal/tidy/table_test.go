@@ -76,7 +76,7 @@ var table = map[string]row{
 	// Reservations as parts, and their ids.
 	"internal/hold": {code: []string{"./store"}, pure: true},
 	// What gives back reservations that have expired.
-	"internal/due": {code: []string{"./store", "./internal/hold"}, tests: []string{"./store/memstore", "./store/storetest", "go.uber.org/goleak"}},
+	"internal/due": {code: []string{"./store", "./internal/hold"}, tests: []string{".", "./store/memstore", "./store/storetest", "go.uber.org/goleak"}},
 	// The books of namespaces in a store.
 	"internal/books": {
 		code:  []string{"./definition", "./store", "./internal/book", "./internal/calendar", "./internal/view"},
