@@ -42,6 +42,12 @@ type (
 	// A Receipt says what became of one write.
 	Receipt = call.Receipt
 
+	// AllowOptions say more of a call of Allow. The zero value says nothing.
+	AllowOptions = call.AllowOptions
+
+	// A Decision says whether a client may use what it asked for.
+	Decision = call.Decision
+
 	// A Count is the answer to a read, and says what it is.
 	Count = call.Count
 

@@ -1,4 +1,4 @@
-// quipu.proto sha256:7c407bbc5950f0650e78f0a521dbd5c5597e9aa8991ddfb079b731a423a09910
+// quipu.proto sha256:2fcf202db8ba7acab8848c89e0f90d5d2d4bf847a783777d59a8634c0434e623
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -2921,7 +2921,11 @@ type Definition struct {
 	Ceiling       *int64                   `protobuf:"varint,9,opt,name=ceiling,proto3,oneof" json:"ceiling,omitempty"`               // no write takes a counter above it
 	Choices       []string                 `protobuf:"bytes,10,rep,name=choices,proto3" json:"choices,omitempty"`                     // what a user may choose one of
 	Once          *Definition_Window       `protobuf:"bytes,11,opt,name=once,proto3" json:"once,omitempty"`                           // each user counts once in such a window; its keep is how long users are remembered after its end, and "" is a day
-	Reservations  *Definition_Reservations `protobuf:"bytes,20,opt,name=reservations,proto3" json:"reservations,omitempty"`           // limits of what may be reserved; absent: the defaults
+	Reservations  *Definition_Reservations `protobuf:"bytes,12,opt,name=reservations,proto3" json:"reservations,omitempty"`           // limits of what may be reserved; absent: the defaults
+	Limits        []*Limit                 `protobuf:"bytes,13,rep,name=limits,proto3" json:"limits,omitempty"`
+	Away          string                   `protobuf:"bytes,14,opt,name=away,proto3" json:"away,omitempty"`                                   // what becomes of calls that ask a limit while the store can't be reached: open, closed, share, or fail; "" is fail
+	AwayServers   int32                    `protobuf:"varint,15,opt,name=away_servers,json=awayServers,proto3" json:"away_servers,omitempty"` // among how many servers the limit is shared then
+	Clients       int64                    `protobuf:"varint,16,opt,name=clients,proto3" json:"clients,omitempty"`                            // of how many clients each limit remembers what they used; 0 is the default
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3038,6 +3042,34 @@ func (x *Definition) GetReservations() *Definition_Reservations {
 		return x.Reservations
 	}
 	return nil
+}
+
+func (x *Definition) GetLimits() []*Limit {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *Definition) GetAway() string {
+	if x != nil {
+		return x.Away
+	}
+	return ""
+}
+
+func (x *Definition) GetAwayServers() int32 {
+	if x != nil {
+		return x.AwayServers
+	}
+	return 0
+}
+
+func (x *Definition) GetClients() int64 {
+	if x != nil {
+		return x.Clients
+	}
+	return 0
 }
 
 type DefinitionsRequest struct {
@@ -4570,7 +4602,7 @@ var File_quipu_proto protoreflect.FileDescriptor
 
 const file_quipu_proto_rawDesc = "" +
 	"\n" +
-	"\vquipu.proto\x12\bquipu.v1\"\x82\x02\n" +
+	"\vquipu.proto\x12\bquipu.v1\x1a\flimits.proto\"\x82\x02\n" +
 	"\x05Error\x12\"\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x0e.quipu.v1.KindR\x04kind\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12+\n" +
@@ -4876,7 +4908,7 @@ const file_quipu_proto_rawDesc = "" +
 	"\bcomplete\x18\x04 \x01(\bR\bcomplete\x12\x12\n" +
 	"\x04next\x18\x05 \x01(\tR\x04next\x12\x1c\n" +
 	"\treactions\x18\x06 \x01(\x03R\treactions\x12\x18\n" +
-	"\awindows\x18\a \x01(\x03R\awindows\"\x8f\x06\n" +
+	"\awindows\x18\a \x01(\x03R\awindows\"\x89\a\n" +
 	"\n" +
 	"Definition\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x125\n" +
@@ -4894,7 +4926,11 @@ const file_quipu_proto_rawDesc = "" +
 	"\achoices\x18\n" +
 	" \x03(\tR\achoices\x12/\n" +
 	"\x04once\x18\v \x01(\v2\x1b.quipu.v1.Definition.WindowR\x04once\x12E\n" +
-	"\freservations\x18\x14 \x01(\v2!.quipu.v1.Definition.ReservationsR\freservations\x1aF\n" +
+	"\freservations\x18\f \x01(\v2!.quipu.v1.Definition.ReservationsR\freservations\x12'\n" +
+	"\x06limits\x18\r \x03(\v2\x0f.quipu.v1.LimitR\x06limits\x12\x12\n" +
+	"\x04away\x18\x0e \x01(\tR\x04away\x12!\n" +
+	"\faway_servers\x18\x0f \x01(\x05R\vawayServers\x12\x18\n" +
+	"\aclients\x18\x10 \x01(\x03R\aclients\x1aF\n" +
 	"\x06Window\x12\x14\n" +
 	"\x05every\x18\x01 \x01(\tR\x05every\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12\x12\n" +
@@ -5154,6 +5190,7 @@ var file_quipu_proto_goTypes = []any{
 	(*WriteRequest_Fact)(nil),       // 63: quipu.v1.WriteRequest.Fact
 	nil,                             // 64: quipu.v1.WriteRequest.Fact.DimsEntry
 	(*WriteReply_Refusal)(nil),      // 65: quipu.v1.WriteReply.Refusal
+	(*Limit)(nil),                   // 66: quipu.v1.Limit
 }
 var file_quipu_proto_depIdxs = []int32{
 	0,  // 0: quipu.v1.Error.kind:type_name -> quipu.v1.Kind
@@ -5188,71 +5225,72 @@ var file_quipu_proto_depIdxs = []int32{
 	59, // 29: quipu.v1.Definition.dimensions:type_name -> quipu.v1.Definition.Dimension
 	58, // 30: quipu.v1.Definition.once:type_name -> quipu.v1.Definition.Window
 	60, // 31: quipu.v1.Definition.reservations:type_name -> quipu.v1.Definition.Reservations
-	36, // 32: quipu.v1.DefineRequest.definitions:type_name -> quipu.v1.Definition
-	36, // 33: quipu.v1.Book.definitions:type_name -> quipu.v1.Definition
-	61, // 34: quipu.v1.Book.views:type_name -> quipu.v1.Book.View
-	2,  // 35: quipu.v1.Fate.state:type_name -> quipu.v1.Fate.State
-	10, // 36: quipu.v1.Fate.receipt:type_name -> quipu.v1.Receipt
-	62, // 37: quipu.v1.VerifyReply.drift:type_name -> quipu.v1.VerifyReply.Drift
-	63, // 38: quipu.v1.WriteRequest.facts:type_name -> quipu.v1.WriteRequest.Fact
-	1,  // 39: quipu.v1.WriteReply.durability:type_name -> quipu.v1.Durability
-	3,  // 40: quipu.v1.WriteReply.error:type_name -> quipu.v1.Error
-	65, // 41: quipu.v1.WriteReply.refused:type_name -> quipu.v1.WriteReply.Refusal
-	64, // 42: quipu.v1.WriteRequest.Fact.dims:type_name -> quipu.v1.WriteRequest.Fact.DimsEntry
-	3,  // 43: quipu.v1.WriteReply.Refusal.error:type_name -> quipu.v1.Error
-	6,  // 44: quipu.v1.Quipu.Add:input_type -> quipu.v1.AddRequest
-	12, // 45: quipu.v1.Quipu.AddBatch:input_type -> quipu.v1.AddBatchRequest
-	7,  // 46: quipu.v1.Quipu.Set:input_type -> quipu.v1.SetRequest
-	8,  // 47: quipu.v1.Quipu.Reset:input_type -> quipu.v1.ResetRequest
-	9,  // 48: quipu.v1.Quipu.Delete:input_type -> quipu.v1.DeleteRequest
-	14, // 49: quipu.v1.Quipu.Get:input_type -> quipu.v1.GetRequest
-	15, // 50: quipu.v1.Quipu.GetBatch:input_type -> quipu.v1.GetBatchRequest
-	18, // 51: quipu.v1.Quipu.List:input_type -> quipu.v1.ListRequest
-	20, // 52: quipu.v1.Quipu.Sum:input_type -> quipu.v1.SumRequest
-	23, // 53: quipu.v1.Quipu.Adjust:input_type -> quipu.v1.AdjustRequest
-	24, // 54: quipu.v1.Quipu.Undo:input_type -> quipu.v1.UndoRequest
-	25, // 55: quipu.v1.Quipu.Recount:input_type -> quipu.v1.RecountRequest
-	26, // 56: quipu.v1.Quipu.Range:input_type -> quipu.v1.RangeRequest
-	29, // 57: quipu.v1.Quipu.By:input_type -> quipu.v1.ByRequest
-	31, // 58: quipu.v1.Quipu.Ledger:input_type -> quipu.v1.LedgerRequest
-	34, // 59: quipu.v1.Quipu.Erase:input_type -> quipu.v1.EraseRequest
-	37, // 60: quipu.v1.Quipu.Definitions:input_type -> quipu.v1.DefinitionsRequest
-	38, // 61: quipu.v1.Quipu.Define:input_type -> quipu.v1.DefineRequest
-	42, // 62: quipu.v1.Quipu.Lookup:input_type -> quipu.v1.TokenRequest
-	42, // 63: quipu.v1.Quipu.Settle:input_type -> quipu.v1.TokenRequest
-	44, // 64: quipu.v1.Quipu.Verify:input_type -> quipu.v1.VerifyRequest
-	46, // 65: quipu.v1.Quipu.Backup:input_type -> quipu.v1.BackupRequest
-	48, // 66: quipu.v1.Quipu.Enlist:input_type -> quipu.v1.EnlistRequest
-	50, // 67: quipu.v1.Quipu.Write:input_type -> quipu.v1.WriteRequest
-	10, // 68: quipu.v1.Quipu.Add:output_type -> quipu.v1.Receipt
-	13, // 69: quipu.v1.Quipu.AddBatch:output_type -> quipu.v1.AddBatchReply
-	10, // 70: quipu.v1.Quipu.Set:output_type -> quipu.v1.Receipt
-	10, // 71: quipu.v1.Quipu.Reset:output_type -> quipu.v1.Receipt
-	10, // 72: quipu.v1.Quipu.Delete:output_type -> quipu.v1.Receipt
-	17, // 73: quipu.v1.Quipu.Get:output_type -> quipu.v1.Count
-	16, // 74: quipu.v1.Quipu.GetBatch:output_type -> quipu.v1.GetBatchReply
-	19, // 75: quipu.v1.Quipu.List:output_type -> quipu.v1.ListReply
-	21, // 76: quipu.v1.Quipu.Sum:output_type -> quipu.v1.SumReply
-	10, // 77: quipu.v1.Quipu.Adjust:output_type -> quipu.v1.Receipt
-	10, // 78: quipu.v1.Quipu.Undo:output_type -> quipu.v1.Receipt
-	41, // 79: quipu.v1.Quipu.Recount:output_type -> quipu.v1.RecountReply
-	28, // 80: quipu.v1.Quipu.Range:output_type -> quipu.v1.Series
-	30, // 81: quipu.v1.Quipu.By:output_type -> quipu.v1.Breakdown
-	33, // 82: quipu.v1.Quipu.Ledger:output_type -> quipu.v1.LedgerReply
-	35, // 83: quipu.v1.Quipu.Erase:output_type -> quipu.v1.EraseReply
-	40, // 84: quipu.v1.Quipu.Definitions:output_type -> quipu.v1.Book
-	39, // 85: quipu.v1.Quipu.Define:output_type -> quipu.v1.DefineReply
-	43, // 86: quipu.v1.Quipu.Lookup:output_type -> quipu.v1.Fate
-	43, // 87: quipu.v1.Quipu.Settle:output_type -> quipu.v1.Fate
-	45, // 88: quipu.v1.Quipu.Verify:output_type -> quipu.v1.VerifyReply
-	47, // 89: quipu.v1.Quipu.Backup:output_type -> quipu.v1.BackupReply
-	49, // 90: quipu.v1.Quipu.Enlist:output_type -> quipu.v1.EnlistReply
-	51, // 91: quipu.v1.Quipu.Write:output_type -> quipu.v1.WriteReply
-	68, // [68:92] is the sub-list for method output_type
-	44, // [44:68] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	66, // 32: quipu.v1.Definition.limits:type_name -> quipu.v1.Limit
+	36, // 33: quipu.v1.DefineRequest.definitions:type_name -> quipu.v1.Definition
+	36, // 34: quipu.v1.Book.definitions:type_name -> quipu.v1.Definition
+	61, // 35: quipu.v1.Book.views:type_name -> quipu.v1.Book.View
+	2,  // 36: quipu.v1.Fate.state:type_name -> quipu.v1.Fate.State
+	10, // 37: quipu.v1.Fate.receipt:type_name -> quipu.v1.Receipt
+	62, // 38: quipu.v1.VerifyReply.drift:type_name -> quipu.v1.VerifyReply.Drift
+	63, // 39: quipu.v1.WriteRequest.facts:type_name -> quipu.v1.WriteRequest.Fact
+	1,  // 40: quipu.v1.WriteReply.durability:type_name -> quipu.v1.Durability
+	3,  // 41: quipu.v1.WriteReply.error:type_name -> quipu.v1.Error
+	65, // 42: quipu.v1.WriteReply.refused:type_name -> quipu.v1.WriteReply.Refusal
+	64, // 43: quipu.v1.WriteRequest.Fact.dims:type_name -> quipu.v1.WriteRequest.Fact.DimsEntry
+	3,  // 44: quipu.v1.WriteReply.Refusal.error:type_name -> quipu.v1.Error
+	6,  // 45: quipu.v1.Quipu.Add:input_type -> quipu.v1.AddRequest
+	12, // 46: quipu.v1.Quipu.AddBatch:input_type -> quipu.v1.AddBatchRequest
+	7,  // 47: quipu.v1.Quipu.Set:input_type -> quipu.v1.SetRequest
+	8,  // 48: quipu.v1.Quipu.Reset:input_type -> quipu.v1.ResetRequest
+	9,  // 49: quipu.v1.Quipu.Delete:input_type -> quipu.v1.DeleteRequest
+	14, // 50: quipu.v1.Quipu.Get:input_type -> quipu.v1.GetRequest
+	15, // 51: quipu.v1.Quipu.GetBatch:input_type -> quipu.v1.GetBatchRequest
+	18, // 52: quipu.v1.Quipu.List:input_type -> quipu.v1.ListRequest
+	20, // 53: quipu.v1.Quipu.Sum:input_type -> quipu.v1.SumRequest
+	23, // 54: quipu.v1.Quipu.Adjust:input_type -> quipu.v1.AdjustRequest
+	24, // 55: quipu.v1.Quipu.Undo:input_type -> quipu.v1.UndoRequest
+	25, // 56: quipu.v1.Quipu.Recount:input_type -> quipu.v1.RecountRequest
+	26, // 57: quipu.v1.Quipu.Range:input_type -> quipu.v1.RangeRequest
+	29, // 58: quipu.v1.Quipu.By:input_type -> quipu.v1.ByRequest
+	31, // 59: quipu.v1.Quipu.Ledger:input_type -> quipu.v1.LedgerRequest
+	34, // 60: quipu.v1.Quipu.Erase:input_type -> quipu.v1.EraseRequest
+	37, // 61: quipu.v1.Quipu.Definitions:input_type -> quipu.v1.DefinitionsRequest
+	38, // 62: quipu.v1.Quipu.Define:input_type -> quipu.v1.DefineRequest
+	42, // 63: quipu.v1.Quipu.Lookup:input_type -> quipu.v1.TokenRequest
+	42, // 64: quipu.v1.Quipu.Settle:input_type -> quipu.v1.TokenRequest
+	44, // 65: quipu.v1.Quipu.Verify:input_type -> quipu.v1.VerifyRequest
+	46, // 66: quipu.v1.Quipu.Backup:input_type -> quipu.v1.BackupRequest
+	48, // 67: quipu.v1.Quipu.Enlist:input_type -> quipu.v1.EnlistRequest
+	50, // 68: quipu.v1.Quipu.Write:input_type -> quipu.v1.WriteRequest
+	10, // 69: quipu.v1.Quipu.Add:output_type -> quipu.v1.Receipt
+	13, // 70: quipu.v1.Quipu.AddBatch:output_type -> quipu.v1.AddBatchReply
+	10, // 71: quipu.v1.Quipu.Set:output_type -> quipu.v1.Receipt
+	10, // 72: quipu.v1.Quipu.Reset:output_type -> quipu.v1.Receipt
+	10, // 73: quipu.v1.Quipu.Delete:output_type -> quipu.v1.Receipt
+	17, // 74: quipu.v1.Quipu.Get:output_type -> quipu.v1.Count
+	16, // 75: quipu.v1.Quipu.GetBatch:output_type -> quipu.v1.GetBatchReply
+	19, // 76: quipu.v1.Quipu.List:output_type -> quipu.v1.ListReply
+	21, // 77: quipu.v1.Quipu.Sum:output_type -> quipu.v1.SumReply
+	10, // 78: quipu.v1.Quipu.Adjust:output_type -> quipu.v1.Receipt
+	10, // 79: quipu.v1.Quipu.Undo:output_type -> quipu.v1.Receipt
+	41, // 80: quipu.v1.Quipu.Recount:output_type -> quipu.v1.RecountReply
+	28, // 81: quipu.v1.Quipu.Range:output_type -> quipu.v1.Series
+	30, // 82: quipu.v1.Quipu.By:output_type -> quipu.v1.Breakdown
+	33, // 83: quipu.v1.Quipu.Ledger:output_type -> quipu.v1.LedgerReply
+	35, // 84: quipu.v1.Quipu.Erase:output_type -> quipu.v1.EraseReply
+	40, // 85: quipu.v1.Quipu.Definitions:output_type -> quipu.v1.Book
+	39, // 86: quipu.v1.Quipu.Define:output_type -> quipu.v1.DefineReply
+	43, // 87: quipu.v1.Quipu.Lookup:output_type -> quipu.v1.Fate
+	43, // 88: quipu.v1.Quipu.Settle:output_type -> quipu.v1.Fate
+	45, // 89: quipu.v1.Quipu.Verify:output_type -> quipu.v1.VerifyReply
+	47, // 90: quipu.v1.Quipu.Backup:output_type -> quipu.v1.BackupReply
+	49, // 91: quipu.v1.Quipu.Enlist:output_type -> quipu.v1.EnlistReply
+	51, // 92: quipu.v1.Quipu.Write:output_type -> quipu.v1.WriteReply
+	69, // [69:93] is the sub-list for method output_type
+	45, // [45:69] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_quipu_proto_init() }
@@ -5260,6 +5298,7 @@ func file_quipu_proto_init() {
 	if File_quipu_proto != nil {
 		return
 	}
+	file_limits_proto_init()
 	file_quipu_proto_msgTypes[1].OneofWrappers = []any{}
 	file_quipu_proto_msgTypes[2].OneofWrappers = []any{}
 	file_quipu_proto_msgTypes[3].OneofWrappers = []any{}

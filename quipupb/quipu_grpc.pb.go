@@ -1,4 +1,4 @@
-// quipu.proto sha256:7c407bbc5950f0650e78f0a521dbd5c5597e9aa8991ddfb079b731a423a09910
+// quipu.proto sha256:2fcf202db8ba7acab8848c89e0f90d5d2d4bf847a783777d59a8634c0434e623
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.

@@ -34,6 +34,8 @@ type DB interface {
 	Lookup(ctx context.Context, key, token string) (quipu.Fate, error)
 	Settle(ctx context.Context, key, token string) (quipu.Fate, error)
 	Define(ctx context.Context, definitions []definition.Definition, o quipu.DefineOptions) (quipu.Change, error)
+	Allow(ctx context.Context, name, who string, cost int64, o quipu.AllowOptions) (quipu.Decision, error)
+	ResetLimit(ctx context.Context, name, who string) error
 	Close() error
 }
 
@@ -100,6 +102,7 @@ func RunThrough(t *testing.T, d Door, open Open) {
 		{"reservation", reservations},
 		{"policy", policies},
 		{"limit", limits},
+		{"allow", allows},
 		{"parallel", parallels},
 		{"cancel", cancels},
 		{"close", closes},

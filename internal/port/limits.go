@@ -32,6 +32,21 @@ type Answer struct {
 	Err      error // why nothing was
 }
 
+// Decision returns the answer in the words of a caller.
+func (a *Answer) Decision() call.Decision {
+	d := call.Decision{
+		Allowed: a.Allowed, Remaining: a.Remaining, Limits: a.By.Limits, Source: a.Source, Replayed: a.Replayed,
+		RetryAfter: time.Duration(a.RetryMS) * time.Millisecond, ResetAfter: time.Duration(a.ResetMS) * time.Millisecond,
+	}
+	if a.RetryMS == limit.Never {
+		d.RetryAfter = call.Never
+	}
+	if a.Rule < len(d.Limits) {
+		d.Limit, d.Most = d.Limits[a.Rule].Called(), d.Limits[a.Rule].Most()
+	}
+	return d
+}
+
 // limitMeters count what was asked.
 type limitMeters struct {
 	allowed, refused, behind, crowded, open, closed, shared atomic.Uint64

@@ -95,6 +95,8 @@ func EncodeDefinition(d *definition.Definition) *pb.Definition {
 	if o := d.Once; o != (definition.Once{}) {
 		out.Once = &pb.Definition_Window{Every: o.Every.String(), Zone: o.Zone, Keep: EncodeKeep(o.Keep)}
 	}
+	out.Limits, out.Clients = EncodeLimits(d.Limits), d.Clients
+	out.Away, out.AwayServers = EncodeAway(d.Away)
 	return out
 }
 
@@ -148,6 +150,13 @@ func DecodeDefinition(d *pb.Definition) (out definition.Definition, err error) {
 		if out.Once.Keep, err = DecodeKeep(o.Keep); err != nil {
 			return out, err
 		}
+	}
+	if out.Limits, err = DecodeLimits(d.Limits); err != nil {
+		return out, err
+	}
+	out.Clients = d.Clients
+	if out.Away, err = DecodeAway(d.Away, d.AwayServers); err != nil {
+		return out, err
 	}
 	if out.Ledger.Keep, err = DecodeKeep(d.Keep); err == nil {
 		out.Late.After, err = DecodeKeep(d.LateAfter)

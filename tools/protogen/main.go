@@ -45,7 +45,7 @@ func generate(source string) error {
 	}
 	header := fmt.Appendf(nil, "// %s sha256:%x\n\n", name, sha256.Sum256(raw))
 	compiler := protocompile.Compiler{
-		Resolver:       &protocompile.SourceResolver{ImportPaths: []string{dir}},
+		Resolver:       protocompile.WithStandardImports(&protocompile.SourceResolver{ImportPaths: []string{dir}}),
 		SourceInfoMode: protocompile.SourceInfoStandard, // for the comments
 	}
 	files, err := compiler.Compile(context.Background(), name)
