@@ -52,14 +52,14 @@ func (o *AllowOptions) Check() error {
 type Decision struct {
 	Allowed bool
 
-	// Limit is the name of the limit that the rest is of: the one that refuses for longest,
+	// Policy is the name of the limit that the rest is of: the one that refuses for longest,
 	// or if it is allowed the one that has the least left.
-	Limit     string
-	Most      int64 // that it admits at once
+	Policy    string
+	Limit     int64 // the most that it admits at once
 	Remaining int64
 
 	// RetryAfter is after how long the same call may be allowed, if nothing else is used by
-	// then: 0 if it was allowed, and negative if it never is, because the cost is above Most.
+	// then: 0 if it was allowed, and negative if it never is, because the cost is above Limit.
 	RetryAfter time.Duration
 
 	// ResetAfter is after how long nothing of the limit is used any more.

@@ -1,4 +1,4 @@
-// limits.proto sha256:f8a047b91bab3dcdeb3d809ee35fd013482cae57c463a0e1307bd746c9243b12
+// limits.proto sha256:5984fe948f166072e1143c9783f8c77bb53970e0f34a66074606d9e7adb6ff0f
 
 // Rate limits and quotas.
 
@@ -230,8 +230,8 @@ func (x *AllowRequest) GetToken() string {
 type Decision struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Allowed       bool                   `protobuf:"varint,1,opt,name=allowed,proto3" json:"allowed,omitempty"`
-	Limit         string                 `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"` // the limit that the rest is of: the one that refuses for longest, or has the least left
-	Most          int64                  `protobuf:"varint,3,opt,name=most,proto3" json:"most,omitempty"`  // that it admits at once
+	Policy        string                 `protobuf:"bytes,2,opt,name=policy,proto3" json:"policy,omitempty"` // the limit that the rest is of: the one that refuses for longest, or has the least left
+	Limit         int64                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`  // the most that it admits at once
 	Remaining     int64                  `protobuf:"varint,4,opt,name=remaining,proto3" json:"remaining,omitempty"`
 	RetryAfterMs  int64                  `protobuf:"varint,5,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"` // after how long the same may be allowed; 0 if it was; -1 if it never is
 	ResetAfterMs  int64                  `protobuf:"varint,6,opt,name=reset_after_ms,json=resetAfterMs,proto3" json:"reset_after_ms,omitempty"` // after how long nothing of it is used any more
@@ -279,16 +279,16 @@ func (x *Decision) GetAllowed() bool {
 	return false
 }
 
-func (x *Decision) GetLimit() string {
+func (x *Decision) GetPolicy() string {
 	if x != nil {
-		return x.Limit
+		return x.Policy
 	}
 	return ""
 }
 
-func (x *Decision) GetMost() int64 {
+func (x *Decision) GetLimit() int64 {
 	if x != nil {
-		return x.Most
+		return x.Limit
 	}
 	return 0
 }
@@ -455,11 +455,11 @@ const file_limits_proto_rawDesc = "" +
 	"\adry_run\x18\t \x01(\bR\x06dryRun\x12\x14\n" +
 	"\x05token\x18\n" +
 	" \x01(\tR\x05tokenB\a\n" +
-	"\x05_cost\"\x95\x02\n" +
+	"\x05_cost\"\x99\x02\n" +
 	"\bDecision\x12\x18\n" +
-	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x14\n" +
-	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x12\n" +
-	"\x04most\x18\x03 \x01(\x03R\x04most\x12\x1c\n" +
+	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x16\n" +
+	"\x06policy\x18\x02 \x01(\tR\x06policy\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x03R\x05limit\x12\x1c\n" +
 	"\tremaining\x18\x04 \x01(\x03R\tremaining\x12$\n" +
 	"\x0eretry_after_ms\x18\x05 \x01(\x03R\fretryAfterMs\x12$\n" +
 	"\x0ereset_after_ms\x18\x06 \x01(\x03R\fresetAfterMs\x12'\n" +

@@ -1,4 +1,4 @@
-// limits.proto sha256:f8a047b91bab3dcdeb3d809ee35fd013482cae57c463a0e1307bd746c9243b12
+// limits.proto sha256:5984fe948f166072e1143c9783f8c77bb53970e0f34a66074606d9e7adb6ff0f
 
 // Rate limits and quotas.
 

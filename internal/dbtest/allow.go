@@ -69,7 +69,7 @@ func allows(s *suite) {
 			k.allowed("api:a", "eve", 1, left)
 		}
 		d := k.denied("api:a", "eve", 1, 0)
-		if d.Limit != "1d" && d.Limit != "24h" || d.Most != 3 || d.RetryAfter <= 23*time.Hour || d.RetryAfter > 24*time.Hour || d.ResetAfter <= 2*24*time.Hour {
+		if d.Policy != "24h" || d.Limit != 3 || d.RetryAfter <= 23*time.Hour || d.RetryAfter > 24*time.Hour || d.ResetAfter <= 2*24*time.Hour {
 			k.Fatalf("refused: %+v", d)
 		}
 		k.allowed("api:a", "bob", 1, 2)
@@ -108,8 +108,8 @@ func allows(s *suite) {
 	s.law("several limits are decided together", func(k *kit) {
 		k.limited("api", bucket(k), definition.Limit{Name: "month", Algorithm: definition.Calendar, Rate: 4, Per: k.width("1mo"), Zone: "Europe/Berlin"})
 		k.allowed("api", "eve", 3, 0)
-		if d := k.denied("api", "eve", 1, 0); d.Limit == "month" {
-			k.Fatalf("refused by %q: %+v", d.Limit, d)
+		if d := k.denied("api", "eve", 1, 0); d.Policy == "month" {
+			k.Fatalf("refused by %q: %+v", d.Policy, d)
 		}
 		if err := k.db.ResetLimit(k.ctx, "api", "eve"); err != nil {
 			k.Fatalf("ResetLimit: %v", err)
@@ -236,7 +236,7 @@ func allows(s *suite) {
 			{Name: "month", Algorithm: definition.Calendar, Rate: 9, Per: k.width("1mo"), Zone: "Europe/Berlin"},
 		}}
 		for left := int64(1); left >= 0; left-- {
-			if d := k.ask("api", "eve", 1, own); !d.Allowed || d.Remaining != left || d.Limit != "calls" || fmt.Sprint(d.Limits) != fmt.Sprint(own.Limits) {
+			if d := k.ask("api", "eve", 1, own); !d.Allowed || d.Remaining != left || d.Policy != "calls" || fmt.Sprint(d.Limits) != fmt.Sprint(own.Limits) {
 				k.Fatalf("%+v", d)
 			}
 		}

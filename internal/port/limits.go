@@ -42,7 +42,7 @@ func (a *Answer) Decision() call.Decision {
 		d.RetryAfter = call.Never
 	}
 	if a.Rule < len(d.Limits) {
-		d.Limit, d.Most = d.Limits[a.Rule].Called(), d.Limits[a.Rule].Most()
+		d.Policy, d.Limit = d.Limits[a.Rule].Called(), d.Limits[a.Rule].Most()
 	}
 	return d
 }

@@ -59,7 +59,7 @@ func DecodeAway(then string, servers int32) (a definition.Away, err error) {
 // EncodeDecision returns a decision as it is sent.
 func EncodeDecision(d *call.Decision) *pb.Decision {
 	out := &pb.Decision{
-		Allowed: d.Allowed, Limit: d.Limit, Most: d.Most, Remaining: d.Remaining, RetryAfterMs: d.RetryAfter.Milliseconds(),
+		Allowed: d.Allowed, Policy: d.Policy, Limit: d.Limit, Remaining: d.Remaining, RetryAfterMs: d.RetryAfter.Milliseconds(),
 		ResetAfterMs: d.ResetAfter.Milliseconds(), Limits: EncodeLimits(d.Limits), Source: d.Source, Replayed: d.Replayed,
 	}
 	if d.RetryAfter < 0 {
@@ -71,7 +71,7 @@ func EncodeDecision(d *call.Decision) *pb.Decision {
 // DecodeDecision returns the decision that was sent.
 func DecodeDecision(d *pb.Decision) (out call.Decision, err error) {
 	out = call.Decision{
-		Allowed: d.Allowed, Limit: d.Limit, Most: d.Most, Remaining: d.Remaining, RetryAfter: time.Duration(d.RetryAfterMs) * time.Millisecond,
+		Allowed: d.Allowed, Policy: d.Policy, Limit: d.Limit, Remaining: d.Remaining, RetryAfter: time.Duration(d.RetryAfterMs) * time.Millisecond,
 		ResetAfter: time.Duration(d.ResetAfterMs) * time.Millisecond, Source: d.Source, Replayed: d.Replayed,
 	}
 	if d.RetryAfterMs < 0 {

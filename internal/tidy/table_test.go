@@ -19,8 +19,11 @@ var table = map[string]row{
 		"./internal/port", "./internal/session", "./internal/spread", "./internal/total", "./internal/view", "./internal/wide",
 	}},
 	// What a call says and answers, for the library and the client.
-	"call":             {code: []string{"./definition", "./store", "./internal/session"}, pure: true},
-	"internal/session": {code: []string{"./store"}, pure: true},
+	"call": {code: []string{"./definition", "./store", "./internal/session"}, pure: true},
+	// Limits before the handlers of other servers.
+	"ratelimit":           {code: []string{"./call", "./definition"}, tests: []string{"."}},
+	"ratelimit/grpclimit": {code: []string{"./call", "./ratelimit", "google.golang.org/grpc/..."}, tests: []string{"."}},
+	"internal/session":    {code: []string{"./store"}, pure: true},
 	// How counters are counted and read, as people write it.
 	"policy": {code: []string{"./store", "./internal/duration", "./internal/hot"}, pure: true},
 	// What is counted for each event, as people write it.
@@ -131,7 +134,7 @@ var table = map[string]row{
 		code:  []string{".", "./call", "./definition", "./policy", "./store", "./internal/instant", "./internal/port", "./internal/server"},
 		tests: []string{"./internal/hostile", "./internal/load/redisproc", "./internal/session", "github.com/redis/rueidis"},
 	},
-	"internal/server/rest": {code: []string{".", "./definition", "./policy", "./store", "./internal/draft", "./internal/duration", "./internal/instant", "./internal/port", "./internal/server"}, tests: []string{"./call"}},
+	"internal/server/rest": {code: []string{".", "./definition", "./policy", "./ratelimit", "./store", "./internal/draft", "./internal/duration", "./internal/instant", "./internal/port", "./internal/server"}, tests: []string{"./call"}},
 	"internal/server/rpc": {
 		code: []string{
 			".", "./call", "./definition", "./store", "./internal/port", "./internal/server", "./internal/protocol", "./quipupb", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",

@@ -8,3 +8,12 @@ func Routes() []string {
 	}
 	return all
 }
+
+// DecodeAsk decodes a question to a limit, and checks it as Allow does.
+func DecodeAsk(body []byte) error {
+	a, err := decodeAsk(body)
+	if err == nil {
+		err = a.options.Check()
+	}
+	return err
+}

@@ -219,6 +219,49 @@ func opOf(delta int64, t *call.WriteTerms) op {
 	return o
 }
 
+// Allow asks a limit. A cost of 0 is asked in the other way.
+func (w *wire) Allow(ctx context.Context, name, who string, cost int64, o quipu.AllowOptions) (quipu.Decision, error) {
+	header := http.Header{}
+	if o.Token != "" {
+		header.Set("Idempotency-Key", o.Token)
+	}
+	body := map[string]any{"who": text(who), "cost": cost, "burn": o.Burn, "dry_run": o.DryRun}
+	if o.Limits != nil {
+		body["limits"] = o.Limits
+	}
+	if o.Away != (definition.Away{}) {
+		body["away"] = o.Away
+	}
+	var d struct {
+		Allowed          bool
+		Policy           string
+		Limit, Remaining int64
+		Source           string
+		Replayed         bool
+		RetryMS          int64 `json:"retry_after_ms"`
+		ResetMS          int64 `json:"reset_after_ms"`
+	}
+	var err error
+	if cost == 0 && who != "" && o.Token == "" && len(o.Limits) == 0 {
+		err = w.do(ctx, "GET", "/limits/"+escape(name)+"/clients/"+escape(who), nil, nil, &d)
+	} else {
+		err = w.do(ctx, "POST", "/limits/"+escape(name)+"/allow", header, body, &d)
+	}
+	retry := time.Duration(d.RetryMS) * time.Millisecond
+	if d.RetryMS < 0 {
+		retry = call.Never
+	}
+	return quipu.Decision{
+		Allowed: d.Allowed, Policy: d.Policy, Limit: d.Limit, Remaining: d.Remaining, RetryAfter: retry,
+		ResetAfter: time.Duration(d.ResetMS) * time.Millisecond, Source: d.Source, Limits: o.Limits, Replayed: d.Replayed,
+	}, err
+}
+
+// ResetLimit forgets what a client has used.
+func (w *wire) ResetLimit(ctx context.Context, name, who string) error {
+	return w.do(ctx, "DELETE", "/limits/"+escape(name)+"/clients/"+escape(who), nil, nil, &struct{}{})
+}
+
 func (w *wire) Add(ctx context.Context, key string, delta int64, opts ...quipu.WriteOption) (quipu.Receipt, error) {
 	t, err := call.WriteTermsOf(opts, true)
 	if err != nil {

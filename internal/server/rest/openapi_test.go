@@ -259,6 +259,12 @@ func TestEveryOperationAnswersAsDocumented(t *testing.T) {
 		call("GET", prefix+"/sum?prefix=a", "")
 		call("GET", prefix+"/tokens/t?key=a", "")
 		call("POST", prefix+"/tokens/t/settle?key=a", "")
+		call("PUT", prefix+"/definitions", `{"definitions":[{"pattern":"api","limits":[{"rate":2,"per":"1h"}],"away":{"then":"share","servers":2},"clients":9}]}`, "If-Match: *")
+		call("GET", prefix+"/definitions", "")
+		call("POST", prefix+"/limits/api/allow?status=429", `{"who":"w","cost":2,"burn":true}`, "Idempotency-Key: l")
+		call("POST", prefix+"/limits/api/allow", `{"who":"w","limits":[{"name":"a","algorithm":"sliding","rate":1,"per":"1h"}],"away":"open","dry_run":true}`)
+		call("GET", prefix+"/limits/api/clients/w", "")
+		call("DELETE", prefix+"/limits/api/clients/w", "")
 		call("GET", prefix+"/policies/explain?key=a", "")
 	}
 	call("PUT", "/api/v1/policies", `{"policies":[{"pattern":"a","preset":"likes"}]}`, "If-Match: *")

@@ -23,7 +23,7 @@ type node struct {
 
 // params are what the wildcards of a path stand for.
 type params struct {
-	ns, key, id, dimension, who, user string
+	ns, key, id, dimension, who, user, name string
 }
 
 func (p *params) set(name, value string) {
@@ -40,6 +40,8 @@ func (p *params) set(name, value string) {
 		p.who = value
 	case "user":
 		p.user = value
+	case "name":
+		p.name = value
 	}
 }
 
