@@ -17,7 +17,7 @@ var table = map[string]row{
 	".": {code: []string{
 		"./call", "./definition", "./policy", "./store", "./internal/book", "./internal/books", "./internal/duration", "./internal/engine", "./internal/history", "./internal/hot", "./internal/ledger",
 		"./internal/port", "./internal/session", "./internal/spread", "./internal/total", "./internal/view", "./internal/wide",
-	}},
+	}, tests: []string{"./internal/hold"}},
 	// What a call says and answers, for the library and the client.
 	"call": {code: []string{"./definition", "./store", "./internal/session"}, pure: true},
 	// Limits before the handlers of other servers.
