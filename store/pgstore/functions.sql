@@ -9,6 +9,12 @@ as $$ select floor(extract(epoch from clock_timestamp()) * 1000)::bigint $$;
 create or replace function quipu.wrap(a bigint, b bigint) returns bigint language sql immutable
 as $$ select (mod(a::numeric + b + 27670116110564327424, 18446744073709551616) - 9223372036854775808)::bigint $$;
 
+-- signed is an integer of any size modulo 2^64, and times the product of two of 64 bits.
+create or replace function quipu.signed(a numeric) returns bigint language sql immutable
+as $$ select (mod(mod(a, 18446744073709551616) + 27670116110564327424, 18446744073709551616) - 9223372036854775808)::bigint $$;
+create or replace function quipu.times(a bigint, b bigint) returns bigint language sql immutable
+as $$ select quipu.signed(a::numeric * b) $$;
+
 -- draw draws versions and returns the last. It assigns the others, since to perform
 -- a statement for each would take several times as long.
 create or replace function quipu.draw(n bigint) returns bigint language plpgsql as $$
@@ -276,31 +282,44 @@ exception when sqlstate 'QP001' or numeric_value_out_of_range or unique_violatio
     return null;
 end $$;
 
--- digest is what the library makes of an add that has a token and nothing else,
--- so that one made here may be repeated there: the operation, the number as a
--- varint, and what stands for no time, nobody and no version.
-create or replace function quipu.digest(delta bigint) returns bigint language plpgsql immutable as $$
+-- varint is a number as a varint in zigzag form.
+create or replace function quipu.varint(n bigint) returns bytea language plpgsql immutable as $$
 declare
-    _left numeric := case when delta < 0 then -2 * delta::numeric - 1 else 2 * delta::numeric end;
-    _bytes bytea := '\x01';
-    _sum bytea;
-    _digest bigint := 0;
+    _left numeric := case when n < 0 then -2 * n::numeric - 1 else 2 * n::numeric end;
+    _bytes bytea := '';
 begin
     while _left >= 128 loop
         _bytes := _bytes || set_byte('\x00', 0, (128 + mod(_left, 128))::int);
         _left := div(_left, 128);
     end loop;
-    _bytes := _bytes || set_byte('\x00', 0, _left::int) || '\xffdfe6a2e2a01c000000'::bytea;
+    return _bytes || set_byte('\x00', 0, _left::int);
+end $$;
+
+-- payload is what the library makes of an add that has a token and nothing else, but perhaps a
+-- floor, so that one made here may be repeated there: the operation, the number as a
+-- varint, and what stands for no time, nobody and no version; and the bound, up to the largest number.
+create or replace function quipu.payload(delta bigint, floor bigint) returns bigint language plpgsql immutable as $$
+declare
+    _bytes bytea := '\x01'::bytea || quipu.varint(delta) || '\xffdfe6a2e2a01c000000'::bytea;
+    _sum bytea;
+    _digest bigint := 0;
+begin
+    if floor is not null then
+        _bytes := _bytes || 'b'::bytea || quipu.varint(floor) || quipu.varint(9223372036854775807) || '\x0001'::bytea;
+    end if;
     _sum := sha256(_bytes);
     for i in reverse 7 .. 0 loop
         _digest := (_digest << 8) | get_byte(_sum, i);
     end loop;
     return _digest;
 end $$;
+create or replace function quipu.digest(delta bigint) returns bigint language sql immutable
+as $$ select quipu.payload(delta, null) $$;
 
 -- add adds to a counter in the caller's own transaction. It locks no cell: the
 -- add is a row that is counted from the commit on, and folded into its cell soon
--- after. With a token it counts once, also if the token is used elsewhere.
+-- after. With a token it counts once, also if the token is used elsewhere. A counter that has a floor or a
+-- ceiling by definition is refused: see take.
 create or replace function quipu.add(key text, delta bigint, token text default null, namespace text default 'default')
 returns void language plpgsql as $$
 declare
@@ -308,6 +327,7 @@ declare
     _key bytea := convert_to(key, 'UTF8');
     _token bytea := convert_to(token, 'UTF8');
     _digest bigint := quipu.digest(delta);
+    _text text := key;
     _gen int;
     _known record;
 begin
@@ -317,11 +337,16 @@ begin
         raise exception 'quipu: a key has 1 to 512 bytes, a namespace 1 to 64 without / and control characters, a token 1 to 255'
             using errcode = 'invalid_parameter_value';
     end if;
+    perform from quipu.defined(_ns, _text) d where d.said ?| array['floor', 'ceiling', 'choices', 'limits'];
+    if found then
+        raise exception 'quipu: the definition of % decides what it may become, and an add is not decided: use take', quote_literal(key)
+            using errcode = 'QP005';
+    end if;
     if token is not null then
         perform pg_advisory_xact_lock_shared({{tokens}});
         select max(g.gen) into _gen from quipu.generation g;
         for attempt in 1 .. 2 loop
-            select t.op, t.digest into _known from quipu.token t
+            select t.op, t.digest, t.outcome into _known from quipu.token t
             where t.ns = _ns and t.key = _key and t.token = _token order by t.at_ms desc limit 1;
             if found then
                 if _known.op = 0 then
@@ -330,6 +355,9 @@ begin
                 elsif _known.digest <> _digest then
                     raise exception 'quipu: token % was used for another payload', quote_literal(token)
                         using errcode = 'QP003';
+                elsif _known.outcome <> 1 then
+                    raise exception 'quipu: token % was used for a write that was refused', quote_literal(token)
+                        using errcode = 'QP004';
                 end if;
                 return;
             end if;
@@ -363,3 +391,212 @@ as $$
         where p.ns = convert_to($2, 'UTF8') and p.key = convert_to($1, 'UTF8')
     ) v
 $$;
+
+-- fnv is FNV-1a of 64 bits, half by half.
+create or replace function quipu.fnv(_bytes bytea) returns bigint language plpgsql immutable as $$
+declare
+    _high bigint := 3421674724;
+    _low bigint := 2216829733;
+begin
+    for i in 0 .. length(_bytes) - 1 loop
+        _low := (_low # get_byte(_bytes, i)) & 4294967295;
+        _high := (_high * 435 + (_low << 8) + (_low * 435 >> 32)) & 4294967295;
+        _low := _low * 435 & 4294967295;
+    end loop;
+    return _high << 32 | _low;
+end $$;
+
+-- defined is the book that the batches of a namespace are judged by, 0 if it has none, and what it says of
+-- a counter: null if nothing. The pages of the book are JSON.
+create or replace function quipu.defined(_ns bytea, _key text, out book bigint, out said jsonb) language plpgsql as $$
+declare
+    _id bigint;
+begin
+    select f.least, b.id, b.said into book, _id, said
+    from quipu.fence f cross join lateral (
+        select (j.text ->> 'id')::bigint as id, (
+            select e.entry -> 'definition' from jsonb_array_elements(j.text -> 'entries') with ordinality as e(entry, nr)
+            cross join lateral (select e.entry -> 'definition' ->> 'pattern' as pattern) p
+            where p.pattern = _key or right(p.pattern, 1) = '*' and starts_with(_key, left(p.pattern, -1))
+            order by e.nr limit 1) as said
+        from (
+            select convert_from(string_agg(p.bytes, ''::bytea order by p.place), 'UTF8')::jsonb as text
+            from quipu.part_none p
+            where p.ns = '' and p.place >= '\x0d'::bytea || 'book/'::bytea || _ns || '\xff0000'::bytea
+                and p.place < '\x0d'::bytea || 'book/'::bytea || _ns || '\xff0001'::bytea
+        ) j) b
+    where f.ns = _ns and f.kind = 0 and f.view = 0;
+    book := coalesce(book, 0);
+    if book <> _id then
+        raise exception 'quipu: the definitions of the namespace are being changed: try again' using errcode = 'serialization_failure';
+    end if;
+end $$;
+
+-- short says that a bound refuses to take from a counter that has a value: by an exception, unless
+-- null is wanted.
+create or replace function quipu.short(_key text, _n bigint, _value numeric, _low numeric, _high numeric, _null boolean) returns bigint
+language plpgsql as $$
+begin
+    if _null then
+        return null;
+    end if;
+    raise exception 'quipu: taking % from %, which has %, would end % of %', _n, quote_literal(_key), _value,
+        case when _n > 0 then 'below the floor' else 'above the ceiling' end, case when _n > 0 then _low else _high end
+        using errcode = 'QP004', detail = jsonb_build_object('key', _key, 'value', _value, 'asked', -_n::numeric,
+            case when _n > 0 then 'floor' else 'ceiling' end, case when _n > 0 then _low else _high end)::text;
+end $$;
+
+-- take takes from a counter in the caller's own transaction, if its floor allows that, and returns what is
+-- left: the order and its stock are committed together. The counter is locked until then. A negative
+-- amount is given back, up to the ceiling. The floor and the ceiling are those of the definition; the call may bring a
+-- higher floor, and if nobody says one, it is 0. A refusal is QP004, or null if that is wanted. With a token it takes
+-- once, and a repeat returns the first result; a refusal is not remembered.
+--
+-- It decides by what it has locked. The definitions are looked at before and after that: whoever counts by later
+-- ones meets the counter only after this transaction.
+create or replace function quipu.take(
+    key text, n bigint, token text default null, namespace text default 'default', floor bigint default null, or_null boolean default false
+) returns bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    _ns bytea := convert_to(namespace, 'UTF8');
+    _key bytea := convert_to(key, 'UTF8');
+    _token bytea := convert_to(token, 'UTF8');
+    _text text := key;
+    _digest bigint;
+    _at bigint := quipu.now_ms();
+    _defined record;
+    _book bigint;
+    _low numeric;
+    _high numeric;
+    _gen int;
+    _known record;
+    _cell record;
+    _value numeric;
+    _version bigint;
+begin
+    if key is null or n is null or namespace is null
+        or length(_key) not between 1 and 512 or length(_ns) not between 1 and 64
+        or length(_token) not between 1 and 255 or namespace ~ '[/[:cntrl:]]' then
+        raise exception 'quipu: a key has 1 to 512 bytes, a namespace 1 to 64 without / and control characters, a token 1 to 255'
+            using errcode = 'invalid_parameter_value';
+    elsif n = 0 or n = -9223372036854775808 then
+        raise exception 'quipu: take % of %: want an amount above 0, or below 0 to give back', n, quote_literal(key)
+            using errcode = 'invalid_parameter_value';
+    elsif current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
+        raise exception 'quipu: take needs a transaction of isolation level read committed, since it decides by what is so when it has locked the counter; this one is %',
+            current_setting('transaction_isolation') using errcode = 'feature_not_supported';
+    end if;
+    _digest := quipu.payload(-n, floor);
+
+    select d.book, d.said into _defined from quipu.defined(_ns, key) d;
+    if _defined.said - array['pattern', 'floor', 'ceiling'] <> '{}' then
+        raise exception 'quipu: the definition of % has %: only a server can write it', quote_literal(key),
+            (select string_agg(k, ', ' order by k) from jsonb_object_keys(_defined.said - array['pattern', 'floor', 'ceiling']) k)
+            using errcode = 'QP005';
+    end if;
+    _low := coalesce(greatest((_defined.said ->> 'floor')::numeric, floor), 0);
+    _high := coalesce((_defined.said ->> 'ceiling')::numeric, 9223372036854775807);
+
+    -- First without a lock, so that a refusal holds nobody up; then with it.
+    for attempt in 1 .. 2 loop
+        if token is not null then
+            if attempt = 1 then
+                perform pg_advisory_xact_lock_shared({{tokens}});
+                select max(g.gen) into _gen from quipu.generation g;
+            end if;
+            select t.op, t.digest, t.outcome, t.want, t.before, t.after into _known from quipu.token t
+            where t.ns = _ns and t.key = _key and t.token = _token order by t.at_ms desc limit 1;
+            if found then
+                if _known.op = 0 then
+                    raise exception 'quipu: token % was settled before its write arrived', quote_literal(token)
+                        using errcode = 'QP002';
+                elsif _known.digest <> _digest then
+                    raise exception 'quipu: token % was used for another payload', quote_literal(token)
+                        using errcode = 'QP003';
+                elsif _known.outcome <> 1 then
+                    return quipu.short(_text, n, _known.before, _low, _high, or_null);
+                elsif _known.want then
+                    return _known.after;
+                end if;
+                return quipu.value(_text, namespace);
+            end if;
+        end if;
+        if attempt = 1 then
+            select c.value, c.version, c.term into _cell from quipu.cells c where c.ns = _ns and c.key = _key;
+        else
+            select c.value, c.version, c.term into _cell from quipu.cells c where c.ns = _ns and c.key = _key for no key update;
+        end if;
+        if _cell.term < 0 then
+            raise exception 'quipu: % is split over several cells: a server has to put it together first', quote_literal(key)
+                using errcode = 'QP005';
+        end if;
+        select coalesce(f.least, 0), case when _cell.term <= _at then 0 else coalesce(_cell.value, 0) end + coalesce(p.n, 0)
+        into _book, _value
+        from (select sum(p.delta) as n from quipu.pending p where p.ns = _ns and p.key = _key) p
+        left join quipu.fence f on f.ns = _ns and f.kind = 0 and f.view = 0;
+        if n > 0 and _value - n < _low or n < 0 and _value - n > _high then
+            return quipu.short(_text, n, _value, _low, _high, or_null);
+        elsif _cell.value is null or _cell.term <= _at then
+            raise exception 'quipu: % does not exist: a server has to set it first', quote_literal(key) using errcode = 'QP005';
+        end if;
+    end loop;
+    if _book <> _defined.book then
+        raise exception 'quipu: the definitions of the namespace have changed: try again' using errcode = 'serialization_failure';
+    end if;
+    perform from quipu.part_none p
+    where p.ns = _ns and p.value <> 0 and (p.place >= '\x06'::bytea || _key || '\xff'::bytea and p.place < '\x06'::bytea || _key || '\xffffff'::bytea
+        or p.place >= '\x08'::bytea || _key || '\xff'::bytea and p.place < '\x08'::bytea || _key || '\xffffff'::bytea);
+    if found then
+        raise exception 'quipu: % has members or reservations: only a server can write it', quote_literal(key) using errcode = 'QP005';
+    end if;
+
+    _version := greatest(nextval('quipu.version'), _cell.version + 1);
+    update quipu.cells c set value = c.value - n, version = _version where c.ns = _ns and c.key = _key;
+    -- Rows of its own, which a store adds to the others: those are locked only for a moment, this
+    -- transaction may last.
+    insert into quipu.tally (slot, at_ms, deltas, total, proof)
+    values (64 + _version % 2000000000, _at, 1, -n, quipu.times(-n, quipu.fnv(_ns || '\x00'::bytea || _key) | 1));
+    if token is not null then
+        insert into quipu.token
+        values (_gen, _ns, _key, _token, 1, -n, true, _digest, _at, _value, _value - n, _version) on conflict do nothing;
+        if not found then
+            raise exception 'quipu: token % is being used elsewhere: try again', quote_literal(token) using errcode = 'serialization_failure';
+        end if;
+        insert into quipu.space values (_ns, _gen, 64 + _version % 2000000000, 1);
+    end if;
+    return _value - n;
+end $$;
+revoke execute on function quipu.take(text, bigint, text, text, bigint, boolean) from public;
+
+-- gather adds what take has counted in rows of its own to the rows that all share, and returns how many
+-- rows it has taken away.
+create index if not exists space_own on quipu.space (slot) where slot >= 64;
+create or replace function quipu.gather() returns bigint language plpgsql as $$
+declare
+    _rows bigint;
+    _more bigint;
+begin
+    with gone as (
+        delete from quipu.tally t where t.slot in (
+            select o.slot from quipu.tally o where o.slot >= 64 order by o.slot limit 10000 for update skip locked)
+        returning t.at_ms, t.deltas, t.total, t.proof
+    ), s as (
+        select count(*) as n, max(g.at_ms) as at_ms, sum(g.deltas) as deltas, sum(g.total) as total, sum(g.proof) as proof from gone g
+    ), put as (
+        update quipu.tally t set at_ms = greatest(t.at_ms, s.at_ms), deltas = t.deltas + s.deltas,
+            total = quipu.signed(t.total + s.total), proof = quipu.signed(t.proof + s.proof)
+        from s where s.n > 0 and t.slot = pg_backend_pid() % 32
+    )
+    select s.n into _rows from s;
+    with gone as (
+        delete from quipu.space t where (t.ns, t.gen, t.slot) in (
+            select o.ns, o.gen, o.slot from quipu.space o where o.slot >= 64 order by o.slot limit 10000 for update skip locked)
+        returning t.ns, t.gen, t.n
+    ), put as (
+        insert into quipu.space as t
+        select g.ns, g.gen, pg_backend_pid() % 32, sum(g.n) from gone g group by g.ns, g.gen order by g.ns, g.gen
+        on conflict (ns, gen, slot) do update set n = t.n + excluded.n
+    )
+    select count(*) into _more from gone;
+    return _rows + _more;
+end $$;

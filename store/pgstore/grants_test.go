@@ -2,6 +2,7 @@ package pgstore_test
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"os"
 	"regexp"
@@ -9,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/quipudb/quipu/internal/pgtest"
 	"github.com/quipudb/quipu/store"
@@ -64,13 +67,29 @@ func TestDocumentedGrants(t *testing.T) {
 		t.Errorf("the upkeep of the owner: %v", err)
 	}
 
-	query(t, own, "create role only_writes login; create role reader login;"+sqlOf(t, "only_writes")+sqlOf(t, "to reader"))
+	query(t, own, "create role only_writes login; create role reader login; create role sells login;"+
+		sqlOf(t, "only_writes")+sqlOf(t, "to reader")+sqlOf(t, "to sells"))
+	for role, allowed := range map[string]bool{"sells": true, "reader": false} {
+		conn, err := pgx.Connect(t.Context(), as(role))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var left int64
+		err = conn.QueryRow(t.Context(), `select quipu.take('a', 1, 'sold')`).Scan(&left)
+		if allowed != (err == nil) || allowed && left != 0 {
+			t.Errorf("%s takes: %d, %v", role, left, err)
+		}
+		if _, err := conn.Exec(t.Context(), `update quipu.cells set value = 9`); err == nil {
+			t.Errorf("%s changes a cell", role)
+		}
+		_ = conn.Close(context.WithoutCancel(t.Context()))
+	}
 	<-time.After(o.Limits.TokenWindow)
 	var log lines
 	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	s := open(t, as("only_writes"), o)
 	do(t, s, once(add("a", 1), "u"))
-	holds(t, s, "a", 2)
+	holds(t, s, "a", 1)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(30 * time.Second); meter(t, s, "quipu_postgres_upkeep_errors_total") == 0; <-tick.C {
@@ -82,5 +101,5 @@ func TestDocumentedGrants(t *testing.T) {
 	if text := log.String(); strings.Count(text, "the upkeep of the PostgreSQL schema failed") != 1 || !strings.Contains(text, "42501") {
 		t.Errorf("log: %s", text)
 	}
-	holds(t, open(t, as("reader"), pgstore.Options{Existing: true}), "a", 2)
+	holds(t, open(t, as("reader"), pgstore.Options{Existing: true}), "a", 1)
 }

@@ -20,7 +20,7 @@ type statements struct {
 	count, tally, dropPending, refuse          string
 	read, scan, size, lookup, namespaces       string
 	replayed                                   string
-	dueCells, dueTokens, pendingCells          string
+	dueCells, dueTokens, pendingCells, gather  string
 	generations, addGeneration, dropGeneration string
 	auditCells, auditMarks, auditSpaces        string
 	auditTokens, auditPending, auditVersion    string
@@ -238,6 +238,7 @@ func newStatements(schema string) statements {
 			(select s.ns from s where s.ns is not null limit $2)
 			union (select distinct p.ns from quipu.pending p where p.ns > $1 order by p.ns limit $2)
 			order by ns limit $2`),
+		gather: in(`select quipu.gather()`),
 		lookup: in(`
 			select quipu.now_ms(), t.op, t.n, t.want, t.digest, t.at_ms, t.before, t.after, t.version, t.outcome, t.refused
 			from (values (1)) as one left join quipu.token t on t.ns = $1 and t.key = $2 and t.token = $3

@@ -66,8 +66,8 @@ func (s *Store) keepUp(ctx context.Context) {
 	}
 }
 
-// step folds some of what is pending and removes some of what has expired, and
-// reports whether there was any of it.
+// step folds some of what is pending, removes some of what has expired, and gathers what
+// was counted by SQL, and reports whether there was any of it.
 func (s *Store) step(ctx context.Context) (busy bool, err error) {
 	cells, err := s.cellsOf(ctx, s.sql.pendingCells, stepMax)
 	if err == nil && len(cells) > 0 {
@@ -81,7 +81,13 @@ func (s *Store) step(ctx context.Context) (busy bool, err error) {
 		busy = true
 		_, err = s.transact(ctx, &work{cells: cells})
 	}
-	return busy, err
+	if err != nil {
+		return busy, err
+	}
+	var rows int64
+	s.meters.trips.Add(1)
+	err = s.pool.QueryRow(ctx, s.sql.gather).Scan(&rows)
+	return busy || rows > 0, failure(ctx, err)
 }
 
 func (s *Store) cellsOf(ctx context.Context, sql string, args ...any) ([]store.Cell, error) {
