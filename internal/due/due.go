@@ -103,6 +103,7 @@ func (w *Worker) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var walkAt time.Time
+	failing := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -118,10 +119,12 @@ func (w *Worker) run(ctx context.Context) {
 			}
 		}
 		if err != nil && ctx.Err() == nil {
-			w.failures.Add(1)
-			w.Logger.Warn("expired reservations are not given back", "err", err)
+			if w.failures.Add(1); !failing { // Every further attempt is metered.
+				w.Logger.Warn("expired reservations are not given back", "err", err)
+			}
 			wait = retryAfter
 		}
+		failing = err != nil
 		timer.Reset(max(min(wait, time.Until(walkAt)), time.Millisecond))
 	}
 }
