@@ -318,13 +318,8 @@ func (d Definition) checkParts() error {
 	if err := d.checkLimits(); err != nil {
 		return err
 	}
-	if d.Reservations != nil {
-		if err := d.Reservations.check(); err != nil {
-			return fmt.Errorf("reservations: %w", err)
-		}
-		if n := HoldCells(d.Cells()); n > RidersMax {
-			return fmt.Errorf("reservations: to commit one changes %d cells, with %d views: at most %d: have fewer windows or dimensions", n, d.Cells(), RidersMax)
-		}
+	if err := d.checkReservations(); err != nil {
+		return fmt.Errorf("reservations: %w", err)
 	}
 	return d.checkLate()
 }

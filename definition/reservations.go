@@ -26,6 +26,21 @@ type Reservations struct {
 // those of one who.
 func HoldCells(views int) int { return 2*views + 9 }
 
+func (d *Definition) checkReservations() error {
+	if d.Reservations == nil {
+		return nil
+	}
+	switch n := HoldCells(d.Cells()); {
+	case d.Ceiling != nil:
+		return fmt.Errorf("a counter that has a ceiling can't be reserved: what is given back might not fit under it")
+	case len(d.Choices) > 0:
+		return fmt.Errorf("a counter of reactions can't be reserved: leave out choices or reservations")
+	case n > RidersMax:
+		return fmt.Errorf("to commit one changes %d cells, with %d views: at most %d: have fewer windows or dimensions", n, d.Cells(), RidersMax)
+	}
+	return d.Reservations.check()
+}
+
 func (r Reservations) check() error {
 	for name, n := range map[string]int64{"max": r.Max, "total": r.Total, "per_who": r.PerWho, "who_total": r.Who} {
 		if n < 0 {

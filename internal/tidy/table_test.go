@@ -51,7 +51,7 @@ var table = map[string]row{
 	"store/memstore": {code: []string{"./store", "./internal/clock", "./internal/decide"}},
 	"store/pgstore": {
 		code:  []string{"./store", "./internal/clock", "./internal/decide", "./internal/plan", "github.com/jackc/pgx/v5/..."},
-		tests: []string{".", "./internal/hot", "./internal/node", "./internal/pgtest"},
+		tests: []string{".", "./definition", "./internal/hot", "./internal/node", "./internal/pgtest"},
 	},
 	"store/redisstore": {
 		code:  []string{"./store", "./internal/clock", "./internal/decide", "./internal/plan", "github.com/redis/rueidis"},
