@@ -130,13 +130,14 @@ type (
 
 // The limits of one call.
 const (
-	EventsMax  = call.EventsMax  // events in an AddBatch
-	KeysMax    = call.KeysMax    // keys in a ReadBatch
-	PageMax    = call.PageMax    // counters in a page of List
-	SumPage    = call.SumPage    // counters that Sum reads at a time
-	LedgerMax  = call.LedgerMax  // lines in a page of Ledger
-	MembersMax = call.MembersMax // users in a page of Members
-	DimsMax    = call.DimsMax    // dimensions that an event may have a value in
+	EventsMax       = call.EventsMax       // events in an AddBatch
+	KeysMax         = call.KeysMax         // keys in a ReadBatch
+	PageMax         = call.PageMax         // counters in a page of List
+	SumPage         = call.SumPage         // counters that Sum reads at a time
+	LedgerMax       = call.LedgerMax       // lines in a page of Ledger
+	ReservationsMax = call.ReservationsMax // reservations in a page of Reservations
+	MembersMax      = call.MembersMax      // users in a page of Members
+	DimsMax         = call.DimsMax         // dimensions that an event may have a value in
 )
 
 // The durability words, weakest first.

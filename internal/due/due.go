@@ -118,14 +118,16 @@ func (w *Worker) run(ctx context.Context) {
 				wait = min(wait, pollUsed)
 			}
 		}
-		if err != nil && ctx.Err() == nil {
-			if w.failures.Add(1); !failing { // Every further attempt is metered.
+		if err == nil {
+			wait, failing = min(wait, time.Until(walkAt)), false
+		} else if wait = retryAfter; ctx.Err() == nil {
+			w.failures.Add(1)
+			if !failing { // It is said once, however long it lasts.
 				w.Logger.Warn("expired reservations are not given back", "err", err)
 			}
-			wait = retryAfter
+			failing = true
 		}
-		failing = err != nil
-		timer.Reset(max(min(wait, time.Until(walkAt)), time.Millisecond))
+		timer.Reset(max(wait, time.Millisecond))
 	}
 }
 

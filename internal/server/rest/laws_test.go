@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"maps"
@@ -141,7 +142,7 @@ func (p *problem) err(set bool) error {
 		e.Limit, e.Above = *p.Ceiling, true
 		return e
 	}
-	for k := store.KindOther; k <= store.KindSessionLost; k++ {
+	for k := store.KindOther; k <= store.KindEnded; k++ {
 		if k.String() == p.Kind {
 			return store.Errorf(k, "%s", p.Detail)
 		}
@@ -551,3 +552,104 @@ func (w *wire) Members(ctx context.Context, key string, o quipu.MembersOptions) 
 
 // Close closes the DB behind the door, which says so from then on.
 func (w *wire) Close() error { return w.db.Close() }
+
+type held struct {
+	quipu.Reservation
+	State      string
+	Committed  int64
+	ExpiresAt  time.Time `json:"expires_at"`
+	Value      *int64
+	Reserved   int64
+	Available  int64
+	Open       int64
+	Durability string
+}
+
+func (w *wire) held(h *held) quipu.Reservation {
+	r := h.Reservation
+	r.Namespace, r.ExpiresAt, r.Committed = w.namespace, h.ExpiresAt, h.Committed
+	for _, s := range []quipu.HoldState{quipu.HoldOpen, quipu.HoldCommitted, quipu.HoldReleased, quipu.HoldExpired} {
+		if s.String() == h.State {
+			r.State = s
+		}
+	}
+	if r.HasStock = h.Value != nil; r.HasStock {
+		r.Stock = quipu.Stock{Value: *h.Value, Reserved: h.Reserved, Available: h.Available, Open: h.Open}
+	}
+	return r
+}
+
+func (w *wire) step(ctx context.Context, method, path string, want bool, header http.Header, body any) (quipu.Reservation, error) {
+	if !want {
+		header.Set("Prefer", "return=minimal")
+	}
+	var h held
+	if err := w.do(ctx, method, path, header, body, &h); err != nil {
+		return quipu.Reservation{}, err
+	}
+	return w.held(&h), nil
+}
+
+func (w *wire) Reserve(ctx context.Context, key string, amount int64, ttl time.Duration, opts ...quipu.WriteOption) (quipu.Reservation, error) {
+	t, err := call.ReserveTermsOf(opts)
+	if err != nil {
+		return quipu.Reservation{}, err
+	}
+	body := map[string]any{"amount": amount, "ttl": ttl.String()}
+	if t.HasWho {
+		body["who"] = t.Who
+	}
+	if t.HasFloor {
+		body["floor"] = t.Floor
+	}
+	header := http.Header{}
+	if t.HasToken {
+		header.Set("Idempotency-Key", t.Token)
+	}
+	r, err := w.step(ctx, "POST", "/counters/"+escape(key)+"/reserve", t.WantValue, header, body)
+	if b, ok := errors.AsType[*quipu.BoundError](err); ok {
+		b.Asked = -b.Asked
+		err = call.NotEnough(b)
+	}
+	return r, err
+}
+
+func (w *wire) Commit(ctx context.Context, id string, amount int64, opts ...quipu.WriteOption) (quipu.Reservation, error) {
+	var body any
+	if amount != quipu.All {
+		body = map[string]int64{"amount": amount}
+	}
+	return w.step(ctx, "POST", "/reservations/"+escape(id)+"/commit", len(opts) > 0, http.Header{}, body)
+}
+
+func (w *wire) Release(ctx context.Context, id string, opts ...quipu.WriteOption) (quipu.Reservation, error) {
+	return w.step(ctx, "POST", "/reservations/"+escape(id)+"/release", len(opts) > 0, http.Header{}, nil)
+}
+
+func (w *wire) Extend(ctx context.Context, id string, ttl time.Duration, opts ...quipu.WriteOption) (quipu.Reservation, error) {
+	return w.step(ctx, "POST", "/reservations/"+escape(id)+"/extend", len(opts) > 0, http.Header{}, map[string]string{"ttl": ttl.String()})
+}
+
+func (w *wire) Reservation(ctx context.Context, id string) (quipu.Reservation, error) {
+	return w.step(ctx, "GET", "/reservations/"+escape(id), true, http.Header{}, nil)
+}
+
+func (w *wire) Reservations(ctx context.Context, key string, o quipu.ReservationOptions) (p quipu.ReservationPage, err error) {
+	q := url.Values{"key": {key}, "who": {o.Who}, "cursor": {o.Cursor}}
+	if o.Limit != 0 {
+		q.Set("limit", strconv.Itoa(o.Limit))
+	}
+	var r struct {
+		quipu.Stock
+		Reservations []held
+		Next         string
+	}
+	if err := w.do(ctx, "GET", "/reservations?"+q.Encode(), nil, nil, &r); err != nil {
+		return p, err
+	}
+	p = quipu.ReservationPage{Key: key, Stock: r.Stock, Next: r.Next}
+	for i := range r.Reservations {
+		p.Reservations = append(p.Reservations, w.held(&r.Reservations[i]))
+	}
+	return p, nil
+}

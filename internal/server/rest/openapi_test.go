@@ -231,6 +231,21 @@ func TestEveryOperationAnswersAsDocumented(t *testing.T) {
 		call("POST", prefix+"/counters/v1/adjust", `{"delta":2,"reason":"r","actor":"a","at":1767323045000}`)
 		call("POST", prefix+"/tokens/v/undo?key=v1", `{"reason":"r"}`)
 		call("POST", prefix+"/counters/v1/recount", `{"reason":"r"}`)
+		call("PUT", prefix+"/counters/s1", `{"value":10}`)
+		call("POST", prefix+"/counters/s1/reserve", `{"amount":2,"ttl":"1h","who":"eve","floor":1}`, "Idempotency-Key: s")
+		var held struct{ ID string }
+		if err := json.Unmarshal([]byte(f.do("POST", prefix+"/counters/s1/reserve", `{"amount":2,"ttl":"1h","who":"eve","floor":1}`, "Idempotency-Key: s").body), &held); err != nil {
+			t.Fatal(err)
+		}
+		call("POST", prefix+"/reservations/"+held.ID+"/extend", `{"ttl":"2h"}`, "Prefer: return=minimal")
+		call("GET", prefix+"/reservations/"+held.ID, "")
+		call("GET", prefix+"/reservations?key=s1&who=eve&limit=5", "")
+		call("POST", prefix+"/reservations/"+held.ID+"/commit", `{"amount":1}`)
+		call("POST", prefix+"/counters/s1/reserve", `{"ttl":"1h"}`, "Idempotency-Key: s2")
+		if err := json.Unmarshal([]byte(f.do("POST", prefix+"/counters/s1/reserve", `{"ttl":"1h"}`, "Idempotency-Key: s2").body), &held); err != nil {
+			t.Fatal(err)
+		}
+		call("POST", prefix+"/reservations/"+held.ID+"/release", "")
 		call("GET", prefix+"/counters/v1/range", "")
 		call("GET", prefix+"/range?prefix=v", "")
 		call("GET", prefix+"/counters/v1/by/country,os", "")

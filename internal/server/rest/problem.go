@@ -21,6 +21,8 @@ type problem struct {
 	body   bool
 	cause  error // for the log, if the detail does not tell
 	bound  *quipu.BoundError
+
+	available *int64 // of a reservation that the bound refused
 }
 
 // Error returns the detail.
@@ -91,6 +93,10 @@ func appendProblem(b []byte, p *problem, requestID string) []byte {
 	}
 	if p.bound != nil {
 		b = appendBound(b, p.bound)
+	}
+	if p.available != nil {
+		b = append(b, `,"available":`...)
+		b = strconv.AppendInt(b, *p.available, 10)
 	}
 	if requestID != "" {
 		b = append(b, `,"request_id":`...)
