@@ -266,10 +266,10 @@ func (d Definition) Check() error {
 	// A view costs an event its own cell, and the one that holds what it began with. One
 	// more says by which definitions the counter was last written, and a correction has a
 	// line in the ledger, and the mark that it was undone. A reaction has the generation
-	// of members and two counts of them instead of the mark, and the total.
+	// of members twice, two counts of them and the total, instead of the mark.
 	n := 2*d.Cells() + 3
 	if len(d.Choices) > 0 {
-		n += 3
+		n += 4
 	}
 	if n > RidersMax {
 		return store.Errorf(store.KindTooLarge, "pattern %q: an event may change %d cells, two for each of %d views: at most %d: have fewer windows or dimensions, or fewer windows for each dimension",

@@ -74,6 +74,7 @@ type Door struct {
 
 	Unreplayed bool // a receipt does not say that it is a repeat
 	AddsOnce   bool // only adds have tokens
+	Terse      bool // a reaction says no more than whether it has changed something
 	Unbounded  bool // an add has no floor and no ceiling, and is not saturated
 	Unreserved bool // it can't reserve
 }

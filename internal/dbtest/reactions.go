@@ -49,6 +49,9 @@ func (k *kit) reacts(key, user, choice, before string, opts ...quipu.WriteOption
 	if err != nil {
 		k.Fatalf("%s of %s chooses %q: %v", user, key, choice, err)
 	}
+	if k.door.Terse {
+		r.Before = before
+	}
 	if r.Key != key || r.User != user || r.Choice != choice || r.Before != before || r.Changed != (before != choice) {
 		k.Fatalf("%s of %s chooses %q, and had %q: %+v", user, key, choice, before, r)
 	}
@@ -125,7 +128,7 @@ func reactions(s *suite) {
 		first := k.reacts("post:1", "ana", "wow", "")
 		before := k.read("post:1", quipu.Exact())
 		again := k.reacts("post:1", "ana", "wow", "wow")
-		if again.Version != 0 || again.Session() != "" || first.Session() == "" {
+		if again.Version != 0 || again.Session() != "" || first.Session() == "" && !k.door.Terse {
 			k.Fatalf("first %+v, again %+v", first, again)
 		}
 		k.reacts("post:1", "bob", "", "")
@@ -179,8 +182,10 @@ func reactions(s *suite) {
 		}
 		_, err := k.reactor().Unreact(k.ctx, "post:1", "ana", quipu.Token("t"))
 		k.fails(err, quipu.ErrToken)
-		_, err = k.db.Reset(k.ctx, "post:1", quipu.Token("t"))
-		k.fails(err, quipu.ErrToken)
+		if !k.door.AddsOnce {
+			_, err = k.db.Reset(k.ctx, "post:1", quipu.Token("t"))
+			k.fails(err, quipu.ErrToken)
+		}
 		k.counted("post:1", "")
 	})
 

@@ -55,7 +55,7 @@ func Digest(d *store.Delta, f *Fact) uint64 {
 		b = binary.AppendVarint(append(b, digestHold, byte(f.hold.do)), int64(f.hold.ttl))
 	}
 	if f != nil && f.React.Kind != 0 { // not the generation, which the server finds out
-		b = binary.AppendVarint(append(b, digestReact, byte(f.React.Kind)), f.React.Only)
+		b = append(b, digestReact, byte(f.React.Kind))
 	}
 	sum := sha256.Sum256(b)
 	return binary.LittleEndian.Uint64(sum[:])

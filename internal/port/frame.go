@@ -25,6 +25,7 @@ type frame struct {
 	wants   []admission.Want // values that nobody here knows of
 	asked   bool             // they are known now, as far as they can be
 	looked  map[store.Cell]looked
+	resets  map[store.Cell]int64 // how often all reactions were taken away, by earlier deltas
 	room    [4]string
 
 	questions []admission.Question // about the values of one delta
@@ -38,6 +39,8 @@ type change struct {
 	err          error // why it is barred, or nil
 	late         lateness
 	held         uint8 // the rider that refuses it while reservations are open, from 1 on; 0 is none
+	resets       bool  // it takes all reactions away
+	follows      bool  // it is a reaction that comes after that
 	once         int   // the rider that refuses it if its user was counted, as Result.Refused names it; or 0
 }
 
@@ -98,6 +101,7 @@ func (f *frame) frame(ctx context.Context, batches []store.Batch, facts []Fact) 
 // fill is frame, as far as it is known which values are admitted.
 func (f *frame) fill(batches []store.Batch, facts []Fact) error {
 	at := 0
+	clear(f.resets)
 	for i := range batches {
 		b := &batches[i]
 		if b.Books = nil; f.known != nil {
@@ -122,8 +126,9 @@ func (f *frame) fill(batches []store.Batch, facts []Fact) error {
 				clears := e != nil && d.Expiry != store.ExpiryKeep // A counter with views has no deadline that could be cleared.
 				once := onceOf(e)
 				frees := e != nil && e.Part != "" && d.Guard.Bound != nil // It rides.
-				if clears || frees || late != onTime || held != 0 || once != 0 {
-					f.changed = append(f.changed, change{batch: i, delta: j, was: *d, late: late, held: held, once: once})
+				resets, follows := f.reset(d, fact)
+				if clears || frees || resets || follows || late != onTime || once != 0 || held != 0 {
+					f.changed = append(f.changed, change{batch: i, delta: j, was: *d, late: late, once: once, held: held, resets: resets, follows: follows})
 				}
 				if clears {
 					d.Expiry = store.ExpiryKeep
@@ -156,8 +161,10 @@ func (f *frame) undo(batches []store.Batch, replies []store.Reply) {
 		d := &batches[c.batch].Deltas[c.delta]
 		e := d.Event
 		*d = c.was
-		if d.Event = nil; c.err == nil {
+		if c.err == nil && !c.follows {
 			d.Event = e
+		} else if r, _ := reacting(d, nil); r.Kind == 0 {
+			d.Event = nil
 		}
 		if replies != nil && replies[c.batch].Err == nil {
 			f.tell(c, d.Op, &replies[c.batch])
@@ -174,6 +181,9 @@ func divides(b *store.Batch) bool { return b.Apart && len(b.If) == 0 }
 // again.
 func (f *frame) tell(c *change, op store.Op, reply *store.Reply) {
 	r := &reply.Results[c.delta]
+	if c.resets && r.Outcome == store.Applied && !r.Replayed {
+		f.s.gens.rise(c.was.Cell)
+	}
 	switch {
 	case c.held != 0 && r.Outcome == store.Unmet && r.Refused == c.held:
 		*r = store.Result{Outcome: store.Barred, Refused: c.held, Replayed: r.Replayed}
@@ -230,12 +240,12 @@ func (p *Port) Why(ctx context.Context, d *store.Delta, fact *Fact) error {
 // be nil.
 func (f *frame) event(d *store.Delta, fact *Fact) (*store.Event, lateness, error) {
 	keys := f.known.Of(d.Cell.Key)
+	if r, user := reacting(d, fact); r.Kind != 0 {
+		return f.react(d, r, user, keys)
+	}
 	if fact != nil && fact.hold != nil {
 		e, err := f.hold(d, fact, keys)
 		return e, onTime, err
-	}
-	if fact != nil && fact.React.Kind != 0 {
-		return f.react(d, fact, keys)
 	}
 	if d.Expiry&store.ExpirySet != 0 {
 		switch {

@@ -213,6 +213,9 @@ func mayEndHolds(d *store.Delta, fact *Fact) bool {
 	if fact != nil && fact.hold != nil {
 		return false
 	}
+	if r, _ := reacting(d, fact); r.Kind != 0 {
+		return false
+	}
 	return d.Op == store.OpDelete || d.Op == store.OpSet && fact != nil && fact.Kind == ledger.Reset
 }
 

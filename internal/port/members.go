@@ -55,7 +55,7 @@ func (p *Port) Chosen(ctx context.Context, user string, keys []string, choices [
 		gens := make([]int64, len(todo))
 		for n, i := range todo {
 			c := p.Cell(keys[i])
-			gens[n] = p.gens.get(c)
+			gens[n], _ = p.gens.get(c)
 			parts = append(parts, store.PartCell{Cell: c, Part: view.Generation()}, store.PartCell{Cell: c, Part: view.Member(gens[n], user)})
 		}
 		contents := make([]store.Content, len(parts))
@@ -83,7 +83,7 @@ func (p *Port) ChosenBy(ctx context.Context, key string, users []string, choices
 	c := p.Cell(key)
 	parts, contents := make([]store.PartCell, len(users)+1), make([]store.Content, len(users)+1)
 	for range memberTries {
-		gen := p.gens.get(c)
+		gen, _ := p.gens.get(c)
 		parts[0] = store.PartCell{Cell: c, Part: view.Generation()}
 		for i, user := range users {
 			parts[i+1] = store.PartCell{Cell: c, Part: view.Member(gen, user)}
@@ -108,7 +108,7 @@ func (p *Port) Counts(ctx context.Context, key string, users []int64) error {
 	c := p.Cell(key)
 	parts, contents := make([]store.PartCell, len(users)+1), make([]store.Content, len(users)+1)
 	for range memberTries {
-		gen := p.gens.get(c)
+		gen, _ := p.gens.get(c)
 		parts[0] = store.PartCell{Cell: c, Part: view.Generation()}
 		for i := range users {
 			parts[i+1] = store.PartCell{Cell: c, Part: view.Members(gen, int64(i+1))}

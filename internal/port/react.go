@@ -2,6 +2,7 @@ package port
 
 import (
 	"context"
+	"hash/maphash"
 	"sync"
 
 	"github.com/quipudb/quipu/call"
@@ -14,7 +15,6 @@ import (
 // or deletes it.
 type Reacting struct {
 	Kind       ReactKind
-	Only       int64 // of Leaves: nothing happens if another choice is met; 0 is any
 	Generation int64 // of the counter's members, as the server knows it
 	Nameless   bool  // the ledger does not name the user
 }
@@ -25,8 +25,39 @@ type ReactKind uint8
 // The kinds. The zero kind is no reaction. They are in digests: append only.
 const (
 	Chooses ReactKind = iota + 1 // the delta is an OpSet of the number of the choice
-	Leaves                       // the delta is an OpDelete
+	Leaves                       // the delta is an OpDelete; if its N is not 0, nothing happens unless that is the choice
 )
+
+// ReactEvent returns what makes a delta a reaction of a user where it can have no Fact: the
+// delta is as Reacting says. The port makes the event of it.
+func (p *Port) ReactEvent(key, user string) *store.Event {
+	gen, _ := p.gens.get(p.Cell(key))
+	return &store.Event{Part: view.Member(gen, user)}
+}
+
+// Acquainted reports whether reactions to a counter can be made without asking the store first:
+// it has choices, and the generation of its members is known here.
+func (p *Port) Acquainted(key string) bool {
+	_, known := p.gens.get(p.Cell(key))
+	return known && p.KnownChoices(key) != nil
+}
+
+// reacting returns what makes a delta a reaction, and of whom; the zero Reacting if it is
+// none.
+func reacting(d *store.Delta, fact *Fact) (r Reacting, user string) {
+	if fact != nil && fact.React.Kind != 0 {
+		return fact.React, fact.Who
+	}
+	if d.Event == nil || d.Event.Part.Kind() != store.PartMember {
+		return r, ""
+	}
+	f, _ := d.Event.Part.Fields()
+	r = Reacting{Kind: Chooses, Generation: f.Position}
+	if d.Op == store.OpDelete {
+		r.Kind = Leaves
+	}
+	return r, f.Name
+}
 
 // ErrReactions is why a definition bars an add to a counter that has choices, and a value for
 // it that is not 0.
@@ -44,19 +75,20 @@ func ErrChoice(name string, choices []string) error {
 
 // react returns the event of a reaction. A bound is of the counter, and not of the choice: the
 // event has it, and the delta must not.
-func (f *frame) react(d *store.Delta, fact *Fact, keys *books.Keys) (*store.Event, lateness, error) {
+func (f *frame) react(d *store.Delta, r Reacting, user string, keys *books.Keys) (*store.Event, lateness, error) {
 	switch {
 	case keys == nil || len(keys.Choices()) == 0:
 		return nil, onTime, NoChoices(d.Cell.Key)
 	case d.Op == store.OpSet && d.N > int64(len(keys.Choices())):
 		return nil, onTime, ErrChoice(view.ChoiceName(nil, d.N), keys.Choices())
 	}
-	r := &fact.React
-	p := keys.Plans.React(keys.Views, f.nowMS, nil, view.Reaction{Choice: d.N, Generation: r.Generation})
-	e := &store.Event{Part: view.Member(r.Generation, fact.Who), Plan: p.Event.Plan, Is: store.Met{Kind: store.MetNot, N: d.N}}
-	if r.Only != 0 {
-		e.Is = store.Met{Kind: store.MetEqual, N: r.Only}
+	r.Generation += f.resets[d.Cell]
+	does := view.Reaction{Choice: d.N, Generation: r.Generation}
+	if r.Kind == Leaves {
+		does.Choice, does.Only = 0, d.N
 	}
+	p := keys.Plans.React(keys.Views, f.nowMS, nil, does)
+	e := &store.Event{Part: view.Member(r.Generation, user), Plan: p.Event.Plan}
 	if b := d.Guard.Bound; b != nil {
 		e.Plan, e.Riders = nil, boundRiders(p.Event, b)
 	}
@@ -64,12 +96,31 @@ func (f *frame) react(d *store.Delta, fact *Fact, keys *books.Keys) (*store.Even
 	if !ok {
 		return e, onTime, nil
 	}
-	named := Fact{Who: fact.Who, React: *r}
-	if name := view.ChoiceName(keys.Choices(), d.N); name != "" {
+	named := Fact{Who: user, React: r}
+	if name := view.ChoiceName(keys.Choices(), does.Choice); name != "" {
 		named.Dims = []call.Dimension{{Name: "choice", Value: name}}
 	}
 	e, err := f.withLine(e, line, true, d, &named, 0)
 	return e, onTime, err
+}
+
+// reset reports whether a delta takes all reactions of its counter away, and whether it is a
+// reaction that comes after such a one in the same batch: then it is of the next generation.
+func (f *frame) reset(d *store.Delta, fact *Fact) (resets, follows bool) {
+	if d.Op != store.OpSet && d.Op != store.OpDelete {
+		return false, false
+	}
+	if r, _ := reacting(d, fact); r.Kind != 0 {
+		return false, f.resets[d.Cell] != 0
+	}
+	if keys := f.known.Of(d.Cell.Key); keys == nil || len(keys.Choices()) == 0 {
+		return false, false
+	}
+	if f.resets == nil {
+		f.resets = map[store.Cell]int64{}
+	}
+	f.resets[d.Cell]++
+	return true, false
 }
 
 // boundRiders returns the riders of an event, with a bound on the counter's own value.
@@ -120,14 +171,15 @@ func (p *Port) React(ctx context.Context, reactions []Reaction, results []Reacte
 	}
 	gens := make([]int64, len(reactions))
 	todo := make([]int, len(reactions))
-	var named []int // that have tokens
+	var unsure []int // those that have tokens must be right at once, since these remember refusals
 	for i := range reactions {
-		todo[i], gens[i] = i, p.gens.get(p.Cell(reactions[i].Key))
-		if reactions[i].Token != "" {
-			named = append(named, i)
+		known := false
+		todo[i] = i
+		if gens[i], known = p.gens.get(p.Cell(reactions[i].Key)); !known || reactions[i].Token != "" {
+			unsure = append(unsure, i)
 		}
 	}
-	if err := p.readGenerations(ctx, reactions, named, gens); err != nil {
+	if err := p.readGenerations(ctx, reactions, unsure, gens); err != nil {
 		return err
 	}
 	for try := range reactTries {
@@ -163,7 +215,6 @@ func (p *Port) reactOnce(ctx context.Context, reactions []Reaction, results []Re
 	if err := p.Send(ctx, c, store.DurabilityDefault); err != nil {
 		return nil, err
 	}
-	var unmet []int
 	c.Each(func(n int, d *store.Delta, reply *store.Reply, nth int) {
 		i, out := todo[n], &results[todo[n]]
 		if *out = (Reacted{Err: reply.Err, Durability: reply.Durability}); reply.Err != nil {
@@ -175,14 +226,14 @@ func (p *Port) reactOnce(ctx context.Context, reactions []Reaction, results []Re
 		case store.Applied:
 			out.Changed, out.Version = true, res.Version
 		case store.Unmet:
-			out.Err = errGone
-			if d.Guard.Token != "" && res.Refused == view.RefusedGeneration {
+			switch {
+			case res.Refused == view.RefusedSame:
+			case res.Refused != view.RefusedGeneration:
+				out.Err = errGone
+			case d.Guard.Token != "":
 				out.Err = errReset
-			}
-			if !res.Replayed {
-				unmet = append(unmet, i)
-			} else if res.Refused == 0 {
-				out.Err = nil
+			default:
+				again = append(again, i)
 			}
 		case store.Bounded:
 			out.Err = errCrowded
@@ -192,7 +243,7 @@ func (p *Port) reactOnce(ctx context.Context, reactions []Reaction, results []Re
 			out.Err = res.Outcome.Err()
 		}
 	})
-	return p.unmet(ctx, reactions, results, unmet, gens)
+	return again, p.readGenerations(ctx, reactions, again, gens)
 }
 
 // The errors of reactions.
@@ -202,40 +253,13 @@ var (
 	errCrowded = store.Errorf(store.KindBound, "the number of users that have a choice would leave the floor or the ceiling of the counter")
 )
 
-// unmet finds out why reactions were not applied: their user has what they ask for, or the
-// counter's members have gone. These are returned, but those that have tokens remember it.
-func (p *Port) unmet(ctx context.Context, reactions []Reaction, results []Reacted, unmet []int, gens []int64) (again []int, err error) {
-	if len(unmet) == 0 {
-		return nil, nil
-	}
-	now := make([]int64, len(gens))
-	copy(now, gens)
-	if err := p.readGenerations(ctx, reactions, unmet, now); err != nil {
-		return nil, err
-	}
-	for _, i := range unmet {
-		r, out := &reactions[i], &results[i]
-		switch {
-		case now[i] != gens[i] && r.Token != "":
-			out.Err = errReset
-		case now[i] != gens[i]:
-			gens[i] = now[i]
-			again = append(again, i)
-		case r.Choice == out.Before, r.Only != 0 && r.Only != out.Before:
-			out.Err = nil
-		default:
-		}
-	}
-	return again, nil
-}
-
 // reaction returns the delta and the fact of a reaction.
 func (p *Port) reaction(r *Reaction, gen int64) (store.Delta, Fact) {
 	d := store.Delta{Cell: p.Cell(r.Key), Op: store.OpSet, N: r.Choice, Want: true}
 	fact := Fact{Who: r.User, React: Reacting{Kind: Chooses, Generation: gen, Nameless: r.Nameless}}
 	if r.Choice == 0 {
-		d.Op = store.OpDelete
-		fact.React.Kind, fact.React.Only = Leaves, r.Only
+		d.Op, d.N = store.OpDelete, r.Only
+		fact.React.Kind = Leaves
 	}
 	if r.Token != "" {
 		d.Guard.Token = r.Token
@@ -275,31 +299,97 @@ func (s *shared) readParts(ctx context.Context, parts []store.PartCell, contents
 	return nil
 }
 
-// generations remembers those that are not 0, of as many counters as there is room for. They
-// may be old: a reaction that is made by an old one is refused. It is safe for concurrent
-// use.
+// generations remembers those of the counters that were used last, as far as there is room.
+// They may be old: a reaction that is made by an old one is refused. It is safe for
+// concurrent use.
 type generations struct {
-	mu    sync.RWMutex // guards known
-	known map[store.Cell]int64
+	once sync.Once
+	seed maphash.Seed
+	mu   sync.RWMutex // guards all
+	all  []generation // by the hash of their counters; one takes the place of another
 }
 
-// generationsMax is how many are remembered.
-const generationsMax = 1 << 16
+// A generation is that of the counter with a hash.
+type generation struct {
+	counter uint64
+	n       int64
+}
 
-func (g *generations) get(c store.Cell) int64 {
+// generationsMax is how many are remembered: 4 MiB.
+const generationsMax = 1 << 18
+
+// hash returns that of a counter; 0 is none.
+func (g *generations) hash(c store.Cell) uint64 {
+	g.once.Do(func() { g.seed, g.all = maphash.MakeSeed(), make([]generation, generationsMax) })
+	return maphash.Comparable(g.seed, c) | 1
+}
+
+// get returns the generation of a counter, and whether it is known.
+func (g *generations) get(c store.Cell) (n int64, known bool) {
+	h := g.hash(c)
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	return g.known[c]
+	if at := g.all[h>>1%generationsMax]; at.counter == h {
+		return at.n, true
+	}
+	return 0, false
 }
 
-func (g *generations) put(c store.Cell, gen int64) {
-	if gen == g.get(c) {
+func (g *generations) put(c store.Cell, n int64) {
+	if is, known := g.get(c); known && is == n {
 		return
 	}
+	h := g.hash(c)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.known) >= generationsMax || g.known == nil {
-		g.known = make(map[store.Cell]int64)
+	g.all[h>>1%generationsMax] = generation{h, n}
+}
+
+// rise notes that the members of a counter have gone.
+func (g *generations) rise(c store.Cell) {
+	if n, known := g.get(c); known {
+		g.put(c, n+1)
 	}
-	g.known[c] = gen
+}
+
+// Unchanged returns why a reaction that was decided has changed nothing: whether its server
+// knew an old generation of members, so that it has to be made again, or an error; neither if
+// nothing was to be changed, or something was.
+func Unchanged(r *store.Result) (stale bool, err error) {
+	switch {
+	case r.Outcome != store.Unmet, r.Refused == view.RefusedSame:
+		return false, nil
+	case r.Refused == view.RefusedGeneration:
+		return true, errReset
+	default:
+		return false, errGone
+	}
+}
+
+// ReactAgain makes reactions again that were Unchanged, and fills results[i] for deltas[i],
+// which have no tokens.
+func (p *Port) ReactAgain(ctx context.Context, deltas []store.Delta, results []store.Result) error {
+	reactions, did := make([]Reaction, len(deltas)), make([]Reacted, len(deltas))
+	for i := range deltas {
+		d := &deltas[i]
+		r, user := reacting(d, nil)
+		reactions[i] = Reaction{Key: d.Cell.Key, User: user, Choice: d.N}
+		if r.Kind == Leaves {
+			reactions[i].Choice, reactions[i].Only = 0, d.N
+		}
+	}
+	if err := p.React(ctx, reactions, did); err != nil {
+		return err
+	}
+	for i := range did {
+		r := &did[i]
+		results[i] = store.Result{Outcome: store.Applied, Before: r.Before, After: reactions[i].Choice, Version: r.Version}
+		switch {
+		case r.Err != nil:
+			return store.Partly(r.Err, i > 0)
+		case !r.Changed:
+			results[i].Outcome, results[i].Refused = store.Unmet, view.RefusedSame
+		}
+	}
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 // A Reaction is what a user does to have a choice, or none.
 type Reaction struct {
 	Choice     int64 // its number, from 1 on; 0 is none any more
+	Only       int64 // with Choice 0: nothing happens if another choice is met; 0 is any
 	Generation int64 // of members: those of another one do not count
 }
 
@@ -62,16 +63,23 @@ func ChoiceName(choices []string, n int64) string {
 }
 
 // React returns the plan of a reaction at a time, which is the store's. Its lead is the
-// member, and has the number of the choice; one that chooses nothing must meet a choice.
-// The first rider refuses it if the generation is another one: see Refused.
+// member, and has the number of the choice. The first rider refuses it if the generation is
+// another one, and only then the second one if nothing would change: so whoever is told that
+// was told of members that count. See RefusedGeneration and RefusedSame.
 //
 // The choice that the user had has one member less, the new one one more. If the user had
 // none, or has none any more, the counter and its views change as well.
 func (v *Views) React(now int64, names []string, r Reaction) *Plan {
 	p := &Plan{at: calendar.Span{To: math.MaxInt64}, now: calendar.Span{From: math.MinInt64, To: math.MaxInt64}}
 	had := store.Met{Kind: store.MetNot}
+	same := store.Met{Kind: store.MetEqual, N: r.Choice}
+	if r.Only != 0 {
+		same = store.Met{Kind: store.MetNot, N: r.Only}
+	}
+	never := store.Met{Kind: store.MetEqual, N: -1} // no generation is
 	riders := []store.Rider{
 		{Part: generation, Op: store.OpGet, Is: store.Met{Kind: store.MetEqual, N: r.Generation}},
+		{Part: generation, Op: store.OpGet, Is: never, When: same},
 		{Part: Members(r.Generation, 0), Place: store.PlaceMet, Op: store.OpAdd, N: -1, When: had},
 	}
 	n, when := int64(-1), had
@@ -88,13 +96,16 @@ func (v *Views) React(now int64, names []string, r Reaction) *Plan {
 	return p
 }
 
-// RefusedGeneration is the rider of a reaction that refuses it if the generation of members
-// is another one, as Result.Refused names it.
-const RefusedGeneration = 1
+// The riders of a reaction that refuse it, as Result.Refused names them.
+const (
+	RefusedGeneration = 1 // the generation of members is another one
+	RefusedSame       = 2 // the user has the choice already, or has none
+)
 
 // React returns what v.React returns, for always the same v.
 func (c *Plans) React(v *Views, now int64, names []string, r Reaction) *Plan {
-	kind := uint64(r.Generation)<<choicesShift | uint64(r.Choice) | 1<<(choicesShift-1)
+	const onlyShift = 8
+	kind := uint64(r.Generation)<<choicesShift | 1<<(choicesShift-1) | uint64(r.Only)<<onlyShift | uint64(r.Choice)
 	p, _ := c.of(v, kind, now, now, names, func() (*Plan, error) { return v.React(now, names, r), nil })
 	return p
 }

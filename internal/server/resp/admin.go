@@ -323,7 +323,7 @@ func (c *command) categories() []string {
 	category := c.category
 	if category == "" {
 		category = map[string]string{
-			"generic": "keyspace", "string": "string", "counter": "string", "connection": "connection", "transactions": "transaction",
+			"generic": "keyspace", "string": "string", "counter": "string", "connection": "connection", "transactions": "transaction", "set": "set",
 		}[c.group]
 	}
 	var w []string
@@ -334,6 +334,7 @@ func (c *command) categories() []string {
 		{"keyspace", category == "keyspace"},
 		{"read", c.flags&flagRead != 0},
 		{"write", c.flags&flagWrite != 0},
+		{"set", category == "set"},
 		{"string", category == "string"},
 		{"admin", c.flags&flagAdmin != 0 || category == "admin"},
 		{"fast", c.flags&flagFast != 0},

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"context"
 	"runtime/debug"
 
 	"github.com/quipudb/quipu/store"
@@ -106,6 +107,8 @@ func (c *cycle) reply(r *run, entries []entry) {
 			err := c.failure(e)
 			r.s.d.report(err, 1)
 			r.s.fail(errorText(err))
+		case c.barred(e) != nil:
+			r.s.fail(errorText(c.barred(e)))
 		default:
 			c.encoders[e.nth](&r.s.encoder, c.results[e.at:e.at+e.n])
 		}
@@ -147,6 +150,8 @@ func (c *cycle) values(s *session, e *entry) (failed int) {
 		case c.errs != nil && c.errs[at] != nil:
 			s.d.report(c.errs[at], 1)
 			failed += s.failures(c.errs[at], 1)
+		case result.Outcome == store.Barred:
+			failed += s.failures(c.why(int(at)), 1)
 		case result.Outcome != store.Applied:
 			failed += s.failures(result.Outcome.Err(), 1)
 		default:
@@ -154,6 +159,26 @@ func (c *cycle) values(s *session, e *entry) (failed int) {
 		}
 	}
 	return failed
+}
+
+// barred returns why a definition does not allow what a command does, or nil if it does.
+func (c *cycle) barred(e *entry) error {
+	for i := e.at; i < e.at+e.n; i++ {
+		if c.results[i].Outcome == store.Barred && int(i) < len(c.deltas) {
+			return c.why(int(i))
+		}
+	}
+	return nil
+}
+
+// why returns why a definition does not allow a delta, in Redis's words if there are some.
+func (c *cycle) why(at int) error {
+	d, p := c.deltas[at], c.db.Port()
+	if p.KnownChoices(d.Cell.Key) != nil && d.Expiry&store.ExpirySet == 0 && (d.Event == nil || d.Event.Part == "") {
+		return errWrongType
+	}
+	d.Cell = p.Cell(d.Cell.Key)
+	return p.Why(context.Background(), &d, nil) // It asks no store.
 }
 
 // failures replies an error to some commands, and returns how many they are.

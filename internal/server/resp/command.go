@@ -78,6 +78,7 @@ const (
 	flagSweep    // it goes through many keys
 	flagGrow     // it may add a counter, for which there may be no room
 	flagDangerous
+	flagReact // a reaction: see reactsSlow
 	flagToken // with an argument ID or WITHSESSION it is not planned but gathered apart
 )
 

@@ -62,6 +62,7 @@ type cycle struct {
 	singles int  // plain additions that the deltas end with
 	whole   bool // a transaction is being added
 	joined  bool // some deltas are one step
+	reacts  bool // some deltas are reactions
 
 	err  error   // of the whole batch
 	errs []error // of each result, if parts of the batch were applied by themselves
@@ -136,7 +137,7 @@ func (c *cycle) reset(db *quipu.DB) {
 	c.lane.reset()
 	c.deltas, c.names, c.entries, c.runs = c.deltas[:0], c.names[:0], c.entries[:0], c.runs[:0]
 	c.keys, c.text, c.said = c.keys[:0], c.text[:0], 0
-	c.singles, c.whole, c.joined, c.slow, c.err = 0, false, false, false, nil
+	c.singles, c.whole, c.joined, c.reacts, c.slow, c.err = 0, false, false, false, false, nil
 	c.errs, c.homes, c.split = nil, c.homes[:0], false
 }
 

@@ -27,6 +27,9 @@ func (c *cycle) apply(ctx context.Context, conditions []store.Condition) {
 		from := at[0]
 		c.err = store.Partly(c.db.Port().Apply(ctx, c.deltas[from:], c.results[from:]), true)
 	}
+	if at := c.stale(all); len(at) > 0 && c.err == nil && !c.joined {
+		c.err = c.again(ctx, at)
+	}
 }
 
 // A portion is what one partition of the store decides of a cycle. What becomes of
@@ -113,6 +116,11 @@ func (c *cycle) decide(ctx context.Context, p *portion) {
 		at = c.took(at, results, c.db.Port().Apply(ctx, deltas, results))
 		if len(at) > 0 {
 			at = c.redo(p.home)
+		}
+	}
+	if at := c.stale(p.home); len(at) > 0 {
+		if err := c.again(ctx, at); err != nil {
+			c.took(at, nil, err)
 		}
 	}
 }

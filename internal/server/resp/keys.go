@@ -62,9 +62,14 @@ func encodeExisted(e *encoder, results []store.Result) {
 
 func planType(c *cycle, _ *session, args [][]byte) (encode, error) {
 	err := c.get(args[1])
+	set := c.db.Port().KnownChoices(textOf(args[1])) != nil
 	return func(e *encoder, results []store.Result) {
 		switch {
 		case refusal(e, &results[0]):
+		case set && results[0].After != 0:
+			e.simple("set")
+		case set:
+			e.simple("none") // as Redis has no empty sets
 		case results[0].Existed:
 			e.simple("string")
 		default:

@@ -23,14 +23,21 @@ import (
 )
 
 const (
-	noVersion = "no receipt has a version but that of an add with a token"
-	noKind    = "errors that a client does nothing about are all ERR"
-	noBounds  = "INCREX has bounds as Redis has them: they also keep a counter out that is on its way back, and refusals are no errors"
+	noVersion   = "no receipt has a version but that of an add with a token"
+	noKind      = "errors that a client does nothing about are all ERR"
+	noCounts    = "Q.REACT replies whether it has changed something: Q.REACTION has the counts"
+	noDuplicate = "a reply has the value, and does not say that nothing was added"
+	noBounds    = "INCREX has bounds as Redis has them: they also keep a counter out that is on its way back, and refusals are no errors"
 )
 
 // TestLaws runs the laws of the product through RESP, as far as its commands go.
 func TestLaws(t *testing.T) {
-	d := dbtest.Door{Unreplayed: true, AddsOnce: true, Unbounded: true, Lacks: map[string]string{
+	d := dbtest.Door{Unreplayed: true, AddsOnce: true, Unbounded: true, Terse: true, Lacks: map[string]string{
+		"a reaction tells the counts that it has made":                           noCounts,
+		"a user is counted once in a window":                                     noDuplicate,
+		"a repeat under a token is told what the first was":                      noDuplicate,
+		"what can't be counted once is refused":                                  noDuplicate,
+		"users that come at once are counted once":                               noDuplicate,
 		"set makes the value and says what changed":                              noVersion,
 		"a version rises with every change and is what the next read has":        noVersion,
 		"every verb is a compare-and-set on request":                             noVersion,
@@ -466,3 +473,93 @@ func (w *wire) fate(ctx context.Context, command, key, token string) (f quipu.Fa
 
 // Close closes the DB behind the door, which says so from then on.
 func (w *wire) Close() error { return w.db.Close() }
+
+func (w *wire) React(ctx context.Context, key, user, choice string, opts ...quipu.WriteOption) (quipu.Reaction, error) {
+	return w.react(ctx, "Q.REACT", key, user, choice, []string{user, choice}, opts)
+}
+
+func (w *wire) Unreact(ctx context.Context, key, user string, opts ...quipu.WriteOption) (quipu.Reaction, error) {
+	return w.react(ctx, "Q.UNREACT", key, user, "", []string{user}, opts)
+}
+
+// react makes a reaction. Its reply says no more than whether it has changed something.
+func (w *wire) react(ctx context.Context, name, key, user, choice string, args []string, opts []quipu.WriteOption) (quipu.Reaction, error) {
+	t, err := call.WriteTermsOf(opts, false)
+	if err != nil {
+		return quipu.Reaction{}, err
+	}
+	if t.HasToken {
+		args = append(args, "ID", t.Token)
+	}
+	before := ""
+	if m, err := w.do(ctx, w.command("Q.REACTION", key, user)); err == nil {
+		before, _ = m.ToString()
+	}
+	m, err := w.do(ctx, w.command(name, key, args...))
+	if err != nil {
+		return quipu.Reaction{}, err
+	}
+	changed, err := m.AsBool()
+	r := quipu.Reaction{Namespace: w.namespace, Key: key, User: user, Choice: choice, Before: before, Changed: changed}
+	return r, err
+}
+
+func (w *wire) Choice(ctx context.Context, user string, keys ...string) ([]string, error) {
+	choices := make([]string, len(keys))
+	for i, key := range keys {
+		m, err := w.do(ctx, w.command("Q.REACTION", key, user))
+		switch choice, none := m.ToString(); {
+		case err != nil && !errors.Is(err, rueidis.Nil):
+			return nil, err
+		case none == nil:
+			choices[i] = choice
+		}
+	}
+	return choices, nil
+}
+
+func (w *wire) Reactions(ctx context.Context, key string) (quipu.Reactions, error) {
+	m, err := w.do(ctx, w.command("Q.REACTION", key))
+	if err != nil {
+		return quipu.Reactions{}, err
+	}
+	counts, err := m.AsIntMap()
+	if err != nil {
+		return quipu.Reactions{}, err
+	}
+	b, err := w.db.In(w.namespace).DefinitionOf(ctx, key)
+	if err != nil {
+		return quipu.Reactions{}, err
+	}
+	out := quipu.Reactions{Key: key}
+	for _, choice := range b.Definitions[0].Choices {
+		out.Counts = append(out.Counts, quipu.ChoiceCount{Choice: choice, Users: counts[choice]})
+		out.Users += counts[choice]
+	}
+	return out, nil
+}
+
+// Members lists the users of the first choice by SSCAN, and of the others by the library:
+// there is no command for them.
+func (w *wire) Members(ctx context.Context, key string, o quipu.MembersOptions) (quipu.MembersPage, error) {
+	if o.Choice != "like" || o.Limit == 0 {
+		return w.db.In(w.namespace).Members(ctx, key, o)
+	}
+	cursor := o.Cursor
+	if cursor == "" {
+		cursor = "0"
+	}
+	m, err := w.do(ctx, w.command("SSCAN", key, cursor, "COUNT", strconv.Itoa(o.Limit)))
+	if err != nil {
+		return quipu.MembersPage{}, err
+	}
+	e, err := m.AsScanEntry()
+	var p quipu.MembersPage
+	for _, user := range e.Elements {
+		p.Members = append(p.Members, quipu.Member{User: user, Choice: o.Choice})
+	}
+	if e.Cursor != 0 {
+		p.Next = strconv.FormatUint(e.Cursor, 10)
+	}
+	return p, err
+}

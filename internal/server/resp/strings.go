@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/quipudb/quipu/internal/port"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -34,11 +33,7 @@ func refusal(e *encoder, r *store.Result) bool {
 	if r.Outcome == store.Applied || r.Outcome == store.Unmet {
 		return false
 	}
-	err := r.Outcome.Err()
-	if r.Outcome == store.Barred {
-		err = port.ErrDeadline
-	}
-	e.fail(errorText(err))
+	e.fail(errorText(r.Outcome.Err()))
 	return true
 }
 

@@ -194,6 +194,11 @@ func (l *loop) start(c *cycle) {
 			})
 		}
 	}
+	if at := c.stale(all); len(at) > 0 && !c.joined {
+		l.hold(c)
+		c.left.Add(1)
+		l.aside(c, func(ctx context.Context) error { return c.again(ctx, at) })
+	}
 }
 
 // detour applies the deltas of a cycle that have to wait, each portion in a goroutine:

@@ -321,7 +321,7 @@ func (s *session) again() verdict {
 // store has partitions. If others share the store they may have split a counter, and
 // to be one step the whole cycle would have to wait until that is put together.
 func (s *session) waits(c *command, args [][]byte) bool {
-	return c.joins(args) && (s.d.apart || c.name == "EXEC" && (len(s.watched) > 0 || s.long))
+	return s.reactsSlow(c, args) || c.joins(args) && (s.d.apart || c.name == "EXEC" && (len(s.watched) > 0 || s.long))
 }
 
 // call runs a handler, and makes its error the reply; or that its reply does not fit
