@@ -323,7 +323,7 @@ func (c *command) categories() []string {
 	category := c.category
 	if category == "" {
 		category = map[string]string{
-			"generic": "keyspace", "string": "string", "counter": "string", "connection": "connection", "transactions": "transaction", "set": "set",
+			"generic": "keyspace", "string": "string", "counter": "string", "limit": "string", "connection": "connection", "transactions": "transaction", "set": "set",
 		}[c.group]
 	}
 	var w []string

@@ -101,6 +101,8 @@ func (c *cycle) reply(r *run, entries []entry) {
 			failed += c.values(r.s, e)
 			replies += int(e.n) - 1
 			at = len(r.s.out)
+		case e.kind == asked:
+			c.answerTo(r.s, e)
 		case c.err != nil:
 			r.s.fail(errorText(c.err))
 		case c.errs != nil && c.failure(e) != nil:

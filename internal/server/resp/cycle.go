@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/port"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -51,6 +52,8 @@ type cycle struct {
 	lane     lane
 	deltas   []store.Delta // of what is changed, and read between, after the additions of the lane
 	results  []store.Result
+	asks     []port.Ask    // questions to limits
+	answers  []port.Answer // to them
 	entries  []entry
 	encoders []encode // of the entries that are decided; it may have more
 	runs     []run
@@ -104,6 +107,7 @@ const (
 	decided kind = iota // what an encoder makes of results
 	textual             // text
 	added               // the values after additions of the lane, OK if those are blind
+	asked               // the answer of a limit
 )
 
 // encode appends the reply that results make.
@@ -135,6 +139,9 @@ func (c *cycle) reset(db *quipu.DB) {
 	clear(c.encoders)
 	c.encoders = c.encoders[:0]
 	c.lane.reset()
+	clear(c.asks)
+	clear(c.answers)
+	c.asks, c.answers = c.asks[:0], c.answers[:0]
 	c.deltas, c.names, c.entries, c.runs = c.deltas[:0], c.names[:0], c.entries[:0], c.runs[:0]
 	c.keys, c.text, c.said = c.keys[:0], c.text[:0], 0
 	c.singles, c.whole, c.joined, c.reacts, c.slow, c.err = 0, false, false, false, false, nil
@@ -314,11 +321,11 @@ func (c *cycle) last(s *session) *run {
 }
 
 // A mark is a state of a cycle to go back to.
-type mark struct{ adds, addKeys, deltas, names, entries, keys, text, singles int }
+type mark struct{ adds, addKeys, deltas, names, asks, entries, keys, text, singles int }
 
 func (c *cycle) mark() mark {
 	return mark{
-		len(c.lane.Each), len(c.lane.Keys), len(c.deltas), len(c.names), len(c.entries), len(c.keys), len(c.text), c.singles,
+		len(c.lane.Each), len(c.lane.Keys), len(c.deltas), len(c.names), len(c.asks), len(c.entries), len(c.keys), len(c.text), c.singles,
 	}
 }
 
@@ -327,7 +334,7 @@ func (c *cycle) mark() mark {
 func (c *cycle) rewind(m mark) {
 	l := &c.lane
 	l.Each, l.blind, l.Keys = l.Each[:m.adds], l.blind[:m.adds], l.Keys[:m.addKeys]
-	c.deltas, c.names, c.entries = c.deltas[:m.deltas], c.names[:m.names], c.entries[:m.entries]
+	c.deltas, c.names, c.asks, c.entries = c.deltas[:m.deltas], c.names[:m.names], c.asks[:m.asks], c.entries[:m.entries]
 	c.keys, c.text, c.singles = c.keys[:m.keys], c.text[:m.text], m.singles
 }
 
@@ -335,7 +342,7 @@ func (c *cycle) rewind(m mark) {
 // complete.
 func (c *cycle) trim() {
 	m := c.mark()
-	m.deltas, m.entries, m.text = 0, 0, 0
+	m.deltas, m.asks, m.entries, m.text = 0, 0, 0, 0
 	if n := len(c.runs); n > 0 {
 		m.entries = c.runs[n-1].to
 	}
@@ -345,6 +352,8 @@ func (c *cycle) trim() {
 			m.text = max(m.text, int(e.at+e.n))
 		case decided:
 			m.deltas = max(m.deltas, int(e.at+e.n))
+		case asked:
+			m.asks = max(m.asks, int(e.at+e.n))
 		case added:
 		}
 	}

@@ -83,7 +83,7 @@ func (c *cycle) deltasOf(e *entry) (from, to int32) {
 	switch {
 	case e.kind == decided:
 		return e.at, e.at + e.n
-	case e.kind == textual || !c.lane.Each[e.at].Left:
+	case e.kind == textual || e.kind == asked || !c.lane.Each[e.at].Left:
 		return 0, 0
 	}
 	s := c.lane.spelled[e.at]
@@ -128,6 +128,7 @@ func (c *cycle) decide(ctx context.Context, p *portion) {
 // gathered decides what commands of their own do, each by itself, unless some of it
 // is one step.
 func (c *cycle) gathered(ctx context.Context) {
+	c.allow(ctx)
 	c.lane.leave()
 	c.spell()
 	if c.joined || len(c.deltas) == 0 {

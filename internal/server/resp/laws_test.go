@@ -38,6 +38,7 @@ func TestLaws(t *testing.T) {
 		"a repeat under a token is told what the first was":                      noDuplicate,
 		"what can't be counted once is refused":                                  noDuplicate,
 		"users that come at once are counted once":                               noDuplicate,
+		"a call may bring its own limits":                                        "CL.THROTTLE has the one that redis-cell has",
 		"set makes the value and says what changed":                              noVersion,
 		"a version rises with every change and is what the next read has":        noVersion,
 		"every verb is a compare-and-set on request":                             noVersion,
@@ -129,6 +130,54 @@ type wire struct {
 	rueidis.Client
 	db        *quipu.DB
 	namespace string
+}
+
+// Allow asks a limit. Limits of its own are a bucket that CL.THROTTLE asks.
+func (w *wire) Allow(ctx context.Context, name, who string, cost int64, o quipu.AllowOptions) (quipu.Decision, error) {
+	args := []string{who, strconv.FormatInt(cost, 10)}
+	command := "Q.ALLOW"
+	if o.DryRun {
+		command = "Q.PEEK"
+	}
+	if o.Burn {
+		args = append(args, "BURN")
+	}
+	if o.Token != "" {
+		args = append(args, "ID", o.Token)
+	}
+	m, err := w.Do(ctx, w.B().Arbitrary(command).Args(name).Args(args...).Build()).AsMap()
+	if err != nil {
+		return quipu.Decision{}, told(err)
+	}
+	text := func(name string) string {
+		v := m[name]
+		s, _ := v.ToString()
+		return s
+	}
+	number := func(name string) int64 {
+		v := m[name]
+		n, _ := v.AsInt64()
+		return n
+	}
+	truth := func(name string) bool {
+		v := m[name]
+		b, _ := v.AsBool()
+		return b
+	}
+	d := quipu.Decision{
+		Allowed: truth("allowed"), Policy: text("policy"), Limit: number("limit"), Remaining: number("remaining"), Source: text("source"),
+		RetryAfter: time.Duration(number("retry_after_ms")) * time.Millisecond, ResetAfter: time.Duration(number("reset_after_ms")) * time.Millisecond,
+		Replayed: truth("replayed"),
+	}
+	if d.RetryAfter < 0 {
+		d.RetryAfter = call.Never
+	}
+	return d, nil
+}
+
+// ResetLimit forgets what a client has used.
+func (w *wire) ResetLimit(ctx context.Context, name, who string) error {
+	return told(w.Do(ctx, w.B().Arbitrary("Q.FORGET").Args(name, who).Build()).Error())
 }
 
 // Define publishes definitions, for which there is no command.

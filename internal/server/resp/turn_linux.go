@@ -3,6 +3,7 @@ package resp
 import (
 	"context"
 	"runtime/debug"
+	"slices"
 	"syscall"
 	"time"
 
@@ -173,7 +174,46 @@ func (l *loop) submit(c *cycle) {
 	if len(c.deltas) > 0 {
 		l.start(c)
 	}
+	if len(c.asks) > 0 {
+		l.ask(c)
+	}
 	c.done(nil)
+}
+
+// ask asks the questions of a cycle. If the store would have to wait a goroutine does, and
+// only the sessions that have asked.
+func (l *loop) ask(c *cycle) {
+	c.left.Add(1)
+	if c.startAllow() {
+		return
+	}
+	c.slow = true
+	var waiting []*run
+	from := 0
+	c.mu.Lock()
+	for i := range c.runs {
+		r := &c.runs[i]
+		if slices.ContainsFunc(c.entries[from:r.to], func(e entry) bool { return e.kind == asked }) {
+			waiting = append(waiting, r)
+			if r.left++; !r.held {
+				r.hold()
+			}
+		}
+		from = r.to
+	}
+	c.mu.Unlock()
+	l.aside(c, func(ctx context.Context) error {
+		defer func() {
+			c.mu.Lock()
+			for _, r := range waiting {
+				r.left--
+			}
+			c.mu.Unlock()
+			l.wake()
+		}()
+		c.allow(ctx)
+		return nil
+	})
 }
 
 // start starts the deltas of a cycle.
