@@ -364,7 +364,7 @@ func (c *cycle) trim() {
 // failed returns a cycle that replies an error to the commands of c, which may
 // still be in the hands of the store.
 func (c *cycle) failed(err error) *cycle {
-	return &cycle{db: c.db, entries: c.entries, runs: c.runs, text: c.text, wake: c.wake, err: err, lane: lane{err: err}}
+	return &cycle{db: c.db, entries: c.entries, runs: c.runs, asks: c.asks, text: c.text, wake: c.wake, err: err, lane: lane{err: err}}
 }
 
 // of makes the entries since the last run those of a session, and of a command.

@@ -130,6 +130,8 @@ func (c *cycle) wordsOf(r *run, e *entry) [][]byte {
 	case e.kind == textual || r.command.keys.first == 0:
 	case e.kind == added:
 		words = append(words, c.lane.KeyOf(&c.lane.Each[e.at]))
+	case e.kind == asked:
+		words = append(words, []byte(c.asks[e.at].Who))
 	case c.reading:
 		words = append(words, []byte(c.names[e.at]))
 	default:
