@@ -184,3 +184,57 @@ func TestUpgrade(t *testing.T) {
 	is(cut(mem), second)
 	mustClose(t, e)
 }
+
+// TestMemoryLimitOfViews counts events of many more counters, in windows of three widths,
+// than may be in memory.
+func TestMemoryLimitOfViews(t *testing.T) {
+	const memory, keys, minutes, size = 16 << 20, 40_000, 8, 1000
+	e, err := engine.Open(t.TempDir(), engine.Options{Memory: memory})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { mustClose(t, e) }()
+	window := func(view uint16, start int64) store.Part {
+		return store.PartFields{Kind: store.PartWindow, View: view, Epoch: 3, Position: start}.Part()
+	}
+	key := func(i int) store.Cell { return cell(fmt.Sprintf("counter:video:%07d", i)) }
+	most := 0.0
+	for minute := range int64(minutes) {
+		event := &store.Event{Plan: planOf(1, window(1, minute), window(2, 0), window(3, 0))}
+		for from := 0; from < keys; from += size {
+			b := store.Batch{Durability: store.Memory, Books: []store.Book{{Namespace: key(0).Namespace, ID: 1}}}
+			for i := range size {
+				d := add(key(from+i), 1)
+				d.Event = event
+				b.Deltas = append(b.Deltas, d)
+			}
+			doBatch(t, e, b)
+			e.Meters(func(name, _ string, v float64) {
+				if name == "quipu_memory_cell_bytes" {
+					most = max(most, v)
+				}
+			})
+		}
+	}
+	// A batch is let in as a whole, as in TestMemoryLimit.
+	if held := e.HeldBytes(); most > memory+size*1000 || held > 2*memory {
+		t.Errorf("cells took up to %.0f bytes, and the table holds %d, of a limit of %d", most, held, memory)
+	}
+	parts, want := []store.PartCell(nil), []int64(nil)
+	for i := 0; i < keys; i += 97 {
+		parts = append(parts, store.PartCell{Cell: key(i), Part: window(1, 1)}, store.PartCell{Cell: key(i), Part: window(2, 0)}, store.PartCell{Cell: key(i), Part: window(3, 0)})
+		want = append(want, 1, minutes, minutes)
+	}
+	contents := make([]store.Content, len(parts))
+	if err := e.ReadParts(bg, parts, contents); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range contents {
+		if c.N != want[i] {
+			t.Fatalf("a window of %s has %d, want %d", parts[i].Cell.Key, c.N, want[i])
+		}
+	}
+	if a := audited(t, e); a.Cells != keys {
+		t.Errorf("%d cells, want %d", a.Cells, keys)
+	}
+}
