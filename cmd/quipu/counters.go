@@ -26,19 +26,27 @@ type writeFlags struct {
 type receipt struct {
 	Value, Before int64
 	Late          bool
+	Duplicate     bool
+}
+
+// token returns the token of the write.
+func (f *writeFlags) token() (string, error) {
+	switch {
+	case f.ID == nil:
+		return newToken(), nil
+	case *f.ID == "":
+		return "", usage("--id is empty: leave it out to have a token made")
+	case strings.ContainsFunc(string(*f.ID), unicode.IsControl):
+		return "", usage("--id %q: a token has no control characters here", *f.ID)
+	}
+	return string(*f.ID), nil
 }
 
 // write makes a write and prints what show takes from its receipt.
 func (f *writeFlags) write(ctx context.Context, out *output, q request, show func(receipt) int64) error {
-	switch {
-	case f.ID == nil:
-		q.token = newToken()
-	case *f.ID == "":
-		return usage("--id is empty: leave it out to have a token made")
-	case strings.ContainsFunc(string(*f.ID), unicode.IsControl):
-		return usage("--id %q: a token has no control characters here", *f.ID)
-	default:
-		q.token = string(*f.ID)
+	var err error
+	if q.token, err = f.token(); err != nil {
+		return err
 	}
 	var r receipt
 	raw, err := f.call(ctx, q, &r)
@@ -50,6 +58,9 @@ func (f *writeFlags) write(ctx context.Context, out *output, q request, show fun
 	}
 	if f.JSON {
 		return out.print("%s", raw)
+	}
+	if r.Duplicate {
+		out.hint("nothing was added: the user was counted in this window before")
 	}
 	if r.Late {
 		out.hint("late: windows that no longer keep this time do without the event, or count it as later, as its definition says")

@@ -502,7 +502,7 @@ type eraseCmd struct {
 // Help is shown by --help.
 func (*eraseCmd) Help() string {
 	return `The entries of all ledgers of the namespace lose the name as their actor. What was counted stays, and so do reasons, tokens and
-values of dimensions. It can't be undone, and may be run again.
+values of dimensions. Reactions of the user are taken back. It can't be undone, and may be run again.
 
 Example:
 
@@ -515,14 +515,14 @@ func (c *eraseCmd) Run(ctx context.Context, out *output) error {
 		if !terminal(os.Stdin) {
 			return usage("erasing can't be undone: give --yes")
 		}
-		question := fmt.Sprintf("Erase %s from all ledgers of namespace %s? This can't be undone.", printable(string(c.Who)), printable(string(c.Namespace)))
+		question := fmt.Sprintf("Erase %s from all ledgers and reactions of namespace %s? This can't be undone.", printable(string(c.Who)), printable(string(c.Namespace)))
 		if err := confirm(out, os.Stdin, question); err != nil {
 			return err
 		}
 	}
 	type part struct {
-		Counters, Lines, Looked int64
-		Next                    string
+		Counters, Lines, Reactions, Looked int64
+		Next                               string
 	}
 	var all part
 	q := request{method: http.MethodDelete, path: "subjects/" + url.PathEscape(string(c.Who)), query: url.Values{}}
@@ -535,11 +535,14 @@ func (c *eraseCmd) Run(ctx context.Context, out *output) error {
 		if err != nil {
 			return err
 		}
-		all = part{all.Counters + p.Counters, all.Lines + p.Lines, all.Looked + p.Looked, p.Next}
+		all = part{all.Counters + p.Counters, all.Lines + p.Lines, all.Reactions + p.Reactions, all.Looked + p.Looked, p.Next}
 		q.query.Set("cursor", p.Next)
 	}
 	if c.JSON {
 		return nil
+	}
+	if all.Reactions > 0 {
+		out.hint("reactions taken back: " + strconv.FormatInt(all.Reactions, 10))
 	}
 	return out.print("erased from %d entries of %d counters; looked at %d entries", all.Lines, all.Counters, all.Looked)
 }
