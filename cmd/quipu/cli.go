@@ -24,25 +24,30 @@ type cli struct {
 
 	Serve serveCmd `cmd:"" help:"Run the server."`
 
-	Add      addCmd      `cmd:"" help:"Add to a counter and print its new value."`
-	Get      getCmd      `cmd:"" help:"Print counters."`
-	Set      setCmd      `cmd:"" help:"Set a counter and print its value."`
-	List     listCmd     `cmd:"" help:"Print the counters whose keys start with a prefix."`
-	Reset    resetCmd    `cmd:"" help:"Set a counter to 0 and print the value it had."`
-	Delete   deleteCmd   `cmd:"" help:"Delete a counter and print the value it had."`
-	Range    rangeCmd    `cmd:"" help:"Draw what was counted in a stretch of time."`
-	By       byCmd       `cmd:"" help:"Draw what was counted for each value of a dimension."`
-	Ledger   ledgerCmd   `cmd:"" help:"Print the changes of a counter that were written down."`
-	Adjust   adjustCmd   `cmd:"" help:"Correct a counter, with a reason, and print its new value."`
-	Undo     undoCmd     `cmd:"" help:"Take back a write by its token, and print the amount."`
-	Recount  recountCmd  `cmd:"" help:"Repair what the views of a counter do not add up to, and print what was wrong."`
-	React    reactCmd    `cmd:"" help:"Make a choice what a user has chosen of a counter."`
-	Unreact  unreactCmd  `cmd:"" help:"Take back what a user has chosen."`
-	Reaction reactionCmd `cmd:"" help:"Print how many users have each choice, or what one has chosen."`
-	Members  membersCmd  `cmd:"" help:"Print the users of a counter."`
-	Erase    eraseCmd    `cmd:"" help:"Remove a name from all ledgers and reactions."`
-	Lookup   lookupCmd   `cmd:"" help:"Print what became of a write, by its token."`
-	Settle   settleCmd   `cmd:"" help:"Make a token final: if its write was not applied yet, it never will be."`
+	Add          addCmd          `cmd:"" help:"Add to a counter and print its new value."`
+	Get          getCmd          `cmd:"" help:"Print counters."`
+	Set          setCmd          `cmd:"" help:"Set a counter and print its value."`
+	List         listCmd         `cmd:"" help:"Print the counters whose keys start with a prefix."`
+	Reset        resetCmd        `cmd:"" help:"Set a counter to 0 and print the value it had."`
+	Delete       deleteCmd       `cmd:"" help:"Delete a counter and print the value it had."`
+	Reserve      reserveCmd      `cmd:"" help:"Take an amount out of a counter for a time, and print the id."`
+	Commit       commitCmd       `cmd:"" help:"Take what is reserved for good, and print the amount."`
+	Release      releaseCmd      `cmd:"" help:"Give back what is reserved, and print the amount."`
+	Extend       extendCmd       `cmd:"" help:"Have a reservation expire later, and print when."`
+	Reservations reservationsCmd `cmd:"" help:"Print the open reservations of a counter."`
+	Range        rangeCmd        `cmd:"" help:"Draw what was counted in a stretch of time."`
+	By           byCmd           `cmd:"" help:"Draw what was counted for each value of a dimension."`
+	Ledger       ledgerCmd       `cmd:"" help:"Print the changes of a counter that were written down."`
+	Adjust       adjustCmd       `cmd:"" help:"Correct a counter, with a reason, and print its new value."`
+	Undo         undoCmd         `cmd:"" help:"Take back a write by its token, and print the amount."`
+	Recount      recountCmd      `cmd:"" help:"Repair what the views of a counter do not add up to, and print what was wrong."`
+	React        reactCmd        `cmd:"" help:"Make a choice what a user has chosen of a counter."`
+	Unreact      unreactCmd      `cmd:"" help:"Take back what a user has chosen."`
+	Reaction     reactionCmd     `cmd:"" help:"Print how many users have each choice, or what one has chosen."`
+	Members      membersCmd      `cmd:"" help:"Print the users of a counter."`
+	Erase        eraseCmd        `cmd:"" help:"Remove a name from all ledgers and reactions."`
+	Lookup       lookupCmd       `cmd:"" help:"Print what became of a write, by its token."`
+	Settle       settleCmd       `cmd:"" help:"Make a token final: if its write was not applied yet, it never will be."`
 
 	Hot     hotCmd     `cmd:"" help:"Watch the counters that are written to the most."`
 	Verify  verifyCmd  `cmd:"" help:"Check the counters against an independent record of all writes."`

@@ -14,10 +14,11 @@ import (
 // field returns what stands after a name in a reply: a bulk string or an integer.
 func field(t *testing.T, reply, name string) string {
 	t.Helper()
-	_, rest, ok := strings.Cut(reply, bulk(name))
-	if !ok {
+	at := strings.LastIndex(reply, bulk(name)) // A value may be the same word, and comes before.
+	if at < 0 {
 		t.Fatalf("no %s in %q", name, reply)
 	}
+	rest := reply[at+len(bulk(name)):]
 	if strings.HasPrefix(rest, "$-1") {
 		return ""
 	}
