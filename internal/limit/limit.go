@@ -175,8 +175,12 @@ func Decide(dst []byte, state string, request []byte, nowUS int64) (next []byte,
 	}
 	if worst >= 0 {
 		if req.Burn && !all[worst].stuck() {
-			for i := range req.NRules {
+			for i := range req.NRules { // and the cost has to wait for what is burnt, too
 				all[i].use(min(req.Cost, all[i].left))
+				all[i].wait(req.Cost)
+				if all[i].refused() && all[i].later(&all[worst]) {
+					worst = i
+				}
 			}
 			next = st.append(dst, &req, &all, nowUS)
 			changed = true

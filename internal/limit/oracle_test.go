@@ -150,10 +150,10 @@ func checkHistory(t *testing.T, r *rand.Rand) int {
 		if changed != (want || req.Burn && inside) {
 			t.Errorf("at %d: changed %v after %+v", now, changed, reply)
 		}
-		checkReply(t, &req, state, reply, now, inside)
 		if changed {
 			state = string(next)
 		}
+		checkReply(t, &req, state, reply, now, inside)
 		for i := range req.NRules {
 			used := req.Cost
 			if !want {
@@ -187,11 +187,13 @@ func checkReply(t *testing.T, req *limit.Request, state string, reply limit.Repl
 	if reply.Allowed != (reply.RetryMS == 0) && inside {
 		t.Errorf("retry in %d ms after %+v", reply.RetryMS, reply)
 	}
-	if reply.Allowed || !inside || req.NRules > 1 || reply.RetryMS >= limit.Never-1 || req.Burn {
+	if reply.Allowed || !inside || req.NRules > 1 || reply.RetryMS >= limit.Never-1 {
 		return
 	}
+	same := *req
+	same.Burn = false
 	again := func(ms int64) limit.Reply {
-		_, _, r := limit.Decide(nil, state, req.Append(nil), now+ms*1000)
+		_, _, r := limit.Decide(nil, state, same.Append(nil), now+ms*1000)
 		return r
 	}
 	if r := again(reply.RetryMS); !r.Allowed && !r.Outside {
