@@ -272,9 +272,9 @@ func (ls *limiters) zone(name string) (*calendar.Zone, error) {
 	return z, nil
 }
 
-// find is LimiterOf for a caller that can wait: if nobody has asked for the definitions of
-// the namespace yet, they are read.
-func (p *Port) find(ctx context.Context, name string) (*Limiter, error) {
+// FindLimiter is LimiterOf for a caller that can wait: what the store has is known by then, as
+// it was at most a second ago.
+func (p *Port) FindLimiter(ctx context.Context, name string) (*Limiter, error) {
 	l, err := p.LimiterOf(name)
 	if l != nil || err != nil {
 		return l, err
@@ -282,7 +282,13 @@ func (p *Port) find(ctx context.Context, name string) (*Limiter, error) {
 	if _, err := p.books.Get(ctx, p.namespace); err != nil {
 		return nil, err
 	}
-	if l, err = p.LimiterOf(name); l == nil && err == nil {
+	return p.LimiterOf(name)
+}
+
+// find is FindLimiter for a name that must have limits.
+func (p *Port) find(ctx context.Context, name string) (*Limiter, error) {
+	l, err := p.FindLimiter(ctx, name)
+	if l == nil && err == nil {
 		err = store.Errorf(store.KindInvalid, "no limits are defined for %q: define them, or send them with the call", name)
 	}
 	return l, err

@@ -21,8 +21,9 @@ var table = map[string]row{
 	// What a call says and answers, for the library and the client.
 	"call": {code: []string{"./definition", "./store", "./internal/session"}, pure: true},
 	// Limits before the handlers of other servers.
-	"ratelimit":           {code: []string{"./call", "./definition"}, tests: []string{"."}},
-	"ratelimit/grpclimit": {code: []string{"./call", "./ratelimit", "google.golang.org/grpc/..."}, tests: []string{"."}},
+	"internal/envoypb":    {code: []string{"google.golang.org/grpc/...", "google.golang.org/protobuf/..."}},
+	"ratelimit":           {code: []string{"./call", "./definition"}, tests: []string{".", "./store/memstore"}},
+	"ratelimit/grpclimit": {code: []string{"./call", "./ratelimit", "google.golang.org/grpc/..."}, tests: []string{".", "./definition", "./store/memstore"}},
 	"internal/session":    {code: []string{"./store"}, pure: true},
 	// How counters are counted and read, as people write it.
 	"policy": {code: []string{"./store", "./internal/duration", "./internal/hot"}, pure: true},
@@ -137,7 +138,7 @@ var table = map[string]row{
 	"internal/server/rest": {code: []string{".", "./definition", "./policy", "./ratelimit", "./store", "./internal/draft", "./internal/duration", "./internal/instant", "./internal/port", "./internal/server"}, tests: []string{"./call"}},
 	"internal/server/rpc": {
 		code: []string{
-			".", "./call", "./definition", "./store", "./internal/port", "./internal/server", "./internal/protocol", "./quipupb", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
+			".", "./call", "./definition", "./store", "./internal/envoypb", "./internal/port", "./internal/server", "./internal/protocol", "./quipupb", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
 		},
 		tests: []string{"./internal/hostile"},
 	},

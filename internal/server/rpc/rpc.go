@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/envoypb"
 	"github.com/quipudb/quipu/internal/server"
 	pb "github.com/quipudb/quipu/quipupb"
 )
@@ -134,6 +135,7 @@ func New(db *quipu.DB, o Options) *Door {
 	d.server.RegisterService(calls(&pb.Reactions_ServiceDesc, d.call), &reactions{door: d})
 	d.server.RegisterService(calls(&pb.Reservations_ServiceDesc, d.call), &reservations{door: d})
 	d.server.RegisterService(calls(&pb.Limits_ServiceDesc, d.call), &limits{door: d})
+	d.server.RegisterService(calls(&envoypb.RateLimitService_ServiceDesc, d.call), &envoy{door: d})
 	d.server.RegisterService(calls(&grpc_health_v1.Health_ServiceDesc, d.openCall), &health{door: d})
 	reflection.Register(d.server)
 	d.meters = map[string]*server.Call{}
