@@ -27,14 +27,17 @@ type flight struct {
 
 // A runKey names a run: adds in a flight to one cell that have the same sign, so
 // that their sum overflows if and only if one of them does, and that ask for the
-// same layout if any; and if they are events, have the same plan.
+// same layout if any; and if they are events, have the same plan; and if they have a
+// bound, have the same one.
 type runKey struct {
 	cell     store.Cell
 	negative bool
 	laid     bool
 	event    bool
+	bounded  bool
 	layout   int64
 	plan     *store.Plan
+	bound    store.Bound
 }
 
 func keyOf(d *store.Delta) runKey {
@@ -42,11 +45,14 @@ func keyOf(d *store.Delta) runKey {
 	if d.Event != nil {
 		key.event, key.plan = true, d.Event.Plan
 	}
+	if d.Guard.Bound != nil {
+		key.bounded, key.bound = true, *d.Guard.Bound
+	}
 	return key
 }
 
 // runServes is what the adds of a run may ask for.
-const runServes = store.NeedValue | store.NeedLayout | store.NeedRiders | store.NeedBook | store.NeedBytes
+const runServes = store.NeedValue | store.NeedLayout | store.NeedRiders | store.NeedBook | store.NeedBytes | store.NeedBound
 
 // isRun reports whether a batch is one add that may join a run.
 func isRun(b *store.Batch) bool {
@@ -54,8 +60,13 @@ func isRun(b *store.Batch) bool {
 		return false
 	}
 	d := &b.Deltas[0]
-	return d.Needs()&^runServes == 0 && (d.Event == nil || joins(d.Event))
+	return d.Needs()&^runServes == 0 && (d.Event == nil || joins(d.Event)) && (d.Guard.Bound == nil || adds(d.Guard.Bound))
 }
+
+// adds reports whether a bound lets adds of one sign through, one after the other, if and
+// only if it lets their sum through. A strict one does not: the first of them may leave the
+// side that the others come back from. Nor is a sum cut short as its adds are.
+func adds(b *store.Bound) bool { return b.Inward && !b.Saturate }
 
 // isAlone reports whether a batch takes a flight of its own: if a counter is
 // split, it is refused as a whole, and others must not be with it.

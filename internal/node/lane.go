@@ -23,6 +23,7 @@ type lane struct {
 	train       *train     // that it was ready for last, or nil
 	trip        *trip      // that has its batch, or nil
 	runs        map[runKey]int
+	short       shorts
 
 	// For whoever has the batch that is on its way: its numbers.
 	writer store.Writer
@@ -87,7 +88,7 @@ func (l *lane) enter(ctx context.Context, b *store.Batch, r *store.Reply, call *
 		e.free()
 		return nil, err
 	}
-	e.state, e.run, e.alone, e.gone, e.err = queued, call == nil && isRun(b), isAlone(b), false, nil
+	e.state, e.run, e.alone, e.gone, e.err = queued, call == nil && isRun(b) && !l.short.has(&b.Deltas[0]), isAlone(b), false, nil
 	e.call, e.era = call, era
 	l.insert(e, l.last)
 	if !l.flying {
@@ -287,6 +288,9 @@ func (l *lane) land(f *flight, err error) {
 	l.trip = nil
 	var last *entry
 	for _, e := range f.again(err) {
+		if err == nil {
+			l.short.add(&e.batch.Deltas[0])
+		}
 		e.state, e.flight = queued, nil
 		l.insert(e, last)
 		last = e

@@ -39,6 +39,9 @@ type Cell struct {
 	Laid      bool  // it must have the layout
 	Layout    int64
 	Book      int64 // the book that it must have been written under, or a higher one; 0 if that does not matter
+
+	Bounded     bool  // some have a bound: then the value before all of them must be between these
+	Least, Most int64 // both included
 }
 
 // A Part is what the adds of one cell come to for one of its parts.
@@ -62,11 +65,12 @@ type Token struct {
 }
 
 // Serves is what a batch that is nothing but adds may ask for.
-const Serves = store.NeedMark | store.NeedValue | store.NeedToken | store.NeedLayout
+const Serves = store.NeedMark | store.NeedValue | store.NeedToken | store.NeedLayout | store.NeedBound
 
 // Of returns b as adds; ok is false if it has anything but adds, or conditions other
-// than layouts and new tokens, or if it is known that they can't all be applied: a
-// token is there twice, two layouts are asked of a cell, or a sum leaves int64.
+// than layouts, bounds and new tokens, or if it is known that they can't all be applied: a
+// token is there twice, two layouts are asked of a cell, a sum leaves int64, or bounds let
+// no value through.
 func Of(b *store.Batch) (a *Adds, ok bool) {
 	if b.Needs()&^Serves != 0 {
 		return nil, false
@@ -118,7 +122,7 @@ func (a *Adds) sum() bool {
 		c.To = at + 1
 		before := c.Sum
 		c.Sum += d.N
-		if (c.Sum > before) != (d.N > 0) || !c.lay(d) {
+		if (c.Sum > before) != (d.N > 0) || !c.lay(d) || d.Guard.Bound != nil && !c.within(d, c.Sum) {
 			return false
 		}
 		c.Low, c.High = min(c.Low, c.Sum), max(c.High, c.Sum)

@@ -48,6 +48,11 @@ func TestNotPlain(t *testing.T) {
 	f(false, laid(add("a", 1), 7), want)
 	f(true, laid(add("a", 1), 0), want)
 	f(true, add("a", math.MaxInt64), add("a", -1), add("b", 1))
+	bound := func(d store.Delta, low, high int64) store.Delta {
+		return with(d, func(d *store.Delta) { d.Guard.Bound = &store.Bound{Low: low, High: high} })
+	}
+	f(true, bound(add("a", -1), 0, 9), bound(add("a", -1), 0, 9), want)
+	f(false, bound(add("a", -1), 0, 9), bound(add("a", 20), 0, 9)) // No value will do.
 	f(false, add("a", math.MaxInt64), add("a", 1))
 	f(false, add("a", math.MinInt64), add("a", -1))
 	for _, change := range []func(*store.Delta){
@@ -56,7 +61,6 @@ func TestNotPlain(t *testing.T) {
 		func(d *store.Delta) { d.Expiry, d.DeadlineMS = store.ExpirySet, 1 },
 		func(d *store.Delta) { d.Guard.Match = true },
 		func(d *store.Delta) { d.Guard.Exists = store.ExistsMust },
-		func(d *store.Delta) { d.Guard.Bound = &store.Bound{} },
 	} {
 		f(false, add("b", 1), with(add("a", 1), change))
 	}

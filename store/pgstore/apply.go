@@ -61,19 +61,29 @@ func (s *Store) tell(results []store.Result) {
 // apply tries the short way first.
 func (s *Store) apply(ctx context.Context, w *work) error {
 	if len(w.batches) == 1 {
-		if p, ok := plainOf(w.batches[0]); ok {
-			if s.isOne(p, w) {
-				if done, err := s.applyOne(ctx, p, w); done || err != nil {
-					return err
-				}
-			}
-			if done, err := s.applyPlain(ctx, p, w); done || err != nil {
+		if p, ok := plainOf(w.batches[0]); ok && !s.short.any(p.bounded()) {
+			if done, err := s.applyShort(ctx, p, w); done || err != nil {
 				return err
 			}
 		}
 	}
 	_, err := s.transact(ctx, w)
 	return err
+}
+
+// applyShort applies the only batch of w, which is plain, in one round trip. It reports
+// false if the batch has to be decided here.
+func (s *Store) applyShort(ctx context.Context, p *plain, w *work) (done bool, err error) {
+	if s.isOne(p, w) {
+		if done, err = s.applyOne(ctx, p, w); done || err != nil {
+			return done, err
+		}
+		if p.least != nil { // Another way would not find it otherwise.
+			s.short.add(p.bounded())
+			return false, nil
+		}
+	}
+	return s.applyPlain(ctx, p, w)
 }
 
 // check returns an error if b is no batch for this store.

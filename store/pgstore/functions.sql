@@ -282,6 +282,51 @@ exception when sqlstate 'QP001' or numeric_value_out_of_range or unique_violatio
     return null;
 end $$;
 
+-- within is quietly for a batch in which some adds have bounds: before it, the value of each cell must
+-- be between two numbers. If one is not, somebody has to look at each add.
+create or replace function quipu.within(_b quipu.adds, _least bigint[], _most bigint[]) returns quipu.made language plpgsql as $$
+declare
+    _m quipu.made;
+begin
+    _b.want := true;
+    _m := quipu.plain(_b);
+    if _m.version is not null then
+        perform quipu.inside(_m.afters, _b.n, _least, _most);
+    end if;
+    return _m;
+exception when sqlstate 'QP001' or numeric_value_out_of_range then
+    return null;
+end $$;
+
+-- inside raises QP001 if a value that an add has led to was not between two numbers before it.
+create or replace function quipu.inside(_afters bigint[], _n bigint[], _least bigint[], _most bigint[]) returns void language plpgsql as $$
+begin
+    perform from unnest(_afters, _n, _least, _most) as u(v, n, least, most) where u.v - u.n not between u.least and u.most;
+    if found then
+        raise exception 'quipu: a bound stands in the way of an add' using errcode = 'QP001';
+    end if;
+end $$;
+
+-- tokened_within is tokened and within.
+create or replace function quipu.tokened_within(
+    _b quipu.adds,
+    _cell int[], _token_ns bytea[], _token_key bytea[], _token bytea[], _token_n bigint[], _token_want boolean[], _token_digest bigint[],
+    _left bigint[], _rest bigint[], _counts bigint[], _tokens bigint, _since bigint, _until bigint, _seen bigint,
+    _least bigint[], _most bigint[]
+) returns quipu.made language plpgsql as $$
+declare
+    _m quipu.made;
+begin
+    _b.want := true;
+    _m := quipu.tokened(_b, _cell, _token_ns, _token_key, _token, _token_n, _token_want, _token_digest, _left, _rest, _counts, _tokens, _since, _until, _seen);
+    if _m.version is not null then
+        perform quipu.inside(_m.afters, _b.n, _least, _most);
+    end if;
+    return _m;
+exception when sqlstate 'QP001' then
+    return null;
+end $$;
+
 -- varint is a number as a varint in zigzag form.
 create or replace function quipu.varint(n bigint) returns bytea language plpgsql immutable as $$
 declare

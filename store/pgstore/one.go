@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -30,11 +31,15 @@ func (s *Store) applyOne(ctx context.Context, p *plain, w *work) (done bool, err
 	for _, at := range b.Books { // there is no other than that of the cell
 		sql, book = s.sql.one[1], at.ID
 	}
+	least, limit := int64(math.MinInt64), int64(math.MaxInt64)
+	if c.Bounded {
+		least, limit = c.Least, c.Most
+	}
 	var took int64
 	m := made{versions: []int64{0}, afters: []int64{0}, terms: []*int64{nil}}
 	q := &pgx.Batch{}
 	q.Queue(sql, int64(b.Writer), int64(b.Prev), int64(b.Seq), int64(b.Digest()), namespace, key, c.Sum, p.most, layout,
-		t.deltas, t.total, t.proof, p.Want, s.clock(), []byte(store.SpaceOf(c.Cell)), book).Query(func(rows pgx.Rows) error {
+		t.deltas, t.total, t.proof, p.Want, s.clock(), []byte(store.SpaceOf(c.Cell)), book, least, limit).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			done = true
 			if err := rows.Scan(&took, &m.versions[0], &m.afters[0], &m.terms[0]); err != nil {

@@ -211,7 +211,7 @@ func TestOneByIndex(t *testing.T) {
 	if _, err := conn.PgConn().Exec(t.Context(), `set plan_cache_mode = force_generic_plan; prepare one as `+pgstore.One(schema)).ReadAll(); err != nil {
 		t.Fatal(err)
 	}
-	rows, err := conn.Query(t.Context(), `explain execute one(1, 0, 1, 2, 'n', 'k', 1, 1, -1, 1, 1, 1, true, null, 'n', 0)`, pgx.QueryExecModeSimpleProtocol)
+	rows, err := conn.Query(t.Context(), `explain execute one(1, 0, 1, 2, 'n', 'k', 1, 1, -1, 1, 1, 1, true, null, 'n', 0, 0, 9)`, pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,6 +88,7 @@ type Store struct {
 	heard      *clock.Heard
 	meters     meters
 	unusual    recent
+	short      recent // cells that are near their bounds
 	tables     tables
 
 	mu     sync.RWMutex // held shared by calls, so that Close waits for them; guards closed

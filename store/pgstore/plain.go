@@ -1,7 +1,9 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -19,6 +21,10 @@ type plain struct {
 	laid       []int64 // what the layout of each cell must be, or anyhow; nil if that is so of all
 	namespaces []string
 	rides      bool // some are events
+
+	// Between what the value of each cell must be before the batch; nil if bounds ask for
+	// nothing.
+	least, limit []int64
 }
 
 // anyhow is that a layout does not matter.
@@ -46,6 +52,12 @@ func plainOf(b *store.Batch) (p *plain, ok bool) {
 		}
 		if c.Laid {
 			p.laid[i] = c.Layout
+		}
+		if c.Bounded && p.least == nil {
+			p.least, p.limit = slices.Repeat([]int64{math.MinInt64}, len(p.Cells)), slices.Repeat([]int64{math.MaxInt64}, len(p.Cells))
+		}
+		if c.Bounded {
+			p.least[i], p.limit[i] = c.Least, c.Most
 		}
 	}
 	p.rides = slices.ContainsFunc(b.Deltas, func(d store.Delta) bool { return d.Event != nil })
@@ -144,6 +156,10 @@ func (s *Store) applyPlain(ctx context.Context, p *plain, w *work) (done bool, e
 		way, args = 1, append(args, partsOf(p)...)
 	}
 	switch {
+	case p.least != nil && len(p.Tokens) > 0:
+		sql, args = &s.sql.tokenedWithin, append(append(args, s.tokens(p)...), p.least, p.limit)
+	case p.least != nil:
+		sql, args = &s.sql.within, append(args, p.least, p.limit)
 	case len(p.Tokens) > 0:
 		sql, args = &s.sql.tokened, append(args, s.tokens(p)...)
 	case s.unusual.any(p.namespaces):
@@ -169,6 +185,7 @@ func (s *Store) applyPlain(ctx context.Context, p *plain, w *work) (done bool, e
 	}
 	if m.version == nil {
 		s.meters.unusual.Add(1)
+		s.short.add(p.bounded())
 		return false, nil
 	}
 	s.meters.plain.Add(1)
@@ -181,30 +198,53 @@ func (s *Store) applyPlain(ctx context.Context, p *plain, w *work) (done bool, e
 	return true, nil
 }
 
-// recent are the namespaces that had an unusual batch in the last minute.
+// bounded returns the cells that have bounds.
+func (p *plain) bounded() (names []string) {
+	for i := range p.least {
+		if c := &p.Cells[i]; c.Bounded {
+			names = append(names, c.Namespace+"/"+c.Key)
+		}
+	}
+	return names
+}
+
+// recent are the namespaces that had an unusual batch in the last minute, or the cells
+// that bounds stood in the way of a moment ago.
 type recent struct {
+	keep time.Duration // how long it matters; 0 is a minute
+
 	mu sync.Mutex // guards at
 	at map[string]time.Time
 }
 
 const recentMax = 1000
 
-func (r *recent) any(namespaces []string) bool {
+// shortFor is how long a batch to a cell that is near its bound is not tried the short
+// way: it would be in vain.
+const shortFor = 100 * time.Millisecond
+
+func (r *recent) any(names []string) bool {
+	if len(names) == 0 {
+		return false
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.ContainsFunc(namespaces, func(ns string) bool {
-		at, ok := r.at[ns]
-		return ok && time.Since(at) < time.Minute
+	return slices.ContainsFunc(names, func(name string) bool {
+		at, ok := r.at[name]
+		return ok && time.Since(at) < cmp.Or(r.keep, time.Minute)
 	})
 }
 
-func (r *recent) add(namespaces []string) {
+func (r *recent) add(names []string) {
+	if len(names) == 0 {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.at == nil || len(r.at) >= recentMax {
 		r.at = make(map[string]time.Time)
 	}
-	for _, ns := range namespaces {
-		r.at[ns] = time.Now()
+	for _, name := range names {
+		r.at[name] = time.Now()
 	}
 }

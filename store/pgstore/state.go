@@ -316,12 +316,12 @@ func (st *state) enlists(w store.Writer, r *store.Reply) bool {
 }
 
 // recall makes the results of a mark that is of a plain batch, which is b. What b adds
-// to parts may have changed since, with the definitions.
+// to parts may have changed since, with the definitions, and so may its bounds.
 func (m *mark) recall(b *store.Batch) error {
 	leads := *b
 	leads.Deltas, leads.Books, leads.Floors = slices.Clone(b.Deltas), nil, nil
 	for i := range leads.Deltas {
-		leads.Deltas[i].Event = nil
+		leads.Deltas[i].Event, leads.Deltas[i].Guard.Bound = nil, nil
 	}
 	p, ok := plainOf(&leads)
 	if !ok || !m.fits(p) {

@@ -9,6 +9,7 @@ import (
 type statements struct {
 	look, window, setWindow                    string
 	plain, quietly, tokened                    [2]string // without parts, with parts
+	within, tokenedWithin                      [2]string // the same, with bounds
 	one                                        [2]string // under no book, under one
 	nonePending                                string
 	lockMarks, lockCells                       string
@@ -75,7 +76,7 @@ func newStatements(schema string) statements {
 				where c.ns = $5 and c.key = $6 and not exists (select from fenced) and exists (select from due)
 					` + booked + `
 					and (c.term is null or c.term < 0 or c.term > coalesce($14, quipu.now_ms()))
-					and ($9::bigint < 0 or greatest(-c.term, 0) = $9)
+					and ($9::bigint < 0 or greatest(-c.term, 0) = $9) and c.value between $17 and $18
 					and not ($13 and exists (select from quipu.pending p where p.ns = $5 and p.key = $6))
 				returning c.value, c.version, c.term, clock_timestamp() as at),
 			noted as (
@@ -98,12 +99,14 @@ func newStatements(schema string) statements {
 			select current_setting('fsync')::bool, current_setting('synchronous_commit') <> 'off',
 				current_setting('max_connections')::bigint,
 				greatest((select max(at_ms) from quipu.tally), (select max(at_ms) from quipu.mark), 0)`),
-		window:    in(`select window_ms from quipu.meta`),
-		setWindow: in(`update quipu.meta set window_ms = $1 where window_ms is null`),
-		plain:     either("plain", 0),
-		quietly:   either("quietly", 0),
-		tokened:   either("tokened", 14),
-		one:       [2]string{one(""), one(`and exists (select from quipu.fence f where f.ns = $15 and f.kind = 0 and f.view = 0)`)},
+		window:        in(`select window_ms from quipu.meta`),
+		setWindow:     in(`update quipu.meta set window_ms = $1 where window_ms is null`),
+		plain:         either("plain", 0),
+		quietly:       either("quietly", 0),
+		tokened:       either("tokened", 14),
+		within:        either("within", 2),
+		tokenedWithin: either("tokened_within", 16),
+		one:           [2]string{one(""), one(`and exists (select from quipu.fence f where f.ns = $15 and f.kind = 0 and f.view = 0)`)},
 		// Fails as codePending if an add to the cell is pending: what was done before, in
 		// the same transaction, must not stay.
 		nonePending: in(`

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strconv"
 
@@ -32,6 +33,7 @@ type plannedSpace struct {
 	named  int // the wanted ones too
 	tokens []*plan.Token
 	events bool // there are some
+	bounds bool // some of the named ones have bounds
 }
 
 // fencesMax is how many books, and floors, add.lua looks at.
@@ -53,12 +55,12 @@ func planOf(b *store.Batch) (p *planned, ok bool) {
 	return p, true
 }
 
-// leadsOf is planOf without riders: what is told of a batch does not depend on them, and
-// a repeat may have others.
+// leadsOf is planOf without riders and bounds: what is told of a batch does not depend on
+// them, and a repeat may have others.
 func leadsOf(b *store.Batch) (p *planned, ok bool) {
 	bare := store.Batch{Deltas: slices.Clone(b.Deltas)}
 	for i := range bare.Deltas {
-		bare.Deltas[i].Event = nil
+		bare.Deltas[i].Event, bare.Deltas[i].Guard.Bound = nil, nil
 	}
 	adds, ok := plan.Of(&bare)
 	if !ok {
@@ -67,12 +69,27 @@ func leadsOf(b *store.Batch) (p *planned, ok bool) {
 	return placed(adds)
 }
 
+// tooLong reports whether a limit, which may be none, has more characters than Lua compares
+// exactly.
+func tooLong(limit, none int64) bool {
+	const exact = 999_999_999_999_999
+	return limit != none && (limit > exact || limit < -exact)
+}
+
+// limitWord is a limit as add.lua takes it.
+func limitWord(limit, none int64) string {
+	if limit == none {
+		return ""
+	}
+	return strconv.FormatInt(limit, 10)
+}
+
 // placed puts adds into the order in which add.lua takes them.
 func placed(adds *plan.Adds) (p *planned, ok bool) {
 	p = &planned{Adds: adds, places: make([]int, len(adds.Cells))}
 	for i := range p.Cells {
 		c := &p.Cells[i]
-		if c.High >= quarter || c.Low <= -quarter {
+		if c.High >= quarter || c.Low <= -quarter || c.Bounded && (tooLong(c.Least, math.MinInt64) || tooLong(c.Most, math.MaxInt64)) {
 			return nil, false
 		}
 		if i == 0 || c.Namespace != p.Cells[i-1].Namespace {
@@ -80,6 +97,7 @@ func placed(adds *plan.Adds) (p *planned, ok bool) {
 		}
 		s := &p.spaces[len(p.spaces)-1]
 		s.cells = append(s.cells, i)
+		s.bounds = s.bounds || c.Bounded
 		for _, delta := range p.Order[c.From:c.To] {
 			s.events = s.events || p.Batch.Deltas[delta].Event != nil
 		}
@@ -186,7 +204,7 @@ func (p *planned) appendArgs(args []string) []string {
 		s := &p.spaces[i]
 		by, inOrder, whole := p.common(s)
 		args = append(args, s.name, strconv.Itoa(len(s.cells)), strconv.Itoa(s.wanted), strconv.Itoa(s.named), strconv.Itoa(len(s.tokens)),
-			by, flag(!inOrder), flag(!whole), flag(s.events))
+			by, flag(!inOrder), flag(!whole), flag(s.events), flag(s.bounds))
 		for _, c := range s.cells {
 			args = append(args, p.Cells[c].Key)
 		}
@@ -205,6 +223,14 @@ func (p *planned) appendArgs(args []string) []string {
 				args = append(args, word(p.Cells[c].Layout))
 			}
 		}
+		if s.bounds {
+			for _, c := range s.cells[:s.named] {
+				args = append(args, p.limits(c, math.MinInt64))
+			}
+			for _, c := range s.cells[:s.named] {
+				args = append(args, p.limits(c, math.MaxInt64))
+			}
+		}
 		for _, t := range s.tokens {
 			args = append(args, tokenField(t.Delta.Cell.Key, t.Guard.Token))
 		}
@@ -220,6 +246,18 @@ func (p *planned) appendArgs(args []string) []string {
 		}
 	}
 	return p.appendFilled(args)
+}
+
+// limits returns the least or the most that a cell may be before the batch, by what none is.
+func (p *planned) limits(cell int, none int64) string {
+	switch c := &p.Cells[cell]; {
+	case !c.Bounded:
+		return ""
+	case none < 0:
+		return limitWord(c.Least, none)
+	default:
+		return limitWord(c.Most, none)
+	}
 }
 
 // results appends what the deltas became: the reply of add.lua has the version

@@ -44,6 +44,9 @@ func (m *machine) drawAdds(r *rapid.T) store.Batch {
 			d = once(d, m.drawToken(r))
 		}
 		d.Want = share&store.NeedValue != 0
+		if share&store.NeedBound != 0 && rapid.Bool().Draw(r, "bounded") {
+			d = within(d, drawBound(r))
+		}
 		if share&store.NeedLayout != 0 && m.store.Traits().Layouts {
 			d = laid(d, m.drawLayout(r, c))
 		}

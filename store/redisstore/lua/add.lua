@@ -26,23 +26,35 @@ local function layout(text) return text and string.byte(text) == 108 and text or
 
 local find, format = string.find, string.format
 
+-- inside reports whether a value is between two limits, as far as Lua can tell.
+local function inside(value, least, most)
+  if least == '' and most == '' then return true end
+  if #value > exact then return false end
+  local n = tonumber(value)
+  return (least == '' or n >= tonumber(least)) and (most == '' or n <= tonumber(most))
+end
+
 -- check reads what the adds to a namespace meet. It returns nil if they can't be
 -- applied blindly. Its keys are from key on, and its arguments from i on.
 local function check(key, i, names, spaces, now)
   local cells, named, tokens, by = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), ARGV[i + 5]
-  local at, extras, fresh, events = i + 9, {}, {}, ARGV[i + 8] == '1'
+  local at, extras, fresh, events = i + 10, {}, {}, ARGV[i + 8] == '1'
   -- What is added to all cells, or a column of that; a column of the last delta to each,
   -- unless each has one, in their order; and a column of the layouts that the first ones
-  -- must have, unless they must have none. To the others any will do.
+  -- must have, unless they must have none. To the others any will do. If some have bounds,
+  -- two columns of the least and of the most that these may be, '' for anything.
   local sums = at + cells
   local lasts = by == '' and sums + cells or sums
   local layouts, token = lasts, lasts
   if ARGV[i + 6] == '1' then layouts, token = lasts + cells, lasts + cells else lasts = nil end
   if ARGV[i + 7] == '1' then token = layouts + named else layouts = nil end
+  local least = ARGV[i + 9] == '1' and token
+  if least then token = least + 2 * named end
   local values, stamps = columns(KEYS[key], at, cells), columns(KEYS[key + 1], at, cells)
   for c = 1, cells do
     local stamp, text = stamps[c], nil
     if stamp and find(stamp, ' ', 1, true) then text = extra(stamp) end
+    if least and c <= named and not inside(stamp and values[c] or '0', ARGV[least + c - 1], ARGV[least + named + c - 1]) then return nil end
     if c <= named and (text or layouts) and layout(text) ~= (layouts and ARGV[layouts + c - 1] or '') then return nil end
     if stamp then
       local value = values[c]
