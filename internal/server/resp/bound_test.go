@@ -88,16 +88,16 @@ func TestIncrExOnce(t *testing.T) {
 		for _, other := range []string{"BYINT 3 UBOUND 4 EX 101", "BYINT 3 UBOUND 5 EX 100", "BYINT 3 UBOUND 4", "UBOUND 4 EX 100", "BYINT 3 UBOUND 4 EX 100 SATURATE"} {
 			f("INCREX a ID t "+other, "-TOKEN the token was used for another payload\r\n")
 		}
-		f("INCREX a BYINT 3 UBOUND 4 ID u", "*2\r\n:13\r\n:0\r\n") // A refusal uses no token.
+		f("INCREX a BYINT 3 UBOUND 4 ID u", "*2\r\n:13\r\n:0\r\n")
 		f("SET a 1", ok)
-		f("INCREX a BYINT 3 UBOUND 4 ID u", "*2\r\n:4\r\n:3\r\n")
+		f("INCREX a BYINT 3 UBOUND 4 ID u", "*2\r\n:13\r\n:0\r\n") // Its token remembers the refusal.
 		f("MULTI", ok)
 		f("INCREX a BYINT 3 UBOUND 4 ID u", "+QUEUED\r\n")
 		f("INCREX a ID v", "+QUEUED\r\n")
-		f("EXEC", "*2\r\n*2\r\n:4\r\n:3\r\n*2\r\n:5\r\n:1\r\n")
+		f("EXEC", "*2\r\n*2\r\n:13\r\n:0\r\n*2\r\n:2\r\n:1\r\n")
 		f("INCREX a ID", syntax)
 		f("INCREX a ID a ID b", syntax)
 		f("INCREX a ID "+strings.Repeat("t", 256), "-ERR token of 256 bytes: at most 255\r\n")
-		f("GET a", bulk("5"))
+		f("GET a", bulk("2"))
 	})
 }

@@ -130,11 +130,12 @@ type problem struct {
 	Kind, Detail   string
 	Value, Asked   int64
 	Floor, Ceiling *int64
+	Forgotten      bool
 }
 
 // err returns the error that the library would. Set says that the value was assigned.
 func (p *problem) err(set bool) error {
-	switch e := (&quipu.BoundError{Value: p.Value, Asked: p.Asked, Set: set}); {
+	switch e := (&quipu.BoundError{Value: p.Value, Asked: p.Asked, Set: set, Forgotten: p.Forgotten}); {
 	case p.Floor != nil:
 		e.Limit = *p.Floor
 		return e
@@ -446,7 +447,7 @@ func (w *wire) fate(ctx context.Context, method, key, path string) (quipu.Fate, 
 	}
 	err := w.do(ctx, method, path+"?key="+url.QueryEscape(key), nil, nil, &f)
 	fate := quipu.Fate{At: f.At}
-	for state := store.TokenUnknown; state <= store.TokenExpired; state++ {
+	for state := store.TokenUnknown; state <= store.TokenRefused; state++ {
 		if state.String() == f.State {
 			fate.State = state
 		}
