@@ -41,7 +41,9 @@ type Worker struct {
 	mu     sync.Mutex // guards raised
 	raised []map[store.Floor]store.Epoch
 
-	floors, failures atomic.Uint64
+	walked string // where the next walk through what clients of limits have used goes on
+
+	floors, failures, lapsed atomic.Uint64
 }
 
 // New returns a worker that does nothing by itself.
@@ -86,10 +88,12 @@ func (w *Worker) Close() {
 // Meters calls f for each meter.
 func (w *Worker) Meters(f func(name, help string, value float64)) {
 	f("quipu_retention_floors_total", "Floors raised, below which windows and ledgers are removed, by this server.", float64(w.floors.Load()))
+	f("quipu_limits_lapsed_total", "Clients of limits that were forgotten, because they had used nothing for long enough, by this server.", float64(w.lapsed.Load()))
 	f("quipu_retention_failures_total", "Attempts to raise floors that failed.", float64(w.failures.Load()))
 }
 
-// Sweep raises the floors of all namespaces that have definitions.
+// Sweep raises the floors of all namespaces that have definitions, and forgets a piece of what
+// clients of limits have used. It is not to be called twice at the same time.
 func (w *Worker) Sweep(ctx context.Context) error {
 	namespaces, err := w.Books.Namespaces(ctx)
 	if err != nil {
@@ -99,7 +103,7 @@ func (w *Worker) Sweep(ctx context.Context) error {
 	for _, namespace := range namespaces {
 		errs = append(errs, w.namespace(ctx, namespace))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, w.forget(ctx))...)
 }
 
 // namespace raises the floors of one namespace, in each partition by its own time.
