@@ -64,6 +64,8 @@ func figures() []figure {
 		{"reviews", reviewsAbout, reviews},
 		{"postgres-views", postgresViewsAbout, postgresViews},
 		{"verify", verifyAbout, verify},
+		{"bounded", boundedAbout, bounded},
+		{"postgres-bounded", postgresBoundedAbout, postgresBounded},
 		{"before", beforeAbout, before},
 	}
 }

@@ -60,14 +60,21 @@ func (s *Store) tell(results []store.Result) {
 
 // apply tries the short way first.
 func (s *Store) apply(ctx context.Context, w *work) error {
+	var bounded []string
 	if len(w.batches) == 1 {
-		if p, ok := plainOf(w.batches[0]); ok && !s.short.any(p.bounded()) {
-			if done, err := s.applyShort(ctx, p, w); done || err != nil {
-				return err
+		if p, ok := plainOf(w.batches[0]); ok {
+			if bounded = p.bounded(); !s.short.any(bounded) {
+				if done, err := s.applyShort(ctx, p, w); done || err != nil {
+					return err
+				}
 			}
 		}
 	}
 	_, err := s.transact(ctx, w)
+	refused := func(r store.Result) bool { return r.Outcome == store.Bounded && !r.Replayed }
+	if err == nil && len(bounded) > 0 && slices.ContainsFunc(w.replies[0].Results, refused) {
+		s.short.add(bounded)
+	}
 	return err
 }
 
@@ -78,8 +85,7 @@ func (s *Store) applyShort(ctx context.Context, p *plain, w *work) (done bool, e
 		if done, err = s.applyOne(ctx, p, w); done || err != nil {
 			return done, err
 		}
-		if p.least != nil { // Another way would not find it otherwise.
-			s.short.add(p.bounded())
+		if p.least != nil { // The other way would not find it otherwise.
 			return false, nil
 		}
 	}

@@ -36,6 +36,9 @@ func Finders(schema string) map[string]string {
 	return map[string]string{"loadCells": s.loadCells, "loadTokens": s.loadTokens, "read": s.read}
 }
 
+// ShortFor is how long a cell near its bound is not tried the short way.
+const ShortFor = shortFor
+
 // PendingMax is how many pending adds one transaction folds.
 const PendingMax = pendingMax
 

@@ -138,6 +138,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 		logger:   logger,
 		sql:      newStatements(o.Schema),
 		locks:    newLocks(o.Schema),
+		short:    recent{keep: shortFor},
 	}
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, failure(ctx, err)

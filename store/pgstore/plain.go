@@ -185,7 +185,6 @@ func (s *Store) applyPlain(ctx context.Context, p *plain, w *work) (done bool, e
 	}
 	if m.version == nil {
 		s.meters.unusual.Add(1)
-		s.short.add(p.bounded())
 		return false, nil
 	}
 	s.meters.plain.Add(1)
