@@ -52,6 +52,18 @@ func TestPlainAdds(t *testing.T) {
 	timed.Expiry, timed.DeadlineMS = store.ExpirySet, 1<<50
 	k.reply(k.batch(timed))
 
+	bound := func(d store.Delta, low, high int64) store.Delta {
+		d.Guard.Bound = &store.Bound{Low: low, High: high, Inward: true}
+		return d
+	}
+	f(true, store.Applied, bound(blind(cell("few")), 0, 9))
+	f(true, store.Applied, wanted(bound(blind(cell("few")), 0, 6)), bound(blind(cell("few")), math.MinInt64, 9), wanted(blind(whole)))
+	f(false, store.Bounded, bound(blind(cell("few")), 0, 9))
+	f(false, store.Bounded, bound(blind(cell("none")), 0, 2))
+	f(true, store.Applied, bound(blind(cell("none")), 0, 3))
+	f(false, store.Applied, bound(blind(cell("none")), 0, 1<<60)) // Lua can't compare it exactly.
+	f(false, store.Bounded, bound(blind(cell("few")), 0, 20), bound(blind(cell("few")), 0, 14))
+
 	f(true, store.Applied, blind(whole))
 	f(true, store.Applied, wanted(blind(whole)))
 	f(true, store.Applied, laid(blind(whole), 0))
