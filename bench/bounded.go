@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bufio"
-	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -137,36 +134,23 @@ type seller struct {
 
 // drive lets callers send a command over and over, at a depth, and checks what each reply
 // begins with. TOKEN in a command is another one each time.
-func (c *seller) drive(side string, callers, depth int, command string, want byte, d time.Duration) (err error) {
-	all := make([]*sellerCaller, callers)
-	for i := range all {
-		if all[i], err = dialSeller(c.ctx, c.servers[i%len(c.servers)].doors["resp"]); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, all[i].Close()) }()
-	}
+func (c *seller) drive(side string, callers, depth int, command string, want byte, d time.Duration) error {
+	before, after, tokened := strings.Cut(command, "TOKEN")
 	c.token++
-	run := c.token
-	op := func(i int) (int, error) {
-		return depth, all[i].send(command, depth, want, fmt.Sprintf("%d-%d", run, i))
-	}
-	warm, _, err := repeat(callers, d/10, op)
-	if err != nil {
-		return err
-	}
-	before, err := c.cpu()
-	if err != nil {
-		return err
-	}
-	n, took, err := repeat(callers, d, op)
-	if err != nil {
-		return err
-	}
-	after, err := c.cpu()
-	c.record(side, rate, float64(n)/took.Seconds())
-	c.record(side, cpuNS, float64(after-before)/float64(n))
+	run, sent := c.token, make([]int, callers)
+	n, err := c.pipelined(side, pipelines{
+		servers: c.servers.resp(), callers: callers, depth: depth, want: want, cpu: c.cpu, time: d,
+		next: func(dst []byte, caller int) []byte {
+			dst = append(dst, before...)
+			if tokened {
+				sent[caller]++
+				dst = append(fmt.Appendf(dst, "%d-%d-%d", run, caller, sent[caller]), after...)
+			}
+			return append(dst, "\r\n"...)
+		},
+	})
 	if strings.Contains(command, stockKey) {
-		c.sold += int64(warm + n)
+		c.sold += int64(n)
 	}
 	return err
 }
@@ -178,60 +162,17 @@ func (c *seller) left() error {
 
 // once sends one command to the first server.
 func (c *seller) once(command, want string) error {
-	caller, err := dialSeller(c.ctx, c.servers[0].doors["resp"])
+	p, err := dialPipeline(c.ctx, c.servers[0].doors["resp"])
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(caller, "%s\r\n", command)
+	_, err = fmt.Fprintf(p, "%s\r\n", command)
 	reply := ""
 	if err == nil {
-		reply, err = caller.in.ReadString('\n')
+		reply, err = p.in.ReadString('\n')
 	}
 	if reply = strings.TrimSpace(reply); err == nil && reply != want {
 		err = fmt.Errorf("%s: %q, want %q", command, reply, want)
 	}
-	return errors.Join(err, caller.Close())
-}
-
-// A sellerCaller is a connection to the RESP door, with as little around it as can be.
-type sellerCaller struct {
-	net.Conn
-	in   *bufio.Reader
-	out  []byte
-	sent int
-}
-
-func dialSeller(ctx context.Context, addr string) (*sellerCaller, error) {
-	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	return &sellerCaller{Conn: c, in: bufio.NewReader(c)}, nil
-}
-
-// send sends a command some times at once, and reads the replies.
-func (c *sellerCaller) send(command string, depth int, want byte, who string) error {
-	c.out = c.out[:0]
-	before, after, tokened := strings.Cut(command, "TOKEN")
-	for range depth {
-		c.out = append(c.out, before...)
-		if tokened {
-			c.sent++
-			c.out = append(fmt.Appendf(c.out, "%s-%d", who, c.sent), after...)
-		}
-		c.out = append(c.out, "\r\n"...)
-	}
-	if _, err := c.Write(c.out); err != nil {
-		return err
-	}
-	for range depth {
-		reply, err := c.in.ReadSlice('\n')
-		if err == nil && reply[0] != want {
-			err = fmt.Errorf("%s: %q", command, reply)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(err, p.Close())
 }

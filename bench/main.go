@@ -66,6 +66,8 @@ func figures() []figure {
 		{"verify", verifyAbout, verify},
 		{"bounded", boundedAbout, bounded},
 		{"postgres-bounded", postgresBoundedAbout, postgresBounded},
+		{"like", likeAbout, likes},
+		{"members", membersAbout, memberSizes},
 		{"before", beforeAbout, before},
 	}
 }

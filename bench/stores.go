@@ -126,6 +126,14 @@ func (n nodes) stop() (err error) {
 	return err
 }
 
+// resp returns where the nodes speak RESP.
+func (n nodes) resp() (addrs []string) {
+	for _, server := range n {
+		addrs = append(addrs, server.doors["resp"])
+	}
+	return addrs
+}
+
 // calls returns how many combined batches the nodes have sent to their store.
 func (n nodes) calls(ctx context.Context) (total float64, err error) {
 	for _, server := range n {

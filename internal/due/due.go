@@ -25,6 +25,7 @@ const (
 	pollUnused = 500 * time.Millisecond // the same, in a store that never had a hold
 	walkEvery  = 10 * time.Minute
 	retryAfter = time.Second
+	patience   = time.Minute
 	laneRows   = 1000
 	hintedMax  = 100_000 // hints of this server that are remembered
 )
@@ -111,7 +112,7 @@ func (w *Worker) run(ctx context.Context) {
 		case <-w.wake:
 		case <-timer.C:
 		}
-		wait, err := w.Tick(ctx)
+		wait, err := w.patiently(ctx)
 		if err == nil && !time.Now().Before(walkAt) {
 			if err = w.Walk(ctx); err == nil {
 				walkAt = time.Now().Add(walkEvery)
@@ -129,6 +130,13 @@ func (w *Worker) run(ctx context.Context) {
 		}
 		timer.Reset(max(wait, time.Millisecond))
 	}
+}
+
+// patiently is Tick, for as long as a store may take that is only slow.
+func (w *Worker) patiently(ctx context.Context) (wait time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return w.Tick(ctx)
 }
 
 // Uses reports whether a namespace is known to have had a hold.

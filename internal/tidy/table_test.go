@@ -67,7 +67,7 @@ var table = map[string]row{
 	// Totals kept for readers of whichever store.
 	"internal/total": {
 		code:  []string{"./policy", "./store", "./internal/hot", "./internal/rollup", "./internal/spread"},
-		tests: []string{".", "./store/memstore", "./store/storetest", "go.uber.org/goleak"},
+		tests: []string{".", "./internal/hold", "./store/memstore", "./store/storetest", "go.uber.org/goleak"},
 	},
 	// What counters were, as the parts in a store tell.
 	"internal/history": {
@@ -132,7 +132,7 @@ var table = map[string]row{
 		tests: []string{"golang.org/x/net/http2/..."},
 	},
 	"internal/server/resp": {
-		code:  []string{".", "./call", "./definition", "./policy", "./store", "./internal/instant", "./internal/port", "./internal/server"},
+		code:  []string{".", "./call", "./definition", "./policy", "./store", "./internal/duration", "./internal/instant", "./internal/port", "./internal/server"},
 		tests: []string{"./internal/hostile", "./internal/load/redisproc", "./internal/session", "github.com/redis/rueidis"},
 	},
 	"internal/server/rest": {code: []string{".", "./definition", "./policy", "./ratelimit", "./store", "./internal/draft", "./internal/duration", "./internal/instant", "./internal/port", "./internal/server"}, tests: []string{"./call"}},
