@@ -168,6 +168,9 @@ func TestUpgrade(t *testing.T) {
 	f(batch(planned(add(cell("b"), 1), plan)))
 	f(store.Batch{Books: []store.Book{{Namespace: "other", ID: 1}}})
 	f(store.Batch{Floors: []store.Floor{{Namespace: "other", Kind: store.PartWindow, View: 1, Epoch: 7}}})
+	refused := add(cell("b"), 1)
+	refused.Guard = store.Guard{Token: "t", Bound: &store.Bound{High: 9}}
+	f(batch(refused))
 
 	mem := newMemDisk()
 	files, fails := failing(mem, writesTo("QUIPU"))

@@ -86,12 +86,14 @@ func (h *shop) fails(code, says string, call string, args ...any) *pgconn.PgErro
 func (h *shop) whole(key string, want int64) {
 	h.Helper()
 	holds(h, h.store, key, want)
-	audited(h, h.store)
+	was := audited(h, h.store)
 	if err := h.store.Step(h.Context()); err != nil {
 		h.Fatal(err)
 	}
 	holds(h, h.store, key, want)
-	audited(h, h.store)
+	if is := audited(h, h.store); is.Deltas != was.Deltas || is.Tokens != was.Tokens {
+		h.Errorf("%+v was made of %+v", is, was)
+	}
 }
 
 func stocked() definition.Definition {
@@ -302,12 +304,7 @@ func TestTakeByNewDefinitions(t *testing.T) {
 		_, err := h.take(h.conn, `take('stock:lamp', 1)`)
 		done <- err
 	}()
-	waiting := fmt.Sprintf(`select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%%%s.take%%'`, h.schema)
-	for watch, n := connect(t), 0; n == 0; {
-		if err := watch.QueryRow(t.Context(), waiting).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-	}
+	h.waits()
 	d.Floor = new(int64(6))
 	h.define(d)
 	if err := tx.Commit(t.Context()); err != nil {
@@ -319,6 +316,55 @@ func TestTakeByNewDefinitions(t *testing.T) {
 	}
 	h.fails("QP004", "floor of 6", `take('stock:lamp', 4)`)
 	h.whole("stock:lamp", 9)
+}
+
+// waits waits until somebody waits for a lock to take.
+func (h *shop) waits() {
+	h.Helper()
+	waiting := fmt.Sprintf(`select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%%%s.take%%'`, h.schema)
+	for watch, n := connect(h), 0; n == 0; {
+		if err := watch.QueryRow(h.Context(), waiting).Scan(&n); err != nil {
+			h.Fatal(err)
+		}
+	}
+}
+
+// TestTakeWaits has the last one be taken in a transaction that is open: who comes next
+// learns how it ends.
+func TestTakeWaits(t *testing.T) {
+	h := openShop(t, stocked())
+	h.set("stock:lamp", 1)
+	for _, commits := range []bool{false, true} {
+		tx, err := connect(t).Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left, err := h.take(tx, `take('stock:lamp', 1, 't')`); err != nil || *left != 0 {
+			t.Fatalf("%v, %v", left, err)
+		}
+		done := make(chan *int64, 1)
+		go func() {
+			left, err := h.take(h.conn, `take('stock:lamp', 1, or_null => true)`)
+			if err != nil {
+				t.Error(err)
+			}
+			done <- left
+		}()
+		h.waits()
+		if commits {
+			err = tx.Commit(t.Context())
+		} else {
+			err = tx.Rollback(t.Context())
+		}
+		if left := <-done; err != nil || (left == nil) != commits {
+			t.Errorf("%v, %v", left, err)
+		}
+		if !commits {
+			h.left(1, `take('stock:lamp', -1)`)
+		}
+	}
+	h.left(0, `take('stock:lamp', 1, 't')`)
+	h.whole("stock:lamp", 0)
 }
 
 // TestTakeRaces has several sell the same stock by SQL and by two servers: all of it is

@@ -2,6 +2,7 @@ package pgstore_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -53,6 +54,8 @@ func TestWithin(t *testing.T) {
 	const yes, no = store.Applied, store.Bounded
 	do(t, s, add("a", 20), add("b", 20), add("c", 20))
 	f(false, "free", 0, []store.Outcome{yes}, add("free", 0)) // The writer has no mark yet.
+	f(true, "d", 5, []store.Outcome{yes}, add("d", 5))
+	f(false, "d", 5, []store.Outcome{no}, above("d", -6, 0))
 	f(true, "a", 17, []store.Outcome{yes}, above("a", -3, 0))
 	f(true, "a", 11, []store.Outcome{yes, yes}, above("a", -2, 0), above("a", -4, 11)) // one cell
 	f(true, "a", 10, []store.Outcome{yes, yes, yes}, above("a", -1, 0), above("b", -20, 0), add("c", 1))
@@ -73,4 +76,39 @@ func TestWithin(t *testing.T) {
 	// What is pending counts.
 	execute(t, fmt.Sprintf(`select %s.add('a', -2)`, schema))
 	f(false, "a", 0, []store.Outcome{no}, above("a", -1, 0))
+}
+
+// TestOneWithin has the statement for one cell keep a bound, to the last.
+func TestOneWithin(t *testing.T) {
+	o := pgstore.Options{Schema: newSchema()}
+	do(t, open(t, server.URL(), o), add("a", 5), add("b", 5), add("c", 5))
+	s := open(t, server.URL(), o) // one that has seen nothing unusual
+	w, err := store.Enlist(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := func(key string, n, ceiling int64) store.Delta {
+		d := above(key, n, math.MinInt64)
+		d.Guard.Bound.High = ceiling
+		return d
+	}
+	for i, step := range []struct {
+		d     store.Delta
+		want  store.Outcome
+		value int64
+	}{
+		{add("a", 0), store.Applied, 5}, // The writer has no mark before it.
+		{above("a", -3, 2), store.Applied, 2},
+		{above("a", -1, 2), store.Bounded, 2},
+		{above("b", -6, 0), store.Bounded, 5},
+		{up("c", 6, 10), store.Bounded, 5},
+		{up("c", 5, 10), store.Applied, 10},
+	} {
+		r, err := try(t.Context(), s, store.Batch{Writer: w, Prev: uint64(i), Seq: uint64(i + 1), Deltas: []store.Delta{step.d}})
+		if err != nil || r.Results[0].Outcome != step.want {
+			t.Errorf("step %d: %+v, %v", i, r, err)
+		}
+		holds(t, s, step.d.Cell.Key, step.value)
+	}
+	audited(t, s)
 }

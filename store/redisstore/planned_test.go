@@ -60,6 +60,15 @@ func TestPlainAdds(t *testing.T) {
 	f(true, store.Applied, wanted(bound(blind(cell("few")), 0, 6)), bound(blind(cell("few")), math.MinInt64, 9), wanted(blind(whole)))
 	f(false, store.Bounded, bound(blind(cell("few")), 0, 9))
 	f(false, store.Bounded, bound(blind(cell("none")), 0, 2))
+	down := func(floor int64) store.Delta {
+		d := bound(blind(cell("few")), floor, 99)
+		d.N = -1
+		return d
+	}
+	f(false, store.Bounded, down(9))
+	f(true, store.Applied, down(8))
+	f(true, store.Applied, down(math.MinInt64), down(6))
+	f(true, store.Applied, bound(blind(cell("few")), 0, 9))
 	f(true, store.Applied, bound(blind(cell("none")), 0, 3))
 	f(false, store.Applied, bound(blind(cell("none")), 0, 1<<60)) // Lua can't compare it exactly.
 	f(false, store.Bounded, bound(blind(cell("few")), 0, 20), bound(blind(cell("few")), 0, 14))
