@@ -52,6 +52,7 @@ func TestHot(t *testing.T) {
 	f("hot-tokens", "rate over that of a transaction by hand", "| quipu / "+inStatement)
 	f("hot-adaptive", "rate over "+better, "| "+sixteen+" | "+shardsAtEnd+" |", "| "+single+" | "+shardsAtEnd+" | 1 |")
 	f("viral", "(viral.svg)", "embedded: "+writeP99, "2 nodes: "+readP99, "2 nodes: "+oldest, "| embedded: "+failures+", at most |")
+	f("bounded", "rate over that of INCR", "| "+soldOut+" | "+rate+" |")
 	f("heat-memory", "| quipu | "+liveMiB)
 	f("part", "rate over RESP with "+hung, "| "+dead+", REST | "+failures+" |")
 }
