@@ -8,9 +8,9 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// above returns an add that wants its value, and keeps a floor.
-func above(key string, n, floor int64) store.Delta {
-	d := want(add(key, n))
+// above returns an add to a that wants its value, and keeps a floor.
+func above(n, floor int64) store.Delta {
+	d := want(add("a", n))
 	b := store.Unbounded()
 	b.Low = floor
 	d.Guard.Bound = &b
@@ -25,9 +25,9 @@ func TestBoundedAddsAreOneDelta(t *testing.T) {
 		release := k.blocked()
 		var calls []*call
 		for range 50 {
-			calls = append(calls, k.do(above("a", -2, 0)))
+			calls = append(calls, k.do(above(-2, 0)))
 		}
-		other := k.do(above("a", -2, -1)) // another floor
+		other := k.do(above(-2, -1)) // another floor
 		release()
 		ds := k.deltas(2)
 		if len(ds) != 2 || ds[0].N != -100 || ds[0].Guard.Bound.Low != 0 || ds[1].N != -2 {
@@ -52,7 +52,7 @@ func TestBoundedRunsAreDivided(t *testing.T) {
 			release := k.blocked()
 			var calls []*call
 			for range 4 {
-				calls = append(calls, k.do(above("a", -n, 0)))
+				calls = append(calls, k.do(above(-n, 0)))
 			}
 			release()
 			left := k.value("a").N
@@ -94,7 +94,7 @@ func TestStrictBoundsStandAlone(t *testing.T) {
 			return d
 		}
 		saturate := func() store.Delta {
-			d := above("a", -7, 3)
+			d := above(-7, 3)
 			d.Guard.Bound.Saturate = true
 			return d
 		}
@@ -104,8 +104,11 @@ func TestStrictBoundsStandAlone(t *testing.T) {
 			t.Errorf("the store was given %+v", ds)
 		}
 		for i, r := range []store.Result{
-			{Outcome: store.Bounded, Before: 12, After: 12}, {Outcome: store.Bounded, Before: 12, After: 12}, {Outcome: store.Bounded, Before: 12, After: 12},
-			{Outcome: store.Applied, Before: 12, After: 5}, {Outcome: store.Applied, Before: 5, After: 3},
+			{Outcome: store.Bounded, Before: 12, After: 12},
+			{Outcome: store.Bounded, Before: 12, After: 12},
+			{Outcome: store.Bounded, Before: 12, After: 12},
+			{Outcome: store.Applied, Before: 12, After: 5},
+			{Outcome: store.Applied, Before: 5, After: 3},
 		} {
 			r.Existed = true
 			calls[i].told(r)

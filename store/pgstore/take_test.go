@@ -63,22 +63,28 @@ func (h *shop) take(q queryer, call string, args ...any) (left *int64, err error
 }
 
 // left checks what is left after taking.
-func (h *shop) left(want int64, call string, args ...any) {
+func (h *shop) left(want int64, call string) {
 	h.Helper()
-	if left, err := h.take(h.conn, call, args...); err != nil || left == nil || *left != want {
+	if left, err := h.take(h.conn, call); err != nil || left == nil || *left != want {
 		h.Errorf("%s: %v, %v; want %d", call, left, err, want)
 	}
 }
 
 // fails checks the code of an error, and that it says something.
-func (h *shop) fails(code, says string, call string, args ...any) *pgconn.PgError {
+func (h *shop) fails(code, says, call string) {
 	h.Helper()
-	_, err := h.take(h.conn, call, args...)
+	_ = h.failed(code, says, call)
+}
+
+// failed is fails, and returns the details.
+func (h *shop) failed(code, says, call string) (detail string) {
+	h.Helper()
+	_, err := h.take(h.conn, call)
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok || e.Code != code || !strings.Contains(e.Message, says) {
 		h.Fatalf("%s: %v, want %s and %q", call, err, code, says)
 	}
-	return e
+	return e.Detail
 }
 
 // whole checks a counter, and that everything adds up, before and after what SQL has
@@ -131,13 +137,13 @@ func TestTake(t *testing.T) {
 	order(2, func(tx pgx.Tx) error { return tx.Commit(t.Context()) })
 	h.whole("stock:lamp", 4)
 
-	e := h.fails("QP004", "quipu: taking 5 from 'stock:lamp', which has 4, would end below the floor of 0", `take('stock:lamp', 5)`)
+	detail := h.failed("QP004", "quipu: taking 5 from 'stock:lamp', which has 4, would end below the floor of 0", `take('stock:lamp', 5)`)
 	var told struct {
 		Key                 string
 		Value, Asked, Floor int64
 	}
-	if err := json.Unmarshal([]byte(e.Detail), &told); err != nil || told.Key != "stock:lamp" || told.Value != 4 || told.Asked != -5 || told.Floor != 0 {
-		t.Errorf("%s: %+v, %v", e.Detail, told, err)
+	if err := json.Unmarshal([]byte(detail), &told); err != nil || told.Key != "stock:lamp" || told.Value != 4 || told.Asked != -5 || told.Floor != 0 {
+		t.Errorf("%s: %+v, %v", detail, told, err)
 	}
 	if left, err := h.take(h.conn, `take('stock:lamp', 5, or_null => true)`); err != nil || left != nil {
 		t.Errorf("%v, %v; want null", left, err)
