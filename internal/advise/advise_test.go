@@ -116,7 +116,7 @@ func TestFor(t *testing.T) {
 	f(quipu.Policy{}, advise.Needs{Nodes: 3, Writes: 10, Accuracy: advise.Exact}, "store postgres, servers: 3", "3 servers share a store")
 
 	// A bound is decided by one cell.
-	f(quipu.Policy{Single: true}, needs(func(n *advise.Needs) { n.Bounded, n.Writes = true, 1e6 }), "would oversell", "part of a definition", "keep several counters")
+	f(quipu.Policy{Single: true}, needs(func(n *advise.Needs) { n.Bounded, n.Writes = true, 1e6 }), "would oversell", "definitions:", "keep several counters")
 
 	// Totals, where reads may be old and are more than refreshes.
 	f(quipu.Policy{Timing: quipu.Hybrid, Interval: s, Stale: 2 * s}, needs(func(n *advise.Needs) {
