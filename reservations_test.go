@@ -12,6 +12,7 @@ import (
 	"github.com/quipudb/quipu/internal/hold"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
 )
 
 // verified checks that all adds up.
@@ -199,7 +200,8 @@ func TestVerifyReservations(t *testing.T) {
 // remembered.
 func TestReservationTokenAgain(t *testing.T) {
 	now := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
-	v := &viewed{T: t, store: memstore.New(memstore.Options{Now: func() time.Time { return now }, Limits: store.Limits{TokenWindow: time.Hour}})}
+	hooks := new(storetest.Hooks)
+	v := &viewed{T: t, store: storetest.Wrap(memstore.New(memstore.Options{Now: func() time.Time { return now }, Limits: store.Limits{TokenWindow: time.Hour}}), hooks)}
 	v.DB = v.other()
 	ctx := t.Context()
 	reserve := func(key string) (quipu.Reservation, error) {
@@ -226,7 +228,14 @@ func TestReservationTokenAgain(t *testing.T) {
 	if err != nil || second.Replayed || second.ID != first[0].ID {
 		t.Fatalf("%+v, %v", second, err)
 	}
-	if r, err := v.Commit(ctx, second.ID, 2); err != nil || r.Replayed || r.Committed != 2 {
+	// Somebody else commits it just before this server does without the token.
+	hooks.On(storetest.OnApply, storetest.Nth(1, 2, storetest.Before(func() {
+		hooks.On(storetest.OnApply)
+		if r, err := v.other().Commit(ctx, second.ID, 2); err != nil || r.Replayed || r.Committed != 2 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})))
+	if r, err := v.Commit(ctx, second.ID, 2); !errors.Is(err, quipu.ErrEnded) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	v.has("a", 9-1-2)

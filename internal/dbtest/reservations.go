@@ -355,9 +355,9 @@ func reservations(s *suite) {
 		}
 		k.set("few:1", 100)
 		k.reserve("few:1", 3, long, quipu.Who("eve"))
-		f("at most 7 are reserved at once, of one who", 5, "eve")
+		f(`at most 7 are reserved at once for "eve"`, 5, "eve")
 		last := k.reserve("few:1", 4, long, quipu.Who("eve"))
-		f("at most 2 are open at once, of one who", 1, "eve")
+		f(`at most 2 are open at once for "eve"`, 1, "eve")
 		f("at most 12 are reserved at once", 6, "")
 		k.reserve("few:1", 1, long)
 		k.reserve("few:1", 1, long)

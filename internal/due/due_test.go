@@ -293,3 +293,81 @@ func TestSweepFails(t *testing.T) {
 		}
 	}
 }
+
+// hasty is a store as a server sees it whose idea of the store's time is ahead.
+type hasty struct {
+	store.Store
+	ms func() int64
+}
+
+func (h hasty) NowMS(store.Cell) int64 { return h.ms() }
+
+// ahead returns a server that believes that it is later.
+func (w *world) ahead(by time.Duration) *quipu.DB {
+	w.Helper()
+	db := quipu.New(hasty{w.store, func() int64 { return w.now.Add(by).UnixMilli() }}, quipu.Options{})
+	db.Port().Due().Close()
+	w.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// sweeps reports whether a call of the store ends holds.
+func sweeps(c *storetest.Call) bool {
+	for i := range c.Batches {
+		for j := range c.Batches[i].Deltas {
+			if d := &c.Batches[i].Deltas[j]; d.Op == store.OpDelete && d.Cell.Namespace != "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// A server that is too early gives nothing back, and comes again; and one that was about to
+// does not end what was extended meanwhile.
+func TestTooEarly(t *testing.T) {
+	w := newWorld(t)
+	w.set("a", 10)
+	r := w.reserve("a", 30*time.Second)
+	w.b = w.ahead(time.Minute)
+	w.tick()
+	w.has("a", 7)
+	if len(w.hints()) != 1 {
+		t.Error("the hint is gone")
+	}
+	w.hooks.On(storetest.OnApply, storetest.Nth(0, 1, storetest.If(sweeps, storetest.Before(func() {
+		w.hooks.On(storetest.OnApply)
+		if _, err := w.a.Extend(t.Context(), r.ID, time.Minute); err != nil {
+			t.Error(err)
+		}
+		w.now = w.now.Add(31 * time.Second)
+	}))))
+	w.tick()
+	w.has("a", 7)
+	if r, err := w.a.Reservation(t.Context(), r.ID); err != nil || r.State != quipu.HoldOpen {
+		t.Errorf("%+v, %v", r, err)
+	}
+	w.now = w.now.Add(31 * time.Second)
+	w.b = w.ahead(0)
+	w.tick()
+	w.has("a", 10)
+}
+
+// A reservation whose call takes longer than it was to last is made anew: it never begins
+// after its end.
+func TestSlowCall(t *testing.T) {
+	w := newWorld(t)
+	w.set("a", 10)
+	slow := func(c *storetest.Call) bool { return c.Touches(func(c store.Cell) bool { return c.Key == "a" }) }
+	w.hooks.On(storetest.OnApply, storetest.If(slow, storetest.Before(func() {
+		w.hooks.On(storetest.OnApply)
+		w.now = w.now.Add(31 * time.Second)
+	})))
+	r := w.reserve("a", 30*time.Second)
+	if left := r.ExpiresAt.Sub(w.now); left < 29*time.Second {
+		t.Errorf("it has %s left", left)
+	}
+	w.has("a", 7)
+	w.tick()
+	w.has("a", 7)
+}

@@ -3,6 +3,7 @@ package port
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"time"
 
 	"github.com/quipudb/quipu/call"
@@ -144,7 +145,7 @@ func (p *Port) limited(d *store.Delta, fact *Fact, r *store.Result) error {
 				of = "reserved at once"
 			}
 			if f.Name != "" {
-				of += ", of one who"
+				of += fmt.Sprintf(" for %q", f.Name)
 			}
 		}
 	}
