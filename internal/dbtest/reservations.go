@@ -19,11 +19,11 @@ type reserver struct {
 }
 
 // reserving checks a law on a new DB, if the door can reserve.
-func (s *suite) reserving(name string, o quipu.Options, check func(k reserver)) {
+func (s *suite) reserving(name string, check func(k reserver)) {
 	if s.door.Unreserved {
 		return
 	}
-	s.lawOf(name, o, func(k *kit) {
+	s.law(name, func(k *kit) {
 		r, ok := k.db.(Reserver)
 		if !ok {
 			k.Fatalf("%T can't reserve", k.db)
@@ -66,8 +66,7 @@ func (k reserver) state(id string, want quipu.HoldState) quipu.Reservation {
 // reservations are the laws of amounts that are taken out for a time.
 func reservations(s *suite) {
 	const long = time.Hour
-	none := quipu.Options{}
-	s.reserving("what is reserved is not available", none, func(k reserver) {
+	s.reserving("what is reserved is not available", func(k reserver) {
 		k.set("a", 10)
 		r := k.reserve("a", 3, long, quipu.WantValue(), quipu.Who("eve"))
 		if left := time.Until(r.ExpiresAt); r.State != quipu.HoldOpen || r.Who != "eve" || left < long-time.Minute || left > long+time.Minute {
@@ -84,7 +83,7 @@ func reservations(s *suite) {
 		k.set("a", 5)
 		k.stock("a", 15, 10, 2)
 	})
-	s.reserving("nothing is reserved that is not there", none, func(k reserver) {
+	s.reserving("nothing is reserved that is not there", func(k reserver) {
 		k.set("a", 3)
 		f := func(key string, n, value, floor int64, text string, opts ...quipu.WriteOption) {
 			k.Helper()
@@ -102,7 +101,7 @@ func reservations(s *suite) {
 		k.reserve("a", 5, long, quipu.Floor(-2))
 		k.stock("a", 3, 5, 1)
 	})
-	s.reserving("a commit takes a part for good, once", none, func(k reserver) {
+	s.reserving("a commit takes a part for good, once", func(k reserver) {
 		k.set("a", 10)
 		id := k.reserve("a", 4, long).ID
 		r, err := k.Commit(k.ctx, id, 3, quipu.WantValue())
@@ -138,7 +137,7 @@ func reservations(s *suite) {
 		k.ended(err, "committed, with 0")
 		k.stock("a", 5, 0, 0)
 	})
-	s.reserving("a release gives all back, once", none, func(k reserver) {
+	s.reserving("a release gives all back, once", func(k reserver) {
 		k.set("a", 10)
 		id := k.reserve("a", 4, long).ID
 		r, err := k.Release(k.ctx, id, quipu.WantValue())
@@ -156,7 +155,7 @@ func reservations(s *suite) {
 		k.state(id, quipu.HoldReleased)
 		k.stock("a", 10, 0, 0)
 	})
-	s.reserving("a repeat under a token reserves once", none, func(k reserver) {
+	s.reserving("a repeat under a token reserves once", func(k reserver) {
 		k.set("a", 10)
 		opts := []quipu.WriteOption{quipu.Token("t"), quipu.Who("eve"), quipu.WantValue()}
 		first := k.reserve("a", 4, long, opts...)
@@ -187,7 +186,7 @@ func reservations(s *suite) {
 			k.Fatalf("two reservations have one id")
 		}
 	})
-	s.reserving("what expires is given back by itself, once", none, func(k reserver) {
+	s.reserving("what expires is given back by itself, once", func(k reserver) {
 		k.set("a", 10)
 		short := k.reserve("a", 4, 50*time.Millisecond)
 		kept := k.reserve("a", 3, long, quipu.Who("eve"))
@@ -214,7 +213,7 @@ func reservations(s *suite) {
 			break
 		}
 	})
-	s.reserving("an extension never shortens", none, func(k reserver) {
+	s.reserving("an extension never shortens", func(k reserver) {
 		k.set("a", 10)
 		r := k.reserve("a", 4, long)
 		same, err := k.Extend(k.ctx, r.ID, time.Minute, quipu.WantValue())
@@ -228,7 +227,7 @@ func reservations(s *suite) {
 			k.Fatalf("%+v, was %+v", later, r)
 		}
 	})
-	s.reserving("reservations are listed", none, func(k reserver) {
+	s.reserving("reservations are listed", func(k reserver) {
 		k.set("a", 100)
 		want := map[string]int64{}
 		for i := range 7 {
@@ -272,7 +271,7 @@ func reservations(s *suite) {
 		_, err = k.Reservations(k.ctx, "a", quipu.ReservationOptions{Limit: 1001})
 		k.fails(err, quipu.ErrInvalid)
 	})
-	s.reserving("what is no reservation is refused", none, func(k reserver) {
+	s.reserving("what is no reservation is refused", func(k reserver) {
 		k.set("a", 10)
 		f := func(want error, call func() error) {
 			k.Helper()
@@ -302,7 +301,7 @@ func reservations(s *suite) {
 		f(quipu.ErrInvalid, func() error { _, err := k.in("other").(Reserver).Release(k.ctx, id); return err })
 		k.stock("a", 10, 2, 1)
 	})
-	s.reserving("a counter is not deleted while reservations are open", none, func(k reserver) {
+	s.reserving("a counter is not deleted while reservations are open", func(k reserver) {
 		k.set("a", 10)
 		id := k.reserve("a", 4, long).ID
 		_, err := k.db.Delete(k.ctx, "a")
@@ -331,7 +330,7 @@ func reservations(s *suite) {
 			k.absent("mortal")
 		}
 	})
-	s.reserving("definitions bind reservations", none, func(k reserver) {
+	s.reserving("definitions bind reservations", func(k reserver) {
 		k.define(
 			definition.Definition{Pattern: "over:*", Floor: new(int64(-5))},
 			definition.Definition{Pattern: "full:*", Ceiling: new(int64(100))},
@@ -371,7 +370,7 @@ func reservations(s *suite) {
 		k.reserve("few:1", 1, long, quipu.Who("eve"))
 		k.stock("few:1", 100, 6, 4)
 	})
-	s.reserving("many reserve at once, and nothing is sold twice", none, func(k reserver) {
+	s.reserving("many reserve at once, and nothing is sold twice", func(k reserver) {
 		const stock, each = 60, 20
 		k.set("a", stock)
 		var sold atomic.Int64

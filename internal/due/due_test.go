@@ -41,9 +41,9 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) set(key string, n int64) {
+func (w *world) set(key string) {
 	w.Helper()
-	if _, err := w.a.Set(w.Context(), key, n); err != nil {
+	if _, err := w.a.Set(w.Context(), key, 10); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -105,8 +105,8 @@ func (w *world) meter(db *quipu.DB, name string, want float64) {
 // second after it, once.
 func TestAnotherServer(t *testing.T) {
 	w := newWorld(t)
-	w.set("a", 10)
-	w.set("b", 10)
+	w.set("a")
+	w.set("b")
 	r := w.reserve("a", 30*time.Second)
 	w.reserve("a", 30*time.Second)
 	w.reserve("b", 40*time.Second)
@@ -137,7 +137,7 @@ func TestAnotherServer(t *testing.T) {
 // A reservation that was extended does not expire when it would have.
 func TestExtended(t *testing.T) {
 	w := newWorld(t)
-	w.set("a", 10)
+	w.set("a")
 	r := w.reserve("a", 30*time.Second)
 	if _, err := w.a.Extend(t.Context(), r.ID, time.Minute); err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestLongKeys(t *testing.T) {
 	w := newWorld(t)
 	long := strings.Repeat("k", 400)
 	for _, key := range []string{long + "1", long + "2", long} {
-		w.set(key, 10)
+		w.set(key)
 		w.reserve(key, 30*time.Second)
 	}
 	kept := w.reserve(long+"1", time.Hour)
@@ -173,7 +173,7 @@ func TestLongKeys(t *testing.T) {
 func TestLostHints(t *testing.T) {
 	w := newWorld(t)
 	for _, key := range []string{"a", "b"} {
-		w.set(key, 10)
+		w.set(key)
 		w.reserve(key, 30*time.Second)
 		w.reserve(key, 50*time.Second)
 	}
@@ -205,7 +205,7 @@ func TestClean(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
 	for _, key := range []string{"a", "b", "c"} {
-		w.set(key, 10)
+		w.set(key)
 		r := w.reserve(key, time.Hour, quipu.Who("eve"))
 		if key == "c" {
 			continue
@@ -243,7 +243,7 @@ func TestFailures(t *testing.T) {
 	for name, hook := range map[string]storetest.Hook{"fail": storetest.Fail(lost), "lose": storetest.Lose(lost)} {
 		for step := 0; ; step++ {
 			w := newWorld(t)
-			w.set("a", 10)
+			w.set("a")
 			w.hooks.On(storetest.OnApply, storetest.Nth(step, step+1, hook))
 			_, err := w.a.Reserve(t.Context(), "a", 3, 30*time.Second)
 			w.hooks.On(storetest.OnApply)
@@ -274,7 +274,7 @@ func TestSweepFails(t *testing.T) {
 	lost := store.Errorf(store.KindUnavailable, "lost")
 	for step := 0; ; step++ {
 		w := newWorld(t)
-		w.set("a", 10)
+		w.set("a")
 		w.reserve("a", 30*time.Second)
 		w.now = w.now.Add(31 * time.Second)
 		w.hooks.On(storetest.OnApply, storetest.Nth(step, step+1, storetest.Fail(lost)))
@@ -327,7 +327,7 @@ func sweeps(c *storetest.Call) bool {
 // does not end what was extended meanwhile.
 func TestTooEarly(t *testing.T) {
 	w := newWorld(t)
-	w.set("a", 10)
+	w.set("a")
 	r := w.reserve("a", 30*time.Second)
 	w.b = w.ahead(time.Minute)
 	w.tick()
@@ -357,7 +357,7 @@ func TestTooEarly(t *testing.T) {
 // after its end.
 func TestSlowCall(t *testing.T) {
 	w := newWorld(t)
-	w.set("a", 10)
+	w.set("a")
 	slow := func(c *storetest.Call) bool { return c.Touches(func(c store.Cell) bool { return c.Key == "a" }) }
 	w.hooks.On(storetest.OnApply, storetest.If(slow, storetest.Before(func() {
 		w.hooks.On(storetest.OnApply)

@@ -22,8 +22,8 @@ const (
 	WhoBytesMax = 200
 	NumberMax   = 100_000      // of a counter, unless its definition says otherwise
 	AmountMax   = store.AddMax // of one hold
-	TTLMin      = time.Millisecond
-	TTLMax      = 366 * 24 * time.Hour
+	ShortestTTL = time.Millisecond
+	LongestTTL  = 366 * 24 * time.Hour
 )
 
 // A Hold is an amount that was taken out of a counter for a time.
@@ -187,13 +187,13 @@ func (h *Hold) Check() error {
 }
 
 // CheckTTL returns an error if no hold can last that long; max is what the definition
-// allows, 0 is TTLMax.
+// allows, 0 is LongestTTL.
 func CheckTTL(ttl, longest time.Duration) error {
 	if longest == 0 {
-		longest = TTLMax
+		longest = LongestTTL
 	}
-	if ttl < TTLMin || ttl > longest {
-		return store.Errorf(store.KindInvalid, "reservation for %s: want from %s to %s", ttl, TTLMin, longest)
+	if ttl < ShortestTTL || ttl > longest {
+		return store.Errorf(store.KindInvalid, "reservation for %s: want from %s to %s", ttl, ShortestTTL, longest)
 	}
 	return nil
 }

@@ -48,8 +48,12 @@ func TestIDRefuses(t *testing.T) {
 		t.Error(err)
 	}
 	for _, h := range []hold.Hold{
-		{Key: "", Amount: 1}, {Key: "k"}, {Key: "k", Amount: -1}, {Key: "k", Amount: hold.AmountMax + 1},
-		{Key: "k", Amount: 1, Who: "\xff"}, {Key: "k", Amount: 1, Who: strings.Repeat("w", hold.WhoBytesMax+1)},
+		{Key: "", Amount: 1},
+		{Key: "k"},
+		{Key: "k", Amount: -1},
+		{Key: "k", Amount: hold.AmountMax + 1},
+		{Key: "k", Amount: 1, Who: "\xff"},
+		{Key: "k", Amount: 1, Who: strings.Repeat("w", hold.WhoBytesMax+1)},
 	} {
 		h.Name = hold.NameFrom([12]byte{})
 		if h.Check() == nil {
@@ -135,7 +139,7 @@ func TestCheckTTL(t *testing.T) {
 	f(0, 0, false)
 	f(time.Microsecond, 0, false)
 	f(time.Millisecond, 0, true)
-	f(hold.TTLMax, 0, true)
-	f(hold.TTLMax+1, 0, false)
+	f(hold.LongestTTL, 0, true)
+	f(hold.LongestTTL+1, 0, false)
 	f(time.Minute, time.Second, false)
 }

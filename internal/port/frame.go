@@ -192,9 +192,7 @@ func (f *frame) tell(c *change, op store.Op, reply *store.Reply) {
 		if r.Outcome != store.Untimely && op != store.OpExpire {
 			return
 		}
-		if *r = (store.Result{Outcome: store.Barred}); c.err == error(ErrHeld) {
-			r.Refused = 1 // For doors that have no other word for it.
-		}
+		*r = store.Result{Outcome: store.Barred}
 	case c.once != 0 && r.Outcome == store.Unmet && int(r.Refused) == c.once:
 		r.Outcome, r.Refused, r.Once = store.Applied, 0, true
 		if !r.Replayed && !reply.Replayed {

@@ -3,6 +3,7 @@ package port
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/quipudb/quipu/definition"
@@ -71,6 +72,7 @@ func (f *frame) hold(d *store.Delta, fact *Fact, keys *books.Keys) (*store.Event
 	case doClean:
 		e.Riders = hold.Clean(a.who)
 		return e, nil
+	default:
 	}
 	// A commit or a release needs the hold to be there, and not to be what it was when it was
 	// read: so a token never remembers that somebody has extended it in between.
@@ -276,7 +278,7 @@ func (f *frame) guard(e *store.Event, d *store.Delta, fact *Fact) (*store.Event,
 	if e != nil {
 		*with = *e
 	}
-	with.Riders = append(with.Riders[:len(with.Riders):len(with.Riders)], hold.NoneOpen())
+	with.Riders = append(slices.Clip(with.Riders), hold.NoneOpen())
 	return with, uint8(with.Len())
 }
 
