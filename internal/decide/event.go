@@ -57,7 +57,8 @@ type step struct {
 	state    Parts
 
 	met, became store.Content // what leads, before and after
-	answer      *[2]int64     // of a merge
+	answer      [2]int64      // of a merge
+	merged      bool
 	parts       []changed
 	entries     []*store.Rider // that are at the version of the step
 }
@@ -86,7 +87,7 @@ func (st *step) decide(d *store.Delta) store.Result {
 	res := store.Result{Outcome: outcome, Refused: uint8(rider)}
 	switch {
 	case !d.Want:
-	case st.answer != nil && (outcome == store.Applied || outcome == store.Untimely):
+	case st.merged && (outcome == store.Applied || outcome == store.Untimely):
 		res.Before, res.After, res.Existed = st.answer[0], st.answer[1], st.met.Exists
 	case outcome == store.Applied, outcome == store.Unmet, outcome == store.Bounded:
 		res.Before, res.After, res.Existed = st.met.N, st.became.N, st.met.Exists
@@ -138,9 +139,10 @@ func (st *step) lead(d *store.Delta) store.Outcome {
 
 // merge makes what leads what its kind makes of its bytes: there is one kind.
 func (st *step) merge(asks []byte) store.Outcome {
-	next, changed, reply := limit.Decide(nil, st.met.Bytes, asks, st.at.us())
-	first, second := reply.Pack()
-	st.answer = &[2]int64{first, second}
+	var room [128]byte
+	next, changed, reply := limit.Decide(room[:0], st.met.Bytes, asks, st.at.us())
+	st.answer[0], st.answer[1] = reply.Pack()
+	st.merged = true
 	if !changed {
 		return store.Untimely
 	}

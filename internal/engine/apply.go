@@ -212,7 +212,9 @@ type plans struct {
 // A plan is where a delta's cell is.
 type plan struct {
 	hash     uint64
+	weight   uint64 // of the part that leads, if one does
 	slot     uint32
+	lead     uint32 // its slot
 	from, to uint32 // its key, in plans.keys
 }
 

@@ -36,7 +36,9 @@ func (e *Engine) planParts(d *store.Delta, p *plan, level store.Durability, n *n
 	}
 	met := e.cells.slot(p.slot).value
 	if d.Event.Part != "" {
-		met = e.cells.slot(look(d.Event.Part, true)).value
+		p.lead = look(d.Event.Part, true)
+		p.weight = e.weight(p.hash, d.Event.Part)
+		met = e.cells.slot(p.lead).value
 	}
 	for i := range d.Event.Len() {
 		r := d.Event.Rider(i)
@@ -86,7 +88,7 @@ func (c *change) event(d *store.Delta, p plan) store.Result {
 			return res
 		}
 	}
-	s := events{change: c, plan: p, cell: e.cells.keyOf(p.slot), unplanned: isPlain(d)}
+	s := events{change: c, plan: p, leads: d.Event.Part, cell: e.cells.keyOf(p.slot), unplanned: isPlain(d)}
 	if err := s.prepare(d); err != nil {
 		return store.Result{Outcome: store.Unavailable}
 	}
@@ -97,6 +99,7 @@ func (c *change) event(d *store.Delta, p plan) store.Result {
 type events struct {
 	*change
 	plan      plan
+	leads     store.Part
 	cell      []byte // its key
 	unplanned bool   // it was to be bundled, perhaps
 }
@@ -204,16 +207,24 @@ func (s *events) Full(string, decide.Room) bool {
 	return s.e.names.full(s.cell, 1, &s.e.o.Limits)
 }
 
+// locate returns the slot of a part, and its weight.
+func (s *events) locate(c store.Cell, p store.Part) (id uint32, weight uint64) {
+	if p == s.leads && p != "" && s.plan.lead != 0 {
+		return s.plan.lead, s.plan.weight
+	}
+	return s.e.locatePart(s.plan.hash, c, p)
+}
+
 // Part returns a part as it is now. If it is unread, it is only added to.
 func (s *events) Part(c store.Cell, p store.Part) store.Content {
-	id, _ := s.e.locatePart(s.plan.hash, c, p)
+	id, _ := s.locate(c, p)
 	return s.e.content(id)
 }
 
 // PutPart makes a part v. One that no decision has looked at is new.
 func (s *events) PutPart(c store.Cell, p store.Part, v store.Content) {
 	e, f := s.e, s.f
-	id, weight := e.locatePart(s.plan.hash, c, p)
+	id, weight := s.locate(c, p)
 	at := e.cells.slot(id)
 	if p.Kind().HasBytes() {
 		e.resolve(id, row{})

@@ -69,8 +69,9 @@ func (e *Engine) setBytes(id uint32, bytes string, has bool) {
 	s := e.cells.slot(id)
 	if s.meta&hasExtra != 0 {
 		e.blobBytes -= int64(len(e.blobs[id]))
-		delete(e.blobs, id)
-		s.meta &^= hasExtra
+		if s.meta &^= hasExtra; !has {
+			delete(e.blobs, id)
+		}
 	}
 	if has {
 		s.meta |= hasExtra

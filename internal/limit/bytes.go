@@ -58,35 +58,44 @@ func Parse(request []byte) (r Request, ok bool) {
 }
 
 func (r *Request) parse(request []byte) bool {
-	c := cutter[[]byte]{b: request}
-	if c.byte() != version {
-		return false
-	}
-	flags := c.byte()
-	r.Burn, r.Cost, r.NRules = flags&flagBurn != 0, c.int(), int(c.byte())
-	if c.bad || flags&^flagBurn != 0 || r.NRules > RulesMax {
+	c := cutter{b: request}
+	if r.Cost, r.Burn, r.NRules = c.head(); c.bad || r.NRules > RulesMax {
 		return false
 	}
 	for i := range r.NRules {
-		x := &r.Rules[i]
-		x.Tag, x.Algorithm, x.Rate = c.tag(), Algorithm(c.byte()), c.int()
-		if x.Algorithm != Calendar {
-			x.PerUS = c.int()
-		}
-		switch x.Algorithm {
-		case Bucket:
-			x.Burst = c.int()
-		case Calendar:
-			x.NEdges = int(c.byte())
-			last := int64(0)
-			for j := range min(x.NEdges, EdgesMax) {
-				last += c.time()
-				x.Edges[j] = last
-			}
-		default:
-		}
+		c.rule(&r.Rules[i])
 	}
 	return !c.bad && len(c.b) == 0 && r.Check() == nil
+}
+
+// head takes what comes before the rules of a request.
+func (c *cutter) head() (cost int64, burn bool, rules int) {
+	if c.byte() != version {
+		c.bad = true
+	}
+	flags := c.byte()
+	c.bad = c.bad || flags&^flagBurn != 0
+	return c.int(), flags&flagBurn != 0, int(c.byte())
+}
+
+// rule takes a rule, which may be none that is valid.
+func (c *cutter) rule(x *Rule) {
+	x.Tag, x.Algorithm, x.Rate = c.tag(), Algorithm(c.byte()), c.int()
+	if x.Algorithm != Calendar {
+		x.PerUS = c.int()
+	}
+	switch x.Algorithm {
+	case Bucket:
+		x.Burst = c.int()
+	case Calendar:
+		x.NEdges = int(c.byte())
+		last := int64(0)
+		for j := range min(x.NEdges, EdgesMax) {
+			last += c.time()
+			x.Edges[j] = last
+		}
+	default:
+	}
 }
 
 // entries are what is known of a client.
@@ -108,7 +117,7 @@ func (s *entries) parse(state string) bool {
 	if state == "" {
 		return true
 	}
-	c := cutter[string]{b: state}
+	c := cutter{b: []byte(state)}
 	if c.byte() != version {
 		return false
 	}
@@ -116,27 +125,31 @@ func (s *entries) parse(state string) bool {
 		return false
 	}
 	for i := range s.n {
-		e := &s.all[i]
-		e.tag = c.tag()
-		switch kind := c.byte(); kind {
-		case kindBucket:
-			e.bucket, e.atUS, e.used, e.rest, e.rate, e.per = true, c.time(), c.int(), c.int(), c.int(), c.int()
-			c.bad = c.bad || e.rate < 1 || e.per < 1 || e.per > PerUSMax || e.rest >= e.per ||
-				e.rate > AmountMax || e.used > AmountMax
-		case kindWindows, kindSliding:
-			e.startUS, e.length, e.cur = c.time(), c.time(), c.int()
-			if e.slides = kind == kindSliding; e.slides {
-				e.prev = c.int()
-			}
-			c.bad = c.bad || e.length < 1 || e.cur > countMax || e.prev > countMax
-		default:
-			return false
-		}
+		c.entry(&s.all[i])
 		for j := range i {
-			c.bad = c.bad || s.all[j].tag == e.tag
+			c.bad = c.bad || s.all[j].tag == s.all[i].tag
 		}
 	}
 	return !c.bad && len(c.b) == 0
+}
+
+// entry takes what is known of one limit.
+func (c *cutter) entry(e *entry) {
+	e.tag = c.tag()
+	switch kind := c.byte(); kind {
+	case kindBucket:
+		e.bucket, e.atUS, e.used, e.rest, e.rate, e.per = true, c.time(), c.int(), c.int(), c.int(), c.int()
+		c.bad = c.bad || e.rate < 1 || e.per < 1 || e.per > PerUSMax || e.rest >= e.per ||
+			e.rate > AmountMax || e.used > AmountMax
+	case kindWindows, kindSliding:
+		e.startUS, e.length, e.cur = c.time(), c.time(), c.int()
+		if e.slides = kind == kindSliding; e.slides {
+			e.prev = c.int()
+		}
+		c.bad = c.bad || e.length < 1 || e.cur > countMax || e.prev > countMax
+	default:
+		c.bad = true
+	}
 }
 
 // countMax is the most that a window counts: what two windows of other lengths had in all.
@@ -159,25 +172,31 @@ func (s *entries) append(dst []byte, req *Request, all *[RulesMax]judged, nowUS 
 	}
 	dst = append(dst, version, byte(n))
 	for i := range n {
-		e := &kept[i]
-		dst = binary.AppendUvarint(dst, uint64(e.tag))
-		if e.bucket {
-			dst = append(dst, kindBucket)
-			for _, v := range [...]int64{e.atUS, e.used, e.rest, e.rate, e.per} {
-				dst = binary.AppendUvarint(dst, uint64(v))
-			}
-			continue
-		}
-		dst = append(dst, kindWindows)
-		if e.slides {
-			dst[len(dst)-1] = kindSliding
-		}
-		for _, v := range [...]int64{e.startUS, e.length, min(e.cur, countMax)} {
+		dst = kept[i].append(dst)
+	}
+	return dst
+}
+
+// append appends what is known of one limit.
+func (e *entry) append(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(e.tag))
+	if e.bucket {
+		dst = append(dst, kindBucket)
+		for _, v := range [...]int64{e.atUS, e.used, e.rest, e.rate, e.per} {
 			dst = binary.AppendUvarint(dst, uint64(v))
 		}
-		if e.slides {
-			dst = binary.AppendUvarint(dst, uint64(min(e.prev, countMax)))
-		}
+		return dst
+	}
+	kind := byte(kindWindows)
+	if e.slides {
+		kind = kindSliding
+	}
+	dst = append(dst, kind)
+	for _, v := range [...]int64{e.startUS, e.length, min(e.cur, countMax)} {
+		dst = binary.AppendUvarint(dst, uint64(v))
+	}
+	if e.slides {
+		dst = binary.AppendUvarint(dst, uint64(min(e.prev, countMax)))
 	}
 	return dst
 }
@@ -193,12 +212,12 @@ func (r *Request) has(tag uint32) bool {
 }
 
 // A cutter cuts numbers from bytes. After a short or wrong one bad is set.
-type cutter[T string | []byte] struct {
-	b   T
+type cutter struct {
+	b   []byte
 	bad bool
 }
 
-func (c *cutter[T]) byte() byte {
+func (c *cutter) byte() byte {
 	if len(c.b) == 0 {
 		c.bad = true
 		return 0
@@ -210,7 +229,7 @@ func (c *cutter[T]) byte() byte {
 
 // uvarint takes a number in as few bytes as it can have: so that there is one way to say
 // a thing.
-func (c *cutter[T]) uvarint() uint64 {
+func (c *cutter) uvarint() uint64 {
 	v := uint64(0)
 	for i := 0; i < len(c.b) && i < binary.MaxVarintLen64; i++ {
 		b := c.b[i]
@@ -230,7 +249,7 @@ func (c *cutter[T]) uvarint() uint64 {
 }
 
 // upTo takes a number up to a limit.
-func (c *cutter[T]) upTo(limit uint64) int64 {
+func (c *cutter) upTo(limit uint64) int64 {
 	v := c.uvarint()
 	if v > limit {
 		c.bad = true
@@ -239,9 +258,9 @@ func (c *cutter[T]) upTo(limit uint64) int64 {
 	return int64(v)
 }
 
-func (c *cutter[T]) int() int64  { return c.upTo(1 << 60) }
-func (c *cutter[T]) time() int64 { return c.upTo(TimeUSMax) }
-func (c *cutter[T]) tag() uint32 { return uint32(c.upTo(TagMax)) }
+func (c *cutter) int() int64  { return c.upTo(1 << 60) }
+func (c *cutter) time() int64 { return c.upTo(TimeUSMax) }
+func (c *cutter) tag() uint32 { return uint32(c.upTo(TagMax)) }
 
 // A reply is two numbers, which fit where results are: bits from the lowest on
 //
