@@ -63,6 +63,7 @@ func figures() []figure {
 		{"range", rangeAbout, ranges},
 		{"reviews", reviewsAbout, reviews},
 		{"postgres-views", postgresViewsAbout, postgresViews},
+		{"limit", limitAbout, limitFigure},
 		{"verify", verifyAbout, verify},
 		{"bounded", boundedAbout, bounded},
 		{"postgres-bounded", postgresBoundedAbout, postgresBounded},

@@ -57,7 +57,7 @@ func TestCheckEvents(t *testing.T) {
 		d.Op, e.Part, e.Bytes = store.OpMerge, partOf(store.PartSketch), []byte("x")
 	})
 	f(invalid, func(d *delta, e *event, _ *rider) { d.Op, e.Part = store.OpMerge, held })
-	f(invalid, func(d *delta, e *event, _ *rider) { d.Op = store.OpMerge })
+	f(invalid, func(d *delta, _ *event, _ *rider) { d.Op = store.OpMerge })
 	f(invalid, func(_ *delta, _ *event, r *rider) { r.Part, r.Op = partOf(store.PartLimit), store.OpMerge })
 	f(invalid, func(_ *delta, e *event, _ *rider) { e.Part = entries })
 	f(invalid, func(_ *delta, e *event, _ *rider) { e.Part = "x" })

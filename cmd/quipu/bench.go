@@ -19,7 +19,7 @@ type benchCmd struct {
 	Target string `help:"Server to benchmark: redis://HOST:PORT or HOST:PORT for --resp or a Redis server, http://HOST:PORT for --http; rediss:// and https:// for TLS." default:"redis://127.0.0.1:6380"`
 	APIKey string `name:"api-key" help:"API key of the server, or its password." placeholder:"KEY"`
 
-	Op        load.Op   `help:"Operation: incr, add (an increment that does not ask for the value), get, set, or mixed." enum:"incr,add,get,set,mixed" default:"incr"`
+	Op        load.Op   `help:"Operation: incr, add (an increment that does not ask for the value), get, set, throttle (CL.THROTTLE, over RESP), or mixed." enum:"incr,add,get,set,throttle,mixed" default:"incr"`
 	ReadShare float64   `help:"Share of get in a mixed load, from 0 to 1; the rest is incr." default:"0.9"`
 	Dist      load.Dist `help:"Which keys: hot is a single one; uniform or zipf over --keys." enum:"hot,uniform,zipf" default:"hot"`
 	Keys      int64     `help:"Number of keys." default:"1000000"`

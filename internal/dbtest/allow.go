@@ -50,11 +50,12 @@ func (k *kit) allowed(name, who string, cost, left int64) {
 	}
 }
 
-func (k *kit) denied(name, who string, cost, left int64) quipu.Decision {
+// denied asks for eve, and checks that it is refused and what is left.
+func (k *kit) denied(name string, cost, left int64) quipu.Decision {
 	k.Helper()
-	d := k.ask(name, who, cost, quipu.AllowOptions{})
+	d := k.ask(name, "eve", cost, quipu.AllowOptions{})
 	if d.Allowed || d.Remaining != left || d.RetryAfter == 0 {
-		k.Fatalf("Allow(%q, %q, %d): %+v, want it refused with %d left", name, who, cost, d, left)
+		k.Fatalf("Allow(%q, eve, %d): %+v, want it refused with %d left", name, cost, d, left)
 	}
 	return d
 }
@@ -68,7 +69,7 @@ func allows(s *suite) {
 		for left := int64(2); left >= 0; left-- {
 			k.allowed("api:a", "eve", 1, left)
 		}
-		d := k.denied("api:a", "eve", 1, 0)
+		d := k.denied("api:a", 1, 0)
 		if d.Policy != "24h" || d.Limit != 3 || d.RetryAfter <= 23*time.Hour || d.RetryAfter > 24*time.Hour || d.ResetAfter <= 2*24*time.Hour {
 			k.Fatalf("refused: %+v", d)
 		}
@@ -83,9 +84,9 @@ func allows(s *suite) {
 	s.law("a cost is used whole or not at all", func(k *kit) {
 		k.limited("api", bucket(k))
 		k.allowed("api", "eve", 2, 1)
-		k.denied("api", "eve", 2, 1)
+		k.denied("api", 2, 1)
 		k.allowed("api", "eve", 1, 0)
-		if d := k.denied("api", "eve", 4, 0); d.RetryAfter != call.Never {
+		if d := k.denied("api", 4, 0); d.RetryAfter != call.Never {
 			k.Fatalf("4 of 3 are allowed after %s", d.RetryAfter)
 		}
 	})
@@ -108,14 +109,14 @@ func allows(s *suite) {
 	s.law("several limits are decided together", func(k *kit) {
 		k.limited("api", bucket(k), definition.Limit{Name: "month", Algorithm: definition.Calendar, Rate: 4, Per: k.width("1mo"), Zone: "Europe/Berlin"})
 		k.allowed("api", "eve", 3, 0)
-		if d := k.denied("api", "eve", 1, 0); d.Policy == "month" {
+		if d := k.denied("api", 1, 0); d.Policy == "month" {
 			k.Fatalf("refused by %q: %+v", d.Policy, d)
 		}
 		if err := k.db.ResetLimit(k.ctx, "api", "eve"); err != nil {
 			k.Fatalf("ResetLimit: %v", err)
 		}
 		k.allowed("api", "eve", 2, 1)
-		if d := k.denied("api", "eve", 5, 1); d.RetryAfter != call.Never {
+		if d := k.denied("api", 5, 1); d.RetryAfter != call.Never {
 			k.Fatalf("5 of 3 and of 4: %+v", d)
 		}
 		k.allowed("api", "eve", 1, 0)
@@ -124,20 +125,20 @@ func allows(s *suite) {
 	s.law("a refused call uses nothing unless it is to burn", func(k *kit) {
 		k.limited("api", bucket(k))
 		k.allowed("api", "eve", 1, 2)
-		k.denied("api", "eve", 3, 2)
+		k.denied("api", 3, 2)
 		if d := k.ask("api", "eve", 3, quipu.AllowOptions{Burn: true}); d.Allowed || d.Remaining != 0 {
 			k.Fatalf("burnt: %+v", d)
 		}
-		k.denied("api", "eve", 1, 0)
+		k.denied("api", 1, 0)
 	})
 
 	s.law("windows are limits too", func(k *kit) {
 		k.limited("*", definition.Limit{Algorithm: definition.FixedWindow, Rate: 3, Per: k.width("8784h")})
 		k.allowed("w", "eve", 2, 1)
-		k.denied("w", "eve", 2, 1)
+		k.denied("w", 2, 1)
 		k.limited("*", definition.Limit{Algorithm: definition.SlidingWindow, Rate: 3, Per: k.width("8784h")})
 		k.allowed("s", "eve", 2, 1)
-		k.denied("s", "eve", 2, 1)
+		k.denied("s", 2, 1)
 	})
 
 	s.law("a changed limit keeps what was used", func(k *kit) {
@@ -146,7 +147,7 @@ func allows(s *suite) {
 		k.limited("api", definition.Limit{Name: "calls", Rate: 1, Per: k.width("24h"), Burst: 5})
 		k.allowed("api", "eve", 1, 1)
 		k.limited("api", definition.Limit{Name: "calls", Rate: 1, Per: k.width("24h"), Burst: 2})
-		k.denied("api", "eve", 1, 0)
+		k.denied("api", 1, 0)
 	})
 
 	s.law("a client that is reset has used nothing", func(k *kit) {
@@ -215,17 +216,17 @@ func allows(s *suite) {
 
 	s.law("a name without limits, and what no limit can be asked, is refused", func(k *kit) {
 		k.limited("api:*", bucket(k))
-		f := func(want error, name, who string, cost int64, o quipu.AllowOptions) {
+		f := func(want error, name, who string, cost int64) {
 			k.Helper()
-			_, err := k.db.Allow(k.ctx, name, who, cost, o)
+			_, err := k.db.Allow(k.ctx, name, who, cost, quipu.AllowOptions{})
 			k.fails(err, want)
 		}
-		f(quipu.ErrInvalid, "web", "eve", 1, quipu.AllowOptions{})
-		f(quipu.ErrInvalid, "", "eve", 1, quipu.AllowOptions{})
-		f(quipu.ErrTooLarge, strings.Repeat("n", 513), "eve", 1, quipu.AllowOptions{})
-		f(quipu.ErrTooLarge, "api:a", strings.Repeat("w", 256), 1, quipu.AllowOptions{})
-		f(quipu.ErrInvalid, "api:a", "eve", -1, quipu.AllowOptions{})
-		f(quipu.ErrInvalid, "api:a", "eve", 1_000_000_000_001, quipu.AllowOptions{})
+		f(quipu.ErrInvalid, "web", "eve", 1)
+		f(quipu.ErrInvalid, "", "eve", 1)
+		f(quipu.ErrTooLarge, strings.Repeat("n", 513), "eve", 1)
+		f(quipu.ErrTooLarge, "api:a", strings.Repeat("w", 256), 1)
+		f(quipu.ErrInvalid, "api:a", "eve", -1)
+		f(quipu.ErrInvalid, "api:a", "eve", 1_000_000_000_001)
 		k.allowed("api:a", strings.Repeat("w", 255), 1, 2)
 		k.fails(k.db.ResetLimit(k.ctx, "", "eve"), quipu.ErrInvalid)
 	})

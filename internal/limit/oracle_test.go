@@ -4,6 +4,7 @@ import (
 	"flag"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -43,10 +44,10 @@ func (o *oracle) admits(r *limit.Rule, cost, at int64) bool {
 			return false
 		}
 		sum := cost
-		for i := len(o.at) - 1; i >= 0; i-- {
+		for i, then := range slices.Backward(o.at) {
 			sum += o.cost[i]
 			left := new(big.Int).Mul(big.NewInt(sum-r.Burst), big.NewInt(r.PerUS))
-			if left.Cmp(new(big.Int).Mul(big.NewInt(r.Rate), big.NewInt(at-o.at[i]))) > 0 {
+			if left.Cmp(new(big.Int).Mul(big.NewInt(r.Rate), big.NewInt(at-then))) > 0 {
 				return false
 			}
 		}

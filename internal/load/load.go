@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,13 +41,16 @@ const drainMax = 10 * time.Second
 type Op string
 
 // The operations. Mixed is Get or Incr, by the share of reads; Add is an increment
-// that asks for nothing back, which Redis does not have.
+// that asks for nothing back, which Redis does not have. Throttle asks a rate limit, over RESP,
+// as the module redis-cell has it.
 const (
 	Incr  Op = "incr"
 	Add   Op = "add"
 	Get   Op = "get"
 	Set   Op = "set"
 	Mixed Op = "mixed"
+
+	Throttle Op = "throttle"
 )
 
 // A Dist says how often each key is used.
@@ -110,8 +114,10 @@ func (c Config) Validate() error {
 	switch {
 	case err != nil:
 		return err
-	case c.Op != Incr && c.Op != Add && c.Op != Get && c.Op != Set && c.Op != Mixed:
-		return fmt.Errorf("operation %q: want incr, add, get, set or mixed", c.Op)
+	case c.Op != Incr && c.Op != Add && c.Op != Get && c.Op != Set && c.Op != Mixed && c.Op != Throttle:
+		return fmt.Errorf("operation %q: want incr, add, get, set, throttle or mixed", c.Op)
+	case c.Op == Throttle && strings.HasPrefix(c.Target, "http"):
+		return fmt.Errorf("operation %q is for RESP alone", c.Op)
 	case c.Dist != Hot && c.Dist != Uniform && c.Dist != Zipf:
 		return fmt.Errorf("distribution %q: want hot, uniform or zipf", c.Dist)
 	case c.Op == Mixed && !(c.ReadShare >= 0 && c.ReadShare <= 1):

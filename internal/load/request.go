@@ -10,7 +10,7 @@ const KeyZero = "key:000000000000"
 const setValue = "1"
 
 // requests are ready to be sent, but for the number of the key.
-type requests struct{ incr, add, get, set template }
+type requests struct{ incr, add, get, set, throttle template }
 
 // A template is a request for the first key. One that has a name of its own has no
 // number, and is the only one.
@@ -33,6 +33,8 @@ func (r *requests) request(b []byte, op Op, key uint64) []byte {
 		t = r.get
 	case Set:
 		t = r.set
+	case Throttle:
+		t = r.throttle
 	default:
 		t = r.incr
 	}

@@ -94,18 +94,20 @@ func command(words ...string) []byte {
 // resp is the state of one connection: what is left of a reply.
 type resp struct {
 	requests
-	skip int // bytes of a string, and of its end
+	skip  int // bytes of a string, and of its end
+	items int // of an array that are still to come
 }
 
 func newRESP(name string) *resp {
 	f := func(words ...string) template { return newTemplate(string(command(words...))) }
 	return &resp{requests: requests{
 		incr: f("INCR", name), add: f("Q.ADD", name, "1", "NOVALUE"), get: f("GET", name), set: f("SET", name, setValue),
+		throttle: f("CL.THROTTLE", name, "15", "30", "60"),
 	}}
 }
 
 // scan knows the replies of the commands that are sent: integers, strings,
-// nulls and errors.
+// nulls, errors, and arrays of integers.
 func (s *resp) scan(p []byte) (used int, r replies, err error) {
 	for {
 		if s.skip > 0 {
@@ -127,7 +129,20 @@ func (s *resp) scan(p []byte) (used int, r replies, err error) {
 		}
 		text := line[1 : end-1]
 		switch line[0] {
-		case ':', '+', '_':
+		case ':':
+			if s.items > 0 {
+				s.items--
+			}
+			if s.items == 0 {
+				r.n++
+			}
+		case '*':
+			n, err := strconv.Atoi(string(text))
+			if err != nil || n < 1 || n > itemsMax || s.items > 0 {
+				return used, r, unexpected(line)
+			}
+			s.items = n
+		case '+', '_':
 			r.n++
 		case '-':
 			r.fail(text, bytes.HasPrefix(text, []byte("NOAUTH ")))
@@ -147,6 +162,9 @@ func (s *resp) scan(p []byte) (used int, r replies, err error) {
 		used += len(line)
 	}
 }
+
+// itemsMax is the longest array.
+const itemsMax = 16
 
 // stringMax is the longest string that a server may have.
 const stringMax = 512 << 20

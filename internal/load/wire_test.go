@@ -55,6 +55,7 @@ func TestScan(t *testing.T) {
 	f(newRESP(KeyZero), "", 0, 0, "", 0)
 	f(newRESP(KeyZero), ":1\r\n:-23\r\n+OK\r\n_\r\n$-1\r\n$0\r\n\r\n$2\r\n\r\n\r\n", 7, 0, "", 0)
 	f(newRESP(KeyZero), "-ERR a\r\n:1\r\n-ERR b\r\n:2", 3, 2, "ERR a", 2)
+	f(newRESP(KeyZero), "*2\r\n:1\r\n:-1\r\n*3\r\n:1\r\n:2\r\n", 1, 0, "", 0)
 	f(newRESP(KeyZero), "$5\r\nab", 0, 0, "", 0)
 	f(newRESP(KeyZero), ":1\r\n$", 1, 0, "", 1)
 	f(newREST("h", "", KeyZero), "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nX: y\r\n\r\n{}HTTP/1.1 200 OK\r\nContent-Length:0\r\n\r\n", 2, 0, "", 0)
@@ -66,7 +67,7 @@ func TestScan(t *testing.T) {
 			t.Errorf("scan %q: got %+v", text, r)
 		}
 	}
-	for _, text := range []string{"\r\n", "\n", ":1\n", "*1\r\n:1\r\n", "$x\r\n", "$-2\r\n", "$536870913\r\n", "HTTP/1.1 400 Bad Request\r\n"} {
+	for _, text := range []string{"\r\n", "\n", ":1\n", "*x\r\n", "*0\r\n", "*17\r\n", "*2\r\n*2\r\n", "$x\r\n", "$-2\r\n", "$536870913\r\n", "HTTP/1.1 400 Bad Request\r\n"} {
 		bad(newRESP(KeyZero), text)
 	}
 	for _, text := range []string{"HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "-ERR x\r\nContent-Length: 0\r\n\r\n"} {

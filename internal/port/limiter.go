@@ -137,16 +137,21 @@ func (l *Limiter) lanesOf(namespace, name string, partitions int) *lanes {
 	if all != nil {
 		return all
 	}
-	all = &lanes{}
-	for i := range lanesOf(partitions) {
-		all.cells = append(all.cells, store.LimitCell(namespace, name, i))
-	}
+	all = newLanes(namespace, name, partitions)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.names == nil || len(l.names) == namesMax {
 		l.names = make(map[limitName]*lanes)
 	}
 	l.names[limitName{namespace, name}] = all
+	return all
+}
+
+func newLanes(namespace, name string, partitions int) *lanes {
+	all := &lanes{}
+	for i := range lanesOf(partitions) {
+		all.cells = append(all.cells, store.LimitCell(namespace, name, i))
+	}
 	return all
 }
 

@@ -359,9 +359,8 @@ func (p *Port) ResetLimit(ctx context.Context, name, who string) error {
 	case p.readOnly:
 		return store.ErrReadOnly
 	}
-	by := &Limiter{}
 	d := store.Delta{
-		Cell: by.lanesOf(p.namespace, name, p.traits.Partitions).of(who), Op: store.OpDelete,
+		Cell: newLanes(p.namespace, name, p.traits.Partitions).of(who), Op: store.OpDelete,
 		Guard: store.Guard{Exists: store.ExistsMust},
 		Event: &store.Event{Part: limitPart(who), Riders: []store.Rider{{Op: store.OpAdd, N: -1}}},
 	}
