@@ -118,10 +118,11 @@ type Engine struct {
 
 	mu        sync.Mutex // guards the fields below
 	closed    bool
-	fenced    bool  // there is a book
-	cellsMax  int64 // bytes of cells above which some are evicted
-	cellBytes int64 // that a changed cell takes
-	putBytes  int64 // of parts that were put since the last checkpoint began
+	fenced    bool   // there is a book
+	cellsMax  int64  // bytes of cells above which some are evicted
+	cellBytes int64  // that a changed cell takes
+	putBytes  int64  // of parts that were put since the last checkpoint began
+	places    places // of parts in cells
 	cells     *table
 	undo      undos
 	extras    map[uint32]extra // of the cells in memory that have one, by slot

@@ -47,6 +47,7 @@ func (e *Engine) planParts(d *store.Delta, p *plan, level store.Durability, n *n
 		}
 		switch part := r.Part; {
 		case part == "" || r.Place == store.PlaceVersion:
+		case r.Place == store.PlaceMet && r.When.Kind != store.MetBook && !r.When.Holds(met): // left out, unless a delta before it changes the lead: see prepare
 		case r.Place == store.PlaceMet: // if nothing before it in the batch changes the lead
 			f, _ := part.Fields()
 			look(part.At(f.Position+met), !isBlind(d, r))
@@ -147,8 +148,12 @@ func (s *events) prepare(d *store.Delta) error {
 			continue
 		}
 		if r.Place == store.PlaceMet {
+			met := s.met(d)
+			if r.When.Kind != store.MetBook && !r.When.Holds(met) {
+				continue
+			}
 			f, _ := part.Fields()
-			part, planned = part.At(f.Position+s.met(d)), false
+			part, planned = part.At(f.Position+met), false
 		}
 		if err := look(part, isBlind(d, r), planned); err != nil {
 			return err

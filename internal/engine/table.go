@@ -79,6 +79,7 @@ const (
 // insert waits for a table to be copied; slots and buckets are in pages, so
 // that growing copies nothing.
 type table struct {
+	removed    uint64  // slots, ever
 	arena              // of the long entries
 	skip       int     // bytes of an entry before its key
 	pages      []*slot // the first slot of each page
@@ -293,6 +294,7 @@ func (t *table) splitBucket() {
 
 // remove takes a slot out of the table and frees it.
 func (t *table) remove(id uint32) {
+	t.removed++
 	s := t.slot(id)
 	p := t.head(s.hash)
 	for *p != id {
