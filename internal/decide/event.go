@@ -41,7 +41,7 @@ func event(s PartState, at Clock, d *store.Delta, rec *Record) store.Result {
 // it: see Recall. A nil record is not written.
 func Event(s Parts, at Clock, d *store.Delta, rec *Record) store.Result {
 	st := step{own: d.Cell, is: s.Cell(d.Cell), at: at, state: s}
-	st.will = st.is
+	st.will, st.parts = st.is, st.room[:0]
 	res := st.decide(d)
 	if res.Outcome == store.Applied {
 		res.Version = st.keep(rec)
@@ -60,6 +60,7 @@ type step struct {
 	answer      [2]int64      // of a merge
 	merged      bool
 	parts       []changed
+	room        [6]changed     // for parts: few events have more
 	entries     []*store.Rider // that are at the version of the step
 }
 

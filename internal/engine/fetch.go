@@ -115,6 +115,10 @@ func (e *Engine) fetchRows(ctx context.Context, from *base, n needs, got *fetche
 // scan are side by side there.
 const manyCells = 64
 
+// isUnlikely reports whether most parts of a kind that are looked for are not there: users
+// who have not come before. The filters of the disk tell that best, and only for one at a time.
+func isUnlikely(k store.PartKind) bool { return k == store.PartMember || k == store.PartOnce }
+
 // readCells reads the rows of cells and parts.
 func (e *Engine) readCells(ctx context.Context, from *base, keys [][]byte) ([]row, error) {
 	rows := make([]row, len(keys))
@@ -130,9 +134,16 @@ func (e *Engine) readCells(ctx context.Context, from *base, keys [][]byte) ([]ro
 		}
 		return rows, nil
 	}
-	order := make([]int, len(keys))
-	for i := range order {
-		order[i] = i
+	order := make([]int, 0, len(keys))
+	for i, key := range keys {
+		if !isPart(key) || !isUnlikely(store.PartKind(key[partRow(key)])) {
+			order = append(order, i)
+			continue
+		}
+		var err error
+		if rows[i], err = e.readCell(from, key); err != nil {
+			return nil, err
+		}
 	}
 	slices.SortFunc(order, func(a, b int) int { return bytes.Compare(keys[a], keys[b]) })
 	it, err := from.NewIter(nil)

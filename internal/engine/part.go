@@ -64,7 +64,7 @@ func (e *Engine) locatePart(cell uint64, c store.Cell, p store.Part) (id uint32,
 // are many (BenchmarkReact).
 type places [1 << placesBits]spot
 
-const placesBits = 10
+const placesBits = 12
 
 // A spot is the slot of a part, as long as no slot was removed since it was found.
 type spot struct {

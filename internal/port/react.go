@@ -88,7 +88,12 @@ func (f *frame) react(d *store.Delta, r Reacting, user string, keys *books.Keys)
 		does.Choice, does.Only = 0, d.N
 	}
 	p := keys.Plans.React(keys.Views, f.nowMS, nil, does)
-	e := &store.Event{Part: view.Member(r.Generation, user), Plan: p.Event.Plan}
+	e := &store.Event{Plan: p.Event.Plan}
+	if d.Event != nil && f.resets[d.Cell] == 0 { // as ReactEvent, or an earlier attempt, has made it
+		e.Part = d.Event.Part
+	} else {
+		e.Part = view.Member(r.Generation, user)
+	}
 	if b := d.Guard.Bound; b != nil {
 		e.Plan, e.Riders = nil, boundRiders(p.Event, b)
 	}
