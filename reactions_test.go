@@ -1,6 +1,7 @@
 package quipu_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -166,5 +167,26 @@ func TestEraseReactions(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// A ceiling bounds how many users have a choice.
+func TestReactionsCeiling(t *testing.T) {
+	eachViewed(t, func(t *testing.T, v *viewed) {
+		two := int64(2)
+		v.define(definition.Definition{Pattern: "seat*", Choices: []string{"in", "maybe"}, Ceiling: &two})
+		ok := must[quipu.Reaction](v)
+		ok(v.React(t.Context(), "seats", "ana", "in"))
+		ok(v.React(t.Context(), "seats", "bob", "in"))
+		if _, err := v.React(t.Context(), "seats", "cy", "in"); !errors.Is(err, quipu.ErrBound) {
+			t.Errorf("%v", err)
+		}
+		ok(v.React(t.Context(), "seats", "bob", "maybe"))
+		ok(v.Unreact(t.Context(), "seats", "ana"))
+		ok(v.React(t.Context(), "seats", "cy", "in"))
+		if r, err := v.Reactions(t.Context(), "seats"); err != nil || r.Users != 2 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		v.sound()
 	})
 }

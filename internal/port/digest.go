@@ -54,9 +54,6 @@ func Digest(d *store.Delta, f *Fact) uint64 {
 	if f != nil && f.hold != nil {
 		b = binary.AppendVarint(append(b, digestHold, byte(f.hold.do)), int64(f.hold.ttl))
 	}
-	if f != nil && f.React.Kind != 0 { // not the generation, which the server finds out
-		b = append(b, digestReact, byte(f.React.Kind))
-	}
 	sum := sha256.Sum256(b)
 	return binary.LittleEndian.Uint64(sum[:])
 }
@@ -68,7 +65,6 @@ const (
 	digestDims   = 'd'
 	digestLine   = 'l'
 	digestHold   = 'h'
-	digestReact  = 'r'
 )
 
 func appendBool(b []byte, v bool) []byte {

@@ -73,6 +73,13 @@ func TestReactions(t *testing.T) {
 				t.Errorf("reply %d of the pipeline: %q, want %q", i, got, want)
 			}
 		}
+		c.send(array("DEL", "post:5") + array("SADD", "post:5", "ana") + array("DEL", "post:5") + array("SADD", "post:5", "bob") + array("GET", "post:5"))
+		for i, want := range []string{zero, one, one, one, one1} {
+			if got := c.reply(); got != want {
+				t.Errorf("reply %d of a pipeline with resets: %q, want %q", i, got, want)
+			}
+		}
+		f("SISMEMBER post:5 ana", zero)
 		f("MULTI", ok)
 		f("SADD post:1 di ed", "+QUEUED\r\n")
 		f("Q.REACT post:1 ana dislike", "+QUEUED\r\n")
@@ -132,6 +139,30 @@ func TestReactions(t *testing.T) {
 	t.Run("embedded", func(t *testing.T) { all(t, openEmbedded(t)) })
 	t.Run("many partitions", func(t *testing.T) {
 		all(t, openOver(t, quipu.New(memstore.New(memstore.Options{Partitions: 5}), quipu.Options{}), resp.Options{}))
+	})
+}
+
+// Another server resets a counter: the door finds out when the store refuses its reactions.
+func TestReactionsOfOthers(t *testing.T) {
+	transports(t, func(t *testing.T, o resp.Options) {
+		s := memstore.New(memstore.Options{})
+		other := quipu.New(s, quipu.Options{})
+		if _, err := other.Define(t.Context(), []definition.Definition{{Pattern: "post:*", Choices: []string{"like"}}}, quipu.DefineOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		c := dial(t, openOver(t, quipu.New(s, quipu.Options{}), o).addr)
+		c.expect("SADD post:1 ana", one)
+		for range 3 {
+			c.send(array("SADD", "post:1", "ana") + array("SADD", "post:1", "ana", "bob"))
+			if a, b := c.reply(), c.reply(); a != zero || b != one {
+				t.Errorf("%q, %q", a, b)
+			}
+			if _, err := other.Reset(t.Context(), "post:1"); err != nil {
+				t.Fatal(err)
+			}
+			c.expect("SADD post:1 ana", one)
+			c.expect("SCARD post:1", one)
+		}
 	})
 }
 
