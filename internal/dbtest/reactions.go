@@ -262,9 +262,9 @@ func reactions(s *suite) {
 	s.law("bad reactions are refused, and change nothing", func(k *kit) {
 		k.define(posts)
 		r := k.reactor()
-		f := func(want error, key, user, choice string, opts ...quipu.WriteOption) {
+		f := func(want error, key, user, choice string) {
 			k.Helper()
-			_, err := r.React(k.ctx, key, user, choice, opts...)
+			_, err := r.React(k.ctx, key, user, choice)
 			k.fails(err, want)
 		}
 		f(quipu.ErrInvalid, "post:1", "ana", "love")
@@ -504,7 +504,7 @@ func onces(s *suite) {
 		now := time.Now()
 		var mu sync.Mutex
 		counted := int64(0)
-		k.parallel(8, func(i int) error {
+		k.parallel(8, func(int) error {
 			for n := range 20 {
 				r, err := k.db.Add(k.ctx, "view:1", 1, quipu.Who(fmt.Sprint("u", n)), quipu.At(now))
 				if err != nil {

@@ -137,7 +137,7 @@ func counterOf(c store.Cell) store.Cell {
 func (w *eraser) erase(ctx context.Context, p *store.PartEntry) error {
 	w.done.Looked++
 	f, _ := p.Part.Fields()
-	had := false
+	had := true
 	switch {
 	case f.Kind == store.PartEntries:
 		n, err := w.lines(ctx, p)
@@ -148,7 +148,6 @@ func (w *eraser) erase(ctx context.Context, p *store.PartEntry) error {
 	case f.Name != w.who:
 		return nil
 	case f.Kind == store.PartMember:
-		had = true
 		if unreact := w.reader.Unreact; unreact != nil {
 			was, err := unreact(ctx, p.Cell.Key, w.who)
 			if err != nil && store.KindOf(err) != store.KindInvalid { // Its definition may have no choices any more.
@@ -162,7 +161,6 @@ func (w *eraser) erase(ctx context.Context, p *store.PartEntry) error {
 			return err
 		}
 	default:
-		had = true
 		if err := w.remove(ctx, p.PartCell); err != nil {
 			return err
 		}

@@ -74,10 +74,10 @@ func (f *Fact) line(d *store.Delta) ledger.Line {
 		l.Undoes = f.Undoes.position()
 	}
 	if l.Kind == 0 {
-		switch {
-		case f.React.Kind == Chooses:
+		switch f.React.Kind {
+		case Chooses:
 			l.Kind, l.Amount = ledger.React, 0 // The entry says by how much the counter changed.
-		case f.React.Kind == Leaves:
+		case Leaves:
 			l.Kind, l.Amount = ledger.Unreact, 0
 		}
 		if f.React.Nameless {

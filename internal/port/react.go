@@ -178,9 +178,8 @@ func (p *Port) React(ctx context.Context, reactions []Reaction, results []Reacte
 	todo := make([]int, len(reactions))
 	var unsure []int // those that have tokens must be right at once, since these remember refusals
 	for i := range reactions {
-		known := false
-		todo[i] = i
-		if gens[i], known = p.gens.get(p.Cell(reactions[i].Key)); !known || reactions[i].Token != "" {
+		gen, known := p.gens.get(p.Cell(reactions[i].Key))
+		if todo[i], gens[i] = i, gen; !known || reactions[i].Token != "" {
 			unsure = append(unsure, i)
 		}
 	}
