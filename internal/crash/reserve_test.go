@@ -54,15 +54,7 @@ func reserved(t *testing.T, binary string, rng *rand.Rand) {
 		rng := rand.New(rand.NewPCG(rng.Uint64(), uint64(i)))
 		all.Go(func() { s.shop(ctx, i, rng) })
 	}
-	for range *cycles {
-		pause(time.Duration(100+rng.IntN(500))*time.Millisecond, p.Exited)
-		if err := p.Died(); err != nil {
-			t.Fatal(err)
-		}
-		p.Kill()
-		p = s.start()
-	}
-	s.over.Store(true)
+	p = s.killed(p, rng)
 	all.Wait()
 	left := s.left(ctx)
 	for token, want := range s.tokens {
@@ -101,6 +93,21 @@ func (s *shop) start() *serving.Process {
 	c := newClient(addr)
 	s.t.Cleanup(c.close)
 	s.client.Store(c)
+	return p
+}
+
+// killed kills the server and starts it again, over and over, and then has customers end.
+func (s *shop) killed(p *serving.Process, rng *rand.Rand) *serving.Process {
+	s.t.Helper()
+	for range *cycles {
+		pause(time.Duration(100+rng.IntN(500))*time.Millisecond, p.Exited)
+		if err := p.Died(); err != nil {
+			s.t.Fatal(err)
+		}
+		p.Kill()
+		p = s.start()
+	}
+	s.over.Store(true)
 	return p
 }
 
