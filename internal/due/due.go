@@ -186,11 +186,11 @@ func (w *Worker) Tick(ctx context.Context) (wait time.Duration, err error) {
 
 // look finds out which namespaces have had a hold.
 func (w *Worker) look(ctx context.Context) error {
-	var value [1]store.Value
-	if err := w.Store.Read(ctx, []store.Cell{hold.Used()}, value[:]); err != nil {
+	var number [1]store.Content
+	if err := w.Store.ReadParts(ctx, []store.PartCell{{Cell: hold.Used(), Part: hold.UsedNumber()}}, number[:]); err != nil {
 		return err
 	}
-	if value[0].N <= int64(len(*w.used.Load())) {
+	if number[0].N <= int64(len(*w.used.Load())) {
 		return nil
 	}
 	from, to := store.PartFields{Kind: store.PartDue}, store.PartFields{Kind: store.PartDue, Position: 1}

@@ -371,3 +371,20 @@ func TestSlowCall(t *testing.T) {
 	w.tick()
 	w.has("a", 7)
 }
+
+// A hint that could not be put is put again for the next reservation.
+func TestHintFails(t *testing.T) {
+	w := newWorld(t)
+	w.set("a")
+	w.reserve("a", time.Hour)
+	w.hooks.On(storetest.OnApply, storetest.Nth(0, 1, storetest.Fail(store.Errorf(store.KindUnavailable, "gone"))))
+	if _, err := w.a.Reserve(t.Context(), "a", 3, 30*time.Second); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("without a hint: %v", err)
+	}
+	w.hooks.On(storetest.OnApply)
+	w.reserve("a", 30*time.Second)
+	w.has("a", 4)
+	w.now = w.now.Add(31 * time.Second)
+	w.tick()
+	w.has("a", 7)
+}

@@ -99,7 +99,7 @@ func (w *Worker) mark(ctx context.Context, namespace string) error {
 	}
 	d := store.Delta{Cell: hold.Used(), Op: store.OpSet, N: 1, Event: &store.Event{
 		Part: hold.UsedPart(namespace), Is: store.Met{Kind: store.MetEqual},
-		Riders: []store.Rider{{Op: store.OpAdd, N: 1}},
+		Riders: []store.Rider{{Part: hold.UsedNumber(), Op: store.OpAdd, N: 1}},
 	}}
 	if err := w.put(ctx, hold.Used(), []store.Delta{d}, store.DurabilityDefault); err != nil {
 		return err

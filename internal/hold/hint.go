@@ -76,8 +76,13 @@ func (h Hint) Lane(lanes int) int {
 }
 
 // Used is the cell of the store's own namespace that says in which namespaces there have
-// ever been holds: its value is how many, and UsedPart is one of them.
+// ever been holds: UsedPart names one of them, and UsedNumber is how many.
 func Used() store.Cell { return store.Cell{Key: "holds"} }
+
+// UsedNumber returns the part of Used that holds how many namespaces it names.
+func UsedNumber() store.Part {
+	return store.PartFields{Kind: store.PartDue, Position: 1}.Part()
+}
 
 // UsedPart returns the part of Used that names a namespace.
 func UsedPart(namespace string) store.Part {
