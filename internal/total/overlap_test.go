@@ -32,7 +32,7 @@ func (w *way) onRead(f reader)   { w.read.Store(&f) }
 func (w *way) onApply(f applier) { w.apply.Store(&f) }
 
 func (w *way) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
-	if f := w.read.Load(); f != nil && !byItself(cells) {
+	if f := w.read.Load(); f != nil {
 		return (*f)(ctx, cells, values)
 	}
 	return w.Store.Read(ctx, cells, values)

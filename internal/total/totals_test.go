@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
-	"github.com/quipudb/quipu/internal/hold"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
 )
@@ -25,9 +24,6 @@ type counting struct {
 }
 
 func (c *counting) Read(ctx context.Context, cells []store.Cell, values []store.Value) error {
-	if byItself(cells) {
-		return c.Store.Read(ctx, cells, values)
-	}
 	c.reads.Add(1)
 	if gate := c.gate.Load(); gate != nil {
 		select {
@@ -60,10 +56,6 @@ func over(t *testing.T, s store.Store, policies ...quipu.Policy) *quipu.DB {
 	})
 	return db
 }
-
-// byItself reports whether a DB reads that by itself, now and then: whether anything was ever
-// reserved. No test is about it.
-func byItself(cells []store.Cell) bool { return len(cells) == 1 && cells[0] == hold.Used() }
 
 func mustAdd(t *testing.T, db *quipu.DB, key string, n int64) quipu.Receipt {
 	t.Helper()
