@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quipudb/quipu/definition"
 	"github.com/quipudb/quipu/internal/book"
 	"github.com/quipudb/quipu/internal/calendar"
 	"github.com/quipudb/quipu/internal/view"
@@ -114,6 +115,20 @@ func (k *Known) Bound(key string) *store.Bound {
 		return k.bounds[i]
 	}
 	return nil
+}
+
+// Whole reports whether one cell decides what is written to a counter, by its definition: as
+// a part of it, none can.
+func (k *Known) Whole(key string) bool {
+	if k == nil {
+		return false
+	}
+	e := k.Book.Of(key)
+	if e == nil {
+		return false
+	}
+	d := &e.Definition
+	return d.Bound() != nil || len(d.Choices) > 0 || d.Once != (definition.Once{}) || d.Reservations != nil
 }
 
 // Since returns from when on a view of the book is complete.

@@ -123,8 +123,8 @@ func (s *shared) bookOf(c store.Cell) (id int64, touch *store.Event) {
 func (s *shared) layoutOf(c store.Cell) spread.Policy {
 	p := s.rulesIn(c.Namespace).Policy(c.Key)
 	limits := hot.Limits{Shards: p.Shards, Max: p.MaxShards, CoolDown: p.CoolDown}
-	if p.Single { // Those with a floor or a ceiling are never split either: every write is decided.
-		limits.Max = 1
+	if p.Single || s.books.Known(c.Namespace).Whole(c.Key) {
+		limits.Shards, limits.Max = 1, 1
 	}
 	return spread.Policy{Limits: limits, Spread: hot.Spread(p.Spread)}
 }

@@ -227,6 +227,9 @@ func (s *Store) look(ctx context.Context) error {
 // split gives a counter as many shards as it says, and reports whether it has them.
 func (s *Store) split(ctx context.Context, c store.Cell, shards int) (bool, error) {
 	m := s.newSplit(c, hot.Home(hot.Generation(rand.Uint64()), shards))
+	if s.limits(c).Max == 1 { // A definition has come since it was wanted. One that comes from now on has the store refuse the split.
+		return false, nil
+	}
 	s.drive(ctx, m)
 	return m.done, m.err
 }

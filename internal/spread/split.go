@@ -47,7 +47,7 @@ const (
 )
 
 func (m *core) newSplit(c store.Cell, word hot.Word) *split {
-	return &split{core: m, cell: c, word: word, cells: shardsOf(c, word)}
+	return &split{core: m, cell: c, word: word, cells: shardsOf(c, word), under: m.defined(c)}
 }
 
 // to goes to a state, and makes the calls that lead there.
@@ -62,7 +62,7 @@ func (m *split) next(got []answer) []call {
 	}
 	switch m.at {
 	case splitBegins:
-		m.was, m.under = m.known.get(m.cell), m.defined(m.cell)
+		m.was = m.known.get(m.cell)
 		return m.to(splitHome, reads(m.cell))
 	case splitHome:
 		return m.begin(got[0].values[0])
