@@ -82,15 +82,15 @@ func forward(from, to net.Conn, pass func([]byte) bool) {
 func TestReplyLost(t *testing.T) {
 	p := newProxy(t, single.Addr)
 	k := kit{t, open(t, "redis://"+p.Addr().String(), redisstore.Options{Prefix: prefix(), Partitions: 1})}
-	bounded := func(d store.Delta) store.Delta {
-		d.Guard.Bound = &store.Bound{High: 1000}
+	present := func(d store.Delta) store.Delta {
+		d.Guard.Exists = store.ExistsMust
 		return d
 	}
 	w, at, seq := k.enlist(), int64(0), uint64(0)
 	plain := add(marker, 1)
-	decided := bounded(plain)
+	decided := present(plain)
 	k.reply(k.batch(add(marker, 0)))
-	k.reply(k.batch(bounded(add(marker, 0))))
+	k.reply(k.batch(present(add(marker, 0))))
 	f := func(b store.Batch, request int64, known bool) {
 		t.Helper()
 		p.armed.Store(request)
