@@ -155,7 +155,7 @@ func (s *sale) disturb(ctx context.Context, stop <-chan struct{}, rng *rand.Rand
 // An offer is what a server says of a reservation.
 type offer struct {
 	ID, State, Kind, Detail string
-	Replayed                bool
+	Replayed, Forgotten     bool
 }
 
 // insist makes a call until there is a definite answer, each time at any of the servers.
@@ -194,7 +194,9 @@ func (s *sale) buy(ctx context.Context, buyer int, rng *rand.Rand) {
 			return
 		case status == http.StatusConflict && got.Kind == "bound":
 			s.soldOut.Add(1)
-			s.tell(rng, deal{token, false})
+			if !got.Forgotten { // A partition remembers a tenth of its tokens as refused, and says so beyond that.
+				s.tell(rng, deal{token, false})
+			}
 			pause(time.Duration(20+rng.IntN(100))*time.Millisecond, ctx.Done())
 			continue
 		case status != http.StatusOK || got.ID == "":
