@@ -91,9 +91,12 @@ func likes(s *session) (err error) {
 		return err
 	}
 	s.note("%s, appendfsync always.", redis.Version)
-	for depth, least := range map[int]float64{16: 3, 64: 4} {
-		at := fmt.Sprintf(", depth %d", depth)
-		s.atLeast("rate over that of Redis"+at, s.over("quipu"+at, "redis"+at, rate), least)
+	for _, of := range []struct {
+		depth int
+		least float64
+	}{{16, 3}, {64, 4}} {
+		at := fmt.Sprintf(", depth %d", of.depth)
+		s.atLeast("rate over that of Redis"+at, s.over("quipu"+at, "redis"+at, rate), of.least)
 		s.atMost("CPU time over that of Redis"+at, s.over("quipu"+at, "redis"+at, cpuNS), 0.5)
 	}
 	return sameLikes(s.ctx, server.doors["resp"], quipu)
