@@ -162,17 +162,9 @@ func (c *seller) left() error {
 
 // once sends one command to the first server.
 func (c *seller) once(command, want string) error {
-	p, err := dialPipeline(c.ctx, c.servers[0].doors["resp"])
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(p, "%s\r\n", command)
-	reply := ""
-	if err == nil {
-		reply, err = p.in.ReadString('\n')
-	}
-	if reply = strings.TrimSpace(reply); err == nil && reply != want {
+	reply, err := ask(c.ctx, c.servers[0].doors["resp"], command)
+	if err == nil && reply != want {
 		err = fmt.Errorf("%s: %q, want %q", command, reply, want)
 	}
-	return errors.Join(err, p.Close())
+	return err
 }

@@ -115,18 +115,6 @@ func sameLikes(ctx context.Context, addr string, l *likers) error {
 	return err
 }
 
-// ask sends a command, and returns its reply, which is one line.
-func ask(ctx context.Context, addr, command string) (reply string, err error) {
-	p, err := dialPipeline(ctx, addr)
-	if err != nil {
-		return "", err
-	}
-	if _, err = fmt.Fprintf(p, "%s\r\n", command); err == nil {
-		reply, err = p.in.ReadString('\n')
-	}
-	return strings.TrimSpace(reply), errors.Join(err, p.Close())
-}
-
 // loadScript loads a script into Redis, and returns its name.
 func loadScript(ctx context.Context, addr, script string) (sha string, err error) {
 	p, err := dialPipeline(ctx, addr)

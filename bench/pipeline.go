@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 )
 
@@ -88,4 +89,16 @@ func (p *pipeline) send(depth int, want byte, next func(dst []byte) []byte) erro
 		}
 	}
 	return nil
+}
+
+// ask sends a command, and returns its reply, which is one line.
+func ask(ctx context.Context, addr, command string) (reply string, err error) {
+	p, err := dialPipeline(ctx, addr)
+	if err != nil {
+		return "", err
+	}
+	if _, err = fmt.Fprintf(p, "%s\r\n", command); err == nil {
+		reply, err = p.in.ReadString('\n')
+	}
+	return strings.TrimSpace(reply), errors.Join(err, p.Close())
 }
