@@ -1,0 +1,82 @@
+package sketch
+
+import "math/bits"
+
+// A register of a sketch of uniques knows three levels: the highest that one of its
+// items had, and whether there was one of the level below, and of the one below
+// that (UltraLogLog, Ertl 2023).
+//
+// The level of an item is p-1 plus the number of zeros that its hash has after the p bits that
+// choose the register: from p-1 to 63, each half as likely as the one before. A
+// level that begins to count at p-1 is the same number in a sketch of
+// any precision, so that most registers are the same after the precision is
+// lowered.
+//
+//	bit 7..2  highest level, 0 if the register has no item
+//	bit 1     there was an item one level below
+//	bit 0     there was an item two levels below
+
+// locate returns the register of an item, and its level there.
+func locate(hash uint64, p int) (index uint64, level int) {
+	// The bit that is set ends the zeros where the hash ends.
+	rest := hash<<p | 1<<(p-1)
+	return hash >> (64 - p), bits.LeadingZeros64(rest) + p - 1
+}
+
+// levels returns a set of the levels that a register knows of, a bit for each.
+// The shift of an empty register leaves nothing, as it is by more than 64.
+func levels(r byte) uint64 { return uint64(4|r&3) << (r>>2 - 2) }
+
+// register returns what is left of a set of levels, all of which are at least 2.
+func register(levels uint64) byte {
+	top := bits.Len64(levels) - 1
+	return byte(top<<2) | byte(levels>>(top-2))&3
+}
+
+// raise returns a register with one more item.
+func raise(r byte, level int) byte { return register(levels(r) | 1<<level) }
+
+// goodRegister reports whether items can leave a register of a sketch of precision
+// p like this.
+func goodRegister(r byte, p int) bool {
+	below := int(r>>2) - (p - 1) // levels that there are below the highest
+	switch {
+	case r == 0:
+		return true
+	case below < 0:
+		return false
+	case below == 0:
+		return r&3 == 0
+	case below == 1:
+		return r&1 == 0
+	default:
+		return true
+	}
+}
+
+// joinRegisters takes the registers src into dst. Both have the same length.
+func joinRegisters(dst, src []byte) {
+	for i, r := range src {
+		if both := levels(r) | levels(dst[i]); both != 0 {
+			dst[i] = register(both)
+		}
+	}
+}
+
+// joinFiner takes the registers src, of precision from, into dst, of the lower
+// precision to. The bits of the hash by which src has more registers become
+// zeros, or the end of zeros.
+func joinFiner(dst, src []byte, to, from int) {
+	shift := from - to
+	for i, r := range src {
+		if r == 0 {
+			continue
+		}
+		set := levels(r)
+		if low := i & (1<<shift - 1); low != 0 {
+			// All its items have this number of zeros, and then a one.
+			set = 1 << (shift - bits.Len(uint(low)) + to - 1)
+		}
+		dst[i>>shift] = register(levels(dst[i>>shift]) | set)
+	}
+}

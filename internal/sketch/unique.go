@@ -1,0 +1,348 @@
+package sketch
+
+import (
+	"bytes"
+	"slices"
+)
+
+// The precisions of a sketch of uniques. One of precision p has 2^p registers of a
+// byte each. Above PrecisionPlain it is several states: see Chunks.
+const (
+	PrecisionMin     = 3
+	PrecisionMax     = 26
+	PrecisionPlain   = 15 // the highest whose registers and head fit into StateBytesMax
+	PrecisionDefault = 13 // 8 KiB, and a standard error of 0.84%
+)
+
+// A state, and a request, of uniques:
+//
+//	byte 0    KindUnique
+//	byte 1    version, 1
+//	byte 2    precision, PrecisionMin to PrecisionPlain
+//	byte 3    form, 0 or 1
+//	the rest  form 0: the tokens of all items, in rising order
+//	          form 1: the registers
+//
+// A list that would be longer than the registers becomes registers. So two
+// sketches of the same items have the same bytes, whatever the order in which they came, and
+// however they were merged. A request is the state of a sketch of the items that are
+// asked for.
+const (
+	uniqueVersion = 1
+	uniqueHead    = 4
+	formList      = 0
+	formRegisters = 1
+)
+
+// listBytesMax is the length of the longest list of precision p.
+func listBytesMax(p int) int { return 1 << p / tokenBytes * tokenBytes }
+
+// A Unique is a sketch of uniques in memory, for those who add many items or merge
+// many states. It takes no memory after NewUnique. It is not safe for concurrent
+// use, and its zero value is not ready.
+type Unique struct {
+	b []byte // a state, with room for the longest one of its precision
+}
+
+// NewUnique returns an empty sketch with a precision from PrecisionMin to
+// PrecisionPlain; another precision panics.
+func NewUnique(precision int) *Unique {
+	if precision < PrecisionMin || precision > PrecisionPlain {
+		panic("sketch: precision of a plain sketch of uniques out of range")
+	}
+	b := make([]byte, 0, uniqueHead+1<<precision)
+	return &Unique{appendUniqueHead(b, precision, formList)}
+}
+
+// ParseUnique returns a sketch with a state. The error wraps ErrBad if it is none.
+func ParseUnique(state string) (*Unique, error) {
+	if err := Check(state); err != nil {
+		return nil, err
+	}
+	if Kind(state[0]) != KindUnique {
+		return nil, bad("kind %d, not of uniques", state[0])
+	}
+	b := make([]byte, 0, uniqueHead+1<<state[2])
+	return &Unique{append(b, state...)}, nil
+}
+
+// Precision returns the precision of the sketch. Merging may lower it.
+func (u *Unique) Precision() int { return int(u.b[2]) }
+
+// Exact reports whether the sketch still lists its items.
+func (u *Unique) Exact() bool { return u.b[3] == formList }
+
+// Append appends the state of the sketch to dst.
+func (u *Unique) Append(dst []byte) []byte { return append(dst, u.b...) }
+
+// Reset empties the sketch. Its precision stays.
+func (u *Unique) Reset() { u.b = appendUniqueHead(u.b[:0], u.Precision(), formList) }
+
+// Add takes in an item by its Hash, and reports whether that changed the sketch. An
+// item that was added before never does.
+func (u *Unique) Add(hash uint64) bool {
+	if u.b[3] == formList {
+		return u.addToken(tokenOf(hash))
+	}
+	return addRegister(u.b[uniqueHead:], int(u.b[2]), hash)
+}
+
+// addRegister takes an item into registers.
+func addRegister(registers []byte, p int, hash uint64) bool {
+	index, level := locate(hash, p)
+	was := registers[index]
+	is := raise(was, level)
+	registers[index] = is
+	return is != was
+}
+
+// addToken takes an item into the list, which may become registers by it.
+func (u *Unique) addToken(token uint64) bool {
+	list := u.b[uniqueHead:]
+	at, found := findToken(list, token)
+	if found {
+		return false
+	}
+	if len(list) == listBytesMax(u.Precision()) {
+		// The registers take the place of the list.
+		var kept [listBytesMost]byte
+		u.becomeRegisters(kept[:copy(kept[:], list)])
+		addRegister(u.b[uniqueHead:], u.Precision(), hashOf(token))
+		return true
+	}
+	at += uniqueHead
+	u.b = append(u.b, zeroToken[:]...)
+	copy(u.b[at+tokenBytes:], u.b[at:])
+	putToken(u.b[at:], token)
+	return true
+}
+
+// listBytesMost is the length of the longest list of any plain sketch.
+const listBytesMost = 1 << PrecisionPlain / tokenBytes * tokenBytes
+
+// zeroToken is room for a token.
+var zeroToken [tokenBytes]byte
+
+// becomeRegisters makes the sketch one of registers that have the items of a list.
+func (u *Unique) becomeRegisters(list []byte) {
+	p := u.Precision()
+	u.b = appendRegisters(u.b[:0], p)
+	addList(u.b[uniqueHead:], p, list)
+}
+
+// Merge takes in all items of another sketch, which stays as it is. The precision
+// becomes the lower one of both.
+func (u *Unique) Merge(other *Unique) { u.merge(other.b) }
+
+// MergeState takes in all items of a state. If it returns an error, which wraps
+// ErrBad, nothing has changed.
+func (u *Unique) MergeState(state string) error {
+	if err := Check(state); err != nil {
+		return err
+	}
+	if Kind(state[0]) != KindUnique {
+		return bad("kind %d, not of uniques", state[0])
+	}
+	u.merge([]byte(state))
+	return nil
+}
+
+// merge takes in the items of a good state.
+func (u *Unique) merge(b []byte) {
+	if u.b[3] == formRegisters && b[2] >= u.b[2] {
+		addState(u.b[uniqueHead:], u.Precision(), b)
+		return
+	}
+	u.b = append(u.b[:0], mergeUnique(nil, u.b, b)...)
+}
+
+// mergeUnique appends to dst the state of the items of two good states.
+func mergeUnique(dst, a, b []byte) []byte {
+	p := int(min(a[2], b[2]))
+	if a[3] == formList && b[3] == formList {
+		from := len(dst)
+		dst = appendUniqueHead(dst, p, formList)
+		var ok bool
+		if dst, ok = mergeLists(dst, a[uniqueHead:], b[uniqueHead:], listBytesMax(p)); ok {
+			return dst
+		}
+		dst = dst[:from]
+	}
+	if b[3] == formRegisters && int(b[2]) == p {
+		a, b = b, a
+	}
+	if a[3] == formRegisters && int(a[2]) == p {
+		from := len(dst)
+		dst = append(dst, a...)
+		addState(dst[from+uniqueHead:], p, b)
+		return dst
+	}
+	from := len(dst)
+	dst = appendRegisters(dst, p)
+	addState(dst[from+uniqueHead:], p, a)
+	addState(dst[from+uniqueHead:], p, b)
+	return dst
+}
+
+// addState takes the items of a good state, of precision p or higher, into registers
+// of precision p.
+func addState(registers []byte, p int, b []byte) {
+	switch body := b[uniqueHead:]; {
+	case b[3] == formList:
+		addList(registers, p, body)
+	case int(b[2]) == p:
+		joinRegisters(registers, body)
+	default:
+		joinFiner(registers, body, p, int(b[2]))
+	}
+}
+
+// addList takes the items of a list into registers.
+func addList(registers []byte, p int, list []byte) {
+	for ; len(list) > 0; list = list[tokenBytes:] {
+		addRegister(registers, p, hashOf(getToken(list)))
+	}
+}
+
+// mergeLists appends to dst the tokens that are in a or in b. If they are more than
+// limit bytes, ok is false.
+func mergeLists(dst, a, b []byte, limit int) (list []byte, ok bool) {
+	limit += len(dst)
+	for len(a) > 0 && len(b) > 0 {
+		x, y := getToken(a), getToken(b)
+		if x <= y {
+			dst = append(dst, a[:tokenBytes]...)
+			a = a[tokenBytes:]
+			if x == y {
+				b = b[tokenBytes:]
+			}
+		} else {
+			dst = append(dst, b[:tokenBytes]...)
+			b = b[tokenBytes:]
+		}
+		if len(dst) > limit {
+			return dst, false
+		}
+	}
+	dst = append(append(dst, a...), b...)
+	return dst, len(dst) <= limit
+}
+
+// appendUniqueHead appends the head of a state.
+func appendUniqueHead(dst []byte, p, form int) []byte {
+	return append(dst, byte(KindUnique), uniqueVersion, byte(p), byte(form))
+}
+
+// appendRegisters appends a state of empty registers.
+func appendRegisters(dst []byte, p int) []byte {
+	dst = appendUniqueHead(dst, p, formRegisters)
+	from := len(dst)
+	dst = slices.Grow(dst, 1<<p)[:from+1<<p]
+	clear(dst[from:])
+	return dst
+}
+
+// AppendUniqueRequest appends to dst the request to take items into a sketch of a
+// precision from PrecisionMin to PrecisionPlain, by their hashes, which it sorts.
+// A request without items makes a sketch where there is none.
+func AppendUniqueRequest(dst []byte, precision int, hashes []uint64) []byte {
+	for i, hash := range hashes {
+		hashes[i] = tokenOf(hash)
+	}
+	slices.Sort(hashes)
+	tokens := slices.Compact(hashes)
+	if len(tokens)*tokenBytes > listBytesMax(precision) {
+		from := len(dst)
+		dst = appendRegisters(dst, precision)
+		for _, token := range tokens {
+			addRegister(dst[from+uniqueHead:], precision, hashOf(token))
+		}
+		return dst
+	}
+	dst = appendUniqueHead(dst, precision, formList)
+	for _, token := range tokens {
+		dst = append(dst, zeroToken[:]...)
+		putToken(dst[len(dst)-tokenBytes:], token)
+	}
+	return dst
+}
+
+// decideUnique is Decide for uniques. The first number of the answer is 1 if the sketch
+// changed, which is what PFADD replies, and else 0. A lower precision of
+// the request lowers that of the state.
+func decideUnique(dst []byte, state string, asks []byte) (next []byte, changed bool, answer [2]int64, ok bool) {
+	if checkUnique(asks) != nil || state != "" && !shapedUnique([]byte(state)) {
+		return dst, false, answer, false
+	}
+	if state == "" {
+		return append(dst, asks...), true, [2]int64{1}, true
+	}
+	from := len(dst)
+	next = mergeUnique(dst, []byte(state), asks)
+	if string(next[from:]) == state {
+		return dst, false, answer, true
+	}
+	return next, true, [2]int64{1}, true
+}
+
+// combineUnique is Combine for uniques. Any two requests combine.
+func combineUnique(dst, a, b []byte) (both []byte, ok bool) {
+	if checkUnique(a) != nil || checkUnique(b) != nil {
+		return dst, false
+	}
+	return mergeUnique(dst, a, b), true
+}
+
+// shapedUnique reports whether b has a head and a length with which it can be read
+// as a state. What follows the head may be anything.
+func shapedUnique(b []byte) bool {
+	if len(b) < uniqueHead || Kind(b[0]) != KindUnique || b[1] != uniqueVersion ||
+		b[2] < PrecisionMin || b[2] > PrecisionPlain {
+		return false
+	}
+	size := len(b) - uniqueHead
+	switch b[3] {
+	case formList:
+		return size%tokenBytes == 0 && size <= listBytesMax(int(b[2]))
+	case formRegisters:
+		return size == 1<<b[2]
+	default:
+		return false
+	}
+}
+
+// checkUnique is Check for uniques, and for their requests.
+func checkUnique(b []byte) error {
+	if !shapedUnique(b) {
+		return bad("%d bytes of uniques that begin with %x", len(b), b[:min(len(b), uniqueHead)])
+	}
+	body := b[uniqueHead:]
+	if b[3] == formRegisters {
+		if at := badRegister(body, int(b[2])); at >= 0 {
+			return bad("register %d of uniques is %d", at, body[at])
+		}
+		if len(bytes.Trim(body, "\x00")) == 0 {
+			return bad("registers of uniques without items")
+		}
+		return nil
+	}
+	last := int64(-1)
+	for at := 0; at < len(body); at += tokenBytes {
+		token := getToken(body[at:])
+		if !goodToken(token) || int64(token) <= last {
+			return bad("token %d of uniques is %x", at/tokenBytes, token)
+		}
+		last = int64(token)
+	}
+	return nil
+}
+
+// badRegister returns the first register that is none of precision p, or -1.
+func badRegister(registers []byte, p int) int {
+	for i, r := range registers {
+		if !goodRegister(r, p) {
+			return i
+		}
+	}
+	return -1
+}
