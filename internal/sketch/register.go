@@ -1,6 +1,9 @@
 package sketch
 
-import "math/bits"
+import (
+	"encoding/binary"
+	"math/bits"
+)
 
 // A register of a sketch of uniques knows three levels: the highest that one of its
 // items had, and whether there was one of the level below, and of the one below
@@ -54,12 +57,42 @@ func goodRegister(r byte, p int) bool {
 	}
 }
 
-// joinRegisters takes the registers src into dst. Both have the same length.
+// joinRegisters takes the registers src into dst. Both have the same length, a
+// multiple of 8.
+//
+// Fast path: most of the time that reads of uniques take is spent here, so 8
+// registers are joined at once, without a branch or a call (BenchmarkUniqueMerge).
 func joinRegisters(dst, src []byte) {
-	for i, r := range src {
-		if both := levels(r) | levels(dst[i]); both != 0 {
-			dst[i] = register(both)
+	const (
+		ones = 0x0101010101010101
+		six  = 0x3f * ones
+		low7 = 0x7f * ones
+		tops = 0x80 * ones // what is decided of each byte is decided in its highest bit
+	)
+	dst = dst[:len(src)]
+	for i := 0; i <= len(src)-8; i += 8 {
+		x, y := binary.LittleEndian.Uint64(dst[i:]), binary.LittleEndian.Uint64(src[i:])
+		if x == y {
+			continue
 		}
+		levelX, levelY := x>>2&six, y>>2&six
+		ahead := (levelX | tops) - levelY // 128 more than x's highest level is above y's
+		less := ^ahead & tops
+		mask := less | (less - less>>7) // the bytes of which y has the higher level
+		swap := (x ^ y) & mask
+		high, low := x^swap, y^swap
+		// The highest levels are apart by 0, 1, 2 or more. Up to 63, adding 127, 126
+		// and 125 reaches the highest bit if it is that much or more.
+		apart := ((ahead ^ mask) + mask&ones) & low7
+		over0, over1, over2 := apart+0x7f*ones, apart+0x7e*ones, apart+0x7d*ones
+		filled := low>>2&six + 0x7f*ones // an empty register is not below any
+		apart0 := ^over0 & tops
+		apart1 := over0 &^ over1 & filled & tops
+		apart2 := over1 &^ over2 & filled & tops
+		high |= low & (apart0>>7 | apart0>>6)  // the same two levels below
+		high |= apart1>>6 | low>>1&(apart1>>7) // one below is low's highest, two below its next
+		high |= apart2 >> 7                    // two below is low's highest
+		binary.LittleEndian.PutUint64(dst[i:], high)
 	}
 }
 

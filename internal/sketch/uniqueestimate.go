@@ -43,11 +43,19 @@ type seen struct {
 	some, none [64]int
 }
 
-// seenOf counts what registers of precision p say.
+// seenOf counts what registers of precision p say. They are counted in four tables,
+// as neighbours are often equal, and a count would wait for the one before.
 func seenOf(registers []byte, p int) (s seen) {
+	var t [4][256]int32
+	for r := registers; len(r) >= 4; r = r[4:] {
+		t[0][r[0]]++
+		t[1][r[1]]++
+		t[2][r[2]]++
+		t[3][r[3]]++
+	}
 	var times [256]int
-	for _, r := range registers {
-		times[r]++
+	for r := range times {
+		times[r] = int(t[0][r] + t[1][r] + t[2][r] + t[3][r])
 	}
 	above := 0 // registers whose highest level is higher
 	for level := 63; level >= p-1; level-- {
@@ -81,9 +89,10 @@ func (s *seen) least() float64 {
 }
 
 // share returns the share of a register's items that have a level: half of them
-// the lowest, half of the rest the next, and the last level all that is left.
+// the lowest, half of the rest the next, and the last level all that is left. It is
+// a power of two, made of its exponent.
 func share(level, p int) float64 {
-	return math.Ldexp(1, -min(level-p+2, 64-p))
+	return math.Float64frombits(uint64(1023-min(level-p+2, 64-p)) << 52)
 }
 
 // likely returns the number of items that makes what was seen most likely. If
@@ -113,14 +122,12 @@ func (s *seen) likely(p int) float64 {
 	x := some / (none + shares/2)
 	for range 100 {
 		var left, slope float64
+		e := grown(x, p)
 		for level := p - 1; level < 64; level++ {
-			if s.some[level] == 0 {
-				continue
-			}
-			h := share(level, p)
-			e := math.Expm1(x * h)
-			left += float64(s.some[level]) * h / e
-			slope += float64(s.some[level]) * h * h * (1 + e) / (e * e)
+			h, inverse := share(level, p), 1/e[level]
+			known := float64(s.some[level]) * h * inverse
+			left += known
+			slope += known * h * (1 + inverse)
 		}
 		step := (left - none) / slope
 		x += step
@@ -129,6 +136,17 @@ func (s *seen) likely(p int) float64 {
 		}
 	}
 	return x * math.Ldexp(1, p)
+}
+
+// grown returns exp(x*share)-1 for each level from p-1 on. A level has twice the
+// share of the next one, so one multiplication leads from that to this.
+func grown(x float64, p int) (e [64]float64) {
+	e[63] = math.Expm1(x * share(63, p))
+	e[62] = e[63]
+	for level := 61; level >= p-1; level-- {
+		e[level] = e[level+1] * (e[level+1] + 2)
+	}
+	return e
 }
 
 // relativeError returns the standard error of the estimate of n items, as a share of n:
@@ -141,17 +159,16 @@ func relativeError(n float64, p int) float64 {
 	m := math.Ldexp(1, p)
 	x := n / m
 	var told float64
+	e := grown(x, p)
 	for level := p - 1; level < 64; level++ {
+		// A level is known if no item has one that is more than two higher. Those
+		// have the share of the level that is two higher.
+		none := 1.0
+		if level <= 60 {
+			none = 1 / (1 + e[level+2])
+		}
 		h := share(level, p)
-		above := share(min(level+2, 63), p) // of all levels above level+2
-		if level+2 >= 63 {
-			above = 0
-		}
-		e := math.Expm1(x * h)
-		if math.IsInf(e, 1) {
-			continue
-		}
-		told += math.Exp(-x*above) * h * h / e
+		told += none * h * h / e[level]
 	}
 	return math.Sqrt(max(1/(m*x*x*told)-1/n, 0))
 }
