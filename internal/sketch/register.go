@@ -96,16 +96,23 @@ func joinRegisters(dst, src []byte) {
 	}
 }
 
-// joinFiner takes the registers src, of precision from, into dst, of the lower
-// precision to. The bits of the hash by which src has more registers become
-// zeros, or the end of zeros.
-func joinFiner(dst, src []byte, to, from int) {
+// finer says which registers of a sketch of a higher precision some registers are.
+type finer struct {
+	first int // the number of their first
+	above int // how much higher their levels are there
+}
+
+// joinFiner takes the registers src, which are some of a sketch of precision from, into
+// all registers dst of precision to, which is not higher. The bits of the hash
+// by which there are more registers become zeros, or the end of zeros.
+func joinFiner(dst, src []byte, to, from int, are finer) {
 	shift := from - to
 	for i, r := range src {
 		if r == 0 {
 			continue
 		}
-		set := levels(r)
+		i += are.first
+		set := levels(r) << are.above
 		if low := i & (1<<shift - 1); low != 0 {
 			// All its items have this number of zeros, and then a one.
 			set = 1 << (shift - bits.Len(uint(low)) + to - 1)

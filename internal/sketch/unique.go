@@ -56,11 +56,8 @@ func NewUnique(precision int) *Unique {
 
 // ParseUnique returns a sketch with a state. The error wraps ErrBad if it is none.
 func ParseUnique(state string) (*Unique, error) {
-	if err := Check(state); err != nil {
+	if err := checkUnique([]byte(state)); err != nil {
 		return nil, err
-	}
-	if Kind(state[0]) != KindUnique {
-		return nil, bad("kind %d, not of uniques", state[0])
 	}
 	b := make([]byte, 0, uniqueHead+1<<state[2])
 	return &Unique{append(b, state...)}, nil
@@ -104,9 +101,7 @@ func (u *Unique) addToken(token uint64) bool {
 		return false
 	}
 	if len(list) == listBytesMax(u.Precision()) {
-		// The registers take the place of the list.
-		var kept [listBytesMost]byte
-		u.becomeRegisters(kept[:copy(kept[:], list)])
+		u.unlist()
 		addRegister(u.b[uniqueHead:], u.Precision(), hashOf(token))
 		return true
 	}
@@ -126,11 +121,14 @@ const (
 // zeroToken is room for a token.
 var zeroToken [tokenBytes]byte
 
-// becomeRegisters makes the sketch one of registers that have the items of a list.
-func (u *Unique) becomeRegisters(list []byte) {
-	p := u.Precision()
-	u.b = appendRegisters(u.b[:0], p)
-	addList(u.b[uniqueHead:], p, list)
+// unlist makes registers of a list, if there is one.
+func (u *Unique) unlist() {
+	if u.b[3] == formList {
+		var kept [listBytesMost]byte
+		list := kept[:copy(kept[:], u.b[uniqueHead:])]
+		u.b = appendRegisters(u.b[:0], u.Precision())
+		addList(u.b[uniqueHead:], u.Precision(), list)
+	}
 }
 
 // Merge takes in all items of another sketch, which stays as it is. The precision
@@ -140,11 +138,8 @@ func (u *Unique) Merge(other *Unique) { u.merge(other.b) }
 // MergeState takes in all items of a state. If it returns an error, which wraps
 // ErrBad, nothing has changed.
 func (u *Unique) MergeState(state string) error {
-	if err := Check(state); err != nil {
+	if err := checkUnique([]byte(state)); err != nil {
 		return err
-	}
-	if Kind(state[0]) != KindUnique {
-		return bad("kind %d, not of uniques", state[0])
 	}
 	u.merge([]byte(state))
 	return nil
@@ -197,7 +192,7 @@ func addState(registers []byte, p int, b []byte) {
 	case int(b[2]) == p:
 		joinRegisters(registers, body)
 	default:
-		joinFiner(registers, body, p, int(b[2]))
+		joinFiner(registers, body, p, int(b[2]), finer{})
 	}
 }
 

@@ -11,6 +11,25 @@ type Estimate struct {
 	Lower, Upper float64
 	// Exact says that the items were listed.
 	Exact bool
+
+	least float64 // items that there were for sure
+}
+
+// estimate returns an estimate with bounds.
+func estimate(value, sigma, least float64) Estimate {
+	return Estimate{
+		Value: value, Error: sigma,
+		Lower: max(value-bound95*sigma, least), Upper: max(value+bound95*sigma, least),
+		least: least,
+	}
+}
+
+// Plus returns the estimate of how many items there were in two sketches together
+// that had none in common, as two chunks have none.
+func (e Estimate) Plus(o Estimate) Estimate {
+	sum := estimate(e.Value+o.Value, math.Hypot(e.Error, o.Error), e.least+o.least)
+	sum.Exact = e.Exact && o.Exact
+	return sum
 }
 
 // bound95 is how many standard errors the bounds are apart from the value.
@@ -24,17 +43,15 @@ const biasULL = 0.48147376527720065
 func (u *Unique) Estimate() Estimate {
 	if u.Exact() {
 		n := float64((len(u.b) - uniqueHead) / tokenBytes)
-		return Estimate{Value: n, Lower: n, Upper: n, Exact: true}
+		e := estimate(n, 0, n)
+		e.Exact = true
+		return e
 	}
 	p := u.Precision()
 	s := seenOf(u.b[uniqueHead:], p)
 	n := s.likely(p)
 	n /= 1 + biasULL/float64(int(1)<<p)
-	e := n * relativeError(n, p)
-	return Estimate{
-		Value: n, Error: e,
-		Lower: max(n-bound95*e, s.least()), Upper: max(n+bound95*e, s.least()),
-	}
+	return estimate(n, n*relativeError(n, p), s.least())
 }
 
 // seen is what the registers say of the items: for each level, in how many of them
