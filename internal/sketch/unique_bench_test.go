@@ -112,3 +112,12 @@ func BenchmarkUniqueDecide(b *testing.B) {
 	f("new", registers, ask(1), true) // its level is 63
 	f("list", full(items[:1000]), ask(items[1000]), true)
 }
+
+// BenchmarkUniqueCompare compares two sketches of registers that share a tenth.
+func BenchmarkUniqueCompare(b *testing.B) {
+	items := hashes(200_000)
+	x, y := full(items[:110_000]), full(items[90_000:])
+	for b.Loop() {
+		sketch.Compare(x, y)
+	}
+}
