@@ -166,6 +166,17 @@ func grown(x float64, p int) (e [64]float64) {
 	return e
 }
 
+// UniquesListed returns how many items a sketch of a precision lists at most: so
+// many are counted exactly. Above PrecisionPlain it is for each chunk.
+func UniquesListed(precision int) int {
+	return listBytesMax(min(precision, PrecisionPlain)) / tokenBytes
+}
+
+// UniqueError returns the standard error with which a sketch of a precision, up to PrecisionMax,
+// counts n items that it does not list, as a share of n. With many items it is 0.761 over the
+// square root of the number of registers, and with fewer it is less.
+func UniqueError(precision int, n float64) float64 { return relativeError(n, precision) }
+
 // relativeError returns the standard error of the estimate of n items, as a share of n:
 // the bound of Cramér and Rao of what registers tell when items come at random,
 // less what their number then varies by.
