@@ -53,6 +53,7 @@ func TestHot(t *testing.T) {
 	f("hot-adaptive", "rate over "+better, "| "+sixteen+" | "+shardsAtEnd+" |", "| "+single+" | "+shardsAtEnd+" | 1 |")
 	f("viral", "(viral.svg)", "embedded: "+writeP99, "2 nodes: "+readP99, "2 nodes: "+oldest, "| embedded: "+failures+", at most |")
 	f("bounded", "rate over that of INCR", "| "+soldOut+" | "+rate+" |")
+	f("unique-error", "(unique-error.svg)", "largest error over that of theory", "| 1,366 |")
 	f("heat-memory", "| quipu | "+liveMiB)
 	f("part", "rate over RESP with "+hung, "| "+dead+", REST | "+failures+" |")
 }

@@ -69,6 +69,7 @@ func figures() []figure {
 		{"postgres-bounded", postgresBoundedAbout, postgresBounded},
 		{"like", likeAbout, likes},
 		{"members", membersAbout, memberSizes},
+		{"unique-error", uniqueErrorAbout, uniqueError},
 		{"before", beforeAbout, before},
 	}
 }
