@@ -120,13 +120,20 @@ func checkLead(d *Delta, e *Event) error {
 	case d.Expiry != ExpiryKeep || d.DeadlineMS != 0:
 		return Errorf(KindInvalid, "an event with expiry %d: a counter that has parts has no deadline", d.Expiry)
 	}
+	bytes := e.Bytes
+	if d.Op != OpPut && d.Op != OpMerge && e.shares() {
+		bytes = nil // They are its riders'.
+	}
+	if len(e.Bytes) > PartBytesMax {
+		return tooManyBytes(e.Bytes)
+	}
 	if kind == 0 {
-		if d.Op != OpAdd && d.Op != OpSet && d.Op != OpDelete || e.Bytes != nil {
+		if d.Op != OpAdd && d.Op != OpSet && d.Op != OpDelete || bytes != nil {
 			return Errorf(KindInvalid, "operation %d leads an event", d.Op)
 		}
 		return checkDelta(d)
 	}
-	if err := checkPartOp(kind, d.Op, e.Bytes); err != nil {
+	if err := checkPartOp(kind, d.Op, bytes); err != nil {
 		return err
 	}
 	g := &d.Guard
@@ -175,9 +182,13 @@ func checkPartOp(kind PartKind, op Op, bytes []byte) error {
 		return Errorf(KindInvalid, "operation %d with bytes", op)
 	}
 	if len(bytes) > PartBytesMax {
-		return Errorf(KindTooLarge, "part of %d bytes: at most %d", len(bytes), PartBytesMax)
+		return tooManyBytes(bytes)
 	}
 	return nil
+}
+
+func tooManyBytes(bytes []byte) error {
+	return Errorf(KindTooLarge, "part of %d bytes: at most %d", len(bytes), PartBytesMax)
 }
 
 // checkRider checks a rider by itself.
@@ -192,8 +203,8 @@ func checkRider(r *Rider) error {
 	if err := checkPartOp(r.Part.Kind(), r.Op, r.Bytes); err != nil {
 		return err
 	}
-	if r.Op == OpMerge {
-		return Errorf(KindInvalid, "operation %d rides, and can only lead", r.Op)
+	if r.Op == OpMerge && !r.Part.Kind().IsSketch() {
+		return Errorf(KindInvalid, "a merge into a part of kind %#x rides, and can only lead", uint8(r.Part.Kind()))
 	}
 	computes := r.Op == OpAdd || r.Op == OpSet || r.Op == OpMax
 	switch {

@@ -53,8 +53,25 @@ func TestCheckEvents(t *testing.T) {
 	f(good, func(d *delta, e *event, _ *rider) {
 		d.Op, e.Part, e.Bytes = store.OpMerge, partOf(store.PartLimit), []byte("x")
 	})
-	f(invalid, func(d *delta, e *event, _ *rider) {
+	f(good, func(d *delta, e *event, _ *rider) {
 		d.Op, e.Part, e.Bytes = store.OpMerge, partOf(store.PartSketch), []byte("x")
+	})
+	f(invalid, func(d *delta, e *event, _ *rider) {
+		d.Op, e.Part, e.Bytes = store.OpMerge, entries, []byte("x")
+	})
+	f(good, func(_ *delta, e *event, r *rider) {
+		*r, e.Bytes = rider{Part: partOf(store.PartSketch), Op: store.OpMerge}, []byte("x")
+	})
+	f(good, func(d *delta, e *event, r *rider) {
+		d.Op, e.Part = store.OpSet, held
+		*r, e.Bytes = rider{Part: partOf(store.PartSketch), Op: store.OpMerge}, []byte("x")
+	})
+	f(good, func(_ *delta, _ *event, r *rider) { *r = rider{Part: partOf(store.PartSketch), Op: store.OpMerge} })
+	f(invalid, func(_ *delta, e *event, r *rider) { // nobody asks what the event does
+		*r, e.Bytes = rider{Part: partOf(store.PartSketch), Op: store.OpMerge, Bytes: []byte("y")}, []byte("x")
+	})
+	f(invalid, func(_ *delta, _ *event, r *rider) {
+		*r = rider{Part: partOf(store.PartSketch), Op: store.OpMerge, N: 1}
 	})
 	f(invalid, func(d *delta, e *event, _ *rider) { d.Op, e.Part = store.OpMerge, held })
 	f(invalid, func(d *delta, _ *event, _ *rider) { d.Op = store.OpMerge })

@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/binary"
 	"hash/fnv"
+	"slices"
 )
 
 // An Event makes a delta, its lead, change more than one cell in one step: the riders
@@ -26,11 +27,15 @@ type Event struct {
 	// is judged. Otherwise it is Unmet.
 	Is Met
 
-	// Bytes are what an OpPut puts, or what an OpMerge asks. What a part of the kind makes
-	// of that is for a package of its own to say, which every store calls: for PartLimit
-	// it is internal/limit. It answers with two numbers, which are Before and After of
-	// the result, with Want. What it refuses is Untimely, has the answer too, and is
-	// remembered by no token.
+	// Bytes are what an OpPut puts, or what an OpMerge asks, of the lead and of riders that
+	// have no bytes of their own. So events that ask different things share a plan. What a part of the kind
+	// makes of that is for a package of its own to say, which every store calls: for PartLimit
+	// it is internal/limit, for sketches internal/sketch. It answers with two numbers: if
+	// the lead is merged, they are Before and After of the result, with Want.
+	//
+	// What a limiter refuses is Untimely, has the answer too, and is remembered by no
+	// token. A request that is none, or does not fit what a sketch is, is Unmet. One that
+	// changes nothing is applied all the same, and leaves the part as it is.
 	Bytes []byte
 
 	// The lead is Untimely if the store's time is before NotBefore, or after
@@ -41,7 +46,7 @@ type Event struct {
 // A Rider is a change to one more cell.
 type Rider struct {
 	Part Part // of the lead's counter and shard; empty is its own value
-	Op   Op   // OpAdd, OpSet, OpMax, OpDelete, OpPut; OpGet changes nothing
+	Op   Op   // OpAdd, OpSet, OpMax, OpDelete, OpPut, OpMerge of a sketch; OpGet changes nothing
 
 	Amount Amount // what N is
 	Place  Place  // what the position in Part is
@@ -50,7 +55,10 @@ type Rider struct {
 	When  Met    // on what the lead met. If it does not hold, the rider is left out
 	Is    Met    // on what the rider meets. If it does not hold, the event is Unmet
 	Bound *Bound // for an OpAdd: if the sum leaves it, the event is Bounded
-	Bytes []byte // what an OpPut puts
+
+	// Bytes are what an OpPut puts, or what an OpMerge asks. An OpMerge that has none asks
+	// what the event does, and is left out if the event has none either.
+	Bytes []byte
 }
 
 // Amount is what a rider adds or sets.
@@ -169,6 +177,8 @@ type Plan struct {
 	needs  Needs
 	bytes  int
 	sums   bool
+	shares bool // a rider asks what the event does
+	merges bool // a rider merges
 }
 
 // NewPlan returns a plan of riders, which are the plan's from now on.
@@ -180,6 +190,7 @@ func NewPlan(riders ...Rider) (*Plan, error) {
 		}
 		p.needs |= riders[i].needs()
 		p.bytes += riders[i].bytes()
+		p.shares, p.merges = p.shares || riders[i].shares(), p.merges || riders[i].Op == OpMerge
 	}
 	p.sums = sum(riders)
 	if len(riders) > EventRidersMax {
@@ -189,7 +200,8 @@ func NewPlan(riders ...Rider) (*Plan, error) {
 }
 
 // Sums reports whether adds of one sign that have the plan, one after the other, do to
-// parts what one add does that has the plan and is their sum.
+// parts what one add does that has the plan and is their sum; and if they ask something of
+// sketches, that asks what internal/sketch combines of it.
 func (p *Plan) Sums() bool { return p.sums }
 
 // sum reports whether each rider adds what was applied, or does something that the first
@@ -206,6 +218,7 @@ func sum(riders []Rider) bool {
 			below = max(below, r.When.N)
 		case r.Op == OpMax && r.Amount == AmountN && r.When == (Met{}) && r.Part.Kind() == PartBook:
 			keeps = max(keeps, r.N)
+		case r.shares() && r.When == (Met{}):
 		default:
 			return false
 		}
@@ -226,7 +239,40 @@ func (e *Event) Weight() (riders, bytes int) {
 	return e.Len(), bytes
 }
 
-func (r *Rider) bytes() int { return len(r.Part) + len(r.Bytes) }
+func (r *Rider) bytes() int {
+	n := len(r.Part) + len(r.Bytes)
+	if r.Op == OpMerge {
+		n += mergeBytes
+	}
+	return n
+}
+
+// mergeBytes is what a merge counts for besides what it asks: the sketch that it makes may be
+// written as a whole.
+const mergeBytes = 1 << 10
+
+// shares reports whether a rider asks what its event does.
+func (r *Rider) shares() bool { return r.Op == OpMerge && r.Bytes == nil }
+
+// Asks returns what a rider of the event asks that is an OpMerge; nil if it is left out.
+func (e *Event) Asks(r *Rider) []byte {
+	if r.shares() {
+		return e.Bytes
+	}
+	return r.Bytes
+}
+
+// shares reports whether a rider asks what the event does.
+func (e *Event) shares() bool {
+	return e.Plan != nil && e.Plan.shares || slices.ContainsFunc(e.Riders, func(r Rider) bool { return r.shares() })
+}
+
+// MergesSketches reports whether an event may merge something into a sketch.
+func (d *Delta) MergesSketches() bool {
+	e := d.Event
+	return e != nil && (d.Op == OpMerge && e.Part.Kind().IsSketch() || e.Plan != nil && e.Plan.merges ||
+		slices.ContainsFunc(e.Riders, func(r Rider) bool { return r.Op == OpMerge }))
+}
 
 // Len returns how many riders an event has.
 func (e *Event) Len() int {
@@ -276,13 +322,13 @@ func (r *Rider) needs() Needs {
 	n := NeedRiders
 	if r.When.Kind == MetBook || r.Part.Kind() == PartBook && r.Op == OpMax {
 		n |= NeedBook
-	} else if r.When != (Met{}) || r.Op != OpAdd && r.Op != OpPut {
+	} else if r.When != (Met{}) || r.Op != OpAdd && r.Op != OpPut && r.Op != OpMerge {
 		n |= NeedMet
 	}
 	if r.Is != (Met{}) || r.Bound != nil || r.Place == PlaceMet {
 		n |= NeedMet
 	}
-	if r.Op == OpPut || r.Bytes != nil {
+	if r.Op == OpPut || r.Op == OpMerge || r.Bytes != nil {
 		n |= NeedBytes
 	}
 	return n

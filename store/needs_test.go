@@ -164,11 +164,14 @@ func TestNeedsOfPlans(t *testing.T) {
 		}
 	}
 	window, lines, book := store.PartFields{Kind: store.PartWindow}.Part(), store.PartFields{Kind: store.PartEntries}.Part(), store.PartFields{Kind: store.PartBook}.Part()
+	sketch := store.PartFields{Kind: store.PartSketch}.Part()
 	f(store.Rider{Part: window, Op: store.OpAdd, N: 2}, 0)
 	f(store.Rider{Part: window, Op: store.OpAdd, Amount: store.AmountApplied}, 0)
 	f(store.Rider{Part: window, Op: store.OpAdd, Amount: store.AmountWas, When: store.Met{Kind: store.MetBook, N: 3}}, store.NeedBook)
 	f(store.Rider{Part: book, Op: store.OpMax, N: 3}, store.NeedBook)
 	f(store.Rider{Part: lines, Op: store.OpPut, Place: store.PlaceVersion}, store.NeedBytes)
+	f(store.Rider{Part: sketch, Op: store.OpMerge}, store.NeedBytes)
+	f(store.Rider{Part: sketch, Op: store.OpMerge, Is: store.Met{Kind: store.MetNot}}, store.NeedBytes|store.NeedMet)
 	f(store.Rider{Part: window, Op: store.OpMax, N: 3}, store.NeedMet)
 	f(store.Rider{Part: window, Op: store.OpAdd, When: store.Met{Kind: store.MetEqual}}, store.NeedMet)
 	f(store.Rider{Part: window, Op: store.OpAdd, Is: store.Met{Kind: store.MetNot}, When: store.Met{Kind: store.MetBook}}, store.NeedMet|store.NeedBook)

@@ -35,7 +35,8 @@ type PartKind uint8
 const PartRetained PartKind = 0x80
 
 // The kinds. They are stored: append only. A number is changed by OpAdd, OpSet, OpMax
-// and OpDelete, bytes by OpPut and OpDelete, and those of PartLimit by OpMerge.
+// and OpDelete, bytes by OpPut and OpDelete, and those of limiters and sketches by OpMerge
+// too.
 const (
 	PartOutside    PartKind = 0x01 // what the total has, and a view has not
 	PartBook       PartKind = 0x02 // the highest book that the counter was written under
@@ -70,7 +71,11 @@ func (k PartKind) HasBytes() bool {
 }
 
 // Merges reports whether parts of the kind are changed by OpMerge.
-func (k PartKind) Merges() bool { return k == PartLimit }
+func (k PartKind) Merges() bool { return k == PartLimit || k.IsSketch() }
+
+// IsSketch reports whether parts of the kind are sketches: what is merged into one does not
+// depend on the time, so it may ride.
+func (k PartKind) IsSketch() bool { return k == PartSketch || k == PartWindowSketch }
 
 const (
 	partHeadBytes  = 1 + 2 + 8

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"github.com/quipudb/quipu/internal/limit"
+	"github.com/quipudb/quipu/internal/sketch"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -20,6 +21,10 @@ type Parts interface {
 
 	// PutPart makes a part v; a v that does not exist removes it.
 	PutPart(c store.Cell, p store.Part, v store.Content)
+
+	// MergePart makes a sketch v, which is what it was with what was asked merged into
+	// it. Whoever keeps a log may keep that, and need not write all of v.
+	MergePart(c store.Cell, p store.Part, v store.Content, asks []byte)
 
 	// Version returns the version of a step that leaves its counter absent.
 	Version() uint64
@@ -40,7 +45,7 @@ func event(s PartState, at Clock, d *store.Delta, rec *Record) store.Result {
 // Event decides a lead and its riders, and keeps what they change. Tokens come before
 // it: see Recall. A nil record is not written.
 func Event(s Parts, at Clock, d *store.Delta, rec *Record) store.Result {
-	st := step{own: d.Cell, is: s.Cell(d.Cell), at: at, state: s}
+	st := step{own: d.Cell, event: d.Event, is: s.Cell(d.Cell), at: at, state: s}
 	st.will, st.parts = st.is, st.room[:0]
 	res := st.decide(d)
 	if res.Outcome == store.Applied {
@@ -52,6 +57,7 @@ func Event(s Parts, at Clock, d *store.Delta, rec *Record) store.Result {
 // A step is an event while it is decided: nothing is kept before all of it is.
 type step struct {
 	own      store.Cell
+	event    *store.Event
 	is, will store.Value // the own cell, before and after
 	at       Clock
 	state    Parts
@@ -68,6 +74,7 @@ type step struct {
 type changed struct {
 	part      store.Part
 	was, will store.Content
+	asks      []byte // all that made will of was, if that was one merge into a sketch
 }
 
 // decide decides the lead, then the riders.
@@ -127,23 +134,32 @@ func (st *step) lead(d *store.Delta) store.Outcome {
 	case x == store.ExistsMust && !st.met.Exists, x == store.ExistsNot && st.met.Exists:
 		return store.Unmet
 	}
+	lead := changed{part: e.Part, was: st.met}
 	if d.Op == store.OpMerge {
-		if outcome := st.merge(e.Bytes); outcome != store.Applied {
+		if outcome := st.merge(e.Part.Kind(), e.Bytes); outcome != store.Applied {
 			return outcome
+		}
+		if e.Part.Kind().IsSketch() {
+			lead.asks = e.Bytes
 		}
 	} else if outcome := hold(&st.became, d.Op, d.N, e.Bytes, d.Guard.Bound); outcome != store.Applied {
 		return outcome
 	}
-	st.parts = append(st.parts, changed{e.Part, st.met, st.became})
+	lead.will = st.became
+	st.parts = append(st.parts, lead)
 	return store.Applied
 }
 
-// merge makes what leads what its kind makes of its bytes: there is one kind.
-func (st *step) merge(asks []byte) store.Outcome {
+// merge makes what leads what its kind makes of its bytes.
+func (st *step) merge(kind store.PartKind, asks []byte) (outcome store.Outcome) {
+	st.merged = true
+	if kind.IsSketch() {
+		st.answer, outcome = mergeSketch(&st.became, asks)
+		return outcome
+	}
 	var room [128]byte
 	next, changed, reply := limit.Decide(room[:0], st.met.Bytes, asks, st.at.us())
 	st.answer[0], st.answer[1] = reply.Pack()
-	st.merged = true
 	if !changed {
 		return store.Untimely
 	}
@@ -151,10 +167,27 @@ func (st *step) merge(asks []byte) store.Outcome {
 	return store.Applied
 }
 
+// mergeSketch makes a sketch what it is with what is asked merged into it. A request that
+// does not fit refuses the event. One that changes nothing leaves v as it is.
+func mergeSketch(v *store.Content, asks []byte) (answer [2]int64, outcome store.Outcome) {
+	next, changed, answer, ok := sketch.Decide(nil, v.Bytes, asks)
+	switch {
+	case !ok:
+		return answer, store.Unmet
+	case changed:
+		*v = store.Content{N: store.Number(next), Bytes: string(next), Exists: true}
+	}
+	return answer, store.Applied
+}
+
 // ride decides one rider.
 func (st *step) ride(r *store.Rider) store.Outcome {
 	if !st.when(r.When) {
 		return store.Applied
+	}
+	asks := st.event.Asks(r)
+	if r.Op == store.OpMerge && asks == nil {
+		return store.Applied // The event asks nothing.
 	}
 	n, wraps := int64(0), false
 	switch r.Amount {
@@ -185,17 +218,20 @@ func (st *step) ride(r *store.Rider) store.Outcome {
 	}
 	if part == "" {
 		v := store.Content{N: st.will.N, Exists: st.will.Exists}
-		outcome := st.rides(r, &v, n)
+		outcome := st.rides(r, &v, n, nil)
 		if outcome == store.Applied && r.Op != store.OpGet {
 			st.will.N, st.will.Exists = v.N, v.Exists
 		}
 		return outcome
 	}
-	i := st.find(part)
-	v := st.parts[i].will
-	outcome := st.rides(r, &v, n)
-	if outcome == store.Applied {
-		st.parts[i].will = v
+	p := &st.parts[st.find(part)]
+	v := p.will
+	outcome := st.rides(r, &v, n, asks)
+	if outcome == store.Applied && v != p.will {
+		if r.Op != store.OpMerge || p.will != p.was {
+			asks = nil
+		}
+		p.will, p.asks = v, asks
 	}
 	return outcome
 }
@@ -209,9 +245,13 @@ func (st *step) when(m store.Met) bool {
 }
 
 // rides decides a rider on what it meets.
-func (st *step) rides(r *store.Rider, v *store.Content, n int64) store.Outcome {
+func (st *step) rides(r *store.Rider, v *store.Content, n int64, asks []byte) (outcome store.Outcome) {
 	if !r.Is.Holds(v.N) {
 		return store.Unmet
+	}
+	if r.Op == store.OpMerge {
+		_, outcome = mergeSketch(v, asks)
+		return outcome
 	}
 	return hold(v, r.Op, n, r.Bytes, r.Bound)
 }
@@ -224,7 +264,7 @@ func (st *step) find(part store.Part) int {
 		}
 	}
 	v := st.state.Part(st.own, part)
-	st.parts = append(st.parts, changed{part, v, v})
+	st.parts = append(st.parts, changed{part: part, was: v, will: v})
 	return len(st.parts) - 1
 }
 
@@ -236,8 +276,7 @@ func (st *step) keep(rec *Record) (version uint64) {
 		rec.enter(st.own, uint64(st.will.N)-uint64(st.is.N))
 	}
 	for i := range st.parts {
-		p := &st.parts[i]
-		st.put(p.part, p.was, p.will, rec)
+		st.put(&st.parts[i], rec)
 	}
 	if len(st.entries) == 0 {
 		return version
@@ -253,19 +292,23 @@ func (st *step) keep(rec *Record) (version uint64) {
 			b := append(stamp.Append(nil), r.Bytes...)
 			will.Bytes, will.N = string(b), store.Number(b)
 		}
-		st.put(r.Part.At(int64(at)), store.Content{}, will, rec)
+		st.put(&changed{part: r.Part.At(int64(at)), will: will}, rec)
 	}
 	return version
 }
 
 // put keeps a part, if it has changed.
-func (st *step) put(part store.Part, was, will store.Content, rec *Record) {
-	if was == will {
+func (st *step) put(p *changed, rec *Record) {
+	switch {
+	case p.was == p.will:
 		return
+	case p.asks != nil:
+		st.state.MergePart(st.own, p.part, p.will, p.asks)
+	default:
+		st.state.PutPart(st.own, p.part, p.will)
 	}
-	st.state.PutPart(st.own, part, will)
-	if rec != nil && part.Kind()&store.PartRetained == 0 { // an epoch has a record of its own
-		rec.Merge(PartChange(st.own, part, uint64(will.N)-uint64(was.N)))
+	if rec != nil && p.part.Kind()&store.PartRetained == 0 { // an epoch has a record of its own
+		rec.Merge(PartChange(st.own, p.part, uint64(p.will.N)-uint64(p.was.N)))
 	}
 }
 

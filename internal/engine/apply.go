@@ -151,7 +151,7 @@ func (e *Engine) apply(ctx context.Context, b *store.Batch, r *store.Reply, w *w
 		return err
 	}
 	if !e.writes(b) {
-		if err := e.upgrade(); err != nil {
+		if err := e.upgrade(formatOf(b)); err != nil {
 			return err
 		}
 	}

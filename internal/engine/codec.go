@@ -199,6 +199,9 @@ const (
 	recPart       = 17 // part, operation: of the cell of the add or delete before it in the frame
 	recBook       = 18 // namespace, id: the highest book seen
 	recFloor      = 19 // namespace, kind, view, epoch: the first that is kept
+
+	// Those of format 3.
+	recAsk = 20 // bytes: what the merges that follow in the frame ask of sketches
 )
 
 // What becomes of a part, in a recPart.
@@ -206,6 +209,9 @@ const (
 	partAdd    = 1 // varint by how much
 	partDelete = 2 // varint what it was
 	partPut    = 3 // varint what it was, its new bytes
+
+	// Of format 3.
+	partMerge = 4 // varint by how much: by what the recAsk before it asks
 )
 
 // appendPlan appends a plan that only adds.
@@ -220,6 +226,10 @@ func appendPlan(dst []byte, parts []store.Part) []byte {
 func appendPartRecord(dst []byte, p store.Part, op byte, n int64) []byte {
 	dst = binary.AppendUvarint(append(dst, recPart), uint64(len(p)))
 	return binary.AppendVarint(append(append(dst, p...), op), n)
+}
+
+func appendAsk(dst, asks []byte) []byte {
+	return append(binary.AppendUvarint(append(dst, recAsk), uint64(len(asks))), asks...)
 }
 
 func appendBook(dst []byte, b store.Book) []byte {
@@ -411,6 +421,7 @@ func (r *reader) partChange() partChange {
 	c := partChange{part: r.part(), op: r.byte(), n: r.varint()}
 	switch {
 	case c.op == partAdd && !c.part.Kind().HasBytes(), c.op == partDelete:
+	case c.op == partMerge && c.part.Kind().IsSketch():
 	case c.op == partPut && c.part.Kind().HasBytes():
 		c.put = r.bytes(r.uvarint())
 	default:

@@ -96,6 +96,8 @@ func describe(r *reader) string {
 	case recFloor:
 		s := r.shelf()
 		return fmt.Sprintf("floor %#x of parts of kind %#x, view %d of %q", uint32(r.epoch()), uint8(s.Kind), s.View, s.Namespace)
+	case recAsk:
+		return fmt.Sprintf("ask sketches %x", r.bytes(r.uvarint()))
 	case recSkip:
 		return "skip versions " + strconv.FormatUint(r.uvarint(), 10)
 	case recRetire:
@@ -112,6 +114,8 @@ func describePart(r *reader) string {
 		return fmt.Sprintf("its part %x %+d", c.part, c.n)
 	case partDelete:
 		return fmt.Sprintf("its part %x deleted, was %d", c.part, c.n)
+	case partMerge:
+		return fmt.Sprintf("its part %x merged %+d", c.part, c.n)
 	default:
 		return fmt.Sprintf("its part %x put %d bytes, was %d", c.part, len(c.put), c.n)
 	}

@@ -46,7 +46,7 @@ func (e *Engine) planParts(d *store.Delta, p *plan, level store.Durability, n *n
 			look(partBook, true)
 		}
 		switch part := r.Part; {
-		case part == "" || r.Place == store.PlaceVersion:
+		case part == "" || r.Place == store.PlaceVersion, asksNothing(d, r):
 		case r.Place == store.PlaceMet && r.When.Kind != store.MetBook && !r.When.Holds(met): // left out, unless a delta before it changes the lead: see prepare
 		case r.Place == store.PlaceMet: // if nothing before it in the batch changes the lead
 			f, _ := part.Fields()
@@ -69,6 +69,11 @@ func isBlind(d *store.Delta, r *store.Rider) bool {
 	}
 	return r.Op == store.OpAdd && r.Is == (store.Met{}) && r.Bound == nil && n <= blindMax && n >= -blindMax &&
 		(r.Amount == store.AmountN || r.Amount == store.AmountApplied && d.Op == store.OpAdd)
+}
+
+// asksNothing reports whether a rider is a merge that is left out.
+func asksNothing(d *store.Delta, r *store.Rider) bool {
+	return r.Op == store.OpMerge && d.Event.Asks(r) == nil
 }
 
 // isFar reports whether an unread cell or part has to be read before anything is added
@@ -103,6 +108,7 @@ type events struct {
 	leads     store.Part
 	cell      []byte // its key
 	unplanned bool   // it was to be bundled, perhaps
+	asked     []byte // of sketches, by the last record that says so
 }
 
 // prepare settles the bundles of parts that a decision looks at, and reads what is still
@@ -144,7 +150,7 @@ func (s *events) prepare(d *store.Delta) error {
 				return err
 			}
 		}
-		if part == "" || r.Place == store.PlaceVersion {
+		if part == "" || r.Place == store.PlaceVersion || asksNothing(d, r) {
 			continue
 		}
 		if r.Place == store.PlaceMet {
@@ -226,8 +232,16 @@ func (s *events) Part(c store.Cell, p store.Part) store.Content {
 	return s.e.content(id)
 }
 
+// MergePart makes a sketch v. The log has what was asked, once for all sketches of the event:
+// a state may be a thousand times as long.
+func (s *events) MergePart(c store.Cell, p store.Part, v store.Content, asks []byte) {
+	s.putPart(c, p, v, asks)
+}
+
 // PutPart makes a part v. One that no decision has looked at is new.
-func (s *events) PutPart(c store.Cell, p store.Part, v store.Content) {
+func (s *events) PutPart(c store.Cell, p store.Part, v store.Content) { s.putPart(c, p, v, nil) }
+
+func (s *events) putPart(c store.Cell, p store.Part, v store.Content, asks []byte) {
 	e, f := s.e, s.f
 	id, weight := s.locate(c, p)
 	at := e.cells.slot(id)
@@ -241,6 +255,11 @@ func (s *events) PutPart(c store.Cell, p store.Part, v store.Content) {
 	switch {
 	case !v.Exists:
 		f.Payload = appendPartRecord(f.Payload, p, partDelete, was)
+	case asks != nil:
+		if len(s.asked) != len(asks) || &s.asked[0] != &asks[0] { // sketches do not take an empty one
+			f.Payload, s.asked = appendAsk(f.Payload, asks), asks
+		}
+		f.Payload = appendPartRecord(f.Payload, p, partMerge, v.N-was)
 	case p.Kind().HasBytes():
 		f.Payload = appendPartRecord(f.Payload, p, partPut, was)
 		f.Payload = append(binary.AppendUvarint(f.Payload, uint64(len(v.Bytes))), v.Bytes...)

@@ -34,6 +34,7 @@ func seedRecords() [][]byte {
 	})
 	window := store.PartFields{Kind: store.PartWindow, View: 1, Epoch: 7, Position: 60_000}.Part()
 	entries := store.PartFields{Kind: store.PartEntries, View: 2, Epoch: store.EpochForever, Position: 9}.Part()
+	sketch, asked := store.PartFields{Kind: store.PartSketch}.Part(), []byte{1, 1, 10, 0, 0, 0, 0, 0, 0, 1} // one item
 	all := [][]byte{
 		uvarint([]byte{recTime}, 1_700_000_000_000),
 		varint(appendCellRecord(nil, recAdd, cell), 5),
@@ -52,6 +53,9 @@ func seedRecords() [][]byte {
 		appendPartRecord(nil, window, partAdd, 5),
 		appendPartRecord(nil, window, partDelete, 5),
 		append(appendPartRecord(nil, entries, partPut, 0), 2, 'h', 'i'),
+		appendAsk(nil, asked),
+		appendPartRecord(nil, sketch, partMerge, store.Number(asked)),
+		appendPartRecord(nil, sketch, partMerge, 0),
 		appendPlan(nil, []store.Part{window, store.PartFields{Kind: store.PartDim, Name: "DE"}.Part()}),
 		varint(uvarint(appendCellRecord(nil, recEvent, cell), 0), 5),
 		varint([]byte{recEventAgain}, -7),

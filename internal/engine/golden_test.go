@@ -15,6 +15,7 @@ import (
 
 	"github.com/quipudb/quipu/internal/clock"
 	"github.com/quipudb/quipu/internal/decide"
+	"github.com/quipudb/quipu/internal/sketch"
 	"github.com/quipudb/quipu/internal/wal"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/storetest"
@@ -93,6 +94,14 @@ func TestGoldenRecords(t *testing.T) {
 	for _, deltas := range [][]store.Delta{{planned}, {planned, planned}} { // the first leaves the book
 		apply(store.Batch{Books: []store.Book{{Namespace: "m", ID: 300}}, Deltas: deltas})
 	}
+	unique := store.PartFields{Kind: store.PartSketch, View: 4}.Part()
+	apply(store.Batch{Books: []store.Book{{Namespace: "m", ID: 300}}, Deltas: []store.Delta{{Cell: seen, Op: store.OpAdd, N: 1, Event: &store.Event{
+		Bytes: sketch.AppendUniqueRequest(nil, 10, []uint64{sketch.Hash("eve"), sketch.Hash("bob")}),
+		Riders: []store.Rider{
+			{Part: unique, Op: store.OpMerge},
+			{Part: store.PartFields{Kind: store.PartWindowSketch, View: 5, Epoch: 7, Position: 60_000}.Part(), Op: store.OpMerge},
+		},
+	}}}})
 	fs = fs.CrashClone(vfs.CrashCloneCfg{})
 	e = start() // it leaves out versions
 	do(store.Delta{Cell: a, Op: store.OpAdd, N: 1})
@@ -117,7 +126,7 @@ func TestGoldenRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	storetest.Golden(t, filepath.Join("testdata", "records.golden"), *rewrite, pieces)
-	for kind := byte(recTime); kind <= recFloor; kind++ {
+	for kind := byte(recTime); kind <= recAsk; kind++ {
 		if !kinds[kind] {
 			t.Errorf("there is no record of kind %d", kind)
 		}

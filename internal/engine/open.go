@@ -41,10 +41,14 @@ const (
 // A store is made in the first, and stays in it, until something is written that the
 // programs of that time can't read: see Engine.upgrade.
 const (
-	formatFirst   = 1
-	formatEvents  = 2 // events, parts, books and floors
-	formatVersion = formatEvents
+	formatFirst    = 1
+	formatEvents   = 2 // events, parts, books and floors
+	formatSketches = 3 // sketches, which are replayed by what was asked of them
+	formatVersion  = formatSketches
 )
+
+// news is what each format brought.
+var news = [...]string{formatEvents: "events", formatSketches: "sketches"}
 
 // Open opens the store in a directory, or makes one if the directory is empty
 // or does not exist. It replays the log behind the last checkpoint, and
@@ -430,38 +434,49 @@ func (e *Engine) openParts() error {
 
 // writes reports whether the files are of a format that has what a batch says.
 func (e *Engine) writes(b *store.Batch) bool {
-	if e.format.Load() >= formatEvents {
-		return true
-	}
-	for i := range b.Deltas {
-		if d := &b.Deltas[i]; d.Event != nil || d.Guard.Token != "" && decide.MayRefuse(d) {
-			return false // Tokens of before know no refusals.
-		}
-	}
-	return len(b.Books) == 0 && len(b.Floors) == 0
+	format := e.format.Load()
+	return format == formatVersion || formatOf(b) <= format
 }
 
-// upgrade makes the files those of the present format, before anything is written that
-// programs of the one before can't read: they refuse the store from now on.
-func (e *Engine) upgrade() error {
+// formatOf returns the first format that has what a batch says.
+func formatOf(b *store.Batch) int32 {
+	format := int32(formatFirst)
+	if len(b.Books) > 0 || len(b.Floors) > 0 {
+		format = formatEvents
+	}
+	for i := range b.Deltas {
+		d := &b.Deltas[i]
+		if d.MergesSketches() {
+			return formatSketches
+		}
+		if d.Event != nil || d.Guard.Token != "" && decide.MayRefuse(d) { // Tokens of before know no refusals.
+			format = formatEvents
+		}
+	}
+	return format
+}
+
+// upgrade makes the files those of a format, before anything is written that programs of
+// the one before can't read: they refuse the store from now on.
+func (e *Engine) upgrade(format int32) error {
 	if err := e.use(); err != nil {
 		return err
 	}
 	defer e.users.Done()
 	e.upgrading.Lock()
 	defer e.upgrading.Unlock()
-	if e.format.Load() == formatVersion {
+	if e.format.Load() >= format {
 		return nil
 	}
-	err := beginFile(e.o.FS, e.dir, identityFile, []byte(identity(formatVersion, e.id)))
+	err := beginFile(e.o.FS, e.dir, identityFile, []byte(identity(int(format), e.id)))
 	if err == nil {
 		err = endFile(e.o.FS, e.dir, identityFile)
 	}
 	if err != nil {
-		return store.Errorf(store.KindUnavailable, "raise the format of %s to %d: %w", e.dir, formatVersion, err)
+		return store.Errorf(store.KindUnavailable, "raise the format of %s to %d: %w", e.dir, format, err)
 	}
-	e.format.Store(formatVersion)
-	e.o.Logger.Info("the store has events now: programs of before can't open it any more", "dir", e.dir, "format", formatVersion)
+	e.format.Store(format)
+	e.o.Logger.Info("the store has "+news[format]+" now: programs of before can't open it any more", "dir", e.dir, "format", format)
 	return nil
 }
 

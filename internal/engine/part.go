@@ -104,11 +104,16 @@ func (e *Engine) content(id uint32) store.Content {
 	return c
 }
 
-// setBytes gives a part other bytes, or none. It is called after put, as setExtra is.
-func (e *Engine) setBytes(id uint32, bytes string, has bool) {
+// setBytes gives a part other bytes, or none. It is called after put, as setExtra is. Again
+// is whether the part was changed since the last checkpoint began: what it had then is not
+// saved, and takes no room any more.
+func (e *Engine) setBytes(id uint32, bytes string, has, again bool) {
 	s := e.cells.slot(id)
 	if s.meta&hasExtra != 0 {
 		e.blobBytes -= int64(len(e.blobs[id]))
+		if again {
+			e.putBytes -= int64(len(e.blobs[id]))
+		}
 		if s.meta &^= hasExtra; !has {
 			delete(e.blobs, id)
 		}
@@ -124,7 +129,7 @@ func (e *Engine) setBytes(id uint32, bytes string, has bool) {
 // putPart makes a part v, an unread one v over what it is over. Nobody sees it before what it builds on.
 func (e *Engine) putPart(id uint32, v store.Content, frame uint64, level store.Durability) {
 	s := e.cells.slot(id)
-	next := present
+	next, again := present, s.meta&e.dirtyBit != 0
 	switch {
 	case !v.Exists:
 		next = absent
@@ -136,7 +141,7 @@ func (e *Engine) putPart(id uint32, v store.Content, frame uint64, level store.D
 		e.views.far = e.views.far || !hasBytes(e.cells.keyOf(id))
 	}
 	if s.meta&hasExtra != 0 || v.Exists && hasBytes(e.cells.keyOf(id)) {
-		e.setBytes(id, v.Bytes, v.Exists)
+		e.setBytes(id, v.Bytes, v.Exists, again)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/quipudb/quipu/internal/decide"
+	"github.com/quipudb/quipu/internal/sketch"
 	"github.com/quipudb/quipu/internal/wal"
 	"github.com/quipudb/quipu/store"
 )
@@ -13,7 +14,7 @@ import (
 func (e *Engine) replayer(from wal.Position) func(wal.Position, []byte) error {
 	p := replay{e: e, from: from}
 	return func(pos wal.Position, payload []byte) error {
-		p.writer, p.cell, p.ahead, p.of, p.plans = 0, nil, p.ahead[:0], nil, p.plans[:0]
+		p.writer, p.cell, p.ahead, p.of, p.plans, p.asks = 0, nil, p.ahead[:0], nil, p.plans[:0], nil
 		for r := (reader{b: payload}); len(r.b) > 0; {
 			if len(p.ahead) == 0 && (r.b[0] == recAdd || r.b[0] == recEvent) {
 				p.lookAhead(r)
@@ -41,7 +42,8 @@ type replay struct {
 	found  plan         // where that is, if it was looked for
 	of     []byte       // the cell that parts are of
 	plans  []replayedPlan
-	view   *view // of the last event, if nothing came after it
+	view   *view  // of the last event, if nothing came after it
+	asks   []byte // what merges ask
 
 	ahead []plan // of the next adds
 	room  [groupMax]plan
@@ -109,7 +111,7 @@ func (p *replay) record(r *reader) error {
 		if !done && !r.bad {
 			return p.put(cell, func(uint32) (int64, meta, extra) { return 0, absent, 0 })
 		}
-	case recPlan, recEvent, recEventAgain, recPart, recBook, recFloor:
+	case recPlan, recEvent, recEventAgain, recPart, recBook, recFloor, recAsk:
 		return p.second(r, kind, done)
 	case recDeadline, recLayout:
 		cell, x := r.cell(), extra(r.uvarint())
@@ -189,7 +191,7 @@ type replayedPlan struct {
 	parts  []store.Part
 }
 
-// second replays a record of the second format.
+// second replays a record of the second format, or a later one.
 func (p *replay) second(r *reader, kind byte, done bool) error {
 	switch kind {
 	case recPlan:
@@ -215,12 +217,14 @@ func (p *replay) second(r *reader, kind byte, done bool) error {
 		}
 	case recPart:
 		c := r.partChange()
-		if p.of == nil {
+		if p.of == nil || c.op == partMerge && p.asks == nil {
 			r.fail()
 		}
 		if !done && !r.bad {
-			p.part(p.of, c)
+			return p.part(p.of, c)
 		}
+	case recAsk:
+		p.asks = r.bytes(r.uvarint())
 	case recBook:
 		if b := r.book(); !done && !r.bad {
 			p.e.fences.raiseBook(b)
@@ -265,8 +269,8 @@ func (e *Engine) replayedView(p *replayedPlan, c store.Cell) *view {
 }
 
 // part replays the change of a part. The record has what was there where it matters, so
-// nothing is read.
-func (p *replay) part(cell []byte, c partChange) {
+// nothing is read but sketches, of which it has only what was asked of them.
+func (p *replay) part(cell []byte, c partChange) error {
 	e := p.e
 	hash := xxh3.HashSeed(cell, e.id.seed())
 	if c.op != partAdd || c.n > blindMax || c.n < -blindMax { // as when it was decided
@@ -283,9 +287,34 @@ func (p *replay) part(cell []byte, c partChange) {
 		if s.meta.state() == unread {
 			s.meta = s.meta.withState(absent) // whatever its row has
 		}
+	case partMerge:
+		var err error
+		if v, was, err = p.merge(id, c); err != nil {
+			return err
+		}
 	}
 	e.countPart(e.marks.get(p.writer), id, weight, v.N-was)
 	e.putPart(id, v, 0, store.Memory)
+	return nil
+}
+
+// merge returns what a sketch becomes, and the number that it was.
+func (p *replay) merge(id uint32, c partChange) (v store.Content, was int64, err error) {
+	e := p.e
+	if e.cells.slot(id).meta.state() == unread {
+		r, err := e.readCell(e.base, e.cells.keyOf(id))
+		if err != nil {
+			return v, 0, err
+		}
+		e.resolve(id, r)
+	}
+	had := e.content(id)
+	next, changed, _, ok := sketch.Decide(nil, had.Bytes, p.asks)
+	v = store.Content{N: store.Number(next), Bytes: string(next), Exists: true}
+	if !ok || !changed || v.N-had.N != c.n {
+		return v, 0, store.Errorf(store.KindCorrupt, "log position %d: a sketch does not become what it was", p.at)
+	}
+	return v, had.N, nil
 }
 
 // token replays that a token was decided. Whether it was counted before, as one

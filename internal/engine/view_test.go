@@ -134,7 +134,7 @@ func (w *world) checkViews(quiet bool) error {
 // TestUpgrade checks that a store is of the first format until it is given what programs
 // of that format can't read, and that it says so before.
 func TestUpgrade(t *testing.T) {
-	const first, second = "format 1\n", "format 2\n"
+	const first, second, third = "format 1\n", "format 2\n", "format 3\n"
 	is := func(fs *memDisk, want string) {
 		t.Helper()
 		if text := string(content(t, fs, dir+"/QUIPU")); text[len("quipu store\n"):][:len(want)] != want {
@@ -142,7 +142,7 @@ func TestUpgrade(t *testing.T) {
 		}
 	}
 	plan := planOf(1, viewParts...)
-	f := func(b store.Batch) {
+	f := func(b store.Batch, want string) {
 		t.Helper()
 		fs := newMemDisk()
 		e := open(t, fs, engine.Options{})
@@ -157,20 +157,27 @@ func TestUpgrade(t *testing.T) {
 		is(fs, first)
 		doBatch(t, e, b)
 		after := cut(fs)
-		is(after, second)
+		is(after, want)
 		mustClose(t, e)
-		is(fs, second)
+		is(fs, want)
 		e = open(t, after, engine.Options{})
 		holds(t, e, cell("a"), 1)
 		audited(t, e)
 		mustClose(t, e)
 	}
-	f(batch(planned(add(cell("b"), 1), plan)))
-	f(store.Batch{Books: []store.Book{{Namespace: "other", ID: 1}}})
-	f(store.Batch{Floors: []store.Floor{{Namespace: "other", Kind: store.PartWindow, View: 1, Epoch: 7}}})
+	f(batch(planned(add(cell("b"), 1), plan)), second)
+	f(store.Batch{Books: []store.Book{{Namespace: "other", ID: 1}}}, second)
+	f(store.Batch{Floors: []store.Floor{{Namespace: "other", Kind: store.PartWindow, View: 1, Epoch: 7}}}, second)
 	refused := add(cell("b"), 1)
 	refused.Guard = store.Guard{Token: "t", Bound: &store.Bound{High: 9}}
-	f(batch(refused))
+	f(batch(refused), second)
+	unique := store.Rider{Part: store.PartFields{Kind: store.PartSketch}.Part(), Op: store.OpMerge}
+	sketched := add(cell("b"), 1)
+	sketched.Event = &store.Event{Riders: []store.Rider{unique}, Bytes: asked(1)}
+	f(batch(sketched), third)
+	f(batch(planned(add(cell("b"), 1), planOf(1, viewParts...)), sketched), third)
+	leads := store.Delta{Cell: cell("b"), Op: store.OpMerge, Event: &store.Event{Part: unique.Part, Bytes: asked(1)}}
+	f(batch(leads), third)
 
 	mem := newMemDisk()
 	files, fails := failing(mem, writesTo("QUIPU"))

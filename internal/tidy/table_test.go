@@ -39,13 +39,13 @@ var table = map[string]row{
 	// The contract imports nobody: everybody imports it.
 	"store": {pure: true},
 	// What the contract decides, for all stores and for the model of the laws.
-	"internal/decide": {code: []string{"./store", "./internal/limit"}, pure: true},
+	"internal/decide": {code: []string{"./store", "./internal/limit", "./internal/sketch"}, pure: true},
 	// What a batch comes to, for the stores in other processes.
 	"internal/plan": {code: []string{"./store", "./internal/decide"}, tests: []string{"./store/memstore"}, pure: true},
 	// The time of the stores that keep their own. It reads the machine's clocks.
 	"internal/clock": {},
 	// The laws are code, run from the tests of every store.
-	"store/storetest": {code: []string{"./store", "./internal/decide", "./internal/hold", "./internal/limit", "pgregory.net/rapid"}},
+	"store/storetest": {code: []string{"./store", "./internal/decide", "./internal/hold", "./internal/limit", "./internal/sketch", "pgregory.net/rapid"}},
 
 	// A store imports the contract and its own client library, and the engine
 	// also its log. No store knows of another.
@@ -59,7 +59,7 @@ var table = map[string]row{
 		tests: []string{"./internal/load/redisproc", "./internal/node"},
 	},
 	"internal/engine": {code: []string{
-		"./store", "./internal/clock", "./internal/decide", "./internal/wal",
+		"./store", "./internal/clock", "./internal/decide", "./internal/sketch", "./internal/wal",
 		"github.com/cockroachdb/pebble/v2/...", "github.com/zeebo/xxh3",
 	}},
 	// What lays counters out over the cells of whichever store it is given.

@@ -44,6 +44,9 @@ func (d state) PutPart(c store.Cell, p store.Part, v store.Content) {
 	}
 }
 
+// MergePart is PutPart: there is no log.
+func (d state) MergePart(c store.Cell, p store.Part, v store.Content, _ []byte) { d.PutPart(c, p, v) }
+
 // Version returns the version of a step that leaves its counter absent.
 func (d state) Version() uint64 {
 	d.s.version++

@@ -108,6 +108,11 @@ func (st *state) PutPart(c store.Cell, p store.Part, v store.Content) {
 	at.now = v
 }
 
+// MergePart is PutPart: the row of a part is written as a whole.
+func (st *state) MergePart(c store.Cell, p store.Part, v store.Content, _ []byte) {
+	st.PutPart(c, p, v)
+}
+
 // Version returns the version of a step that has just left its counter absent. It is
 // above all that the counter had, as if it had been given to it.
 func (st *state) Version() uint64 {

@@ -68,6 +68,11 @@ func (st *state) PutPart(c store.Cell, p store.Part, v store.Content) {
 	h.is, h.put = v, true
 }
 
+// MergePart is PutPart: a part is written as a whole.
+func (st *state) MergePart(c store.Cell, p store.Part, v store.Content, _ []byte) {
+	st.PutPart(c, p, v)
+}
+
 // Version returns the version of a step that leaves its counter absent.
 func (st *state) Version() uint64 {
 	st.version++

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"math/big"
@@ -11,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/quipudb/quipu/internal/limit"
+	"github.com/quipudb/quipu/internal/sketch"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -86,6 +88,18 @@ func drawAsk(r *rapid.T) []byte {
 	return req.Append(nil)
 }
 
+// drawItems returns what is asked of a sketch, or what none knows.
+func drawItems(r *rapid.T) []byte {
+	if rapid.IntRange(0, 19).Draw(r, "known") == 0 {
+		return drawBytes(r)
+	}
+	var items []string
+	for range rapid.IntRange(0, 4).Draw(r, "items") {
+		items = append(items, fmt.Sprint(rapid.IntRange(0, 40).Draw(r, "item")))
+	}
+	return asking(rapid.IntRange(5, 7).Draw(r, "precision"), items...)
+}
+
 func drawBytes(r *rapid.T) []byte {
 	return []byte(rapid.SampledFrom([]string{"", "x", "yz"}).Draw(r, "bytes"))
 }
@@ -109,6 +123,11 @@ func (m *eventMachine) drawRider(r *rapid.T, own bool) store.Rider {
 	switch {
 	case x.Part == "" && (x.Op == store.OpMax || x.Op == store.OpDelete):
 		x.Op = store.OpAdd
+	case x.Part.Kind().IsSketch() && (x.Op == store.OpAdd || x.Op == store.OpMax):
+		if x.Op = store.OpMerge; rapid.IntRange(0, 3).Draw(r, "own") == 0 {
+			x.Bytes = drawItems(r)
+		}
+		return x
 	case x.Part.Kind().HasBytes() && x.Op != store.OpDelete && x.Op != store.OpGet:
 		x.Op, x.Bytes = store.OpPut, drawBytes(r)
 		return x
@@ -132,7 +151,9 @@ func (m *eventMachine) doEvent(r *rapid.T) {
 	}
 	e := &store.Event{Is: drawMet(r, store.MetEqual, store.MetNot)}
 	if rapid.Bool().Draw(r, "part leads") {
-		if e.Part = rapid.SampledFrom(append(someParts(), client("eve"))).Draw(r, "lead"); e.Part.Kind().Merges() {
+		if e.Part = rapid.SampledFrom(append(someParts(), client("eve"))).Draw(r, "lead"); e.Part.Kind().IsSketch() && d.Op == store.OpAdd {
+			d.Op, d.N, e.Bytes = store.OpMerge, 0, drawItems(r)
+		} else if e.Part.Kind() == store.PartLimit {
 			d.Op, d.N, e.Bytes = store.OpMerge, 0, drawAsk(r)
 		} else if e.Part.Kind().HasBytes() {
 			d.Op, d.N, e.Bytes = store.OpPut, 0, drawBytes(r)
@@ -143,6 +164,10 @@ func (m *eventMachine) doEvent(r *rapid.T) {
 	d.Guard.Exists = rapid.SampledFrom([]store.Existence{store.ExistsAny, store.ExistsAny, store.ExistsMust, store.ExistsNot}).Draw(r, "exists")
 	for range rapid.IntRange(0, 4).Draw(r, "riders") {
 		e.Riders = append(e.Riders, m.drawRider(r, e.Part != ""))
+	}
+	shares := slices.ContainsFunc(e.Riders, func(x store.Rider) bool { return x.Op == store.OpMerge && x.Bytes == nil })
+	if d.Op != store.OpPut && d.Op != store.OpMerge && shares && rapid.IntRange(0, 3).Draw(r, "asks") > 0 {
+		e.Bytes = drawItems(r)
 	}
 	if n := rapid.IntRange(0, len(e.Riders)).Draw(r, "plan"); n > 0 {
 		plan, err := store.NewPlan(e.Riders[:n]...)
@@ -206,7 +231,15 @@ func (w world) after(d store.Delta, nowUS int64) (world, store.Result) {
 	}
 	var answer store.Result
 	op, bytes := d.Op, e.Bytes
-	if op == store.OpMerge {
+	if op == store.OpMerge && e.Part.Kind().IsSketch() {
+		_, changed, reply, ok := sketch.Decide(nil, met.Bytes, bytes)
+		if !ok {
+			return refused(store.Unmet, 0)
+		}
+		if answer.Before, answer.After = reply[0], reply[1]; !changed {
+			op = store.OpGet
+		}
+	} else if op == store.OpMerge {
 		next, changed, reply := limit.Decide(nil, met.Bytes, bytes, nowUS)
 		answer.Before, answer.After = reply.Pack()
 		if !changed {
@@ -255,10 +288,17 @@ func (w world) after(d store.Delta, nowUS int64) (world, store.Result) {
 		if !n.IsInt64() {
 			return refused(store.Overflow, i+1)
 		}
+		if x.Op == store.OpMerge && x.Bytes == nil && e.Bytes == nil {
+			continue
+		}
 		if !x.Is.Holds(w.value(d.Cell, at).N) {
 			return refused(store.Unmet, i+1)
 		}
-		if o := w.change(d.Cell, at, x.Op, n, x.Bytes, x.Bound); o != store.Applied {
+		asked := x.Bytes
+		if x.Op == store.OpMerge && asked == nil {
+			asked = e.Bytes
+		}
+		if o := w.change(d.Cell, at, x.Op, n, asked, x.Bound); o != store.Applied {
 			return refused(o, i+1)
 		}
 	}
@@ -300,6 +340,15 @@ func (w world) change(c store.Cell, p store.Part, op store.Op, n *big.Int, bytes
 		will = store.Content{}
 	case store.OpPut:
 		will.N, will.Bytes = store.Number(bytes), string(bytes)
+	case store.OpMerge:
+		next, changed, _, ok := sketch.Decide(nil, is.Bytes, bytes)
+		switch {
+		case !ok:
+			return store.Unmet
+		case !changed:
+			return store.Applied
+		}
+		will.N, will.Bytes = store.Number(next), string(next)
 	case store.OpMax:
 		if will.N = n.Int64(); is.Exists && is.N > will.N {
 			will = is

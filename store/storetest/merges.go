@@ -41,7 +41,7 @@ func (k *kit) answer(d store.Delta, allowed bool) limit.Reply {
 	return reply
 }
 
-// merges are the laws of OpMerge, and of limiters, which are the kind that merges.
+// merges are the laws of OpMerge of limiters. Those of sketches are in sketches.go.
 func merges(s *suite) {
 	clock := newClock()
 	s.lawWith("a limiter goes by the store's time", Config{Now: clock.now}, func(k *kit) {
@@ -156,7 +156,7 @@ func merges(s *suite) {
 			}
 		}
 		k.absent(c)
-		bad := led(store.Delta{Cell: c, Op: store.OpMerge}, partOf(store.PartSketch, 0, ""))
+		bad := led(store.Delta{Cell: c, Op: store.OpMerge}, partEntries)
 		k.refused(k.batch(bad), store.KindInvalid)
 		k.refused(k.batch(with(add(c, 1), store.Rider{Part: client("eve"), Op: store.OpMerge})), store.KindInvalid)
 		k.refused(k.batch(led(add(c, 1), client("eve"))), store.KindInvalid)

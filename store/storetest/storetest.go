@@ -86,6 +86,7 @@ func Run(t *testing.T, open Opener) {
 		{"audit", audits},
 		{"event", events},
 		{"merge", merges},
+		{"sketch", sketches},
 	} {
 		t.Run(g.name, func(t *testing.T) { g.laws(&suite{t: t, open: open}) })
 	}
@@ -97,6 +98,7 @@ func Run(t *testing.T, open Opener) {
 func Events(t *testing.T, open Opener) {
 	t.Run("event", func(t *testing.T) { events(&suite{t: t, open: open}) })
 	t.Run("merge", func(t *testing.T) { merges(&suite{t: t, open: open}) })
+	t.Run("sketch", func(t *testing.T) { sketches(&suite{t: t, open: open}) })
 	t.Run("random", func(t *testing.T) { randomly(t, open) })
 }
 

@@ -1,0 +1,39 @@
+package engine
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/quipudb/quipu/store"
+)
+
+// TestReplayOfMerges checks that a merge is refused that comes to something else than what it
+// came to, or that nobody asked for in its frame.
+func TestReplayOfMerges(t *testing.T) {
+	e, err := Open("/data", Options{FS: vfs.NewMem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	cell := append(appendCellRecord(nil, recAdd, appendCell(nil, store.Cell{Namespace: "n", Key: "a"})), 2)
+	unique := store.PartFields{Kind: store.PartSketch}.Part()
+	asks := []byte{1, 1, 10, 0, 0, 0, 0, 0, 0, 1}
+	merge := func(n int64) []byte { return appendPartRecord(nil, unique, partMerge, n) }
+	f := func(ok bool, records ...[]byte) {
+		t.Helper()
+		err := emptied(e).replayer(0)(0, bytes.Join(records, nil))
+		if ok != (err == nil) || err != nil && store.KindOf(err) != store.KindCorrupt {
+			t.Errorf("%x: %v", records, err)
+		}
+	}
+	f(true, cell, appendAsk(nil, asks), merge(store.Number(asks)))
+	f(true, cell, appendAsk(nil, asks), merge(store.Number(asks)), cell, appendAsk(nil, asks))
+	f(false, cell, appendAsk(nil, asks), merge(store.Number(asks)+1))
+	f(false, cell, appendAsk(nil, asks), merge(0))
+	f(false, cell, appendAsk(nil, []byte("no request")), merge(0))
+	f(false, cell, merge(store.Number(asks)))
+	f(false, appendAsk(nil, asks), merge(store.Number(asks)))
+	f(false, cell, appendAsk(nil, asks), appendPartRecord(nil, store.PartFields{Kind: store.PartPage}.Part(), partMerge, store.Number(asks)))
+}
