@@ -3,11 +3,12 @@ package node
 import (
 	"slices"
 
+	"github.com/quipudb/quipu/internal/sketch"
 	"github.com/quipudb/quipu/store"
 )
 
 // joins reports whether an event may join a run: its plan does to parts the same with the
-// sum, and all that it has besides are lines of the ledger.
+// sum, and all that it has besides are lines of the ledger, and what it asks of sketches.
 func joins(e *store.Event) bool {
 	if e.Plan != nil && !e.Plan.Sums() {
 		return false
@@ -20,9 +21,13 @@ func joins(e *store.Event) bool {
 	return true
 }
 
-// continues adds the lines of an event to those of a run, and reports false if they are
-// not for the same place, or too many. Bytes of lines are put one after the other: each
-// begins with its length.
+// askMax is how long what the events of a run ask of sketches may be together: thousands of
+// users. A node combines it again with each that joins.
+const askMax = 16 << 10
+
+// continues adds the lines of an event to those of a run, and what it asks, and reports
+// false if they are not for the same place, or too many. Bytes of lines are put one after
+// the other: each begins with its length.
 func (f *flight) continues(run, e *store.Event) bool {
 	if run == nil { // nor is e an event
 		return true
@@ -38,11 +43,32 @@ func (f *flight) continues(run, e *store.Event) bool {
 			return false
 		}
 	}
+	if e.Bytes != nil {
+		asks, ok := f.asks(run.Bytes, e.Bytes)
+		if bytes += len(asks) - len(run.Bytes); !ok || bytes > store.BatchBytesMax {
+			return false
+		}
+		run.Bytes = append(run.Bytes[:0], asks...)
+	}
 	f.bytes = bytes
 	for i := range e.Riders {
 		run.Riders[i].Bytes = append(run.Riders[i].Bytes, e.Riders[i].Bytes...)
 	}
 	return true
+}
+
+// asks returns what a run asks of sketches with one more event, until it is called again, and
+// reports false if that is too long, or can't be asked at once.
+func (f *flight) asks(run, more []byte) ([]byte, bool) {
+	if run == nil {
+		return more, len(more) <= askMax
+	}
+	if len(run)+len(more) > askMax {
+		return nil, false
+	}
+	both, ok := sketch.Combine(f.room[:0], run, more)
+	f.room = both
+	return both, ok
 }
 
 // frozenEvent returns a copy of an event, with the versions of the store, that shares only the

@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing/synctest"
 
 	"github.com/quipudb/quipu/internal/node"
+	"github.com/quipudb/quipu/internal/sketch"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
 	"github.com/quipudb/quipu/store/storetest"
@@ -126,6 +128,65 @@ func TestEventsOfARun(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Adds that have one plan ask sketches together what each of them asks.
+func TestAsksOfARun(t *testing.T) {
+	run(t, node.Options{}, func(k *kit) {
+		p := plan(t, store.Rider{Part: window, Op: store.OpAdd, Amount: store.AmountApplied}, store.Rider{Part: unique, Op: store.OpMerge})
+		release := k.blocked()
+		var calls []*call
+		visit := func(n int64, asks []byte) {
+			d := want(with(add("a", n), p))
+			d.Event.Bytes = asks
+			calls = append(calls, k.do(d))
+		}
+		var all []string
+		visit(1, nil)
+		for i := range 20 {
+			all = append(all, fmt.Sprint(i), fmt.Sprint(i/2))
+			visit(1, asking(all[2*i:]...))
+		}
+		visit(1, nil)
+		large := make([]string, 2730)
+		for i := range large {
+			large[i] = fmt.Sprintf("large %d", i)
+		}
+		visit(1, asking(large...)) // too long to be combined
+		visit(1, asking("last"))
+		visit(-1, asking("down"))
+		bad := want(with(add("a", 1), p))
+		bad.Event.Bytes = []byte("no request")
+		refused := k.do(bad)
+		visit(1, asking("after"))
+		release()
+		for i, c := range calls {
+			c.results()
+			if i < 24 {
+				c.told(store.Result{Outcome: store.Applied, Before: int64(i), After: int64(i) + 1, Existed: i > 0})
+			}
+		}
+		refused.told(store.Result{Outcome: store.Unmet, Refused: 2, Before: 23, After: 23, Existed: true})
+		if ds := k.deltas(len(k.flights()) - 1); len(ds) != 6 || ds[0].N != 22 {
+			t.Errorf("the store was given %d deltas, %+v", len(ds), ds)
+		}
+		all = append(append(all, large...), "last", "down", "after")
+		if got, want := k.part(unique).Bytes, string(asking(all...)); got != want {
+			t.Errorf("the sketch is %.40x, want %.40x", got, want)
+		}
+		k.partHolds(window, 24)
+	})
+}
+
+var unique = store.PartFields{Kind: store.PartSketch, View: 4}.Part()
+
+// asking returns the request to take items into a sketch of uniques.
+func asking(items ...string) []byte {
+	hashes := make([]uint64, len(items))
+	for i, item := range items {
+		hashes[i] = sketch.Hash(item)
+	}
+	return sketch.AppendUniqueRequest(nil, 14, hashes)
 }
 
 // What does not do the same with the sum, or is not for the same place, is an event of
@@ -257,11 +318,19 @@ func TestPlanSums(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	parts := []store.Part{window, outside, book}
+	parts := []store.Part{window, outside, book, unique}
 	sums := 0
 	for range 10_000 {
 		var riders []store.Rider
 		for range 1 + r.IntN(3) {
+			if r.IntN(4) == 0 {
+				x := store.Rider{Part: unique, Op: store.OpMerge}
+				if r.IntN(8) == 0 {
+					x.When = store.Met{Kind: store.MetNot, N: 40}
+				}
+				riders = append(riders, x)
+				continue
+			}
 			x := store.Rider{Part: parts[r.IntN(3)], Op: []store.Op{store.OpAdd, store.OpAdd, store.OpMax, store.OpSet}[r.IntN(4)], Amount: store.Amount(r.IntN(3))}
 			if x.Amount == store.AmountN {
 				x.N = r.Int64N(4)
@@ -281,7 +350,16 @@ func TestPlanSums(t *testing.T) {
 		sums++
 		var after [2][]store.Content
 		n := []int64{1 + r.Int64N(5), 1 + r.Int64N(5)}
-		for i, deltas := range [][]store.Delta{{with(add("a", n[0]), p), with(add("a", n[1]), p)}, {with(add("a", n[0]+n[1]), p)}} {
+		asks := func(d store.Delta, items ...string) store.Delta {
+			if slices.ContainsFunc(riders, func(x store.Rider) bool { return x.Op == store.OpMerge }) {
+				d.Event.Bytes = asking(items...)
+			}
+			return d
+		}
+		for i, deltas := range [][]store.Delta{
+			{asks(with(add("a", n[0]), p), "eve"), asks(with(add("a", n[1]), p), "bob")},
+			{asks(with(add("a", n[0]+n[1]), p), "eve", "bob")},
+		} {
 			s := memstore.New(memstore.Options{})
 			replies, err := send(t.Context(), s, store.Batch{Deltas: append([]store.Delta{add("a", 40)}, deltas...)})
 			if err != nil || replies[0].Err != nil {

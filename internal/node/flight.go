@@ -20,6 +20,7 @@ type flight struct {
 	entries []*entry
 	refs    atomic.Int32
 	begun   time.Time // when it was frozen
+	room    []byte    // to combine what is asked
 
 	sent  bool // it was given to the store at least once
 	doubt bool // and perhaps it was applied

@@ -97,7 +97,7 @@ var table = map[string]row{
 		tests: []string{".", "./definition", "./store/memstore", "./store/storetest"},
 	},
 	// A node is a store around whichever store it is given.
-	"internal/node": {code: []string{"./store", "./internal/decide"}},
+	"internal/node": {code: []string{"./store", "./internal/decide", "./internal/sketch"}},
 	// What makes one store hold what another holds.
 	"internal/transfer": {code: []string{"./internal/books", "./store"}, tests: []string{"./definition"}},
 	// What writes totals into tables of PostgreSQL.
