@@ -85,9 +85,9 @@ func joinRegisters(dst, src []byte) {
 		// and 125 reaches the highest bit if it is that much or more.
 		apart := ((ahead ^ mask) + mask&ones) & low7
 		over0, over1, over2 := apart+0x7f*ones, apart+0x7e*ones, apart+0x7d*ones
-		filled := low>>2&six + 0x7f*ones // an empty register is not below any
+		filled := low>>2&six + 0x7f*ones // an empty register is not two below level 2
 		apart0 := ^over0 & tops
-		apart1 := over0 &^ over1 & filled & tops
+		apart1 := over0 &^ over1 & tops
 		apart2 := over1 &^ over2 & filled & tops
 		high |= low & (apart0>>7 | apart0>>6)  // the same two levels below
 		high |= apart1>>6 | low>>1&(apart1>>7) // one below is low's highest, two below its next

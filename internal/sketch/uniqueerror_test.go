@@ -80,3 +80,30 @@ func TestUniqueError(t *testing.T) {
 		t.Logf("replay: go test ./internal/sketch -run TestUniqueError -v -args -seed=%d", seed)
 	}
 }
+
+// TestUniqueBias measures the bias where it would be largest: with 16 registers, what is
+// most likely is 3 percent too much on average.
+func TestUniqueBias(t *testing.T) {
+	const precision, runs = 4, 10_000
+	rnd := rand.New(rand.NewPCG(max(*seedFlag, 1), 0))
+	to := []float64{1e3, 1e6, 1e9}
+	sum, square := make([]float64, len(to)), make([]float64, len(to))
+	var later [][]uint64
+	for range runs {
+		u := sketch.NewUnique(precision)
+		later = arrive.Later(rnd.ExpFloat64, precision, 0, to, later)
+		for i, hashes := range later {
+			for _, hash := range hashes {
+				u.Add(hash)
+			}
+			d := u.Estimate().Value/to[i] - 1
+			sum[i] += d / runs
+			square[i] += d * d / runs
+		}
+	}
+	for i, n := range to {
+		if rmse := math.Sqrt(square[i]); math.Abs(sum[i]) > rmse/10 {
+			t.Errorf("%v items: the bias is %.4f, beside an error of %.4f", n, sum[i], rmse)
+		}
+	}
+}

@@ -22,13 +22,17 @@ func Later(exponential func() float64, precision int, from float64, to []float64
 		into[i] = into[i][:0]
 	}
 	zeros := 64 - precision // that a hash has at most after its register
+	var waits [65]float64 // how many items come on average before one that has so many
+	for z := range zeros + 1 {
+		waits[z] = math.Ldexp(1, min(z+1, zeros)+precision)
+	}
 	for register := range uint64(1) << precision {
 		for z := range zeros + 1 {
-			share := math.Ldexp(1, -min(z+1, zeros)-precision)
-			step, _ := slices.BinarySearch(to, from+exponential()/share)
-			if step == len(to) {
+			at := from + exponential()*waits[z]
+			if !(at <= to[len(to)-1]) {
 				continue
 			}
+			step, _ := slices.BinarySearch(to, at)
 			hash := register << zeros
 			if z < zeros {
 				hash |= 1 << (zeros - 1 - z)
