@@ -163,7 +163,7 @@ var table = map[string]row{
 	"internal/crash":  {tests: []string{".", "./client", "./internal/load/redisproc", "./internal/pgtest", "./internal/serving"}},
 	// One history under every layout, over every store.
 	"internal/metamorph": {tests: []string{
-		".", "./definition", "./policy", "./internal/engine", "./internal/hot", "./internal/load/redisproc", "./internal/node", "./internal/pgtest",
+		".", "./definition", "./policy", "./internal/engine", "./internal/hold", "./internal/hot", "./internal/load/redisproc", "./internal/node", "./internal/pgtest",
 		"./internal/spread", "./store/pgstore", "./store/redisstore",
 	}},
 
