@@ -19,7 +19,7 @@ const envoyDescriptorsMax = 100
 
 // envoy is the rate limit service that Envoy asks. A descriptor asks the limit that is called
 // DOMAIN:KEY,KEY for the client VALUE,VALUE, by its entries in their order. One that has no
-// definition is not limited.
+// definition is not limited. What stands before a slash in the domain is the namespace.
 type envoy struct {
 	envoypb.UnimplementedRateLimitServiceServer
 	door *Door
@@ -35,14 +35,23 @@ func (e *envoy) ShouldRateLimit(ctx context.Context, r *envoypb.RateLimitRequest
 	case len(r.Descriptors) > envoyDescriptorsMax:
 		return nil, store.Errorf(store.KindTooLarge, "%d descriptors: at most %d", len(r.Descriptors), envoyDescriptorsMax)
 	}
-	p := e.door.db.Port()
+	namespace, domain, some := strings.Cut(r.Domain, "/")
+	if !some {
+		namespace, domain = "", r.Domain
+	} else if namespace == "" || domain == "" {
+		return nil, store.Errorf(store.KindInvalid, "domain %.80q: want NAMESPACE/DOMAIN, or a domain without a slash", r.Domain)
+	}
+	p := e.door.in(namespace).Port()
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
 	reply := &envoypb.RateLimitResponse{OverallCode: envoypb.RateLimitResponse_CODE_OK}
 	var asks []port.Ask
 	var of []*envoypb.RateLimitResponse_DescriptorStatus // each ask
 	for _, d := range r.Descriptors {
 		status := &envoypb.RateLimitResponse_DescriptorStatus{Code: envoypb.RateLimitResponse_CODE_OK}
 		reply.Statuses = append(reply.Statuses, status)
-		ask, limited, err := e.ask(ctx, p, r, d)
+		ask, limited, err := e.ask(ctx, p, r, domain, d)
 		if err != nil {
 			return nil, err
 		}
@@ -66,11 +75,11 @@ func (e *envoy) ShouldRateLimit(ctx context.Context, r *envoypb.RateLimitRequest
 }
 
 // ask returns what a descriptor asks, and false if it is not limited.
-func (e *envoy) ask(ctx context.Context, p *port.Port, r *envoypb.RateLimitRequest, d *envoypb.RateLimitDescriptor) (ask port.Ask, limited bool, err error) {
+func (e *envoy) ask(ctx context.Context, p *port.Port, r *envoypb.RateLimitRequest, domain string, d *envoypb.RateLimitDescriptor) (ask port.Ask, limited bool, err error) {
 	if len(d.Entries) == 0 {
 		return ask, false, store.Errorf(store.KindInvalid, "a descriptor has no entry")
 	}
-	ask.Name, ask.Who = nameOf(r.Domain, d)
+	ask.Name, ask.Who = nameOf(domain, d)
 	ask.Cost = max(int64(r.HitsAddend), 1)
 	if d.HitsAddend != nil {
 		ask.Cost = int64(min(d.HitsAddend.Value, math.MaxInt64))

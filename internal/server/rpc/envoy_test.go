@@ -1,6 +1,7 @@
 package rpc_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -87,4 +88,44 @@ func TestEnvoy(t *testing.T) {
 	bad(&envoypb.RateLimitRequest{Domain: "edge", Descriptors: make([]*envoypb.RateLimitDescriptor, 101)}, pb.Kind_KIND_TOO_LARGE)
 	own.Limit.RequestsPerUnit = 0
 	bad(&envoypb.RateLimitRequest{Domain: "edge", Descriptors: []*envoypb.RateLimitDescriptor{own}}, pb.Kind_KIND_INVALID)
+}
+
+// The domain names the namespace before a slash, and limits of namespaces are apart.
+func TestEnvoyNamespace(t *testing.T) {
+	k := open(t, nil, rpc.Options{})
+	day, err := definition.ParseWidth("24h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for namespace, rate := range map[string]int64{"default": 5, "shop": 3} {
+		limits := []definition.Limit{{Rate: rate, Per: day}}
+		if _, err := k.db.In(namespace).Define(k.ctx, []definition.Definition{{Pattern: "edge:user", Limits: limits}}, quipu.DefineOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rls := envoypb.NewRateLimitServiceClient(k.conn)
+	ask := func(domain string) (*envoypb.RateLimitResponse, error) {
+		return rls.ShouldRateLimit(k.ctx, &envoypb.RateLimitRequest{Domain: domain, Descriptors: []*envoypb.RateLimitDescriptor{descriptor("user", "eve")}})
+	}
+	f := func(domain string, limit, left uint32) {
+		t.Helper()
+		r, err := ask(domain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := r.Statuses[0]; s.LimitRemaining != left || s.GetCurrentLimit().GetRequestsPerUnit() != limit {
+			t.Errorf("domain %q: %v, want %d of %d", domain, s, left, limit)
+		}
+	}
+	f("edge", 5, 4)
+	f("shop/edge", 3, 2)
+	f("edge", 5, 3)
+	f("default/edge", 5, 2)
+	f("none/edge", 0, 0) // It has no definition, so nothing is limited.
+	for _, domain := range []string{"/edge", "shop/", "/"} {
+		_, err := ask(domain)
+		k.fails(err, codes.InvalidArgument, pb.Kind_KIND_INVALID)
+	}
+	_, err = ask(strings.Repeat("x", 256) + "/edge")
+	k.fails(err, codes.InvalidArgument, pb.Kind_KIND_TOO_LARGE)
 }
