@@ -43,6 +43,10 @@ var (
 	// ErrEnded is returned when a reservation has ended: it was committed or released, or it
 	// has expired.
 	ErrEnded = store.ErrEnded
+
+	// ErrNotCount is returned when the key holds text, which was set over the Redis
+	// protocol. Nothing was changed.
+	ErrNotCount = store.ErrNotCount
 	// ErrClosed is returned after Close.
 	ErrClosed = store.ErrClosed
 	// ErrCorrupt is returned when stored bytes are not what was written.

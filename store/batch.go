@@ -345,7 +345,7 @@ type Result struct {
 type Outcome uint8
 
 // The outcomes. They are stored and sent: append only. Unavailable, Unknown, Outdated,
-// Late and Barred are never decided by a store: all but the last are for deltas of one
+// Late, Barred and NotCount are never decided by a store: all but the last two are for deltas of one
 // batch that go to different partitions.
 const (
 	Applied     Outcome = iota + 1 // done. For OpSettle: the token's write was applied, and this is its result
@@ -364,6 +364,7 @@ const (
 	Outdated                       // the partition that should have taken it knows a higher book, and nothing changed
 	Late                           // that partition does not keep a part any more, and nothing changed
 	Barred                         // the definition of the counter does not allow it
+	NotCount                       // the key holds bytes, and no count: what a Split by an object means
 )
 
 // Err returns nil for Applied, and otherwise an error that names the refusal.
@@ -400,6 +401,8 @@ func (o Outcome) Err() error {
 		return ErrOutdated
 	case Late:
 		return ErrLate
+	case NotCount:
+		return ErrNotCount
 	case Barred:
 		return Errorf(KindInvalid, "the definition of the counter does not allow it")
 	default:

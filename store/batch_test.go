@@ -71,7 +71,8 @@ func TestOutcomeErr(t *testing.T) {
 	f(store.Outdated, store.ErrOutdated)
 	f(store.Late, store.ErrLate)
 	f(store.Barred, store.ErrInvalid)
-	f(store.Barred+1, store.ErrCorrupt)
+	f(store.NotCount, store.ErrNotCount)
+	f(store.NotCount+1, store.ErrCorrupt)
 }
 
 func TestTokenStateString(t *testing.T) {

@@ -117,6 +117,8 @@ func checkLead(d *Delta, e *Event) error {
 		return Errorf(KindInvalid, "condition %d on what a lead meets", e.Is.Kind)
 	case e.NotBefore < 0, e.NotAfter < 0:
 		return Errorf(KindInvalid, "an event not before %d, not after %d", e.NotBefore, e.NotAfter)
+	case kind == PartObject:
+		return checkObject(d, e)
 	case d.Expiry != ExpiryKeep || d.DeadlineMS != 0:
 		return Errorf(KindInvalid, "an event with expiry %d: a counter that has parts has no deadline", d.Expiry)
 	}
@@ -159,6 +161,33 @@ func checkLead(d *Delta, e *Event) error {
 	return CheckPart(d.Cell, e.Part)
 }
 
+// checkObject checks an event that changes what a key holds.
+func checkObject(d *Delta, e *Event) error {
+	g := &d.Guard
+	switch {
+	case e.Part != Object:
+		return Errorf(KindInvalid, "%q is no part: a key holds one thing", string(e.Part))
+	case d.Op != OpPut:
+		return Errorf(KindInvalid, "operation %d on what a key holds", d.Op)
+	case e.Len() > 0:
+		return Errorf(KindInvalid, "riders of what a key holds")
+	case g.Laid || g.Layout != 0 || g.Bound != nil:
+		return Errorf(KindInvalid, "bytes have no layout and no bound")
+	}
+	if err := checkPartOp(PartObject, d.Op, e.Bytes); err != nil {
+		return err
+	}
+	if g.Token != "" {
+		if err := CheckToken(g.Token); err != nil {
+			return err
+		}
+	}
+	if err := checkConditions(d); err != nil {
+		return err
+	}
+	return CheckCell(d.Cell)
+}
+
 // checkPartOp checks what is done to a part.
 func checkPartOp(kind PartKind, op Op, bytes []byte) error {
 	switch op {
@@ -196,6 +225,9 @@ func checkRider(r *Rider) error {
 	if r.Part != "" {
 		if _, ok := r.Part.Fields(); !ok {
 			return Errorf(KindInvalid, "%q is no part", string(r.Part))
+		}
+		if r.Part.Kind() == PartObject {
+			return Errorf(KindInvalid, "what a key holds rides, and can only lead")
 		}
 	} else if r.Op == OpMax || r.Op == OpDelete {
 		return Errorf(KindInvalid, "operation %d rides on a counter's own value", r.Op)

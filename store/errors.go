@@ -38,12 +38,13 @@ const (
 	KindOutdated         // made under definitions that have changed: read them, and make it anew
 	KindLate             // for a part that is not kept any more: make it anew
 	KindEnded            // the reservation has ended: it was committed or released, or it has expired
+	KindNotCount         // the key holds bytes, and no count
 )
 
 var kindWords = [...]string{
 	"internal", "invalid", "too_large", "overflow", "token", "expired", "settled", "changed", "full", "mark", "retired",
 	"unavailable", "unknown", "closed", "corrupt", "unsupported", "lost", "unmet", "bound", "read_only", "split", "session_lost",
-	"untimely", "outdated", "late", "ended",
+	"untimely", "outdated", "late", "ended", "not_a_count",
 }
 
 // String returns the word for a kind that every wire has.
@@ -82,6 +83,7 @@ var (
 	ErrOutdated    = &Error{Kind: KindOutdated, Detail: "made under definitions that have changed"}
 	ErrLate        = &Error{Kind: KindLate, Detail: "it is for a time that is not kept any more"}
 	ErrEnded       = &Error{Kind: KindEnded, Detail: "the reservation has ended"}
+	ErrNotCount    = &Error{Kind: KindNotCount, Detail: "the key holds text, not a count"}
 )
 
 // An Error is an error with a kind.

@@ -227,7 +227,7 @@ func checkDelta(d *Delta) error {
 	switch d.Op {
 	case OpAdd, OpSet, OpDelete, OpExpire:
 	case OpLayout:
-		if !d.Guard.Laid || d.N < 0 || d.Guard.Token != "" {
+		if !d.Guard.Laid || d.N < 0 || ofObject(d.N) || d.Guard.Token != "" {
 			return Errorf(KindInvalid, "layout %d: want 0 or more, the layout that it replaces, and no token", d.N)
 		}
 	case OpGet:
@@ -251,7 +251,7 @@ func checkDelta(d *Delta) error {
 			return err
 		}
 	}
-	if d.Guard.Laid && (d.Guard.Layout < 0 || d.Expiry != ExpiryKeep) {
+	if d.Guard.Laid && (d.Guard.Layout < 0 || ofObject(d.Guard.Layout) || d.Expiry != ExpiryKeep) {
 		return Errorf(KindInvalid, "layout %d with expiry %d", d.Guard.Layout, d.Expiry)
 	}
 	if d.Expiry != ExpiryKeep || d.DeadlineMS != 0 || d.Guard.Bound != nil || d.Guard.Exists != ExistsAny || d.Op == OpExpire {
@@ -271,7 +271,7 @@ func checkConditions(d *Delta) error {
 		return Errorf(KindInvalid, "unknown expiry %d", d.Expiry)
 	case (do == ExpirySet) != (d.DeadlineMS != 0), d.DeadlineMS < 0:
 		return Errorf(KindInvalid, "expiry %d with deadline %d", d.Expiry, d.DeadlineMS)
-	case do != ExpiryKeep && d.Op != OpAdd && d.Op != OpSet && d.Op != OpExpire, do == ExpiryKeep && d.Op == OpExpire:
+	case do != ExpiryKeep && d.Op != OpAdd && d.Op != OpSet && d.Op != OpExpire && !d.IsObject(), do == ExpiryKeep && d.Op == OpExpire:
 		return Errorf(KindInvalid, "operation %d with expiry %d", d.Op, d.Expiry)
 	case d.Guard.Exists > ExistsNot:
 		return Errorf(KindInvalid, "unknown condition on existence %d", d.Guard.Exists)

@@ -142,6 +142,33 @@ func (b *Batch) Needs() (n Needs) {
 // that the parts stay far from the ends of int64, and their sum does.
 const AddMax = 1 << 32
 
+// Splits reports whether a cell of a layout refuses d as Split, whatever else it is.
+func (d *Delta) Splits(layout int64) bool {
+	switch layout {
+	case 0:
+		return false
+	case LayoutObject:
+		return !d.fitsObject()
+	default:
+		return d.NeedsWhole()
+	}
+}
+
+// fitsObject reports whether d is meant for an object. One that names a layout is
+// refused for that: no delta names this one.
+func (d *Delta) fitsObject() bool {
+	switch d.Op {
+	case OpGet, OpExpire, OpDelete, OpSettle, OpRetire:
+		return d.Event == nil
+	default:
+		return d.IsObject() || d.Guard.Laid
+	}
+}
+
+// IsObject reports whether d is about bytes that its key holds, or is to hold, instead of a
+// count.
+func (d *Delta) IsObject() bool { return d.Event != nil && d.Event.Part.Kind() == PartObject }
+
 // shardServes is what a shard of a counter can decide alone.
 const shardServes = NeedToken | NeedRiders | NeedBook | NeedBytes
 

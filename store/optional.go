@@ -184,7 +184,7 @@ type Witness interface {
 // Lacks reports whether a cell that was read as v lacks the change that gave it a
 // version, and whether v is enough to know.
 func (v Value) Lacks(version uint64) (lacks, known bool) {
-	whole := v.Exists && v.Layout == 0
+	whole := v.Exists && (v.Layout == 0 || v.IsObject())
 	return whole && v.Version < version, whole
 }
 

@@ -52,6 +52,7 @@ const (
 	PartGeneration PartKind = 0x0c // of members: those of another generation are gone
 	PartPage       PartKind = 0x0d // a page of a text that servers share, bytes; its position is its number
 	PartDue        PartKind = 0x0e // what ends at its position, in Unix microseconds: a reservation, or a hint that a counter has some
+	PartObject     PartKind = 0x0f // what its key holds if that is no count, bytes: see Object
 
 	PartWindow       PartKind = PartRetained | 0x01 // what was counted in a window
 	PartWindowDim    PartKind = PartRetained | 0x02 // the same, of one value of a dimension
@@ -62,12 +63,12 @@ const (
 
 // Known reports whether k is one of the kinds.
 func (k PartKind) Known() bool {
-	return k >= PartOutside && k <= PartDue || k >= PartWindow && k <= PartWindowSketch
+	return k >= PartOutside && k <= PartObject || k >= PartWindow && k <= PartWindowSketch
 }
 
 // HasBytes reports whether parts of the kind hold bytes, and not a number.
 func (k PartKind) HasBytes() bool {
-	return k == PartLimit || k == PartSketch || k == PartPage || k == PartEntries || k == PartWindowSketch
+	return k == PartLimit || k == PartSketch || k == PartPage || k == PartEntries || k == PartWindowSketch || k == PartObject
 }
 
 // Merges reports whether parts of the kind are changed by OpMerge.

@@ -118,7 +118,7 @@ func TestPartFieldsRefuse(t *testing.T) {
 	f("")
 	f(good[:10])
 	f("\x00" + good[1:])
-	f("\x0f" + good[1:])
+	f("\x10" + good[1:])
 	f("\x86" + good[1:] + "xxxx")
 	f(good + "\xff")
 	f(good + strings.Repeat("x", store.PartNameBytesMax))

@@ -36,7 +36,7 @@
 // cell whose word is not 0 is a part of something, and can't decide alone. It
 // takes adds that ask for nothing back, and what names the word that it has. All
 // else is refused as Split, and whoever laid the counter out puts it together
-// first. A cell has a deadline or a layout, never both.
+// first. A cell has a deadline or a layout, never both, unless it is an object.
 //
 // # Parts and events
 //
@@ -44,6 +44,15 @@
 // members, lines of a ledger. A delta with an Event is a lead, and its riders change
 // parts of the same cell in the same step, or not at all. Parts have no version, no
 // deadline and no place in lists of counters.
+//
+// # Objects
+//
+// A key may hold bytes instead of a count. Its cell says so by its layout,
+// LayoutObject, and its value is 0; the bytes are in its part Object. An event that is
+// led by that part replaces whatever the key holds, in one step, and is judged by the key's own
+// cell: whether it exists, its version, its deadline. A delta that is not meant for an
+// object is refused as Split. OpGet, OpExpire and OpDelete are meant for both, and what
+// removes the cell, its deadline too, removes the bytes.
 //
 // # Exactly once
 //

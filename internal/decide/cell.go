@@ -43,7 +43,7 @@ func change(v *store.Value, d *store.Delta, nowMS int64, full bool) store.Outcom
 		return store.Changed
 	case g.Laid && g.Layout != v.Layout, d.Op == store.OpLayout && v.DeadlineMS != 0:
 		return store.Unmet
-	case v.Layout != 0 && d.NeedsWhole():
+	case d.Splits(v.Layout):
 		return store.Split
 	case (g.Exists == store.ExistsMust || d.Op == store.OpExpire) && !v.Exists, g.Exists == store.ExistsNot && v.Exists:
 		return store.Unmet
@@ -58,6 +58,9 @@ func change(v *store.Value, d *store.Delta, nowMS int64, full bool) store.Outcom
 		ms, met = d.Deadline(ms, nowMS)
 	}
 	n, layout := v.N, v.Layout
+	if layout == store.LayoutObject {
+		ms = min(ms, store.ObjectDeadlineMax)
+	}
 	switch {
 	case d.Op == store.OpExpire && !met:
 		return store.Unmet

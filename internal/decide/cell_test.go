@@ -52,11 +52,15 @@ func (r draw) cell() store.Value {
 		return store.Value{}
 	}
 	v := store.Value{N: r.number(), Version: uint64(r.IntN(3)) + 1, Exists: true}
-	switch r.IntN(3) {
+	switch r.IntN(4) {
 	case 0:
 		v.DeadlineMS = max(r.time(), nowMS+1)
 	case 1:
 		v.Layout = of[int64](r, 1, 2, math.MaxInt64)
+	case 2:
+		if v.N, v.Layout = 0, store.LayoutObject; r.one(2) {
+			v.DeadlineMS = min(max(r.time(), nowMS+1), store.ObjectDeadlineMax)
+		}
 	}
 	return v
 }

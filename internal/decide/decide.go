@@ -75,8 +75,15 @@ func Conditions(s State, b *store.Batch) error {
 	}
 	for i := range b.Deltas {
 		d := &b.Deltas[i]
-		if d.NeedsWhole() && s.Cell(d.Cell).Layout != 0 {
-			return store.Errorf(store.KindSplit, "delta %d: %q is split", i, d.Cell.Key)
+		if d.Op == store.OpRetire { // it has no cell
+			continue
+		}
+		if layout := s.Cell(d.Cell).Layout; d.Splits(layout) {
+			what := "is split"
+			if layout == store.LayoutObject {
+				what = "holds bytes"
+			}
+			return store.Errorf(store.KindSplit, "delta %d: %q %s", i, d.Cell.Key, what)
 		}
 	}
 	return nil
@@ -137,7 +144,7 @@ func decide(s State, at Clock, d *store.Delta, rec *Record) store.Result {
 		}
 	}
 	v := s.Cell(d.Cell)
-	before := v.N
+	was := v
 	// A State is asked for room only if it matters, since it may have to lock it.
 	res := Cell(&v, d, at.NowMS, true)
 	if res.Outcome == store.Full && !s.Full(d.Cell.Namespace, Keys) {
@@ -148,7 +155,10 @@ func decide(s State, at Clock, d *store.Delta, rec *Record) store.Result {
 	}
 	if res.Outcome == store.Applied {
 		res.Version = s.Put(d.Cell, v)
-		rec.enter(d.Cell, uint64(v.N)-uint64(before))
+		rec.enter(d.Cell, uint64(v.N)-uint64(was.N))
+		if was.Layout == store.LayoutObject && !v.Exists {
+			rec.Merge(Lose(s.(Parts), d.Cell))
+		}
 	}
 	remember(s, at, d, &res)
 	return res

@@ -85,11 +85,11 @@ func (st *step) decide(d *store.Delta) store.Result {
 			rider = i + 1
 		}
 	}
-	deletes := d.Op == store.OpDelete && d.Event.Part == ""
-	if outcome == store.Applied && !st.will.Exists && !deletes {
+	may := d.Op == store.OpDelete && d.Event.Part == "" || d.IsObject() // leave no cell
+	if outcome == store.Applied && !st.will.Exists && !may {
 		st.will.Exists = true
 	}
-	if outcome == store.Applied && st.will.Exists && !st.is.Exists && st.state.Full(st.own.Namespace, Keys) {
+	if outcome == store.Applied && (st.will.Exists || d.IsObject()) && !st.is.Exists && st.state.Full(st.own.Namespace, Keys) {
 		outcome, rider = store.Full, 0
 	}
 	res := store.Result{Outcome: outcome, Refused: uint8(rider)}
@@ -103,6 +103,9 @@ func (st *step) decide(d *store.Delta) store.Result {
 			res.After = res.Before
 		}
 	}
+	if d.IsObject() {
+		st.tell(d, &res)
+	}
 	return res
 }
 
@@ -110,6 +113,9 @@ func (st *step) decide(d *store.Delta) store.Result {
 // parts, then what it is to be, then what any delta is judged by.
 func (st *step) lead(d *store.Delta) store.Outcome {
 	e := d.Event
+	if d.IsObject() {
+		return st.object(d)
+	}
 	if e.Part == "" {
 		st.met = store.Content{N: st.is.N, Exists: st.is.Exists}
 	} else {
@@ -120,6 +126,8 @@ func (st *step) lead(d *store.Delta) store.Outcome {
 	switch {
 	case nowUS < e.NotBefore, e.NotAfter != 0 && nowUS > e.NotAfter:
 		return store.Untimely
+	case st.is.Layout == store.LayoutObject:
+		return store.Split
 	case st.is.DeadlineMS != 0, !e.Is.Holds(st.met.N):
 		return store.Unmet
 	}
@@ -135,19 +143,23 @@ func (st *step) lead(d *store.Delta) store.Outcome {
 		return store.Unmet
 	}
 	lead := changed{part: e.Part, was: st.met}
-	if d.Op == store.OpMerge {
-		if outcome := st.merge(e.Part.Kind(), e.Bytes); outcome != store.Applied {
-			return outcome
-		}
-		if e.Part.Kind().IsSketch() {
-			lead.asks = e.Bytes
-		}
-	} else if outcome := hold(&st.became, d.Op, d.N, e.Bytes, d.Guard.Bound); outcome != store.Applied {
+	if d.Op == store.OpMerge && e.Part.Kind().IsSketch() {
+		lead.asks = e.Bytes
+	}
+	if outcome := st.change(d); outcome != store.Applied {
 		return outcome
 	}
 	lead.will = st.became
 	st.parts = append(st.parts, lead)
 	return store.Applied
+}
+
+// change makes the part that leads what the lead makes of it, or says why it does not.
+func (st *step) change(d *store.Delta) store.Outcome {
+	if d.Op == store.OpMerge {
+		return st.merge(d.Event.Part.Kind(), d.Event.Bytes)
+	}
+	return hold(&st.became, d.Op, d.N, d.Event.Bytes, d.Guard.Bound)
 }
 
 // merge makes what leads what its kind makes of its bytes.

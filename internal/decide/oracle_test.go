@@ -48,7 +48,8 @@ func after(is store.Value, d store.Delta, nowMS int64, full bool) (*big.Int, int
 		return nil, 0, store.Changed
 	case d.Guard.Laid && d.Guard.Layout != is.Layout, d.Op == store.OpLayout && is.DeadlineMS != 0:
 		return nil, 0, store.Unmet
-	case is.Layout != 0 && needsWhole(d):
+	case is.Layout == store.LayoutObject && (d.Op == store.OpAdd || d.Op == store.OpSet || d.Op == store.OpLayout),
+		is.Layout != 0 && is.Layout != store.LayoutObject && needsWhole(d):
 		return nil, 0, store.Split
 	case d.Guard.Exists == store.ExistsMust && !is.Exists,
 		d.Guard.Exists == store.ExistsNot && is.Exists,
@@ -75,6 +76,9 @@ func after(is store.Value, d store.Delta, nowMS int64, full bool) (*big.Int, int
 		if n, why = boundedSum(is.N, d); why != store.Applied {
 			return nil, 0, why
 		}
+	}
+	if is.Layout == store.LayoutObject {
+		ms = min(ms, store.ObjectDeadlineMax)
 	}
 	return n, ms, store.Applied
 }

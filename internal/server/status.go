@@ -80,6 +80,8 @@ func statusOf(k store.Kind) Status {
 		return Status{Title: "Session lost", HTTP: http.StatusConflict, RPC: codes.FailedPrecondition}
 	case store.KindEnded:
 		return Status{Title: "Reservation ended", HTTP: http.StatusGone, RPC: codes.FailedPrecondition}
+	case store.KindNotCount:
+		return Status{Title: "Not a count", HTTP: http.StatusConflict, RPC: codes.FailedPrecondition}
 	case store.KindOther:
 		return Status{Title: "Internal error", HTTP: http.StatusInternalServerError, RPC: codes.Internal, Private: true}
 	default:
@@ -104,6 +106,8 @@ func RESPWord(k store.Kind) string {
 		return "SESSIONLOST"
 	case store.KindEnded:
 		return "ENDED"
+	case store.KindNotCount:
+		return "WRONGTYPE"
 	case store.KindUnknown, store.KindToken, store.KindExpired, store.KindSettled, store.KindCorrupt, store.KindLost:
 		return strings.ToUpper(StatusOf(k).Word)
 	default:

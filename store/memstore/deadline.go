@@ -67,6 +67,9 @@ func (s *Store) expire() {
 		c := s.due.cells[0].cell
 		p := &s.parts[store.PartitionOf(c, len(s.parts))]
 		p.unnumbered.Merge(decide.Change(c, -uint64(s.cells[c].N)))
+		if s.cells[c].Layout == store.LayoutObject {
+			p.unnumbered.Merge(decide.Lose(state{s}, c))
+		}
 		state{s}.Put(c, store.Value{})
 	}
 }
