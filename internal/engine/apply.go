@@ -263,6 +263,9 @@ func (e *Engine) plan(b *store.Batch, ps *plans, got *fetched, level store.Durab
 				n.cell(cell)
 			}
 		}
+		if s.meta&hasExtra != 0 && e.mayLose(d, e.extra(p.slot)) {
+			e.planLose(cell, p, n)
+		}
 		switch s.meta.state() {
 		case unread:
 		case absent:
@@ -404,7 +407,7 @@ func (e *Engine) batch(f *wal.Frame, b *store.Batch, plans []plan, r *store.Repl
 			return false
 		}
 	}
-	if b.Together() && len(e.extras) > 0 && e.isSplit(b.Deltas, plans) {
+	if b.Together() && len(e.extras) > 0 && c.isSplit(b.Deltas, plans) {
 		e.meters.refused++
 		r.Err = store.ErrSplit
 		return false
@@ -587,6 +590,9 @@ func (c *change) cell(d *store.Delta, p plan) (res store.Result) {
 		next = present
 	}
 	res.Version = c.log(d, p, cell, v.N, next, extraOf(v))
+	if x.isObject() && !v.Exists {
+		c.lose(p)
+	}
 	return res
 }
 
@@ -641,8 +647,12 @@ func (c *change) log(d *store.Delta, p plan, cell []byte, value int64, next meta
 	}
 	if next != absent && (has != had && d.Op != store.OpLayout || d.Op == store.OpExpire) {
 		version = e.version(c.f.Pos())
-		c.f.Payload = appendCellRecord(c.f.Payload, recDeadline, cell)
-		c.f.Payload = binary.AppendUvarint(c.f.Payload, uint64(has.deadline()))
+		if has.isObject() {
+			c.f.Payload = appendObject(c.f.Payload, cell, has.deadline())
+		} else {
+			c.f.Payload = appendCellRecord(c.f.Payload, recDeadline, cell)
+			c.f.Payload = binary.AppendUvarint(c.f.Payload, uint64(has.deadline()))
+		}
 		c.mark.tally.count(p.hash, 0)
 	}
 	e.put(p.slot, value, next, version, c.f.ID, c.level)

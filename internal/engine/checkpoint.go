@@ -319,7 +319,7 @@ func (e *Engine) writeRows(ctx context.Context, t *rowWriter, c *checkpoint) err
 	near = append(near, ownNear...)
 	var until []int
 	for _, n := range near {
-		if s := &c.copies[n]; s.meta&hasExtra != 0 && c.extras[s.slot] > 0 {
+		if s := &c.copies[n]; s.meta&hasExtra != 0 && c.extras[s.slot].deadline() > 0 {
 			until = append(until, n)
 		}
 	}

@@ -201,7 +201,8 @@ const (
 	recFloor      = 19 // namespace, kind, view, epoch: the first that is kept
 
 	// Those of format 3.
-	recAsk = 20 // bytes: what the merges that follow in the frame ask of sketches
+	recAsk    = 20 // bytes: what the merges that follow in the frame ask of sketches
+	recObject = 21 // cell, deadline in ms, 0 for none: it is an object, whose bytes are a part that follows if they change
 )
 
 // What becomes of a part, in a recPart.
@@ -249,6 +250,10 @@ func appendEpoch(dst []byte, s decide.Shelf, e store.Epoch) []byte {
 func appendShelf(dst []byte, s decide.Shelf) []byte {
 	dst = append(appendNamespace(dst, s.Namespace), byte(s.Kind))
 	return binary.BigEndian.AppendUint16(dst, s.View)
+}
+
+func appendObject(dst, cell []byte, deadline int64) []byte {
+	return binary.AppendUvarint(appendCellRecord(dst, recObject, cell), uint64(deadline))
 }
 
 func appendCellRecord(dst []byte, kind byte, cell []byte) []byte {
@@ -344,6 +349,16 @@ func (r *reader) positive() int64 {
 		return 0
 	}
 	return v
+}
+
+// until reads the deadline of an object.
+func (r *reader) until() int64 {
+	ms := r.uvarint()
+	if ms > store.ObjectDeadlineMax {
+		r.fail()
+		return 0
+	}
+	return int64(ms)
 }
 
 func (r *reader) varint() int64 {

@@ -24,7 +24,8 @@ import (
 func (c *change) settleExpired(p plan) {
 	e := c.e
 	s := e.cells.slot(p.slot)
-	if !c.over(e.extra(p.slot)) {
+	was := e.extra(p.slot)
+	if !c.over(was) {
 		return
 	}
 	c.f.Payload = appendCellRecord(c.f.Payload, recDelete, e.cells.keyOf(p.slot))
@@ -37,10 +38,16 @@ func (c *change) settleExpired(p plan) {
 	s.value, s.meta = 0, s.meta.withState(absent).withVersion(0)
 	e.put(p.slot, 0, absent, 0, c.f.ID, c.level)
 	e.setExtra(p.slot, 0)
+	if was.isObject() {
+		c.lose(p)
+	}
 }
 
 // over reports whether x is a deadline that has passed.
-func (c *change) over(x extra) bool { return x > 0 && int64(x) <= c.time() }
+func (c *change) over(x extra) bool {
+	ms := x.deadline()
+	return ms > 0 && ms <= c.time()
+}
 
 // collectMax is how many deadlines are looked at in one go, under one hold of the lock.
 const collectMax = 256

@@ -82,6 +82,12 @@ func describe(r *reader) string {
 		return fmt.Sprintf("deadline %s %s", cell(), time.UnixMilli(int64(r.uvarint())).UTC().Format(time.RFC3339Nano))
 	case recLayout:
 		return fmt.Sprintf("layout %s %d", cell(), r.uvarint())
+	case recObject:
+		of, ms := cell(), r.until()
+		if ms == 0 {
+			return "object " + of
+		}
+		return fmt.Sprintf("object %s until %s", of, time.UnixMilli(ms).UTC().Format(time.RFC3339Nano))
 	case recPlan:
 		return fmt.Sprintf("plan of %x", r.plan())
 	case recEvent:

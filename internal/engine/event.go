@@ -208,8 +208,16 @@ func (s *events) Put(_ store.Cell, v store.Value) (version uint64) {
 		return 0
 	}
 	version = e.version(f.Pos())
-	e.logAdd(f, s.plan.slot, s.cell, v.N-at.value)
+	x := extraOf(v)
+	if x.isObject() {
+		f.Payload = appendObject(f.Payload, s.cell, x.deadline())
+	} else {
+		e.logAdd(f, s.plan.slot, s.cell, v.N-at.value)
+	}
 	e.put(s.plan.slot, v.N, present, version, f.ID, s.level)
+	if x != e.extra(s.plan.slot) {
+		e.setExtra(s.plan.slot, x)
+	}
 	return version
 }
 

@@ -41,14 +41,14 @@ const (
 // A store is made in the first, and stays in it, until something is written that the
 // programs of that time can't read: see Engine.upgrade.
 const (
-	formatFirst    = 1
-	formatEvents   = 2 // events, parts, books and floors
-	formatSketches = 3 // sketches, which are replayed by what was asked of them
-	formatVersion  = formatSketches
+	formatFirst   = 1
+	formatEvents  = 2 // events, parts, books and floors
+	formatBytes   = 3 // keys that hold bytes, and sketches, which are replayed by what was asked of them
+	formatVersion = formatBytes
 )
 
 // news is what each format brought.
-var news = [...]string{formatEvents: "events", formatSketches: "sketches"}
+var news = [...]string{formatEvents: "events", formatBytes: "sketches or keys that hold bytes"}
 
 // Open opens the store in a directory, or makes one if the directory is empty
 // or does not exist. It replays the log behind the last checkpoint, and
@@ -434,49 +434,47 @@ func (e *Engine) openParts() error {
 
 // writes reports whether the files are of a format that has what a batch says.
 func (e *Engine) writes(b *store.Batch) bool {
-	format := e.format.Load()
-	return format == formatVersion || formatOf(b) <= format
+	has := e.format.Load()
+	return has == formatVersion || has >= formatOf(b)
 }
 
 // formatOf returns the first format that has what a batch says.
-func formatOf(b *store.Batch) int32 {
-	format := int32(formatFirst)
-	if len(b.Books) > 0 || len(b.Floors) > 0 {
+func formatOf(b *store.Batch) (format int32) {
+	if format = formatFirst; len(b.Books) > 0 || len(b.Floors) > 0 {
 		format = formatEvents
 	}
 	for i := range b.Deltas {
-		d := &b.Deltas[i]
-		if d.MergesSketches() {
-			return formatSketches
-		}
-		if d.Event != nil || d.Guard.Token != "" && decide.MayRefuse(d) { // Tokens of before know no refusals.
+		switch d := &b.Deltas[i]; {
+		case d.IsObject(), d.MergesSketches():
+			return formatBytes
+		case d.Event != nil, d.Guard.Token != "" && decide.MayRefuse(d): // Tokens of before know no refusals.
 			format = formatEvents
 		}
 	}
 	return format
 }
 
-// upgrade makes the files those of a format, before anything is written that programs of
-// the one before can't read: they refuse the store from now on.
-func (e *Engine) upgrade(format int32) error {
+// upgrade makes the files those of a format, or leaves them of a higher one, before anything is written that
+// programs of the one before can't read: they refuse the store from now on.
+func (e *Engine) upgrade(to int32) error {
 	if err := e.use(); err != nil {
 		return err
 	}
 	defer e.users.Done()
 	e.upgrading.Lock()
 	defer e.upgrading.Unlock()
-	if e.format.Load() >= format {
+	if e.format.Load() >= to {
 		return nil
 	}
-	err := beginFile(e.o.FS, e.dir, identityFile, []byte(identity(int(format), e.id)))
+	err := beginFile(e.o.FS, e.dir, identityFile, []byte(identity(int(to), e.id)))
 	if err == nil {
 		err = endFile(e.o.FS, e.dir, identityFile)
 	}
 	if err != nil {
-		return store.Errorf(store.KindUnavailable, "raise the format of %s to %d: %w", e.dir, format, err)
+		return store.Errorf(store.KindUnavailable, "raise the format of %s to %d: %w", e.dir, to, err)
 	}
-	e.format.Store(format)
-	e.o.Logger.Info("the store has "+news[format]+" now: programs of before can't open it any more", "dir", e.dir, "format", format)
+	e.format.Store(to)
+	e.o.Logger.Info("the store has "+news[to]+" now: programs of before can't open it any more", "dir", e.dir, "format", to)
 	return nil
 }
 

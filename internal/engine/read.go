@@ -22,11 +22,12 @@ func (e *Engine) visible(id uint32, h *horizon) (value int64, m meta, x extra) {
 	if u == nil || !h.pending(u.frame, u.level) {
 		if m&hasExtra != 0 {
 			x = e.extras[id]
-			if x > 0 && h.nowMS == 0 {
+			ms := x.deadline()
+			if ms > 0 && h.nowMS == 0 {
 				h.nowMS = e.now()
 			}
-			if x > 0 && int64(x) <= h.nowMS {
-				h.expired(x)
+			if ms > 0 && ms <= h.nowMS {
+				h.expired(ms)
 				return 0, m.withState(absent).withVersion(0) &^ hasExtra, 0
 			}
 		}
@@ -36,8 +37,8 @@ func (e *Engine) visible(id uint32, h *horizon) (value int64, m meta, x extra) {
 		value, m, x = u.value, u.meta, u.extra
 		u = e.undo.at(u.prev, id)
 	}
-	if m.state() == absent && x > 0 {
-		h.expired(x)
+	if m.state() == absent {
+		h.expired(x.deadline())
 	}
 	return value, m, x
 }

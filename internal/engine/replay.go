@@ -113,6 +113,12 @@ func (p *replay) record(r *reader) error {
 		}
 	case recPlan, recEvent, recEventAgain, recPart, recBook, recFloor, recAsk:
 		return p.second(r, kind, done)
+	case recObject:
+		cell, x := r.cell(), objectUntil(r.until())
+		p.of = cell
+		if !done && !r.bad {
+			return p.put(cell, func(uint32) (int64, meta, extra) { return 0, present, x })
+		}
 	case recDeadline, recLayout:
 		cell, x := r.cell(), extra(r.uvarint())
 		if x < 0 {

@@ -79,8 +79,8 @@ type horizon struct {
 	expiredMS       int64 // the last deadline that was found to have passed; 0 if none was
 }
 
-// expired notes that a cell is told to have expired.
-func (h *horizon) expired(deadline extra) { h.expiredMS = max(h.expiredMS, int64(deadline)) }
+// expired notes that a cell is told to have expired, if it had a deadline.
+func (h *horizon) expired(deadline int64) { h.expiredMS = max(h.expiredMS, deadline) }
 
 func (e *Engine) horizon() horizon {
 	return horizon{synced: e.log.Synced(), written: e.log.Written()}
