@@ -387,6 +387,11 @@ begin
         raise exception 'quipu: the definition of % decides what it may become, and an add is not decided: use take', quote_literal(key)
             using errcode = 'QP005';
     end if;
+    perform from quipu.cells c
+    where c.ns = _ns and c.key = _key and c.version < 0 and (c.until is null or c.until > quipu.now_ms());
+    if found then
+        raise exception 'quipu: % holds text, and no count', quote_literal(key) using errcode = 'QP005';
+    end if;
     if token is not null then
         perform pg_advisory_xact_lock_shared({{tokens}});
         select max(g.gen) into _gen from quipu.generation g;
@@ -435,6 +440,15 @@ as $$
         select p.delta from quipu.pending p
         where p.ns = convert_to($2, 'UTF8') and p.key = convert_to($1, 'UTF8')
     ) v
+$$;
+
+-- bytes are what a key holds instead of a count: null if it holds a count, or does not exist.
+create or replace function quipu.bytes(key text, namespace text default 'default') returns bytea language sql stable
+as $$
+    select p.bytes from quipu.cells c
+    join quipu.part_none p on p.ns = c.ns and p.place = '\x0f'::bytea || c.key || '\xff000000008000000000000000'::bytea
+    where c.ns = convert_to($2, 'UTF8') and c.key = convert_to($1, 'UTF8')
+        and c.version < 0 and (c.until is null or c.until > quipu.now_ms())
 $$;
 
 -- fnv is FNV-1a of 64 bits, half by half.
@@ -571,7 +585,9 @@ begin
         else
             select c.value, c.version, c.term into _cell from quipu.cells c where c.ns = _ns and c.key = _key for no key update;
         end if;
-        if _cell.term < 0 then
+        if _cell.version < 0 then
+            raise exception 'quipu: % holds text, and no count', quote_literal(key) using errcode = 'QP005';
+        elsif _cell.term < 0 then
             raise exception 'quipu: % is split over several cells: a server has to put it together first', quote_literal(key)
                 using errcode = 'QP005';
         end if;

@@ -37,5 +37,5 @@ func (s *Store) Lost(ctx context.Context, c store.Cell, version uint64, v store.
 // the cell is seen, or the sequence that was raised.
 const lostSQL = `
 	select $3 > greatest(
-		(select version from quipu.cells where ns = $1 and key = $2),
+		(select abs(version) from quipu.cells where ns = $1 and key = $2),
 		(select case when is_called then last_value else 0 end from quipu.version))`

@@ -78,21 +78,24 @@ func (s *Store) query(ctx context.Context, sql string, args, scans []any, each f
 // A row is a cell as it is stored.
 type row struct {
 	n         int64
-	version   uint64
+	version   int64
 	term      int64
+	until     int64
 	nowMS     int64
 	pendingMS *int64 // when the first of the adds was made that are pending; nil if none is
 	stale     bool   // it has to be brought up to date
 }
 
-func (r *row) columns() []any { return []any{&r.n, &r.version, &r.term, &r.nowMS, &r.pendingMS} }
+func (r *row) columns() []any {
+	return []any{&r.n, &r.version, &r.term, &r.until, &r.nowMS, &r.pendingMS}
+}
 
 // value returns what a row means. A store that only reads can't remove a cell that
 // has expired, so it says that it is absent. Nor can it fold what is pending: so it
 // says that it may lack what was added since.
 func (s *Store) value(r *row, asOfMS int64) store.Value {
-	v := store.Value{N: r.n, Version: r.version, Exists: r.version != 0, AsOfMS: asOfMS}
-	setTerm(&v, r.term)
+	v := store.Value{N: r.n, AsOfMS: asOfMS}
+	setTerm(&v, r.version, r.term, r.until)
 	past := s.past(v.DeadlineMS, r.nowMS)
 	if r.stale = !s.existing && (past || r.pendingMS != nil); !s.existing {
 		return v

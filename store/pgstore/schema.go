@@ -20,6 +20,9 @@ var tablesSQL string
 //go:embed parts.sql
 var partsSQL string
 
+//go:embed objects.sql
+var objectsSQL string
+
 //go:embed from1.sql
 var from1SQL string
 
@@ -35,7 +38,7 @@ const format = 3
 // newest is the function that came last. A schema of this format that does not
 // have it was made before that, and gets all functions anew: those that it has are
 // called by older programs too, and stay what they are.
-const newest = "take"
+const newest = "bytes"
 
 var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,47}$`)
 
@@ -85,7 +88,7 @@ func migrate(ctx context.Context, conn *pgx.Conn, schema string, existing bool) 
 		if _, err := tx.Exec(ctx, `create schema if not exists `+pgx.Identifier{schema}.Sanitize()); err != nil {
 			return err
 		}
-		sql := map[int]string{0: tablesSQL + partsSQL, 1: from1SQL + from2SQL + partsSQL, 2: from2SQL + partsSQL}[found]
+		sql := map[int]string{0: tablesSQL + partsSQL, 1: from1SQL + from2SQL + partsSQL, 2: from2SQL + partsSQL}[found] + objectsSQL
 		sql += strings.NewReplacer("{{tokens}}", fmt.Sprint(l.tokens), "{{spaces}}", fmt.Sprint(l.spaces)).Replace(functionsSQL)
 		_, err := tx.Conn().PgConn().Exec(ctx, inSchema(schema, sql)).ReadAll()
 		return err

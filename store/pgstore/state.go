@@ -58,16 +58,26 @@ type cell struct {
 	last     uint64 // the highest version it had
 }
 
-// termOf returns what the row of a cell holds besides its value.
-func termOf(v store.Value) int64 {
-	if v.Layout != 0 {
-		return -v.Layout
+// termOf returns what the row of a cell holds besides its value: its version, its term, and
+// the deadline of an object.
+func termOf(v store.Value) (version, term, until int64) {
+	switch version = int64(v.Version); v.Layout {
+	case 0:
+		return version, v.DeadlineMS, 0
+	case store.LayoutObject:
+		return -version, 0, v.DeadlineMS
+	default:
+		return version, -v.Layout, 0
 	}
-	return v.DeadlineMS
 }
 
-// setTerm is the reverse of termOf.
-func setTerm(v *store.Value, term int64) { v.DeadlineMS, v.Layout = max(term, 0), max(-term, 0) }
+// setTerm is the reverse of termOf. Version 0 is that of a cell that does not exist.
+func setTerm(v *store.Value, version, term, until int64) {
+	v.Exists, v.Version = version != 0, uint64(max(version, -version))
+	if v.DeadlineMS, v.Layout = max(term, 0), max(-term, 0); version < 0 {
+		v.DeadlineMS, v.Layout = until, store.LayoutObject
+	}
+}
 
 type tokenID struct {
 	cell store.Cell
@@ -221,6 +231,9 @@ func (st *state) expire() {
 	for c, at := range st.cells {
 		if at.now.Exists && at.now.DeadlineMS != 0 && at.now.DeadlineMS <= st.clock.NowMS {
 			st.unnumbered.Merge(decide.Change(c, -uint64(at.now.N)))
+			if at.now.Layout == store.LayoutObject {
+				st.unnumbered.Merge(decide.Lose(st, c))
+			}
 			st.Put(c, store.Value{})
 		}
 	}
@@ -243,6 +256,9 @@ func (st *state) fold() {
 		d := store.Delta{
 			Cell: c, Op: store.OpAdd, N: p.delta,
 			Guard: store.Guard{Laid: true, Layout: st.cells[c].now.Layout}, // its own cell takes it, however large it is
+		}
+		if d.Guard.Layout == store.LayoutObject {
+			d.Guard = store.Guard{} // an object refuses it
 		}
 		if len(riders[c]) > 0 {
 			d.Event = &store.Event{Riders: riders[c]}

@@ -126,7 +126,7 @@ func newStatements(schema string) statements {
 		// What is named is found one by one by its index, which the offset insists on: a plan
 		// made while a table was new would read all of it when it has grown.
 		loadCells: in(`
-			select u.i - 1, c.value, c.version, coalesce(c.term, 0)
+			select u.i - 1, c.value, c.version, coalesce(c.term, 0), coalesce(c.until, 0)
 			from unnest($1::bytea[], $2::bytea[]) with ordinality as u(ns, key, i)
 			cross join lateral (select * from quipu.cells c where c.ns = u.ns and c.key = u.key offset 0) as c`),
 		loadTokens: in(`
@@ -165,11 +165,14 @@ func newStatements(schema string) statements {
 				select from quipu.space s where $1 and s.ns <> '' and s.gen >= 0 group by s.ns having sum(s.n) > 0) as s`),
 		due: in(`
 			select exists (select from quipu.cells c where c.term > 0 and c.term <= $1)
+				or exists (select from quipu.cells c where c.until > 0 and c.until <= $1)
 				or exists (select from quipu.token t where t.at_ms <= $2)`),
 
 		putCells: in(`
-			update quipu.cells c set value = u.value, version = u.version, term = nullif(u.term, 0)
-			from unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[]) as u(ns, key, value, version, term)
+			update quipu.cells c set value = u.value, version = u.version,
+				term = case when u.version < 0 then 0 else nullif(u.term, 0) end, until = nullif(u.until, 0)
+			from unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])
+				as u(ns, key, value, version, term, until)
 			where c.ns = u.ns and c.key = u.key`),
 		dropCells: in(`
 			delete from quipu.cells c using unnest($1::bytea[], $2::bytea[]) as u(ns, key)
@@ -206,14 +209,14 @@ func newStatements(schema string) statements {
 
 		// What is pending is looked for only if anything is.
 		read: in(`
-			select u.i - 1, coalesce(c.value, 0), coalesce(c.version, 0), coalesce(c.term, 0), quipu.now_ms(),
+			select u.i - 1, coalesce(c.value, 0), coalesce(c.version, 0), coalesce(c.term, 0), coalesce(c.until, 0), quipu.now_ms(),
 				case when (select exists (select from quipu.pending))
 					then (select min(p.at_ms) from quipu.pending p where p.ns = u.ns and p.key = u.key) end
 			from unnest($1::bytea[], $2::bytea[]) with ordinality as u(ns, key, i)
 			left join lateral (select * from quipu.cells c where c.ns = u.ns and c.key = u.key offset 0) as c on true`),
 		scan: in(`
 			with c as (
-				select c.key, c.value, c.version, c.term from quipu.cells c
+				select c.key, c.value, c.version, c.term, c.until from quipu.cells c
 				where c.ns = $1 and c.key > $2 and c.key >= $3 and ($4::bytea is null or c.key < $4)
 				order by c.key limit $5),
 			p as (
@@ -221,7 +224,7 @@ func newStatements(schema string) statements {
 				where (select exists (select from quipu.pending))
 					and p.ns = $1 and p.key > $2 and p.key >= $3 and ($4::bytea is null or p.key < $4)
 				group by p.key order by p.key limit $5)
-			select key, coalesce(c.value, 0), coalesce(c.version, 0), coalesce(c.term, 0), quipu.now_ms(), p.at_ms
+			select key, coalesce(c.value, 0), coalesce(c.version, 0), coalesce(c.term, 0), coalesce(c.until, 0), quipu.now_ms(), p.at_ms
 			from c full join p using (key) order by key limit $5`),
 		// Null on a primary. On a standby, the time of the last commit that it has
 		// replayed; if it has replayed none since it was started, that of the last write
@@ -248,8 +251,12 @@ func newStatements(schema string) statements {
 			order by t.at_ms desc nulls last limit 1`),
 
 		dueCells: in(`
-			select c.ns, c.key from quipu.cells c where c.term > 0 and c.term <= coalesce($1, quipu.now_ms())
-			order by c.term limit $2`),
+			(select c.ns, c.key from quipu.cells c where c.term > 0 and c.term <= coalesce($1, quipu.now_ms())
+				order by c.term limit $2)
+			union all
+			(select c.ns, c.key from quipu.cells c where c.until > 0 and c.until <= coalesce($1, quipu.now_ms())
+				order by c.until limit $2)
+			limit $2`),
 		dueTokens: in(`
 			with due as (
 				select t.gen, t.ns, t.key, t.token from quipu.token t
@@ -269,7 +276,7 @@ func newStatements(schema string) statements {
 			delete from quipu.space where abs(gen) = %[1]d;
 			delete from quipu.generation where gen = %[1]d`),
 
-		auditCells: in(`select ns, key, value, version from quipu.cells`),
+		auditCells: in(`select ns, key, value, abs(version) from quipu.cells`),
 		auditMarks: in(`
 			select deltas, total, proof from quipu.mark union all select deltas, total, proof from quipu.tally`),
 		auditSpaces: in(`

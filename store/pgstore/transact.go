@@ -110,7 +110,7 @@ func (w *work) begin(s *Store) {
 			switch {
 			case d.Op == store.OpRetire:
 				w.admit, w.retires = true, max(w.retires, d.N)
-			case d.Op == store.OpAdd, d.Op == store.OpSet, d.Op == store.OpLayout, d.Guard.Token != "":
+			case d.Op == store.OpAdd, d.Op == store.OpSet, d.Op == store.OpLayout, d.Op == store.OpPut, d.Guard.Token != "":
 				w.create = true
 			}
 			if s.limits.KeysMax <= s.margin || d.Guard.Token != "" && s.limits.TokensMax <= s.margin {
@@ -380,13 +380,12 @@ func (st *state) readMarks(rows pgx.Rows) error {
 func (st *state) readCells(rows pgx.Rows) error {
 	for rows.Next() {
 		var i int
-		var term int64
+		var version, term, until int64
 		var v store.Value
-		if err := rows.Scan(&i, &v.N, &v.Version, &term); err != nil {
+		if err := rows.Scan(&i, &v.N, &version, &term, &until); err != nil {
 			return err
 		}
-		if v.Exists = v.Version != 0; v.Exists {
-			setTerm(&v, term)
+		if setTerm(&v, version, term, until); v.Exists {
 			at := st.cells[st.order[i]]
 			at.row, at.now, at.last = v, v, v.Version
 		}
@@ -493,7 +492,7 @@ func (s *Store) save(ctx context.Context, conn *pgxpool.Conn, st *state) error {
 func (s *Store) saveCells(q *pgx.Batch, st *state) {
 	var put, drop []store.Cell
 	var gone uint64 // the highest version of those that go
-	var values, versions, terms []int64
+	var values, versions, terms, untils []int64
 	for _, c := range st.order {
 		at := st.cells[c]
 		switch {
@@ -501,14 +500,14 @@ func (s *Store) saveCells(q *pgx.Batch, st *state) {
 			drop, gone = append(drop, c), max(gone, at.last)
 		case at.now != at.row:
 			put = append(put, c)
-			values = append(values, at.now.N)
-			versions = append(versions, int64(at.now.Version))
-			terms = append(terms, termOf(at.now))
+			version, term, until := termOf(at.now)
+			values, versions = append(values, at.now.N), append(versions, version)
+			terms, untils = append(terms, term), append(untils, until)
 		}
 	}
 	if len(put) > 0 {
 		namespaces, keys := columns(put)
-		q.Queue(s.sql.putCells, namespaces, keys, values, versions, terms)
+		q.Queue(s.sql.putCells, namespaces, keys, values, versions, terms, untils)
 	}
 	if gone > 0 {
 		q.Queue(s.sql.raise, int64(gone))
