@@ -246,7 +246,7 @@ func (st *state) looks(b *store.Batch) {
 // light reports whether a delta does not look at the value of its cell.
 func (st *state) light(d *store.Delta) bool {
 	e := d.Event
-	if e == nil || e.Part == "" {
+	if e == nil || e.Part == "" || d.IsObject() {
 		return false
 	}
 	for i := range e.Len() {

@@ -87,11 +87,27 @@ func (p *partition) appendSpace(keys []string, namespace string) []string {
 	return append(keys, p.values(namespace), p.stamps(namespace), p.index(namespace), p.tokens(namespace), p.queue(namespace))
 }
 
-// A stamp is the version of a cell, and its deadline or its layout if it has one.
-// It changes with every change of the cell.
+// objectText is the value of a cell that is an object. It is no number, and it is longer than
+// one that scripts add to without a look: so those of older servers fail, before they write.
+const objectText = "this key holds bytes"
+
+// valueText is the value of a cell as it is stored.
+func valueText(v store.Value) string {
+	if v.Layout == store.LayoutObject {
+		return objectText
+	}
+	return strconv.FormatInt(v.N, 10)
+}
+
+// A stamp is the version of a cell, and its deadline or its layout if it has one; of an
+// object an o, with its deadline. It changes with every change of the cell.
 func stamp(v store.Value) string {
 	s := strconv.FormatUint(v.Version, 10)
 	switch {
+	case v.Layout == store.LayoutObject && v.DeadlineMS != 0:
+		s += " o" + strconv.FormatInt(v.DeadlineMS, 10)
+	case v.Layout == store.LayoutObject:
+		s += " o"
 	case v.DeadlineMS != 0:
 		s += " " + strconv.FormatInt(v.DeadlineMS, 10)
 	case v.Layout != 0:
@@ -117,7 +133,17 @@ func cellValue(stamp, value string) (store.Value, error) {
 	}
 	version, extra, more := strings.Cut(stamp, " ")
 	d := decoder{}
-	v := store.Value{Exists: true, N: d.int(value), Version: d.uint(version)}
+	v := store.Value{Exists: true, Version: d.uint(version)}
+	if deadline, object := strings.CutPrefix(extra, "o"); object {
+		if v.Layout = store.LayoutObject; deadline != "" {
+			v.DeadlineMS = d.int(deadline)
+		}
+		if value != objectText {
+			return v, store.Errorf(store.KindCorrupt, "value %q of an object", value)
+		}
+		return v, d.err
+	}
+	v.N = d.int(value)
 	if layout, laid := strings.CutPrefix(extra, "l"); laid {
 		v.Layout = d.int(layout)
 	} else if more {

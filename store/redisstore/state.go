@@ -88,6 +88,22 @@ func newState(p *partition, limits store.Limits) *state {
 	}
 }
 
+// again returns a state that names the same, and the parts that were missed. None of it is
+// decided.
+func (st *state) again() *state {
+	next := newState(st.home, st.limits)
+	for _, sp := range st.spaces {
+		next.space(sp.name)
+		for _, c := range sp.cells {
+			next.cell(store.Cell{Namespace: sp.name, Key: c.key})
+		}
+	}
+	for id := range st.held { // the missed ones too
+		next.part(id.Cell, id.Part)
+	}
+	return next
+}
+
 // space names a namespace.
 func (st *state) space(name string) *space {
 	s := st.find[name]
@@ -287,7 +303,22 @@ func (st *state) loaded(m rueidis.RedisMessage) error {
 			}
 		}
 	}
-	return st.loadedParts(&p)
+	if err := st.loadedParts(&p); err != nil {
+		return err
+	}
+	st.lose()
+	return nil
+}
+
+// lose removes the bytes of objects that had expired. Those that were not loaded are missed.
+func (st *state) lose() {
+	for _, sp := range st.spaces {
+		for _, c := range sp.cells {
+			if c.gone && c.was.Layout == store.LayoutObject {
+				st.record.Merge(decide.Lose(st, store.Cell{Namespace: sp.name, Key: c.key}))
+			}
+		}
+	}
 }
 
 // A parser takes the parts of a reply one after the other and keeps the first
@@ -491,7 +522,7 @@ func (sp *space) appendArgs(args []string) (_ []string, creates, removes bool) {
 		args = append(args, c.key)
 	}
 	for _, c := range puts {
-		args = append(args, strconv.FormatInt(c.is.N, 10))
+		args = append(args, valueText(c.is))
 	}
 	for _, c := range puts {
 		args = append(args, stamp(c.is))

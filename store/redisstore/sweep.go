@@ -166,8 +166,14 @@ func (s *Store) empty(ctx context.Context, p *partition) error {
 // clean removes what has expired of what a state names, and returns how many
 // cells that were. If something changed meanwhile, it leaves it for the next time.
 func (s *Store) clean(ctx context.Context, st *state) (int, error) {
-	if err := s.load(ctx, st, 0, 0, s.shown()); err != nil {
-		return 0, err
+	for {
+		if err := s.load(ctx, st, 0, 0, s.shown()); err != nil {
+			return 0, err
+		}
+		if len(st.missed) == 0 {
+			break
+		}
+		st = st.again() // objects have expired
 	}
 	done, err := s.commit(ctx, st, 0, noWait)
 	if !done || err != nil {

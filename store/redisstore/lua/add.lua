@@ -53,7 +53,10 @@ local function check(key, i, names, spaces, now)
   local values, stamps = columns(KEYS[key], at, cells), columns(KEYS[key + 1], at, cells)
   for c = 1, cells do
     local stamp, text = stamps[c], nil
-    if stamp and find(stamp, ' ', 1, true) then text = extra(stamp) end
+    if stamp and find(stamp, ' ', 1, true) then
+      text = extra(stamp)
+      if string.byte(text) == 111 then return nil end -- an object takes no add
+    end
     if least and c <= named and not inside(stamp and values[c] or '0', ARGV[least + c - 1], ARGV[least + named + c - 1]) then return nil end
     if c <= named and (text or layouts) and layout(text) ~= (layouts and ARGV[layouts + c - 1] or '') then return nil end
     if stamp then

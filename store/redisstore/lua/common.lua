@@ -62,7 +62,7 @@ local function many(command, key, list)
 end
 
 -- extra is what a stamp has after its version, if anything: a deadline, or an l
--- and a layout.
+-- and a layout; of an object an o, with its deadline if it has one.
 local function extra(stamp)
   local space = string.find(stamp, ' ', 1, true)
   return space and string.sub(stamp, space + 1)
@@ -70,7 +70,7 @@ end
 
 -- late reports whether an extra is a deadline that has come.
 local function late(text, now)
-  local ms = tonumber(text) -- nil of a layout
+  local ms = tonumber(text) or tonumber(string.match(text, '^o(%d+)$') or '') -- nil of a layout
   return ms and ms <= now
 end
 
