@@ -70,9 +70,27 @@ func isRun(b *store.Batch) bool {
 func adds(b *store.Bound) bool { return b.Inward && !b.Saturate }
 
 // isAlone reports whether a batch takes a flight of its own: if a counter is
-// split, it is refused as a whole, and others must not be with it.
+// split, it is refused as a whole, and others must not be with it. Adds that any part of a
+// counter takes are refused by an object, which is rare: see apart.
 func isAlone(b *store.Batch) bool {
 	return b.Together() && slices.ContainsFunc(b.Deltas, func(d store.Delta) bool { return d.NeedsWhole() })
+}
+
+// apart returns the entries of a flight that was refused because of a cell that can't
+// take a delta, so that those whose deltas belong together fly alone. It returns none if
+// none of them has been with others.
+func (f *flight) apart() (all []*entry) {
+	if len(f.entries) == 1 {
+		return nil
+	}
+	for _, e := range f.entries {
+		if e.gone {
+			continue
+		}
+		e.alone = e.batch.Together()
+		all = append(all, e)
+	}
+	return all
 }
 
 // board puts an entry into the flight, and reports false if there is no room.
@@ -156,8 +174,12 @@ func (f *flight) refusedRun(e *entry) bool {
 }
 
 // again returns the entries that are to be sent again, in their order: those of runs that
-// were refused, each for itself, or those of a flight that is to be divided.
+// were refused, each for itself, or those of a flight that is to be divided, or some of
+// which are to fly alone.
 func (f *flight) again(err error) (some []*entry) {
+	if store.KindOf(err) == store.KindSplit {
+		return f.apart()
+	}
 	if err != nil {
 		return f.divide(err)
 	}

@@ -243,6 +243,9 @@ func (l *lane) freeze(t *trip) *flight {
 		if e.alone {
 			break
 		}
+		if e.batch.Together() { // If it has to be refused as a whole, all are, and sent again.
+			f.batches[0].Apart = false
+		}
 	}
 	if len(l.runs) > runsKept {
 		l.runs = make(map[runKey]int)
