@@ -154,7 +154,7 @@ func count(key string, v store.Value, from total.Seen) Count {
 	}
 	c := Count{
 		Key: key, Value: v.N, Lower: v.N, Upper: v.N, Bounded: true, Complete: from.Missing == 0, Exists: v.Exists,
-		AsOf: from.AsOf, Source: from.Source, Shards: hot.Word(v.Layout).Shards(), Version: v.Version,
+		AsOf: from.AsOf, Source: from.Source, Shards: hot.Of(v).Shards(), Version: v.Version,
 	}
 	if v.DeadlineMS != 0 {
 		c.ExpiresAt = time.UnixMilli(v.DeadlineMS)

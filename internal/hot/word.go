@@ -1,5 +1,7 @@
 package hot
 
+import "github.com/quipudb/quipu/store"
+
 // A Word is the layout of a cell that is a part of a counter. That of the
 // counter's own cell, its home, names the generation of the split and how many
 // shards there are, home among them, and says whether they are being folded. That of
@@ -26,6 +28,14 @@ func Home(gen int64, shards int) Word { return Word(gen<<genShift | int64(shards
 
 // Open returns the word of a shard that takes adds.
 func Open(gen int64) Word { return Home(gen, 1) }
+
+// Of returns the word of a cell: zero if it is whole, or holds no count at all.
+func Of(v store.Value) Word {
+	if v.IsObject() {
+		return 0
+	}
+	return Word(v.Layout)
+}
 
 // Gen returns the generation of the split.
 func (w Word) Gen() int64 { return int64(w >> genShift) }

@@ -117,7 +117,7 @@ func (m *fold) look() []call {
 
 // begin goes on from what home is.
 func (m *fold) begin(v store.Value) []call {
-	m.home, m.word = v, hot.Word(v.Layout)
+	m.home, m.word = v, hot.Of(v)
 	if m.word == 0 {
 		if m.mayBeLost(m.k) {
 			return m.to(foldLost, reads(m.k.cells[1:]...))
@@ -153,7 +153,7 @@ func (m *fold) close() []call {
 // with home's word.
 func closedSum(shards []store.Value, home hot.Word) (sum int64) {
 	for i := range shards {
-		if hot.Word(shards[i].Layout) == hot.Open(home.Gen()).Fold() {
+		if hot.Of(shards[i]) == hot.Open(home.Gen()).Fold() {
 			sum += shards[i].N
 		}
 	}
@@ -167,7 +167,7 @@ func closedSum(shards []store.Value, home hot.Word) (sum int64) {
 // that was judged. If others keep changing it, and it is near zero, it need not:
 // they can't bring it so far meanwhile.
 func (m *fold) takeIn(v store.Value) []call {
-	if hot.Word(v.Layout) != m.word {
+	if hot.Of(v) != m.word {
 		return m.look() // Someone else has done it.
 	}
 	after := v.N + m.sum

@@ -259,7 +259,7 @@ func (s *Store) refresh(ctx context.Context) error {
 	s.heating.Lock()
 	for i, c := range cells {
 		v := &values[i]
-		if errs[min(i, len(errs)-1)] == nil && s.judges.Cold(c, hot.Word(v.Layout), v.N, v.N-homes[i].N, now) {
+		if errs[min(i, len(errs)-1)] == nil && s.judges.Cold(c, hot.Of(*v), v.N, v.N-homes[i].N, now) {
 			cold = append(cold, c)
 		}
 	}

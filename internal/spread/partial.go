@@ -31,7 +31,7 @@ func (m *partial) next(got []answer) []call {
 			continue
 		}
 		v := got[i].values[0]
-		if !m.has(i, hot.Word(v.Layout)) {
+		if !m.has(i, hot.Of(v)) {
 			m.missing, m.err = 0, store.Errorf(store.KindUnavailable, "the layout of %q has changed", m.of.cells[0].Key)
 			return nil
 		}

@@ -37,7 +37,7 @@ func (s *Store) read(ctx context.Context, cells []store.Cell, values []store.Val
 			return nil
 		}
 		for i := range values {
-			s.known.learn(cells[i], nil, hot.Word(values[i].Layout), values[i].Version)
+			s.known.learn(cells[i], nil, hot.Of(values[i]), values[i].Version)
 		}
 	}
 	m := s.newSum(cells, values, versions)
@@ -47,7 +47,7 @@ func (s *Store) read(ctx context.Context, cells []store.Cell, values []store.Val
 
 func anyLaid(values []store.Value) bool {
 	for i := range values {
-		if values[i].Layout != 0 {
+		if hot.Of(values[i]) != 0 {
 			return true
 		}
 	}
@@ -68,7 +68,7 @@ func (s *Store) Scan(ctx context.Context, r store.Range, n int) ([]store.Entry, 
 	var cells []store.Cell
 	var at []int
 	for i := range found {
-		if found[i].Value.Layout != 0 {
+		if hot.Of(found[i].Value) != 0 {
 			cells, at = append(cells, store.Cell{Namespace: r.Namespace, Key: found[i].Key}), append(at, i)
 		}
 	}

@@ -32,7 +32,7 @@ func (m *relearn) next(got []answer) []call {
 	var lost []store.Cell
 	for i, c := range m.cells {
 		v := &got[0].values[i]
-		word := hot.Word(v.Layout)
+		word := hot.Of(*v)
 		m.known.learn(c, nil, word, v.Version)
 		if word != 0 && word == m.refused[c] {
 			lost = append(lost, c)

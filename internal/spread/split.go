@@ -102,8 +102,8 @@ func (m *split) next(got []answer) []call {
 
 // begin goes on from what home is.
 func (m *split) begin(v store.Value) []call {
-	was := hot.Word(v.Layout)
-	if !v.Exists || v.DeadlineMS != 0 || !hot.IsNear(v.N) || was.Folding() || was.Shards() >= m.word.Shards() {
+	was := hot.Of(v)
+	if !v.Exists || v.IsObject() || v.DeadlineMS != 0 || !hot.IsNear(v.N) || was.Folding() || was.Shards() >= m.word.Shards() {
 		m.known.learn(m.cell, m.was, newest(m.was, was), v.Version)
 		return nil
 	}
@@ -124,13 +124,13 @@ func (m *split) look() []call {
 
 // foreign reports whether a shard is there that is not of this split.
 func (m *split) foreign(v store.Value) bool {
-	return v.Exists && hot.Word(v.Layout) != hot.Open(m.word.Gen())
+	return v.Exists && hot.Of(v) != hot.Open(m.word.Gen())
 }
 
 // suspect reports whether a shard is open, and has counts, though home does not
 // name it. Either it was closed before home was read, or home has forgotten it.
 func (m *split) suspect(v store.Value) bool {
-	return m.foreign(v) && !hot.Word(v.Layout).Folding() && v.N != 0
+	return m.foreign(v) && !hot.Of(v).Folding() && v.N != 0
 }
 
 func (m *split) suspects() (cells []store.Cell) {
@@ -157,13 +157,13 @@ func (m *split) open(seen []store.Value) []call {
 	var deltas []store.Delta
 	var others uint64 // what else is open
 	for i, v := range m.values {
-		is := hot.Word(v.Layout)
+		is := hot.Of(v)
 		switch {
 		case is == open:
 			continue
 		case m.suspect(v):
 			now := seen[0]
-			if seen = seen[1:]; hot.Word(now.Layout) == is {
+			if seen = seen[1:]; hot.Of(now) == is {
 				// If home is not any more what it was, it may have come back, and been folded.
 				return m.tell(at(layout(m.cell, 0, hot.Home(is.Gen(), hot.ShardsMax)), m.home.Version))
 			}

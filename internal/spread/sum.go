@@ -150,7 +150,7 @@ func (m *sum) take() []call {
 		if p.again {
 			continue
 		}
-		home, word := &p.values[0], hot.Word(p.values[0].Layout)
+		home, word := &p.values[0], hot.Of(p.values[0])
 		m.known.learn(m.cells[p.i], p.of, newest(p.of, word), home.Version)
 		switch {
 		case word == 0:
@@ -217,7 +217,7 @@ const roundsCalm = 4
 // read may be of a split that came after it was.
 func versionsOf(to []uint64, parts []store.Value, missing uint64) []uint64 {
 	to = append(to, parts[0].Version)
-	if parts[0].Layout == 0 {
+	if hot.Of(parts[0]) == 0 {
 		return to
 	}
 	for i := range parts[1:] {
@@ -237,7 +237,7 @@ func total(parts []store.Value, home hot.Word) (v store.Value, missing uint64) {
 	n, version := parts[0].N, mix(0, parts[0].Version)
 	for i := range parts[1:] {
 		p := &parts[1+i]
-		if w := hot.Word(p.Layout); w != open && w != open.Fold() {
+		if w := hot.Of(*p); w != open && w != open.Fold() {
 			missing |= 1 << i
 			continue
 		}

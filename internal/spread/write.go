@@ -35,6 +35,7 @@ const (
 	writeDone               // the call was made, by whoever made this machine
 	writeHomed              // adds went home whose shards did not take them
 	writeAgain              // one is made again
+	writeLooked             // the cells that it met are read
 	writeFolded             // counters that it needs whole are folded
 )
 
@@ -84,6 +85,8 @@ func (m *write) next(got []answer) []call {
 		return m.again()
 	case writeAgain:
 		return m.judge(&got[0])
+	case writeLooked:
+		return m.met(got)
 	default: // writeFolded
 		if err := failure(got); err != nil {
 			m.end(store.Reply{Err: err})
@@ -252,12 +255,50 @@ func (m *write) judge(got *answer) []call {
 	case got.err != nil:
 		m.end(store.Reply{Err: got.err})
 	case anySplit(got.replies):
-		whole := m.needed([]store.Batch{m.one()}, func(store.Cell) bool { return true })
-		return m.to(writeFolded, folds(whole, true))
+		if cells := refusable(m.one().Deltas); len(cells) > 0 {
+			return m.to(writeLooked, reads(cells...))
+		}
+		return m.fold()
 	default:
 		m.end(got.replies[0])
 	}
 	return m.again()
+}
+
+// refusable returns the cells that would refuse one of some deltas if they were objects.
+func refusable(deltas []store.Delta) (cells []store.Cell) {
+	for i := range deltas {
+		if d := &deltas[i]; d.Splits(store.LayoutObject) && !slices.Contains(cells, d.Cell) {
+			cells = append(cells, d.Cell)
+		}
+	}
+	return cells
+}
+
+// met goes on from what refused the one that was made again. An object stays one: nothing is
+// put together.
+func (m *write) met(got []answer) []call {
+	if err := failure(got); err != nil {
+		m.end(store.Reply{Err: err})
+		return m.again()
+	}
+	for i := range got {
+		if slices.ContainsFunc(got[i].values, func(v store.Value) bool { return v.IsObject() }) {
+			if m.todo[0].delta < 0 {
+				m.end(store.Reply{Err: store.ErrNotCount})
+			} else {
+				m.end(store.Reply{Durability: store.Synced, Results: []store.Result{{Outcome: store.NotCount}}})
+			}
+			return m.again()
+		}
+	}
+	return m.fold()
+}
+
+// fold folds the counters that the one that was made again needs whole.
+func (m *write) fold() []call {
+	whole := m.needed([]store.Batch{m.one()}, func(store.Cell) bool { return true })
+	return m.to(writeFolded, folds(whole, true))
 }
 
 // end ends the one that was made again.

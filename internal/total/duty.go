@@ -46,7 +46,7 @@ func (ts *Totals) refreshJoint(ctx context.Context, cells []store.Cell) {
 	var mine []look
 	for i := range looks {
 		l := &looks[i]
-		switch shards := hot.Word(l.home.Layout).Shards(); {
+		switch shards := hot.Of(l.home).Shards(); {
 		case l.home.Layout == 0:
 			ts.memory.keep(l.cell, snapshot{value: l.home, asked: began, got: got})
 		case shards < jointShards:
