@@ -22,6 +22,8 @@ type model struct {
 	cells  map[store.Cell]*modelCell
 	tokens map[modelTokenID]modelToken
 	parts  []modelPart
+	bytes  map[store.Cell]string // of objects
+	layers bool                  // something between callers and layouts says what a Split by an object means
 }
 
 type modelCell struct {
@@ -57,6 +59,8 @@ func newModel(t store.Traits) *model {
 		cells:  make(map[store.Cell]*modelCell),
 		tokens: make(map[modelTokenID]modelToken),
 		parts:  make([]modelPart, t.Partitions),
+		bytes:  make(map[store.Cell]string),
+		layers: !t.Layouts,
 	}
 	for i := range m.parts {
 		m.parts[i].marks = make(map[store.Writer]modelMark)
@@ -74,7 +78,7 @@ func (m *model) replied(b store.Batch, r store.Reply) error {
 		case m.isChanged(b.If):
 			return wantErr(r, store.KindChanged)
 		case m.isSplit(b):
-			return wantErr(r, store.KindSplit)
+			return wantErr(r, m.splitKinds()...)
 		case r.Err != nil:
 			return fmt.Errorf("refused with %w", r.Err)
 		}
@@ -104,7 +108,7 @@ func (m *model) replied(b store.Batch, r store.Reply) error {
 		if r.Mark != mark {
 			return fmt.Errorf("reply with mark %d, want %d", r.Mark, mark)
 		}
-		return wantErr(r, store.KindSplit)
+		return wantErr(r, m.splitKinds()...)
 	}
 	if r.Err != nil || r.Replayed || r.Mark != b.Seq {
 		return fmt.Errorf("reply %+v to a batch that follows the mark", r)
@@ -135,7 +139,56 @@ func (m *model) isChanged(conditions []store.Condition) bool {
 // batch does not let it refuse alone.
 func (m *model) isSplit(b store.Batch) bool {
 	together := !b.Apart && (b.Writer != 0 || len(b.Deltas) > 1)
-	return together && slices.ContainsFunc(b.Deltas, func(d store.Delta) bool { return m.value(d.Cell).Layout != 0 && d.NeedsWhole() })
+	return together && slices.ContainsFunc(b.Deltas, func(d store.Delta) bool {
+		switch m.value(d.Cell).Layout {
+		case 0:
+			return false
+		case store.LayoutObject:
+			return !d.Guard.Laid && slices.Contains([]store.Op{store.OpAdd, store.OpSet}, d.Op)
+		default:
+			return d.NeedsWhole()
+		}
+	})
+}
+
+// splitKinds are how a batch is refused that is not meant for an object. What is started comes
+// back as the store says it.
+func (m *model) splitKinds() []store.Kind {
+	if m.layers {
+		return []store.Kind{store.KindNotCount, store.KindSplit}
+	}
+	return []store.Kind{store.KindSplit}
+}
+
+// put decides a delta that makes a key hold bytes.
+func (m *model) put(d *store.Delta, full bool) (is store.Value, r store.Result) {
+	was := m.value(d.Cell)
+	met, will := int64(0), store.Number(d.Event.Bytes)
+	if was.Layout == store.LayoutObject {
+		met = store.Number([]byte(m.bytes[d.Cell]))
+	}
+	switch x := d.Guard.Exists; {
+	case d.Guard.Match && d.Guard.Version != was.Version:
+		return was, store.Result{Outcome: store.Changed}
+	case was.Layout != 0 && was.Layout != store.LayoutObject:
+		return was, store.Result{Outcome: store.Split}
+	case x == store.ExistsMust && !was.Exists, x == store.ExistsNot && was.Exists:
+		r = store.Result{Outcome: store.Unmet}
+		if d.Want {
+			r.Before, r.After, r.Existed, r.DeadlineMS = met, met, was.Exists, was.DeadlineMS
+		}
+		return was, r
+	case !was.Exists && full:
+		return was, store.Result{Outcome: store.Full}
+	}
+	ms, _ := d.Deadline(was.DeadlineMS, m.nowMS)
+	if ms = min(ms, store.ObjectDeadlineMax); ms == 0 || ms > m.nowMS {
+		is = store.Value{Exists: true, DeadlineMS: ms, Layout: store.LayoutObject}
+	}
+	if r.Outcome = store.Applied; d.Want {
+		r.Before, r.After, r.Existed, r.DeadlineMS = met, will, was.Exists, is.DeadlineMS
+	}
+	return is, r
 }
 
 func sameReply(r store.Reply, last modelMark) error {
@@ -213,7 +266,7 @@ func (m *model) state(id modelTokenID) (s store.TokenState, t modelToken, loose 
 		return store.TokenExpired, t, false
 	case t.settled:
 		return store.TokenSettled, t, false
-	case t.result.Outcome == store.Bounded:
+	case t.result.Outcome != store.Applied:
 		return store.TokenRefused, t, false
 	default:
 		return store.TokenApplied, t, false
@@ -304,11 +357,20 @@ func (m *model) changed(d store.Delta, got store.Result) error {
 		}
 	}
 	is := m.value(d.Cell)
-	want := decide.Cell(&is, &d, m.nowMS, m.keysFull(d.Cell.Namespace, got.Outcome == store.Full))
+	full := m.keysFull(d.Cell.Namespace, got.Outcome == store.Full)
+	var want store.Result
+	if d.IsObject() {
+		is, want = m.put(&d, full)
+	} else {
+		want = decide.Cell(&is, &d, m.nowMS, full)
+	}
+	if want.Outcome == store.Split && m.layers && got.Outcome == store.NotCount {
+		want.Outcome = store.NotCount
+	}
 	if !d.Want { // Nobody asked for more.
 		got = store.Result{Outcome: got.Outcome, Replayed: got.Replayed, Forgotten: got.Forgotten, Version: got.Version}
 	}
-	if id.name != "" && len(refused) == 0 && want.Outcome == store.Bounded && got.Outcome == store.Bounded {
+	if id.name != "" && len(refused) == 0 && want.Outcome == got.Outcome && (want.Outcome == store.Bounded || want.Outcome == store.Unmet && d.IsObject()) {
 		return m.keep(id, d, got, want)
 	}
 	switch {
@@ -321,7 +383,7 @@ func (m *model) changed(d store.Delta, got store.Result) error {
 	}
 }
 
-// keep takes the refusal of a delta by its bound, which the token remembers if there is
+// keep takes the refusal of a delta by its bound, or of bytes by a condition, which the token remembers if there is
 // room for that.
 func (m *model) keep(id modelTokenID, d store.Delta, got, want store.Result) error {
 	if !got.Forgotten {
@@ -330,7 +392,7 @@ func (m *model) keep(id modelTokenID, d store.Delta, got, want store.Result) err
 	}
 	held := int64(0)
 	for other, t := range m.tokens {
-		if other.cell.Namespace == id.cell.Namespace && t.result.Outcome == store.Bounded {
+		if other.cell.Namespace == id.cell.Namespace && !t.settled && t.result.Outcome != store.Applied {
 			held++
 		}
 	}
@@ -357,7 +419,14 @@ func (m *model) take(d store.Delta, got store.Result, is store.Value, want store
 	if err := equal(got, want); err != nil || d.Op == store.OpGet {
 		return err
 	}
+	had := m.bytes[d.Cell]
+	if d.IsObject() {
+		had = string(d.Event.Bytes)
+	}
 	c.Value, c.highest = is, max(c.highest, is.Version)
+	if delete(m.bytes, d.Cell); d.IsObject() || is.Layout == store.LayoutObject {
+		m.bytes[d.Cell] = had
+	}
 	if d.Guard.Token != "" {
 		m.tokens[modelTokenID{d.Cell, d.Guard.Token}] = modelToken{digest: d.Guard.Digest, atMS: m.nowMS, result: kept(got)}
 	}

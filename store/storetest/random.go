@@ -68,7 +68,7 @@ func newMachine(t *testing.T, r *rapid.T, open Opener) *machine {
 	}
 	m.kit = newKit(t, r, open(t, Config{Limits: limits, Now: m.clock.now}))
 	m.model = newModel(m.store.Traits())
-	m.ops = []store.Op{store.OpAdd, store.OpAdd, store.OpAdd, store.OpSet, store.OpDelete, store.OpSettle, store.OpExpire, store.OpGet}
+	m.ops = []store.Op{store.OpAdd, store.OpAdd, store.OpAdd, store.OpSet, store.OpDelete, store.OpSettle, store.OpExpire, store.OpGet, store.OpPut}
 	if m.store.Traits().Layouts {
 		m.ops = append(m.ops, store.OpLayout)
 	}
@@ -172,7 +172,10 @@ func (m *machine) drawDelta(r *rapid.T, c store.Cell) store.Delta {
 		}
 		return d
 	}
-	if d.Op == store.OpExpire || ((d.Op == store.OpAdd || d.Op == store.OpSet) && rapid.IntRange(0, 2).Draw(r, "expiring") == 0) {
+	if d.Op == store.OpPut {
+		d.Event = &store.Event{Part: store.Object, Bytes: []byte(rapid.SampledFrom([]string{"", "x", "yz"}).Draw(r, "bytes"))}
+	}
+	if d.Op == store.OpExpire || ((d.Op == store.OpAdd || d.Op == store.OpSet || d.Op == store.OpPut) && rapid.IntRange(0, 2).Draw(r, "expiring") == 0) {
 		m.drawExpiry(r, &d)
 	}
 	if (d.Op == store.OpAdd || d.Op == store.OpSet) && rapid.IntRange(0, 3).Draw(r, "bounded") == 0 {
@@ -184,6 +187,9 @@ func (m *machine) drawDelta(r *rapid.T, c store.Cell) store.Delta {
 		d.Guard.Digest = rapid.SampledFrom([]uint64{7, 7, 7, 1 << 63}).Draw(r, "digest")
 		// What the payload is, the digest must tell: a caller's duty.
 		d.Guard.Digest += uint64(d.Op)<<32 + uint64(d.N)
+		if d.Event != nil {
+			d.Guard.Digest += uint64(len(d.Event.Bytes)) << 16
+		}
 		d.Want = true
 	}
 	if d.Op != store.OpSettle && rapid.IntRange(0, 4).Draw(r, "match") == 0 {
@@ -192,7 +198,7 @@ func (m *machine) drawDelta(r *rapid.T, c store.Cell) store.Delta {
 	if d.Op != store.OpSettle && rapid.IntRange(0, 4).Draw(r, "existence") == 0 {
 		d.Guard.Exists = rapid.SampledFrom([]store.Existence{store.ExistsMust, store.ExistsNot}).Draw(r, "exists")
 	}
-	if m.store.Traits().Layouts && d.Op != store.OpSettle && d.Expiry == store.ExpiryKeep && rapid.IntRange(0, 4).Draw(r, "laid") == 0 {
+	if m.store.Traits().Layouts && d.Op != store.OpSettle && d.Op != store.OpPut && d.Expiry == store.ExpiryKeep && rapid.IntRange(0, 4).Draw(r, "laid") == 0 {
 		d = laid(d, m.drawLayout(r, c))
 	}
 	return d
@@ -200,8 +206,8 @@ func (m *machine) drawDelta(r *rapid.T, c store.Cell) store.Delta {
 
 // drawLayout returns the layout of a cell, or another.
 func (m *machine) drawLayout(r *rapid.T, c store.Cell) int64 {
-	if rapid.IntRange(0, 2).Draw(r, "as laid") > 0 {
-		return m.model.value(c).Layout
+	if is := m.model.value(c).Layout; rapid.IntRange(0, 2).Draw(r, "as laid") > 0 && is != store.LayoutObject {
+		return is
 	}
 	return rapid.SampledFrom([]int64{0, 1}).Draw(r, "was laid")
 }
@@ -362,6 +368,12 @@ func (m *machine) readSame(cs ...store.Cell) {
 		for i, v := range vs {
 			if want := m.model.value(cs[i]); v != want {
 				m.Fatalf("%v reads %+v, want %+v", cs[i], v, want)
+			}
+			if v.Layout != store.LayoutObject {
+				continue
+			}
+			if got, want := m.part(cs[i], store.Object), content(m.model.bytes[cs[i]]); got != want {
+				m.Fatalf("%v holds %+v, want %+v", cs[i], got, want)
 			}
 		}
 	}

@@ -87,6 +87,7 @@ func Run(t *testing.T, open Opener) {
 		{"event", events},
 		{"merge", merges},
 		{"sketch", sketches},
+		{"object", objects},
 	} {
 		t.Run(g.name, func(t *testing.T) { g.laws(&suite{t: t, open: open}) })
 	}
@@ -99,6 +100,7 @@ func Events(t *testing.T, open Opener) {
 	t.Run("event", func(t *testing.T) { events(&suite{t: t, open: open}) })
 	t.Run("merge", func(t *testing.T) { merges(&suite{t: t, open: open}) })
 	t.Run("sketch", func(t *testing.T) { sketches(&suite{t: t, open: open}) })
+	t.Run("object", func(t *testing.T) { objects(&suite{t: t, open: open}) })
 	t.Run("random", func(t *testing.T) { randomly(t, open) })
 }
 
