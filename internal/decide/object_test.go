@@ -28,6 +28,8 @@ func (h *held) Part(_ store.Cell, p store.Part) store.Content       { return h.p
 func (h *held) PutPart(_ store.Cell, p store.Part, v store.Content) { h.parts[p] = v }
 func (h *held) Version() uint64                                     { return 9 }
 
+func (h *held) MergePart(c store.Cell, p store.Part, v store.Content, _ []byte) { h.PutPart(c, p, v) }
+
 // TestObjectRecord checks that what a step records is what it changes, also if there are
 // bytes of a key that has expired.
 func TestObjectRecord(t *testing.T) {

@@ -102,6 +102,9 @@ func TestGoldenRecords(t *testing.T) {
 			{Part: store.PartFields{Kind: store.PartWindowSketch, View: 5, Epoch: 7, Position: 60_000}.Part(), Op: store.OpMerge},
 		},
 	}}}})
+	text := store.Delta{Cell: store.Cell{Namespace: "n", Key: "text"}, Op: store.OpPut, Event: &store.Event{Part: store.Object, Bytes: []byte("text")}}
+	text.Expiry, text.DeadlineMS = store.ExpirySet, now.UnixMilli()+300
+	do(text)
 	fs = fs.CrashClone(vfs.CrashCloneCfg{})
 	e = start() // it leaves out versions
 	do(store.Delta{Cell: a, Op: store.OpAdd, N: 1})
@@ -126,7 +129,7 @@ func TestGoldenRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	storetest.Golden(t, filepath.Join("testdata", "records.golden"), *rewrite, pieces)
-	for kind := byte(recTime); kind <= recAsk; kind++ {
+	for kind := byte(recTime); kind <= recObject; kind++ {
 		if !kinds[kind] {
 			t.Errorf("there is no record of kind %d", kind)
 		}

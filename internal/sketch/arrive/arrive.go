@@ -22,7 +22,7 @@ func Later(exponential func() float64, precision int, from float64, to []float64
 		into[i] = into[i][:0]
 	}
 	zeros := 64 - precision // that a hash has at most after its register
-	var waits [65]float64 // how many items come on average before one that has so many
+	var waits [65]float64   // how many items come on average before one that has so many
 	for z := range zeros + 1 {
 		waits[z] = math.Ldexp(1, min(z+1, zeros)+precision)
 	}
