@@ -227,7 +227,7 @@ func (e *Engine) plan(b *store.Batch, ps *plans, got *fetched, level store.Durab
 	for i := range ps.all {
 		if i%groupMax == 0 {
 			group := e.cells.findNext(ps.all, i, ps.keys)
-			e.filter.fetch(group)
+			e.counters.filter.fetch(group)
 			if i < len(b.Deltas) && b.Deltas[i].Event != nil {
 				e.fetchBundles(b.Deltas[i:min(len(b.Deltas), i+groupMax)], group)
 			}
@@ -316,8 +316,13 @@ func (e *Engine) locate(hash uint64, cell []byte) uint32 {
 	s := e.cells.slot(id)
 	s.undo = e.undo.tail - 1 // none
 	if isPart(cell) {
-		if isViewed(store.PartKind(cell[partRow(cell)])) {
+		switch kind := store.PartKind(cell[partRow(cell)]); {
+		case isViewed(kind):
 			e.parts.add(id)
+		case isUnlikely(kind):
+			if e.madeMembers++; e.lacks(&e.members, e.memberHash(cell)) {
+				s.meta = absent
+			}
 		}
 	} else if e.noRow(hash) {
 		s.meta = absent

@@ -23,7 +23,8 @@ func (e *Engine) Audit(ctx context.Context) (store.Audit, error) {
 	defer e.users.Done()
 	return guard(e, func() (store.Audit, error) {
 		a := audit{e: e, ctx: ctx, counted: namespaces{}, epochs: tallies{}, pace: e.newPace()}
-		a.Unproved, a.fills = e.unproved(), e.filtersMade()
+		a.Unproved = e.unproved()
+		a.fills, a.memberFills = e.filtersMade()
 		snap, err := e.snapshotAfter(ctx, a.log)
 		if err != nil {
 			return store.Audit{}, err
@@ -115,7 +116,9 @@ type audit struct {
 	parts        int        // rows of them that were read
 	key, cellKey []byte     // scratch
 	pace         *pace
-	fills        uint64 // Engine.fills: a later filter need not have keys of rows that are gone since
+	members      []uint64 // hashes of those to be compared with the filter
+
+	fills, memberFills uint64 // of filters: a later one need not have keys of rows that are gone since
 }
 
 type auditRow struct {
@@ -158,6 +161,7 @@ func (a *audit) read(snap *pebble.Snapshot) error {
 		return err
 	}
 	a.compareMemory()
+	a.compareMembers()
 	a.Deltas = a.marks.deltas
 	a.same("sum of all counters", int64(a.cells.sum), int64(a.marks.sum))
 	a.same("checksum of all counters", int64(a.cells.check), int64(a.marks.check))
@@ -215,7 +219,7 @@ func (a *audit) compareMemory() {
 		if (isNear(r.value) || r.extra != 0) && !a.e.near.has(r.hash) {
 			a.same("note that "+r.name()+" must be read first", 0, 1)
 		}
-		if a.e.filter != nil && a.e.fills == a.fills && !a.e.filter.has(r.hash) {
+		if a.e.counters.lost(a.fills, r.hash) {
 			a.same("note that "+r.name()+" is on disk", 0, 1)
 		}
 		id := a.e.cells.find(uint32(r.hash), r.key)

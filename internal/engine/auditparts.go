@@ -22,6 +22,11 @@ func (a *audit) part(row, b []byte) bool {
 	if !ok {
 		return false
 	}
+	if isMember(key) {
+		if a.members = append(a.members, a.e.memberHash(key)); len(a.members) == lockedCells {
+			a.compareMembers()
+		}
+	}
 	weight := a.e.weight(xxh3.HashSeed(appendCell(a.cellKey[:0], c), a.e.id.seed()), p)
 	if epoch := epochOf(key); epoch == nil {
 		a.cells.cell(weight, has.value)
@@ -29,6 +34,18 @@ func (a *audit) part(row, b []byte) bool {
 		a.epochs.of(epoch).cell(weight, has.value)
 	}
 	return true
+}
+
+// compareMembers checks that the filter of members has those that have a row.
+func (a *audit) compareMembers() {
+	a.e.mu.Lock()
+	defer a.e.mu.Unlock()
+	for _, hash := range a.members {
+		if a.e.members.lost(a.memberFills, hash) {
+			a.same("note that a user who has reacted, or was counted once, is on disk", 0, 1)
+		}
+	}
+	a.members = a.members[:0]
 }
 
 // compareEpochs compares the sums over the parts of each epoch with its tally. Those of

@@ -44,6 +44,7 @@ type checkpoint struct {
 
 	extras       map[uint32]extra  // of the copies that have one, by slot
 	blobs        map[uint32]string // of the copies that have bytes, by slot
+	members      int               // that may be new on disk, or more
 	putBytes     int64
 	bundleBytes  int64
 	bundleAmount int64
@@ -186,6 +187,7 @@ func (e *Engine) begin(c *checkpoint) {
 	}
 	e.retired = nil
 	c.putBytes, e.putBytes = e.putBytes, 0
+	c.members, e.madeMembers = e.madeMembers, 0
 	e.tallyViews()
 	e.freeze(c)
 	for key, t := range e.epochs {
@@ -240,6 +242,7 @@ func (e *Engine) write(ctx context.Context, c *checkpoint, sweep bool) error {
 	}
 	e.awaitMerging(ctx)
 	e.tendFilter(c.born.count)
+	e.tendMembers(c.members)
 	if c.tried {
 		if there, err := e.isThere(c); there || err != nil {
 			return err
@@ -414,7 +417,7 @@ func (e *Engine) writeCells(ctx context.Context, t *rowWriter, c *checkpoint, r 
 			}
 		}
 		e.mu.Lock()
-		e.willHaveRows(rows[:n])
+		e.counters.willHaveRows(rows[:n])
 		for i := range some {
 			if some[i].mustBeRead() {
 				e.near.add(hashes[i])

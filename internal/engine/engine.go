@@ -139,10 +139,7 @@ type Engine struct {
 	retired    []store.Writer // since the last checkpoint began
 	names      namespaces
 	near       near
-	filter     *filter      // of the keys on disk; nil if they are not all known
-	filling    *filter      // the one that is being made, or nil
-	blocksMax  int          // how large a filter may be
-	fills      uint64       // how many were made
+	counters   known        // which of them are on disk
 	skipped    uint64       // versions that nothing has
 	lost       []span       // those of them that something may have had, in order
 	unclosed   wal.Position // where the log ended when it was opened, if it had not been closed; else 0
@@ -187,11 +184,13 @@ type Engine struct {
 	inserts  int
 
 	// Parts, at the end: what every add needs is together above.
-	blobs     map[uint32]string // of the parts in memory that have bytes, by slot
-	blobBytes int64             // that those are
-	epochs    tallies
-	fences    fences
-	views     views
+	members     known             // of the members on disk
+	madeMembers int               // slots of them since the last checkpoint began
+	blobs       map[uint32]string // of the parts in memory that have bytes, by slot
+	blobBytes   int64             // that those are
+	epochs      tallies
+	fences      fences
+	views       views
 }
 
 var (
@@ -257,7 +256,8 @@ func (e *Engine) release() error {
 		e.mu.Lock()
 		e.cells.free()
 		e.tokens.free()
-		e.filter.free()
+		e.counters.filter.free()
+		e.members.filter.free()
 		e.mu.Unlock()
 	}
 	return errors.Join(err, e.lock.Close())

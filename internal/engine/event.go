@@ -29,7 +29,11 @@ func (e *Engine) planParts(d *store.Delta, p *plan, level store.Durability, n *n
 			level = u.level
 		}
 		if s.meta.state() == unread && (mustRead || e.isFar(s, placed(weight))) {
-			n.cell(e.cells.keyOf(id))
+			if key := e.cells.keyOf(id); e.noMember(key) {
+				e.resolve(id, row{})
+			} else {
+				n.cell(key)
+			}
 		}
 		n.frame = n.frame || mustRead && e.isFreezing(part, p)
 		return id
@@ -174,7 +178,12 @@ func (s *events) read(id uint32) error {
 	if e.cells.slot(id).meta.state() != unread {
 		return nil
 	}
-	has, err := e.readCell(e.base, e.cells.keyOf(id))
+	key := e.cells.keyOf(id)
+	if e.noMember(key) {
+		e.resolve(id, row{})
+		return nil
+	}
+	has, err := e.readCell(e.base, key)
 	if err == nil {
 		e.resolve(id, has)
 	}

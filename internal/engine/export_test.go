@@ -39,21 +39,33 @@ func (e *Engine) ScanSlowly(ctx context.Context, namespace string, f func()) ([]
 // BeginFilter begins to make a filter of the keys on disk, and returns what fills it
 // and puts it in the place of the one that is.
 func (e *Engine) BeginFilter() (fill func()) {
+	e.mu.Lock()
+	live := e.names.live()
+	e.mu.Unlock()
+	return e.begins(&e.counters, live)
+}
+
+// BeginMembers is BeginFilter for the filter of members.
+func (e *Engine) BeginMembers() (fill func()) { return e.begins(&e.members, 1000) }
+
+func (e *Engine) begins(k *known, keys int) (fill func()) {
 	if err := e.checkpointing.enter(context.Background()); err != nil {
 		panic(err)
 	}
 	defer e.checkpointing.leave()
-	e.mu.Lock()
-	live := e.names.live()
-	e.mu.Unlock()
-	return e.beginFilter(live, 1<<16)
+	k.blocksMax = 1 << 16
+	return e.beginFilter(k, keys)
 }
 
-// AwaitFilter returns when no filter is being made, and reports whether there is one.
-func (e *Engine) AwaitFilter() bool {
+// AwaitFilter returns when no filter of keys is being made, and reports whether there is
+// one; AwaitMembers does for that of members.
+func (e *Engine) AwaitFilter() bool  { return e.awaits(&e.counters) }
+func (e *Engine) AwaitMembers() bool { return e.awaits(&e.members) }
+
+func (e *Engine) awaits(k *known) bool {
 	for {
 		e.mu.Lock()
-		made, filling := e.filter != nil, e.filling != nil
+		made, filling := k.filter != nil, k.filling != nil
 		e.mu.Unlock()
 		if !filling {
 			return made
@@ -63,16 +75,22 @@ func (e *Engine) AwaitFilter() bool {
 }
 
 // LimitFilter limits the size of the filter, and has the next checkpoint make another.
-func (e *Engine) LimitFilter(blocks int) {
+func (e *Engine) LimitFilter(blocks int) { e.limits(&e.counters, blocks) }
+
+// LimitMembers limits the size of the filter of members. There is none until one is begun, or
+// the store is opened again.
+func (e *Engine) LimitMembers(blocks int) { e.limits(&e.members, blocks) }
+
+func (e *Engine) limits(k *known, blocks int) {
 	if err := e.checkpointing.enter(context.Background()); err != nil { // one under way may be copying the filter
 		panic(err)
 	}
 	defer e.checkpointing.leave()
-	e.AwaitFilter()
-	e.setFilter(nil)
+	e.awaits(k)
+	e.setFilter(k, nil)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.blocksMax = blocks
+	k.blocksMax = blocks
 }
 
 // AwaitOverfull returns when writers have to wait for a checkpoint.

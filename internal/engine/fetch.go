@@ -79,7 +79,7 @@ func (e *Engine) fetch(ctx context.Context, n needs, got *fetched) (*fetched, er
 		return &fetched{disk: e.disk, tokens: map[string]*tokenRow{}, made: got.made}, nil
 	}
 	for i, key := range n.cells {
-		if e.filter != nil && !cells[i].exists && !isPart(key) {
+		if !cells[i].exists && (e.counters.filter != nil && !isPart(key) || e.members.filter != nil && isMember(key)) {
 			e.meters.filterWrong++
 		}
 		e.resolve(e.locate(e.hashOf(key), key), cells[i])
@@ -115,10 +115,6 @@ func (e *Engine) fetchRows(ctx context.Context, from *base, n needs, got *fetche
 // scan are side by side there.
 const manyCells = 64
 
-// isUnlikely reports whether most parts of a kind that are looked for are not there: users
-// who have not come before. The filters of the disk tell that best, and only for one at a time.
-func isUnlikely(k store.PartKind) bool { return k == store.PartMember || k == store.PartOnce }
-
 // readCells reads the rows of cells and parts.
 func (e *Engine) readCells(ctx context.Context, from *base, keys [][]byte) ([]row, error) {
 	rows := make([]row, len(keys))
@@ -136,7 +132,7 @@ func (e *Engine) readCells(ctx context.Context, from *base, keys [][]byte) ([]ro
 	}
 	order := make([]int, 0, len(keys))
 	for i, key := range keys {
-		if !isPart(key) || !isUnlikely(store.PartKind(key[partRow(key)])) {
+		if !isMember(key) { // the filters of the disk tell best that one is not there, and only for one at a time
 			order = append(order, i)
 			continue
 		}

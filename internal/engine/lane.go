@@ -72,7 +72,7 @@ func (c *change) adds(a *store.Adds, ps *plans) (taken int) {
 	c.mark = e.marks.get(0)
 	for i := range a.Each {
 		if i%groupMax == 0 {
-			e.filter.fetch(e.cells.findNext(ps.all, i, ps.keys))
+			e.counters.filter.fetch(e.cells.findNext(ps.all, i, ps.keys))
 		}
 		add, p := &a.Each[i], &ps.all[i]
 		if add.Left = add.Left || !c.times(add, p, ps.keys[p.from:p.to]); !add.Left {

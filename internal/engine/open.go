@@ -81,7 +81,7 @@ func Open(dir string, o Options) (*Engine, error) {
 		marks: newMarks(), names: namespaces{},
 		blobs: map[uint32]string{}, epochs: tallies{}, fences: newFences(), views: newViews(),
 		extras: map[uint32]extra{}, soonestSet: math.MaxInt64, soonestNew: math.MaxInt64,
-		dirtyBit: dirty0, cellsMax: o.Memory / cellShare, blocksMax: filterBlocksMax(o.Memory), clock: clock.New(o.Now, o.Elapsed),
+		dirtyBit: dirty0, cellsMax: o.Memory / cellShare, counters: newKnown(o.Memory/filterShare, 1), members: newKnown(o.Memory/memberFilterShare, memberRoom), clock: clock.New(o.Now, o.Elapsed),
 	}
 	e.plans.New = func() any { return new(plans) }
 	e.looks.New = func() any { return new(looks) }
@@ -200,6 +200,7 @@ func (e *Engine) open() error {
 	}
 	e.compactions.open()
 	e.tendFilter(0)
+	e.findMembers()
 	e.done.Add(1)
 	go e.background()
 	return nil
@@ -389,7 +390,8 @@ func (e *Engine) openDisk() (wal.Position, error) {
 	if err == nil && !found {
 		err = store.Errorf(store.KindCorrupt, "it is not this store's: its identity is missing or another")
 	}
-	e.knowNone()
+	e.knowNone(&e.counters)
+	e.knowNone(&e.members)
 	return position, errors.Join(err,
 		e.rows(rowMark, func(key, value []byte) (ok bool) {
 			m, ok := decodeMark(value)

@@ -109,7 +109,9 @@ func (e *Engine) readPart(at *look, known bool, h *horizon, n *needs) (c store.C
 	case id == 0 && known:
 		return at.row.content(), false
 	case id == 0:
-		n.cell(at.key)
+		if !e.noMember(at.key) {
+			n.cell(at.key)
+		}
 		return store.Content{}, false
 	}
 	s := e.cells.slot(id)

@@ -41,6 +41,7 @@ func (e *Engine) readParts(ctx context.Context, c *checkpoint, keys *table, r ru
 		if err = e.readCopies(it, keys, c, some); err != nil {
 			break
 		}
+		e.willHaveMembers(keys, some)
 		near = e.addNear(keys, some, from, near)
 		c.pace.yield()
 		c.pace.breathe()
