@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/quipudb/quipu"
@@ -29,27 +30,8 @@ func BenchmarkReact(b *testing.B) {
 				b.Fatal(err)
 			}
 			d := New(db, Options{})
-			started := make(chan struct{}, 1)
 			detours := 0
-			w := d.newWorker(nil)
-			w.submit = func(c *cycle) {
-				c.wake = func() { started <- struct{}{} }
-				c.left.Store(1)
-				if c.startLane(); len(c.deltas) > 0 {
-					c.room()
-					c.left.Add(1)
-					if !c.db.Port().Start(c.deltas, c.results, c.done) {
-						detours++
-						c.apply(context.Background(), nil)
-						c.done(c.err)
-					}
-				}
-				c.done(nil)
-				c.db.Port().Flush(true)
-				<-started
-				c.finish()
-				w.done(c)
-			}
+			w := startingWorker(d, &detours)
 			var all []*session
 			for range sessions {
 				all = append(all, d.open("", "", func() {}))
@@ -90,5 +72,65 @@ func BenchmarkReact(b *testing.B) {
 			b.ReportMetric(float64(cpu(b)-before)/float64(b.N*depth*sessions), "cpu-ns/command")
 			b.ReportMetric(float64(detours)/float64(b.N), "detours/op")
 		})
+	}
+}
+
+// startingWorker returns a worker that applies each cycle as the loop does, and notes how
+// often the store would have had to wait.
+func startingWorker(d *Door, detours *int) *worker {
+	started := make(chan struct{}, 1)
+	w := d.newWorker(nil)
+	w.submit = func(c *cycle) {
+		c.wake = func() { started <- struct{}{} }
+		c.left.Store(1)
+		if c.startLane(); len(c.deltas) > 0 {
+			c.room()
+			c.left.Add(1)
+			if !c.db.Port().Start(c.deltas, c.results, c.done) {
+				*detours++
+				c.apply(context.Background(), nil)
+				c.done(c.err)
+			}
+		}
+		c.done(nil)
+		c.db.Port().Flush(true)
+		<-started
+		c.finish()
+		w.done(c)
+	}
+	return w
+}
+
+// TestReactionsStart sends many reactions of new users at once: however they come, the
+// store need not wait for anything but the sync.
+func TestReactionsStart(t *testing.T) {
+	db, err := quipu.Open(t.TempDir(), quipu.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	if _, err := db.Define(t.Context(), []definition.Definition{{Pattern: "post:*", Choices: []string{"like", "dislike"}}}, quipu.DefineOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.React(t.Context(), "post:1", "nobody", "like"); err != nil {
+		t.Fatal(err)
+	}
+	const users = 2*reactionsMost + 7
+	d, detours := New(db, Options{}), 0
+	w := startingWorker(d, &detours)
+	s := d.open("", "", func() {})
+	for _, command := range []string{"Q.REACT post:1 u%d dislike\r\n", "SADD post:1 u%d\r\n", "Q.UNREACT post:1 u%d\r\n"} {
+		var buf []byte
+		for i := range users {
+			buf = fmt.Appendf(buf, command, i)
+		}
+		for used := 0; used < len(buf); {
+			used += w.gather(s, buf[used:])
+		}
+		w.flushAll()
+		if got := strings.Count(string(s.out), ":1\r\n"); got != users || len(s.out) != 4*users || detours != 0 {
+			t.Fatalf("%.20q: %d of %d replies are 1, and %d cycles had to wait: %.200q", command, got, users, detours, s.out)
+		}
+		s.out = s.out[:0]
 	}
 }

@@ -22,6 +22,11 @@ const firstChoice = 1
 // membersMost is how many members SMEMBERS replies at most.
 const membersMost = 10_000
 
+// reactionsMost is how many reactions a cycle takes beside other deltas. What they change
+// counts towards what a batch may have, and a batch that has more is cut and must wait:
+// this many fit, of a counter without views.
+const reactionsMost = store.BatchDeltasMax / 8
+
 func reactionCommands() []*command {
 	own := []*command{
 		{name: "Q.REACT", arity: -4, flags: flagGrow | writes | flagReact, keys: oneKey.used("RW access update"), plan: planQReact, slow: qReact, since: "1.0.0", about: "Makes a choice the user's."},
@@ -61,12 +66,18 @@ func planQReact(c *cycle, _ *session, args [][]byte) (encode, error) {
 	if len(args) > 4 {
 		return nil, wireError("ERR ID can't be part of a transaction here")
 	}
+	if c.crammed(1) {
+		return nil, errFull
+	}
 	return encodeChanged, c.react(store.OpSet, args[1], args[2], choice)
 }
 
 func planQUnreact(c *cycle, _ *session, args [][]byte) (encode, error) {
 	if len(args) > 3 {
 		return nil, wireError("ERR ID can't be part of a transaction here")
+	}
+	if c.crammed(1) {
+		return nil, errFull
 	}
 	return encodeChanged, c.react(store.OpDelete, args[1], args[2], 0)
 }
@@ -79,7 +90,16 @@ func planSRem(c *cycle, _ *session, args [][]byte) (encode, error) {
 	return c.reactEach(store.OpDelete, args)
 }
 
+// crammed reports whether some reactions should go to the next cycle. Those of a
+// transaction stay together.
+func (c *cycle) crammed(more int) bool {
+	return !c.whole && len(c.deltas) > 0 && len(c.deltas)+more > reactionsMost
+}
+
 func (c *cycle) reactEach(op store.Op, args [][]byte) (encode, error) {
+	if c.crammed(len(args) - 2) {
+		return nil, errFull
+	}
 	for _, user := range args[2:] {
 		if err := c.react(op, args[1], user, firstChoice); err != nil {
 			return nil, err
