@@ -87,10 +87,11 @@ func (o *sorting) sortHeads(s []saved, skip, budget int) {
 		o.sortHeads(s[:less], skip, budget)
 		o.sortHeads(s[greater:], skip, budget)
 		s = s[less:greater]
-		if pivot&0xff == 0 {
-			break // some may have ended
-		}
 		skip += 8
+		if pivot&0xff == 0 && o.ended(s, skip) {
+			skip -= 8
+			break
+		}
 		o.load(s, skip)
 		budget = 2 * bits.Len(uint(len(s)))
 	}
@@ -113,6 +114,20 @@ func (o *sorting) sortHeads(s []saved, skip, budget int) {
 		}
 		s[j] = x
 	}
+}
+
+// ended reports whether some keys have ended before skip. Those of parts have zeros in
+// them, and go on.
+func (o *sorting) ended(s []saved, skip int) bool {
+	for some := range slices.Chunk(s, sortedCells) {
+		for i := range some {
+			if len(o.keys.keyOf(some[i].slot)) < skip {
+				return true
+			}
+		}
+		o.pace.breathe()
+	}
+	return false
 }
 
 func medianHead(s []saved) uint64 {

@@ -49,3 +49,35 @@ func TestSortSaved(t *testing.T) {
 		})
 	}
 }
+
+// counted counts how often a key is looked at.
+type counted struct {
+	keyed
+	looks *int
+}
+
+func (c counted) keyOf(id uint32) []byte {
+	*c.looks++
+	return c.keyed.keyOf(id)
+}
+
+// TestSortLooksRarely sorts the keys of members, which have zeros before the user's name: each is
+// looked at a few times only.
+func TestSortLooksRarely(t *testing.T) {
+	const n = 10_000
+	keys, looks := newTable(0), 0
+	var copies []saved
+	for i := range n {
+		key := fmt.Appendf(nil, "post:0001\xff\x00\x00\x00\x00\x80\x00\x00\x00\x00\x00\x00\x00user-%08d", i*7919%n)
+		copies = append(copies, saved{slot: keys.insert(uint32(i), nil, key)})
+	}
+	sortSaved(copies, counted{keys, &looks}, &pace{pressed: func() bool { return true }})
+	for i := range copies {
+		if key, want := keys.keyOf(copies[i].slot), fmt.Sprintf("user-%08d", i); !bytes.HasSuffix(key, []byte(want)) {
+			t.Fatalf("copy %d is of %q, want %s", i, key, want)
+		}
+	}
+	if looks > 12*n {
+		t.Errorf("%d keys were looked at %d times", n, looks)
+	}
+}
