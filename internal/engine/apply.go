@@ -223,6 +223,7 @@ type plan struct {
 // its own, or that of a change it builds on.
 func (e *Engine) plan(b *store.Batch, ps *plans, got *fetched, level store.Durability, n *needs) store.Durability {
 	now := e.horizon()
+	e.ridden.plan = nil
 	deletes := false
 	for i := range ps.all {
 		if i%groupMax == 0 {
@@ -477,6 +478,7 @@ type change struct {
 	level store.Durability
 	mark  *mark
 	now   int64 // see time
+	run   led   // the last event, if it was decided the short way
 }
 
 // time returns the moment at which the batch is decided, and makes its frame say

@@ -181,6 +181,7 @@ type Engine struct {
 	cellBuf  []byte
 	tokenBuf []byte
 	partBuf  []byte
+	ridden   ridden // the riders that were planned last
 	inserts  int
 
 	// Parts, at the end: what every add needs is together above.

@@ -44,6 +44,9 @@ func (e *Engine) planParts(d *store.Delta, p *plan, level store.Durability, n *n
 		p.weight = e.weight(p.hash, d.Event.Part)
 		met = e.cells.slot(p.lead).value
 	}
+	if e.ridden.again(d, p, met) { // Fast path.
+		return level
+	}
 	for i := range d.Event.Len() {
 		r := d.Event.Rider(i)
 		if r.When.Kind == store.MetBook {
@@ -59,6 +62,7 @@ func (e *Engine) planParts(d *store.Delta, p *plan, level store.Durability, n *n
 			look(part, !isBlind(d, r))
 		}
 	}
+	e.ridden.note(d, p)
 	return level
 }
 
@@ -93,6 +97,10 @@ func (c *change) event(d *store.Delta, p plan) store.Result {
 	if e.cells.slot(p.slot).meta&hasExtra != 0 {
 		c.settleExpired(p)
 	}
+	if res, done := c.led(d, &p); done {
+		return res
+	}
+	c.run.plan = nil
 	if v := e.viewOf(d); v != nil {
 		if res, done := c.bundled(v, d, &p); done {
 			return res
@@ -209,24 +217,43 @@ func (s *events) Cell(store.Cell) store.Value {
 func (s *events) Put(_ store.Cell, v store.Value) (version uint64) {
 	e, f := s.e, s.f
 	at := e.cells.slot(s.plan.slot)
-	s.mark.tally.count(s.plan.hash, v.N-at.value)
 	if !v.Exists {
+		s.mark.tally.count(s.plan.hash, -at.value)
 		f.Payload = appendCellRecord(f.Payload, recDelete, s.cell)
 		e.put(s.plan.slot, 0, absent, 0, f.ID, s.level)
 		e.setExtra(s.plan.slot, 0)
 		return 0
 	}
-	version = e.version(f.Pos())
 	x := extraOf(v)
 	if x.isObject() {
-		f.Payload = appendObject(f.Payload, s.cell, x.deadline())
+		version = s.keepObject(v.N-at.value, x)
 	} else {
-		e.logAdd(f, s.plan.slot, s.cell, v.N-at.value)
+		version = s.keep(&s.plan, s.cell, v.N-at.value)
 	}
-	e.put(s.plan.slot, v.N, present, version, f.ID, s.level)
 	if x != e.extra(s.plan.slot) {
 		e.setExtra(s.plan.slot, x)
 	}
+	return version
+}
+
+// keepObject makes the own cell that of an object, after n was added to it, and returns its
+// version.
+func (s *events) keepObject(n int64, x extra) (version uint64) {
+	e, f := s.e, s.f
+	s.mark.tally.count(s.plan.hash, n)
+	version = e.version(f.Pos())
+	f.Payload = appendObject(f.Payload, s.cell, x.deadline())
+	e.put(s.plan.slot, e.cells.slot(s.plan.slot).value+n, present, version, f.ID, s.level)
+	return version
+}
+
+// keep adds n to the own cell of an event, and returns its version.
+func (c *change) keep(p *plan, cell []byte, n int64) (version uint64) {
+	e, f := c.e, c.f
+	c.mark.tally.count(p.hash, n)
+	version = e.version(f.Pos())
+	e.logAdd(f, p.slot, cell, n)
+	e.put(p.slot, e.cells.slot(p.slot).value+n, present, version, f.ID, c.level)
 	return version
 }
 
@@ -259,8 +286,16 @@ func (s *events) MergePart(c store.Cell, p store.Part, v store.Content, asks []b
 func (s *events) PutPart(c store.Cell, p store.Part, v store.Content) { s.putPart(c, p, v, nil) }
 
 func (s *events) putPart(c store.Cell, p store.Part, v store.Content, asks []byte) {
-	e, f := s.e, s.f
+	if asks != nil && v.Exists && (len(s.asked) != len(asks) || &s.asked[0] != &asks[0]) { // sketches do not take an empty one
+		s.f.Payload, s.asked = appendAsk(s.f.Payload, asks), asks
+	}
 	id, weight := s.locate(c, p)
+	s.writePart(id, weight, p, v, asks != nil)
+}
+
+// writePart makes a part v that was found, by a merge or otherwise.
+func (c *change) writePart(id uint32, weight uint64, p store.Part, v store.Content, merged bool) {
+	e, f := c.e, c.f
 	at := e.cells.slot(id)
 	if p.Kind().HasBytes() {
 		e.resolve(id, row{})
@@ -272,10 +307,7 @@ func (s *events) putPart(c store.Cell, p store.Part, v store.Content, asks []byt
 	switch {
 	case !v.Exists:
 		f.Payload = appendPartRecord(f.Payload, p, partDelete, was)
-	case asks != nil:
-		if len(s.asked) != len(asks) || &s.asked[0] != &asks[0] { // sketches do not take an empty one
-			f.Payload, s.asked = appendAsk(f.Payload, asks), asks
-		}
+	case merged:
 		f.Payload = appendPartRecord(f.Payload, p, partMerge, v.N-was)
 	case p.Kind().HasBytes():
 		f.Payload = appendPartRecord(f.Payload, p, partPut, was)
@@ -283,8 +315,8 @@ func (s *events) putPart(c store.Cell, p store.Part, v store.Content, asks []byt
 	default:
 		f.Payload = appendPartRecord(f.Payload, p, partAdd, v.N-was)
 	}
-	e.countPart(s.mark, id, weight, v.N-was)
-	e.putPart(id, v, f.ID, s.level)
+	e.countPart(c.mark, id, weight, v.N-was)
+	e.putPart(id, v, f.ID, c.level)
 }
 
 // Version returns the version of a step that leaves its counter absent: where the next

@@ -25,6 +25,15 @@ func TestServes(t *testing.T) {
 		_, done := e.addOne(t.Context(), b, &store.Reply{})
 		return done
 	})
+	plan, err := store.NewPlan(store.Rider{Op: store.OpAdd, N: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	storetest.Serves(t, ledServes|store.NeedMark|store.NeedIf, func(b *store.Batch) bool {
+		d := b.Deltas[0] // made what is led, for the rest of what it asks
+		d.Op, d.Event = store.OpSet, &store.Event{Part: store.PartFields{Kind: store.PartMember, Name: "u"}.Part(), Plan: plan}
+		return isLed(&d)
+	})
 	// A delta knows nothing of its batch.
 	storetest.Serves(t, unreadServes|store.NeedMark|store.NeedIf, func(b *store.Batch) bool {
 		return !e.mustRead(&b.Deltas[0], unreadServes, &slot{}, 0, appendCell(nil, c), 1)
