@@ -19,6 +19,14 @@ import (
 //	bit 1     there was an item one level below
 //	bit 0     there was an item two levels below
 
+// The bytes of a word.
+const (
+	ones = 0x0101010101010101
+	six  = 0x3f * ones
+	low7 = 0x7f * ones
+	tops = 0x80 * ones // what is decided of each byte is decided in its highest bit
+)
+
 // locate returns the register of an item, and its level there.
 func locate(hash uint64, p int) (index uint64, level int) {
 	// The bit that is set ends the zeros where the hash ends.
@@ -39,23 +47,30 @@ func register(levels uint64) byte {
 // raise returns a register with one more item.
 func raise(r byte, level int) byte { return register(levels(r) | 1<<level) }
 
-// goodRegister reports whether items can leave a register of a sketch of precision
-// p like this.
-func goodRegister(r byte, p int) bool {
-	below := int(r>>2) - (p - 1) // levels that there are below the highest
-	switch {
-	case r == 0:
-		return true
-	case below < 0:
-		return false
-	case below == 0:
-		return r&3 == 0
-	case below == 1:
-		return r&1 == 0
-	default:
-		return true
+// badRegister returns the first register that is none of a sketch of precision p, up to
+// PrecisionPlain, or -1. There is a multiple of 8.
+//
+// Fast path: a state is checked whenever it is merged, so 8 registers are checked at
+// once (BenchmarkUniqueUnion). Levels begin at p-1, so the lowest ones have nothing below.
+func badRegister(registers []byte, p int) int {
+	var (
+		above = uint64(0x80-4*(p+1)) * ones // carries into the highest bit if the level is p+1 or more
+		first = uint64(4*(p-1)) * ones      // level p-1, and none below
+		next  = uint64(4*p) * ones          // level p, and not p-1
+		both  = uint64(4*p+2) * ones        // level p, and p-1
+	)
+	for i := 0; i <= len(registers)-8; i += 8 {
+		x := binary.LittleEndian.Uint64(registers[i:])
+		high := (x&low7 + above | x) & tops
+		if bad := filled(x) & filled(x^first) & filled(x^next) & filled(x^both) &^ high; bad != 0 {
+			return i + bits.TrailingZeros64(bad)/8
+		}
 	}
+	return -1
 }
+
+// filled returns a word that has the highest bit of each byte of x that is not 0.
+func filled(x uint64) uint64 { return (x&low7 + low7 | x) & tops }
 
 // joinRegisters takes the registers src into dst. Both have the same length, a
 // multiple of 8.
@@ -63,12 +78,6 @@ func goodRegister(r byte, p int) bool {
 // Fast path: most of the time that reads of uniques take is spent here, so 8
 // registers are joined at once, without a branch or a call (BenchmarkUniqueMerge).
 func joinRegisters(dst, src []byte) {
-	const (
-		ones = 0x0101010101010101
-		six  = 0x3f * ones
-		low7 = 0x7f * ones
-		tops = 0x80 * ones // what is decided of each byte is decided in its highest bit
-	)
 	dst = dst[:len(src)]
 	for i := 0; i <= len(src)-8; i += 8 {
 		x, y := binary.LittleEndian.Uint64(dst[i:]), binary.LittleEndian.Uint64(src[i:])
@@ -85,10 +94,10 @@ func joinRegisters(dst, src []byte) {
 		// and 125 reaches the highest bit if it is that much or more.
 		apart := ((ahead ^ mask) + mask&ones) & low7
 		over0, over1, over2 := apart+0x7f*ones, apart+0x7e*ones, apart+0x7d*ones
-		filled := low>>2&six + 0x7f*ones // an empty register is not two below level 2
+		some := low>>2&six + 0x7f*ones // an empty register is not two below level 2
 		apart0 := ^over0 & tops
 		apart1 := over0 &^ over1 & tops
-		apart2 := over1 &^ over2 & filled & tops
+		apart2 := over1 &^ over2 & some & tops
 		high |= low & (apart0>>7 | apart0>>6)  // the same two levels below
 		high |= apart1>>6 | low>>1&(apart1>>7) // one below is low's highest, two below its next
 		high |= apart2 >> 7                    // two below is low's highest

@@ -147,8 +147,12 @@ func (u *Unique) MergeState(state string) error {
 
 // merge takes in the items of a good state.
 func (u *Unique) merge(b []byte) {
-	if u.b[3] == formRegisters && b[2] >= u.b[2] {
+	switch {
+	case u.b[3] == formRegisters && b[2] >= u.b[2]:
 		addState(u.b[uniqueHead:], u.Precision(), b)
+		return
+	case len(u.b) == uniqueHead && b[2] <= u.b[2]: // as every union begins
+		u.b = append(u.b[:0], b...)
 		return
 	}
 	var kept [uniqueBytesMost]byte
@@ -333,7 +337,8 @@ func shapedUnique(b []byte) bool {
 // checkUnique is Check for uniques, and for their requests.
 func checkUnique(b []byte) error {
 	if !shapedUnique(b) {
-		return bad("%d bytes of uniques that begin with %x", len(b), b[:min(len(b), uniqueHead)])
+		// A copy: nothing that is checked is moved to the heap for the error's sake.
+		return bad("%d bytes of uniques that begin with %x", len(b), string(b[:min(len(b), uniqueHead)]))
 	}
 	body := b[uniqueHead:]
 	if b[3] == formRegisters {
@@ -354,14 +359,4 @@ func checkUnique(b []byte) error {
 		last = int64(token)
 	}
 	return nil
-}
-
-// badRegister returns the first register that is none of precision p, or -1.
-func badRegister(registers []byte, p int) int {
-	for i, r := range registers {
-		if !goodRegister(r, p) {
-			return i
-		}
-	}
-	return -1
 }

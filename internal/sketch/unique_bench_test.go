@@ -75,6 +75,26 @@ func BenchmarkUniqueMerge(b *testing.B) {
 	}
 }
 
+// BenchmarkUniqueUnion counts the items of 10 states together, checks included.
+func BenchmarkUniqueUnion(b *testing.B) {
+	items := hashes(1_000_000)
+	var states []string
+	for i := range 10 {
+		states = append(states, string(full(items[i*90_000:i*90_000+100_000]).Append(nil)))
+	}
+	u := sketch.NewUnique(sketch.PrecisionDefault)
+	b.ReportAllocs()
+	for b.Loop() {
+		u.Reset()
+		for _, state := range states {
+			if err := u.MergeState(state); err != nil {
+				b.Fatal(err)
+			}
+		}
+		u.Estimate()
+	}
+}
+
 // BenchmarkUniqueEstimate estimates from registers.
 func BenchmarkUniqueEstimate(b *testing.B) {
 	for _, n := range []int{2_000, 200_000} {

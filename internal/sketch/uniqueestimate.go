@@ -123,7 +123,11 @@ func share(level, p int) float64 {
 // below, and never passes it.
 func (s *seen) likely(p int) float64 {
 	var none, some, shares float64
+	top := 0
 	for level := p - 1; level < 64; level++ {
+		if s.some[level] > 0 {
+			top = level
+		}
 		h := share(level, p)
 		none += float64(s.none[level]) * h
 		some += float64(s.some[level])
@@ -139,8 +143,8 @@ func (s *seen) likely(p int) float64 {
 	x := some / (none + shares/2)
 	for range 100 {
 		var left, slope float64
-		e := grown(x, p)
-		for level := p - 1; level < 64; level++ {
+		e := grown(x, p, top)
+		for level := p - 1; level <= top; level++ {
 			h, inverse := share(level, p), 1/e[level]
 			known := float64(s.some[level]) * h * inverse
 			left += known
@@ -155,12 +159,15 @@ func (s *seen) likely(p int) float64 {
 	return x * math.Ldexp(1, p)
 }
 
-// grown returns exp(x*share)-1 for each level from p-1 on. A level has twice the
+// grown returns exp(x*share)-1 for each level from p-1 to top. A level has twice the
 // share of the next one, so one multiplication leads from that to this.
-func grown(x float64, p int) (e [64]float64) {
-	e[63] = math.Expm1(x * share(63, p))
-	e[62] = e[63]
-	for level := 61; level >= p-1; level-- {
+func grown(x float64, p, top int) (e [64]float64) {
+	if top == 63 {
+		e[63] = math.Expm1(x * share(63, p))
+		top--
+	}
+	e[top] = math.Expm1(x * share(top, p))
+	for level := top - 1; level >= p-1; level-- {
 		e[level] = e[level+1] * (e[level+1] + 2)
 	}
 	return e
@@ -187,7 +194,7 @@ func relativeError(n float64, p int) float64 {
 	m := math.Ldexp(1, p)
 	x := n / m
 	var told float64
-	e := grown(x, p)
+	e := grown(x, p, 63)
 	for level := p - 1; level < 64; level++ {
 		// A level is known if no item has one that is more than two higher. Those
 		// have the share of the level that is two higher.
