@@ -157,13 +157,15 @@ func TestUniqueLaws(t *testing.T) {
 		}
 		state, _ = decide(t, "", trees[0])
 		f("combined", state)
-		merged := sketch.NewUnique(sketch.PrecisionPlain)
-		for _, i := range rnd.Perm(len(pieces)) {
-			if err := merged.MergeState(string(pieces[i])); err != nil {
-				t.Fatal(err)
+		for _, first := range []int{lowest, sketch.PrecisionPlain} {
+			merged := sketch.NewUnique(first)
+			for _, i := range rnd.Perm(len(pieces)) {
+				if err := merged.MergeState(string(pieces[i])); err != nil {
+					t.Fatal(err)
+				}
 			}
+			f("merged", string(merged.Append(nil)))
 		}
-		f("merged", string(merged.Append(nil)))
 	}
 }
 
@@ -223,4 +225,22 @@ func ExampleUnique() {
 	}
 	fmt.Println(today.Exact(), today.Estimate().Value)
 	// Output: true 4
+}
+
+// TestUniquePrecision asks for precisions that no state has.
+func TestUniquePrecision(t *testing.T) {
+	f := func(precision int, want bool, do func()) {
+		t.Helper()
+		defer func() {
+			if got := recover() != nil; got != want {
+				t.Errorf("precision %d: panics %v, want %v", precision, got, want)
+			}
+		}()
+		do()
+	}
+	for _, p := range []int{-1, 0, sketch.PrecisionMin - 1, sketch.PrecisionMin, sketch.PrecisionPlain, sketch.PrecisionPlain + 1, 64} {
+		bad := p < sketch.PrecisionMin || p > sketch.PrecisionPlain
+		f(p, bad, func() { sketch.NewUnique(p) })
+		f(p, bad, func() { sketch.AppendUniqueRequest(nil, p, hashes(1)) })
+	}
 }

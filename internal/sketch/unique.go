@@ -2,6 +2,7 @@ package sketch
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 )
 
@@ -47,11 +48,17 @@ type Unique struct {
 // NewUnique returns an empty sketch with a precision from PrecisionMin to
 // PrecisionPlain; another precision panics.
 func NewUnique(precision int) *Unique {
-	if precision < PrecisionMin || precision > PrecisionPlain {
-		panic("sketch: precision of a plain sketch of uniques out of range")
-	}
+	mustBePlain(precision)
 	b := make([]byte, 0, uniqueHead+1<<precision)
 	return &Unique{appendUniqueHead(b, precision, formList)}
+}
+
+// mustBePlain panics unless a state can have the precision: callers choose it, or
+// have checked it.
+func mustBePlain(precision int) {
+	if precision < PrecisionMin || precision > PrecisionPlain {
+		panic(fmt.Sprintf("sketch: a state of uniques has no precision of %d", precision))
+	}
 }
 
 // ParseUnique returns a sketch with a state. The error wraps ErrBad if it is none.
@@ -245,9 +252,11 @@ func appendRegisters(dst []byte, p int) []byte {
 }
 
 // AppendUniqueRequest appends to dst the request to take items into a sketch of a
-// precision from PrecisionMin to PrecisionPlain, by their hashes, which it sorts.
-// A request without items makes a sketch where there is none.
+// precision from PrecisionMin to PrecisionPlain, by their hashes; another precision
+// panics. It overwrites the hashes, to sort them without further memory. A request
+// without items makes a sketch where there is none.
 func AppendUniqueRequest(dst []byte, precision int, hashes []uint64) []byte {
+	mustBePlain(precision)
 	for i, hash := range hashes {
 		hashes[i] = tokenOf(hash)
 	}
