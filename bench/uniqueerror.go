@@ -44,6 +44,7 @@ func uniqueCounts() (added, drawn []float64) {
 }
 
 func uniqueError(s *session) (err error) {
+	s.rounds = 1 // of all runs
 	redis, err := redisproc.Start(s.ctx, s.dir, "--appendonly", "no")
 	if err != nil {
 		return err
