@@ -56,8 +56,8 @@ func FuzzCombine(f *testing.F) {
 		if string(a) != first || string(both[:6]) != "before" {
 			t.Fatal("combine changed what it was given")
 		}
-		if !ok {
-			return
+		if !ok || sketch.Kind(both[6]) != sketch.KindUnique {
+			return // The numbers of other kinds may depend on the order: they have targets of their own.
 		}
 		state := ""
 		for _, asks := range [][]byte{a, b} {

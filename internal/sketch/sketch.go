@@ -72,12 +72,15 @@ func Decide(dst []byte, state string, asks []byte) (next []byte, changed bool, a
 	switch Kind(asks[0]) {
 	case KindUnique:
 		return decideUnique(dst, state, asks)
+	case KindTop:
+		return decideTop(dst, state, asks)
 	default:
 		return dst, false, answer, false
 	}
 }
 
-// Combine appends to dst one request that has the effect of a and then b. If ok is
+// Combine appends to dst one request that has the effect of a and then b. Where the order of
+// items matters to a kind, beyond what its bounds promise, it may be another one. If ok is
 // false there is none: one of them is no request, they differ in kind or in
 // parameters, or the combination would be too long.
 func Combine(dst, a, b []byte) (both []byte, ok bool) {
@@ -88,6 +91,8 @@ func Combine(dst, a, b []byte) (both []byte, ok bool) {
 	switch Kind(a[0]) {
 	case KindUnique:
 		return combineUnique(dst, a, b)
+	case KindTop:
+		return combineTop(dst, a, b)
 	default:
 		return dst, false
 	}
@@ -106,6 +111,8 @@ func Check(state string) error {
 	switch Kind(state[0]) {
 	case KindUnique:
 		return checkUnique([]byte(state))
+	case KindTop:
+		return checkTop(state)
 	default:
 		return bad("kind %d", state[0])
 	}
