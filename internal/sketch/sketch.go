@@ -74,6 +74,8 @@ func Decide(dst []byte, state string, asks []byte) (next []byte, changed bool, a
 		return decideUnique(dst, state, asks)
 	case KindTop:
 		return decideTop(dst, state, asks)
+	case KindFrequency:
+		return decideFrequency(dst, state, asks)
 	default:
 		return dst, false, answer, false
 	}
@@ -93,6 +95,8 @@ func Combine(dst, a, b []byte) (both []byte, ok bool) {
 		return combineUnique(dst, a, b)
 	case KindTop:
 		return combineTop(dst, a, b)
+	case KindFrequency:
+		return combineFrequency(dst, a, b)
 	default:
 		return dst, false
 	}
@@ -113,6 +117,8 @@ func Check(state string) error {
 		return checkUnique([]byte(state))
 	case KindTop:
 		return checkTop(state)
+	case KindFrequency:
+		return checkFrequency(state)
 	default:
 		return bad("kind %d", state[0])
 	}
