@@ -76,6 +76,8 @@ func Decide(dst []byte, state string, asks []byte) (next []byte, changed bool, a
 		return decideTop(dst, state, asks)
 	case KindFrequency:
 		return decideFrequency(dst, state, asks)
+	case KindFilter:
+		return decideFilter(dst, state, asks)
 	default:
 		return dst, false, answer, false
 	}
@@ -97,6 +99,8 @@ func Combine(dst, a, b []byte) (both []byte, ok bool) {
 		return combineTop(dst, a, b)
 	case KindFrequency:
 		return combineFrequency(dst, a, b)
+	case KindFilter:
+		return combineFilter(dst, a, b)
 	default:
 		return dst, false
 	}
@@ -119,6 +123,8 @@ func Check(state string) error {
 		return checkTop(state)
 	case KindFrequency:
 		return checkFrequency(state)
+	case KindFilter:
+		return checkFilter(state)
 	default:
 		return bad("kind %d", state[0])
 	}
