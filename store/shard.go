@@ -60,6 +60,10 @@ func beside(c Cell) (of Cell, after int, ok bool) {
 	return ShardOf(c)
 }
 
+// SplitMax is the highest number of a shard of a counter that is split. Those above are its
+// seats: each has some of its users.
+const SplitMax = 64
+
 // ShardCell returns the address of shard i of a counter.
 func ShardCell(c Cell, i int) Cell {
 	if i == 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"math/bits"
 )
 
 // writersCell counts the writers a store has issued.
@@ -35,13 +36,17 @@ func Issued(ctx context.Context, s Store) (Writer, error) {
 }
 
 // PartitionOf returns the home partition of a cell in a store of n partitions.
-// The shards of a counter are in the partitions after its own.
+// The shards of a counter that is split are in the partitions after its own; its seats, all
+// over the store.
 func PartitionOf(c Cell, n int) int {
 	if n == 1 {
 		return 0
 	}
 	if c.Namespace == "" {
 		if home, after, ok := beside(c); ok {
+			if after > SplitMax {
+				after = apart(after-SplitMax-1, n)
+			}
 			return (PartitionOf(home, n) + after) % n
 		}
 	}
@@ -55,6 +60,15 @@ func PartitionOf(c Cell, n int) int {
 		h = (h ^ uint64(c.Key[i])) * prime
 	}
 	return int((h ^ h>>32) % uint64(n))
+}
+
+// apart returns how many of n partitions after its counter's own seat i is: by the golden
+// ratio, so that any number of seats is far apart. Partitions that follow each other may be
+// on one machine.
+func apart(i, n int) int {
+	const golden = 0x9e3779b97f4a7c15
+	after, _ := bits.Mul64(uint64(i)*golden, uint64(n))
+	return int(after)
 }
 
 // Digest returns the digest of a batch's content: a batch sent again under its

@@ -215,3 +215,31 @@ func TestEnlistRefused(t *testing.T) {
 	f(store.Reply{Err: store.ErrUnavailable}, store.ErrUnavailable)
 	f(store.Reply{Results: []store.Result{{Outcome: store.Overflow}}}, store.ErrOverflow)
 }
+
+// Seats of a counter are far from each other: each quarter of the partitions has some.
+func TestSeatsAreApart(t *testing.T) {
+	for _, n := range []int{64, 256, 16384} {
+		for key := range 20 {
+			home := store.Cell{Namespace: "n", Key: fmt.Sprint("post:", key)}
+			for _, seats := range []int{8, 16, 64} {
+				quarters := [4]int{}
+				for i := range seats {
+					quarters[store.PartitionOf(store.ShardCell(home, store.SplitMax+1+i), n)*4/n]++
+				}
+				for _, has := range quarters {
+					if has < seats/8 {
+						t.Fatalf("%d seats of %q in %d partitions, by quarters: %v", seats, home.Key, n, quarters)
+					}
+				}
+			}
+		}
+	}
+	// Where they are is stored.
+	c := store.Cell{Namespace: "n", Key: "post"}
+	home := store.PartitionOf(c, 256)
+	for i, after := range []int{0, 158, 60, 218, 120} {
+		if at := store.PartitionOf(store.ShardCell(c, store.SplitMax+1+i), 256); at != (home+after)%256 {
+			t.Errorf("seat %d is %d after home, want %d", i, (at-home+256)%256, after)
+		}
+	}
+}
