@@ -11,6 +11,9 @@ type Word int64
 
 const (
 	shardBits  = 15
+	countBits  = 12
+	unsureBit  = 1 << (countBits + 1)
+	seatedBit  = 1 << (countBits + 2)
 	foldingBit = 1 << shardBits
 	genShift   = shardBits + 1
 	genBits    = 63 - genShift
@@ -41,7 +44,40 @@ func Of(v store.Value) Word {
 func (w Word) Gen() int64 { return int64(w >> genShift) }
 
 // Shards returns how many shards there are, 1 if the counter is not split.
-func (w Word) Shards() int { return max(1, int(w&(foldingBit-1))) }
+func (w Word) Shards() int { return max(1, int(w&(1<<countBits-1))) }
+
+// Seats returns the word of the home of a counter whose users are laid over so many shards.
+// It never changes: see Seated.
+func Seats(shards int) Word { return Word(seatedBit | shards) }
+
+// Seated returns over how many shards the users of a counter are laid, by the word of its
+// home; 0 if they are not. Such a counter is never split or folded.
+func (w Word) Seated() int {
+	if w&seatedBit == 0 {
+		return 0
+	}
+	return w.Shards()
+}
+
+// Unsure returns the word that a reader is told if the shards were read at different moments,
+// and changed meanwhile. No store has it.
+func (w Word) Unsure() Word { return w | unsureBit }
+
+// IsUnsure reports whether a sum may be what the counter was at no moment.
+func (w Word) IsUnsure() bool { return w&unsureBit != 0 }
+
+// Seat returns in which of so many shards, from 0 on, a user is. It is the same for ever: the
+// store has users where it says.
+func Seat(user string, shards int) int {
+	h := uint64(0xcbf29ce484222325) // FNV-1a, and then every bit of it decides (SplitMix64)
+	for i := range len(user) {
+		h = (h ^ uint64(user[i])) * 0x100000001b3
+	}
+	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
+	h = (h ^ h>>27) * 0x94d049bb133111eb
+	h ^= h >> 31
+	return int(h % uint64(shards))
+}
 
 // Folding reports whether the shards are being folded, or the shard is closed.
 func (w Word) Folding() bool { return w&foldingBit != 0 }

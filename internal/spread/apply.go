@@ -13,12 +13,26 @@ func (s *Store) Apply(ctx context.Context, batches []store.Batch, replies []stor
 	if len(batches) != len(replies) {
 		return store.Errorf(store.KindInvalid, "apply %d batches into %d replies", len(batches), len(replies))
 	}
-	if s.starter != nil && len(batches) == 1 && len(batches[0].Deltas) == 1 && s.known.count.Load() == 0 {
+	if s.options.Members != nil && settles(batches) {
+		if err := s.findSeats(ctx, batches); err != nil {
+			return err
+		}
+	}
+	if s.starter != nil && len(batches) == 1 && len(batches[0].Deltas) == 1 && s.known.count.Load() == 0 && !s.seats.some.Load() {
 		return s.applyOne(ctx, batches, replies)
 	}
 	if lays(batches) {
 		return s.refuse(ctx, batches, replies)
 	}
+	err := s.applyNoted(ctx, batches, replies)
+	if s.seats.some.Load() && (err == nil || store.KindOf(err) == store.KindSplit) {
+		return s.sit(ctx, batches, replies)
+	}
+	return err
+}
+
+// applyNoted is Apply of batches that name no layout, of which some are looked at.
+func (s *Store) applyNoted(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
 	if !s.chosen() {
 		return s.apply(ctx, batches, replies)
 	}
@@ -51,6 +65,9 @@ func (s *Store) applyOne(ctx context.Context, batches []store.Batch, replies []s
 			return nil
 		}
 		s.drive(ctx, s.newRepair(batches, replies))
+		if s.seats.some.Load() {
+			return s.sit(ctx, batches, replies)
+		}
 		return told(replies)
 	}
 	if timed {
@@ -85,14 +102,15 @@ func (s *Store) apply(ctx context.Context, batches []store.Batch, replies []stor
 	return told(replies)
 }
 
-// concerns reports whether batches write to a counter that is known to be split.
+// concerns reports whether batches write to a counter that is known to be split, or to have
+// seats.
 func (s *Store) concerns(batches []store.Batch) bool {
-	if s.known.count.Load() == 0 {
+	if s.known.count.Load() == 0 && !s.seats.some.Load() {
 		return false
 	}
 	for i := range batches {
 		for j := range batches[i].Deltas {
-			if s.known.get(batches[i].Deltas[j].Cell) != nil {
+			if c := batches[i].Deltas[j].Cell; s.known.get(c) != nil || s.seats.several(c) > 0 {
 				return true
 			}
 		}

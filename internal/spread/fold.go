@@ -118,6 +118,9 @@ func (m *fold) look() []call {
 // begin goes on from what home is.
 func (m *fold) begin(v store.Value) []call {
 	m.home, m.word = v, hot.Of(v)
+	if m.seats.learn(m.cell, m.word) { // It is never folded: see seat.go.
+		return nil
+	}
 	if m.word == 0 {
 		if m.mayBeLost(m.k) {
 			return m.to(foldLost, reads(m.k.cells[1:]...))

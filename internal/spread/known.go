@@ -135,7 +135,7 @@ func (k *known) named(c store.Cell, word hot.Word, version uint64) *counter {
 
 // set is learn and named for who holds mu.
 func (k *known) set(c store.Cell, word hot.Word, version uint64) {
-	if word == 0 {
+	if word == 0 || word.Seated() != 0 { // What has seats is not split.
 		delete(k.counters, c)
 	} else {
 		if k.counters == nil {

@@ -50,6 +50,7 @@ type core struct {
 	book       func(store.Cell) (id int64, touch *store.Event)
 
 	known  known
+	seats  seats
 	meters meters
 }
 

@@ -36,13 +36,24 @@ func (s *Store) read(ctx context.Context, cells []store.Cell, values []store.Val
 			}
 			return nil
 		}
+		split := false
 		for i := range values {
-			s.known.learn(cells[i], nil, hot.Of(values[i]), values[i].Version)
+			word := hot.Of(values[i])
+			split = split || word != 0 && word.Seated() == 0
+			s.known.learn(cells[i], nil, word, values[i].Version)
+			if versions != nil {
+				versions[i] = append(versions[i][:0], values[i].Version)
+			}
+		}
+		if !split {
+			return s.sumSeats(ctx, cells, values, versions)
 		}
 	}
 	m := s.newSum(cells, values, versions)
-	s.drive(ctx, m)
-	return m.err
+	if s.drive(ctx, m); m.err != nil {
+		return m.err
+	}
+	return s.sumSeats(ctx, cells, values, versions)
 }
 
 func anyLaid(values []store.Value) bool {

@@ -114,7 +114,8 @@ type routed struct {
 }
 
 // A place is where a delta comes from, its batch and its number in it, and to
-// which shard it went of a counter; 0 is home. Of is nil if it could go nowhere else.
+// which shard it went of a counter; 0 is home. Of is nil if it could go nowhere else: it
+// stays home, or it is of a user, who has one seat.
 type place struct {
 	batch, delta int
 	shard        int
@@ -166,7 +167,7 @@ func (m *core) route(batches []store.Batch, pick picker) *routed {
 
 // moves reports whether a delta of a batch may go to a shard.
 func (m *core) moves(b store.Batch) bool {
-	return !stays(&b) && slices.ContainsFunc(b.Deltas, func(d store.Delta) bool { return m.target(&d) != nil })
+	return !stays(&b) && slices.ContainsFunc(b.Deltas, func(d store.Delta) bool { return m.target(&d) != nil || m.seat(&d) > 0 })
 }
 
 // divide routes a batch: what stays, and what moves to each partition.
@@ -181,6 +182,9 @@ func (m *core) divide(r *routed, batches []store.Batch, i int, pick picker) {
 		to := place{batch: i, delta: j}
 		if c := m.target(&d); c != nil {
 			to.of, to.shard = c, m.move(&d, c, pick)
+		}
+		if seat := m.seat(&d); seat > 0 {
+			to.shard, d.Cell = seat, store.ShardCell(d.Cell, seat)
 		}
 		if to.shard == 0 {
 			stay.Deltas, kept = append(stay.Deltas, d), append(kept, to)

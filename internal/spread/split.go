@@ -103,6 +103,9 @@ func (m *split) next(got []answer) []call {
 // begin goes on from what home is.
 func (m *split) begin(v store.Value) []call {
 	was := hot.Of(v)
+	if m.seats.learn(m.cell, was) {
+		return nil
+	}
 	if !v.Exists || v.IsObject() || v.DeadlineMS != 0 || !hot.IsNear(v.N) || was.Folding() || was.Shards() >= m.word.Shards() {
 		m.known.learn(m.cell, m.was, newest(m.was, was), v.Version)
 		return nil

@@ -44,6 +44,10 @@ type Options struct {
 	// this id. By default nobody does.
 	Renew func(ctx context.Context, namespace string, id int64) error
 
+	// Members returns what the definitions say of the users of a counter. It is called from
+	// any goroutine, often, and must not wait. By default counters have no users.
+	Members func(store.Cell) Members
+
 	// Rules say when a counter is split; the zero value is what suits the store.
 	Rules hot.Rules
 
@@ -164,11 +168,6 @@ func rulesFor(t store.Traits) hot.Rules {
 
 // Traits are those of the store under it, but that layouts are its own affair.
 func (s *Store) Traits() store.Traits { return s.traits }
-
-// Lookup reports what is known of a token. Tokens are with the counter's home.
-func (s *Store) Lookup(ctx context.Context, c store.Cell, token string) (store.Fate, error) {
-	return s.under.Lookup(ctx, c, token)
-}
 
 // ReadParts reads parts of counters and of their shards: they stay where they were
 // counted.

@@ -139,7 +139,7 @@ func (m *write) receive(got *answer) bool {
 	m.away = make([][]int, len(m.batches))
 	for i, from := range m.routed.from {
 		for j, p := range from {
-			if p.shard == 0 || m.replies[p.batch].Err != nil { // nothing more can be said of it
+			if p.of == nil || p.shard == 0 || m.replies[p.batch].Err != nil { // nothing more can be said of it
 				continue
 			}
 			if m.replies[p.batch].Results[p.delta].Outcome == store.Unavailable {
@@ -212,8 +212,8 @@ func (m *write) plan() {
 			continue
 		}
 		for j := range to.Results {
-			if to.Results[j].Outcome != store.Split {
-				continue
+			if to.Results[j].Outcome != store.Split || m.seats.several(m.batches[i].Deltas[j].Cell) > 0 {
+				continue // What has seats is for the caller: see seated.go.
 			}
 			if len(m.batches[i].If) > 0 { // Its only delta: the conditions must hold when it is applied.
 				m.todo = append(m.todo, redo{i, -1})
@@ -232,6 +232,12 @@ func (m *write) one() store.Batch {
 		b = store.Batch{Partition: store.PartitionOf(d.Cell, m.partitions), Durability: b.Durability, Books: b.Books, Apart: true, Deltas: []store.Delta{d}}
 	}
 	return b
+}
+
+// seated reports whether a counter of a batch is known to have seats: no fold makes it one
+// cell.
+func (m *write) seated(b store.Batch) bool {
+	return slices.ContainsFunc(b.Deltas, func(d store.Delta) bool { return m.seats.several(d.Cell) > 0 })
 }
 
 // again makes the next one again.
@@ -254,6 +260,8 @@ func (m *write) judge(got *answer) []call {
 	switch {
 	case got.err != nil:
 		m.end(store.Reply{Err: got.err})
+	case anySplit(got.replies) && m.seated(m.one()):
+		m.end(got.replies[0]) // The caller knows what to do: see seated.go.
 	case anySplit(got.replies):
 		if cells := refusable(m.one().Deltas); len(cells) > 0 {
 			return m.to(writeLooked, reads(cells...))
