@@ -159,6 +159,7 @@ func count(key string, v store.Value, from total.Seen) Count {
 	if v.DeadlineMS != 0 {
 		c.ExpiresAt = time.UnixMilli(v.DeadlineMS)
 	}
+	from.Unproved = from.Unproved || hot.Of(v).IsUnsure()
 	if from.Source == total.SourceStore {
 		c.Exact = !from.Unproved
 	} else {

@@ -63,6 +63,11 @@ type Definition struct {
 	// adds comes after those that were there.
 	Choices []string `json:"choices,omitempty"`
 
+	// Shards is over how many cells the users of each counter with choices are laid, and
+	// with them its writes; 0 is one cell. A counter keeps the number that it had when its
+	// first user reacted.
+	Shards int `json:"shards,omitempty"`
+
 	// Once has each user counted at most once in each window of time.
 	Once Once `json:"once,omitzero"`
 

@@ -10,6 +10,9 @@ import (
 // ChoicesMax is how many choices a definition may have.
 const ChoicesMax = 32
 
+// ShardsMax is over how many cells the users of a counter may be laid.
+const ShardsMax = 64
+
 // A Once has each user counted at most once in each window of time.
 type Once struct {
 	// Every is how long a window is.
@@ -93,6 +96,12 @@ func (d Definition) checkReactions() error {
 		}
 	}
 	switch {
+	case d.Shards < 0 || d.Shards > ShardsMax:
+		return fmt.Errorf("shards of %d: want 1 to %d", d.Shards, ShardsMax)
+	case d.Shards > 0 && len(d.Choices) == 0:
+		return fmt.Errorf("shards: they are for counters that have choices; other counters are split by themselves while they are hot")
+	case d.Shards > 1 && d.Bound() != nil:
+		return fmt.Errorf("shards with a floor or a ceiling: no shard knows how many users all others have; leave one of them out")
 	case len(d.Choices) > 0 && d.Once != Once{}:
 		return fmt.Errorf("once and choices: a user has one choice anyway; leave out once")
 	case len(d.Choices) > 0 && len(d.Dimensions) > 0:

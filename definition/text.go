@@ -30,6 +30,9 @@ func (d Definition) String() string {
 	if len(d.Choices) > 0 {
 		parts = append(parts, "choices: "+choices(d.Choices))
 	}
+	if d.Shards != 0 {
+		parts = append(parts, "shards: "+strconv.Itoa(d.Shards))
+	}
 	if d.Once != (Once{}) {
 		parts = append(parts, "once: "+d.Once.String())
 	}

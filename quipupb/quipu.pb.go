@@ -1,4 +1,4 @@
-// quipu.proto sha256:2fcf202db8ba7acab8848c89e0f90d5d2d4bf847a783777d59a8634c0434e623
+// quipu.proto sha256:961115c208173067db22b7773d3567f68f256ede0a04a820f7b976628b953b19
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -2926,6 +2926,7 @@ type Definition struct {
 	Away          string                   `protobuf:"bytes,14,opt,name=away,proto3" json:"away,omitempty"`                                   // what becomes of calls that ask a limit while the store can't be reached: open, closed, share, or fail; "" is fail
 	AwayServers   int32                    `protobuf:"varint,15,opt,name=away_servers,json=awayServers,proto3" json:"away_servers,omitempty"` // among how many servers the limit is shared then
 	Clients       int64                    `protobuf:"varint,16,opt,name=clients,proto3" json:"clients,omitempty"`                            // of how many clients each limit remembers what they used; 0 is the default
+	Shards        int32                    `protobuf:"varint,17,opt,name=shards,proto3" json:"shards,omitempty"`                              // over how many cells the users of a counter with choices are laid; 0 is 1
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3068,6 +3069,13 @@ func (x *Definition) GetAwayServers() int32 {
 func (x *Definition) GetClients() int64 {
 	if x != nil {
 		return x.Clients
+	}
+	return 0
+}
+
+func (x *Definition) GetShards() int32 {
+	if x != nil {
+		return x.Shards
 	}
 	return 0
 }
@@ -4908,7 +4916,7 @@ const file_quipu_proto_rawDesc = "" +
 	"\bcomplete\x18\x04 \x01(\bR\bcomplete\x12\x12\n" +
 	"\x04next\x18\x05 \x01(\tR\x04next\x12\x1c\n" +
 	"\treactions\x18\x06 \x01(\x03R\treactions\x12\x18\n" +
-	"\awindows\x18\a \x01(\x03R\awindows\"\x89\a\n" +
+	"\awindows\x18\a \x01(\x03R\awindows\"\xa1\a\n" +
 	"\n" +
 	"Definition\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x125\n" +
@@ -4930,7 +4938,8 @@ const file_quipu_proto_rawDesc = "" +
 	"\x06limits\x18\r \x03(\v2\x0f.quipu.v1.LimitR\x06limits\x12\x12\n" +
 	"\x04away\x18\x0e \x01(\tR\x04away\x12!\n" +
 	"\faway_servers\x18\x0f \x01(\x05R\vawayServers\x12\x18\n" +
-	"\aclients\x18\x10 \x01(\x03R\aclients\x1aF\n" +
+	"\aclients\x18\x10 \x01(\x03R\aclients\x12\x16\n" +
+	"\x06shards\x18\x11 \x01(\x05R\x06shards\x1aF\n" +
 	"\x06Window\x12\x14\n" +
 	"\x05every\x18\x01 \x01(\tR\x05every\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12\x12\n" +

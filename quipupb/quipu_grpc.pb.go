@@ -1,4 +1,4 @@
-// quipu.proto sha256:2fcf202db8ba7acab8848c89e0f90d5d2d4bf847a783777d59a8634c0434e623
+// quipu.proto sha256:961115c208173067db22b7773d3567f68f256ede0a04a820f7b976628b953b19
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.

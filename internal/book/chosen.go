@@ -16,6 +16,25 @@ const reactions = "reactions"
 type Chosen struct {
 	Pattern string   `json:"pattern"`
 	Choices []string `json:"choices"`
+
+	// Shards is the highest number of cells over which their users may have been laid.
+	// Counters that have users keep it, so no bound can come to hold for them.
+	Shards int `json:"shards,omitempty"`
+}
+
+// Sharded reports whether the users of a key may be laid over several cells, by this book
+// or by an earlier one.
+func (b *Book) Sharded(key string) bool {
+	if e := b.Of(key); e != nil && e.Definition.Shards > 1 {
+		return true
+	}
+	return slices.ContainsFunc(b.Chosen, func(c Chosen) bool { return c.Shards > 1 && names(c.Pattern, key) })
+}
+
+// AnySharded reports whether there may be such keys.
+func (b *Book) AnySharded() bool {
+	return slices.ContainsFunc(b.Entries, func(e Entry) bool { return e.Definition.Shards > 1 }) ||
+		slices.ContainsFunc(b.Chosen, func(c Chosen) bool { return c.Shards > 0 })
 }
 
 // choose takes over what users may have chosen by the book before, and returns an error if
@@ -24,7 +43,7 @@ func (b *Book) choose(old *Book) error {
 	was := slices.Clone(old.Chosen)
 	for _, e := range old.Entries {
 		if len(e.Definition.Choices) > 0 {
-			was = append(was, Chosen{e.Definition.Pattern, e.Definition.Choices})
+			was = append(was, Chosen{Pattern: e.Definition.Pattern, Choices: e.Definition.Choices, Shards: several(e.Definition.Shards)})
 		}
 	}
 	for _, c := range was {
@@ -38,9 +57,17 @@ func (b *Book) choose(old *Book) error {
 				return store.Errorf(store.KindInvalid, "pattern %q: choices [%s] would change what users of %q have chosen, by [%s]: keep those in their order, and put others after them",
 					d.Pattern, strings.Join(d.Choices, ", "), c.Pattern, strings.Join(c.Choices, ", "))
 			}
-			kept = kept || covers(d.Pattern, c.Pattern) && len(d.Choices) >= len(c.Choices)
+			kept = kept || covers(d.Pattern, c.Pattern) && len(d.Choices) >= len(c.Choices) && d.Shards >= c.Shards
 		}
-		covered := func(o Chosen) bool { return covers(o.Pattern, c.Pattern) && len(o.Choices) >= len(c.Choices) }
+		if i := slices.IndexFunc(b.Entries, func(e Entry) bool {
+			return c.Shards > 0 && e.Definition.Bound() != nil && overlap(e.Definition.Pattern, c.Pattern)
+		}); i >= 0 {
+			return store.Errorf(store.KindInvalid, "pattern %q: a floor or a ceiling, and users of %q are laid over several shards, of which none knows how many users all have: leave it out",
+				b.Entries[i].Definition.Pattern, c.Pattern)
+		}
+		covered := func(o Chosen) bool {
+			return covers(o.Pattern, c.Pattern) && len(o.Choices) >= len(c.Choices) && o.Shards >= c.Shards
+		}
 		if !kept && !slices.ContainsFunc(b.Chosen, covered) {
 			b.Chosen = append(b.Chosen, c)
 		}
@@ -49,4 +76,12 @@ func (b *Book) choose(old *Book) error {
 		return store.Errorf(store.KindTooLarge, "%d patterns that once had choices: at most %d", n, PatternsMax)
 	}
 	return nil
+}
+
+// several returns a number of shards, 0 if that is one.
+func several(shards int) int {
+	if shards > 1 {
+		return shards
+	}
+	return 0
 }

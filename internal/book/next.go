@@ -257,6 +257,9 @@ func (b *Book) Changes(n *Book) []string {
 			if is, had := e.Definition.Choices, was.Definition.Choices; len(is) > len(had) && len(had) > 0 {
 				add(pattern, "choices are %s, not %s", strings.Join(is, ", "), strings.Join(had, ", "))
 			}
+			if is, had := max(1, e.Definition.Shards), max(1, was.Definition.Shards); is != had && len(e.Definition.Choices) > 0 && len(was.Definition.Choices) > 0 {
+				add(pattern, "shards are %d, not %d: for counters that have no users yet", is, had)
+			}
 			if is, was := e.Definition.Late, was.Definition.Late; is != was {
 				add(pattern, "late is %s, not %s", is, was)
 			}

@@ -51,8 +51,9 @@ type Known struct {
 	InForce   int64        // since when all partitions count by it, in Unix milliseconds; 0 if not yet
 	Fence     []store.Book // for batches; nil if the namespace has no book
 
-	keys   []*Keys        // of each entry, nil if it has no views
-	bounds []*store.Bound // of each entry, nil if it has none; nil if no entry has one
+	keys    []*Keys        // of each entry, nil if it has no views
+	bounds  []*store.Bound // of each entry, nil if it has none; nil if no entry has one
+	sharded bool           // users of some counters may be laid over several cells
 }
 
 // Keys are those of one entry of a book.
@@ -129,6 +130,18 @@ func (k *Known) Whole(key string) bool {
 	}
 	d := &e.Definition
 	return d.Bound() != nil || len(d.Choices) > 0 || d.Once != (definition.Once{}) || d.Reservations != nil
+}
+
+// Shards returns over how many cells the users of a counter are laid if it has none yet, and
+// whether those that it has may be laid over several, by this book or by an earlier one.
+func (k *Known) Shards(key string) (shards int, may bool) {
+	if k == nil || !k.sharded || !k.Book.Sharded(key) {
+		return 1, false
+	}
+	if e := k.Book.Of(key); e != nil {
+		return max(1, e.Definition.Shards), true
+	}
+	return 1, true
 }
 
 // Since returns from when on a view of the book is complete.
@@ -313,6 +326,7 @@ func newKnown(namespace string, of *book.Book) *Known {
 	}
 	k.Fence = []store.Book{{Namespace: namespace, ID: int64(of.ID)}}
 	k.keys = make([]*Keys, len(of.Entries))
+	k.sharded = of.AnySharded()
 	for i := range of.Entries {
 		e := &of.Entries[i]
 		if len(e.Views) > 0 {

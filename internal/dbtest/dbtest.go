@@ -108,6 +108,7 @@ func RunThrough(t *testing.T, d Door, open Open) {
 		{"cancel", cancels},
 		{"close", closes},
 		{"reaction", reactions},
+		{"sharded reaction", shardedReactions},
 		{"history", histories},
 	} {
 		ran := false

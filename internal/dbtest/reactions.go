@@ -108,6 +108,23 @@ func (k *kit) members(key, choice string, limit int) (all []string) {
 
 // reactions are the laws of what each user has one of.
 func reactions(s *suite) {
+	reactionsOver(s, 0)
+	onces(s)
+}
+
+// shardedReactions are the same laws of counters whose users are laid over several shards, and those
+// of the shards.
+func shardedReactions(s *suite) {
+	const shards = 5
+	reactionsOver(s, shards)
+	seats(s, shards)
+}
+
+// reactionsOver are the laws of counters whose users are in so many shards; 0 is one.
+func reactionsOver(s *suite, shards int) {
+	posts := posts
+	posts.Shards = shards
+
 	s.law("a user has one choice, and switching moves both counts", func(k *kit) {
 		k.define(posts)
 		k.counted("post:1", "")
@@ -176,13 +193,17 @@ func reactions(s *suite) {
 		k.reacts("post:1", "ana", "", "like")
 		k.reacts("post:1", "ana", "like", "like", quipu.Token("w")) // nor does its repeat
 		k.counted("post:1", "")
-		for _, other := range []struct{ user, choice string }{{"bob", "like"}, {"ana", "wow"}} {
+		others := []struct{ user, choice string }{{"ana", "wow"}, {"bob", "like"}}
+		if shards > 1 { // Each shard has tokens of its own: one names a write of a user.
+			others = others[:1]
+		}
+		for _, other := range others {
 			_, err := k.reactor().React(k.ctx, "post:1", other.user, other.choice, quipu.Token("t"))
 			k.fails(err, quipu.ErrToken)
 		}
 		_, err := k.reactor().Unreact(k.ctx, "post:1", "ana", quipu.Token("t"))
 		k.fails(err, quipu.ErrToken)
-		if !k.door.AddsOnce {
+		if !k.door.AddsOnce && shards < 2 {
 			_, err = k.db.Reset(k.ctx, "post:1", quipu.Token("t"))
 			k.fails(err, quipu.ErrToken)
 		}
@@ -333,22 +354,22 @@ func reactions(s *suite) {
 			run++
 			v := k.with(t, fmt.Sprint("reactions", run))
 			v.define(posts)
-			m := reacted{}
+			m := reacted{shards: shards}
 			for range rapid.IntRange(5, 60).Draw(t, "steps") {
 				m.step(t, v)
 			}
 			m.check(v)
 		})
 	})
-
-	onces(s)
 }
 
 // reacted is the plain model of reactions: by key and user what was chosen, and by key and
 // token what was done first.
 type reacted struct {
+	shards  int
 	choices map[[2]string]string
 	tokens  map[[2]string]done
+	exists  map[string]bool
 	at      int
 }
 
@@ -363,14 +384,16 @@ var (
 // step does one thing, and checks what it says.
 func (m *reacted) step(t *rapid.T, k *kit) {
 	if m.choices == nil {
-		m.choices, m.tokens = map[[2]string]string{}, map[[2]string]done{}
+		m.choices, m.tokens, m.exists = map[[2]string]string{}, map[[2]string]done{}, map[string]bool{}
 	}
 	key := rapid.SampledFrom(reactedKeys).Draw(t, "key")
 	if rapid.IntRange(0, 14).Draw(t, "end") == 0 {
 		if rapid.Bool().Draw(t, "delete") {
 			k.delete(key)
+			m.exists[key] = false
 		} else {
 			k.reset(key)
+			m.exists[key] = true
 		}
 		for at := range m.choices {
 			if at[0] == key {
@@ -385,8 +408,12 @@ func (m *reacted) step(t *rapid.T, k *kit) {
 	token := rapid.SampledFrom([]string{"", "", "t", "u", "v"}).Draw(t, "token")
 	if token == "" {
 		k.reacts(key, user, choice, m.choices[at])
+		m.exists[key] = m.exists[key] || m.choices[at] != choice
 		m.choices[at] = choice
 		return
+	}
+	if m.shards > 1 { // Each shard has tokens of its own.
+		token += user
 	}
 	name := [2]string{key, token}
 	first, known := m.tokens[name]
@@ -394,6 +421,7 @@ func (m *reacted) step(t *rapid.T, k *kit) {
 	case !known:
 		m.tokens[name] = done{user, choice, m.choices[at]}
 		k.reacts(key, user, choice, m.choices[at], quipu.Token(token))
+		m.exists[key] = m.exists[key] || m.choices[at] != choice
 		m.choices[at] = choice
 	case first.user == user && first.choice == choice:
 		k.reacts(key, user, choice, first.before, quipu.Token(token))
@@ -432,6 +460,9 @@ func (m *reacted) check(k *kit) {
 			if choice := m.choices[[2]string{key, user}]; choice != "" {
 				all = append(all, user+"="+choice)
 			}
+		}
+		if c := k.read(key, quipu.Exact()); c.Exists != m.exists[key] {
+			k.Fatalf("%q exists: %v, want %v", key, c.Exists, m.exists[key])
 		}
 		if got := k.members(key, "", 2); !slices.Equal(got, all) {
 			k.Fatalf("%q has members %q, want %q", key, got, all)

@@ -108,6 +108,7 @@ func (r Reader) draft(n *yaml.Node) (Draft, error) {
 				return err
 			})
 		},
+		"shards":  func(n *yaml.Node) error { return shards(n, &d.Definition.Shards) },
 		"once":    func(n *yaml.Node) error { return r.once(n, &d.Definition.Once) },
 		"limits":  func(n *yaml.Node) error { return r.limits(n, &d.Definition.Limits) },
 		"away":    func(n *yaml.Node) error { return away(n, &d.Definition.Away) },
@@ -133,6 +134,14 @@ func integer(n *yaml.Node, to **int64) error {
 		return fmt.Errorf("%q: want an integer between %d and %d", n.Value, int64(math.MinInt64), int64(math.MaxInt64))
 	}
 	*to = &v
+	return nil
+}
+
+// shards takes over how many cells users are laid.
+func shards(n *yaml.Node, to *int) (err error) {
+	if *to, err = strconv.Atoi(n.Value); err != nil || n.Kind != yaml.ScalarNode || n.Tag == "!!str" || *to < 1 || *to > definition.ShardsMax {
+		return fmt.Errorf("%q: want a number from 1 to %d", n.Value, definition.ShardsMax)
+	}
 	return nil
 }
 

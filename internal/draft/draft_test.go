@@ -142,7 +142,7 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	f(1, "want a list of definitions", "pattern: a")
-	f(2, "want a definition: a mapping of away, ceiling, choices, clients, dimensions, floor, late, ledger, limits, namespace, once, pattern, reservations, windows", "\n- a")
+	f(2, "want a definition: a mapping of away, ceiling, choices, clients, dimensions, floor, late, ledger, limits, namespace, once, pattern, reservations, shards, windows", "\n- a")
 	f(1, "pattern is empty: want a key, or a prefix followed by *", "- {windows: []}")
 	f(2, "want a list of choices", "- pattern: a\n  choices: like")
 	f(1, `choice "1st": want a letter`, "- {pattern: a, choices: [1st]}")

@@ -149,7 +149,7 @@ func (w *eraser) erase(ctx context.Context, p *store.PartEntry) error {
 		return nil
 	case f.Kind == store.PartMember:
 		if unreact := w.reader.Unreact; unreact != nil {
-			was, err := unreact(ctx, p.Cell.Key, w.who)
+			was, err := unreact(ctx, counterOf(p.Cell).Key, w.who)
 			if err != nil && store.KindOf(err) != store.KindInvalid { // Its definition may have no choices any more.
 				return err
 			}

@@ -49,14 +49,20 @@ func (r *Reader) views(key string) (*view.Views, error) {
 // any more leaves parts where they were counted.
 func (r *Reader) shards(ctx context.Context, key string) ([]store.Cell, error) {
 	home := r.cell(key)
-	width := []store.Content{{}}
-	part := store.PartFields{Kind: store.PartWidth}.Part()
-	if err := r.Store.ReadParts(ctx, []store.PartCell{{Cell: home, Part: part}}, width); err != nil {
+	width := make([]store.Content, 2)
+	parts := []store.PartCell{
+		{Cell: home, Part: store.PartFields{Kind: store.PartWidth}.Part()},
+		{Cell: home, Part: store.PartFields{Kind: store.PartWidth, Position: 1}.Part()}, // of seats
+	}
+	if err := r.Store.ReadParts(ctx, parts, width); err != nil {
 		return nil, err
 	}
 	cells := []store.Cell{home}
 	for i := 1; i <= int(width[0].N); i++ {
 		cells = append(cells, store.ShardCell(home, i))
+	}
+	for i := 1; i <= int(width[1].N); i++ {
+		cells = append(cells, store.ShardCell(home, store.SplitMax+i))
 	}
 	return cells, nil
 }

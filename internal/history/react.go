@@ -12,7 +12,9 @@ import (
 func (c *counted) react(f *store.PartFields, content *store.Content) bool {
 	switch f.Kind {
 	case store.PartGeneration:
-		c.generation += content.N
+		if f.Position == 0 { // All cells of the counter that have users are at one, or come to be.
+			c.generation = max(c.generation, content.N)
+		}
 	case store.PartMembers:
 		if c.told == nil {
 			c.told = map[int64]int64{}

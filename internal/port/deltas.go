@@ -124,6 +124,9 @@ func (p *Port) framed(batches []store.Batch) (f frame, ok bool) {
 	}) {
 		return f, false // The store has to be asked first.
 	}
+	if err == nil && slices.ContainsFunc(batches[0].Deltas, func(d store.Delta) bool { return p.mayHaveSeats(d.Cell) }) {
+		return f, false // They may be somewhere else.
+	}
 	if err == nil {
 		err = f.frame(context.Background(), batches, nil)
 	}

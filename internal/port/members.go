@@ -46,84 +46,58 @@ func errRestless(key string) error {
 
 // Chosen fills choices[i] with the number of what a user has chosen of keys[i]; 0 is nothing.
 func (p *Port) Chosen(ctx context.Context, user string, keys []string, choices []int64) error {
-	todo := make([]int, len(keys))
-	for i := range todo {
-		todo[i] = i
+	seats := make([]seat, len(keys))
+	for i, key := range keys {
+		seats[i] = seat{home: p.Cell(key), user: user}
 	}
-	for range memberTries {
-		parts := make([]store.PartCell, 0, 2*len(todo))
-		gens := make([]int64, len(todo))
-		for n, i := range todo {
-			c := p.Cell(keys[i])
-			gens[n], _ = p.gens.get(c)
-			parts = append(parts, store.PartCell{Cell: c, Part: view.Generation()}, store.PartCell{Cell: c, Part: view.Member(gens[n], user)})
-		}
-		contents := make([]store.Content, len(parts))
-		if err := p.readParts(ctx, parts, contents); err != nil {
-			return err
-		}
-		var again []int
-		for n, i := range todo {
-			if gen := contents[2*n].N; gen != gens[n] {
-				p.gens.put(parts[2*n].Cell, gen)
-				again = append(again, i)
-				continue
-			}
-			choices[i] = contents[2*n+1].N
-		}
-		if todo = again; len(todo) == 0 {
-			return nil
-		}
-	}
-	return errRestless(keys[todo[0]])
+	return p.chosen(ctx, seats, choices)
 }
 
 // ChosenBy fills choices[i] with the number of what users[i] has chosen of a key.
 func (p *Port) ChosenBy(ctx context.Context, key string, users []string, choices []int64) error {
-	c := p.Cell(key)
-	parts, contents := make([]store.PartCell, len(users)+1), make([]store.Content, len(users)+1)
-	for range memberTries {
-		gen, _ := p.gens.get(c)
-		parts[0] = store.PartCell{Cell: c, Part: view.Generation()}
-		for i, user := range users {
-			parts[i+1] = store.PartCell{Cell: c, Part: view.Member(gen, user)}
-		}
-		if err := p.readParts(ctx, parts, contents); err != nil {
-			return err
-		}
-		if now := contents[0].N; now != gen {
-			p.gens.put(c, now)
-			continue
-		}
-		for i := range users {
-			choices[i] = contents[i+1].N
-		}
-		return nil
+	seats := make([]seat, len(users))
+	for i, user := range users {
+		seats[i] = seat{home: p.Cell(key), user: user}
 	}
-	return errRestless(key)
+	return p.chosen(ctx, seats, choices)
 }
 
-// Counts fills users[i] with how many users have choice i+1 of a key.
+// Counts fills users[i] with how many users have choice i+1 of a key. If they are in shards
+// of several partitions, which are never read at one moment, it is what each shard has.
 func (p *Port) Counts(ctx context.Context, key string, users []int64) error {
 	c := p.Cell(key)
-	parts, contents := make([]store.PartCell, len(users)+1), make([]store.Content, len(users)+1)
+	each := len(users) + 1
 	for range memberTries {
+		cells, err := p.seats(ctx, c)
+		if err != nil {
+			return err
+		}
 		gen, _ := p.gens.get(c)
-		parts[0] = store.PartCell{Cell: c, Part: view.Generation()}
-		for i := range users {
-			parts[i+1] = store.PartCell{Cell: c, Part: view.Members(gen, int64(i+1))}
+		parts, contents := make([]store.PartCell, 0, each*len(cells)), make([]store.Content, each*len(cells))
+		for _, cell := range cells {
+			parts = append(parts, store.PartCell{Cell: cell, Part: view.Generation()})
+			for i := range users {
+				parts = append(parts, store.PartCell{Cell: cell, Part: view.Members(gen, int64(i+1))})
+			}
 		}
 		if err := p.readParts(ctx, parts, contents); err != nil {
 			return err
 		}
-		if now := contents[0].N; now != gen {
-			p.gens.put(c, now)
-			continue
+		clear(users)
+		same := true
+		for n, content := range contents {
+			if i := n % each; i > 0 {
+				users[i-1] += content.N
+			} else {
+				same = same && content.N == gen
+			}
 		}
-		for i := range users {
-			users[i] = contents[i+1].N
+		if same {
+			return nil
 		}
-		return nil
+		if _, err := p.generation(ctx, c, false); err != nil {
+			return err
+		}
 	}
 	return errRestless(key)
 }
@@ -155,15 +129,19 @@ func (p *Port) Members(ctx context.Context, q MembersQuery) (page []Member, next
 	}
 	c := p.Cell(q.Key)
 	for range memberTries {
-		gen, err := p.generation(ctx, c)
+		gen, err := p.generation(ctx, c, false)
 		if err != nil {
 			return nil, "", err
 		}
-		page, last, err := p.membersOf(ctx, c, gen, after, &q)
+		cells, err := p.seats(ctx, c)
 		if err != nil {
 			return nil, "", err
 		}
-		if now, err := p.generation(ctx, c); err != nil {
+		page, last, err := p.membersIn(ctx, cells, gen, after, &q)
+		if err != nil {
+			return nil, "", err
+		}
+		if now, err := p.generation(ctx, c, false); err != nil {
 			return nil, "", err
 		} else if now != gen {
 			continue
@@ -209,16 +187,6 @@ func (p *Port) membersOf(ctx context.Context, c store.Cell, gen int64, after str
 		_, row := store.AppendRow(nil, c, found[n-1].Part)
 		rows.From = string(row) + "\x00"
 	}
-}
-
-// generation returns that of a counter's members, as the store has it.
-func (p *Port) generation(ctx context.Context, c store.Cell) (int64, error) {
-	var content [1]store.Content
-	err := p.store.ReadParts(ctx, []store.PartCell{{Cell: c, Part: view.Generation()}}, content[:])
-	if err == nil {
-		p.gens.put(c, content[0].N)
-	}
-	return content[0].N, err
 }
 
 // memberCursor returns where a list goes on after a user. What it is of comes first.

@@ -104,7 +104,7 @@ func New(s store.Store, namespace string, o Options) *Port {
 		sh.policies.Store(policy.NewSet(o.Policies))
 	}
 	if sh.traits.Layouts && sh.err == nil {
-		sh.spread = spread.New(s, spread.Options{Policy: sh.layoutOf, Book: sh.bookOf, Renew: sh.books.Renew, ReadOnly: o.ReadOnly, Logger: o.Logger})
+		sh.spread = spread.New(s, spread.Options{Policy: sh.layoutOf, Book: sh.bookOf, Members: sh.membersOf, Renew: sh.books.Renew, ReadOnly: o.ReadOnly, Logger: o.Logger})
 		sh.store, sh.traits = sh.spread, sh.spread.Traits()
 	}
 	sh.keeping = retention.New(retention.Options{Store: s, Books: sh.books, NowMS: sh.NowMS, Logger: o.Logger})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quipudb/quipu/call"
 	"github.com/quipudb/quipu/internal/books"
+	"github.com/quipudb/quipu/internal/spread"
 	"github.com/quipudb/quipu/internal/view"
 	"github.com/quipudb/quipu/store"
 )
@@ -36,10 +37,11 @@ func (p *Port) ReactEvent(key, user string) *store.Event {
 }
 
 // Acquainted reports whether reactions to a counter can be made without asking the store first:
-// it has choices, and the generation of its members is known here.
+// it has choices, and it is known here where its members are, and of which generation.
 func (p *Port) Acquainted(key string) bool {
-	_, known := p.gens.get(p.Cell(key))
-	return known && p.KnownChoices(key) != nil
+	c := p.Cell(key)
+	_, known := p.gens.get(c)
+	return known && p.seated(c) && p.KnownChoices(key) != nil
 }
 
 // reacting returns what makes a delta a reaction, and of whom; the zero Reacting if it is
@@ -178,8 +180,9 @@ func (p *Port) React(ctx context.Context, reactions []Reaction, results []Reacte
 	todo := make([]int, len(reactions))
 	var unsure []int // those that have tokens must be right at once, since these remember refusals
 	for i := range reactions {
-		gen, known := p.gens.get(p.Cell(reactions[i].Key))
-		if todo[i], gens[i] = i, gen; !known || reactions[i].Token != "" {
+		c := p.Cell(reactions[i].Key)
+		gen, known := p.gens.get(c)
+		if todo[i], gens[i] = i, gen; !known || reactions[i].Token != "" || !p.seated(c) {
 			unsure = append(unsure, i)
 		}
 	}
@@ -228,7 +231,7 @@ func (p *Port) reactOnce(ctx context.Context, reactions []Reaction, results []Re
 		out.Before, out.Replayed = res.Before, res.Replayed
 		switch res.Outcome {
 		case store.Applied:
-			out.Changed, out.Version = true, res.Version
+			out.Changed, out.Version = true, spread.Told(res)
 		case store.Unmet:
 			switch {
 			case res.Refused == view.RefusedSame:
@@ -270,25 +273,6 @@ func (p *Port) reaction(r *Reaction, gen int64) (store.Delta, Fact) {
 		d.Guard.Digest = Digest(&d, &fact)
 	}
 	return d, fact
-}
-
-// readGenerations fills in the generations of some reactions as the store has them.
-func (p *Port) readGenerations(ctx context.Context, reactions []Reaction, some []int, gens []int64) error {
-	if len(some) == 0 {
-		return nil
-	}
-	parts, contents := make([]store.PartCell, len(some)), make([]store.Content, len(some))
-	for n, i := range some {
-		parts[n] = store.PartCell{Cell: p.Cell(reactions[i].Key), Part: view.Generation()}
-	}
-	if err := p.readParts(ctx, parts, contents); err != nil {
-		return err
-	}
-	for n, i := range some {
-		gens[i] = contents[n].N
-		p.gens.put(parts[n].Cell, contents[n].N)
-	}
-	return nil
 }
 
 // readParts reads parts, as many at a time as a store takes.

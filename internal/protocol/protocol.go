@@ -91,7 +91,7 @@ func EncodeDefinition(d *definition.Definition) *pb.Definition {
 		}
 		out.Dimensions = append(out.Dimensions, dim)
 	}
-	out.Choices = d.Choices
+	out.Choices, out.Shards = d.Choices, int32(d.Shards)
 	if o := d.Once; o != (definition.Once{}) {
 		out.Once = &pb.Definition_Window{Every: o.Every.String(), Zone: o.Zone, Keep: EncodeKeep(o.Keep)}
 	}
@@ -141,7 +141,7 @@ func DecodeDefinition(d *pb.Definition) (out definition.Definition, err error) {
 			return out, err
 		}
 	}
-	out.Choices = d.Choices
+	out.Choices, out.Shards = d.Choices, int(d.Shards)
 	if o := d.Once; o != nil {
 		out.Once.Zone = o.Zone
 		if out.Once.Every, err = definition.ParseWidth(o.Every); err != nil {

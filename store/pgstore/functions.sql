@@ -431,9 +431,12 @@ as $$
             and (c.term is null or c.term < 0 or c.term > quipu.now_ms())
     )
     select sum(v.n) from (
-        select h.value::numeric as n from home h
+        select h.value::numeric as n from home h where h.word & 16384 = 0 or h.value <> 0
+        union all -- seats, which have the users of a counter with choices
+        select c.value from home h cross join generate_series(65, case h.word & 16384 when 0 then 0 else 64 + (h.word & 4095) end) as i
+        join quipu.cells c on c.ns = '' and c.key = convert_to('shard/' || i || '/' || $2 || '/' || $1, 'UTF8')
         union all
-        select c.value from home h cross join generate_series(1, (h.word & 32767) - 1) as i
+        select c.value from home h cross join generate_series(1, case h.word & 16384 when 0 then (h.word & 32767) - 1 else 0 end) as i
         join quipu.cells c on c.ns = '' and c.key = convert_to('shard/' || i || '/' || $2 || '/' || $1, 'UTF8')
         where (-c.term & ~32768::bigint) = ((h.word >> 16 << 16) | 1)
         union all

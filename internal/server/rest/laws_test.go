@@ -158,12 +158,19 @@ type receipt struct {
 	Error   *problem
 }
 
+// sameSession reports whether a session is the one of a write. A version that no write can be
+// made at is left out of a reply, and is in its session alone.
+func sameSession(version uint64, session, want string) bool {
+	_, counter, _ := strings.Cut(session, ".")
+	return session == want || version == 0 && strings.HasSuffix(want, "."+counter)
+}
+
 func (w *wire) receipt(r *receipt) (quipu.Receipt, error) {
 	r.Namespace = w.namespace
 	if r.HasValue = r.Value != nil; r.HasValue {
 		r.Receipt.Value = *r.Value
 	}
-	if r.Error == nil && r.Session != r.Receipt.Session() {
+	if r.Error == nil && !sameSession(r.Version, r.Session, r.Receipt.Session()) {
 		return r.Receipt, store.Errorf(store.KindOther, "session %q, want %q", r.Session, r.Receipt.Session())
 	}
 	return r.Receipt, nil
@@ -487,7 +494,7 @@ func (w *wire) react(ctx context.Context, method, key, user string, body any, op
 		return quipu.Reaction{}, err
 	}
 	r.Namespace, r.Reaction.Counts = w.namespace, w.choiceCounts(ctx, r.Counts, key)
-	if r.Session != r.Reaction.Session() {
+	if !sameSession(r.Version, r.Session, r.Reaction.Session()) {
 		return r.Reaction, store.Errorf(store.KindOther, "session %q, want %q", r.Session, r.Reaction.Session())
 	}
 	return r.Reaction, nil
