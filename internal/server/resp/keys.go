@@ -39,12 +39,33 @@ func del(ctx context.Context, s *session, args [][]byte) error {
 }
 
 func planExists(c *cycle, _ *session, args [][]byte) (encode, error) {
-	for _, key := range args[1:] {
+	var sets []bool // of the keys; nil if none is one
+	for i, key := range args[1:] {
 		if err := c.get(key); err != nil {
 			return nil, err
 		}
+		if c.db.Port().KnownChoices(textOf(key)) != nil {
+			if sets == nil {
+				sets = make([]bool, len(args)-1)
+			}
+			sets[i] = true
+		}
 	}
-	return encodeExisted, nil
+	if sets == nil {
+		return encodeExisted, nil
+	}
+	return func(e *encoder, results []store.Result) {
+		if anyRefusal(e, results) {
+			return
+		}
+		n := int64(0)
+		for i := range results {
+			if results[i].Existed && (!sets[i] || results[i].After != 0) { // Redis has no empty sets.
+				n++
+			}
+		}
+		e.integer(n)
+	}, nil
 }
 
 func encodeExisted(e *encoder, results []store.Result) {

@@ -33,6 +33,13 @@ func TestReactions(t *testing.T) {
 		f("TYPE post:1", "+none\r\n")
 		f("SCARD post:1", zero)
 		f("SMEMBERS post:1", "*0\r\n")
+		f("SADD post:1 eve", one)
+		f("EXISTS post:1 post:2", one)
+		f("SREM post:1 eve", one)
+		f("EXISTS post:1", zero) // as an emptied set
+		f("TYPE post:1", "+none\r\n")
+		f("SET plain:1 0", ok)
+		f("EXISTS post:1 plain:1", one)
 		f("SADD post:1 ana bob ana", ":2\r\n")
 		f("SADD post:1 bob cy", one)
 		f("SISMEMBER post:1 ana", one)
