@@ -116,9 +116,11 @@ var table = map[string]row{
 	// How people write moments.
 	"internal/instant": {code: []string{"./internal/duration"}, pure: true},
 	"internal/limit":   {pure: true},
-	"internal/replica": {code: []string{"./store"}, pure: true},
-	"internal/rollup":  {code: []string{"./store"}, pure: true},
-	"internal/sketch":  {code: []string{"github.com/zeebo/xxh3"}, tests: []string{"./internal/sketch/arrive"}, pure: true},
+	// Redis's commands on strings and keys, tested beside those of a real Redis.
+	"internal/keyspace": {pure: true, tests: []string{"./internal/load/redisproc"}},
+	"internal/replica":  {code: []string{"./store"}, pure: true},
+	"internal/rollup":   {code: []string{"./store"}, pure: true},
+	"internal/sketch":   {code: []string{"github.com/zeebo/xxh3"}, tests: []string{"./internal/sketch/arrive"}, pure: true},
 	// Many items for those who measure sketches.
 	"internal/sketch/arrive": {pure: true},
 	// Windows over time, and the time of places.

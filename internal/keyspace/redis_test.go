@@ -1,0 +1,287 @@
+package keyspace_test
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quipudb/quipu/internal/keyspace"
+	"github.com/quipudb/quipu/internal/load/redisproc"
+)
+
+var seed = flag.Uint64("seed", 0, "the seed; 0 takes a new one")
+
+// A redis is a connection to a real Redis.
+type redis struct {
+	conn net.Conn
+	r    *bufio.Reader
+}
+
+func (c *redis) do(t *testing.T, args ...string) keyspace.Reply {
+	t.Helper()
+	text := fmt.Sprintf("*%d\r\n", len(args))
+	for _, a := range args {
+		text += fmt.Sprintf("$%d\r\n%s\r\n", len(a), a)
+	}
+	if _, err := io.WriteString(c.conn, text); err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.reply()
+	if err != nil {
+		t.Fatalf("%q: %v", args, err)
+	}
+	return r
+}
+
+func (c *redis) reply() (r keyspace.Reply, err error) {
+	line, err := c.r.ReadString('\n')
+	if err != nil {
+		return r, err
+	}
+	rest := strings.TrimSuffix(line[1:], "\r\n")
+	n, _ := strconv.ParseInt(rest, 10, 64)
+	switch line[0] {
+	case '+':
+		return keyspace.Reply{Kind: keyspace.Status, Text: rest}, nil
+	case '-':
+		return keyspace.Reply{Kind: keyspace.Error, Text: rest}, nil
+	case ':':
+		return keyspace.Reply{Kind: keyspace.Number, N: n}, nil
+	case '$':
+		if n < 0 {
+			return r, nil
+		}
+		b := make([]byte, n+2)
+		_, err := io.ReadFull(c.r, b)
+		return keyspace.Reply{Kind: keyspace.Bulk, Text: string(b[:n])}, err
+	case '*':
+		r = keyspace.Reply{Kind: keyspace.Array, All: []keyspace.Reply{}}
+		for range n {
+			one, err := c.reply()
+			if err != nil {
+				return r, err
+			}
+			r.All = append(r.All, one)
+		}
+		return r, nil
+	}
+	return r, fmt.Errorf("reply %q", line)
+}
+
+// A world is what is written, and how commands are executed on it: some at a time are one
+// Space, whose changes are applied by what they say alone.
+type world struct {
+	now  int64
+	keys map[string]keyspace.Value
+}
+
+func (w *world) space() *keyspace.Space {
+	return keyspace.New(w.now, func(key string) (keyspace.Value, error) { return w.keys[key], nil })
+}
+
+func (w *world) apply(t *testing.T, s *keyspace.Space) {
+	t.Helper()
+	for _, c := range s.Changes() {
+		v := w.keys[c.Key]
+		if v.DeadlineMS != 0 && v.DeadlineMS <= w.now {
+			v = keyspace.Value{}
+		}
+		if c.WasText != v.IsText {
+			t.Fatalf("%+v of %+v", c, v)
+		}
+		ms := c.DeadlineMS
+		if c.LivesMS != 0 && c.Op != keyspace.OpDelete {
+			ms = w.now + c.LivesMS
+		}
+		switch c.Op {
+		case keyspace.OpDelete:
+			v = keyspace.Value{}
+		case keyspace.OpAdd:
+			if v.IsText {
+				t.Fatalf("%+v adds to %+v", c, v)
+			}
+			v.Exists, v.N = true, v.N+c.N
+		case keyspace.OpSet:
+			v = keyspace.Value{Exists: true, N: c.N}
+		case keyspace.OpPut:
+			v = keyspace.Value{Exists: true, IsText: true, Text: c.Text}
+		case keyspace.OpExpire:
+			if !v.Exists {
+				t.Fatalf("%+v of an absent key", c)
+			}
+		}
+		if c.Ages {
+			v.DeadlineMS = ms
+		}
+		w.keys[c.Key] = v
+	}
+}
+
+// draws returns a random command.
+func draws(r *rand.Rand) []string {
+	of := func(from ...string) string { return from[r.IntN(len(from))] }
+	key := func() string { return of("a", "b", "c", "dd") }
+	value := func() string {
+		return of("", "0", "-0", "1", "-1", "007", "+5", " 1", "1 ", "x", "hello world", "9223372036854775807", "-9223372036854775808", "9223372036854775808",
+			"1.5", "-3.0e3", "0.1", "1e400", "5.0e3", ".5", "5.", "1e-5", "inf", "-inf", "nan", "\x00\xff", strings.Repeat("z", 300))
+	}
+	number := func() string {
+		return of("0", "1", "-1", "2", "5", "-5", "100", "9223372036854775807", "-9223372036854775808", "x", "1.5", "")
+	}
+	name := func(name string) string { return of(name, strings.ToLower(name)) }
+	life := func() []string {
+		return [][]string{
+			{"EX", "1000"},
+			{"PX", "5000000"},
+			{"EXAT", "33177117420"},
+			{"PXAT", "33177117420000"},
+			{"EX", "0"},
+			{"PX", "-1"},
+			{"EX", "x"},
+			{"EX"},
+			{"EX", "9223372036854775807"},
+			{"PX", "9223372036854775807"},
+			{"EXAT", "1"},
+			{"PXAT", "1"},
+			{"ex", "1000", "EX", "2000"},
+			{"EX", "1000", "PX", "1000"},
+		}[r.IntN(14)]
+	}
+	flags := func(from ...string) (some []string) {
+		for range r.IntN(3) {
+			some = append(some, of(from...))
+		}
+		return some
+	}
+	switch r.IntN(30) {
+	case 0, 1:
+		return []string{name("GET"), key()}
+	case 2, 3, 4:
+		args := []string{name("SET"), key(), value()}
+		for range r.IntN(4) {
+			if r.IntN(2) == 0 {
+				args = append(args, life()...)
+			} else {
+				args = append(args, of("NX", "xx", "GET", "KEEPTTL", "BAD"))
+			}
+		}
+		return args
+	case 5:
+		return []string{of("SETNX", "GETSET", "APPEND", "append"), key(), value()}
+	case 6:
+		return []string{of("SETEX", "PSETEX"), key(), of("1000000", "0", "-1", "x", "9223372036854775807"), value()}
+	case 7:
+		return []string{of("GETDEL", "STRLEN", "TYPE", "PERSIST"), key()}
+	case 8:
+		return append([]string{"GETEX", key()}, [][]string{{}, {"PERSIST"}, life(), append(life(), "PERSIST")}[r.IntN(4)]...)
+	case 9:
+		return []string{of("MSET", "MSETNX"), key(), value(), key(), value()}
+	case 10:
+		return []string{of("MSET", "MSETNX"), key(), value(), key()}
+	case 11:
+		return []string{"MGET", key(), key(), key()}
+	case 12, 13:
+		return []string{of("GETRANGE", "SUBSTR"), key(), number(), number()}
+	case 14:
+		return []string{"SETRANGE", key(), of("0", "1", "5", "300", "-1", "x", "9223372036854775807"), value()}
+	case 15, 16:
+		return []string{name(of("INCR", "DECR")), key()}
+	case 17, 18:
+		return []string{of("INCRBY", "DECRBY"), key(), number()}
+	case 19, 20, 21:
+		return []string{"INCRBYFLOAT", key(), value()}
+	case 22:
+		return []string{of("DEL", "UNLINK", "EXISTS", "TOUCH"), key(), key()}
+	case 23:
+		return []string{of("RENAME", "RENAMENX"), key(), key()}
+	case 24:
+		return append([]string{"COPY", key(), key()}, flags("REPLACE", "replace", "BAD")...)
+	case 25:
+		return append([]string{of("EXPIRE", "PEXPIRE"), key(), of("1000000", "2000000", "0", "-1", "x", "9223372036854775807", "-9223372036854775808")}, flags("NX", "XX", "GT", "lt", "BAD")...)
+	case 26:
+		return append([]string{of("EXPIREAT", "PEXPIREAT"), key(), of("33177117420", "33177117421", "1", "-1", "x", "-9223372036854775808")}, flags("NX", "XX", "gt", "LT")...)
+	case 27:
+		return []string{of("TTL", "EXPIRETIME"), key()}
+	case 28:
+		return []string{of("GET", "SET", "MGET", "DEL", "EXPIRE", "SETRANGE", "COPY", "GETEX", "TTL")}
+	default:
+		return []string{of("GET", "STRLEN", "INCR", "TTL"), key(), "more"}
+	}
+}
+
+// TestRedis executes random commands side by side with a real Redis.
+func TestRedis(t *testing.T) {
+	if *seed == 0 {
+		*seed = rand.Uint64()
+	}
+	defer func() {
+		if t.Failed() {
+			t.Logf("again: go test ./internal/keyspace -run '^TestRedis$' -seed %d", *seed)
+		}
+	}()
+	server, err := redisproc.Start(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.Stop() }()
+	conn, err := net.Dial("tcp", server.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	c := &redis{conn, bufio.NewReader(conn)}
+	r := rand.New(rand.NewPCG(*seed, 0))
+	for range 200 {
+		w := &world{keys: map[string]keyspace.Value{}}
+		c.do(t, "FLUSHALL")
+		var history []string
+		for range 20 {
+			w.now = time.Now().UnixMilli()
+			s := w.space()
+			for range 1 + r.IntN(4) {
+				args := draws(r)
+				history = append(history, fmt.Sprintf("%q", args))
+				bytes := make([][]byte, len(args))
+				for i, a := range args {
+					bytes[i] = []byte(a)
+				}
+				got, want := s.Do(bytes), c.do(t, args...)
+				if !same(args[0], got, want) {
+					t.Fatalf("%s:\n%+v, want %+v", strings.Join(history, "\n"), got, want)
+				}
+			}
+			w.apply(t, s)
+			for _, key := range []string{"a", "b", "c", "dd"} {
+				got, want := keyspace.Reply{}, c.do(t, "GET", key)
+				if v := w.keys[key]; v.Exists {
+					got = keyspace.Reply{Kind: keyspace.Bulk, Text: v.String()}
+				}
+				if !same("GET", got, want) {
+					t.Fatalf("%s:\n%s is %+v, want %+v", strings.Join(history, "\n"), key, got, want)
+				}
+				if ends := c.do(t, "PEXPIRETIME", key).N; w.keys[key].Exists && (ends > 0) != (w.keys[key].DeadlineMS > 0) {
+					t.Fatalf("%s:\n%s ends at %d, want %d", strings.Join(history, "\n"), key, w.keys[key].DeadlineMS, ends)
+				}
+			}
+		}
+	}
+}
+
+// same reports whether a reply is Redis's. Its clock is another.
+func same(name string, got, want keyspace.Reply) bool {
+	if name == "TTL" || name == "EXPIRETIME" {
+		if d := got.N - want.N; d == 1 || d == -1 {
+			got.N = want.N
+		}
+	}
+	return got.Kind == want.Kind && got.N == want.N && got.Text == want.Text &&
+		slices.EqualFunc(got.All, want.All, func(a, b keyspace.Reply) bool { return same("", a, b) })
+}
