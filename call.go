@@ -72,6 +72,13 @@ type (
 	// ByOptions say over which time a dimension is wanted.
 	ByOptions = call.ByOptions
 
+	// UniqueOptions say of which time, and by which dimension, users are wanted.
+	UniqueOptions = call.UniqueOptions
+	// Uniques is how many different users a counter had.
+	Uniques = call.Uniques
+	// A UniqueEstimate is how many different users there were.
+	UniqueEstimate = call.UniqueEstimate
+
 	// A Breakdown is what was counted for each value of a dimension.
 	Breakdown = call.Breakdown
 
@@ -132,6 +139,7 @@ type (
 const (
 	EventsMax       = call.EventsMax       // events in an AddBatch
 	KeysMax         = call.KeysMax         // keys in a ReadBatch
+	UniquesMax      = call.UniquesMax      // users in an AddUniques
 	PageMax         = call.PageMax         // counters in a page of List
 	SumPage         = call.SumPage         // counters that Sum reads at a time
 	LedgerMax       = call.LedgerMax       // lines in a page of Ledger

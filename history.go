@@ -3,6 +3,7 @@ package quipu
 import (
 	"context"
 
+	"github.com/quipudb/quipu/call"
 	"github.com/quipudb/quipu/internal/history"
 	"github.com/quipudb/quipu/store"
 )
@@ -27,6 +28,27 @@ func (db *DB) By(ctx context.Context, key, dimension string, o ByOptions) (Break
 		return Breakdown{}, err
 	}
 	return r.By(ctx, key, dimension, o)
+}
+
+// Uniques returns how many different users a counter had, of all time or in a range, if its
+// definition has them counted: exactly while they are few, then as an estimate with its
+// error. A range is the union of its windows: a user who came in several counts once.
+func (db *DB) Uniques(ctx context.Context, key string, o UniqueOptions) (Uniques, error) {
+	r, err := db.history(ctx)
+	if err != nil {
+		return Uniques{}, err
+	}
+	return r.Uniques(ctx, key, o)
+}
+
+// AddUniques takes users into those that a counter had until now, without counting anything.
+// It reports whether one of them was not there before. The definition of the counter must
+// have its users counted.
+func (db *DB) AddUniques(ctx context.Context, key string, users ...string) (changed bool, err error) {
+	if err := call.CheckUniques(users); err != nil {
+		return false, err
+	}
+	return db.port.AddUniques(ctx, key, users)
 }
 
 // Ledger returns the changes of a counter that were written down, the latest first, a page

@@ -71,6 +71,9 @@ type Definition struct {
 	// Once has each user counted at most once in each window of time.
 	Once Once `json:"once,omitzero"`
 
+	// Unique has the number of different users counted too.
+	Unique Unique `json:"unique,omitzero"`
+
 	// Limits are what clients may use of the limits whose names have the pattern. A limit is
 	// no counter, and counters of the same name are not changed by it.
 	Limits []Limit `json:"limits,omitempty"`
@@ -256,6 +259,9 @@ func (d Definition) windows() int64 {
 		}
 		sum += n * values
 	}
+	if d.Unique.Of != "" { // each has a sketch beside it
+		sum *= 2
+	}
 	return sum
 }
 
@@ -272,13 +278,17 @@ func (d Definition) Check() error {
 	// more says by which definitions the counter was last written, and a correction has a
 	// line in the ledger, and the mark that it was undone. A reaction has the generation
 	// of members twice, two counts of them and the total, instead of the mark.
-	n := 2*d.Cells() + 3
+	n := 2*d.Cells() + d.Sketches() + 3
 	if len(d.Choices) > 0 {
 		n += 4
 	}
 	if n > RidersMax {
-		return store.Errorf(store.KindTooLarge, "pattern %q: an event may change %d cells, two for each of %d views: at most %d: have fewer windows or dimensions, or fewer windows for each dimension",
-			d.Pattern, n, d.Cells(), RidersMax)
+		sketches := ""
+		if k := d.Sketches(); k > 0 {
+			sketches = fmt.Sprintf(", one for each of %d sketches", k)
+		}
+		return store.Errorf(store.KindTooLarge, "pattern %q: an event may change %d cells, two for each of %d views%s: at most %d: have fewer windows or dimensions, or fewer windows for each dimension",
+			d.Pattern, n, d.Cells(), sketches, RidersMax)
 	}
 	if n := d.windows(); n > WindowsMax {
 		return store.Errorf(store.KindTooLarge, "pattern %q: a counter could have %d cells in its windows: at most %d: keep them shorter, or limit the values of its dimensions",
@@ -320,6 +330,9 @@ func (d Definition) checkParts() error {
 	if err := d.checkReactions(); err != nil {
 		return err
 	}
+	if err := d.checkUnique(); err != nil {
+		return err
+	}
 	if err := d.checkLimits(); err != nil {
 		return err
 	}
@@ -335,7 +348,7 @@ func (d Definition) checkLate() error {
 		return fmt.Errorf("late: unknown word %d", l.Then)
 	case l.Then == Count && l.After != 0:
 		return fmt.Errorf("late: count takes events of any age: leave out after, or have refuse or clamp")
-	case l.Then != Count && d.Cells() == 0:
+	case l.Then != Count && d.Cells() == 0: // a sketch of all time has no time either
 		return fmt.Errorf("late: without windows, dimensions or a ledger events have no time: leave it out")
 	case d.LateAfter() == 0 && l.Then != Count:
 		return fmt.Errorf("late: without windows no event is too old: want {after: 30d, then: %s}", l.Then)

@@ -36,6 +36,9 @@ func (d Definition) String() string {
 	if d.Once != (Once{}) {
 		parts = append(parts, "once: "+d.Once.String())
 	}
+	if d.Unique != (Unique{}) {
+		parts = append(parts, "unique: "+d.Unique.String())
+	}
 	if len(d.Limits) > 0 {
 		parts = append(parts, "limits: "+list(d.Limits))
 	}

@@ -1,4 +1,4 @@
-// quipu.proto sha256:961115c208173067db22b7773d3567f68f256ede0a04a820f7b976628b953b19
+// quipu.proto sha256:8d394a376277c395e4e381ce5f6768fdf55d43eb26bc1aa67094e86b7e617229
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -241,7 +241,7 @@ func (x Fate_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Fate_State.Descriptor instead.
 func (Fate_State) EnumDescriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{40, 0}
+	return file_quipu_proto_rawDescGZIP(), []int{45, 0}
 }
 
 // An Error is why something was refused.
@@ -2446,6 +2446,394 @@ func (x *Breakdown) GetAsOfNs() int64 {
 	return 0
 }
 
+type UniquesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	FromMs        *int64                 `protobuf:"varint,3,opt,name=from_ms,json=fromMs,proto3,oneof" json:"from_ms,omitempty"` // both absent: all time
+	ToMs          *int64                 `protobuf:"varint,4,opt,name=to_ms,json=toMs,proto3,oneof" json:"to_ms,omitempty"`
+	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`     // a dimension, the names of several with a comma between; "" is none
+	Top           int32                  `protobuf:"varint,6,opt,name=top,proto3" json:"top,omitempty"`  // so many values, those with the most users; 0 is all
+	With          string                 `protobuf:"bytes,7,opt,name=with,proto3" json:"with,omitempty"` // another counter, whose users are compared with these; "" is none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UniquesRequest) Reset() {
+	*x = UniquesRequest{}
+	mi := &file_quipu_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UniquesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UniquesRequest) ProtoMessage() {}
+
+func (x *UniquesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UniquesRequest.ProtoReflect.Descriptor instead.
+func (*UniquesRequest) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *UniquesRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *UniquesRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *UniquesRequest) GetFromMs() int64 {
+	if x != nil && x.FromMs != nil {
+		return *x.FromMs
+	}
+	return 0
+}
+
+func (x *UniquesRequest) GetToMs() int64 {
+	if x != nil && x.ToMs != nil {
+		return *x.ToMs
+	}
+	return 0
+}
+
+func (x *UniquesRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *UniquesRequest) GetTop() int32 {
+	if x != nil {
+		return x.Top
+	}
+	return 0
+}
+
+func (x *UniquesRequest) GetWith() string {
+	if x != nil {
+		return x.With
+	}
+	return ""
+}
+
+type UniqueEstimate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Count         int64                  `protobuf:"zigzag64,1,opt,name=count,proto3" json:"count,omitempty"`
+	Lower         int64                  `protobuf:"zigzag64,2,opt,name=lower,proto3" json:"lower,omitempty"` // lower and upper hold in 95 of 100 cases
+	Upper         int64                  `protobuf:"zigzag64,3,opt,name=upper,proto3" json:"upper,omitempty"`
+	StandardError float64                `protobuf:"fixed64,4,opt,name=standard_error,json=standardError,proto3" json:"standard_error,omitempty"`
+	Exact         bool                   `protobuf:"varint,5,opt,name=exact,proto3" json:"exact,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UniqueEstimate) Reset() {
+	*x = UniqueEstimate{}
+	mi := &file_quipu_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UniqueEstimate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UniqueEstimate) ProtoMessage() {}
+
+func (x *UniqueEstimate) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UniqueEstimate.ProtoReflect.Descriptor instead.
+func (*UniqueEstimate) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *UniqueEstimate) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *UniqueEstimate) GetLower() int64 {
+	if x != nil {
+		return x.Lower
+	}
+	return 0
+}
+
+func (x *UniqueEstimate) GetUpper() int64 {
+	if x != nil {
+		return x.Upper
+	}
+	return 0
+}
+
+func (x *UniqueEstimate) GetStandardError() float64 {
+	if x != nil {
+		return x.StandardError
+	}
+	return 0
+}
+
+func (x *UniqueEstimate) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
+}
+
+type UniquesReply struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Users          *UniqueEstimate        `protobuf:"bytes,1,opt,name=users,proto3" json:"users,omitempty"`
+	Values         []*UniquesReply_Value  `protobuf:"bytes,2,rep,name=values,proto3" json:"values,omitempty"`    // the most users first
+	Other          *UniqueEstimate        `protobuf:"bytes,3,opt,name=other,proto3" json:"other,omitempty"`      // of all values that are not there
+	Overlap        *UniquesReply_Overlap  `protobuf:"bytes,4,opt,name=overlap,proto3" json:"overlap,omitempty"`  // if another counter was named
+	Aligned        bool                   `protobuf:"varint,5,opt,name=aligned,proto3" json:"aligned,omitempty"` // no window is only partly in the range
+	Complete       bool                   `protobuf:"varint,6,opt,name=complete,proto3" json:"complete,omitempty"`
+	CompleteFromMs *int64                 `protobuf:"varint,7,opt,name=complete_from_ms,json=completeFromMs,proto3,oneof" json:"complete_from_ms,omitempty"`
+	FromMs         *int64                 `protobuf:"varint,8,opt,name=from_ms,json=fromMs,proto3,oneof" json:"from_ms,omitempty"` // of the windows that are counted; absent for all time
+	ToMs           *int64                 `protobuf:"varint,9,opt,name=to_ms,json=toMs,proto3,oneof" json:"to_ms,omitempty"`
+	AsOfNs         int64                  `protobuf:"varint,10,opt,name=as_of_ns,json=asOfNs,proto3" json:"as_of_ns,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *UniquesReply) Reset() {
+	*x = UniquesReply{}
+	mi := &file_quipu_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UniquesReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UniquesReply) ProtoMessage() {}
+
+func (x *UniquesReply) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UniquesReply.ProtoReflect.Descriptor instead.
+func (*UniquesReply) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *UniquesReply) GetUsers() *UniqueEstimate {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
+func (x *UniquesReply) GetValues() []*UniquesReply_Value {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+func (x *UniquesReply) GetOther() *UniqueEstimate {
+	if x != nil {
+		return x.Other
+	}
+	return nil
+}
+
+func (x *UniquesReply) GetOverlap() *UniquesReply_Overlap {
+	if x != nil {
+		return x.Overlap
+	}
+	return nil
+}
+
+func (x *UniquesReply) GetAligned() bool {
+	if x != nil {
+		return x.Aligned
+	}
+	return false
+}
+
+func (x *UniquesReply) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+func (x *UniquesReply) GetCompleteFromMs() int64 {
+	if x != nil && x.CompleteFromMs != nil {
+		return *x.CompleteFromMs
+	}
+	return 0
+}
+
+func (x *UniquesReply) GetFromMs() int64 {
+	if x != nil && x.FromMs != nil {
+		return *x.FromMs
+	}
+	return 0
+}
+
+func (x *UniquesReply) GetToMs() int64 {
+	if x != nil && x.ToMs != nil {
+		return *x.ToMs
+	}
+	return 0
+}
+
+func (x *UniquesReply) GetAsOfNs() int64 {
+	if x != nil {
+		return x.AsOfNs
+	}
+	return 0
+}
+
+type AddUniquesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Users         []string               `protobuf:"bytes,3,rep,name=users,proto3" json:"users,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddUniquesRequest) Reset() {
+	*x = AddUniquesRequest{}
+	mi := &file_quipu_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddUniquesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddUniquesRequest) ProtoMessage() {}
+
+func (x *AddUniquesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddUniquesRequest.ProtoReflect.Descriptor instead.
+func (*AddUniquesRequest) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *AddUniquesRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *AddUniquesRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *AddUniquesRequest) GetUsers() []string {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
+type AddUniquesReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Changed       bool                   `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"` // one of them was not there before
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddUniquesReply) Reset() {
+	*x = AddUniquesReply{}
+	mi := &file_quipu_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddUniquesReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddUniquesReply) ProtoMessage() {}
+
+func (x *AddUniquesReply) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddUniquesReply.ProtoReflect.Descriptor instead.
+func (*AddUniquesReply) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *AddUniquesReply) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
 type LedgerRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -2462,7 +2850,7 @@ type LedgerRequest struct {
 
 func (x *LedgerRequest) Reset() {
 	*x = LedgerRequest{}
-	mi := &file_quipu_proto_msgTypes[28]
+	mi := &file_quipu_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2474,7 +2862,7 @@ func (x *LedgerRequest) String() string {
 func (*LedgerRequest) ProtoMessage() {}
 
 func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[28]
+	mi := &file_quipu_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2487,7 +2875,7 @@ func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerRequest.ProtoReflect.Descriptor instead.
 func (*LedgerRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{28}
+	return file_quipu_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *LedgerRequest) GetNamespace() string {
@@ -2569,7 +2957,7 @@ type Line struct {
 
 func (x *Line) Reset() {
 	*x = Line{}
-	mi := &file_quipu_proto_msgTypes[29]
+	mi := &file_quipu_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2581,7 +2969,7 @@ func (x *Line) String() string {
 func (*Line) ProtoMessage() {}
 
 func (x *Line) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[29]
+	mi := &file_quipu_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2594,7 +2982,7 @@ func (x *Line) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Line.ProtoReflect.Descriptor instead.
 func (*Line) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{29}
+	return file_quipu_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Line) GetPosition() string {
@@ -2706,7 +3094,7 @@ type LedgerReply struct {
 
 func (x *LedgerReply) Reset() {
 	*x = LedgerReply{}
-	mi := &file_quipu_proto_msgTypes[30]
+	mi := &file_quipu_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2718,7 +3106,7 @@ func (x *LedgerReply) String() string {
 func (*LedgerReply) ProtoMessage() {}
 
 func (x *LedgerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[30]
+	mi := &file_quipu_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2731,7 +3119,7 @@ func (x *LedgerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerReply.ProtoReflect.Descriptor instead.
 func (*LedgerReply) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{30}
+	return file_quipu_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *LedgerReply) GetLines() []*Line {
@@ -2766,7 +3154,7 @@ type EraseRequest struct {
 
 func (x *EraseRequest) Reset() {
 	*x = EraseRequest{}
-	mi := &file_quipu_proto_msgTypes[31]
+	mi := &file_quipu_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2778,7 +3166,7 @@ func (x *EraseRequest) String() string {
 func (*EraseRequest) ProtoMessage() {}
 
 func (x *EraseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[31]
+	mi := &file_quipu_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2791,7 +3179,7 @@ func (x *EraseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EraseRequest.ProtoReflect.Descriptor instead.
 func (*EraseRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{31}
+	return file_quipu_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *EraseRequest) GetNamespace() string {
@@ -2830,7 +3218,7 @@ type EraseReply struct {
 
 func (x *EraseReply) Reset() {
 	*x = EraseReply{}
-	mi := &file_quipu_proto_msgTypes[32]
+	mi := &file_quipu_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2842,7 +3230,7 @@ func (x *EraseReply) String() string {
 func (*EraseReply) ProtoMessage() {}
 
 func (x *EraseReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[32]
+	mi := &file_quipu_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2855,7 +3243,7 @@ func (x *EraseReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EraseReply.ProtoReflect.Descriptor instead.
 func (*EraseReply) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{32}
+	return file_quipu_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *EraseReply) GetCounters() int64 {
@@ -2927,13 +3315,15 @@ type Definition struct {
 	AwayServers   int32                    `protobuf:"varint,15,opt,name=away_servers,json=awayServers,proto3" json:"away_servers,omitempty"` // among how many servers the limit is shared then
 	Clients       int64                    `protobuf:"varint,16,opt,name=clients,proto3" json:"clients,omitempty"`                            // of how many clients each limit remembers what they used; 0 is the default
 	Shards        int32                    `protobuf:"varint,17,opt,name=shards,proto3" json:"shards,omitempty"`                              // over how many cells the users of a counter with choices are laid; 0 is 1
+	Unique        string                   `protobuf:"bytes,18,opt,name=unique,proto3" json:"unique,omitempty"`                               // what is counted once besides: who; "" is nothing
+	UniqueError   string                   `protobuf:"bytes,19,opt,name=unique_error,json=uniqueError,proto3" json:"unique_error,omitempty"`  // the standard error of an estimate, such as 0.8%; "" is the default
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_quipu_proto_msgTypes[33]
+	mi := &file_quipu_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2945,7 +3335,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[33]
+	mi := &file_quipu_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2958,7 +3348,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{33}
+	return file_quipu_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Definition) GetPattern() string {
@@ -3080,6 +3470,20 @@ func (x *Definition) GetShards() int32 {
 	return 0
 }
 
+func (x *Definition) GetUnique() string {
+	if x != nil {
+		return x.Unique
+	}
+	return ""
+}
+
+func (x *Definition) GetUniqueError() string {
+	if x != nil {
+		return x.UniqueError
+	}
+	return ""
+}
+
 type DefinitionsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -3090,7 +3494,7 @@ type DefinitionsRequest struct {
 
 func (x *DefinitionsRequest) Reset() {
 	*x = DefinitionsRequest{}
-	mi := &file_quipu_proto_msgTypes[34]
+	mi := &file_quipu_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3102,7 +3506,7 @@ func (x *DefinitionsRequest) String() string {
 func (*DefinitionsRequest) ProtoMessage() {}
 
 func (x *DefinitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[34]
+	mi := &file_quipu_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3115,7 +3519,7 @@ func (x *DefinitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DefinitionsRequest.ProtoReflect.Descriptor instead.
 func (*DefinitionsRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{34}
+	return file_quipu_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *DefinitionsRequest) GetNamespace() string {
@@ -3145,7 +3549,7 @@ type DefineRequest struct {
 
 func (x *DefineRequest) Reset() {
 	*x = DefineRequest{}
-	mi := &file_quipu_proto_msgTypes[35]
+	mi := &file_quipu_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3157,7 +3561,7 @@ func (x *DefineRequest) String() string {
 func (*DefineRequest) ProtoMessage() {}
 
 func (x *DefineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[35]
+	mi := &file_quipu_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3170,7 +3574,7 @@ func (x *DefineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DefineRequest.ProtoReflect.Descriptor instead.
 func (*DefineRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{35}
+	return file_quipu_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DefineRequest) GetNamespace() string {
@@ -3218,7 +3622,7 @@ type DefineReply struct {
 
 func (x *DefineReply) Reset() {
 	*x = DefineReply{}
-	mi := &file_quipu_proto_msgTypes[36]
+	mi := &file_quipu_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3230,7 +3634,7 @@ func (x *DefineReply) String() string {
 func (*DefineReply) ProtoMessage() {}
 
 func (x *DefineReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[36]
+	mi := &file_quipu_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3243,7 +3647,7 @@ func (x *DefineReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DefineReply.ProtoReflect.Descriptor instead.
 func (*DefineReply) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{36}
+	return file_quipu_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DefineReply) GetId() int64 {
@@ -3273,7 +3677,7 @@ type Book struct {
 
 func (x *Book) Reset() {
 	*x = Book{}
-	mi := &file_quipu_proto_msgTypes[37]
+	mi := &file_quipu_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3285,7 +3689,7 @@ func (x *Book) String() string {
 func (*Book) ProtoMessage() {}
 
 func (x *Book) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[37]
+	mi := &file_quipu_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3298,7 +3702,7 @@ func (x *Book) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Book.ProtoReflect.Descriptor instead.
 func (*Book) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{37}
+	return file_quipu_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Book) GetId() int64 {
@@ -3341,7 +3745,7 @@ type RecountReply struct {
 
 func (x *RecountReply) Reset() {
 	*x = RecountReply{}
-	mi := &file_quipu_proto_msgTypes[38]
+	mi := &file_quipu_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3353,7 +3757,7 @@ func (x *RecountReply) String() string {
 func (*RecountReply) ProtoMessage() {}
 
 func (x *RecountReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[38]
+	mi := &file_quipu_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3366,7 +3770,7 @@ func (x *RecountReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecountReply.ProtoReflect.Descriptor instead.
 func (*RecountReply) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{38}
+	return file_quipu_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RecountReply) GetBefore() int64 {
@@ -3408,7 +3812,7 @@ type TokenRequest struct {
 
 func (x *TokenRequest) Reset() {
 	*x = TokenRequest{}
-	mi := &file_quipu_proto_msgTypes[39]
+	mi := &file_quipu_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3420,7 +3824,7 @@ func (x *TokenRequest) String() string {
 func (*TokenRequest) ProtoMessage() {}
 
 func (x *TokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[39]
+	mi := &file_quipu_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3433,7 +3837,7 @@ func (x *TokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenRequest.ProtoReflect.Descriptor instead.
 func (*TokenRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{39}
+	return file_quipu_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *TokenRequest) GetNamespace() string {
@@ -3469,7 +3873,7 @@ type Fate struct {
 
 func (x *Fate) Reset() {
 	*x = Fate{}
-	mi := &file_quipu_proto_msgTypes[40]
+	mi := &file_quipu_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3481,7 +3885,7 @@ func (x *Fate) String() string {
 func (*Fate) ProtoMessage() {}
 
 func (x *Fate) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[40]
+	mi := &file_quipu_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3494,7 +3898,7 @@ func (x *Fate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fate.ProtoReflect.Descriptor instead.
 func (*Fate) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{40}
+	return file_quipu_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Fate) GetState() Fate_State {
@@ -3526,7 +3930,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_quipu_proto_msgTypes[41]
+	mi := &file_quipu_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3538,7 +3942,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[41]
+	mi := &file_quipu_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3551,7 +3955,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{41}
+	return file_quipu_proto_rawDescGZIP(), []int{46}
 }
 
 type VerifyReply struct {
@@ -3567,7 +3971,7 @@ type VerifyReply struct {
 
 func (x *VerifyReply) Reset() {
 	*x = VerifyReply{}
-	mi := &file_quipu_proto_msgTypes[42]
+	mi := &file_quipu_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3579,7 +3983,7 @@ func (x *VerifyReply) String() string {
 func (*VerifyReply) ProtoMessage() {}
 
 func (x *VerifyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[42]
+	mi := &file_quipu_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3592,7 +3996,7 @@ func (x *VerifyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyReply.ProtoReflect.Descriptor instead.
 func (*VerifyReply) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{42}
+	return file_quipu_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *VerifyReply) GetCells() int64 {
@@ -3638,7 +4042,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_quipu_proto_msgTypes[43]
+	mi := &file_quipu_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3650,7 +4054,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[43]
+	mi := &file_quipu_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3663,7 +4067,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{43}
+	return file_quipu_proto_rawDescGZIP(), []int{48}
 }
 
 type BackupReply struct {
@@ -3675,7 +4079,7 @@ type BackupReply struct {
 
 func (x *BackupReply) Reset() {
 	*x = BackupReply{}
-	mi := &file_quipu_proto_msgTypes[44]
+	mi := &file_quipu_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3687,7 +4091,7 @@ func (x *BackupReply) String() string {
 func (*BackupReply) ProtoMessage() {}
 
 func (x *BackupReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[44]
+	mi := &file_quipu_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3700,7 +4104,7 @@ func (x *BackupReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupReply.ProtoReflect.Descriptor instead.
 func (*BackupReply) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{44}
+	return file_quipu_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *BackupReply) GetData() []byte {
@@ -3718,7 +4122,7 @@ type EnlistRequest struct {
 
 func (x *EnlistRequest) Reset() {
 	*x = EnlistRequest{}
-	mi := &file_quipu_proto_msgTypes[45]
+	mi := &file_quipu_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3730,7 +4134,7 @@ func (x *EnlistRequest) String() string {
 func (*EnlistRequest) ProtoMessage() {}
 
 func (x *EnlistRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[45]
+	mi := &file_quipu_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3743,7 +4147,7 @@ func (x *EnlistRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnlistRequest.ProtoReflect.Descriptor instead.
 func (*EnlistRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{45}
+	return file_quipu_proto_rawDescGZIP(), []int{50}
 }
 
 type EnlistReply struct {
@@ -3756,7 +4160,7 @@ type EnlistReply struct {
 
 func (x *EnlistReply) Reset() {
 	*x = EnlistReply{}
-	mi := &file_quipu_proto_msgTypes[46]
+	mi := &file_quipu_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3768,7 +4172,7 @@ func (x *EnlistReply) String() string {
 func (*EnlistReply) ProtoMessage() {}
 
 func (x *EnlistReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[46]
+	mi := &file_quipu_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3781,7 +4185,7 @@ func (x *EnlistReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnlistReply.ProtoReflect.Descriptor instead.
 func (*EnlistReply) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{46}
+	return file_quipu_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *EnlistReply) GetWriter() uint64 {
@@ -3826,7 +4230,7 @@ type WriteRequest struct {
 
 func (x *WriteRequest) Reset() {
 	*x = WriteRequest{}
-	mi := &file_quipu_proto_msgTypes[47]
+	mi := &file_quipu_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3838,7 +4242,7 @@ func (x *WriteRequest) String() string {
 func (*WriteRequest) ProtoMessage() {}
 
 func (x *WriteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[47]
+	mi := &file_quipu_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3851,7 +4255,7 @@ func (x *WriteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteRequest.ProtoReflect.Descriptor instead.
 func (*WriteRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{47}
+	return file_quipu_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *WriteRequest) GetWriter() uint64 {
@@ -3941,7 +4345,7 @@ type WriteReply struct {
 
 func (x *WriteReply) Reset() {
 	*x = WriteReply{}
-	mi := &file_quipu_proto_msgTypes[48]
+	mi := &file_quipu_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3953,7 +4357,7 @@ func (x *WriteReply) String() string {
 func (*WriteReply) ProtoMessage() {}
 
 func (x *WriteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[48]
+	mi := &file_quipu_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3966,7 +4370,7 @@ func (x *WriteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteReply.ProtoReflect.Descriptor instead.
 func (*WriteReply) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{48}
+	return file_quipu_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *WriteReply) GetWriter() uint64 {
@@ -4040,7 +4444,7 @@ type Error_Bound struct {
 
 func (x *Error_Bound) Reset() {
 	*x = Error_Bound{}
-	mi := &file_quipu_proto_msgTypes[49]
+	mi := &file_quipu_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4052,7 +4456,7 @@ func (x *Error_Bound) String() string {
 func (*Error_Bound) ProtoMessage() {}
 
 func (x *Error_Bound) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[49]
+	mi := &file_quipu_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4120,7 +4524,7 @@ type Breakdown_Value struct {
 
 func (x *Breakdown_Value) Reset() {
 	*x = Breakdown_Value{}
-	mi := &file_quipu_proto_msgTypes[53]
+	mi := &file_quipu_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4132,7 +4536,7 @@ func (x *Breakdown_Value) String() string {
 func (*Breakdown_Value) ProtoMessage() {}
 
 func (x *Breakdown_Value) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[53]
+	mi := &file_quipu_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4162,6 +4566,118 @@ func (x *Breakdown_Value) GetCount() int64 {
 	return 0
 }
 
+type UniquesReply_Value struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Values        []string               `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty"` // one for each name of the dimension
+	Users         *UniqueEstimate        `protobuf:"bytes,2,opt,name=users,proto3" json:"users,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UniquesReply_Value) Reset() {
+	*x = UniquesReply_Value{}
+	mi := &file_quipu_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UniquesReply_Value) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UniquesReply_Value) ProtoMessage() {}
+
+func (x *UniquesReply_Value) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UniquesReply_Value.ProtoReflect.Descriptor instead.
+func (*UniquesReply_Value) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{30, 0}
+}
+
+func (x *UniquesReply_Value) GetValues() []string {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+func (x *UniquesReply_Value) GetUsers() *UniqueEstimate {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
+type UniquesReply_Overlap struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Only          *UniqueEstimate        `protobuf:"bytes,1,opt,name=only,proto3" json:"only,omitempty"`     // who are not with the other counter
+	Others        *UniqueEstimate        `protobuf:"bytes,2,opt,name=others,proto3" json:"others,omitempty"` // who are with the other one alone
+	Both          *UniqueEstimate        `protobuf:"bytes,3,opt,name=both,proto3" json:"both,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UniquesReply_Overlap) Reset() {
+	*x = UniquesReply_Overlap{}
+	mi := &file_quipu_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UniquesReply_Overlap) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UniquesReply_Overlap) ProtoMessage() {}
+
+func (x *UniquesReply_Overlap) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UniquesReply_Overlap.ProtoReflect.Descriptor instead.
+func (*UniquesReply_Overlap) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{30, 1}
+}
+
+func (x *UniquesReply_Overlap) GetOnly() *UniqueEstimate {
+	if x != nil {
+		return x.Only
+	}
+	return nil
+}
+
+func (x *UniquesReply_Overlap) GetOthers() *UniqueEstimate {
+	if x != nil {
+		return x.Others
+	}
+	return nil
+}
+
+func (x *UniquesReply_Overlap) GetBoth() *UniqueEstimate {
+	if x != nil {
+		return x.Both
+	}
+	return nil
+}
+
 type Definition_Window struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Every         string                 `protobuf:"bytes,1,opt,name=every,proto3" json:"every,omitempty"` // such as 1m, 1h, 1d or 1mo
@@ -4173,7 +4689,7 @@ type Definition_Window struct {
 
 func (x *Definition_Window) Reset() {
 	*x = Definition_Window{}
-	mi := &file_quipu_proto_msgTypes[55]
+	mi := &file_quipu_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4185,7 +4701,7 @@ func (x *Definition_Window) String() string {
 func (*Definition_Window) ProtoMessage() {}
 
 func (x *Definition_Window) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[55]
+	mi := &file_quipu_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4198,7 +4714,7 @@ func (x *Definition_Window) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition_Window.ProtoReflect.Descriptor instead.
 func (*Definition_Window) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{33, 0}
+	return file_quipu_proto_rawDescGZIP(), []int{38, 0}
 }
 
 func (x *Definition_Window) GetEvery() string {
@@ -4234,7 +4750,7 @@ type Definition_Dimension struct {
 
 func (x *Definition_Dimension) Reset() {
 	*x = Definition_Dimension{}
-	mi := &file_quipu_proto_msgTypes[56]
+	mi := &file_quipu_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4246,7 +4762,7 @@ func (x *Definition_Dimension) String() string {
 func (*Definition_Dimension) ProtoMessage() {}
 
 func (x *Definition_Dimension) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[56]
+	mi := &file_quipu_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4259,7 +4775,7 @@ func (x *Definition_Dimension) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition_Dimension.ProtoReflect.Descriptor instead.
 func (*Definition_Dimension) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{33, 1}
+	return file_quipu_proto_rawDescGZIP(), []int{38, 1}
 }
 
 func (x *Definition_Dimension) GetBy() []string {
@@ -4303,7 +4819,7 @@ type Definition_Reservations struct {
 
 func (x *Definition_Reservations) Reset() {
 	*x = Definition_Reservations{}
-	mi := &file_quipu_proto_msgTypes[57]
+	mi := &file_quipu_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4315,7 +4831,7 @@ func (x *Definition_Reservations) String() string {
 func (*Definition_Reservations) ProtoMessage() {}
 
 func (x *Definition_Reservations) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[57]
+	mi := &file_quipu_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4328,7 +4844,7 @@ func (x *Definition_Reservations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition_Reservations.ProtoReflect.Descriptor instead.
 func (*Definition_Reservations) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{33, 2}
+	return file_quipu_proto_rawDescGZIP(), []int{38, 2}
 }
 
 func (x *Definition_Reservations) GetMax() int64 {
@@ -4378,7 +4894,7 @@ type Book_View struct {
 
 func (x *Book_View) Reset() {
 	*x = Book_View{}
-	mi := &file_quipu_proto_msgTypes[58]
+	mi := &file_quipu_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4390,7 +4906,7 @@ func (x *Book_View) String() string {
 func (*Book_View) ProtoMessage() {}
 
 func (x *Book_View) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[58]
+	mi := &file_quipu_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4403,7 +4919,7 @@ func (x *Book_View) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Book_View.ProtoReflect.Descriptor instead.
 func (*Book_View) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{37, 0}
+	return file_quipu_proto_rawDescGZIP(), []int{42, 0}
 }
 
 func (x *Book_View) GetPattern() string {
@@ -4445,7 +4961,7 @@ type VerifyReply_Drift struct {
 
 func (x *VerifyReply_Drift) Reset() {
 	*x = VerifyReply_Drift{}
-	mi := &file_quipu_proto_msgTypes[59]
+	mi := &file_quipu_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4457,7 +4973,7 @@ func (x *VerifyReply_Drift) String() string {
 func (*VerifyReply_Drift) ProtoMessage() {}
 
 func (x *VerifyReply_Drift) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[59]
+	mi := &file_quipu_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4470,7 +4986,7 @@ func (x *VerifyReply_Drift) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyReply_Drift.ProtoReflect.Descriptor instead.
 func (*VerifyReply_Drift) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{42, 0}
+	return file_quipu_proto_rawDescGZIP(), []int{47, 0}
 }
 
 func (x *VerifyReply_Drift) GetWhat() string {
@@ -4505,7 +5021,7 @@ type WriteRequest_Fact struct {
 
 func (x *WriteRequest_Fact) Reset() {
 	*x = WriteRequest_Fact{}
-	mi := &file_quipu_proto_msgTypes[60]
+	mi := &file_quipu_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4517,7 +5033,7 @@ func (x *WriteRequest_Fact) String() string {
 func (*WriteRequest_Fact) ProtoMessage() {}
 
 func (x *WriteRequest_Fact) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[60]
+	mi := &file_quipu_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4530,7 +5046,7 @@ func (x *WriteRequest_Fact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteRequest_Fact.ProtoReflect.Descriptor instead.
 func (*WriteRequest_Fact) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{47, 0}
+	return file_quipu_proto_rawDescGZIP(), []int{52, 0}
 }
 
 func (x *WriteRequest_Fact) GetAtMs() int64 {
@@ -4564,7 +5080,7 @@ type WriteReply_Refusal struct {
 
 func (x *WriteReply_Refusal) Reset() {
 	*x = WriteReply_Refusal{}
-	mi := &file_quipu_proto_msgTypes[62]
+	mi := &file_quipu_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4576,7 +5092,7 @@ func (x *WriteReply_Refusal) String() string {
 func (*WriteReply_Refusal) ProtoMessage() {}
 
 func (x *WriteReply_Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[62]
+	mi := &file_quipu_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4589,7 +5105,7 @@ func (x *WriteReply_Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteReply_Refusal.ProtoReflect.Descriptor instead.
 func (*WriteReply_Refusal) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{48, 0}
+	return file_quipu_proto_rawDescGZIP(), []int{53, 0}
 }
 
 func (x *WriteReply_Refusal) GetIndex() uint32 {
@@ -4864,7 +5380,53 @@ const file_quipu_proto_rawDesc = "" +
 	"\x11_complete_from_msB\n" +
 	"\n" +
 	"\b_from_msB\b\n" +
-	"\x06_to_ms\"\xe7\x01\n" +
+	"\x06_to_ms\"\xc4\x01\n" +
+	"\x0eUniquesRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x1c\n" +
+	"\afrom_ms\x18\x03 \x01(\x03H\x00R\x06fromMs\x88\x01\x01\x12\x18\n" +
+	"\x05to_ms\x18\x04 \x01(\x03H\x01R\x04toMs\x88\x01\x01\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x12\x10\n" +
+	"\x03top\x18\x06 \x01(\x05R\x03top\x12\x12\n" +
+	"\x04with\x18\a \x01(\tR\x04withB\n" +
+	"\n" +
+	"\b_from_msB\b\n" +
+	"\x06_to_ms\"\x8f\x01\n" +
+	"\x0eUniqueEstimate\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\x12R\x05count\x12\x14\n" +
+	"\x05lower\x18\x02 \x01(\x12R\x05lower\x12\x14\n" +
+	"\x05upper\x18\x03 \x01(\x12R\x05upper\x12%\n" +
+	"\x0estandard_error\x18\x04 \x01(\x01R\rstandardError\x12\x14\n" +
+	"\x05exact\x18\x05 \x01(\bR\x05exact\"\xab\x05\n" +
+	"\fUniquesReply\x12.\n" +
+	"\x05users\x18\x01 \x01(\v2\x18.quipu.v1.UniqueEstimateR\x05users\x124\n" +
+	"\x06values\x18\x02 \x03(\v2\x1c.quipu.v1.UniquesReply.ValueR\x06values\x12.\n" +
+	"\x05other\x18\x03 \x01(\v2\x18.quipu.v1.UniqueEstimateR\x05other\x128\n" +
+	"\aoverlap\x18\x04 \x01(\v2\x1e.quipu.v1.UniquesReply.OverlapR\aoverlap\x12\x18\n" +
+	"\aaligned\x18\x05 \x01(\bR\aaligned\x12\x1a\n" +
+	"\bcomplete\x18\x06 \x01(\bR\bcomplete\x12-\n" +
+	"\x10complete_from_ms\x18\a \x01(\x03H\x00R\x0ecompleteFromMs\x88\x01\x01\x12\x1c\n" +
+	"\afrom_ms\x18\b \x01(\x03H\x01R\x06fromMs\x88\x01\x01\x12\x18\n" +
+	"\x05to_ms\x18\t \x01(\x03H\x02R\x04toMs\x88\x01\x01\x12\x18\n" +
+	"\bas_of_ns\x18\n" +
+	" \x01(\x03R\x06asOfNs\x1aO\n" +
+	"\x05Value\x12\x16\n" +
+	"\x06values\x18\x01 \x03(\tR\x06values\x12.\n" +
+	"\x05users\x18\x02 \x01(\v2\x18.quipu.v1.UniqueEstimateR\x05users\x1a\x97\x01\n" +
+	"\aOverlap\x12,\n" +
+	"\x04only\x18\x01 \x01(\v2\x18.quipu.v1.UniqueEstimateR\x04only\x120\n" +
+	"\x06others\x18\x02 \x01(\v2\x18.quipu.v1.UniqueEstimateR\x06others\x12,\n" +
+	"\x04both\x18\x03 \x01(\v2\x18.quipu.v1.UniqueEstimateR\x04bothB\x13\n" +
+	"\x11_complete_from_msB\n" +
+	"\n" +
+	"\b_from_msB\b\n" +
+	"\x06_to_ms\"Y\n" +
+	"\x11AddUniquesRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
+	"\x05users\x18\x03 \x03(\tR\x05users\"+\n" +
+	"\x0fAddUniquesReply\x12\x18\n" +
+	"\achanged\x18\x01 \x01(\bR\achanged\"\xe7\x01\n" +
 	"\rLedgerRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
@@ -4916,7 +5478,7 @@ const file_quipu_proto_rawDesc = "" +
 	"\bcomplete\x18\x04 \x01(\bR\bcomplete\x12\x12\n" +
 	"\x04next\x18\x05 \x01(\tR\x04next\x12\x1c\n" +
 	"\treactions\x18\x06 \x01(\x03R\treactions\x12\x18\n" +
-	"\awindows\x18\a \x01(\x03R\awindows\"\xa1\a\n" +
+	"\awindows\x18\a \x01(\x03R\awindows\"\xdc\a\n" +
 	"\n" +
 	"Definition\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x125\n" +
@@ -4939,7 +5501,9 @@ const file_quipu_proto_rawDesc = "" +
 	"\x04away\x18\x0e \x01(\tR\x04away\x12!\n" +
 	"\faway_servers\x18\x0f \x01(\x05R\vawayServers\x12\x18\n" +
 	"\aclients\x18\x10 \x01(\x03R\aclients\x12\x16\n" +
-	"\x06shards\x18\x11 \x01(\x05R\x06shards\x1aF\n" +
+	"\x06shards\x18\x11 \x01(\x05R\x06shards\x12\x16\n" +
+	"\x06unique\x18\x12 \x01(\tR\x06unique\x12!\n" +
+	"\funique_error\x18\x13 \x01(\tR\vuniqueError\x1aF\n" +
 	"\x06Window\x12\x14\n" +
 	"\x05every\x18\x01 \x01(\tR\x05every\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12\x12\n" +
@@ -5090,8 +5654,7 @@ const file_quipu_proto_rawDesc = "" +
 	"\x16DURABILITY_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11DURABILITY_MEMORY\x10\x01\x12\x16\n" +
 	"\x12DURABILITY_WRITTEN\x10\x02\x12\x15\n" +
-	"\x11DURABILITY_SYNCED\x10\x032\xa3\n" +
-	"\n" +
+	"\x11DURABILITY_SYNCED\x10\x032\xa6\v\n" +
 	"\x05Quipu\x12.\n" +
 	"\x03Add\x12\x14.quipu.v1.AddRequest\x1a\x11.quipu.v1.Receipt\x12>\n" +
 	"\bAddBatch\x12\x19.quipu.v1.AddBatchRequest\x1a\x17.quipu.v1.AddBatchReply\x12.\n" +
@@ -5106,7 +5669,10 @@ const file_quipu_proto_rawDesc = "" +
 	"\x04Undo\x12\x15.quipu.v1.UndoRequest\x1a\x11.quipu.v1.Receipt\x12;\n" +
 	"\aRecount\x12\x18.quipu.v1.RecountRequest\x1a\x16.quipu.v1.RecountReply\x121\n" +
 	"\x05Range\x12\x16.quipu.v1.RangeRequest\x1a\x10.quipu.v1.Series\x12.\n" +
-	"\x02By\x12\x13.quipu.v1.ByRequest\x1a\x13.quipu.v1.Breakdown\x128\n" +
+	"\x02By\x12\x13.quipu.v1.ByRequest\x1a\x13.quipu.v1.Breakdown\x12;\n" +
+	"\aUniques\x12\x18.quipu.v1.UniquesRequest\x1a\x16.quipu.v1.UniquesReply\x12D\n" +
+	"\n" +
+	"AddUniques\x12\x1b.quipu.v1.AddUniquesRequest\x1a\x19.quipu.v1.AddUniquesReply\x128\n" +
 	"\x06Ledger\x12\x17.quipu.v1.LedgerRequest\x1a\x15.quipu.v1.LedgerReply\x125\n" +
 	"\x05Erase\x12\x16.quipu.v1.EraseRequest\x1a\x14.quipu.v1.EraseReply\x12;\n" +
 	"\vDefinitions\x12\x1c.quipu.v1.DefinitionsRequest\x1a\x0e.quipu.v1.Book\x128\n" +
@@ -5131,7 +5697,7 @@ func file_quipu_proto_rawDescGZIP() []byte {
 }
 
 var file_quipu_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_quipu_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_quipu_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
 var file_quipu_proto_goTypes = []any{
 	(Kind)(0),                       // 0: quipu.v1.Kind
 	(Durability)(0),                 // 1: quipu.v1.Durability
@@ -5164,48 +5730,55 @@ var file_quipu_proto_goTypes = []any{
 	(*Series)(nil),                  // 28: quipu.v1.Series
 	(*ByRequest)(nil),               // 29: quipu.v1.ByRequest
 	(*Breakdown)(nil),               // 30: quipu.v1.Breakdown
-	(*LedgerRequest)(nil),           // 31: quipu.v1.LedgerRequest
-	(*Line)(nil),                    // 32: quipu.v1.Line
-	(*LedgerReply)(nil),             // 33: quipu.v1.LedgerReply
-	(*EraseRequest)(nil),            // 34: quipu.v1.EraseRequest
-	(*EraseReply)(nil),              // 35: quipu.v1.EraseReply
-	(*Definition)(nil),              // 36: quipu.v1.Definition
-	(*DefinitionsRequest)(nil),      // 37: quipu.v1.DefinitionsRequest
-	(*DefineRequest)(nil),           // 38: quipu.v1.DefineRequest
-	(*DefineReply)(nil),             // 39: quipu.v1.DefineReply
-	(*Book)(nil),                    // 40: quipu.v1.Book
-	(*RecountReply)(nil),            // 41: quipu.v1.RecountReply
-	(*TokenRequest)(nil),            // 42: quipu.v1.TokenRequest
-	(*Fate)(nil),                    // 43: quipu.v1.Fate
-	(*VerifyRequest)(nil),           // 44: quipu.v1.VerifyRequest
-	(*VerifyReply)(nil),             // 45: quipu.v1.VerifyReply
-	(*BackupRequest)(nil),           // 46: quipu.v1.BackupRequest
-	(*BackupReply)(nil),             // 47: quipu.v1.BackupReply
-	(*EnlistRequest)(nil),           // 48: quipu.v1.EnlistRequest
-	(*EnlistReply)(nil),             // 49: quipu.v1.EnlistReply
-	(*WriteRequest)(nil),            // 50: quipu.v1.WriteRequest
-	(*WriteReply)(nil),              // 51: quipu.v1.WriteReply
-	(*Error_Bound)(nil),             // 52: quipu.v1.Error.Bound
-	nil,                             // 53: quipu.v1.AddRequest.DimsEntry
-	nil,                             // 54: quipu.v1.Event.DimsEntry
-	nil,                             // 55: quipu.v1.AdjustRequest.DimsEntry
-	(*Breakdown_Value)(nil),         // 56: quipu.v1.Breakdown.Value
-	nil,                             // 57: quipu.v1.Line.DimsEntry
-	(*Definition_Window)(nil),       // 58: quipu.v1.Definition.Window
-	(*Definition_Dimension)(nil),    // 59: quipu.v1.Definition.Dimension
-	(*Definition_Reservations)(nil), // 60: quipu.v1.Definition.Reservations
-	(*Book_View)(nil),               // 61: quipu.v1.Book.View
-	(*VerifyReply_Drift)(nil),       // 62: quipu.v1.VerifyReply.Drift
-	(*WriteRequest_Fact)(nil),       // 63: quipu.v1.WriteRequest.Fact
-	nil,                             // 64: quipu.v1.WriteRequest.Fact.DimsEntry
-	(*WriteReply_Refusal)(nil),      // 65: quipu.v1.WriteReply.Refusal
-	(*Limit)(nil),                   // 66: quipu.v1.Limit
+	(*UniquesRequest)(nil),          // 31: quipu.v1.UniquesRequest
+	(*UniqueEstimate)(nil),          // 32: quipu.v1.UniqueEstimate
+	(*UniquesReply)(nil),            // 33: quipu.v1.UniquesReply
+	(*AddUniquesRequest)(nil),       // 34: quipu.v1.AddUniquesRequest
+	(*AddUniquesReply)(nil),         // 35: quipu.v1.AddUniquesReply
+	(*LedgerRequest)(nil),           // 36: quipu.v1.LedgerRequest
+	(*Line)(nil),                    // 37: quipu.v1.Line
+	(*LedgerReply)(nil),             // 38: quipu.v1.LedgerReply
+	(*EraseRequest)(nil),            // 39: quipu.v1.EraseRequest
+	(*EraseReply)(nil),              // 40: quipu.v1.EraseReply
+	(*Definition)(nil),              // 41: quipu.v1.Definition
+	(*DefinitionsRequest)(nil),      // 42: quipu.v1.DefinitionsRequest
+	(*DefineRequest)(nil),           // 43: quipu.v1.DefineRequest
+	(*DefineReply)(nil),             // 44: quipu.v1.DefineReply
+	(*Book)(nil),                    // 45: quipu.v1.Book
+	(*RecountReply)(nil),            // 46: quipu.v1.RecountReply
+	(*TokenRequest)(nil),            // 47: quipu.v1.TokenRequest
+	(*Fate)(nil),                    // 48: quipu.v1.Fate
+	(*VerifyRequest)(nil),           // 49: quipu.v1.VerifyRequest
+	(*VerifyReply)(nil),             // 50: quipu.v1.VerifyReply
+	(*BackupRequest)(nil),           // 51: quipu.v1.BackupRequest
+	(*BackupReply)(nil),             // 52: quipu.v1.BackupReply
+	(*EnlistRequest)(nil),           // 53: quipu.v1.EnlistRequest
+	(*EnlistReply)(nil),             // 54: quipu.v1.EnlistReply
+	(*WriteRequest)(nil),            // 55: quipu.v1.WriteRequest
+	(*WriteReply)(nil),              // 56: quipu.v1.WriteReply
+	(*Error_Bound)(nil),             // 57: quipu.v1.Error.Bound
+	nil,                             // 58: quipu.v1.AddRequest.DimsEntry
+	nil,                             // 59: quipu.v1.Event.DimsEntry
+	nil,                             // 60: quipu.v1.AdjustRequest.DimsEntry
+	(*Breakdown_Value)(nil),         // 61: quipu.v1.Breakdown.Value
+	(*UniquesReply_Value)(nil),      // 62: quipu.v1.UniquesReply.Value
+	(*UniquesReply_Overlap)(nil),    // 63: quipu.v1.UniquesReply.Overlap
+	nil,                             // 64: quipu.v1.Line.DimsEntry
+	(*Definition_Window)(nil),       // 65: quipu.v1.Definition.Window
+	(*Definition_Dimension)(nil),    // 66: quipu.v1.Definition.Dimension
+	(*Definition_Reservations)(nil), // 67: quipu.v1.Definition.Reservations
+	(*Book_View)(nil),               // 68: quipu.v1.Book.View
+	(*VerifyReply_Drift)(nil),       // 69: quipu.v1.VerifyReply.Drift
+	(*WriteRequest_Fact)(nil),       // 70: quipu.v1.WriteRequest.Fact
+	nil,                             // 71: quipu.v1.WriteRequest.Fact.DimsEntry
+	(*WriteReply_Refusal)(nil),      // 72: quipu.v1.WriteReply.Refusal
+	(*Limit)(nil),                   // 73: quipu.v1.Limit
 }
 var file_quipu_proto_depIdxs = []int32{
 	0,  // 0: quipu.v1.Error.kind:type_name -> quipu.v1.Kind
-	52, // 1: quipu.v1.Error.bound:type_name -> quipu.v1.Error.Bound
+	57, // 1: quipu.v1.Error.bound:type_name -> quipu.v1.Error.Bound
 	4,  // 2: quipu.v1.AddRequest.options:type_name -> quipu.v1.WriteOptions
-	53, // 3: quipu.v1.AddRequest.dims:type_name -> quipu.v1.AddRequest.DimsEntry
+	58, // 3: quipu.v1.AddRequest.dims:type_name -> quipu.v1.AddRequest.DimsEntry
 	4,  // 4: quipu.v1.SetRequest.options:type_name -> quipu.v1.WriteOptions
 	22, // 5: quipu.v1.SetRequest.correction:type_name -> quipu.v1.Correction
 	4,  // 6: quipu.v1.ResetRequest.options:type_name -> quipu.v1.WriteOptions
@@ -5214,7 +5787,7 @@ var file_quipu_proto_depIdxs = []int32{
 	22, // 9: quipu.v1.DeleteRequest.correction:type_name -> quipu.v1.Correction
 	1,  // 10: quipu.v1.Receipt.durability:type_name -> quipu.v1.Durability
 	3,  // 11: quipu.v1.Receipt.error:type_name -> quipu.v1.Error
-	54, // 12: quipu.v1.Event.dims:type_name -> quipu.v1.Event.DimsEntry
+	59, // 12: quipu.v1.Event.dims:type_name -> quipu.v1.Event.DimsEntry
 	11, // 13: quipu.v1.AddBatchRequest.events:type_name -> quipu.v1.Event
 	10, // 14: quipu.v1.AddBatchReply.receipts:type_name -> quipu.v1.Receipt
 	5,  // 15: quipu.v1.GetRequest.options:type_name -> quipu.v1.ReadOptions
@@ -5223,83 +5796,95 @@ var file_quipu_proto_depIdxs = []int32{
 	17, // 18: quipu.v1.ListReply.counts:type_name -> quipu.v1.Count
 	4,  // 19: quipu.v1.AdjustRequest.options:type_name -> quipu.v1.WriteOptions
 	22, // 20: quipu.v1.AdjustRequest.correction:type_name -> quipu.v1.Correction
-	55, // 21: quipu.v1.AdjustRequest.dims:type_name -> quipu.v1.AdjustRequest.DimsEntry
+	60, // 21: quipu.v1.AdjustRequest.dims:type_name -> quipu.v1.AdjustRequest.DimsEntry
 	22, // 22: quipu.v1.UndoRequest.correction:type_name -> quipu.v1.Correction
 	22, // 23: quipu.v1.RecountRequest.correction:type_name -> quipu.v1.Correction
 	27, // 24: quipu.v1.Series.points:type_name -> quipu.v1.Point
-	56, // 25: quipu.v1.Breakdown.values:type_name -> quipu.v1.Breakdown.Value
-	57, // 26: quipu.v1.Line.dims:type_name -> quipu.v1.Line.DimsEntry
-	32, // 27: quipu.v1.LedgerReply.lines:type_name -> quipu.v1.Line
-	58, // 28: quipu.v1.Definition.windows:type_name -> quipu.v1.Definition.Window
-	59, // 29: quipu.v1.Definition.dimensions:type_name -> quipu.v1.Definition.Dimension
-	58, // 30: quipu.v1.Definition.once:type_name -> quipu.v1.Definition.Window
-	60, // 31: quipu.v1.Definition.reservations:type_name -> quipu.v1.Definition.Reservations
-	66, // 32: quipu.v1.Definition.limits:type_name -> quipu.v1.Limit
-	36, // 33: quipu.v1.DefineRequest.definitions:type_name -> quipu.v1.Definition
-	36, // 34: quipu.v1.Book.definitions:type_name -> quipu.v1.Definition
-	61, // 35: quipu.v1.Book.views:type_name -> quipu.v1.Book.View
-	2,  // 36: quipu.v1.Fate.state:type_name -> quipu.v1.Fate.State
-	10, // 37: quipu.v1.Fate.receipt:type_name -> quipu.v1.Receipt
-	62, // 38: quipu.v1.VerifyReply.drift:type_name -> quipu.v1.VerifyReply.Drift
-	63, // 39: quipu.v1.WriteRequest.facts:type_name -> quipu.v1.WriteRequest.Fact
-	1,  // 40: quipu.v1.WriteReply.durability:type_name -> quipu.v1.Durability
-	3,  // 41: quipu.v1.WriteReply.error:type_name -> quipu.v1.Error
-	65, // 42: quipu.v1.WriteReply.refused:type_name -> quipu.v1.WriteReply.Refusal
-	64, // 43: quipu.v1.WriteRequest.Fact.dims:type_name -> quipu.v1.WriteRequest.Fact.DimsEntry
-	3,  // 44: quipu.v1.WriteReply.Refusal.error:type_name -> quipu.v1.Error
-	6,  // 45: quipu.v1.Quipu.Add:input_type -> quipu.v1.AddRequest
-	12, // 46: quipu.v1.Quipu.AddBatch:input_type -> quipu.v1.AddBatchRequest
-	7,  // 47: quipu.v1.Quipu.Set:input_type -> quipu.v1.SetRequest
-	8,  // 48: quipu.v1.Quipu.Reset:input_type -> quipu.v1.ResetRequest
-	9,  // 49: quipu.v1.Quipu.Delete:input_type -> quipu.v1.DeleteRequest
-	14, // 50: quipu.v1.Quipu.Get:input_type -> quipu.v1.GetRequest
-	15, // 51: quipu.v1.Quipu.GetBatch:input_type -> quipu.v1.GetBatchRequest
-	18, // 52: quipu.v1.Quipu.List:input_type -> quipu.v1.ListRequest
-	20, // 53: quipu.v1.Quipu.Sum:input_type -> quipu.v1.SumRequest
-	23, // 54: quipu.v1.Quipu.Adjust:input_type -> quipu.v1.AdjustRequest
-	24, // 55: quipu.v1.Quipu.Undo:input_type -> quipu.v1.UndoRequest
-	25, // 56: quipu.v1.Quipu.Recount:input_type -> quipu.v1.RecountRequest
-	26, // 57: quipu.v1.Quipu.Range:input_type -> quipu.v1.RangeRequest
-	29, // 58: quipu.v1.Quipu.By:input_type -> quipu.v1.ByRequest
-	31, // 59: quipu.v1.Quipu.Ledger:input_type -> quipu.v1.LedgerRequest
-	34, // 60: quipu.v1.Quipu.Erase:input_type -> quipu.v1.EraseRequest
-	37, // 61: quipu.v1.Quipu.Definitions:input_type -> quipu.v1.DefinitionsRequest
-	38, // 62: quipu.v1.Quipu.Define:input_type -> quipu.v1.DefineRequest
-	42, // 63: quipu.v1.Quipu.Lookup:input_type -> quipu.v1.TokenRequest
-	42, // 64: quipu.v1.Quipu.Settle:input_type -> quipu.v1.TokenRequest
-	44, // 65: quipu.v1.Quipu.Verify:input_type -> quipu.v1.VerifyRequest
-	46, // 66: quipu.v1.Quipu.Backup:input_type -> quipu.v1.BackupRequest
-	48, // 67: quipu.v1.Quipu.Enlist:input_type -> quipu.v1.EnlistRequest
-	50, // 68: quipu.v1.Quipu.Write:input_type -> quipu.v1.WriteRequest
-	10, // 69: quipu.v1.Quipu.Add:output_type -> quipu.v1.Receipt
-	13, // 70: quipu.v1.Quipu.AddBatch:output_type -> quipu.v1.AddBatchReply
-	10, // 71: quipu.v1.Quipu.Set:output_type -> quipu.v1.Receipt
-	10, // 72: quipu.v1.Quipu.Reset:output_type -> quipu.v1.Receipt
-	10, // 73: quipu.v1.Quipu.Delete:output_type -> quipu.v1.Receipt
-	17, // 74: quipu.v1.Quipu.Get:output_type -> quipu.v1.Count
-	16, // 75: quipu.v1.Quipu.GetBatch:output_type -> quipu.v1.GetBatchReply
-	19, // 76: quipu.v1.Quipu.List:output_type -> quipu.v1.ListReply
-	21, // 77: quipu.v1.Quipu.Sum:output_type -> quipu.v1.SumReply
-	10, // 78: quipu.v1.Quipu.Adjust:output_type -> quipu.v1.Receipt
-	10, // 79: quipu.v1.Quipu.Undo:output_type -> quipu.v1.Receipt
-	41, // 80: quipu.v1.Quipu.Recount:output_type -> quipu.v1.RecountReply
-	28, // 81: quipu.v1.Quipu.Range:output_type -> quipu.v1.Series
-	30, // 82: quipu.v1.Quipu.By:output_type -> quipu.v1.Breakdown
-	33, // 83: quipu.v1.Quipu.Ledger:output_type -> quipu.v1.LedgerReply
-	35, // 84: quipu.v1.Quipu.Erase:output_type -> quipu.v1.EraseReply
-	40, // 85: quipu.v1.Quipu.Definitions:output_type -> quipu.v1.Book
-	39, // 86: quipu.v1.Quipu.Define:output_type -> quipu.v1.DefineReply
-	43, // 87: quipu.v1.Quipu.Lookup:output_type -> quipu.v1.Fate
-	43, // 88: quipu.v1.Quipu.Settle:output_type -> quipu.v1.Fate
-	45, // 89: quipu.v1.Quipu.Verify:output_type -> quipu.v1.VerifyReply
-	47, // 90: quipu.v1.Quipu.Backup:output_type -> quipu.v1.BackupReply
-	49, // 91: quipu.v1.Quipu.Enlist:output_type -> quipu.v1.EnlistReply
-	51, // 92: quipu.v1.Quipu.Write:output_type -> quipu.v1.WriteReply
-	69, // [69:93] is the sub-list for method output_type
-	45, // [45:69] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	61, // 25: quipu.v1.Breakdown.values:type_name -> quipu.v1.Breakdown.Value
+	32, // 26: quipu.v1.UniquesReply.users:type_name -> quipu.v1.UniqueEstimate
+	62, // 27: quipu.v1.UniquesReply.values:type_name -> quipu.v1.UniquesReply.Value
+	32, // 28: quipu.v1.UniquesReply.other:type_name -> quipu.v1.UniqueEstimate
+	63, // 29: quipu.v1.UniquesReply.overlap:type_name -> quipu.v1.UniquesReply.Overlap
+	64, // 30: quipu.v1.Line.dims:type_name -> quipu.v1.Line.DimsEntry
+	37, // 31: quipu.v1.LedgerReply.lines:type_name -> quipu.v1.Line
+	65, // 32: quipu.v1.Definition.windows:type_name -> quipu.v1.Definition.Window
+	66, // 33: quipu.v1.Definition.dimensions:type_name -> quipu.v1.Definition.Dimension
+	65, // 34: quipu.v1.Definition.once:type_name -> quipu.v1.Definition.Window
+	67, // 35: quipu.v1.Definition.reservations:type_name -> quipu.v1.Definition.Reservations
+	73, // 36: quipu.v1.Definition.limits:type_name -> quipu.v1.Limit
+	41, // 37: quipu.v1.DefineRequest.definitions:type_name -> quipu.v1.Definition
+	41, // 38: quipu.v1.Book.definitions:type_name -> quipu.v1.Definition
+	68, // 39: quipu.v1.Book.views:type_name -> quipu.v1.Book.View
+	2,  // 40: quipu.v1.Fate.state:type_name -> quipu.v1.Fate.State
+	10, // 41: quipu.v1.Fate.receipt:type_name -> quipu.v1.Receipt
+	69, // 42: quipu.v1.VerifyReply.drift:type_name -> quipu.v1.VerifyReply.Drift
+	70, // 43: quipu.v1.WriteRequest.facts:type_name -> quipu.v1.WriteRequest.Fact
+	1,  // 44: quipu.v1.WriteReply.durability:type_name -> quipu.v1.Durability
+	3,  // 45: quipu.v1.WriteReply.error:type_name -> quipu.v1.Error
+	72, // 46: quipu.v1.WriteReply.refused:type_name -> quipu.v1.WriteReply.Refusal
+	32, // 47: quipu.v1.UniquesReply.Value.users:type_name -> quipu.v1.UniqueEstimate
+	32, // 48: quipu.v1.UniquesReply.Overlap.only:type_name -> quipu.v1.UniqueEstimate
+	32, // 49: quipu.v1.UniquesReply.Overlap.others:type_name -> quipu.v1.UniqueEstimate
+	32, // 50: quipu.v1.UniquesReply.Overlap.both:type_name -> quipu.v1.UniqueEstimate
+	71, // 51: quipu.v1.WriteRequest.Fact.dims:type_name -> quipu.v1.WriteRequest.Fact.DimsEntry
+	3,  // 52: quipu.v1.WriteReply.Refusal.error:type_name -> quipu.v1.Error
+	6,  // 53: quipu.v1.Quipu.Add:input_type -> quipu.v1.AddRequest
+	12, // 54: quipu.v1.Quipu.AddBatch:input_type -> quipu.v1.AddBatchRequest
+	7,  // 55: quipu.v1.Quipu.Set:input_type -> quipu.v1.SetRequest
+	8,  // 56: quipu.v1.Quipu.Reset:input_type -> quipu.v1.ResetRequest
+	9,  // 57: quipu.v1.Quipu.Delete:input_type -> quipu.v1.DeleteRequest
+	14, // 58: quipu.v1.Quipu.Get:input_type -> quipu.v1.GetRequest
+	15, // 59: quipu.v1.Quipu.GetBatch:input_type -> quipu.v1.GetBatchRequest
+	18, // 60: quipu.v1.Quipu.List:input_type -> quipu.v1.ListRequest
+	20, // 61: quipu.v1.Quipu.Sum:input_type -> quipu.v1.SumRequest
+	23, // 62: quipu.v1.Quipu.Adjust:input_type -> quipu.v1.AdjustRequest
+	24, // 63: quipu.v1.Quipu.Undo:input_type -> quipu.v1.UndoRequest
+	25, // 64: quipu.v1.Quipu.Recount:input_type -> quipu.v1.RecountRequest
+	26, // 65: quipu.v1.Quipu.Range:input_type -> quipu.v1.RangeRequest
+	29, // 66: quipu.v1.Quipu.By:input_type -> quipu.v1.ByRequest
+	31, // 67: quipu.v1.Quipu.Uniques:input_type -> quipu.v1.UniquesRequest
+	34, // 68: quipu.v1.Quipu.AddUniques:input_type -> quipu.v1.AddUniquesRequest
+	36, // 69: quipu.v1.Quipu.Ledger:input_type -> quipu.v1.LedgerRequest
+	39, // 70: quipu.v1.Quipu.Erase:input_type -> quipu.v1.EraseRequest
+	42, // 71: quipu.v1.Quipu.Definitions:input_type -> quipu.v1.DefinitionsRequest
+	43, // 72: quipu.v1.Quipu.Define:input_type -> quipu.v1.DefineRequest
+	47, // 73: quipu.v1.Quipu.Lookup:input_type -> quipu.v1.TokenRequest
+	47, // 74: quipu.v1.Quipu.Settle:input_type -> quipu.v1.TokenRequest
+	49, // 75: quipu.v1.Quipu.Verify:input_type -> quipu.v1.VerifyRequest
+	51, // 76: quipu.v1.Quipu.Backup:input_type -> quipu.v1.BackupRequest
+	53, // 77: quipu.v1.Quipu.Enlist:input_type -> quipu.v1.EnlistRequest
+	55, // 78: quipu.v1.Quipu.Write:input_type -> quipu.v1.WriteRequest
+	10, // 79: quipu.v1.Quipu.Add:output_type -> quipu.v1.Receipt
+	13, // 80: quipu.v1.Quipu.AddBatch:output_type -> quipu.v1.AddBatchReply
+	10, // 81: quipu.v1.Quipu.Set:output_type -> quipu.v1.Receipt
+	10, // 82: quipu.v1.Quipu.Reset:output_type -> quipu.v1.Receipt
+	10, // 83: quipu.v1.Quipu.Delete:output_type -> quipu.v1.Receipt
+	17, // 84: quipu.v1.Quipu.Get:output_type -> quipu.v1.Count
+	16, // 85: quipu.v1.Quipu.GetBatch:output_type -> quipu.v1.GetBatchReply
+	19, // 86: quipu.v1.Quipu.List:output_type -> quipu.v1.ListReply
+	21, // 87: quipu.v1.Quipu.Sum:output_type -> quipu.v1.SumReply
+	10, // 88: quipu.v1.Quipu.Adjust:output_type -> quipu.v1.Receipt
+	10, // 89: quipu.v1.Quipu.Undo:output_type -> quipu.v1.Receipt
+	46, // 90: quipu.v1.Quipu.Recount:output_type -> quipu.v1.RecountReply
+	28, // 91: quipu.v1.Quipu.Range:output_type -> quipu.v1.Series
+	30, // 92: quipu.v1.Quipu.By:output_type -> quipu.v1.Breakdown
+	33, // 93: quipu.v1.Quipu.Uniques:output_type -> quipu.v1.UniquesReply
+	35, // 94: quipu.v1.Quipu.AddUniques:output_type -> quipu.v1.AddUniquesReply
+	38, // 95: quipu.v1.Quipu.Ledger:output_type -> quipu.v1.LedgerReply
+	40, // 96: quipu.v1.Quipu.Erase:output_type -> quipu.v1.EraseReply
+	45, // 97: quipu.v1.Quipu.Definitions:output_type -> quipu.v1.Book
+	44, // 98: quipu.v1.Quipu.Define:output_type -> quipu.v1.DefineReply
+	48, // 99: quipu.v1.Quipu.Lookup:output_type -> quipu.v1.Fate
+	48, // 100: quipu.v1.Quipu.Settle:output_type -> quipu.v1.Fate
+	50, // 101: quipu.v1.Quipu.Verify:output_type -> quipu.v1.VerifyReply
+	52, // 102: quipu.v1.Quipu.Backup:output_type -> quipu.v1.BackupReply
+	54, // 103: quipu.v1.Quipu.Enlist:output_type -> quipu.v1.EnlistReply
+	56, // 104: quipu.v1.Quipu.Write:output_type -> quipu.v1.WriteReply
+	79, // [79:105] is the sub-list for method output_type
+	53, // [53:79] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_quipu_proto_init() }
@@ -5319,19 +5904,21 @@ func file_quipu_proto_init() {
 	file_quipu_proto_msgTypes[26].OneofWrappers = []any{}
 	file_quipu_proto_msgTypes[27].OneofWrappers = []any{}
 	file_quipu_proto_msgTypes[28].OneofWrappers = []any{}
-	file_quipu_proto_msgTypes[29].OneofWrappers = []any{}
 	file_quipu_proto_msgTypes[30].OneofWrappers = []any{}
 	file_quipu_proto_msgTypes[33].OneofWrappers = []any{}
 	file_quipu_proto_msgTypes[34].OneofWrappers = []any{}
-	file_quipu_proto_msgTypes[37].OneofWrappers = []any{}
-	file_quipu_proto_msgTypes[58].OneofWrappers = []any{}
+	file_quipu_proto_msgTypes[35].OneofWrappers = []any{}
+	file_quipu_proto_msgTypes[38].OneofWrappers = []any{}
+	file_quipu_proto_msgTypes[39].OneofWrappers = []any{}
+	file_quipu_proto_msgTypes[42].OneofWrappers = []any{}
+	file_quipu_proto_msgTypes[65].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quipu_proto_rawDesc), len(file_quipu_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   63,
+			NumMessages:   70,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,4 +1,4 @@
-// quipu.proto sha256:961115c208173067db22b7773d3567f68f256ede0a04a820f7b976628b953b19
+// quipu.proto sha256:8d394a376277c395e4e381ce5f6768fdf55d43eb26bc1aa67094e86b7e617229
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -41,6 +41,8 @@ const (
 	Quipu_Recount_FullMethodName     = "/quipu.v1.Quipu/Recount"
 	Quipu_Range_FullMethodName       = "/quipu.v1.Quipu/Range"
 	Quipu_By_FullMethodName          = "/quipu.v1.Quipu/By"
+	Quipu_Uniques_FullMethodName     = "/quipu.v1.Quipu/Uniques"
+	Quipu_AddUniques_FullMethodName  = "/quipu.v1.Quipu/AddUniques"
 	Quipu_Ledger_FullMethodName      = "/quipu.v1.Quipu/Ledger"
 	Quipu_Erase_FullMethodName       = "/quipu.v1.Quipu/Erase"
 	Quipu_Definitions_FullMethodName = "/quipu.v1.Quipu/Definitions"
@@ -93,6 +95,10 @@ type QuipuClient interface {
 	Range(ctx context.Context, in *RangeRequest, opts ...grpc.CallOption) (*Series, error)
 	// By returns what was counted for each value of a dimension.
 	By(ctx context.Context, in *ByRequest, opts ...grpc.CallOption) (*Breakdown, error)
+	// Uniques returns how many different users a counter had.
+	Uniques(ctx context.Context, in *UniquesRequest, opts ...grpc.CallOption) (*UniquesReply, error)
+	// AddUniques takes users into those of a counter, without counting anything.
+	AddUniques(ctx context.Context, in *AddUniquesRequest, opts ...grpc.CallOption) (*AddUniquesReply, error)
 	// Ledger returns the entries of a counter's ledger, the newest first, a page at a
 	// time.
 	Ledger(ctx context.Context, in *LedgerRequest, opts ...grpc.CallOption) (*LedgerReply, error)
@@ -271,6 +277,26 @@ func (c *quipuClient) By(ctx context.Context, in *ByRequest, opts ...grpc.CallOp
 	return out, nil
 }
 
+func (c *quipuClient) Uniques(ctx context.Context, in *UniquesRequest, opts ...grpc.CallOption) (*UniquesReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UniquesReply)
+	err := c.cc.Invoke(ctx, Quipu_Uniques_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *quipuClient) AddUniques(ctx context.Context, in *AddUniquesRequest, opts ...grpc.CallOption) (*AddUniquesReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AddUniquesReply)
+	err := c.cc.Invoke(ctx, Quipu_AddUniques_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *quipuClient) Ledger(ctx context.Context, in *LedgerRequest, opts ...grpc.CallOption) (*LedgerReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(LedgerReply)
@@ -423,6 +449,10 @@ type QuipuServer interface {
 	Range(context.Context, *RangeRequest) (*Series, error)
 	// By returns what was counted for each value of a dimension.
 	By(context.Context, *ByRequest) (*Breakdown, error)
+	// Uniques returns how many different users a counter had.
+	Uniques(context.Context, *UniquesRequest) (*UniquesReply, error)
+	// AddUniques takes users into those of a counter, without counting anything.
+	AddUniques(context.Context, *AddUniquesRequest) (*AddUniquesReply, error)
 	// Ledger returns the entries of a counter's ledger, the newest first, a page at a
 	// time.
 	Ledger(context.Context, *LedgerRequest) (*LedgerReply, error)
@@ -502,6 +532,12 @@ func (UnimplementedQuipuServer) Range(context.Context, *RangeRequest) (*Series, 
 }
 func (UnimplementedQuipuServer) By(context.Context, *ByRequest) (*Breakdown, error) {
 	return nil, status.Error(codes.Unimplemented, "method By not implemented")
+}
+func (UnimplementedQuipuServer) Uniques(context.Context, *UniquesRequest) (*UniquesReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Uniques not implemented")
+}
+func (UnimplementedQuipuServer) AddUniques(context.Context, *AddUniquesRequest) (*AddUniquesReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method AddUniques not implemented")
 }
 func (UnimplementedQuipuServer) Ledger(context.Context, *LedgerRequest) (*LedgerReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Ledger not implemented")
@@ -806,6 +842,42 @@ func _Quipu_By_Handler(srv interface{}, ctx context.Context, dec func(interface{
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Quipu_Uniques_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UniquesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QuipuServer).Uniques(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Quipu_Uniques_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QuipuServer).Uniques(ctx, req.(*UniquesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Quipu_AddUniques_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AddUniquesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QuipuServer).AddUniques(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Quipu_AddUniques_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QuipuServer).AddUniques(ctx, req.(*AddUniquesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Quipu_Ledger_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(LedgerRequest)
 	if err := dec(in); err != nil {
@@ -1030,6 +1102,14 @@ var Quipu_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "By",
 			Handler:    _Quipu_By_Handler,
+		},
+		{
+			MethodName: "Uniques",
+			Handler:    _Quipu_Uniques_Handler,
+		},
+		{
+			MethodName: "AddUniques",
+			Handler:    _Quipu_AddUniques_Handler,
 		},
 		{
 			MethodName: "Ledger",

@@ -87,11 +87,13 @@ type Slot struct {
 	Ledger    bool                  // the ledger; the others are nil
 	Choices   bool                  // reactions; the others are nil
 	Once      *definition.Once      // users who were counted; the others are nil
+	Unique    bool                  // how many different users there were, of the window and the dimension
 }
 
 // Slots returns what the views of a definition show, in their order: its windows, each
-// dimension for all time and then by its windows, the ledger, reactions, and users who were
-// counted once.
+// dimension for all time and then by its windows, the ledger, reactions, users who were
+// counted once, and how many different users there were: in all, and of each of the views
+// that come first.
 func Slots(d *definition.Definition) []Slot {
 	var slots []Slot
 	for i := range d.Windows {
@@ -115,8 +117,21 @@ func Slots(d *definition.Definition) []Slot {
 	if d.Once != (definition.Once{}) {
 		slots = append(slots, Slot{Once: &d.Once})
 	}
+	if d.Unique.Of != "" {
+		counts := slots
+		slots = append(slots, Slot{Unique: true})
+		for _, s := range counts {
+			if s.Window != nil || s.Dimension != nil {
+				s.Unique = true
+				slots = append(slots, s)
+			}
+		}
+	}
 	return slots
 }
+
+// uniques is what the names of views begin with that have them.
+const uniques = "uniques"
 
 // Keep returns how long the cells of a slot are kept; 0 is for ever.
 func (s Slot) Keep(d *definition.Definition) definition.Keep {
@@ -148,6 +163,12 @@ func (s Slot) Name(d *definition.Definition) string {
 		return name
 	}
 	var parts []string
+	if s.Unique {
+		parts = append(parts, uniques)
+		if s.Window != nil || s.Dimension != nil {
+			parts = append(parts, "by")
+		}
+	}
 	if s.Dimension != nil {
 		parts = append(parts, "dimension "+s.Dimension.Name())
 	}

@@ -150,6 +150,27 @@ func TestOtherChanges(t *testing.T) {
 	}
 }
 
+// A view of users begins for all that is counted, and goes on when its error changes.
+func TestUniqueChanges(t *testing.T) {
+	d := definition.Definition{Pattern: "*", Windows: []definition.Window{window("1m", "", hour)}, Dimensions: []definition.Dimension{{By: []string{"country"}}}}
+	first := next(t, &book.Book{}, d)
+	d.Unique.Of = definition.Who
+	second := next(t, first, d)
+	want := []string{"*: uniques begin now", "*: uniques by windows of 1m begin now", "*: uniques by dimension country begin now", "*: uniques by dimension country windows of 1m begin now"}
+	if got := first.Changes(second); !slices.Equal(got, want) {
+		t.Errorf("changes: %q", got)
+	}
+	d.Unique.Error = 20_000
+	third := next(t, second, d)
+	if got := second.Changes(third); !slices.Equal(got, []string{"*: unique is {of: who, error: 2%}, not who"}) || !slices.Equal(ids(second, ""), ids(third, "")) {
+		t.Errorf("changes: %q; views %v, %v", got, ids(second, ""), ids(third, ""))
+	}
+	d.Unique = definition.Unique{}
+	if got := third.Changes(next(t, third, d)); len(got) != 4 || !strings.HasSuffix(got[0], "uniques end") {
+		t.Errorf("changes: %q", got)
+	}
+}
+
 // TestBytes pins the bytes that stores will have.
 func TestBytes(t *testing.T) {
 	const want = `{"format":1,"id":2,"views":4,"entries":[{"definition":{"pattern":"views:*","windows":[{"every":"1d","zone":"Asia/Kolkata","keep":"2y"}],` +

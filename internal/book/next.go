@@ -260,6 +260,9 @@ func (b *Book) Changes(n *Book) []string {
 			if is, had := max(1, e.Definition.Shards), max(1, was.Definition.Shards); is != had && len(e.Definition.Choices) > 0 && len(was.Definition.Choices) > 0 {
 				add(pattern, "shards are %d, not %d: for counters that have no users yet", is, had)
 			}
+			if is, was := e.Definition.Unique, was.Definition.Unique; is.Of != "" && was.Of != "" && is != was {
+				add(pattern, "unique is %s, not %s", is, was)
+			}
 			if is, was := e.Definition.Late, was.Definition.Late; is != was {
 				add(pattern, "late is %s, not %s", is, was)
 			}
@@ -310,7 +313,7 @@ func reservations(e *Entry) string {
 
 // verb returns what the views of a name do: windows are several.
 func verb(name, do string) string {
-	if strings.Contains(name, "windows") || strings.HasPrefix(name, "users") || name == reactions {
+	if strings.Contains(name, "windows") || strings.HasPrefix(name, "users") || strings.HasPrefix(name, uniques) || name == reactions {
 		return do
 	}
 	return do + "s"

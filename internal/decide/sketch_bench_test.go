@@ -15,7 +15,9 @@ func BenchmarkMerge(b *testing.B) {
 		full.Add(i * 0x9e3779b97f4a7c15)
 	}
 	state := string(full.Append(nil))
-	ask := func(i uint64) []byte { return sketch.AppendUniqueRequest(nil, sketch.PrecisionDefault, []uint64{i * 0x9e3779b97f4a7c15}) }
+	ask := func(i uint64) []byte {
+		return sketch.AppendUniqueRequest(nil, sketch.PrecisionDefault, []uint64{i * 0x9e3779b97f4a7c15})
+	}
 	known, fresh := ask(1), ask(0)
 	for i := uint64(1 << 20); ; i++ {
 		if _, changed, _, _ := sketch.Decide(nil, state, ask(i)); changed {

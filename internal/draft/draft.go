@@ -110,6 +110,7 @@ func (r Reader) draft(n *yaml.Node) (Draft, error) {
 		},
 		"shards":  func(n *yaml.Node) error { return shards(n, &d.Definition.Shards) },
 		"once":    func(n *yaml.Node) error { return r.once(n, &d.Definition.Once) },
+		"unique":  func(n *yaml.Node) error { return unique(n, &d.Definition.Unique) },
 		"limits":  func(n *yaml.Node) error { return r.limits(n, &d.Definition.Limits) },
 		"away":    func(n *yaml.Node) error { return away(n, &d.Definition.Away) },
 		"clients": func(n *yaml.Node) error { return amount(n, &d.Definition.Clients) },
@@ -193,6 +194,21 @@ func (r Reader) once(n *yaml.Node, to *definition.Once) error {
 	})
 	if err == nil && to.Every == (definition.Width{}) {
 		err = errors.New("once without every: want {every: 1d, zone: Europe/Berlin}, or 1d")
+	}
+	return at(n.Line, err)
+}
+
+// unique takes what is counted, or a mapping of it and of the error of an estimate.
+func unique(n *yaml.Node, to *definition.Unique) error {
+	if n.Kind != yaml.MappingNode {
+		return text(n, &to.Of)
+	}
+	err := members(n, "unique", fields{
+		"of":    func(n *yaml.Node) error { return text(n, &to.Of) },
+		"error": func(n *yaml.Node) error { return parsed(n, &to.Error) },
+	})
+	if err == nil && to.Of == "" {
+		err = errors.New("unique without of: want {of: who, error: 0.8%}, or who")
 	}
 	return at(n.Line, err)
 }

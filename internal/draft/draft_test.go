@@ -110,6 +110,8 @@ func TestParse(t *testing.T) {
 	f("- {pattern: a, once: {every: 1w, zone: Europe/Berlin, keep: 2w}}", definition.Definition{
 		Pattern: "a", Once: definition.Once{Every: width("1w"), Zone: "Europe/Berlin", Keep: definition.Keep(14 * 24 * time.Hour)},
 	})
+	f("- {pattern: a, unique: who}", definition.Definition{Pattern: "a", Unique: definition.Unique{Of: "who"}})
+	f(`[{"pattern":"a","unique":{"of":"who","error":"0.8%"}}]`, definition.Definition{Pattern: "a", Unique: definition.Unique{Of: "who", Error: 8000}})
 	f("- {pattern: a, once: {every: 1mo, zone: UTC}}", definition.Definition{Pattern: "a", Once: definition.Once{Every: width("1mo")}})
 	f("- {pattern: a, ledger: {record: all}}", definition.Definition{Pattern: "a", Ledger: definition.Ledger{Record: definition.All}})
 }
@@ -142,12 +144,20 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	f(1, "want a list of definitions", "pattern: a")
-	f(2, "want a definition: a mapping of away, ceiling, choices, clients, dimensions, floor, late, ledger, limits, namespace, once, pattern, reservations, shards, windows", "\n- a")
+	f(2, "want a definition: a mapping of away, ceiling, choices, clients, dimensions, floor, late, ledger, limits, namespace, once, pattern, reservations, shards, unique, windows", "\n- a")
 	f(1, "pattern is empty: want a key, or a prefix followed by *", "- {windows: []}")
 	f(2, "want a list of choices", "- pattern: a\n  choices: like")
 	f(1, `choice "1st": want a letter`, "- {pattern: a, choices: [1st]}")
 	f(1, "choice like is given twice", "- {pattern: a, choices: [like, like]}")
 	f(1, "33 choices: at most 32", "- {pattern: a, choices: [a"+strings.Repeat(", a", 32)+"]}")
+	f(1, "of \"ip\": want who", "- {pattern: a, unique: ip}")
+	f(1, "unique without of", "- {pattern: a, unique: {error: 1%}}")
+	for _, bad := range []string{"1", "0%", "x%", "-1%", "101%", "NaN%", "0.00001%"} {
+		f(1, "want a share in percent", "- {pattern: a, unique: {of: who, error: "+bad+"}}")
+	}
+	f(1, "error of 0.1%: want 0.42% to 10%", "- {pattern: a, unique: {of: who, error: 0.1%}}")
+	f(1, "error of 11%: want 0.42% to 10%", "- {pattern: a, unique: {of: who, error: 11%}}")
+	f(1, "leave out unique", "- {pattern: a, choices: [like], unique: who}")
 	f(1, "leave out once", "- {pattern: a, choices: [like], once: 1d}")
 	f(1, "leave out dimensions", "- {pattern: a, choices: [like], dimensions: [country]}")
 	f(1, "leave out zone", "- {pattern: a, once: {every: 1h, zone: Europe/Berlin}}")

@@ -69,8 +69,13 @@ func (r *Reader) shards(ctx context.Context, key string) ([]store.Cell, error) {
 
 // scan calls f for each part of a range of rows, in their order.
 func (r *Reader) scan(ctx context.Context, rows store.Rows, f func(*store.PartEntry) error) error {
+	return r.scanBy(ctx, rows, store.ScanMax, f)
+}
+
+// scanBy is scan by so many parts at a time.
+func (r *Reader) scanBy(ctx context.Context, rows store.Rows, n int, f func(*store.PartEntry) error) error {
 	for {
-		page, err := r.Store.ScanParts(ctx, rows, store.ScanMax)
+		page, err := r.Store.ScanParts(ctx, rows, n)
 		if err != nil {
 			return err
 		}
@@ -79,7 +84,7 @@ func (r *Reader) scan(ctx context.Context, rows store.Rows, f func(*store.PartEn
 				return err
 			}
 		}
-		if len(page) < store.ScanMax {
+		if len(page) < n {
 			return nil
 		}
 		rows = beyond(rows, &page[len(page)-1])

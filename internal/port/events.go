@@ -210,8 +210,9 @@ func cutLarge(batches []store.Batch) (cuts []cutting) {
 	return cuts
 }
 
-// surelyFit is how many deltas fit into a batch, whatever events they are.
-const surelyFit = store.BatchDeltasMax / (store.EventRidersMax + 1)
+// surelyFit is how many deltas fit into a batch, whatever events they are: what is merged
+// counts for more bytes than it has.
+const surelyFit = store.BatchDeltasMax / (store.EventRidersMax + 1) / 2
 
 // isLarge reports whether a batch has to be cut.
 func isLarge(b store.Batch) bool {

@@ -28,6 +28,8 @@ type Fact struct {
 	hold *act // of a step in the life of a reservation
 
 	React Reacting // of a reaction, whose user is Who
+
+	Unite []string // users who are taken into sketches without being counted: the delta is an OpMerge
 }
 
 // Undone is the line that an Undo takes back.

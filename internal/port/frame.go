@@ -143,7 +143,7 @@ func (f *frame) fill(batches []store.Batch, facts []Fact) error {
 				return err
 			}
 			f.changed = append(f.changed, change{batch: i, delta: j, was: *d, err: err, late: late})
-			if d.Op == store.OpExpire {
+			if d.Op == store.OpExpire || d.Op == store.OpMerge {
 				*d = store.Delta{Cell: d.Cell, Op: store.OpGet}
 			} else {
 				d.Expiry, d.DeadlineMS, d.Event = store.ExpiryKeep, 0, barred
@@ -189,7 +189,7 @@ func (f *frame) tell(c *change, op store.Op, reply *store.Reply) {
 		*r = store.Result{Outcome: store.Barred, Refused: c.held, Replayed: r.Replayed}
 		return
 	case c.err != nil:
-		if r.Outcome != store.Untimely && op != store.OpExpire {
+		if r.Outcome != store.Untimely && op != store.OpExpire && op != store.OpMerge {
 			return
 		}
 		*r = store.Result{Outcome: store.Barred}
@@ -246,6 +246,9 @@ func (f *frame) event(d *store.Delta, fact *Fact) (*store.Event, lateness, error
 	if fact != nil && fact.hold != nil {
 		e, err := f.hold(d, fact, keys)
 		return e, onTime, err
+	}
+	if fact != nil && fact.Unite != nil {
+		return f.unite(d, fact, keys)
 	}
 	if d.Expiry&store.ExpirySet != 0 {
 		switch {
@@ -309,7 +312,7 @@ func (f *frame) add(d *store.Delta, fact *Fact, keys *books.Keys) (e *store.Even
 	if !ok && always {
 		line, ok = unasked, true
 	}
-	if e, err = f.withLine(p.Event, line, ok, d, fact, at); err == nil && keys.CountsOnce() {
+	if e, err = f.withLine(asked(p.Event, d, fact, keys), line, ok, d, fact, at); err == nil && keys.CountsOnce() {
 		e, err = f.once(e, fact, keys, at)
 	}
 	return e, late, err

@@ -95,6 +95,9 @@ func EncodeDefinition(d *definition.Definition) *pb.Definition {
 	if o := d.Once; o != (definition.Once{}) {
 		out.Once = &pb.Definition_Window{Every: o.Every.String(), Zone: o.Zone, Keep: EncodeKeep(o.Keep)}
 	}
+	if out.Unique = d.Unique.Of; d.Unique.Error != 0 {
+		out.UniqueError = d.Unique.Error.String()
+	}
 	out.Limits, out.Clients = EncodeLimits(d.Limits), d.Clients
 	out.Away, out.AwayServers = EncodeAway(d.Away)
 	return out
@@ -155,6 +158,11 @@ func DecodeDefinition(d *pb.Definition) (out definition.Definition, err error) {
 		return out, err
 	}
 	out.Clients = d.Clients
+	if out.Unique.Of = d.Unique; d.UniqueError != "" {
+		if err = out.Unique.Error.UnmarshalText([]byte(d.UniqueError)); err != nil {
+			return out, err
+		}
+	}
 	if out.Away, err = DecodeAway(d.Away, d.AwayServers); err != nil {
 		return out, err
 	}

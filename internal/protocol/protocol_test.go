@@ -32,6 +32,8 @@ func TestDefinitions(t *testing.T) {
 		{Pattern: "e", Ledger: definition.Ledger{Record: definition.All, Keep: keep}},
 		{Pattern: "r", Reservations: &definition.Reservations{}},
 		{Pattern: "s", Reservations: &definition.Reservations{Max: 1, Total: 2, PerWho: 3, Who: 4, MaxTTL: definition.Keep(time.Hour)}},
+		{Pattern: "u", Unique: definition.Unique{Of: "who"}},
+		{Pattern: "v", Unique: definition.Unique{Of: "who", Error: 8100}},
 		{Pattern: "h", Floor: new(int64(0))},
 		{Pattern: "i", Ceiling: new(int64(math.MaxInt64)), Floor: new(int64(math.MinInt64))},
 		{Pattern: "f", Late: definition.Late{Then: definition.Refuse}},

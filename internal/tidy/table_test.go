@@ -32,7 +32,7 @@ var table = map[string]row{
 	"internal/draft": {code: []string{"./definition", "./store", "go.yaml.in/yaml/v3"}, pure: true},
 	// The definitions of a namespace as a store keeps them, and what follows from them.
 	"internal/book": {code: []string{"./definition", "./store", "./internal/calendar"}, pure: true},
-	"internal/view": {code: []string{"./call", "./definition", "./store", "./internal/book", "./internal/calendar", "./internal/wide"}, pure: true},
+	"internal/view": {code: []string{"./call", "./definition", "./store", "./internal/book", "./internal/calendar", "./internal/sketch", "./internal/wide"}, pure: true},
 	// Lines of the ledger, and their bytes.
 	"internal/ledger": {code: []string{"./call", "./store"}, pure: true},
 
@@ -72,7 +72,7 @@ var table = map[string]row{
 	// What counters were, as the parts in a store tell.
 	"internal/history": {
 		code: []string{
-			"./call", "./definition", "./store", "./internal/book", "./internal/books", "./internal/calendar", "./internal/hold", "./internal/ledger", "./internal/view", "./internal/wide",
+			"./call", "./definition", "./store", "./internal/book", "./internal/books", "./internal/calendar", "./internal/hold", "./internal/ledger", "./internal/sketch", "./internal/view", "./internal/wide",
 		},
 	},
 	// What lets go of parts that are not kept any more.
@@ -92,7 +92,7 @@ var table = map[string]row{
 	"internal/port": {
 		code: []string{
 			"./call", "./definition", "./policy", "./store", "./internal/admission", "./internal/books", "./internal/calendar", "./internal/due", "./internal/hold", "./internal/hot", "./internal/limit", "./internal/ledger", "./internal/node", "./internal/retention", "./internal/rollup",
-			"./internal/spread", "./internal/total", "./internal/view",
+			"./internal/sketch", "./internal/spread", "./internal/total", "./internal/view",
 		},
 		tests: []string{".", "./definition", "./store/memstore", "./store/storetest"},
 	},

@@ -54,19 +54,22 @@ func (v *Views) Plan(at, now int64, names []string) (*Plan, error) {
 	}
 	p := &Plan{at: calendar.Span{To: math.MaxInt64}, now: calendar.Span{From: math.MinInt64, To: math.MaxInt64}}
 	riders := v.bases()
-	for _, part := range v.parts(p, at, now, names) {
+	for _, part := range v.parts(p, at, now, names, (*ready).counts) {
 		riders = append(riders, store.Rider{Part: part, Op: store.OpAdd, Amount: store.AmountApplied})
+	}
+	for _, part := range v.parts(p, at, now, names, (*ready).merges) {
+		riders = append(riders, store.Rider{Part: part, Op: store.OpMerge})
 	}
 	p.Event = planned(riders)
 	return p, nil
 }
 
-// parts returns the part of each view that counts an event at a time, and notes in p for how
-// long they are right.
-func (v *Views) parts(p *Plan, at, now int64, names []string) (parts []store.Part) {
+// parts returns the part of each of some views that an event at a time changes, and notes in
+// p for how long they are right.
+func (v *Views) parts(p *Plan, at, now int64, names []string, some func(*ready) bool) (parts []store.Part) {
 	for i := range v.views {
 		r := &v.views[i]
-		if !r.counts() {
+		if !some(r) {
 			continue
 		}
 		part := store.PartFields{Kind: r.kind(), View: r.ID}
@@ -82,6 +85,9 @@ func (v *Views) parts(p *Plan, at, now int64, names []string) (parts []store.Par
 			} else {
 				part, p.Late = outside(r.ID), true
 				p.now.From = max(p.now.From, end)
+				if r.unique {
+					continue // Nobody is outside of a sketch.
+				}
 			}
 		}
 		parts = append(parts, part.Part())

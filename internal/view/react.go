@@ -89,7 +89,7 @@ func (v *Views) React(now int64, names []string, r Reaction) *Plan {
 	}
 	riders = append(riders, store.Rider{Op: store.OpAdd, N: n, When: when})
 	riders = append(riders, v.bases()...)
-	for _, part := range v.parts(p, now, now, names) {
+	for _, part := range v.parts(p, now, now, names, (*ready).counts) {
 		riders = append(riders, store.Rider{Part: part, Op: store.OpAdd, N: n, When: when})
 	}
 	p.Event = planned(riders)

@@ -43,6 +43,8 @@ type Views struct {
 
 	choices []string // of reactions, in the order of their numbers, from 1 on
 	once    *ready   // has the users that were counted, or nil
+
+	unique int // the precision of sketches of users; 0 if there are none
 }
 
 // A ready is a view made ready.
@@ -54,6 +56,7 @@ type ready struct {
 	ledger    bool
 	choices   bool // reactions
 	once      bool // users who were counted
+	unique    bool // sketches of users
 }
 
 // NoDimension is in the place of a dimension where all events are meant.
@@ -64,10 +67,10 @@ func New(b *book.Book, e *book.Entry) *Views {
 	v := &Views{
 		dimensions: e.Definition.Dimensions, record: e.Definition.Ledger.Record,
 		late: e.Definition.Late.Then, lateAfter: e.Definition.LateAfter(), book: int64(b.ID),
-		choices: e.Definition.Choices,
+		choices: e.Definition.Choices, unique: precision(e.Definition.Unique),
 	}
 	for i, s := range book.Slots(&e.Definition) {
-		r := ready{View: e.Views[i], dimension: NoDimension, ledger: s.Ledger, choices: s.Choices, once: s.Once != nil}
+		r := ready{View: e.Views[i], dimension: NoDimension, ledger: s.Ledger, choices: s.Choices, once: s.Once != nil, unique: s.Unique}
 		if s.Dimension != nil {
 			r.dimension = slices.IndexFunc(v.dimensions, func(d definition.Dimension) bool { return d.Name() == s.Dimension.Name() })
 		}
@@ -87,7 +90,7 @@ func New(b *book.Book, e *book.Entry) *Views {
 		v.views = append(v.views, r)
 	}
 	for i := range v.dimensions {
-		at := slices.IndexFunc(v.views, func(r ready) bool { return r.dimension == i && !r.windowed() })
+		at := slices.IndexFunc(v.views, func(r ready) bool { return r.dimension == i && !r.windowed() && !r.unique })
 		v.admits = append(v.admits, v.views[at].ID)
 	}
 	v.Assign, v.Touch = planned(v.assigns()), planned(v.bases())
@@ -98,11 +101,16 @@ func New(b *book.Book, e *book.Entry) *Views {
 func (r *ready) windowed() bool { return !r.once && r.grid.Width != calendar.Width{} }
 
 // sums reports whether the cells of r, and what is outside of it, add up to the total.
-func (v *Views) sums(r *ready) bool { return !r.once && (!r.ledger || v.record == definition.All) }
+func (v *Views) sums(r *ready) bool {
+	return !r.once && !r.unique && (!r.ledger || v.record == definition.All)
+}
 
 // counts reports whether every event that counts adds to a cell of r. The others have more
 // to say of it than an amount.
-func (r *ready) counts() bool { return !r.ledger && !r.choices && !r.once }
+func (r *ready) counts() bool { return !r.ledger && !r.choices && !r.once && !r.unique }
+
+// merges reports whether what an event asks is merged into a cell of r.
+func (r *ready) merges() bool { return r.unique }
 
 // Dimension returns which dimension has a name, as in Dimension.Name.
 func (v *Views) Dimension(name string) (i int, err error) {
@@ -258,6 +266,10 @@ func (r *ready) kind() store.PartKind {
 		return store.PartMembers
 	case r.once:
 		return store.PartOnce
+	case r.unique && r.windowed():
+		return store.PartWindowSketch
+	case r.unique:
+		return store.PartSketch
 	case !r.windowed():
 		return store.PartDim
 	case r.dimension == NoDimension:

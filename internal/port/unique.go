@@ -1,0 +1,78 @@
+package port
+
+import (
+	"context"
+
+	"github.com/quipudb/quipu/internal/books"
+	"github.com/quipudb/quipu/internal/sketch"
+	"github.com/quipudb/quipu/internal/view"
+	"github.com/quipudb/quipu/store"
+)
+
+// asked returns an event that takes its user into the sketches of users, if its counter has
+// some. What is corrected and what is taken back is of nobody: users who were there stay so.
+func asked(e *store.Event, d *store.Delta, fact *Fact, keys *books.Keys) *store.Event {
+	precision := keys.Unique()
+	if precision == 0 || d.N <= 0 || fact == nil || fact.Who == "" || fact.always() {
+		return e
+	}
+	with := new(*e)
+	with.Bytes = sketch.AppendUniqueRequest(nil, precision, []uint64{sketch.Hash(fact.Who)})
+	return with
+}
+
+// unite returns the event that takes users into sketches now, and counts nothing.
+func (f *frame) unite(d *store.Delta, fact *Fact, keys *books.Keys) (*store.Event, lateness, error) {
+	if keys == nil || keys.Unique() == 0 {
+		return nil, onTime, view.NoUnique(d.Cell.Key)
+	}
+	names, err := keys.Names(f.room[:0], nil)
+	if err != nil {
+		return nil, onTime, err
+	}
+	p, err := keys.Plans.Unite(keys.Views, f.nowMS, f.nowMS, names)
+	if err != nil {
+		return nil, onTime, err
+	}
+	hashes := make([]uint64, len(fact.Unite))
+	for i, user := range fact.Unite {
+		hashes[i] = sketch.Hash(user)
+	}
+	with := new(*p.Event)
+	with.Bytes = sketch.AppendUniqueRequest(nil, keys.Unique(), hashes)
+	return with, onTime, nil
+}
+
+// AddUniques takes users into the sketches of a counter, and does not change what it has counted.
+// It reports whether one of them was not there before.
+func (p *Port) AddUniques(ctx context.Context, key string, users []string) (changed bool, err error) {
+	if p.err != nil {
+		return false, p.err
+	}
+	if p.readOnly {
+		return false, store.ErrReadOnly
+	}
+	if _, err := p.books.Get(ctx, p.namespace); err != nil { // whoever knows of no book sees no definition
+		return false, err
+	}
+	c := p.NewCall(1)
+	defer p.Free(c)
+	d := &c.Deltas[0]
+	d.Cell.Key, d.Op, d.Want = key, store.OpMerge, true
+	c.Facts = append(c.Facts[:0], Fact{Unite: users})
+	if err := p.Send(ctx, c, store.DurabilityDefault); err != nil {
+		return false, err
+	}
+	reply := &c.Replies[0]
+	switch {
+	case reply.Err != nil:
+		return false, reply.Err
+	case reply.Results[0].Outcome == store.Barred:
+		return false, p.Why(ctx, d, c.Fact(0))
+	case reply.Results[0].Outcome == store.Unmet: // a deadline from before its definition, or bytes of another kind
+		return false, store.Errorf(store.KindUnmet, "the counter has a deadline from before its definition: remove it first")
+	case reply.Results[0].Outcome != store.Applied:
+		return false, reply.Results[0].Outcome.Err()
+	}
+	return reply.Results[0].Before != 0, nil
+}
