@@ -64,6 +64,31 @@ func TestDefinitionsOfFiles(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 }
 
+// Users are told of all time, of a range, and by a dimension.
+func TestUniqueCommand(t *testing.T) {
+	file := writeFile(t, "definitions:\n  - pattern: \"u*\"\n    windows: [{every: 1d, keep: 5y}]\n    dimensions: [country]\n    unique: who\n")
+	p := start(t, nil, "--store", "memory:", "--http", "127.0.0.1:0", "--resp", "off", "--rpc", "off", "--config", file)
+	f := func(stdout, hint string, args ...string) {
+		t.Helper()
+		r := command(t, append([]string{"QUIPU_ADDR=" + p.url}, args...)...)
+		if r.code != 0 || r.stdout != stdout || !strings.Contains(r.stderr, hint) {
+			t.Errorf("quipu %q: %+v; want %q, and the hint %q", args, r, stdout, hint)
+		}
+	}
+	f("1\n", "", "add", "u1", "--who", "eve", "--dim", "country=DE")
+	f("2\n", "", "add", "u1", "--who", "bob", "--dim", "country=DE")
+	f("3\n", "", "add", "u1", "--who", "eve")
+	f("1\n", "", "add", "u2", "--who", "eve")
+	f("2\n", "", "unique", "u1")
+	f("DE\t2\n(none)\t1\nall\t2\n", "", "unique", "u1", "--by", "country")
+	f("DE\t2\n(other)\t1\nall\t2\n", "", "unique", "u1", "--by", "country", "--top", "1")
+	f("only here\t1\nonly there\t0\nboth\t1\nall\t2\n", "", "unique", "u1", "--with", "u2")
+	f("0\n", "not complete: earlier windows", "unique", "u1", "--from", "2025-10-01", "--to", "2025-10-04")
+	f("0\n", "not complete: no window begins in this range", "unique", "u1", "--from", "2025-10-01T07:00:00Z", "--to", "2025-10-01T09:00:00Z")
+	refused(t, 1, "no definition names", "QUIPU_ADDR="+p.url, "unique", "v1")
+	p.signal(syscall.SIGTERM)
+}
+
 // What a counter has besides its total is shown, and corrected.
 func TestViewCommands(t *testing.T) {
 	p := start(t, nil, "--store", "memory:", "--http", "127.0.0.1:0", "--resp", "off", "--rpc", "off", "--config", writeFile(t, visits))

@@ -77,6 +77,7 @@ type Door struct {
 	Terse      bool // a reaction says no more than whether it has changed something
 	Unbounded  bool // an add has no floor and no ceiling, and is not saturated
 	Unreserved bool // it can't reserve
+	Untold     bool // it does not tell how many users there were as the library does
 }
 
 // Run checks every law on DBs made by open.
@@ -109,6 +110,7 @@ func RunThrough(t *testing.T, d Door, open Open) {
 		{"close", closes},
 		{"reaction", reactions},
 		{"sharded reaction", shardedReactions},
+		{"unique", uniques},
 		{"history", histories},
 	} {
 		ran := false

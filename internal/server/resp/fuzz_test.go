@@ -31,7 +31,7 @@ func FuzzCommands(f *testing.F) {
 	for _, words := range []string{
 		"Q.ADD\x00a\x001\x00AT\x001790000000000\x00DIM\x00country\x00DE\x00WHO\x00u\x00ID\x00t", "Q.ADD\x00a\x00AT\x00-1", "Q.ADD\x00a\x001\x00DIM\x00os\x00x",
 		"Q.RANGE\x00a\x00-24h\x00now\x00STEP\x001h", "Q.RANGE\x00a\x000\x009223372036854775807\x00STEP\x001s", "Q.RANGE\x00a\x002026-10-01\x00+1d\x00STEP\x007d",
-		"Q.BY\x00a\x00country\x00FROM\x00-7d\x00TO\x00now\x00TOP\x003", "Q.BY\x00a\x00os", "Q.BY\x00a\x00country\x00TOP\x000",
+		"Q.BY\x00a\x00country\x00FROM\x00-7d\x00TO\x00now\x00TOP\x003", "Q.BY\x00a\x00os", "Q.UNIQUE\x00a\x00FROM\x00-7d\x00BY\x00country\x00TOP\x003", "Q.BY\x00a\x00country\x00TOP\x000",
 	} {
 		name, args, _ := strings.Cut(words, "\x00")
 		i := slices.IndexFunc(names, func(s string) bool { return strings.EqualFold(s, name) })

@@ -32,7 +32,7 @@ const (
 
 // TestLaws runs the laws of the product through RESP, as far as its commands go.
 func TestLaws(t *testing.T) {
-	d := dbtest.Door{Unreplayed: true, AddsOnce: true, Unbounded: true, Terse: true, Unreserved: true, Lacks: map[string]string{
+	d := dbtest.Door{Unreplayed: true, AddsOnce: true, Unbounded: true, Terse: true, Unreserved: true, Untold: true, Lacks: map[string]string{
 		"a reaction tells the counts that it has made":                           noCounts,
 		"a user is counted once in a window":                                     noDuplicate,
 		"a repeat under a token is told what the first was":                      noDuplicate,

@@ -206,10 +206,18 @@ type op struct {
 	Ceiling  *int64 `json:"ceiling,omitempty"`
 	Saturate bool   `json:"saturate,omitempty"`
 	TTL      string `json:"ttl,omitempty"`
+
+	Dims map[string]string `json:"dims,omitempty"`
 }
 
 func opOf(delta int64, t *call.WriteTerms) op {
 	o := op{Delta: delta, Saturate: t.Saturate}
+	for _, d := range t.Dims {
+		if o.Dims == nil {
+			o.Dims = map[string]string{}
+		}
+		o.Dims[d.Name] = d.Value
+	}
 	if t.HasWho {
 		o.Who = text(t.Who)
 	}
@@ -421,6 +429,78 @@ func (w *wire) List(ctx context.Context, prefix string, o quipu.ListOptions) (qu
 	var cs counts
 	err := w.do(ctx, "GET", "/counters?"+q.Encode(), nil, nil, &cs)
 	return quipu.Page{Counts: cs.counts(), Next: cs.Next}, err
+}
+
+// An estimated is how many users there were, as REST has it.
+type estimated struct {
+	Count, Lower, Upper int64
+	StandardError       float64 `json:"standard_error"`
+	Exact               bool
+}
+
+func (e estimated) told() quipu.UniqueEstimate {
+	return quipu.UniqueEstimate{Count: e.Count, Lower: e.Lower, Upper: e.Upper, StandardError: e.StandardError, Exact: e.Exact}
+}
+
+func (w *wire) Uniques(ctx context.Context, key string, o quipu.UniqueOptions) (quipu.Uniques, error) {
+	q := url.Values{}
+	for name, at := range map[string]time.Time{"from": o.From, "to": o.To} {
+		if !at.IsZero() {
+			q.Set(name, at.Format(time.RFC3339Nano))
+		}
+	}
+	for name, text := range map[string]string{"by": o.By, "with": o.With} {
+		if text != "" {
+			q.Set(name, text)
+		}
+	}
+	if o.Top != 0 {
+		q.Set("top", strconv.Itoa(o.Top))
+	}
+	var r struct {
+		Key, Dimension string
+		estimated
+		Values []struct {
+			Value  *string
+			Values []string
+			estimated
+		}
+		Other   estimated
+		Overlap *struct {
+			With               string
+			Only, Others, Both estimated
+		}
+		Aligned, Complete bool
+		CompleteFrom      time.Time `json:"complete_from"`
+		From, To          time.Time
+		AsOf              time.Time `json:"as_of"`
+	}
+	err := w.do(ctx, "GET", "/uniques/"+escape(key)+"?"+q.Encode(), nil, nil, &r)
+	u := quipu.Uniques{
+		Key: r.Key, By: r.Dimension, UniqueEstimate: r.told(), Other: r.Other.told(), Aligned: r.Aligned, Complete: r.Complete,
+		CompleteFrom: r.CompleteFrom, From: r.From, To: r.To, AsOf: r.AsOf,
+	}
+	for _, v := range r.Values {
+		one := call.UniqueValue{Values: v.Values, UniqueEstimate: v.told()}
+		if v.Value != nil {
+			one.Value = *v.Value
+		}
+		u.Values = append(u.Values, one)
+	}
+	if v := r.Overlap; v != nil {
+		u.Overlap = &call.UniqueOverlap{With: v.With, Only: v.Only.told(), Others: v.Others.told(), Both: v.Both.told()}
+	}
+	return u, err
+}
+
+func (w *wire) AddUniques(ctx context.Context, key string, users ...string) (bool, error) {
+	items := make([]text, len(users))
+	for i, user := range users {
+		items[i] = text(user)
+	}
+	var r struct{ Changed bool }
+	err := w.do(ctx, "POST", "/uniques/"+escape(key), nil, map[string]any{"items": items}, &r)
+	return r.Changed, err
 }
 
 func (w *wire) Sum(ctx context.Context, prefix, cursor string) (quipu.Sum, error) {

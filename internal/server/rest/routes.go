@@ -53,6 +53,8 @@ func counterRoutes() []route {
 		{method: "GET", path: "/reservations", serve: reservedOf, known: []string{"key", "who", "limit", "cursor"}},
 		{method: "GET", path: "/counters/{key}/range", serve: rangeOf, known: []string{"from", "to", "step", "zone", "rate"}},
 		{method: "GET", path: "/counters/{key}/by/{dimension}", serve: by, known: []string{"from", "to", "top"}},
+		{method: "GET", path: "/uniques/{key}", serve: uniques, known: []string{"from", "to", "by", "top", "with"}},
+		{method: "POST", path: "/uniques/{key}", serve: addUniques},
 		{method: "GET", path: "/counters/{key}/ledger", serve: ledger, known: []string{"limit", "cursor", "actor", "token", "from", "to"}},
 		{method: "GET", path: "/range", serve: rangeOfPrefix, known: []string{"prefix", "from", "to", "step", "zone", "rate"}},
 		{method: "DELETE", path: "/subjects/{who}", serve: erase, known: []string{"cursor"}},
