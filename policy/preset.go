@@ -35,7 +35,7 @@ func Presets() []Named {
 			Policy{Single: true, Durability: store.Written},
 		},
 		{
-			"visitors", "Durable; it counts visits, not people, since unique counts are not built yet; a read is a total of up to five seconds ago.",
+			"visitors", "Durable; it counts visits, and with unique: who in its definition people too; a read is a total of up to five seconds ago.",
 			Policy{Spread: SpreadWho, Timing: Rollup, Interval: 5 * time.Second, Stale: time.Hour},
 		},
 		{
