@@ -120,11 +120,30 @@ type Content struct {
 	Exists bool
 }
 
-// Number returns what stands for bytes where they are compared or added up.
-func Number(bytes []byte) int64 {
-	h := fnv.New64a()
-	_, _ = h.Write(bytes)
-	return int64(h.Sum64())
+// Number returns what stands for the bytes of a part of the kind where they are compared or
+// added up. It is stored.
+func (k PartKind) Number(bytes []byte) int64 {
+	if !k.IsSketch() && k != PartObject {
+		h := fnv.New64a()
+		_, _ = h.Write(bytes)
+		return int64(h.Sum64())
+	}
+	// Those are long, and change often: eight bytes at a time.
+	const offset, prime = 14695981039346656037, 1099511628211 // of FNV
+	h := uint64(offset)
+	for ; len(bytes) >= 8; bytes = bytes[8:] {
+		h = (h ^ binary.LittleEndian.Uint64(bytes)) * prime
+		h ^= h >> 32
+	}
+	for _, b := range bytes {
+		h = (h ^ uint64(b)) * prime
+	}
+	return int64(h)
+}
+
+// Content returns what a part of the kind holds that has some bytes.
+func (k PartKind) Content(bytes []byte) Content {
+	return Content{N: k.Number(bytes), Bytes: string(bytes), Exists: true}
 }
 
 // A Stamp is what is known only in the step that makes an entry.

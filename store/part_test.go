@@ -235,3 +235,22 @@ func TestStamp(t *testing.T) {
 		t.Error("there are two kinds of stamps")
 	}
 }
+
+// TestNumber checks that what stands for bytes is what stores have kept: by the kind of
+// the part, and byte for byte.
+func TestNumber(t *testing.T) {
+	f := func(k store.PartKind, bytes string, want uint64) {
+		t.Helper()
+		if got := uint64(k.Number([]byte(bytes))); got != want {
+			t.Errorf("kind %#x, %q: %#x, want %#x", uint8(k), bytes, got, want)
+		}
+	}
+	f(store.PartPage, "", 0xcbf29ce484222325)
+	f(store.PartPage, "0123456789", 0x50c0aafd8b4330b2)
+	f(store.PartEntries, "0123456789", 0x50c0aafd8b4330b2)
+	f(store.PartLimit, "0123456789", 0x50c0aafd8b4330b2)
+	f(store.PartSketch, "0123456789", 0x37f6d35d8270152b)
+	f(store.PartWindowSketch, "0123456789", 0x37f6d35d8270152b)
+	f(store.PartObject, "", 0xcbf29ce484222325)
+	f(store.PartObject, "01234567", 0x923ea2a782701b08)
+}

@@ -139,7 +139,7 @@ func (b *Batch) Digest() uint64 {
 		buf = binary.AppendUvarint(append(buf, digestPart), uint64(i))
 		buf = appendString(append(buf, byte(f.Kind)), f.Name)
 		if d.Op == OpPut || d.Op == OpMerge {
-			buf = binary.AppendVarint(buf, Number(d.Event.Bytes))
+			buf = binary.AppendVarint(buf, f.Kind.Number(d.Event.Bytes))
 		}
 	}
 	h.Write(buf)

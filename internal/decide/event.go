@@ -159,14 +159,14 @@ func (st *step) change(d *store.Delta) store.Outcome {
 	if d.Op == store.OpMerge {
 		return st.merge(d.Event.Part.Kind(), d.Event.Bytes)
 	}
-	return hold(&st.became, d.Op, d.N, d.Event.Bytes, d.Guard.Bound)
+	return hold(d.Event.Part.Kind(), &st.became, d.Op, d.N, d.Event.Bytes, d.Guard.Bound)
 }
 
 // merge makes what leads what its kind makes of its bytes.
 func (st *step) merge(kind store.PartKind, asks []byte) (outcome store.Outcome) {
 	st.merged = true
 	if kind.IsSketch() {
-		st.answer, outcome = mergeSketch(&st.became, asks)
+		st.answer, outcome = mergeSketch(kind, &st.became, asks)
 		return outcome
 	}
 	var room [128]byte
@@ -175,19 +175,19 @@ func (st *step) merge(kind store.PartKind, asks []byte) (outcome store.Outcome) 
 	if !changed {
 		return store.Untimely
 	}
-	st.became = store.Content{N: store.Number(next), Bytes: string(next), Exists: true}
+	st.became = kind.Content(next)
 	return store.Applied
 }
 
 // mergeSketch makes a sketch what it is with what is asked merged into it. A request that
 // does not fit refuses the event. One that changes nothing leaves v as it is.
-func mergeSketch(v *store.Content, asks []byte) (answer [2]int64, outcome store.Outcome) {
+func mergeSketch(kind store.PartKind, v *store.Content, asks []byte) (answer [2]int64, outcome store.Outcome) {
 	next, changed, answer, ok := sketch.Decide(nil, v.Bytes, asks)
 	switch {
 	case !ok:
 		return answer, store.Unmet
 	case changed:
-		*v = store.Content{N: store.Number(next), Bytes: string(next), Exists: true}
+		*v = kind.Content(next)
 	}
 	return answer, store.Applied
 }
@@ -262,10 +262,10 @@ func (st *step) rides(r *store.Rider, v *store.Content, n int64, asks []byte) (o
 		return store.Unmet
 	}
 	if r.Op == store.OpMerge {
-		_, outcome = mergeSketch(v, asks)
+		_, outcome = mergeSketch(r.Part.Kind(), v, asks)
 		return outcome
 	}
-	return hold(v, r.Op, n, r.Bytes, r.Bound)
+	return hold(r.Part.Kind(), v, r.Op, n, r.Bytes, r.Bound)
 }
 
 // find returns the place in st.parts of a part as it is by now.
@@ -301,8 +301,7 @@ func (st *step) keep(rec *Record) (version uint64) {
 	for _, r := range st.entries {
 		will := store.Content{N: r.N, Exists: true}
 		if r.Op == store.OpPut {
-			b := append(stamp.Append(nil), r.Bytes...)
-			will.Bytes, will.N = string(b), store.Number(b)
+			will = r.Part.Kind().Content(append(stamp.Append(nil), r.Bytes...))
 		}
 		st.put(&changed{part: r.Part.At(int64(at)), will: will}, rec)
 	}
@@ -325,7 +324,7 @@ func (st *step) put(p *changed, rec *Record) {
 }
 
 // hold makes v what an operation makes of it, or says why it does not.
-func hold(v *store.Content, op store.Op, n int64, bytes []byte, b *store.Bound) store.Outcome {
+func hold(kind store.PartKind, v *store.Content, op store.Op, n int64, bytes []byte, b *store.Bound) store.Outcome {
 	switch op {
 	case store.OpGet:
 		return store.Applied
@@ -347,7 +346,7 @@ func hold(v *store.Content, op store.Op, n int64, bytes []byte, b *store.Bound) 
 			n = max(n, v.N)
 		}
 	case store.OpPut:
-		*v = store.Content{N: store.Number(bytes), Bytes: string(bytes), Exists: true}
+		*v = kind.Content(bytes)
 		return store.Applied
 	default:
 		return 0 // a part can't do it

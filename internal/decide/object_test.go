@@ -35,7 +35,7 @@ func (h *held) MergePart(c store.Cell, p store.Part, v store.Content, _ []byte) 
 func TestObjectRecord(t *testing.T) {
 	c := store.Cell{Namespace: "n", Key: "k"}
 	bytes := func(s string) store.Content {
-		return store.Content{N: store.Number([]byte(s)), Bytes: s, Exists: true}
+		return store.PartObject.Content([]byte(s))
 	}
 	sum := func(h *held) decide.Record {
 		r := decide.Change(c, uint64(h.value.N))

@@ -39,7 +39,7 @@ func BenchmarkMerge(b *testing.B) {
 	b.Run("number", func(b *testing.B) {
 		raw := []byte(state)
 		for b.Loop() {
-			store.Number(raw)
+			store.PartSketch.Number(raw)
 		}
 	})
 }

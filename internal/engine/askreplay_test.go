@@ -28,12 +28,12 @@ func TestReplayOfMerges(t *testing.T) {
 			t.Errorf("%x: %v", records, err)
 		}
 	}
-	f(true, cell, appendAsk(nil, asks), merge(store.Number(asks)))
-	f(true, cell, appendAsk(nil, asks), merge(store.Number(asks)), cell, appendAsk(nil, asks))
-	f(false, cell, appendAsk(nil, asks), merge(store.Number(asks)+1))
+	f(true, cell, appendAsk(nil, asks), merge(store.PartSketch.Number(asks)))
+	f(true, cell, appendAsk(nil, asks), merge(store.PartSketch.Number(asks)), cell, appendAsk(nil, asks))
+	f(false, cell, appendAsk(nil, asks), merge(store.PartSketch.Number(asks)+1))
 	f(false, cell, appendAsk(nil, asks), merge(0))
 	f(false, cell, appendAsk(nil, []byte("no request")), merge(0))
-	f(false, cell, merge(store.Number(asks)))
-	f(false, appendAsk(nil, asks), merge(store.Number(asks)))
-	f(false, cell, appendAsk(nil, asks), appendPartRecord(nil, store.PartFields{Kind: store.PartPage}.Part(), partMerge, store.Number(asks)))
+	f(false, cell, merge(store.PartSketch.Number(asks)))
+	f(false, appendAsk(nil, asks), merge(store.PartSketch.Number(asks)))
+	f(false, cell, appendAsk(nil, asks), appendPartRecord(nil, store.PartFields{Kind: store.PartPage}.Part(), partMerge, store.PartSketch.Number(asks)))
 }

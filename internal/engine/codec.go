@@ -89,8 +89,8 @@ func partRow(key []byte) int {
 	return 1 + n
 }
 
-// hasBytes reports whether a part, by its key, holds bytes.
-func hasBytes(key []byte) bool { return store.PartKind(key[partRow(key)]).HasBytes() }
+// kindOf returns the kind of a part, by its key.
+func kindOf(key []byte) store.PartKind { return store.PartKind(key[partRow(key)]) }
 
 func decodePart(key []byte) (c store.Cell, p store.Part, ok bool) {
 	n := partRow(key)
@@ -541,9 +541,9 @@ type row struct {
 
 // decodePartRow decodes the row of a part.
 func decodePartRow(key, b []byte) (row, bool) {
-	if hasBytes(key) {
+	if k := kindOf(key); k.HasBytes() {
 		bytes := string(b)
-		return row{exists: true, value: store.Number(b), bytes: &bytes}, len(b) <= partBytesMax
+		return row{exists: true, value: k.Number(b), bytes: &bytes}, len(b) <= partBytesMax
 	}
 	r := reader{b: b}
 	c := row{exists: true, value: r.varint()}

@@ -54,7 +54,7 @@ func seedRecords() [][]byte {
 		appendPartRecord(nil, window, partDelete, 5),
 		append(appendPartRecord(nil, entries, partPut, 0), 2, 'h', 'i'),
 		appendAsk(nil, asked),
-		appendPartRecord(nil, sketch, partMerge, store.Number(asked)),
+		appendPartRecord(nil, sketch, partMerge, store.PartSketch.Number(asked)),
 		appendPartRecord(nil, sketch, partMerge, 0),
 		appendPlan(nil, []store.Part{window, store.PartFields{Kind: store.PartDim, Name: "DE"}.Part()}),
 		varint(uvarint(appendCellRecord(nil, recEvent, cell), 0), 5),

@@ -228,7 +228,7 @@ func TestGoldenRows(t *testing.T) {
 	page := store.PartFields{Kind: store.PartPage, Position: 2}.Part()
 	bytes := "bytes"
 	text, ok := decodePartRow(appendPart(nil, of, page), []byte(bytes))
-	f("part with bytes", appendRowKey(nil, appendPart(nil, of, page)), []byte(bytes), text, row{exists: true, value: store.Number([]byte(bytes)), bytes: &bytes}, ok)
+	f("part with bytes", appendRowKey(nil, appendPart(nil, of, page)), []byte(bytes), text, row{exists: true, value: page.Kind().Number([]byte(bytes)), bytes: &bytes}, ok)
 	shelf := decide.Shelf{Namespace: "n", Kind: store.PartWindow, View: 258}
 	sums := tally{sum: 3, check: math.MaxUint64}
 	tallied, ok := decodeEpochTally(sums.appendEpoch(nil))

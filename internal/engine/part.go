@@ -138,9 +138,9 @@ func (e *Engine) putPart(id uint32, v store.Content, frame uint64, level store.D
 	}
 	e.put(id, v.N, next, 0, frame, e.levelOn(s, id, level))
 	if v.N > nearLimit/2 || v.N < -nearLimit/2 {
-		e.views.far = e.views.far || !hasBytes(e.cells.keyOf(id))
+		e.views.far = e.views.far || !kindOf(e.cells.keyOf(id)).HasBytes()
 	}
-	if s.meta&hasExtra != 0 || v.Exists && hasBytes(e.cells.keyOf(id)) {
+	if s.meta&hasExtra != 0 || v.Exists && kindOf(e.cells.keyOf(id)).HasBytes() {
 		e.setBytes(id, v.Bytes, v.Exists, again)
 	}
 }

@@ -289,7 +289,7 @@ func (p *replay) part(cell []byte, c partChange) error {
 	case partDelete:
 		v, was = store.Content{}, c.n
 	case partPut:
-		v, was = store.Content{N: store.Number(c.put), Bytes: string(c.put), Exists: true}, c.n
+		v, was = c.part.Kind().Content(c.put), c.n
 		if s.meta.state() == unread {
 			s.meta = s.meta.withState(absent) // whatever its row has
 		}
@@ -316,7 +316,7 @@ func (p *replay) merge(id uint32, c partChange) (v store.Content, was int64, err
 	}
 	had := e.content(id)
 	next, changed, _, ok := sketch.Decide(nil, had.Bytes, p.asks)
-	v = store.Content{N: store.Number(next), Bytes: string(next), Exists: true}
+	v = c.part.Kind().Content(next)
 	if !ok || !changed || v.N-had.N != c.n {
 		return v, 0, store.Errorf(store.KindCorrupt, "log position %d: a sketch does not become what it was", p.at)
 	}

@@ -109,7 +109,7 @@ func parseContent(k store.PartKind, text string) (store.Content, error) {
 	if !ok {
 		return store.Content{}, store.Errorf(store.KindCorrupt, "bytes %q", text)
 	}
-	return store.Content{N: store.Number([]byte(bytes)), Bytes: bytes, Exists: true}, nil
+	return store.Content{N: k.Number([]byte(bytes)), Bytes: bytes, Exists: true}, nil
 }
 
 // parseTally returns what is stored of the changes in an epoch: halves of the sum, and of

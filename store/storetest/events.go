@@ -398,7 +398,7 @@ func eventEntries(s *suite) {
 			if !ok || rest != text || stamp.MS != clock.ms() || stamp.Known && (stamp.Value != want[i].Value || stamp.Change != want[i].Change) {
 				k.Errorf("entry %d is %+v, %q, %t", i, stamp, rest, ok)
 			}
-			if versions[i] != 0 && f.Position != int64(versions[i]) || es[i].Content.N != store.Number([]byte(es[i].Content.Bytes)) {
+			if versions[i] != 0 && f.Position != int64(versions[i]) || es[i].Content.N != f.Kind.Number([]byte(es[i].Content.Bytes)) {
 				k.Errorf("entry %d is at %d, its version is %d", i, f.Position, versions[i])
 			}
 			if text == "five" && !stamp.Known {

@@ -339,7 +339,7 @@ func (w world) change(c store.Cell, p store.Part, op store.Op, n *big.Int, bytes
 	case store.OpDelete:
 		will = store.Content{}
 	case store.OpPut:
-		will.N, will.Bytes = store.Number(bytes), string(bytes)
+		will = p.Kind().Content(bytes)
 	case store.OpMerge:
 		next, changed, _, ok := sketch.Decide(nil, is.Bytes, bytes)
 		switch {
@@ -348,7 +348,7 @@ func (w world) change(c store.Cell, p store.Part, op store.Op, n *big.Int, bytes
 		case !changed:
 			return store.Applied
 		}
-		will.N, will.Bytes = store.Number(next), string(next)
+		will = p.Kind().Content(next)
 	case store.OpMax:
 		if will.N = n.Int64(); is.Exists && is.N > will.N {
 			will = is

@@ -163,9 +163,9 @@ func (m *model) splitKinds() []store.Kind {
 // put decides a delta that makes a key hold bytes.
 func (m *model) put(d *store.Delta, full bool) (is store.Value, r store.Result) {
 	was := m.value(d.Cell)
-	met, will := int64(0), store.Number(d.Event.Bytes)
+	met, will := int64(0), store.PartObject.Number(d.Event.Bytes)
 	if was.Layout == store.LayoutObject {
-		met = store.Number([]byte(m.bytes[d.Cell]))
+		met = store.PartObject.Number([]byte(m.bytes[d.Cell]))
 	}
 	switch x := d.Guard.Exists; {
 	case d.Guard.Match && d.Guard.Version != was.Version:

@@ -32,7 +32,7 @@ func (k *kit) objectUntil(c store.Cell, bytes string, ms int64) store.Value {
 }
 
 func content(bytes string) store.Content {
-	return store.Content{N: store.Number([]byte(bytes)), Bytes: bytes, Exists: true}
+	return store.PartObject.Content([]byte(bytes))
 }
 
 // notForObjects are deltas that an object refuses as Split.
@@ -115,17 +115,17 @@ func (k *kit) unfit(c, other store.Cell, look func()) {
 func objects(s *suite) {
 	s.law("bytes replace whatever a key holds", func(k *kit) {
 		c := cell("a")
-		k.told(k.one(want(put(c, "one"))), store.Result{Outcome: store.Applied, After: store.Number([]byte("one"))})
+		k.told(k.one(want(put(c, "one"))), store.Result{Outcome: store.Applied, After: store.PartObject.Number([]byte("one"))})
 		was := k.object(c, "one")
 		r := k.one(want(put(c, "")))
-		k.told(r, store.Result{Outcome: store.Applied, Before: store.Number([]byte("one")), After: store.Number(nil), Existed: true})
+		k.told(r, store.Result{Outcome: store.Applied, Before: store.PartObject.Number([]byte("one")), After: store.PartObject.Number(nil), Existed: true})
 		if r.Version <= was.Version || k.object(c, "").Version != r.Version {
 			k.Fatalf("version %d after %d", r.Version, was.Version)
 		}
 		for _, n := range []int64{0, 7, -1, math.MaxInt64, math.MinInt64} {
 			k.one(del(c))
 			k.one(set(c, n))
-			k.told(k.one(want(put(c, "two"))), store.Result{Outcome: store.Applied, After: store.Number([]byte("two")), Existed: true})
+			k.told(k.one(want(put(c, "two"))), store.Result{Outcome: store.Applied, After: store.PartObject.Number([]byte("two")), Existed: true})
 			k.object(c, "two")
 		}
 		same := k.one(put(c, "two")) // a change all the same
@@ -178,15 +178,15 @@ func objects(s *suite) {
 		k.absent(c)
 		k.outcome(k.one(match(put(c, "one"), 0)), store.Applied)
 		k.told(k.one(want(only(put(c, "two"), store.ExistsNot))),
-			store.Result{Outcome: store.Unmet, Before: store.Number([]byte("one")), After: store.Number([]byte("one")), Existed: true})
+			store.Result{Outcome: store.Unmet, Before: store.PartObject.Number([]byte("one")), After: store.PartObject.Number([]byte("one")), Existed: true})
 		was := k.object(c, "one")
 		k.outcome(k.one(match(put(c, "two"), was.Version-1)), store.Changed)
 		k.outcome(k.one(match(only(put(c, "two"), store.ExistsMust), was.Version)), store.Applied)
 		was = k.object(c, "two")
 		is := put(c, "three")
-		is.Event.Is = store.Met{Kind: store.MetEqual, N: store.Number([]byte("one"))}
+		is.Event.Is = store.Met{Kind: store.MetEqual, N: store.PartObject.Number([]byte("one"))}
 		k.outcome(k.one(is), store.Unmet)
-		is.Event.Is.N = store.Number([]byte("two"))
+		is.Event.Is.N = store.PartObject.Number([]byte("two"))
 		k.outcome(k.one(is), store.Applied)
 		k.refused(given(k.batch(put(c, "four")), c, was.Version), store.KindChanged)
 		was = k.object(c, "three")
@@ -208,7 +208,7 @@ func objects(s *suite) {
 		lock := func(by string) store.Delta {
 			return lasting(only(want(put(c, by)), store.ExistsNot), 1000)
 		}
-		k.told(k.one(lock("eve")), store.Result{Outcome: store.Applied, After: store.Number([]byte("eve")), DeadlineMS: ms})
+		k.told(k.one(lock("eve")), store.Result{Outcome: store.Applied, After: store.PartObject.Number([]byte("eve")), DeadlineMS: ms})
 		k.objectUntil(c, "eve", ms)
 		r := k.one(lock("bob"))
 		if k.outcome(r, store.Unmet); !r.Existed || r.DeadlineMS != ms {
@@ -238,7 +238,7 @@ func objects(s *suite) {
 		k.outcome(k.one(expire(c, store.ExpirySet, 1)), store.Applied)
 		k.absent(c)
 		k.partAbsent(c, store.Object)
-		k.told(k.one(want(until(put(c, "over"), cl.ms()))), store.Result{Outcome: store.Applied, After: store.Number([]byte("over"))})
+		k.told(k.one(want(until(put(c, "over"), cl.ms()))), store.Result{Outcome: store.Applied, After: store.PartObject.Number([]byte("over"))})
 		k.absent(c)
 		k.partAbsent(c, store.Object)
 		k.one(until(set(c, 3), cl.ms()+1000)) // a count's deadline is the key's
@@ -258,7 +258,7 @@ func objects(s *suite) {
 			"token": func(c store.Cell) { k.one(once(add(c, 5), "t")) },
 			"set":   func(c store.Cell) { k.one(set(c, 5)) },
 			"bytes": func(c store.Cell) {
-				k.told(k.one(want(put(c, "new"))), store.Result{Outcome: store.Applied, After: store.Number([]byte("new"))})
+				k.told(k.one(want(put(c, "new"))), store.Result{Outcome: store.Applied, After: store.PartObject.Number([]byte("new"))})
 			},
 			"met": func(c store.Cell) {
 				d := put(c, "new")

@@ -54,7 +54,7 @@ func into(c store.Cell, p store.Part, bytes []byte, riders ...store.Rider) store
 func (k *kit) sketchIs(c store.Cell, p store.Part, want string) {
 	k.Helper()
 	got := k.part(c, p)
-	if got.Bytes != want || got.N != store.Number([]byte(want)) || !got.Exists {
+	if got.Bytes != want || got.N != store.PartSketch.Number([]byte(want)) || !got.Exists {
 		k.Fatalf("part %x of %q is %d bytes %.32x, number %d; want %d bytes %.32x", p, c.Key, len(got.Bytes), got.Bytes, got.N, len(want), want)
 	}
 }
