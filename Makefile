@@ -25,7 +25,7 @@ FUZZTIME ?= 30s
 CYCLES   ?= 50
 ROUNDS   ?= 5
 
-.PHONY: help setup servers run build test race lint fuzz crash faults bench bench-peers generate
+.PHONY: help setup servers run build test race lint fuzz crash faults redis-suite bench bench-peers generate
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -96,6 +96,9 @@ crash: servers ## kill a serving process CYCLES times (50) and recount
 
 faults: servers ## make each fault of a network, a store and a node ROUNDS times (5) and recount, 30 minutes
 	go -C $(FAULTS) test -count=1 -v -timeout 120m . -args -rounds=$(ROUNDS)
+
+redis-suite: servers ## run Redis's own tests from the folder SUITE, the source of Redis 7.0 (needs tclsh)
+	go run ./internal/redissuite -suite $(SUITE) $(SUITEFLAGS)
 
 bench: ## measure beside the peers, into bench/results (BENCHFLAGS='-run add-hot')
 	go -C $(BENCH) run . $(BENCHFLAGS)

@@ -174,6 +174,8 @@ var table = map[string]row{
 	"internal/load/chart":     {},
 	"internal/load/proc":      {},
 	"internal/load/redisproc": {},
+	// Redis's own tests, run against the built binary.
+	"internal/redissuite": {code: []string{"./internal/load/redisproc", "./internal/serving"}},
 
 	// The limits of the machine.
 	"internal/memory": {},
