@@ -65,6 +65,9 @@ func (s *shared) applyApart(ctx context.Context, batches []store.Batch, replies 
 // before anyone is told. It reports whether some were refused because of what this server
 // knew.
 func (s *shared) ended(batches []store.Batch, replies []store.Reply, began rollup.Moment, err error) (stale bool) {
+	if watchers := s.watchers.Load(); watchers != nil {
+		changed(*watchers, batches, replies, err)
+	}
 	if err != nil {
 		if errors.Is(err, store.ErrUnknown) {
 			s.unknown.Add(1)

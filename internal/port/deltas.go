@@ -162,6 +162,9 @@ func (p *Port) StartAdds(a *store.Adds, done func(error)) bool {
 		}
 	}
 	if !s.StartAdds(a, func(err error) {
+		if watchers := p.watchers.Load(); watchers != nil {
+			changedAdds(*watchers, a)
+		}
 		if errors.Is(err, store.ErrUnknown) {
 			p.unknown.Add(1)
 		}

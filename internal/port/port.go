@@ -54,6 +54,9 @@ type shared struct {
 	shares   shares       // of limits, while the store is away
 	away     atomic.Int64 // until when limits do not wait for the store, in Unix nanoseconds
 
+	watchers atomic.Pointer[[]Watcher] // nil if there are none
+	watching sync.Mutex                // held by who changes them
+
 	issued atomic.Uint64 // a writer that was issued, as all below it were
 
 	refused      atomic.Uint64
