@@ -125,6 +125,8 @@ var table = map[string]row{
 	"internal/sketch/arrive": {pure: true},
 	// Windows over time, and the time of places.
 	"internal/calendar": {code: []string{"./internal/duration"}, pure: true},
+	// Who has read which keys.
+	"internal/track": {code: []string{"./store"}, pure: true},
 	// What a counter needs, into a policy and its reasons.
 	"internal/advise": {code: []string{".", "./policy", "./store"}, pure: true},
 
@@ -136,7 +138,7 @@ var table = map[string]row{
 		tests: []string{"golang.org/x/net/http2/..."},
 	},
 	"internal/server/resp": {
-		code:  []string{".", "./call", "./definition", "./policy", "./store", "./internal/duration", "./internal/instant", "./internal/port", "./internal/server"},
+		code:  []string{".", "./call", "./definition", "./policy", "./store", "./internal/duration", "./internal/instant", "./internal/port", "./internal/server", "./internal/track"},
 		tests: []string{"./internal/hostile", "./internal/load/redisproc", "./internal/session", "github.com/redis/rueidis"},
 	},
 	"internal/server/rest": {code: []string{".", "./definition", "./policy", "./ratelimit", "./store", "./internal/draft", "./internal/duration", "./internal/instant", "./internal/port", "./internal/server"}, tests: []string{"./call"}},
