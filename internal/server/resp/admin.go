@@ -38,6 +38,7 @@ type parameter struct {
 	get       func(d *Door) string
 	number    func(d *Door) *atomic.Int64
 	low, high int64
+	changed   func(d *Door) // called after CONFIG SET, if there is something to do
 }
 
 // value returns what CONFIG GET shows.
@@ -91,6 +92,7 @@ func parameters() []parameter {
 		{name: "slowlog-log-slower-than", number: func(d *Door) *atomic.Int64 { return &d.slow.usec }, low: -1, high: math.MaxInt64},
 		{name: "slowlog-max-len", number: func(d *Door) *atomic.Int64 { return &d.slow.length }, high: slowLengthMax},
 		{name: "timeout", number: func(d *Door) *atomic.Int64 { return &d.idleSeconds }, high: math.MaxInt32},
+		{name: "tracking-table-max-keys", number: func(d *Door) *atomic.Int64 { return &d.tracker.max }, low: 1, high: trackedMax, changed: func(d *Door) { d.tracker.resize() }},
 	}
 }
 
@@ -151,6 +153,9 @@ func configSet(s *session, args [][]byte) error {
 	}
 	for at, n := range values {
 		all[at].number(s.d).Store(n)
+		if f := all[at].changed; f != nil {
+			f(s.d)
+		}
 	}
 	s.ok()
 	return nil
@@ -336,6 +341,7 @@ func (c *command) categories() []string {
 		{"write", c.flags&flagWrite != 0},
 		{"set", category == "set"},
 		{"string", category == "string"},
+		{"pubsub", category == "pubsub"},
 		{"admin", c.flags&flagAdmin != 0 || category == "admin"},
 		{"fast", c.flags&flagFast != 0},
 		{"slow", c.flags&flagFast == 0},

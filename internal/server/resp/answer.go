@@ -64,6 +64,9 @@ func (c *cycle) advance(then func(*run)) {
 // tell gives a session the replies of a run.
 func (c *cycle) tell(r *run, entries []entry) {
 	start := len(r.s.out)
+	if r.s.follow.noloop && !c.reading {
+		c.changedBy(r.s, entries)
+	}
 	c.reply(r, entries)
 	switch {
 	case r.s.broken:

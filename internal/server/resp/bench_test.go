@@ -61,7 +61,7 @@ func BenchmarkExecute(b *testing.B) {
 			}
 			var all []*session
 			for range sessions {
-				all = append(all, d.open("", "", func() {}))
+				all = append(all, d.open("", "", func() {}, func() {}))
 			}
 			buf := []byte(stream)
 			b.ReportAllocs()

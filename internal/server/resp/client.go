@@ -25,6 +25,12 @@ const (
 )
 
 func ping(s *session, args [][]byte) error {
+	if s.subscribed && !s.resp3 && len(args) <= 2 { // It takes what it reads for a message.
+		s.array(2)
+		s.text("pong")
+		s.bulk(slices.Concat(args[1:]...))
+		return nil
+	}
 	switch len(args) {
 	case 1:
 		s.simple("PONG")
@@ -51,6 +57,8 @@ func quit(s *session, _ [][]byte) error {
 func resetSession(s *session, _ [][]byte) error {
 	s.discard()
 	s.muted, s.skip = false, false
+	s.unfollow()
+	s.setSubscribed(false)
 	s.leave()
 	s.mu.Lock()
 	s.name, s.noEvict, s.noTouch = "", false, false
@@ -348,13 +356,17 @@ func isNormal(kind []byte) (bool, error) {
 // describe returns the session's line in CLIENT LIST. It is called from other
 // sessions too.
 func (s *session) describe(now time.Time) string {
+	tracks, redirect := s.tracks()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := "NULL"
 	if c := s.last.Load(); c != nil {
 		last = c.lower
 	}
-	flag := ""
+	flag, sub := tracks, 0
+	if s.subscribed {
+		flag, sub = "P"+flag, 1
+	}
 	queued := s.queuing.Load()
 	if queued >= 0 {
 		flag += "x"
@@ -369,10 +381,10 @@ func (s *session) describe(now time.Time) string {
 		flag = "N"
 	}
 	idle := max(now.UnixMilli()-s.active.Load(), 0) / 1000
-	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=0 name=%s age=%d idle=%d flags=%s db=%d sub=0 psub=0 ssub=0 multi=%d "+
-		"qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=%d oll=0 omem=0 tot-mem=%d events=r cmd=%s user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s",
-		s.id, s.addr, s.local, s.name, int64(now.Sub(s.since)/time.Second), idle, flag, s.index, queued,
-		s.waiting.Load(), s.bytes.Load(), last, s.user, s.protocol, s.library[0], s.library[1])
+	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=0 name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=0 ssub=0 multi=%d "+
+		"qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=%d oll=0 omem=0 tot-mem=%d events=r cmd=%s user=%s redir=%d resp=%d lib-name=%s lib-ver=%s",
+		s.id, s.addr, s.local, s.name, int64(now.Sub(s.since)/time.Second), idle, flag, s.index, sub, queued,
+		s.waiting.Load(), s.bytes.Load(), last, s.user, redirect, s.protocol, s.library[0], s.library[1])
 }
 
 // killFilter says which sessions CLIENT KILL means.

@@ -51,7 +51,7 @@ func (d *Door) carryInLoop(c net.Conn) (bool, error) {
 	k.s = d.open(addr, local, func() {
 		k.hung.Store(true)
 		l.post(k)
-	})
+	}, func() { l.hear(k) })
 	k.s.conn, k.s.place = k, place
 	place.OnDrop(k.s.hang)
 	l.post(k)

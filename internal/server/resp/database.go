@@ -50,9 +50,17 @@ func (s *session) use(user string, index int) error {
 	}
 	db := s.d.view(namespace)
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.db, s.user, s.index = db, user, index
+	s.mu.Unlock()
+	s.d.tracker.move(s, namespace)
 	return nil
+}
+
+// namespace returns the one that the session works in, to any goroutine.
+func (s *session) namespace() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.db.Port().Namespace()
 }
 
 // databases returns the databases of the session's user.

@@ -92,3 +92,16 @@ func ReadReply(r *bufio.Reader) (string, error) {
 	}
 	return all, nil
 }
+
+// Buffered returns how many bytes the door holds for its sessions.
+func (d *Door) Buffered() int64 { return d.buffered.Load() }
+
+// News returns how many keys the sessions have to tell that have most.
+func (d *Door) News() (most int) {
+	d.tracker.mu.Lock()
+	defer d.tracker.mu.Unlock()
+	for _, s := range d.tracker.on {
+		most = max(most, len(s.news.keys)+len(s.news.held), len(s.news.seen))
+	}
+	return most
+}

@@ -69,7 +69,7 @@ func FuzzCommands(f *testing.F) {
 		if len(words) > 1 && is(words[0], "CLIENT") && is(words[1], "REPLY") {
 			return // it is there to give none
 		}
-		s := d.open("client", "door", func() {})
+		s := d.open("client", "door", func() {}, func() {})
 		s.resp3 = resp3
 		want := 1
 		execute(t, d, s, words)

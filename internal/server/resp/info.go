@@ -85,10 +85,12 @@ func infoServer(_ context.Context, s *session) []string {
 }
 
 func infoClients(_ context.Context, s *session) []string {
+	tracking, _, _, _, _ := s.d.tracker.counts()
 	return []string{
 		fmt.Sprintf("connected_clients:%d", s.d.connected()),
 		fmt.Sprintf("maxclients:%d", s.d.options.ConnectionsMax),
 		"blocked_clients:0",
+		fmt.Sprintf("tracking_clients:%d", tracking),
 	}
 }
 
@@ -128,10 +130,14 @@ func infoPersistence(_ context.Context, s *session) []string {
 
 func infoStats(_ context.Context, s *session) []string {
 	m := &s.d.meters
+	_, keys, items, prefixes, _ := s.d.tracker.counts()
 	return []string{
 		fmt.Sprintf("total_connections_received:%d", m.connections.Load()),
 		fmt.Sprintf("total_commands_processed:%d", m.commands.Load()),
 		fmt.Sprintf("evicted_clients:%d", m.evicted.Load()),
+		fmt.Sprintf("tracking_total_keys:%d", keys),
+		fmt.Sprintf("tracking_total_items:%d", items),
+		fmt.Sprintf("tracking_total_prefixes:%d", prefixes),
 	}
 }
 

@@ -468,6 +468,11 @@ func (s *session) flush(ctx context.Context, args [][]byte, views []*quipu.DB) e
 	if len(args) > 2 || len(args) == 2 && !is(args[1], "SYNC") && !is(args[1], "ASYNC") {
 		return errSyntax
 	}
+	names := make([]string, len(views))
+	for i, db := range views {
+		names[i] = db.Port().Namespace()
+	}
+	s.d.tracker.flushed(names...)
 	for _, db := range views {
 		if err := db.Port().Clear(ctx); err != nil {
 			return err

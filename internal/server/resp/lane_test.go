@@ -73,7 +73,7 @@ func TestLaneHasNoCliff(t *testing.T) {
 	d := New(db, Options{})
 	var cycles []*cycle
 	w := d.newWorker(func(c *cycle) { cycles = append(cycles, c) })
-	s := d.open("", "", func() {})
+	s := d.open("", "", func() {}, func() {})
 	incr := func(n int) string {
 		var b strings.Builder
 		for i := range n {

@@ -62,6 +62,7 @@ type loop struct {
 	again  []*conn // to gather once more
 	spare  []*conn // room for again
 	unsent []*conn // with replies
+	newsy  []*conn // with news that can't be told yet
 	told   []told  // by those replies, for the metrics
 
 	slowUntil time.Time // the disk is, or may be
@@ -73,6 +74,7 @@ type loop struct {
 
 	mu     sync.Mutex // guards the fields below
 	posted []*conn    // new, hung up, or with a job that is done
+	heard  []*conn    // with news
 	quit   bool
 }
 
@@ -122,6 +124,14 @@ func (l *loop) post(c *conn) {
 	l.wake()
 }
 
+// hear has the loop tell what a connection has heard.
+func (l *loop) hear(c *conn) {
+	l.mu.Lock()
+	l.heard = append(l.heard, c)
+	l.mu.Unlock()
+	l.wake()
+}
+
 // wake makes the loop look for news.
 func (l *loop) wake() {
 	l.news.Store(true)
@@ -166,6 +176,7 @@ func (l *loop) run() {
 		l.w.flushAll()
 		l.flush()
 		l.finish() // what is durable now
+		l.tellNews()
 		l.send()
 	}
 }

@@ -34,7 +34,7 @@ func BenchmarkReact(b *testing.B) {
 			w := startingWorker(d, &detours)
 			var all []*session
 			for range sessions {
-				all = append(all, d.open("", "", func() {}))
+				all = append(all, d.open("", "", func() {}, func() {}))
 			}
 			var buf []byte
 			fill := func() {

@@ -299,6 +299,15 @@ func (e *encoder) fields(n int) {
 	}
 }
 
+// push announces n elements that answer no command: in RESP2 they are an array.
+func (e *encoder) push(n int) {
+	if e.resp3 {
+		e.head('>', int64(n))
+	} else {
+		e.array(n)
+	}
+}
+
 // set announces n elements that differ.
 func (e *encoder) set(n int) {
 	if e.resp3 {

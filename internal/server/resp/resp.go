@@ -86,6 +86,7 @@ type Door struct {
 	start    time.Time
 	run      string // names this start of the door
 	cursors  cursors
+	tracker  *tracker
 	slow     slowlog
 	latency  latency
 	sweeps   chan struct{} // holds the commands under way that go through many keys
@@ -145,6 +146,7 @@ func New(db *quipu.DB, o Options) *Door {
 		listeners: map[net.Listener]struct{}{}, conns: map[*session]net.Conn{},
 	}
 	d.names = sortedNames(d.commands)
+	d.tracker = newTracker(d)
 	d.slow.usec.Store(slowUsecDefault)
 	d.slow.length.Store(slowLengthDefault)
 	d.ctx, d.stop = context.WithCancel(context.Background())
@@ -238,6 +240,7 @@ func (d *Door) Close() error {
 		s.hang()
 	}
 	d.serving.Wait()
+	d.tracker.running.Wait()
 	d.mu.Lock()
 	l := d.loop
 	d.loop = nil
@@ -309,5 +312,10 @@ func (d *Door) Meters(f func(name, help string, value float64)) {
 	f("quipu_resp_evicted_total", "RESP connections closed because they held most of too much memory.", float64(m.evicted.Load()))
 	f("quipu_resp_overflowed_total", "RESP connections closed because their replies did not fit into memory.", float64(m.overflowed.Load()))
 	f("quipu_resp_stalled_total", "RESP connections closed because they took no replies.", float64(m.stalled.Load()))
+	sessions, keys, _, _, evicted := d.tracker.counts()
+	f("quipu_resp_tracking_connections", "RESP connections that track the keys they read, or prefixes.", float64(sessions))
+	f("quipu_resp_tracking_keys", "Keys that RESP connections track.", float64(keys))
+	f("quipu_resp_invalidations_total", "Keys that RESP connections were told to forget.", float64(d.tracker.told.Load()))
+	f("quipu_resp_tracking_evicted_total", "Times that RESP connections were told to forget what had not changed, because too many keys were tracked.", float64(evicted))
 	f("quipu_resp_buffer_bytes", "Memory that RESP connections hold in large buffers.", float64(d.buffered.Load()))
 }

@@ -18,7 +18,7 @@ const readBytes = 16 << 10
 // serve carries one connection until its end: it reads, executes, and sends, and
 // waits in each. It is the simple transport, by which the loop is judged.
 func (d *Door) serve(c net.Conn) {
-	s := d.open(c.RemoteAddr().String(), c.LocalAddr().String(), func() { _ = c.Close() })
+	s := d.open(c.RemoteAddr().String(), c.LocalAddr().String(), func() { _ = c.Close() }, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
 	s.place = server.PlaceOf(c)
 	defer s.end()
 	d.mu.Lock()
@@ -48,6 +48,9 @@ func (d *Door) serve(c net.Conn) {
 			return
 		}
 		if err := s.read(c); err != nil {
+			if errors.Is(err, os.ErrDeadlineExceeded) && s.heard.Load() {
+				continue
+			}
 			// The deadline is how Shutdown wakes those who wait. What has come by
 			// then was executed.
 			if errors.Is(err, os.ErrDeadlineExceeded) && !d.draining.Load() {
@@ -70,6 +73,9 @@ func (s *session) work(ctx context.Context, w *worker, c net.Conn) bool {
 			s.job = nil
 			s.settle()
 			s.run(ctx, job)
+		}
+		if s.heard.Load() {
+			s.tellNews()
 		}
 		more := used > 0 || job != nil
 		if !more && len(s.in) > s.inMax() {
@@ -124,7 +130,7 @@ func (s *session) read(c net.Conn) error {
 	if err := c.SetReadDeadline(until); err != nil {
 		return err
 	}
-	if s.d.draining.Load() { // it may have set the deadline before we did
+	if s.d.draining.Load() || s.heard.Load() { // it may have set the deadline before we did
 		return os.ErrDeadlineExceeded
 	}
 	if free := cap(s.in) - len(s.in); free < readBytes/4 {

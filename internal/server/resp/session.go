@@ -61,6 +61,12 @@ type session struct {
 	watching int               // bytes in watched
 	queuing  atomic.Int32      // how many commands are in queue; -1 if multi is not set
 
+	follow     follow      // what it tracks
+	subscribed bool        // to invalidations
+	news       news        // that it is to be told
+	heard      atomic.Bool // there is some
+	nudge      func()      // has the transport tell it, from any goroutine
+
 	muted   bool // CLIENT REPLY OFF
 	skip    bool // CLIENT REPLY SKIP: the next reply is dropped
 	drop    bool // the reply that is being made is dropped
@@ -98,9 +104,9 @@ type queued struct {
 }
 
 // open adds a session to the door.
-func (d *Door) open(addr, local string, hang func()) *session {
+func (d *Door) open(addr, local string, hang, nudge func()) *session {
 	now := time.Now()
-	s := &session{d: d, db: d.db, addr: addr, local: local, since: now, gone: make(chan struct{})}
+	s := &session{d: d, db: d.db, addr: addr, local: local, since: now, gone: make(chan struct{}), nudge: nudge}
 	s.part = sync.OnceFunc(func() { close(s.gone) })
 	s.hang = func() { s.part(); hang() }
 	s.claim = s.claimMemory
@@ -118,6 +124,7 @@ func (d *Door) open(addr, local string, hang func()) *session {
 // end takes the session from the door.
 func (s *session) end() {
 	s.part()
+	s.d.tracker.leave(s)
 	s.d.mu.Lock()
 	delete(s.d.sessions, s.id)
 	s.d.mu.Unlock()

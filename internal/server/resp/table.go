@@ -118,11 +118,18 @@ func connectionCommands() []*command {
 			"SETINFO":             {name: "CLIENT|SETINFO", syntax: "SETINFO LIB-NAME|LIB-VER <value>", arity: 4, flags: flagInline, local: clientSetInfo, since: "7.2.0", about: "Says which library the client is."},
 			"NO-EVICT":            {name: "CLIENT|NO-EVICT", syntax: "NO-EVICT ON|OFF", arity: 3, flags: flagAdmin | flagInline, local: clientSwitch(func(s *session, on bool) { s.noEvict = on }), since: "7.0.0", about: "Accepted, and changes nothing."},
 			"NO-TOUCH":            {name: "CLIENT|NO-TOUCH", syntax: "NO-TOUCH ON|OFF", arity: 3, flags: flagInline, local: clientSwitch(func(s *session, on bool) { s.noTouch = on }), since: "7.2.0", about: "Accepted, and changes nothing."},
+			"TRACKING":            {name: "CLIENT|TRACKING", syntax: "TRACKING ON|OFF [REDIRECT <id>] [BCAST] [PREFIX <prefix> ...] [OPTIN] [OPTOUT] [NOLOOP]", arity: -3, flags: flagLone, local: clientTracking, since: "6.0.0", about: "Tells the client of keys that it has read when they change."},
+			"TRACKINGINFO":        {name: "CLIENT|TRACKINGINFO", syntax: "TRACKINGINFO", arity: 2, flags: flagInline, local: clientTrackingInfo, since: "6.2.0", about: "Returns how the connection tracks keys."},
+			"CACHING":             {name: "CLIENT|CACHING", syntax: "CACHING YES|NO", arity: 3, flags: flagInline | flagLone, local: clientCaching, since: "6.0.0", about: "Has the next command be tracked, or not."},
+			"GETREDIR":            {name: "CLIENT|GETREDIR", syntax: "GETREDIR", arity: 2, flags: flagInline, local: clientGetRedir, since: "6.0.0", about: "Returns the id of the connection that is told what this one tracks."},
 			"REPLY":               {name: "CLIENT|REPLY", syntax: "REPLY ON|OFF|SKIP", arity: 3, flags: flagLone, local: clientReply, since: "3.2.0", about: "Turns replies on and off."},
 			"MAINT_NOTIFICATIONS": {name: "CLIENT|MAINT_NOTIFICATIONS", syntax: "MAINT_NOTIFICATIONS ON|OFF", arity: -3, local: clientMaintenance, since: "8.0.0", about: "Accepted: there are no such notifications."},
 		}},
 	}
-	return grouped("connection", commands)
+	return grouped("connection", append(commands,
+		&command{name: "SUBSCRIBE", arity: -2, flags: flagLone, category: "pubsub", local: subscribe, since: "2.0.0", about: "Subscribes to " + invalidateChannel + ", the one channel there is."},
+		&command{name: "UNSUBSCRIBE", arity: -1, flags: flagLone, category: "pubsub", local: unsubscribe, since: "2.0.0", about: "Ends the subscription."},
+	))
 }
 
 func serverCommands() []*command {

@@ -352,6 +352,30 @@ func (l *loop) reply(c *cycle) {
 	})
 }
 
+// tellNews gives connections their news that have no command under way. What they have read
+// is in their replies by then: a cycle that was decided before a change that is told is
+// finished before it is.
+func (l *loop) tellNews() {
+	l.mu.Lock()
+	l.newsy = append(l.newsy, l.heard...)
+	clear(l.heard)
+	l.heard = l.heard[:0]
+	l.mu.Unlock()
+	kept := l.newsy[:0]
+	for _, c := range l.newsy {
+		switch {
+		case c.closed:
+		case !c.added || c.busy || c.s.held > 0 || c.s.pending > 0 || l.full(c):
+			kept = append(kept, c)
+		default:
+			c.s.tellNews()
+			l.settle(c)
+		}
+	}
+	clear(l.newsy[len(kept):])
+	l.newsy = kept
+}
+
 // list makes a connection gather again, in this turn or the next.
 func (l *loop) list(c *conn) {
 	if !c.listed {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -45,7 +46,7 @@ const (
 // be submitted, and its job, if it has one, be run.
 func (w *worker) gather(s *session, buf []byte) (used int) {
 	s.refused = false
-	if w.crowded(s) {
+	if s.pending > 0 && s.heard.Load() || w.crowded(s) {
 		s.again()
 		return 0
 	}
@@ -118,7 +119,7 @@ func shapeOf(c *command, raw []byte) (s shape) {
 // again, or the same for another counter, and returns how many bytes they take.
 // Pipelines are full of these.
 func (w *worker) like(s *session, buf []byte, last *shape) (used int) {
-	if last.whole == nil || s.multi || s.skip {
+	if last.whole == nil || s.multi || s.skip || s.follow.on {
 		return 0
 	}
 	if bytes.HasPrefix(buf, last.whole) {
@@ -179,6 +180,9 @@ func (w *worker) execute(s *session, args [][]byte) verdict {
 		}
 	}
 	c, err := w.find(s, args)
+	if err == nil {
+		err = s.checkSubscribed(c)
+	}
 	if err != nil && isHTTP(args[0]) {
 		return w.hangUp(s)
 	}
@@ -200,6 +204,7 @@ func (w *worker) execute(s *session, args [][]byte) verdict {
 	v := w.dispatch(s, c, args)
 	if v == executed {
 		s.calls++
+		s.follow.caching = s.follow.caching && (c.name == "MULTI" || strings.HasPrefix(c.name, "CLIENT|"))
 	}
 	return v
 }
@@ -241,6 +246,9 @@ func (w *worker) find(s *session, args [][]byte) (*command, error) {
 }
 
 func (w *worker) dispatch(s *session, c *command, args [][]byte) verdict {
+	if s.follow.on && !w.recall(s, c, args) {
+		return s.again()
+	}
 	guarded := c.guarded(args) || s.named(c, args)
 	switch {
 	case len(s.guarded) > 0 && (!guarded || len(s.guarded) == quipu.EventsMax):
@@ -487,12 +495,8 @@ func (w *worker) flushAll() {
 func (w *worker) answer(s *session) bool {
 	c := w.reads
 	c.answered(s)
-	n := len(c.names)
-	if cap(w.values) < n {
-		w.values = make([]store.Value, n)
-	}
-	if c.db.Port().Peek(c.names, w.values[:n]) {
-		c.take(w.values[:n])
+	if values := w.room(len(c.names)); c.db.Port().Peek(c.names, values) {
+		c.take(values)
 		c.finish()
 		if s.d.slow.usec.Load() == 0 { // all are wanted, however fast
 			c.noteSlow(s.d, s.came)
@@ -510,6 +514,14 @@ func (w *worker) answer(s *session) bool {
 		c.noteSlow(s.d, time.Since(s.d.start))
 	}
 	return false
+}
+
+// room returns room for values.
+func (w *worker) room(n int) []store.Value {
+	if cap(w.values) < n {
+		w.values = make([]store.Value, n)
+	}
+	return w.values[:n]
 }
 
 // readBytesEach is what reading one counter takes besides its key: a name, a value
