@@ -93,7 +93,7 @@ func TestNode(t *testing.T) {
 	if _, err := os.Stat(filepath.Join("testdata", "node", "node_modules")); err != nil {
 		t.Fatal("the packages are missing: make setup")
 	}
-	for _, script := range []string{"ioredis.mjs", "noderedis.mjs"} {
+	for _, script := range []string{"ioredis.mjs", "noderedis.mjs", "nodecache.mjs"} {
 		program(t, "nodejs npm", "node", filepath.Join("testdata", "node", script), addr)
 	}
 }
@@ -233,7 +233,7 @@ func TestGoRedis(t *testing.T) {
 
 func TestRueidis(t *testing.T) {
 	ctx := t.Context()
-	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true})
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,6 +268,71 @@ func TestRueidis(t *testing.T) {
 	}
 	if v := m["value"]; v.String() == "" {
 		t.Errorf("Q.GET: %v", m)
+	}
+}
+
+// With its defaults it keeps what it reads by DoCache, and is told when that changes.
+func TestRueidisCache(t *testing.T) {
+	ctx := t.Context()
+	open := func(o rueidis.ClientOption) rueidis.Client {
+		o.InitAddress = []string{addr}
+		c, err := rueidis.NewClient(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return c
+	}
+	for name, o := range map[string]rueidis.ClientOption{
+		"defaults":  {},
+		"prefixes":  {ClientTrackingOptions: []string{"BCAST", "PREFIX", "cached:"}},
+		"pipelines": {AlwaysPipelining: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reader, writer := open(o), open(rueidis.ClientOption{DisableCache: true})
+			key := "cached:" + name
+			read := func(want string) (hit bool) {
+				t.Helper()
+				for began := time.Now(); ; {
+					r := reader.DoCache(ctx, reader.B().Get().Key(key).Cache(), time.Minute)
+					if got, err := r.ToString(); err == nil && got == want {
+						return r.IsCacheHit()
+					} else if time.Since(began) > patience {
+						t.Fatalf("%q, %v, want %q", got, err, want)
+					}
+				}
+			}
+			for i := range 20 {
+				n := fmt.Sprint(i)
+				if err := writer.Do(ctx, writer.B().Set().Key(key).Value(n).Build()).Error(); err != nil {
+					t.Fatal(err)
+				}
+				read(n)
+				if !read(n) {
+					t.Errorf("%d: not kept", i)
+				}
+			}
+			if err := writer.Do(ctx, writer.B().Pexpire().Key(key).Milliseconds(300).Build()).Error(); err != nil {
+				t.Fatal(err)
+			}
+			for began := time.Now(); ; {
+				if err := reader.DoCache(ctx, reader.B().Get().Key(key).Cache(), time.Minute).Error(); rueidis.IsRedisNil(err) {
+					break
+				} else if time.Since(began) > patience {
+					t.Fatalf("it has not expired: %v", err)
+				}
+			}
+			several := reader.DoMultiCache(ctx, rueidis.CT(reader.B().Get().Key(key+"1").Cache(), time.Minute), rueidis.CT(reader.B().Get().Key(key+"2").Cache(), time.Minute))
+			for _, r := range several {
+				if err := r.Error(); !rueidis.IsRedisNil(err) {
+					t.Error(err)
+				}
+			}
+			mget, err := rueidis.MGetCache(reader, ctx, time.Minute, []string{key + "1", key + "3"})
+			if err != nil || len(mget) != 2 {
+				t.Errorf("MGetCache: %v, %v", mget, err)
+			}
+		})
 	}
 }
 
