@@ -97,6 +97,11 @@ func (c *comparison) add(unit string, redis, quipu []result, asked map[string][]
 	return nil
 }
 
+// otherwise are commands that Quipu has for something else than Redis: users of a counter
+// whose definition has choices, where Redis has a set under any key; and messages about keys
+// that have changed, where Redis publishes what clients say.
+var otherwise = []string{"sadd", "srem", "sismember", "smismember", "scard", "smembers", "sscan", "subscribe", "unsubscribe"}
+
 // lacks returns which commands Redis knows and Quipu does not have.
 func (c *comparison) lacks(commands []string) (names []string, err error) {
 	for _, name := range commands {
@@ -114,7 +119,7 @@ func (c *comparison) lacks(commands []string) (names []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if !has && !slices.Contains(names, name) {
+		if (!has || slices.Contains(otherwise, name)) && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
