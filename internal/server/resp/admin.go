@@ -49,11 +49,14 @@ func (p *parameter) value(d *Door) string {
 	return p.get(d)
 }
 
-// parse returns the number that CONFIG SET would make of the parameter.
-func (p *parameter) parse(value []byte) (int64, error) {
+// parse returns the number that CONFIG SET would make of the parameter. One that can't be
+// changed may be set to what it is: tools write back what they have read.
+func (p *parameter) parse(d *Door, value []byte) (int64, error) {
 	failed := "ERR CONFIG SET failed (possibly related to argument '" + p.name + "') - "
 	n, ok := parseInt(value)
 	switch {
+	case p.number == nil && string(value) == p.get(d):
+		return 0, nil
 	case p.number == nil:
 		return 0, wireError(failed + "can't set immutable config")
 	case !ok:
@@ -81,6 +84,7 @@ func parameters() []parameter {
 			return "no"
 		}},
 		{name: "client-query-buffer-limit", get: fixed(strconv.Itoa(inBytesMax))},
+		{name: "daemonize", get: fixed("no")},
 		{name: "databases", get: fixed(strconv.Itoa(databases))},
 		{name: "latency-monitor-threshold", number: func(d *Door) *atomic.Int64 { return &d.latency.threshold }, high: math.MaxInt64},
 		{name: "maxclients", get: func(d *Door) string { return strconv.Itoa(d.options.ConnectionsMax) }},
@@ -88,7 +92,9 @@ func parameters() []parameter {
 		{name: "maxmemory-clients", get: func(d *Door) string { return itoa(d.options.Memory) }},
 		{name: "maxmemory-policy", get: fixed("noeviction")},
 		{name: "proto-max-bulk-len", get: fixed(strconv.Itoa(bulkBytesMax))},
+		{name: "replicaof", get: fixed("")},
 		{name: "save", get: fixed("")},
+		{name: "slaveof", get: fixed("")},
 		{name: "slowlog-log-slower-than", number: func(d *Door) *atomic.Int64 { return &d.slow.usec }, low: -1, high: math.MaxInt64},
 		{name: "slowlog-max-len", number: func(d *Door) *atomic.Int64 { return &d.slow.length }, high: slowLengthMax},
 		{name: "timeout", number: func(d *Door) *atomic.Int64 { return &d.idleSeconds }, high: math.MaxInt32},
@@ -135,24 +141,30 @@ func configSet(s *session, args [][]byte) error {
 		return errSyntax
 	}
 	all := parameters()
-	values := map[int]int64{} // by the index of the parameter; stored when all are in order
+	named := make([]int, 0, len(args)/2) // indexes of the parameters
 	for i := 2; i < len(args); i += 2 {
 		name := strings.ToLower(string(args[i]))
 		at := slices.IndexFunc(all, func(p parameter) bool { return p.name == name })
 		if at < 0 {
 			return wireError("ERR Unknown option or number of arguments for CONFIG SET - '" + clip(args[i], 128) + "'")
 		}
-		if _, twice := values[at]; twice {
+		if slices.Contains(named, at) {
 			return wireError("ERR CONFIG SET failed (possibly related to argument '" + clip(args[i], 128) + "') - duplicate parameter")
 		}
-		n, err := all[at].parse(args[i+1])
-		if err != nil {
+		named = append(named, at)
+	}
+	values := make([]int64, len(named)) // stored when all are in order
+	for i, at := range named {
+		var err error
+		if values[i], err = all[at].parse(s.d, args[3+2*i]); err != nil {
 			return err
 		}
-		values[at] = n
 	}
-	for at, n := range values {
-		all[at].number(s.d).Store(n)
+	for i, at := range named {
+		if all[at].number == nil {
+			continue
+		}
+		all[at].number(s.d).Store(values[i])
 		if f := all[at].changed; f != nil {
 			f(s.d)
 		}

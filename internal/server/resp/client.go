@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -212,8 +213,8 @@ func clientID(s *session, _ [][]byte) error {
 	return nil
 }
 
-func clientInfo(s *session, _ [][]byte) error {
-	s.verbatim(s.describe(time.Now()) + "\n")
+func clientInfo(s *session, args [][]byte) error {
+	s.verbatim(s.describe(time.Now(), sizeOf(args)) + "\n")
 	return nil
 }
 
@@ -335,7 +336,11 @@ func clientList(s *session, args [][]byte) error {
 			break
 		}
 		if all || ids[o.id] {
-			s.chars(o.describe(now) + "\n")
+			size := 0
+			if o == s {
+				size = sizeOf(args)
+			}
+			s.chars(o.describe(now, size) + "\n")
 		}
 	}
 	s.frameText(start)
@@ -353,9 +358,19 @@ func isNormal(kind []byte) (bool, error) {
 	return false, wireError("ERR Unknown client type '" + clip(kind, 128) + "'")
 }
 
-// describe returns the session's line in CLIENT LIST. It is called from other
-// sessions too.
-func (s *session) describe(now time.Time) string {
+// sizeOf returns how many bytes a command is.
+func sizeOf(args [][]byte) int {
+	line := func(n int) int { return len("*\r\n") + len(strconv.Itoa(n)) }
+	size := line(len(args))
+	for _, a := range args {
+		size += line(len(a)) + len(a) + len("\r\n")
+	}
+	return size
+}
+
+// describe returns the session's line in CLIENT LIST, with the size of the command that it
+// executes. It is called from other sessions too, to which it executes none.
+func (s *session) describe(now time.Time, size int) string {
 	tracks, redirect := s.tracks()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -382,9 +397,9 @@ func (s *session) describe(now time.Time) string {
 	}
 	idle := max(now.UnixMilli()-s.active.Load(), 0) / 1000
 	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=0 name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=0 ssub=0 multi=%d "+
-		"qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=%d oll=0 omem=0 tot-mem=%d events=r cmd=%s user=%s redir=%d resp=%d lib-name=%s lib-ver=%s",
+		"qbuf=%d qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=%d oll=0 omem=0 tot-mem=%d events=r cmd=%s user=%s redir=%d resp=%d lib-name=%s lib-ver=%s",
 		s.id, s.addr, s.local, s.name, int64(now.Sub(s.since)/time.Second), idle, flag, s.index, sub, queued,
-		s.waiting.Load(), s.bytes.Load(), last, s.user, redirect, s.protocol, s.library[0], s.library[1])
+		size, s.waiting.Load(), s.bytes.Load(), last, s.user, redirect, s.protocol, s.library[0], s.library[1])
 }
 
 // killFilter says which sessions CLIENT KILL means.
@@ -405,8 +420,11 @@ func clientKill(s *session, args [][]byte) error {
 	} else if err := f.parse(args[2:]); err != nil {
 		return err
 	}
-	n := 0
-	for _, o := range s.d.all() {
+	n, all := 0, s.d.all()
+	if f.user != "" && f.user != userDefault && !slices.ContainsFunc(all, func(o *session) bool { return (&killFilter{user: f.user, age: -1}).matches(o) }) {
+		return wireError("ERR No such user '" + f.user + "'") // A user is who is connected as one.
+	}
+	for _, o := range all {
 		if !f.matches(o) || o == s && !f.self {
 			continue
 		}

@@ -27,7 +27,7 @@ func sections() []section {
 		{name: "Memory", fields: infoMemory},
 		{name: "Persistence", fields: infoPersistence},
 		{name: "Stats", fields: infoStats},
-		{name: "Replication", fields: lines("role:master", "connected_slaves:0")},
+		{name: "Replication", fields: lines("role:master", "connected_slaves:0", "master_repl_offset:0")},
 		{name: "CPU", fields: infoCPU},
 		{name: "Commandstats", more: true, fields: infoCommands},
 		{name: "Cluster", fields: lines("cluster_enabled:0")},

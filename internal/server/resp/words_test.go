@@ -244,6 +244,7 @@ var stories = []string{
 	"CLIENT KILL ID x", "CLIENT KILL ID 0", "CLIENT KILL ID -1", "CLIENT KILL ID 1 ID", "CLIENT KILL ID",
 	"CLIENT KILL ID x ID", "CLIENT KILL TYPE nosuch ID", "CLIENT KILL TYPE nosuch", "CLIENT KILL TYPE", "CLIENT KILL SKIPME maybe", "CLIENT KILL SKIPME", "CLIENT KILL nosuch x",
 	"CLIENT KILL ADDR", "CLIENT KILL ADDR 1.2.3.4:5", "CLIENT KILL 1.2.3.4:5", "CLIENT KILL x", "CLIENT KILL", "CLIENT KILL LADDR 1.2.3.4:5",
+	"CLIENT KILL USER nobody", "CLIENT KILL USER default ID 99999999",
 	"CLIENT KILL USER //", "CLIENT KILL ID 99999999 TYPE replica", "CLIENT KILL ID 99999999 SKIPME no", "CLIENT KILL TYPE master", "CLIENT KILL TYPE pubsub SKIPME no",
 	"CLIENT KILL ID 9223372036854775808", "CLIENT KILL ID x TYPE nosuch", "CLIENT KILL TYPE nosuch ID x",
 	"CLIENT LIST TYPE nosuch", "CLIENT LIST TYPE", "CLIENT LIST ID", "CLIENT LIST ID x", "CLIENT LIST ID 0", "CLIENT LIST nosuch", "CLIENT LIST ID 99999999", "CLIENT LIST TYPE pubsub", "CLIENT LIST TYPE slave",
@@ -283,5 +284,6 @@ var stories = []string{
 	"CONFIG SET TIMEOUT 5; CONFIG GET timeout; CONFIG GET TIMEOUT; CONFIG GET TimeO*; CONFIG SET Timeout 0", "CONFIG SET TIMEOUT x", "CONFIG SET timeout 1 timeout 2", "CONFIG SET timeout 1 TIMEOUT 2; CONFIG GET timeout; CONFIG SET timeout 0",
 	"CONFIG SET timeout 7 nosuch 1; CONFIG GET timeout", "CONFIG SET timeout 7 timeout; CONFIG SET timeout", "CONFIG SET timeout 7 databases 1; CONFIG GET timeout", "CONFIG SET databases 3", "CONFIG SET NoSuch 1",
 	"CONFIG GET nosuch", "CONFIG GET", "CONFIG nosuch", "CONFIG RESETSTAT x", "CONFIG RESETSTAT", "CONFIG GET timeout timeout", "CONFIG GET databases", "CONFIG GET maxmemory-policy",
+	"CONFIG SET maxmemory 0; CONFIG SET maxmemory 0 timeout 0", "CONFIG SET maxmemory 0 maxmemory 0", "CONFIG SET save x save x", "CONFIG SET daemonize yes", "CONFIG GET replicaof", "CONFIG GET slaveof", "CONFIG GET daemonize",
 	"CONFIG SET timeout 1.5", "CONFIG SET timeout +1", "CONFIG SET timeout 1kb",
 }
