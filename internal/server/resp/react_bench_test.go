@@ -118,7 +118,7 @@ func TestReactionsStart(t *testing.T) {
 	const users = 2*reactionsMost + 7
 	d, detours := New(db, Options{}), 0
 	w := startingWorker(d, &detours)
-	s := d.open("", "", func() {})
+	s := d.open("", "", func() {}, func() {})
 	for _, command := range []string{"Q.REACT post:1 u%d dislike\r\n", "SADD post:1 u%d\r\n", "Q.UNREACT post:1 u%d\r\n"} {
 		var buf []byte
 		for i := range users {
