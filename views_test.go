@@ -657,3 +657,22 @@ func TestFormerLedger(t *testing.T) {
 		}
 	})
 }
+
+// TestUniquesOfCorrections checks that a correction, and what is taken back, are of nobody.
+func TestUniquesOfCorrections(t *testing.T) {
+	eachViewed(t, func(t *testing.T, v *viewed) {
+		d := days("u*")
+		d.Unique, d.Ledger = definition.Unique{Of: definition.Who}, definition.Ledger{Record: definition.All}
+		v.define(d)
+		_ = must[quipu.Receipt](v)(v.Add(t.Context(), "u", -3, quipu.Who("bob"), quipu.Token("t")))
+		_ = must[quipu.Receipt](v)(v.Adjust(t.Context(), "u", 5, quipu.Correction{Reason: "found"}, quipu.Who("zed")))
+		_ = must[quipu.Receipt](v)(v.Undo(t.Context(), "u", "t", quipu.Correction{Reason: "wrong"}))
+		if u := must[quipu.Uniques](v)(v.Uniques(t.Context(), "u", quipu.UniqueOptions{})); u.Count != 0 {
+			t.Errorf("%+v", u)
+		}
+		_ = must[quipu.Receipt](v)(v.Add(t.Context(), "u", 1, quipu.Who("eve")))
+		if u := must[quipu.Uniques](v)(v.Uniques(t.Context(), "u", quipu.UniqueOptions{})); u.Count != 1 {
+			t.Errorf("%+v", u)
+		}
+	})
+}

@@ -289,11 +289,10 @@ func (a *Advice) chooseDurability() {
 	}
 }
 
-// sayNotBuilt says what was asked for and can't be had yet.
+// sayNotBuilt says what was asked for and can't be had yet, or not from a policy.
 func (a *Advice) sayNotBuilt() {
 	if a.Needs.Unique {
-		a.because("pattern", "this counts visits, not visitors: see what is not built")
-		a.NotBuilt = append(a.NotBuilt, "unique counts: until they are, keep a HyperLogLog beside it (PFADD in Redis: 12 KB, 0.81 % error) and count visits here")
+		a.because("pattern", "this counts visits; give it a definition with unique: who to count visitors too")
 		a.reject("a set of all seen", "exact, but its memory grows with every one that is different")
 	}
 	if a.Needs.Regions > 1 {

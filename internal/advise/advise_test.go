@@ -159,7 +159,7 @@ func TestFor(t *testing.T) {
 		"with 1 write and 1 read a second", "1 write a second is within", "gives 1 row;", "2 calls of the store a second, for 1 read")
 
 	// What is not built is said.
-	f(quipu.Policy{}, advise.Needs{Unique: true, Accuracy: advise.Exact}, "this counts visits, not visitors", "Not built yet: - unique counts", "12 KB")
+	f(quipu.Policy{}, advise.Needs{Unique: true, Accuracy: advise.Exact}, "this counts visits; give it a definition with unique: who")
 	f(quipu.Policy{}, needs(func(n *advise.Needs) { n.Regions = 3 }), "Not built yet: - replication between regions", "regions: 3")
 
 	bad := func(text string, n advise.Needs) {
@@ -222,8 +222,8 @@ func TestForAnything(t *testing.T) {
 				t.Errorf("a line is too long: %s", line)
 			}
 		}
-		if n.Unique != strings.Contains(a.YAML(), "unique counts") {
-			t.Error("unique counts are not said to be missing")
+		if n.Unique != strings.Contains(a.YAML(), "unique: who") {
+			t.Error("unique counts are not said to need a definition")
 		}
 	})
 }

@@ -136,7 +136,7 @@ func (g *gathering) ever(ctx context.Context, u *call.Uniques, views *view.Views
 	to := from
 	to.Position = 1
 	for _, c := range cells {
-		if err := g.rows(ctx, store.RowsOf(c, from, to), func(*store.PartFields) bool { return true }); err != nil {
+		if err := g.rows(ctx, store.RowsOf(c, from, to)); err != nil {
 			return err
 		}
 	}
@@ -178,10 +178,7 @@ func (g *gathering) windows(ctx context.Context, u *call.Uniques, views *view.Vi
 		}
 	}
 	err = inParallel(ctx, len(all), func(ctx context.Context, i int) error {
-		return g.rows(ctx, all[i], func(f *store.PartFields) bool {
-			_, ok := rg.Point(f.View, f.Position)
-			return ok
-		})
+		return g.rows(ctx, all[i])
 	})
 	sum := rg.Sum()
 	u.Aligned, u.Complete, u.CompleteFrom = sum.Exact, sum.Complete, time.UnixMilli(rg.CompleteFrom())
@@ -189,13 +186,10 @@ func (g *gathering) windows(ctx context.Context, u *call.Uniques, views *view.Vi
 	return err
 }
 
-// rows merges the sketches of a range of rows that are wanted.
-func (g *gathering) rows(ctx context.Context, rows store.Rows, wanted func(*store.PartFields) bool) error {
+// rows merges the sketches of a range of rows.
+func (g *gathering) rows(ctx context.Context, rows store.Rows) error {
 	return g.reader.scanBy(ctx, rows, sketchPage, func(p *store.PartEntry) error {
 		f, _ := p.Part.Fields()
-		if !wanted(&f) {
-			return nil
-		}
 		return g.take(&f, &p.Content)
 	})
 }
