@@ -18,7 +18,8 @@ func BenchmarkMerge(b *testing.B) {
 	ask := func(i uint64) []byte {
 		return sketch.AppendUniqueRequest(nil, sketch.PrecisionDefault, []uint64{i * 0x9e3779b97f4a7c15})
 	}
-	known, fresh := ask(1), ask(0)
+	known := ask(1)
+	var fresh []byte
 	for i := uint64(1 << 20); ; i++ {
 		if _, changed, _, _ := sketch.Decide(nil, state, ask(i)); changed {
 			fresh = ask(i)
