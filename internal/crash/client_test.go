@@ -240,7 +240,7 @@ func (r *request) call() call {
 	case w.n < 0:
 		q.method, q.path, q.body = http.MethodPost, path+"/decrement", fmt.Sprintf(`{"delta":%d%s}`, -w.n, w.event)
 	default:
-		q.method, q.path, q.body = http.MethodPost, path+"/increment", fmt.Sprintf(`{"delta":%d%s}`, w.n, w.event)
+		q.method, q.path, q.body = http.MethodPost, path+"/increment", fmt.Sprintf(`{"delta":%d%s%s}`, w.n, w.event, w.event.by())
 	}
 	return q
 }
@@ -250,7 +250,7 @@ func (r *request) batch() string {
 	var b bytes.Buffer
 	for i, w := range r.writes {
 		b.WriteString(map[bool]string{true: `{"ops":[`, false: ","}[i == 0])
-		fmt.Fprintf(&b, `{"key":%q,"delta":%d%s}`, w.counter.key, w.n, w.event)
+		fmt.Fprintf(&b, `{"key":%q,"delta":%d%s%s}`, w.counter.key, w.n, w.event, w.event.by())
 	}
 	b.WriteString("]}")
 	return b.String()

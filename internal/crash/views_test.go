@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -31,7 +33,7 @@ var (
 // firm is what the definitions of some counters always say, and flips what the others say
 // by turns. They are members of a JSON object.
 const firm = `"windows":[{"every":"1m","keep":"2h"},{"every":"1h","keep":"30d"},{"every":"1d","zone":"Europe/Berlin","keep":"5y"}],` +
-	`"dimensions":["country",{"by":["platform"],"limit":2},{"by":["country","platform"],"windows":["1d"]}],"ledger":"all"`
+	`"dimensions":["country",{"by":["platform"],"limit":2},{"by":["country","platform"],"windows":["1d"]}],"ledger":"all","unique":"who"`
 
 var flips = []string{
 	`"windows":[{"every":"1h","keep":"30d"}],"dimensions":["country"]`,
@@ -111,6 +113,14 @@ func (e event) String() string {
 	return b.String()
 }
 
+// by returns whom an add is of, as a member of a JSON object, after others.
+func (e event) by() string {
+	if e.at == 0 {
+		return ""
+	}
+	return fmt.Sprintf(`,"who":"u%d"`, e.at/1000%2000)
+}
+
 // event returns what to count an add by.
 func (k *worker) event(v views) (e event) {
 	e.country, e.platform = countries[k.rng.IntN(len(countries))], platforms[k.rng.IntN(len(platforms))]
@@ -170,9 +180,29 @@ func (w *world) recountViews(ctx context.Context, c *client) error {
 		if err != nil {
 			return err
 		}
+		if err := w.checkUsers(ctx, c, x); err != nil {
+			return err
+		}
 		return w.checkViews(ctx, c, x, x.recounted(w.began), v)
 	})
 	return errors.Join(err, c.verify(ctx))
+}
+
+// checkUsers compares the users of all time with those of the windows: they were taken in in
+// the same steps.
+func (w *world) checkUsers(ctx context.Context, c *client, x *counter) error {
+	var counts [3]int64
+	for i, query := range []string{"", "?from=-10d", "?from=-10d&by=country"} {
+		var u struct{ Count int64 }
+		if err := c.get(ctx, call{method: http.MethodGet, path: "uniques/" + url.PathEscape(x.key) + query}, &u); err != nil {
+			return err
+		}
+		counts[i] = u.Count
+	}
+	if counts[0] != counts[1] || counts[0] != counts[2] {
+		return fmt.Errorf("%q had %d users, %d in its windows, and %d in those of its countries", x.key, counts[0], counts[1], counts[2])
+	}
+	return nil
 }
 
 // A recounted counter is what its views must say.
