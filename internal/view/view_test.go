@@ -412,7 +412,7 @@ func TestRange(t *testing.T) {
 			}
 		}
 	})
-	if complete < 100 || exact < 100 {
+	if !testing.Short() && (complete < 100 || exact < 100) { // few histories may have few of either
 		t.Errorf("%d points were complete, %d exact", complete, exact)
 	}
 }
