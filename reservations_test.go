@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -194,6 +195,48 @@ func TestVerifyReservations(t *testing.T) {
 	f("reservations in the order of their deadlines 2!=2", func(h hold.Hold, _ int64) (store.Part, store.Op, int64) { return h.Part(), store.OpSet, 5 })
 	f(`what is reserved 6!=2; what is reserved for "eve" 4!=0; how many reservations are open 2!=1; how many reservations are open for "eve" 1!=0; reservations in the order of their deadlines 2!=1`,
 		func(h hold.Hold, _ int64) (store.Part, store.Op, int64) { return h.Part(), store.OpDelete, 0 })
+}
+
+// A look at a reservation is judged by the store's time, whether or not its amount has been
+// given back, and nothing that it says is taken back.
+func TestReservationLooked(t *testing.T) {
+	var passed atomic.Int64
+	now := func() time.Time { return time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC).Add(time.Duration(passed.Load())) }
+	hooks := new(storetest.Hooks)
+	v := &viewed{T: t, store: storetest.Wrap(memstore.New(memstore.Options{Now: now}), hooks)}
+	ctx := t.Context()
+	v.DB = v.other()
+	if _, err := v.Set(ctx, "a", 9); err != nil {
+		t.Fatal(err)
+	}
+	looks := func(id string, want quipu.HoldState) {
+		t.Helper()
+		if r, err := v.Reservation(ctx, id); err != nil || r.State != want {
+			t.Errorf("%+v, %v: want %v", r, err, want)
+		}
+	}
+	// The sweep can't give anything back.
+	hooks.On(storetest.OnScanParts, func(*storetest.Call) error { return store.ErrUnavailable })
+	r := v.reserve("a", 2)
+	passed.Add(int64(time.Hour))
+	looks(r.ID, quipu.HoldOpen)
+	passed.Add(int64(time.Millisecond))
+	looks(r.ID, quipu.HoldExpired)
+	// It is committed after it was read, and its deadline comes before the answer.
+	r = v.reserve("a", 3)
+	hooks.On(storetest.OnReadParts, func(c *storetest.Call) error {
+		err := c.Pass()
+		if err != nil || c.Parts[0].Part.Kind() != store.PartHold {
+			return err
+		}
+		hooks.On(storetest.OnReadParts)
+		if _, err := v.other().Commit(ctx, r.ID, 3); err != nil {
+			t.Error(err)
+		}
+		passed.Add(int64(time.Hour + time.Millisecond))
+		return nil
+	})
+	looks(r.ID, quipu.HoldCommitted)
 }
 
 // A token that was forgotten may name another reservation, also while the end of the first is

@@ -144,8 +144,9 @@ func (a *Adds) KeyOf(add *Add) []byte { return a.Keys[add.Key:][:add.Size:add.Si
 // may be another.
 type Clock interface {
 	// NowMS returns the time that a cell's deadline is judged by, in Unix
-	// milliseconds: as the store has told it last, with what has passed since. It
-	// is 0 if the store has not told it yet.
+	// milliseconds: as the store has told it, with what has passed since. It is 0 if
+	// the store has not told it yet. Once Read has returned the deadline of a cell, or
+	// ReadParts a part of it, it is not behind the time at which that was there.
 	NowMS(c Cell) int64
 }
 

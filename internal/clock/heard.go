@@ -6,7 +6,8 @@ import (
 )
 
 // A Heard is the time of a clock elsewhere, such as a database server's: as it was
-// told last, and what has passed since. It is safe for concurrent use.
+// told, and what has passed since. It is never behind what was told, however late the
+// answer was. It is safe for concurrent use.
 type Heard struct {
 	elapsed func() time.Duration // nil if nothing passes
 
@@ -27,8 +28,17 @@ func NewHeard(still bool) *Heard {
 	return h
 }
 
-// Tell says what the clock has just shown.
-func (h *Heard) Tell(ms int64) {
+// Ask returns the moment at which the clock is asked: see Tell.
+func (h *Heard) Ask() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.since()
+}
+
+// Tell says what the clock has shown since it was asked, at a moment that Ask returned.
+// An answer may be long on its way: the clock shows ms by now, or more by up to what has
+// passed since it was asked. A time between these is kept as it is.
+func (h *Heard) Tell(ms int64, asked time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	at := h.since()
@@ -37,6 +47,15 @@ func (h *Heard) Tell(ms int64) {
 		at = h.since()
 		if jump = h.jump(ms, at); jump > StepMax || jump < -StepMax {
 			h.jumps++
+		}
+	}
+	if h.elapsed != nil && h.ms != 0 {
+		late := max(at-asked, 0)
+		switch jump := h.jump(ms, at); {
+		case jump <= 0 && jump >= -late:
+			return
+		case jump < 0:
+			ms += late.Milliseconds()
 		}
 	}
 	h.ms, h.at = ms, at

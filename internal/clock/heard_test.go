@@ -12,7 +12,7 @@ func TestHeard(t *testing.T) {
 	f := func(pass time.Duration, tell, want int64, jumps uint64) {
 		t.Helper()
 		if elapsed += pass; tell != 0 {
-			h.Tell(tell)
+			h.Tell(tell, h.Ask())
 		}
 		if now := h.NowMS(); now != want || h.jumps != jumps {
 			t.Errorf("it is %d after %d jumps, want %d after %d", now, h.jumps, want, jumps)
@@ -35,11 +35,34 @@ func TestHeard(t *testing.T) {
 	}
 }
 
+// An answer that was long on its way tells less than is known, or only that the clock shows
+// less by now.
+func TestHeardLate(t *testing.T) {
+	elapsed := time.Duration(0)
+	h := NewHeard(false)
+	h.elapsed = func() time.Duration { return elapsed }
+	f := func(pass, late time.Duration, tell, want int64) {
+		t.Helper()
+		asked := h.Ask()
+		elapsed += pass
+		if h.Tell(tell, asked+pass-late); h.NowMS() != want {
+			t.Errorf("it is %d, want %d", h.NowMS(), want)
+		}
+	}
+	f(0, 0, 1_000_000, 1_000_000)
+	f(3*time.Second, 3*time.Second, 1_000_100, 1_003_000) // It was told at once, and its answer was held up.
+	f(time.Second, time.Second, 1_003_999, 1_004_000)
+	f(time.Second, time.Second, 1_005_001, 1_005_001)          // It shows no less than what it has told.
+	f(time.Second, 2*time.Second, 1_000_000, 1_002_000)        // It was set back, and shows no more than that.
+	f(time.Second, time.Second, 1_000_000, 1_001_000)          // The same.
+	f(time.Second, 100*time.Millisecond, 1_001_950, 1_002_000) // It is neither of both.
+}
+
 // A clock that a test moves stands still between what is told, and may jump.
 func TestHeardStill(t *testing.T) {
 	h := NewHeard(true)
 	for _, ms := range []int64{5_000_000, 1, 900_000_000} {
-		if h.Tell(ms); h.NowMS() != ms || h.jumps != 0 {
+		if h.Tell(ms, h.Ask()); h.NowMS() != ms || h.jumps != 0 {
 			t.Errorf("it is %d after %d jumps, want %d", h.NowMS(), h.jumps, ms)
 		}
 	}

@@ -358,6 +358,7 @@ func TestDecidedLies(t *testing.T) {
 	stock(claim{verb: "release"}, again, released, [2]any{commit, committed})
 	stock(commit, expired, committed, [2]any{lapse, verdict{}})
 	stock(extend, expired, open, [2]any{lapse, verdict{}})
+	stock(claim{verb: "look"}, expired, open, [2]any{lapse, verdict{}})
 	stock(commit, committed, expired, [2]any{extend, open}, [2]any{lapse, verdict{}})
 	stock(claim{verb: "read"}, verdict{value: 9}, verdict{value: 5}, [2]any{lapse, verdict{}}, [2]any{claim{verb: "expire"}, verdict{}})
 	stock(claim{verb: "read"}, verdict{value: 5}, verdict{value: 9}, [2]any{extend, verdict{unknown: true}})

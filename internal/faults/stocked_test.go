@@ -117,8 +117,8 @@ func (s *stock) step(c claim, v verdict) bool {
 			return false
 		}
 	}
-	if v.state == quipu.HoldOpen { // Its amount is reserved until it is given back.
-		return open || c.verb == "look" && h.state == quipu.HoldOpen
+	if v.state == quipu.HoldOpen { // Also a look says that it has expired, before its amount is given back.
+		return open
 	}
 	if v.state == quipu.HoldExpired {
 		return h.lapsed

@@ -173,24 +173,40 @@ func (p *Port) withStock(ctx context.Context, out *call.Reservation) (err error)
 
 // asItIs fills in what has become of a hold.
 func (p *Port) asItIs(ctx context.Context, out call.Reservation, h hold.Hold, want bool) (call.Reservation, error) {
-	deadline, err := p.deadline(ctx, &h)
+	deadline, state, err := p.stateOf(ctx, &h)
 	if err != nil {
 		return out, err
 	}
-	if out.State = call.HoldOpen; deadline != 0 {
-		if out.ExpiresAt = time.UnixMicro(deadline); p.NowMS(p.Cell(h.Key))*1000 > deadline {
-			out.State = call.HoldExpired
-		}
-	} else {
-		out.ExpiresAt = time.Time{}
-		if out.State, out.Committed, err = p.end(ctx, &h); err != nil {
-			return out, err
-		}
+	out.State, out.ExpiresAt = state, time.Time{}
+	if deadline != 0 {
+		out.ExpiresAt = time.UnixMicro(deadline)
+	} else if out.State, out.Committed, err = p.end(ctx, &h); err != nil {
+		return out, err
 	}
 	if want {
 		err = p.withStock(ctx, &out)
 	}
 	return out, err
+}
+
+// stateOf reads the deadline of a hold, and whether it has come: a sweep may be late. The
+// deadline is 0 if the hold is gone.
+func (p *Port) stateOf(ctx context.Context, h *hold.Hold) (deadline int64, state call.HoldState, err error) {
+	cell := p.Cell(h.Key)
+	for range holdTries {
+		began := p.NowMS(cell) * 1000
+		deadline, err = p.deadline(ctx, h)
+		switch {
+		case err != nil || deadline == 0:
+			return 0, 0, err
+		case began > deadline: // From its deadline on, only its expiry ends it.
+			return deadline, call.HoldExpired, nil
+		case p.NowMS(cell)*1000 <= deadline:
+			return deadline, call.HoldOpen, nil
+		}
+		// Its deadline came while it was read: it may have been committed before that.
+	}
+	return 0, 0, errBusy
 }
 
 // deadline reads that of a hold; 0 if it is not open.

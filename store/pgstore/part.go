@@ -221,11 +221,19 @@ func (s *Store) ReadParts(ctx context.Context, parts []store.PartCell, contents 
 	s.meters.reads.Add(1)
 	ps := placesOf(parts)
 	var i int
-	var n int64
+	var n, nowMS int64
 	var bytes []byte
-	return s.query(ctx, s.sql.readParts, ps.args(), []any{&i, &n, &bytes}, func(int64) {
+	asked := s.heard.Ask()
+	err := s.query(ctx, s.sql.readParts, ps.args(), []any{&i, &n, &bytes, &nowMS}, func(int64) {
 		contents[i] = contentOf(parts[i].Part, n, bytes)
 	})
+	if s.now != nil {
+		nowMS = s.now().UnixMilli()
+	}
+	if err == nil && nowMS != 0 { // There was one.
+		s.time(nowMS, asked)
+	}
+	return err
 }
 
 // ScanParts returns up to n parts in the order of their rows.

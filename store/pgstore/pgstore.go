@@ -297,16 +297,17 @@ func (s *Store) clock() *int64 {
 	if s.now == nil {
 		return nil
 	}
-	ms := s.time(s.now().UnixMilli())
+	ms := s.time(s.now().UnixMilli(), s.heard.Ask())
 	return &ms
 }
 
 // NowMS returns the server's time, as it was told last, with what has passed since.
 func (s *Store) NowMS(store.Cell) int64 { return s.heard.NowMS() }
 
-// time returns the store's time when a clock shows ms: it never goes back.
-func (s *Store) time(ms int64) int64 {
-	s.heard.Tell(max(ms, s.seenMS.Load()))
+// time returns the store's time when a clock that was asked at a moment shows ms: it never
+// goes back.
+func (s *Store) time(ms int64, asked time.Duration) int64 {
+	s.heard.Tell(max(ms, s.seenMS.Load()), asked)
 	for {
 		seen := s.seenMS.Load()
 		if ms <= seen {

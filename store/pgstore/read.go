@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -26,7 +27,7 @@ func (s *Store) Read(ctx context.Context, cells []store.Cell, values []store.Val
 	stale := false
 	namespaces, keys := columns(cells)
 	var i int
-	var r row
+	r := row{asked: s.heard.Ask()}
 	err := s.query(ctx, s.sql.read, []any{namespaces, keys}, append([]any{&i}, r.columns()...), func(asOfMS int64) {
 		values[i] = s.value(&r, asOfMS)
 		stale = stale || r.stale
@@ -82,8 +83,9 @@ type row struct {
 	term      int64
 	until     int64
 	nowMS     int64
-	pendingMS *int64 // when the first of the adds was made that are pending; nil if none is
-	stale     bool   // it has to be brought up to date
+	asked     time.Duration // when it was, as heard.Ask tells it
+	pendingMS *int64        // when the first of the adds was made that are pending; nil if none is
+	stale     bool          // it has to be brought up to date
 }
 
 func (r *row) columns() []any {
@@ -96,7 +98,7 @@ func (r *row) columns() []any {
 func (s *Store) value(r *row, asOfMS int64) store.Value {
 	v := store.Value{N: r.n, AsOfMS: asOfMS}
 	setTerm(&v, r.version, r.term, r.until)
-	past := s.past(v.DeadlineMS, r.nowMS)
+	past := s.past(v.DeadlineMS, r.nowMS, r.asked)
 	if r.stale = !s.existing && (past || r.pendingMS != nil); !s.existing {
 		return v
 	}
@@ -112,14 +114,14 @@ func (s *Store) value(r *row, asOfMS int64) store.Value {
 // past reports whether a deadline has come. The time is taken after the read,
 // never before: a cell that was removed because it had expired is then seen
 // beside others that have, too.
-func (s *Store) past(deadlineMS, serverMS int64) bool {
+func (s *Store) past(deadlineMS, serverMS int64, asked time.Duration) bool {
 	if deadlineMS == 0 {
 		return false
 	}
 	if s.now != nil {
 		serverMS = s.now().UnixMilli()
 	}
-	return deadlineMS <= s.time(serverMS)
+	return deadlineMS <= s.time(serverMS, asked)
 }
 
 // freshen removes those of the cells that have expired, folds what is pending,
@@ -196,7 +198,7 @@ func (s *Store) pages(ctx context.Context, r store.Range, n int) (all []store.En
 // to date.
 func (s *Store) page(ctx context.Context, r store.Range, n int) (found []store.Entry, stale []store.Cell, err error) {
 	var key []byte
-	var c row
+	c := row{asked: s.heard.Ask()}
 	args := []any{[]byte(r.Namespace), []byte(r.After), []byte(r.Prefix), prefixEnd(r.Prefix), n}
 	err = s.query(ctx, s.sql.scan, args, append([]any{&key}, c.columns()...), func(asOfMS int64) {
 		found = append(found, store.Entry{Key: string(key), Value: s.value(&c, asOfMS)})
@@ -273,6 +275,7 @@ func (s *Store) Lookup(ctx context.Context, c store.Cell, name string) (store.Fa
 	var refused *uint8
 	var n, digest, atMS, before, after, version *int64
 	var want *bool
+	asked := s.heard.Ask()
 	err := s.query(ctx, s.sql.lookup, []any{[]byte(c.Namespace), []byte(c.Key), []byte(name)},
 		[]any{&nowMS, &op, &n, &want, &digest, &atMS, &before, &after, &version, &outcome, &refused}, func(asOfMS int64) { behindMS = asOfMS })
 	if err != nil {
@@ -289,7 +292,7 @@ func (s *Store) Lookup(ctx context.Context, c store.Cell, name string) (store.Fa
 		complete(&t.Token, *digest, *version)
 	}
 	st := &state{tokens: map[tokenID]*token{{c, name}: t}}
-	f := decide.Fate(st, decide.Clock{NowMS: s.time(nowMS), Window: s.limits.TokenWindow}, c, name)
+	f := decide.Fate(st, decide.Clock{NowMS: s.time(nowMS, asked), Window: s.limits.TokenWindow}, c, name)
 	if f.State == store.TokenUnknown && behindMS != 0 {
 		return store.Fate{}, store.Errorf(store.KindUnavailable,
 			"this PostgreSQL is a standby, and does not know the token: the primary may; ask a server that uses it")

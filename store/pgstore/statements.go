@@ -316,7 +316,7 @@ func newStatements(schema string) statements {
 			on conflict (ns, kind, view, epoch, slot) do update set
 				total = quipu.wrap(t.total, excluded.total), proof = quipu.wrap(t.proof, excluded.proof)`),
 		readParts: in(`
-			select u.i - 1, p.value, p.bytes
+			select u.i - 1, p.value, p.bytes, (select quipu.now_ms())
 			from unnest($1::bigint[], $2::bytea[], $3::bytea[]) with ordinality as u(epoch, ns, place, i)
 			cross join lateral (
 				select * from quipu.part p

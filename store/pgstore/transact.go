@@ -241,6 +241,7 @@ func (s *Store) load(ctx context.Context, conn *pgxpool.Conn, w *work) (*state, 
 	q.Queue(s.sql.loadMarks, w.admit).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&nowUS, &floor, &st.markCount, &st.gen)
 	})
+	asked := s.heard.Ask()
 	if err := s.send(ctx, conn, q); err != nil {
 		return nil, err
 	}
@@ -248,7 +249,7 @@ func (s *Store) load(ctx context.Context, conn *pgxpool.Conn, w *work) (*state, 
 		nowUS = s.now().UnixMicro()
 	}
 	st.floor = store.Writer(floor)
-	st.clock = decide.Clock{NowMS: s.time(nowUS / 1000), NowUS: nowUS, Window: s.limits.TokenWindow}
+	st.clock = decide.Clock{NowMS: s.time(nowUS/1000, asked), NowUS: nowUS, Window: s.limits.TokenWindow}
 	return st, nil
 }
 

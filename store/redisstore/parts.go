@@ -66,7 +66,7 @@ func (s *Store) ReadParts(ctx context.Context, parts []store.PartCell, contents 
 		c.args[2] = strconv.Itoa(len(c.keys) - 1)
 		asked = append(asked, question{p, c})
 	}
-	replies, err := s.ask(ctx, asked)
+	replies, err := s.askTimed(ctx, asked)
 	if err != nil {
 		return err
 	}

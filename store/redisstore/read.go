@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -38,21 +39,13 @@ func (s *Store) Read(ctx context.Context, cells []store.Cell, values []store.Val
 		wanted = append(wanted, group...)
 		asked = append(asked, s.reading(&s.partitions[home], cells, group))
 	}
-	replies, err := s.ask(ctx, asked)
+	replies, err := s.askTimed(ctx, asked)
 	if err != nil {
 		return err
 	}
 	at := 0
 	for q, texts := range replies {
-		if len(texts) == 0 {
-			continue
-		}
-		nowMS, err := strconv.ParseInt(texts[0], 10, 64)
-		if err != nil {
-			return store.Errorf(store.KindCorrupt, "time %q", texts[0])
-		}
-		s.clocks[asked[q].home.number].Tell(nowMS)
-		for texts = texts[1:]; len(texts) >= 2; texts = texts[2:] {
+		for ; len(texts) >= 2; texts = texts[2:] {
 			i := wanted[at]
 			if values[i], err = cellValue(texts[0], texts[1]); err != nil {
 				return err
@@ -139,6 +132,31 @@ func (s *Store) ask(ctx context.Context, qs []question) ([][]string, error) {
 		replies[i] = replies[i][1:]
 	}
 	return replies, cmp.Or(errs...)
+}
+
+// askTimed is ask for questions whose answers begin with the time of the partition: it is
+// told to the partition's clock.
+func (s *Store) askTimed(ctx context.Context, qs []question) ([][]string, error) {
+	asked := make([]time.Duration, len(qs))
+	for i := range qs {
+		asked[i] = s.clocks[qs[i].home.number].Ask()
+	}
+	replies, err := s.ask(ctx, qs)
+	if err != nil {
+		return nil, err
+	}
+	for i, texts := range replies {
+		if len(texts) == 0 {
+			return nil, store.Errorf(store.KindCorrupt, "an answer without a time")
+		}
+		nowMS, err := strconv.ParseInt(texts[0], 10, 64)
+		if err != nil {
+			return nil, store.Errorf(store.KindCorrupt, "time %q", texts[0])
+		}
+		s.clocks[qs[i].home.number].Tell(nowMS, asked[i])
+		replies[i] = texts[1:]
+	}
+	return replies, nil
 }
 
 // missing returns an error if a partition is at a lower version than callers were

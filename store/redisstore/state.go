@@ -241,12 +241,13 @@ func (s *Store) load(ctx context.Context, st *state, writer store.Writer, versio
 			args = append(args, h.field)
 		}
 	}
+	asked := s.clocks[st.home.number].Ask()
 	m, err := s.look(ctx, call{loadScript, keys, args}, w)
 	if err != nil {
 		return err
 	}
 	if err = st.loaded(m); err == nil {
-		s.clocks[st.home.number].Tell(st.nowMS)
+		s.clocks[st.home.number].Tell(st.nowMS, asked)
 	}
 	return err
 }

@@ -116,6 +116,22 @@ func lifetimes(s *suite) {
 		}
 	})
 
+	s.lawAt("a store that has read a part is not behind the time at which it did", forever, func(k *kit, cl *clock) {
+		s, ok := k.store.(store.Clock)
+		if !ok {
+			return
+		}
+		c := cell("a")
+		k.one(with(add(c, 7), plus(partHeld, 1)))
+		for range 3 {
+			cl.move(time.Second)
+			k.partHolds(c, partHeld, 1)
+			if now := s.NowMS(c); now != cl.ms() {
+				k.Fatalf("the store says that it is %d, want %d", now, cl.ms())
+			}
+		}
+	})
+
 	s.kept("a lifetime stays the deadline that it was", func(k *kit, cl *clock, again func()) {
 		c, ms := cell("a"), cl.ms()+life
 		k.one(lasting(set(c, 7), life))
