@@ -239,6 +239,55 @@ func TestReservationLooked(t *testing.T) {
 	looks(r.ID, quipu.HoldCommitted)
 }
 
+// What a counter has is said not to be of one moment if it is changed whenever it is read; and
+// what can't be read is no step that was made.
+func TestStockWhileItChanges(t *testing.T) {
+	hooks := new(storetest.Hooks)
+	v := &viewed{T: t, store: storetest.Wrap(memstore.New(memstore.Options{}), hooks)}
+	ctx := t.Context()
+	v.DB = v.other()
+	if _, err := v.Set(ctx, "a", 9); err != nil {
+		t.Fatal(err)
+	}
+	r := v.reserve("a", 2)
+	changes := 0
+	hooks.On(storetest.OnReadParts, func(c *storetest.Call) error {
+		if err := c.Pass(); err != nil || changes == 0 || c.Parts[0].Part.Kind() != store.PartHeld {
+			return err
+		}
+		changes--
+		_, err := v.Add(ctx, "a", 1)
+		return err
+	})
+	f := func(n int, exact bool) {
+		t.Helper()
+		changes = n
+		if got, err := v.Reservation(ctx, r.ID); err != nil || got.Exact != exact || got.Reserved != 2 || got.Value != got.Available+2 {
+			t.Errorf("after %d changes: %+v, %v", n, got, err)
+		}
+		changes = n
+		if got, err := v.Reservations(ctx, "a", quipu.ReservationOptions{}); err != nil || got.Exact != exact {
+			t.Errorf("after %d changes: %+v, %v", n, got, err)
+		}
+	}
+	f(0, true)
+	f(7, true)
+	f(1000, false)
+	changes = 0
+	hooks.On(storetest.OnReadParts, func(c *storetest.Call) error {
+		if c.Parts[0].Part.Kind() == store.PartHeld {
+			return store.ErrUnavailable
+		}
+		return c.Pass()
+	})
+	if _, err := v.Reservation(ctx, r.ID); !errors.Is(err, quipu.ErrUnavailable) || errors.Is(err, quipu.ErrUnknown) {
+		t.Errorf("a look: %v", err)
+	}
+	if _, err := v.Reserve(ctx, "a", 1, time.Hour, quipu.WantValue()); !errors.Is(err, quipu.ErrUnknown) || !strings.Contains(err.Error(), "it was done") {
+		t.Errorf("a reservation: %v", err)
+	}
+}
+
 // A token that was forgotten may name another reservation, also while the end of the first is
 // remembered.
 func TestReservationTokenAgain(t *testing.T) {

@@ -41,12 +41,16 @@ type Reservation struct {
 	Durability store.Durability
 }
 
-// Stock is what there is of a counter that has reservations, at one moment.
+// Stock is what there is of a counter that has reservations.
 type Stock struct {
 	Value     int64 // what there is: what is available, and what is reserved
 	Reserved  int64 // the sum of all open reservations
 	Available int64 // the counter's own value, as any read of it tells
 	Open      int64 // how many reservations are open
+
+	// Exact says that these are of one moment. If the counter is changed again and again
+	// while it is read, they are of moments side by side, and need not add up.
+	Exact bool
 }
 
 // HoldState is what has become of a reservation.

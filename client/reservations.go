@@ -141,5 +141,5 @@ func (db *DB) decodeReservation(r *pb.Reservation) call.Reservation {
 }
 
 func decodeStock(s *pb.Stock) call.Stock {
-	return call.Stock{Value: s.GetValue(), Reserved: s.GetReserved(), Available: s.GetAvailable(), Open: s.GetOpen()}
+	return call.Stock{Value: s.GetValue(), Reserved: s.GetReserved(), Available: s.GetAvailable(), Open: s.GetOpen(), Exact: s.GetExact()}
 }

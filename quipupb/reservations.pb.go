@@ -1,4 +1,4 @@
-// reservations.proto sha256:d6a145e51193d779c2c1e1af662b27eff7e8d6686b643d90b5e8d4e0f0617379
+// reservations.proto sha256:2c96f2a75873f802f30f68f50f35ecb2fe7fa41d929912885a7fa84579e67fa7
 
 // Amounts that are taken out of a counter for a time.
 
@@ -628,6 +628,7 @@ type Stock struct {
 	Reserved      int64                  `protobuf:"varint,2,opt,name=reserved,proto3" json:"reserved,omitempty"`     // the sum of the open reservations
 	Available     int64                  `protobuf:"zigzag64,3,opt,name=available,proto3" json:"available,omitempty"` // the counter's own value
 	Open          int64                  `protobuf:"varint,4,opt,name=open,proto3" json:"open,omitempty"`             // how many reservations are open
+	Exact         bool                   `protobuf:"varint,5,opt,name=exact,proto3" json:"exact,omitempty"`           // these are of one moment; else the counter was changed again and again while it was read
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -688,6 +689,13 @@ func (x *Stock) GetOpen() int64 {
 		return x.Open
 	}
 	return 0
+}
+
+func (x *Stock) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
 }
 
 type ReservationsReply struct {
@@ -814,12 +822,13 @@ const file_reservations_proto_rawDesc = "" +
 	"\x04OPEN\x10\x01\x12\r\n" +
 	"\tCOMMITTED\x10\x02\x12\f\n" +
 	"\bRELEASED\x10\x03\x12\v\n" +
-	"\aEXPIRED\x10\x04\"k\n" +
+	"\aEXPIRED\x10\x04\"\x81\x01\n" +
 	"\x05Stock\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\x12R\x05value\x12\x1a\n" +
 	"\breserved\x18\x02 \x01(\x03R\breserved\x12\x1c\n" +
 	"\tavailable\x18\x03 \x01(\x12R\tavailable\x12\x12\n" +
-	"\x04open\x18\x04 \x01(\x03R\x04open\"\x89\x01\n" +
+	"\x04open\x18\x04 \x01(\x03R\x04open\x12\x14\n" +
+	"\x05exact\x18\x05 \x01(\bR\x05exact\"\x89\x01\n" +
 	"\x11ReservationsReply\x129\n" +
 	"\freservations\x18\x01 \x03(\v2\x15.quipu.v1.ReservationR\freservations\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\x12%\n" +

@@ -1,4 +1,4 @@
-// reservations.proto sha256:d6a145e51193d779c2c1e1af662b27eff7e8d6686b643d90b5e8d4e0f0617379
+// reservations.proto sha256:2c96f2a75873f802f30f68f50f35ecb2fe7fa41d929912885a7fa84579e67fa7
 
 // Amounts that are taken out of a counter for a time.
 

@@ -193,6 +193,7 @@ func (c *reservationsCmd) Run(ctx context.Context, out *output) error {
 	for first := true; ; first = false {
 		var page struct {
 			Value, Reserved, Available, Open int64
+			Exact                            bool
 
 			Reservations []reservationReply
 			Next         string
@@ -206,7 +207,11 @@ func (c *reservationsCmd) Run(ctx context.Context, out *output) error {
 				return err
 			}
 		} else if first {
-			out.hint(fmt.Sprintf("%d in all, %d reserved, %d available", page.Value, page.Reserved, page.Available))
+			text := fmt.Sprintf("%d in all, %d reserved, %d available", page.Value, page.Reserved, page.Available)
+			if !page.Exact {
+				text += "; it was changed while it was read, and these are of moments side by side"
+			}
+			out.hint(text)
 		}
 		for i := range page.Reservations {
 			r := &page.Reservations[i]

@@ -46,7 +46,7 @@ func (k reserver) stock(key string, value, reserved, open int64) {
 	k.Helper()
 	p, err := k.Reservations(k.ctx, key, quipu.ReservationOptions{})
 	k.succeeds(err)
-	if want := (quipu.Stock{Value: value, Reserved: reserved, Available: value - reserved, Open: open}); p.Stock != want {
+	if want := (quipu.Stock{Value: value, Reserved: reserved, Available: value - reserved, Open: open, Exact: true}); p.Stock != want {
 		k.Fatalf("%q has %+v, want %+v", key, p.Stock, want)
 	}
 	k.holds(key, value-reserved)
@@ -72,7 +72,7 @@ func reservations(s *suite) {
 		if left := time.Until(r.ExpiresAt); r.State != quipu.HoldOpen || r.Who != "eve" || left < long-time.Minute || left > long+time.Minute {
 			k.Fatalf("%+v", r)
 		}
-		if want := (quipu.Stock{Value: 10, Reserved: 3, Available: 7, Open: 1}); !r.HasStock || r.Stock != want {
+		if want := (quipu.Stock{Value: 10, Reserved: 3, Available: 7, Open: 1, Exact: true}); !r.HasStock || r.Stock != want {
 			k.Fatalf("%+v, want %+v", r, want)
 		}
 		if r := k.reserve("a", 7, long); r.HasStock {
@@ -106,7 +106,7 @@ func reservations(s *suite) {
 		id := k.reserve("a", 4, long).ID
 		r, err := k.Commit(k.ctx, id, 3, quipu.WantValue())
 		k.succeeds(err)
-		if r.State != quipu.HoldCommitted || r.Committed != 3 || r.Replayed || r.Stock != (quipu.Stock{Value: 7, Available: 7}) {
+		if r.State != quipu.HoldCommitted || r.Committed != 3 || r.Replayed || r.Stock != (quipu.Stock{Value: 7, Available: 7, Exact: true}) {
 			k.Fatalf("%+v", r)
 		}
 		again, err := k.Commit(k.ctx, id, 3)
@@ -142,7 +142,7 @@ func reservations(s *suite) {
 		id := k.reserve("a", 4, long).ID
 		r, err := k.Release(k.ctx, id, quipu.WantValue())
 		k.succeeds(err)
-		if r.State != quipu.HoldReleased || r.Stock != (quipu.Stock{Value: 10, Available: 10}) {
+		if r.State != quipu.HoldReleased || r.Stock != (quipu.Stock{Value: 10, Available: 10, Exact: true}) {
 			k.Fatalf("%+v", r)
 		}
 		again, err := k.Release(k.ctx, id)
@@ -244,7 +244,7 @@ func reservations(s *suite) {
 			for {
 				p, err := k.Reservations(k.ctx, "a", o)
 				k.succeeds(err)
-				if p.Stock != (quipu.Stock{Value: 100, Reserved: 28, Available: 72, Open: 7}) {
+				if p.Stock != (quipu.Stock{Value: 100, Reserved: 28, Available: 72, Open: 7, Exact: true}) {
 					k.Fatalf("%+v", p)
 				}
 				for _, r := range p.Reservations {

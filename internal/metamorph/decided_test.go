@@ -287,7 +287,7 @@ func (d *docket) look() {
 // settled waits until what has expired is given back, and compares all that there is.
 func (d *docket) settled() {
 	d.Helper()
-	want := quipu.Stock{Value: d.own, Available: d.own}
+	want := quipu.Stock{Value: d.own, Available: d.own, Exact: true}
 	for _, c := range d.holds {
 		if c.state == quipu.HoldOpen {
 			want.Open++

@@ -201,5 +201,10 @@ func (p *Port) Reservation(ctx context.Context, id string) (call.Reservation, er
 	if err != nil {
 		return call.Reservation{}, err
 	}
-	return p.asItIs(ctx, p.told(&h, 0, call.HoldOpen), h, true)
+	out, err := p.asItIs(ctx, p.told(&h, 0, call.HoldOpen), h)
+	if err == nil {
+		out.Stock, err = p.Stock(ctx, h.Key)
+		out.HasStock = err == nil
+	}
+	return out, err
 }

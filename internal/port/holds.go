@@ -89,7 +89,9 @@ func (p *Port) reserve(ctx context.Context, r *Reserve, h hold.Hold) (call.Reser
 	out := p.told(&h, a.deadline, call.HoldOpen)
 	out.Durability, out.Replayed = durability, res.Replayed
 	if res.Replayed {
-		return p.asItIs(ctx, out, h, r.Want)
+		if out, err = p.asItIs(ctx, out, h); err != nil {
+			return out, err
+		}
 	}
 	if r.Want {
 		err = p.withStock(ctx, &out)
@@ -161,18 +163,18 @@ func (p *Port) told(h *hold.Hold, deadline int64, state call.HoldState) call.Res
 	return out
 }
 
-// withStock fills in what the counter has.
+// withStock fills in what the counter has, after a step of a hold was made.
 func (p *Port) withStock(ctx context.Context, out *call.Reservation) (err error) {
 	out.Stock, err = p.Stock(ctx, out.Key)
 	out.HasStock = err == nil
-	if err != nil && store.KindOf(err) != store.KindInvalid { // The step was made, whatever can be read now.
+	if err != nil && store.KindOf(err) != store.KindInvalid {
 		err = store.Errorf(store.KindUnknown, "it was done, and what the counter has can't be read: %w", err)
 	}
 	return err
 }
 
 // asItIs fills in what has become of a hold.
-func (p *Port) asItIs(ctx context.Context, out call.Reservation, h hold.Hold, want bool) (call.Reservation, error) {
+func (p *Port) asItIs(ctx context.Context, out call.Reservation, h hold.Hold) (call.Reservation, error) {
 	deadline, state, err := p.stateOf(ctx, &h)
 	if err != nil {
 		return out, err
@@ -180,11 +182,8 @@ func (p *Port) asItIs(ctx context.Context, out call.Reservation, h hold.Hold, wa
 	out.State, out.ExpiresAt = state, time.Time{}
 	if deadline != 0 {
 		out.ExpiresAt = time.UnixMicro(deadline)
-	} else if out.State, out.Committed, err = p.end(ctx, &h); err != nil {
-		return out, err
-	}
-	if want {
-		err = p.withStock(ctx, &out)
+	} else {
+		out.State, out.Committed, err = p.end(ctx, &h)
 	}
 	return out, err
 }
@@ -231,7 +230,8 @@ func (p *Port) end(ctx context.Context, h *hold.Hold) (state call.HoldState, com
 	}
 }
 
-// Stock returns what there is of a counter that has reservations, at one moment.
+// Stock returns what there is of a counter that has reservations: at one moment, if it can be
+// caught at rest, and else Stock.Exact is not set.
 func (p *Port) Stock(ctx context.Context, key string) (s call.Stock, err error) {
 	if p.err != nil {
 		return s, p.err
@@ -254,13 +254,13 @@ func (p *Port) Stock(ctx context.Context, key string) (s call.Stock, err error) 
 			return s, err
 		}
 		if before[0].Version == after[0].Version {
+			s.Exact = true
 			break
 		}
-		before = after // It is busy: at last the numbers are of moments side by side.
+		before = after
 	}
-	return call.Stock{
-		Value: after[0].N + held[0].N, Reserved: held[0].N, Available: after[0].N, Open: held[1].N,
-	}, nil
+	s.Value, s.Reserved, s.Available, s.Open = after[0].N+held[0].N, held[0].N, after[0].N, held[1].N
+	return s, nil
 }
 
 // sweep ends what is due of the counters that a hint names.

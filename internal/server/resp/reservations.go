@@ -125,7 +125,7 @@ func (s *session) reserved(ctx context.Context, do func(context.Context) (quipu.
 	if err != nil {
 		return err
 	}
-	s.fields(10)
+	s.fields(11)
 	s.reservation(&r)
 	s.stock(&r.Stock)
 	return nil
@@ -147,7 +147,7 @@ func (s *session) reservation(r *quipu.Reservation) {
 	s.known64(r.ExpiresAt.UnixMilli(), !r.ExpiresAt.IsZero())
 }
 
-// stock replies the four fields of what a counter has.
+// stock replies the five fields of what a counter has.
 func (s *session) stock(of *quipu.Stock) {
 	s.text("value")
 	s.integer(of.Value)
@@ -157,6 +157,8 @@ func (s *session) stock(of *quipu.Stock) {
 	s.integer(of.Available)
 	s.text("open")
 	s.integer(of.Open)
+	s.text("exact")
+	s.boolean(of.Exact)
 }
 
 // qReservations replies a map: what the counter has, the reservations, and the cursor of the
@@ -192,7 +194,7 @@ func qReservations(ctx context.Context, s *session, args [][]byte) error {
 	if err != nil {
 		return err
 	}
-	s.fields(6)
+	s.fields(7)
 	s.stock(&p.Stock)
 	s.text("reservations")
 	s.array(len(p.Reservations))

@@ -52,7 +52,7 @@ func TestReservations(t *testing.T) {
 	}
 	f("SET stock 10", ok)
 	one := c.line("Q.RESERVE stock 4 1h WHO eve ID t")
-	has(one, "amount", "4", "who", "eve", "state", "open", "value", "10", "reserved", "4", "available", "6", "open", "1")
+	has(one, "amount", "4", "who", "eve", "state", "open", "value", "10", "reserved", "4", "available", "6", "open", "1", "exact", "1")
 	id := field(t, one, "id")
 	if again := c.line("Q.RESERVE stock 4 1h WHO eve ID t"); field(t, again, "id") != id {
 		t.Errorf("again: %q", again)

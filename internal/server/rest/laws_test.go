@@ -650,6 +650,7 @@ type held struct {
 	Reserved   int64
 	Available  int64
 	Open       int64
+	Exact      bool
 	Durability string
 }
 
@@ -662,7 +663,7 @@ func (w *wire) held(h *held) quipu.Reservation {
 		}
 	}
 	if r.HasStock = h.Value != nil; r.HasStock {
-		r.Stock = quipu.Stock{Value: *h.Value, Reserved: h.Reserved, Available: h.Available, Open: h.Open}
+		r.Stock = quipu.Stock{Value: *h.Value, Reserved: h.Reserved, Available: h.Available, Open: h.Open, Exact: h.Exact}
 	}
 	return r
 }

@@ -28,9 +28,10 @@ type stock struct {
 	Reserved  int64 `json:"reserved"`
 	Available int64 `json:"available"`
 	Open      int64 `json:"open"`
+	Exact     bool  `json:"exact"`
 }
 
-func stockOf(s *quipu.Stock) *stock { return &stock{s.Value, s.Reserved, s.Available, s.Open} }
+func stockOf(s *quipu.Stock) *stock { return &stock{s.Value, s.Reserved, s.Available, s.Open, s.Exact} }
 
 func reservationOf(r *quipu.Reservation) reservation {
 	out := reservation{ID: r.ID, Key: r.Key, Amount: r.Amount, Who: r.Who, State: r.State.String(), ExpiresAt: given(r.ExpiresAt)}

@@ -103,5 +103,5 @@ func encodeReservation(r *quipu.Reservation) *pb.Reservation {
 }
 
 func encodeStock(s *quipu.Stock) *pb.Stock {
-	return &pb.Stock{Value: s.Value, Reserved: s.Reserved, Available: s.Available, Open: s.Open}
+	return &pb.Stock{Value: s.Value, Reserved: s.Reserved, Available: s.Available, Open: s.Open, Exact: s.Exact}
 }
