@@ -64,13 +64,14 @@ type Table struct {
 	items   int // clients of all keys
 	due     deadlines
 	clients map[int64]*client
+	lives   uint64
 	cast    broadcast
 	evicted uint64
 }
 
 // A client is one that tracks.
 type client struct {
-	life  uint32 // what it has read in an earlier one does not count
+	life  uint64 // no other has the same; what it has read in an earlier one does not count
 	items int
 	space string   // that it works in, if prefixes are set
 	casts []string // prefixes
@@ -87,7 +88,7 @@ type entry struct {
 
 type reader struct {
 	client int64
-	life   uint32
+	life   uint64
 }
 
 // New returns a table of up to so many keys.
@@ -98,7 +99,8 @@ func New(keys int) *Table {
 // Join has a client track. One that does already stays as it is.
 func (t *Table) Join(id int64) {
 	if t.clients[id] == nil {
-		t.clients[id] = &client{}
+		t.lives++
+		t.clients[id] = &client{life: t.lives}
 	}
 }
 
@@ -114,6 +116,7 @@ func (t *Table) Leave(id int64) {
 // Resize sets how many keys there may be.
 func (t *Table) Resize(keys int, tell Tell) {
 	t.max = keys
+	t.sweep()
 	t.shrink(tell)
 }
 
@@ -162,7 +165,8 @@ func (t *Table) Read(id int64, name Name, seen Seen, tell Tell) {
 func (t *Table) forget(c *client) {
 	t.items -= c.items
 	c.items = 0
-	c.life++
+	t.lives++
+	c.life = t.lives
 }
 
 // Flushed notes that all keys of a namespace are about to go. Those who work in it are told
@@ -172,6 +176,16 @@ func (t *Table) Flushed(worksIn func(id int64) bool, tell Tell) {
 		if worksIn(id) {
 			t.forget(c)
 			tell(id, "", true)
+		}
+	}
+	t.sweep()
+}
+
+// sweep lets go of keys that nobody has read who is still there.
+func (t *Table) sweep() {
+	for i := len(t.ring) - 1; i >= 0; i-- { // removing one moves the last, which was looked at
+		if t.living(t.ring[i]); len(t.ring[i].readers) == 0 {
+			t.remove(t.ring[i])
 		}
 	}
 }
@@ -197,9 +211,10 @@ func (t *Table) Judge(name Name, seen Seen, tell Tell) {
 }
 
 // Next returns some keys to look at: first those whose deadline has passed, by the clock
-// that is asked, then as many as make n, in turns.
+// that is asked, but no more than half of n: the store may not think so yet, and others would
+// not have their turn. Then as many as make n, in turns.
 func (t *Table) Next(n int, nowMS func(Name) int64) (names []Name) {
-	for len(t.due) > 0 && len(names) < n {
+	for len(t.due) > 0 && len(names) < (n+1)/2 {
 		if e := t.due[0]; e.seen.deadlineMS > nowMS(e.name) {
 			break
 		}

@@ -96,6 +96,13 @@ func random(t *testing.T, seed uint64) {
 				table.Resize(limit, tell)
 			}
 		}
+		pairs := 0
+		for _, knows := range believed {
+			pairs += len(knows)
+		}
+		if table.Items() < pairs {
+			fail("%d items, and clients believe %d things", table.Items(), pairs)
+		}
 		if table.Keys() > limit || table.Items() > 4*limit+1 {
 			fail("%d keys, %d items, with a limit of %d", table.Keys(), table.Items(), limit)
 		}
