@@ -167,15 +167,19 @@ func checkObject(d *Delta, e *Event) error {
 	switch {
 	case e.Part != Object:
 		return Errorf(KindInvalid, "%q is no part: a key holds one thing", string(e.Part))
-	case d.Op != OpPut:
+	case d.Op != OpPut && d.Op != OpSet:
 		return Errorf(KindInvalid, "operation %d on what a key holds", d.Op)
 	case e.Len() > 0:
 		return Errorf(KindInvalid, "riders of what a key holds")
 	case g.Laid || g.Layout != 0 || g.Bound != nil:
 		return Errorf(KindInvalid, "bytes have no layout and no bound")
 	}
-	if err := checkPartOp(PartObject, d.Op, e.Bytes); err != nil {
-		return err
+	if d.Op == OpPut {
+		if err := checkPartOp(PartObject, d.Op, e.Bytes); err != nil {
+			return err
+		}
+	} else if e.Bytes != nil {
+		return Errorf(KindInvalid, "operation %d with bytes", d.Op)
 	}
 	if g.Token != "" {
 		if err := CheckToken(g.Token); err != nil {

@@ -3,11 +3,11 @@ package store
 // Object is the part that has the bytes which a key holds instead of a count.
 //
 // An event that it leads is a change of the key as a whole. OpPut makes the key an
-// object, whatever it was: its count is gone, and so are its bytes from before. What
-// the lead meets is what the key holds now, so bytes of a key that has expired are
+// object, whatever it was: its count is gone, and so are its bytes from before. OpSet makes
+// it a count, whatever it was. What the lead meets is what the key holds now, so bytes of a key that has expired are
 // nothing. Its Guard and its Expiry are about the key's own cell, as those of a delta
 // without a part are: with ExistsNot and a deadline it is a lock. Of the result Before
-// and After are the numbers of the bytes, 0 if the key held none, and Existed and
+// and After are the numbers of the bytes, 0 if the key held none, but After an OpSet its N; and Existed and
 // DeadlineMS are those of the key. It has no riders.
 const Object Part = "\x0f\x00\x00\x80\x00\x00\x00\x00\x00\x00\x00"
 

@@ -25,12 +25,17 @@ func (st *step) object(d *store.Delta) store.Outcome {
 	case g.Exists == store.ExistsMust && !st.is.Exists, g.Exists == store.ExistsNot && st.is.Exists:
 		return store.Unmet
 	}
-	if outcome := st.change(d); outcome != store.Applied {
-		return outcome
-	}
 	ms, _ := d.Deadline(st.is.DeadlineMS, st.at.NowMS)
-	st.will = store.Value{Exists: true, DeadlineMS: min(ms, store.ObjectDeadlineMax), Layout: store.LayoutObject}
-	will := st.became
+	will := store.Content{}
+	if d.Op == store.OpSet { // a count from now on
+		st.became, st.will = store.Content{N: d.N}, store.Value{N: d.N, Exists: true, DeadlineMS: ms}
+	} else {
+		if outcome := st.change(d); outcome != store.Applied {
+			return outcome
+		}
+		will = st.became
+		st.will = store.Value{Exists: true, DeadlineMS: min(ms, store.ObjectDeadlineMax), Layout: store.LayoutObject}
+	}
 	if ms != 0 && ms <= st.at.NowMS {
 		st.will, will = store.Value{}, store.Content{} // it is over already
 	}

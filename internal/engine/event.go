@@ -225,25 +225,14 @@ func (s *events) Put(_ store.Cell, v store.Value) (version uint64) {
 		return 0
 	}
 	x := extraOf(v)
-	if x.isObject() {
-		version = s.keepObject(v.N-at.value, x)
+	if s.leads == store.Object {
+		version = s.keepHeld(v.N, x)
 	} else {
 		version = s.keep(&s.plan, s.cell, v.N-at.value)
 	}
 	if x != e.extra(s.plan.slot) {
 		e.setExtra(s.plan.slot, x)
 	}
-	return version
-}
-
-// keepObject makes the own cell that of an object, after n was added to it, and returns its
-// version.
-func (s *events) keepObject(n int64, x extra) (version uint64) {
-	e, f := s.e, s.f
-	s.mark.tally.count(s.plan.hash, n)
-	version = e.version(f.Pos())
-	f.Payload = appendObject(f.Payload, s.cell, x.deadline())
-	e.put(s.plan.slot, e.cells.slot(s.plan.slot).value+n, present, version, f.ID, s.level)
 	return version
 }
 

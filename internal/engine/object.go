@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"encoding/binary"
+
 	"github.com/quipudb/quipu/internal/decide"
 	"github.com/quipudb/quipu/store"
 )
@@ -22,6 +24,35 @@ func (e *Engine) planLose(cell []byte, p *plan, n *needs) {
 	if s.meta.state() == unread {
 		n.cell(e.cells.keyOf(id))
 	}
+}
+
+// keepHeld makes the own cell what an event makes of its key as a whole, an object or a
+// count, and returns its version.
+func (s *events) keepHeld(n int64, x extra) (version uint64) {
+	e, f := s.e, s.f
+	s.mark.tally.count(s.plan.hash, n-e.cells.slot(s.plan.slot).value)
+	if x.isObject() {
+		version = e.version(f.Pos())
+		f.Payload = appendObject(f.Payload, s.cell, x.deadline())
+	} else {
+		version = s.logCount(n, x)
+	}
+	e.put(s.plan.slot, n, present, version, f.ID, s.level)
+	return version
+}
+
+// logCount appends the records that make a key a count, whatever it held, and returns the
+// version of its cell: the position of the last of them.
+func (s *events) logCount(n int64, x extra) (version uint64) {
+	f := s.f
+	f.Payload = appendCellRecord(f.Payload, recDelete, s.cell)
+	version = s.e.version(f.Pos())
+	f.Payload = binary.AppendVarint(appendCellRecord(f.Payload, recSet, s.cell), n)
+	if x != 0 {
+		version = s.e.version(f.Pos())
+		f.Payload = binary.AppendUvarint(appendCellRecord(f.Payload, recDeadline, s.cell), uint64(x.deadline()))
+	}
+	return version
 }
 
 // lose removes the bytes of an object whose cell has just been removed: the record of that

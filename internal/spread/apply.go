@@ -64,7 +64,7 @@ func (s *Store) applyOne(ctx context.Context, batches []store.Batch, replies []s
 		if !anySplit(replies) {
 			return nil
 		}
-		s.drive(ctx, s.newRepair(batches, replies))
+		s.drive(ctx, s.newRepair(batches, replies, batches))
 		if s.seats.some.Load() {
 			return s.sit(ctx, batches, replies)
 		}
@@ -90,11 +90,12 @@ func (s *Store) apply(ctx context.Context, batches []store.Batch, replies []stor
 			return hot.Pick(s.options.Policy(d.Cell).Spread, shards, s.server, d.Lot, now)
 		})
 	} else {
+		given := batches
 		batches = inOrder(batches)
 		if err := s.under.Apply(ctx, batches, replies); err != nil || !anySplit(replies) {
 			return err
 		}
-		m = s.newRepair(batches, replies)
+		m = s.newRepair(batches, replies, given)
 	}
 	if s.drive(ctx, m); m.err != nil {
 		return m.err

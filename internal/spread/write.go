@@ -13,6 +13,7 @@ type write struct {
 	pick    picker
 	batches []store.Batch
 	replies []store.Reply
+	given   []store.Batch // as they were before some were to stay together
 
 	at     writeState
 	routed *routed // the call as it went to the store; nil if that was as it is
@@ -40,12 +41,12 @@ const (
 )
 
 func (m *core) newWrite(batches []store.Batch, replies []store.Reply, pick picker) *write {
-	return &write{core: m, batches: inOrder(batches), replies: replies, pick: pick}
+	return &write{core: m, batches: inOrder(batches), replies: replies, given: batches, pick: pick}
 }
 
 // newRepair is newWrite of a call that was made, as it is, and met split counters.
-func (m *core) newRepair(batches []store.Batch, replies []store.Reply) *write {
-	return &write{core: m, batches: batches, replies: replies, at: writeDone}
+func (m *core) newRepair(batches []store.Batch, replies []store.Reply, given []store.Batch) *write {
+	return &write{core: m, batches: batches, replies: replies, given: given, at: writeDone}
 }
 
 // to goes to a state by some calls. If there are none to make, it is there already.
@@ -219,9 +220,25 @@ func (m *write) plan() {
 				m.todo = append(m.todo, redo{i, -1})
 				break
 			}
+			if metObject(m.batches[i].Deltas, to.Results, j) {
+				to.Results[j] = store.Result{Outcome: store.NotCount}
+				continue
+			}
 			m.todo = append(m.todo, redo{i, j})
 		}
 	}
+}
+
+// metObject reports whether a delta was surely refused by an object: the same cell has then taken
+// what a part of a counter does not. It must not be made again, since that may have
+// ended the object.
+func metObject(deltas []store.Delta, results []store.Result, refused int) bool {
+	for j := refused + 1; j < len(deltas); j++ {
+		if deltas[j].Cell == deltas[refused].Cell && results[j].Outcome != store.Split && deltas[j].NeedsWhole() {
+			return true
+		}
+	}
+	return false
 }
 
 // one returns the batch that is made again first.
@@ -292,6 +309,9 @@ func (m *write) met(got []answer) []call {
 	}
 	for i := range got {
 		if slices.ContainsFunc(got[i].values, func(v store.Value) bool { return v.IsObject() }) {
+			if m.todo[0].delta < 0 && m.divides(m.todo[0].batch) {
+				return m.again()
+			}
 			if m.todo[0].delta < 0 {
 				m.end(store.Reply{Err: store.ErrNotCount})
 			} else {
@@ -301,6 +321,22 @@ func (m *write) met(got []answer) []call {
 		}
 	}
 	return m.fold()
+}
+
+// divides makes a batch, which was refused as a whole, delta by delta, if its caller does not
+// want it to be one step. It reports whether that is so.
+func (m *write) divides(batch int) bool {
+	b := &m.given[batch]
+	if !b.Apart || len(b.If) > 0 || len(b.Floors) > 0 || b.Writer != 0 {
+		return false
+	}
+	m.replies[batch] = store.Reply{Durability: store.Synced, Results: make([]store.Result, len(b.Deltas))}
+	each := make([]redo, len(b.Deltas), len(b.Deltas)+len(m.todo))
+	for j := range each {
+		each[j] = redo{batch, j}
+	}
+	m.todo, m.round = append(each, m.todo[1:]...), 0
+	return true
 }
 
 // fold folds the counters that the one that was made again needs whole.

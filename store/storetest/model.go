@@ -144,7 +144,7 @@ func (m *model) isSplit(b store.Batch) bool {
 		case 0:
 			return false
 		case store.LayoutObject:
-			return !d.Guard.Laid && slices.Contains([]store.Op{store.OpAdd, store.OpSet}, d.Op)
+			return !d.Guard.Laid && !d.IsObject() && slices.Contains([]store.Op{store.OpAdd, store.OpSet}, d.Op)
 		default:
 			return d.NeedsWhole()
 		}
@@ -164,6 +164,9 @@ func (m *model) splitKinds() []store.Kind {
 func (m *model) put(d *store.Delta, full bool) (is store.Value, r store.Result) {
 	was := m.value(d.Cell)
 	met, will := int64(0), store.PartObject.Number(d.Event.Bytes)
+	if d.Op == store.OpSet {
+		will = d.N
+	}
 	if was.Layout == store.LayoutObject {
 		met = store.PartObject.Number([]byte(m.bytes[d.Cell]))
 	}
@@ -184,6 +187,9 @@ func (m *model) put(d *store.Delta, full bool) (is store.Value, r store.Result) 
 	ms, _ := d.Deadline(was.DeadlineMS, m.nowMS)
 	if ms = min(ms, store.ObjectDeadlineMax); ms == 0 || ms > m.nowMS {
 		is = store.Value{Exists: true, DeadlineMS: ms, Layout: store.LayoutObject}
+	}
+	if ms, _ = d.Deadline(was.DeadlineMS, m.nowMS); d.Op == store.OpSet && is.Exists {
+		is = store.Value{N: d.N, Exists: true, DeadlineMS: ms}
 	}
 	if r.Outcome = store.Applied; d.Want {
 		r.Before, r.After, r.Existed, r.DeadlineMS = met, will, was.Exists, is.DeadlineMS
@@ -424,7 +430,7 @@ func (m *model) take(d store.Delta, got store.Result, is store.Value, want store
 		had = string(d.Event.Bytes)
 	}
 	c.Value, c.highest = is, max(c.highest, is.Version)
-	if delete(m.bytes, d.Cell); d.IsObject() || is.Layout == store.LayoutObject {
+	if delete(m.bytes, d.Cell); is.Layout == store.LayoutObject {
 		m.bytes[d.Cell] = had
 	}
 	if d.Guard.Token != "" {

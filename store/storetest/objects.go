@@ -3,6 +3,7 @@ package storetest
 import (
 	"math"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/quipudb/quipu/store"
@@ -11,6 +12,11 @@ import (
 // put makes a key hold bytes.
 func put(c store.Cell, bytes string) store.Delta {
 	return store.Delta{Cell: c, Op: store.OpPut, Event: &store.Event{Part: store.Object, Bytes: []byte(bytes)}}
+}
+
+// count makes a key a count, whatever it holds.
+func count(c store.Cell, n int64) store.Delta {
+	return store.Delta{Cell: c, Op: store.OpSet, N: n, Event: &store.Event{Part: store.Object}}
 }
 
 // object checks that a key holds bytes, and returns its cell.
@@ -171,6 +177,59 @@ func objects(s *suite) {
 		k.audited()
 	})
 
+	s.lawAt("a count replaces whatever a key holds", store.Limits{}, func(k *kit, cl *clock) {
+		c, ms := cell("a"), cl.ms()+1000
+		bytes := store.PartObject.Number([]byte("x"))
+		k.told(k.one(want(count(c, 5))), store.Result{Outcome: store.Applied, After: 5})
+		k.holds(c, 5)
+		k.one(put(c, "x"))
+		was := k.object(c, "x")
+		k.outcome(k.one(only(count(c, 6), store.ExistsNot)), store.Unmet)
+		k.outcome(k.one(match(count(c, 6), was.Version+1)), store.Changed)
+		k.object(c, "x")
+		r := k.one(want(until(match(count(c, -6), was.Version), ms)))
+		k.told(r, store.Result{Outcome: store.Applied, Before: bytes, After: -6, Existed: true, DeadlineMS: ms})
+		k.holdsUntil(c, -6, ms)
+		k.partAbsent(c, store.Object)
+		if r.Version <= was.Version || k.read(c).Version != r.Version {
+			k.Fatalf("version %d after %d, read sees %d", r.Version, was.Version, k.read(c).Version)
+		}
+		k.one(add(c, 1))
+		k.holdsUntil(c, -5, ms)
+		k.one(put(c, "x"))
+		k.one(count(c, math.MaxInt64))
+		k.holdsUntil(c, math.MaxInt64, ms) // it keeps the deadline
+		k.one(expiring(count(c, 3), store.ExpiryClear, 0))
+		k.holdsUntil(c, 3, 0)
+		k.audited()
+		for _, again := range []func(testing.TB) store.Store{k.inst.Reopen, k.inst.Crash} {
+			if again == nil {
+				continue
+			}
+			k.one(until(put(c, "x"), ms))
+			k.one(count(c, 7))
+			k.replace(again(k.t))
+			k.holdsUntil(c, 7, ms)
+			k.partAbsent(c, store.Object)
+			k.audited()
+			k.one(put(c, "x"))
+			k.replace(again(k.t))
+			k.one(expiring(count(c, 8), store.ExpiryClear, 0))
+			k.replace(again(k.t))
+			k.holdsUntil(c, 8, 0)
+			k.partAbsent(c, store.Object)
+			k.audited()
+		}
+		k.one(until(put(c, "x"), ms))
+		cl.move(time.Second)
+		k.told(k.one(want(count(c, 9))), store.Result{Outcome: store.Applied, After: 9}) // over what is nothing
+		k.holdsUntil(c, 9, 0)
+		k.partAbsent(c, store.Object)
+		k.outcome(k.one(until(count(c, 10), 1)), store.Applied)
+		k.absent(c)
+		k.audited()
+	})
+
 	s.law("bytes are put on the conditions of any write", func(k *kit) {
 		c := cell("a")
 		k.told(k.one(want(only(put(c, "one"), store.ExistsMust))), store.Result{Outcome: store.Unmet})
@@ -295,6 +354,26 @@ func objects(s *suite) {
 		k.unfit(cs[0], cs[1], func() {})
 		k.one(expire(cs[0], store.ExpirySet, 1<<46))
 		k.unfit(cs[0], cs[1], func() {})
+		k.audited()
+	})
+
+	s.law("what an object refuses is not made when it has gone", func(k *kit) {
+		cs := k.together(2)
+		c := cs[0]
+		outcome, _ := k.notCount()
+		for name, end := range map[string]store.Delta{
+			"deleted": del(c), "expired": expire(c, store.ExpirySet, 1), "replaced": count(c, 0),
+		} {
+			k.one(put(c, "x"))
+			rs := k.reply(apartly(k.batch(want(add(c, 5)), add(c, 7), set(c, 9), end, get(c)))).Results
+			for i := range 3 {
+				k.outcome(rs[i], outcome)
+			}
+			k.outcome(rs[3], store.Applied)
+			if v := k.read(c); v.N != 0 || rs[4].Before != 0 || v.Exists != rs[4].Existed {
+				k.Fatalf("%s: %+v, and it was told %+v", name, v, rs[4])
+			}
+		}
 		k.audited()
 	})
 

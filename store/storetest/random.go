@@ -175,10 +175,13 @@ func (m *machine) drawDelta(r *rapid.T, c store.Cell) store.Delta {
 	if d.Op == store.OpPut {
 		d.Event = &store.Event{Part: store.Object, Bytes: []byte(rapid.SampledFrom([]string{"", "x", "yz"}).Draw(r, "bytes"))}
 	}
+	if d.Op == store.OpSet && rapid.IntRange(0, 2).Draw(r, "anew") == 0 {
+		d.Event = &store.Event{Part: store.Object}
+	}
 	if d.Op == store.OpExpire || ((d.Op == store.OpAdd || d.Op == store.OpSet || d.Op == store.OpPut) && rapid.IntRange(0, 2).Draw(r, "expiring") == 0) {
 		m.drawExpiry(r, &d)
 	}
-	if (d.Op == store.OpAdd || d.Op == store.OpSet) && rapid.IntRange(0, 3).Draw(r, "bounded") == 0 {
+	if (d.Op == store.OpAdd || d.Op == store.OpSet) && d.Event == nil && rapid.IntRange(0, 3).Draw(r, "bounded") == 0 {
 		d = within(d, drawBound(r))
 		d.Guard.Bound.Saturate = d.Guard.Bound.Saturate && d.Op == store.OpAdd
 	}
@@ -198,7 +201,7 @@ func (m *machine) drawDelta(r *rapid.T, c store.Cell) store.Delta {
 	if d.Op != store.OpSettle && rapid.IntRange(0, 4).Draw(r, "existence") == 0 {
 		d.Guard.Exists = rapid.SampledFrom([]store.Existence{store.ExistsMust, store.ExistsNot}).Draw(r, "exists")
 	}
-	if m.store.Traits().Layouts && d.Op != store.OpSettle && d.Op != store.OpPut && d.Expiry == store.ExpiryKeep && rapid.IntRange(0, 4).Draw(r, "laid") == 0 {
+	if m.store.Traits().Layouts && d.Op != store.OpSettle && d.Event == nil && d.Expiry == store.ExpiryKeep && rapid.IntRange(0, 4).Draw(r, "laid") == 0 {
 		d = laid(d, m.drawLayout(r, c))
 	}
 	return d
