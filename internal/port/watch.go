@@ -7,11 +7,11 @@ import (
 )
 
 // A Watcher is told which counters were changed by way of this process, when the change
-// can be seen and before its caller is told. It is called from any goroutine, perhaps
+// can be seen and before its caller is told: those of one call together. It is called from any goroutine, perhaps
 // from one that makes others wait, and must not block. What is changed in another way
 // (by a deadline, or by another server) it has to look for by itself.
 type Watcher interface {
-	Changed(namespace, key string)
+	Changed(cells []store.Cell)
 }
 
 // Watch has a watcher told from now on, until the function that it returns is called.
@@ -47,6 +47,7 @@ func changed(watchers []Watcher, batches []store.Batch, replies []store.Reply, e
 	if err != nil && store.KindOf(err) != store.KindUnknown {
 		return
 	}
+	var cells []store.Cell
 	for i := range batches {
 		unknown := err != nil || store.KindOf(replies[i].Err) == store.KindUnknown
 		if replies[i].Err != nil && !unknown {
@@ -57,10 +58,18 @@ func changed(watchers []Watcher, batches []store.Batch, replies []store.Reply, e
 			if d.Op == store.OpGet || !unknown && (j >= len(replies[i].Results) || !applied(&replies[i].Results[j])) {
 				continue
 			}
-			for _, w := range watchers {
-				w.Changed(d.Cell.Namespace, d.Cell.Key)
-			}
+			cells = append(cells, d.Cell)
 		}
+	}
+	tell(watchers, cells)
+}
+
+func tell(watchers []Watcher, cells []store.Cell) {
+	if len(cells) == 0 {
+		return
+	}
+	for _, w := range watchers {
+		w.Changed(cells)
 	}
 }
 
@@ -71,12 +80,11 @@ func applied(r *store.Result) bool {
 
 // changedAdds tells the watchers of plain adds that were made.
 func changedAdds(watchers []Watcher, a *store.Adds) {
+	var cells []store.Cell
 	for i := range a.Each {
 		if add := &a.Each[i]; !add.Left && add.Taken > 0 {
-			key := string(a.KeyOf(add))
-			for _, w := range watchers {
-				w.Changed(a.Namespace, key)
-			}
+			cells = append(cells, store.Cell{Namespace: a.Namespace, Key: string(a.KeyOf(add))})
 		}
 	}
+	tell(watchers, cells)
 }

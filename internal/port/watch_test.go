@@ -16,11 +16,13 @@ type heard struct {
 	keys []string
 }
 
-// Changed takes a key down.
-func (h *heard) Changed(namespace, key string) {
+// Changed takes keys down.
+func (h *heard) Changed(cells []store.Cell) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.keys = append(h.keys, namespace+"/"+key)
+	for _, c := range cells {
+		h.keys = append(h.keys, c.Namespace+"/"+c.Key)
+	}
 }
 
 // A watcher is told of what was changed, however it was sent, and of nothing else.

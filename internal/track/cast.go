@@ -56,6 +56,19 @@ func (t *Table) Listened(id int64) []string {
 	return nil
 }
 
+// PrefixOf returns which of the prefixes of a client a key begins with: those of one client
+// do not overlap.
+func (t *Table) PrefixOf(id int64, key string) string {
+	if c := t.clients[id]; c != nil {
+		for _, p := range c.casts {
+			if strings.HasPrefix(key, p) {
+				return p
+			}
+		}
+	}
+	return ""
+}
+
 // Overlap returns two prefixes of which one begins with the other, the first of them of the
 // new ones, and whether the second is new too.
 func Overlap(old, more []string) (a, b string, both, found bool) {

@@ -101,7 +101,7 @@ func (d *Door) News() (most int) {
 	d.tracker.mu.Lock()
 	defer d.tracker.mu.Unlock()
 	for _, s := range d.tracker.on {
-		most = max(most, len(s.news.keys)+len(s.news.held), len(s.news.seen))
+		most = max(most, len(s.news.keys)+len(s.news.held)+len(s.news.seen))
 	}
 	return most
 }

@@ -2,6 +2,7 @@ package resp
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,7 +55,8 @@ type tracker struct {
 // A news is what a session has to tell. The tracker's lock guards it.
 type news struct {
 	keys   []string
-	seen   map[string]bool // of a session that listens to prefixes: a key is told once
+	casts  []cast          // of who listens to prefixes: a message for each
+	seen   map[string]bool // a key of these is told once
 	bytes  int
 	all    bool
 	broken []int64 // clients that are gone, to which invalidations were to go
@@ -62,6 +64,12 @@ type news struct {
 	// Of a session that does not want to hear of what it has changed itself:
 	held []string        // changed since the last reply
 	own  map[string]bool // by this session
+}
+
+// A cast is keys that have changed and begin with a prefix.
+type cast struct {
+	prefix string
+	keys   []string
 }
 
 func newTracker(d *Door) *tracker {
@@ -112,11 +120,13 @@ func (t *tracker) move(s *session, namespace string) {
 	}
 }
 
-// Changed tells those who have read a key that it has changed.
-func (t *tracker) Changed(namespace, key string) {
+// Changed tells those who have read counters that they have changed: of one call together.
+func (t *tracker) Changed(cells []store.Cell) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.table.Changed(track.Name{Space: namespace, Key: key}, t.tell)
+	for _, c := range cells {
+		t.table.Changed(track.Name{Space: c.Namespace, Key: c.Key}, t.tell)
+	}
 }
 
 // tell takes down that a session is to be told of a key. The lock is held.
@@ -146,26 +156,35 @@ func (t *tracker) pass(s *session, key string, all bool) {
 			return
 		}
 	}
-	to.news.add(key, all, s.follow.bcast)
-	to.wakeForNews()
-}
-
-func (n *news) add(key string, all, once bool) {
-	switch {
+	switch n := &to.news; {
 	case n.all:
-	case all || len(n.keys) == newsMax || n.bytes+len(key) > newsBytesMax:
-		n.all, n.keys, n.seen, n.bytes = true, nil, nil, 0
-	case once && n.seen[key]:
+	case all || len(n.keys)+len(n.seen) == newsMax || n.bytes+len(key) > newsBytesMax:
+		n.all, n.keys, n.casts, n.seen, n.bytes = true, nil, nil, nil, 0
+	case s.follow.bcast:
+		n.cast(t.table.PrefixOf(s.id, key), key)
 	default:
-		if once {
-			if n.seen == nil {
-				n.seen = map[string]bool{}
-			}
-			n.seen[key] = true
-		}
 		n.keys = append(n.keys, key)
 		n.bytes += len(key)
 	}
+	to.wakeForNews()
+}
+
+// cast adds a key to what is told of a prefix, unless it is there.
+func (n *news) cast(prefix, key string) {
+	if n.seen[key] {
+		return
+	}
+	if n.seen == nil {
+		n.seen = map[string]bool{}
+	}
+	n.seen[key] = true
+	n.bytes += len(key)
+	at := slices.IndexFunc(n.casts, func(c cast) bool { return c.prefix == prefix })
+	if at < 0 {
+		at = len(n.casts)
+		n.casts = append(n.casts, cast{prefix: prefix})
+	}
+	n.casts[at].keys = append(n.casts[at].keys, key)
 }
 
 // hold is add for a session that may have changed the key itself. Too many are told as
@@ -218,20 +237,16 @@ func (s *session) tellNews() {
 		}
 	}
 	start := len(s.out)
-	switch {
-	case n.all:
+	if n.all && s.invalidate() {
+		s.null()
+	}
+	for _, c := range n.casts { // as Redis has them
 		if s.invalidate() {
-			s.null()
+			s.texts(c.keys)
 		}
-	case n.seen != nil: // as Redis has them, all in one
+	}
+	for _, key := range n.keys {
 		if s.invalidate() {
-			s.texts(n.keys)
-		}
-	default:
-		for _, key := range n.keys {
-			if !s.invalidate() {
-				break
-			}
 			s.array(1)
 			s.text(key)
 		}

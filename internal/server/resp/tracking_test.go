@@ -47,6 +47,7 @@ var trackingStories = map[string][]string{
 		"A CLIENT TRACKING ON BCAST PREFIX other", "A CLIENT TRACKINGINFO", "B SET other 3", "A SET user:5 1", "A CLIENT TRACKING OFF", "B SET user:5 2", "A CLIENT TRACKINGINFO",
 		"A CLIENT TRACKING ON BCAST", "A CLIENT TRACKINGINFO", "B SET anything 2",
 	},
+	"broadcast of one step":       {"A CLIENT TRACKING ON BCAST PREFIX a: PREFIX b:", "B MSET a:1 1 b:1 1 a:2 1 c:1 1 b:2 1", "B MULTI", "B INCR a:1", "B INCR b:1", "B INCR a:1", "B EXEC"},
 	"broadcast without one's own": {"A CLIENT TRACKING ON BCAST NOLOOP", "A SET k 1", "B SET k 2", "A INCR k", "B INCR l"},
 	"redirected to RESP2": {
 		"b SUBSCRIBE __redis__:invalidate", "A CLIENT TRACKING ON REDIRECT =b", "A CLIENT GETREDIR", "A GET k", "C SET k 1", "A GET k", "A SET k 2",
@@ -522,6 +523,19 @@ func TestTrackingOrder(t *testing.T) {
 	})
 }
 
+// After a flush nothing is kept of who was told to forget everything.
+func TestTrackingFlushed(t *testing.T) {
+	transports(t, func(t *testing.T, o resp.Options) {
+		d := open(t, o)
+		c, admin := tracking(t, d.addr, ""), dial(t, d.addr)
+		c.line("MGET a b c")
+		admin.expect("FLUSHALL", ok)
+		if info := admin.line("INFO stats"); !strings.Contains(info, "tracking_total_keys:0\r\ntracking_total_items:0\r\n") {
+			t.Errorf("INFO: %q", info)
+		}
+	})
+}
+
 // A client that listens to prefixes does so in the database that it has selected.
 func TestTrackingDatabases(t *testing.T) {
 	transports(t, func(t *testing.T, o resp.Options) {
@@ -538,6 +552,24 @@ func TestTrackingDatabases(t *testing.T) {
 		}
 		if heard := other.until(-1); len(heard) > 0 {
 			t.Errorf("who has read the key in another database heard %q", heard)
+		}
+	})
+}
+
+// A client that wants no replies is told all the same.
+func TestTrackingMuted(t *testing.T) {
+	transports(t, func(t *testing.T, o resp.Options) {
+		d := open(t, o)
+		c, writer := tracking(t, d.addr, ""), dial(t, d.addr)
+		c.line("GET k")
+		c.send(array("CLIENT", "REPLY", "OFF") + array("GET", "k"))
+		writer.line("INCR k")
+		if got := c.reply(); got != invalidation("k") {
+			t.Errorf("heard %q", got)
+		}
+		c.send(array("CLIENT", "REPLY", "ON"))
+		if got := c.reply(); got != ok {
+			t.Errorf("then %q", got)
 		}
 	})
 }
