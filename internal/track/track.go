@@ -10,6 +10,7 @@ package track
 
 import (
 	"container/heap"
+	"slices"
 
 	"github.com/quipudb/quipu/store"
 )
@@ -183,9 +184,9 @@ func (t *Table) Flushed(worksIn func(id int64) bool, tell Tell) {
 
 // sweep lets go of keys that nobody has read who is still there.
 func (t *Table) sweep() {
-	for i := len(t.ring) - 1; i >= 0; i-- { // removing one moves the last, which was looked at
-		if t.living(t.ring[i]); len(t.ring[i].readers) == 0 {
-			t.remove(t.ring[i])
+	for _, e := range slices.Backward(t.ring) { // removing one moves the last, which was looked at
+		if t.living(e); len(e.readers) == 0 {
+			t.remove(e)
 		}
 	}
 }
