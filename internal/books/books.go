@@ -106,6 +106,14 @@ func (k *Known) Of(key string) *Keys {
 	return nil
 }
 
+// Defines returns the entry of the book that a key belongs to, or nil if it has none.
+func (k *Known) Defines(key string) *book.Entry {
+	if k == nil {
+		return nil
+	}
+	return k.Book.Of(key)
+}
+
 // Bound returns where a counter must stay, which is shared and must not be changed, or nil
 // if that is anywhere.
 func (k *Known) Bound(key string) *store.Bound {

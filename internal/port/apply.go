@@ -88,6 +88,9 @@ func (s *shared) ended(batches []store.Batch, replies []store.Reply, began rollu
 				continue
 			}
 			stale = stale || staleResult(r)
+			if r.Outcome == store.NotCount || r.Outcome == store.Split {
+				s.texts.found(batches[i].Deltas[j].Cell.Namespace)
+			}
 			s.count(batches[i].Deltas[j].Op, r)
 		}
 	}

@@ -60,6 +60,9 @@ func joined(defined, call *store.Bound) *store.Bound {
 	return &b
 }
 
+// Defined reports whether a key has a definition, as it is known here.
+func (p *Port) Defined(key string) bool { return p.books.Known(p.namespace).Defines(key) != nil }
+
 // CheckValue returns ErrBound if the definition of a key, as it is known here, has a floor
 // above a value or a ceiling below it: for doors that make one step of several changes, of
 // which none may be refused alone.

@@ -114,6 +114,9 @@ func (f *frame) fill(batches []store.Batch, facts []Fact) error {
 			}
 			at++
 			d := &b.Deltas[j]
+			if d.IsObject() && f.known.Defines(d.Cell.Key) == nil {
+				continue // It is an event already.
+			}
 			if err := f.bind(i, j, b); err != nil {
 				return err
 			}
@@ -239,6 +242,9 @@ func (p *Port) Why(ctx context.Context, d *store.Delta, fact *Fact) error {
 // why the definition of the counter does not allow it; and whether it is late. The fact may
 // be nil.
 func (f *frame) event(d *store.Delta, fact *Fact) (*store.Event, lateness, error) {
+	if d.IsObject() {
+		return nil, onTime, ErrText
+	}
 	keys := f.known.Of(d.Cell.Key)
 	if r, user := reacting(d, fact); r.Kind != 0 {
 		return f.react(d, r, user, keys)

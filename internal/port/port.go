@@ -49,6 +49,9 @@ type shared struct {
 	err      error             // what is wrong with the options, or nil
 	calls    sync.Pool         // of *Call
 
+	texts texts // which namespaces have keys that hold text
+	turns turns
+
 	limiters limiters
 	limits   limitMeters
 	shares   shares       // of limits, while the store is away

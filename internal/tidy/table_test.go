@@ -91,7 +91,7 @@ var table = map[string]row{
 	// All of it as the servers use it: the library is the product on top of this.
 	"internal/port": {
 		code: []string{
-			"./call", "./definition", "./policy", "./store", "./internal/admission", "./internal/books", "./internal/calendar", "./internal/due", "./internal/hold", "./internal/hot", "./internal/limit", "./internal/ledger", "./internal/node", "./internal/retention", "./internal/rollup",
+			"./call", "./definition", "./policy", "./store", "./internal/admission", "./internal/books", "./internal/calendar", "./internal/due", "./internal/hold", "./internal/hot", "./internal/keyspace", "./internal/limit", "./internal/ledger", "./internal/node", "./internal/retention", "./internal/rollup",
 			"./internal/sketch", "./internal/spread", "./internal/total", "./internal/view",
 		},
 		tests: []string{".", "./definition", "./store/memstore", "./store/storetest"},
@@ -138,7 +138,7 @@ var table = map[string]row{
 		tests: []string{"golang.org/x/net/http2/..."},
 	},
 	"internal/server/resp": {
-		code:  []string{".", "./call", "./definition", "./policy", "./store", "./internal/duration", "./internal/instant", "./internal/port", "./internal/server", "./internal/track"},
+		code:  []string{".", "./call", "./definition", "./policy", "./store", "./internal/duration", "./internal/instant", "./internal/keyspace", "./internal/port", "./internal/server", "./internal/track"},
 		tests: []string{"./internal/hostile", "./internal/load/redisproc", "./internal/session", "github.com/redis/rueidis"},
 	},
 	"internal/server/rest": {code: []string{".", "./definition", "./policy", "./ratelimit", "./store", "./internal/draft", "./internal/duration", "./internal/instant", "./internal/port", "./internal/server"}, tests: []string{"./call"}},

@@ -1,0 +1,386 @@
+package port
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quipudb/quipu/internal/hot"
+	"github.com/quipudb/quipu/internal/keyspace"
+	"github.com/quipudb/quipu/store"
+)
+
+// ErrText is returned when a key is to hold text that has a definition: it counts.
+var ErrText = store.Errorf(store.KindInvalid, "the definition of the key says how it counts: it can't hold text")
+
+// Text executes commands on keys that may hold text, as one step. Do is given a snapshot of
+// the keys that it names, and what it makes of them is one batch, on condition that they are
+// still so, and that the other conditions hold. If they are not, it is given a newer one: it
+// must depend on nothing else. Keys are those that it is likely to name, which are read at one
+// moment. If a condition of the caller's does not hold, it returns ErrChanged.
+//
+// Nothing is written if do returns an error.
+func (p *Port) Text(ctx context.Context, keys []string, watched []store.Condition, do func(*keyspace.Space) error) error {
+	if p.err != nil {
+		return p.err
+	}
+	leave, err := p.turns.take(ctx, p.namespace, keys)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	for tries := 0; ; tries++ {
+		if err := rest(ctx, tries); err != nil {
+			return store.Errorf(store.KindUnavailable, "the keys are changed all the time: %w", err)
+		}
+		again, err := p.text(ctx, keys, watched, do)
+		if !again {
+			return err
+		}
+	}
+}
+
+// rest waits before another try: longer each time, and not as long as others do.
+func rest(ctx context.Context, tries int) error {
+	if tries == 0 {
+		return ctx.Err()
+	}
+	longest := time.Millisecond << min(tries, 5)
+	t := time.NewTimer(longest/2 + rand.N(longest/2))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// text is Text once. Again says that others have changed a key meanwhile.
+func (p *Port) text(ctx context.Context, keys []string, watched []store.Condition, do func(*keyspace.Space) error) (again bool, err error) {
+	snap := snapshot{p: p, held: make(map[string]held)}
+	if err := snap.read(ctx, keys); err != nil {
+		return false, err
+	}
+	of := ""
+	if len(keys) > 0 {
+		of = keys[0]
+	}
+	space := keyspace.New(p.NowMS(p.Cell(of)), func(key string) (keyspace.Value, error) {
+		if _, known := snap.held[key]; !known {
+			if err := snap.read(ctx, []string{key}); err != nil {
+				return keyspace.Value{}, err
+			}
+		}
+		return snap.held[key].Value, nil
+	})
+	err = do(space)
+	if err = errors.Join(space.Err(), err); err != nil {
+		return false, err
+	}
+	deltas, err := p.textDeltas(space.Changes())
+	if err != nil {
+		return false, err
+	}
+	if len(deltas) == 0 && len(watched) == 0 {
+		return false, nil // What was read was so at one moment, or is one key.
+	}
+	conditions := slices.Clone(watched)
+	for _, key := range space.Keys() {
+		conditions = append(conditions, store.Condition{Cell: store.Cell{Key: key}, Version: snap.held[key].version})
+	}
+	results := make([]store.Result, len(deltas))
+	err = p.ApplyIf(ctx, conditions, deltas, results)
+	switch store.KindOf(err) {
+	case store.KindChanged:
+		changed, err := p.changed(ctx, watched)
+		return err == nil && !changed, errors.Join(err, ifTrue(changed, store.ErrChanged))
+	case store.KindSplit, store.KindNotCount:
+		return true, nil
+	default:
+	}
+	if err != nil {
+		return false, err
+	}
+	for i := range results {
+		switch o := results[i].Outcome; o {
+		case store.Applied, store.Unmet: // A deadline that is gone by now.
+		case store.Split, store.NotCount, store.Changed:
+			return true, nil
+		default:
+			return false, o.Err()
+		}
+	}
+	return false, nil
+}
+
+func ifTrue(is bool, err error) error {
+	if is {
+		return err
+	}
+	return nil
+}
+
+// changed reports whether a condition does not hold.
+func (p *Port) changed(ctx context.Context, watched []store.Condition) (bool, error) {
+	keys := make([]string, len(watched))
+	for i := range watched {
+		keys[i] = watched[i].Cell.Key
+	}
+	values, err := p.whole(ctx, keys)
+	for i := range values {
+		if values[i].Version != watched[i].Version {
+			return true, err
+		}
+	}
+	return false, err
+}
+
+// textDeltas returns what changes come to.
+func (p *Port) textDeltas(changes []keyspace.Change) (deltas []store.Delta, err error) {
+	for _, c := range changes {
+		d := store.Delta{Cell: store.Cell{Key: c.Key}, N: c.N}
+		if c.Ages {
+			switch {
+			case c.LivesMS != 0:
+				d.Expiry, d.DeadlineMS = store.ExpirySet|store.ExpiryAfter, c.LivesMS
+			case c.DeadlineMS != 0:
+				d.Expiry, d.DeadlineMS = store.ExpirySet, c.DeadlineMS
+			default:
+				d.Expiry = store.ExpiryClear
+			}
+		}
+		switch c.Op {
+		case keyspace.OpDelete:
+			d.Op = store.OpDelete
+		case keyspace.OpAdd:
+			d.Op = store.OpAdd
+		case keyspace.OpExpire:
+			d.Op = store.OpExpire
+		case keyspace.OpPut:
+			p.texts.found(p.namespace)
+			d.Op, d.Event = store.OpPut, &store.Event{Part: store.Object, Bytes: keyspace.Content(c.Text)}
+		case keyspace.OpSet:
+			if err := p.CheckValue(c.Key, c.N); err != nil { // None of several may be refused alone.
+				return nil, err
+			}
+			if d.Op = store.OpSet; c.WasText {
+				d.Event = &store.Event{Part: store.Object}
+			}
+		}
+		deltas = append(deltas, d)
+	}
+	return deltas, nil
+}
+
+// A snapshot is what keys hold.
+type snapshot struct {
+	p    *Port
+	held map[string]held
+}
+
+type held struct {
+	keyspace.Value
+	version uint64
+}
+
+// read reads keys. Those of one partition are read at one moment: what a key holds besides its
+// cell is of the version that the cell had then, since it has it afterwards too.
+func (s *snapshot) read(ctx context.Context, keys []string) error {
+	for tries := 0; ; tries++ {
+		if err := rest(ctx, tries); err != nil {
+			return store.Errorf(store.KindUnavailable, "the keys are changed all the time: %w", err)
+		}
+		values, err := s.p.whole(ctx, keys)
+		if err != nil {
+			return err
+		}
+		same, err := s.take(ctx, keys, values)
+		if same || err != nil {
+			return err
+		}
+	}
+}
+
+// take takes keys as they were read, and reads what they hold besides.
+func (s *snapshot) take(ctx context.Context, keys []string, values []store.Value) (same bool, err error) {
+	var parts []store.PartCell
+	var at []int
+	for i := range values {
+		v := &values[i]
+		s.held[keys[i]] = held{keyspace.Value{Exists: v.Exists, N: v.N, DeadlineMS: v.DeadlineMS}, v.Version}
+		if v.IsObject() {
+			at, parts = append(at, i), append(parts, store.PartCell{Cell: s.p.Cell(keys[i]), Part: store.Object})
+		}
+	}
+	if len(parts) == 0 {
+		return true, nil
+	}
+	s.p.texts.found(s.p.namespace)
+	contents, cells := make([]store.Content, len(parts)), make([]store.Cell, len(parts))
+	if err := s.p.store.ReadParts(ctx, parts, contents); err != nil {
+		return false, err
+	}
+	now := make([]store.Value, len(parts))
+	for i := range parts {
+		cells[i] = parts[i].Cell
+	}
+	if err := s.p.store.Read(ctx, cells, now); err != nil {
+		return false, err
+	}
+	for n, i := range at {
+		if now[n].Version != values[i].Version {
+			return false, nil
+		}
+		text, is := keyspace.Text(contents[n].Bytes)
+		if !is {
+			return false, store.Errorf(store.KindNotCount, "%q holds something that this server does not know", keys[i])
+		}
+		h := s.held[keys[i]]
+		h.IsText, h.Text = true, text
+		s.held[keys[i]] = h
+	}
+	return true, nil
+}
+
+// whole reads the cells of keys, with the versions that conditions compare. A counter that is
+// split is put together for it, since its parts have no version in common.
+func (p *Port) whole(ctx context.Context, keys []string) ([]store.Value, error) {
+	values, cells := make([]store.Value, len(keys)), p.cells(keys)
+	for tries := 0; ; tries++ {
+		if err := rest(ctx, tries); err != nil {
+			return nil, err
+		}
+		if err := p.store.Read(ctx, cells, values); err != nil {
+			return nil, err
+		}
+		var deltas []store.Delta
+		for i := range values {
+			if hot.Of(values[i]) != 0 {
+				deltas = append(deltas, store.Delta{Cell: store.Cell{Key: keys[i]}, Op: store.OpGet, Want: true})
+			}
+		}
+		if len(deltas) == 0 || p.readOnly {
+			return values, nil
+		}
+		if err := p.Apply(ctx, deltas, make([]store.Result, len(deltas))); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// texts says which namespaces may have keys that hold text. As long as one has none, nobody
+// has to look for any.
+type texts struct{ spaces sync.Map }
+
+type textsOf struct {
+	some    atomic.Bool  // it stays so
+	lookMS  atomic.Int64 // when the store said that there are none, by this machine; 0 if it was not asked
+	looking atomic.Bool
+}
+
+// textsEvery is for how long it is believed that a namespace of a shared store has no text.
+const textsEvery = time.Second
+
+func (t *texts) of(namespace string) *textsOf {
+	of, ok := t.spaces.Load(namespace)
+	if !ok {
+		of, _ = t.spaces.LoadOrStore(namespace, &textsOf{})
+	}
+	return of.(*textsOf)
+}
+
+func (t *texts) found(namespace string) { t.of(namespace).some.Store(true) }
+
+// MayHoldText reports whether keys of the namespace may hold text. If it is not known yet, they
+// may, and the store is asked meanwhile; and once in a while if others share it.
+func (p *Port) MayHoldText() bool {
+	if p.err != nil {
+		return false
+	}
+	of := p.texts.of(p.namespace)
+	if of.some.Load() {
+		return true
+	}
+	at := of.lookMS.Load()
+	if at == 0 || p.traits.Shared && time.Since(time.UnixMilli(at)) > textsEvery {
+		p.lookForText(of, at == 0)
+	}
+	return of.some.Load() || of.lookMS.Load() == 0
+}
+
+// FoundText notes that a key of the namespace holds text.
+func (p *Port) FoundText() { p.texts.found(p.namespace) }
+
+// lookForText asks the store whether a namespace has text.
+func (p *Port) lookForText(of *textsOf, wait bool) {
+	if !of.looking.CompareAndSwap(false, true) {
+		return
+	}
+	look := func() {
+		defer of.looking.Store(false)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		now := time.Now()
+		found, err := p.store.ScanParts(ctx, store.RowsUnder(p.namespace, store.PartFields{Kind: store.PartObject}, ""), 1)
+		if err != nil {
+			return
+		}
+		if len(found) > 0 {
+			of.some.Store(true)
+		}
+		of.lookMS.Store(now.UnixMilli())
+	}
+	if wait && p.near {
+		look()
+		return
+	}
+	go look()
+}
+
+// turns keep callers in this process that would change the same keys from making each other try
+// again.
+type turns struct {
+	once sync.Once
+	seed maphash.Seed
+	all  [turnsMax]chan struct{}
+}
+
+const turnsMax = 256
+
+// take waits for the turn of some keys.
+func (t *turns) take(ctx context.Context, namespace string, keys []string) (leave func(), err error) {
+	t.once.Do(func() {
+		t.seed = maphash.MakeSeed()
+		for i := range t.all {
+			t.all[i] = make(chan struct{}, 1)
+		}
+	})
+	var mine []int
+	for _, key := range keys {
+		mine = append(mine, int((maphash.String(t.seed, key)^maphash.String(t.seed, namespace))%turnsMax))
+	}
+	slices.Sort(mine)
+	mine = slices.Compact(mine)
+	taken := 0
+	leave = func() {
+		for _, i := range mine[:taken] {
+			<-t.all[i]
+		}
+	}
+	for _, i := range mine {
+		select {
+		case t.all[i] <- struct{}{}:
+			taken++
+		case <-ctx.Done():
+			leave()
+			return nil, ctx.Err()
+		}
+	}
+	return leave, nil
+}
