@@ -115,7 +115,11 @@ func (c *cycle) reply(r *run, entries []entry) {
 		case c.barred(e) != nil:
 			r.s.fail(errorText(c.barred(e)))
 		default:
+			if c.texts != nil {
+				r.s.told = c.texts[e.at : e.at+e.n]
+			}
 			c.encoders[e.nth](&r.s.encoder, c.results[e.at:e.at+e.n])
+			r.s.told = nil
 		}
 		replies++
 		if at < len(r.s.out) && r.s.out[at] == '-' {
@@ -157,6 +161,8 @@ func (c *cycle) values(s *session, e *entry) (failed int) {
 			failed += s.failures(c.errs[at], 1)
 		case result.Outcome == store.Barred:
 			failed += s.failures(c.why(int(at)), 1)
+		case isText(result):
+			failed += s.failures(errNotInteger, 1)
 		case result.Outcome != store.Applied:
 			failed += s.failures(result.Outcome.Err(), 1)
 		default:

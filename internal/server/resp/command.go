@@ -79,6 +79,7 @@ const (
 	flagGrow     // it may add a counter, for which there may be no room
 	flagDangerous
 	flagReact // a reaction: see reactsSlow
+	flagText  // it may meet text: see textual
 	flagToken // with an argument ID or WITHSESSION it is not planned but gathered apart
 )
 
@@ -107,6 +108,8 @@ func errorText(err error) string {
 	switch {
 	case kind == store.KindOverflow:
 		return word + " increment or decrement would overflow"
+	case kind == store.KindNotCount, kind == store.KindSplit: // what meets text, and is for counts alone
+		return "WRONGTYPE Operation against a key holding the wrong kind of value"
 	case kind == store.KindUnsupported:
 		return word + " Keys in request don't hash to the same slot"
 	case server.Detail(err) == server.SeeLog:

@@ -55,7 +55,8 @@ type cycle struct {
 	asks     []port.Ask    // questions to limits
 	answers  []port.Answer // to them
 	entries  []entry
-	encoders []encode // of the entries that are decided; it may have more
+	texts    []*string // of the results that are text; nil if there is none
+	encoders []encode  // of the entries that are decided; it may have more
 	runs     []run
 	keys     []byte // the deltas' strings are views of it, so what is there stays
 	keysMin  int    // room that it is given at first
@@ -145,7 +146,7 @@ func (c *cycle) reset(db *quipu.DB) {
 	c.deltas, c.names, c.entries, c.runs = c.deltas[:0], c.names[:0], c.entries[:0], c.runs[:0]
 	c.keys, c.text, c.said = c.keys[:0], c.text[:0], 0
 	c.singles, c.whole, c.joined, c.reacts, c.slow, c.err = 0, false, false, false, false, nil
-	c.errs, c.homes, c.split = nil, c.homes[:0], false
+	c.texts, c.errs, c.homes, c.split = nil, nil, c.homes[:0], false
 }
 
 func (c *cycle) empty() bool { return len(c.runs) == 0 }
@@ -252,7 +253,7 @@ func (c *cycle) encoded(f encode, at int) {
 
 // encodeAfter replies the value that there is now.
 func encodeAfter(e *encoder, results []store.Result) {
-	if !refusal(e, &results[0]) {
+	if !notCount(e, &results[0]) && !refusal(e, &results[0]) {
 		e.integer(results[0].After)
 	}
 }

@@ -172,6 +172,7 @@ func (c *cycle) read(ctx context.Context) {
 	if len(byPartition) == 1 {
 		if c.err = c.db.Port().Values(ctx, c.names, values); c.err == nil {
 			c.take(values)
+			c.err = c.readTexts(ctx, values, nil)
 		}
 		return
 	}
@@ -191,6 +192,9 @@ func (c *cycle) read(ctx context.Context) {
 	}
 	wg.Wait()
 	c.take(values)
+	if err := c.readTexts(ctx, values, c.errs); err != nil {
+		c.err = err
+	}
 }
 
 // take makes results of values.

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/store"
@@ -185,91 +184,6 @@ func planPersist(c *cycle, _ *session, args [][]byte) (encode, error) {
 	d.Expiry = store.ExpiryClear
 	return encodeDone, nil
 }
-
-func rename(ctx context.Context, s *session, args [][]byte) error {
-	moved, err := s.rename(ctx, string(args[1]), string(args[2]), false)
-	if err == nil && moved {
-		s.ok()
-	}
-	return err
-}
-
-func renameNX(ctx context.Context, s *session, args [][]byte) error {
-	moved, err := s.rename(ctx, string(args[1]), string(args[2]), true)
-	if err == nil {
-		s.flag(moved)
-	}
-	return err
-}
-
-// rename gives the value and the deadline of a counter to another name, if the
-// counter has not changed meanwhile; and otherwise tries again.
-func (s *session) rename(ctx context.Context, from, to string, absent bool) (moved bool, err error) {
-	for _, key := range []string{from, to} {
-		if err := store.CheckKey(key); err != nil {
-			return false, err
-		}
-	}
-	ctx, cancel := s.d.deadline(ctx)
-	defer cancel()
-	for tries := 0; ; tries++ {
-		if err := pause(ctx, tries); err != nil {
-			return false, err
-		}
-		cells, err := s.look(ctx, []string{from, to})
-		if err != nil {
-			return false, err
-		}
-		v := cells[0]
-		switch {
-		case !v.Existed:
-			return false, wireError("ERR no such key")
-		case absent && cells[1].Existed:
-			return false, nil
-		case from == to:
-			return true, nil
-		}
-		conditions := []store.Condition{{Cell: store.Cell{Key: from}, Version: v.Version}}
-		if absent {
-			conditions = append(conditions, store.Condition{Cell: store.Cell{Key: to}})
-		}
-		if err := s.db.Port().CheckValue(to, v.After); err != nil { // or it would be deleted, and not set
-			return false, err
-		}
-		set := store.Delta{Cell: store.Cell{Key: to}, Op: store.OpSet, N: v.After, Expiry: store.ExpiryClear}
-		if v.DeadlineMS != 0 {
-			set.Expiry, set.DeadlineMS = store.ExpirySet, v.DeadlineMS
-		}
-		results := make([]store.Result, 2)
-		// The old name goes first: a namespace that is full has room for the new.
-		err = s.db.Port().ApplyIf(ctx, conditions, []store.Delta{{Cell: store.Cell{Key: from}, Op: store.OpDelete}, set}, results)
-		if errors.Is(err, store.ErrChanged) {
-			continue
-		}
-		if err == nil {
-			err = results[1].Outcome.Err()
-		}
-		return err == nil, err
-	}
-}
-
-// pause waits before another try: longer each time, and not as long as others do.
-func pause(ctx context.Context, tries int) error {
-	if tries == 0 {
-		return nil
-	}
-	d := min(time.Millisecond<<min(tries, 10), pauseMax)
-	t := time.NewTimer(d/2 + rand.N(d/2))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-const pauseMax = 50 * time.Millisecond
 
 // keys replies all keys that match a pattern, unless they are too many.
 func keys(ctx context.Context, s *session, args [][]byte) error {

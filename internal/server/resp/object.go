@@ -11,7 +11,7 @@ func objectCommands() []*command {
 	key := secondKey.used("RO")
 	return []*command{
 		{name: "OBJECT", arity: -2, group: "generic", since: "2.2.3", about: "Commands about how counters are kept.", subs: map[string]*command{
-			"ENCODING": {name: "OBJECT|ENCODING", arity: 3, flags: flagRead, keys: key, plan: planObject(func(e *encoder) { e.text("int") }), since: "2.2.3", syntax: "ENCODING <key>", about: "Returns how the value is kept: int."},
+			"ENCODING": {name: "OBJECT|ENCODING", arity: 3, flags: flagRead, keys: key, plan: planObject(encodeEncoding), since: "2.2.3", syntax: "ENCODING <key>", about: "Returns how Redis would keep the value: int, embstr or raw."},
 			"FREQ":     {name: "OBJECT|FREQ", arity: 3, flags: flagRead, keys: key, plan: planObject(func(e *encoder) { e.fail(string(errNoLFU)) }), since: "4.0.0", syntax: "FREQ <key>", about: "Refused: how often counters are used is not kept."},
 			"IDLETIME": {name: "OBJECT|IDLETIME", arity: 3, flags: flagRead, keys: key, plan: planObject(func(e *encoder) { e.integer(0) }), since: "2.2.3", syntax: "IDLETIME <key>", about: "Returns 0: when counters were used is not kept."},
 			"REFCOUNT": {name: "OBJECT|REFCOUNT", arity: 3, flags: flagRead, keys: key, plan: planObject(func(e *encoder) { e.integer(1) }), since: "2.2.3", syntax: "REFCOUNT <key>", about: "Returns 1: counters share no values."},
@@ -33,6 +33,20 @@ const errNoLFU = wireError("ERR An LFU maxmemory policy is not selected, access 
 func planObject(reply func(*encoder)) func(*cycle, *session, [][]byte) (encode, error) {
 	return func(c *cycle, _ *session, args [][]byte) (encode, error) {
 		return encodeIfExists(reply), c.get(args[2])
+	}
+}
+
+// embeddedMax is how long text may be that Redis keeps beside its object.
+const embeddedMax = 44
+
+func encodeEncoding(e *encoder) {
+	switch {
+	case e.told == nil || e.told[0] == nil:
+		e.text("int")
+	case len(*e.told[0]) > embeddedMax:
+		e.text("raw")
+	default:
+		e.text("embstr")
 	}
 }
 

@@ -284,6 +284,7 @@ func TestRenameTriesAgain(t *testing.T) {
 		})
 		c := dial(t, openOver(t, quipu.New(storetest.Wrap(under, h), quipu.Options{}), o).addr)
 		c.expect("SET a 1", ok)
+		tries.Store(0)
 		c.expect("RENAME a b", ok)
 		c.expect("MGET a b", "*2\r\n"+null+bulk("2"))
 		if n := tries.Load(); n != 2 {

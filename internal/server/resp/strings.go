@@ -16,10 +16,15 @@ func planGet(c *cycle, _ *session, args [][]byte) (encode, error) {
 }
 
 // encodeBefore replies the value that was there, or null.
-func encodeBefore(e *encoder, results []store.Result) {
-	r := &results[0]
+func encodeBefore(e *encoder, results []store.Result) { encodeNth(e, results, 0) }
+
+// encodeNth is encodeBefore for one of several results.
+func encodeNth(e *encoder, results []store.Result, i int) {
+	r := &results[i]
 	switch {
 	case refusal(e, r):
+	case e.told != nil && e.told[i] != nil:
+		e.text(*e.told[i])
 	case r.Existed:
 		e.number(r.Before)
 	default:
@@ -30,8 +35,13 @@ func encodeBefore(e *encoder, results []store.Result) {
 // refusal replies an error if a delta was refused for another reason than the
 // conditions that the command has.
 func refusal(e *encoder, r *store.Result) bool {
-	if r.Outcome == store.Applied || r.Outcome == store.Unmet {
+	switch r.Outcome {
+	case store.Applied, store.Unmet:
 		return false
+	case store.Split, store.NotCount: // Nobody knew: see textual.
+		e.fail(string(errTextNow))
+		return true
+	default:
 	}
 	e.fail(errorText(r.Outcome.Err()))
 	return true
@@ -290,7 +300,7 @@ func planMGet(c *cycle, _ *session, args [][]byte) (encode, error) {
 	return func(e *encoder, results []store.Result) {
 		e.array(len(results))
 		for i := range results {
-			encodeBefore(e, results[i:])
+			encodeNth(e, results, i)
 		}
 	}, nil
 }
@@ -349,7 +359,9 @@ func planStrLen(c *cycle, _ *session, args [][]byte) (encode, error) {
 	return func(e *encoder, results []store.Result) {
 		var room [20]byte
 		n := 0
-		if results[0].Existed {
+		if e.told != nil && e.told[0] != nil {
+			n = len(*e.told[0])
+		} else if results[0].Existed {
 			n = len(strconv.AppendInt(room[:0], results[0].Before, 10))
 		}
 		if !refusal(e, &results[0]) {
@@ -373,7 +385,7 @@ func planIncrEx(c *cycle, _ *session, args [][]byte) (encode, error) {
 	d.Guard.Token = o.token
 	return func(e *encoder, results []store.Result) {
 		r := &results[0]
-		if r.Outcome != store.Bounded && refusal(e, r) {
+		if notCount(e, r) || r.Outcome != store.Bounded && refusal(e, r) {
 			return
 		}
 		e.array(2)

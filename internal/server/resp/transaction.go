@@ -32,7 +32,7 @@ const longQueue = 1000
 // enqueue adds a command to the transaction.
 func (s *session) enqueue(c *command, args [][]byte) error {
 	switch {
-	case c.slow != nil && c.plan == nil, c.flags&flagLone != 0, c.guarded(args):
+	case c.slow != nil && c.plan == nil && c.flags&flagText == 0, c.flags&flagLone != 0, c.guarded(args):
 		return wireError("ERR " + c.name + " can't be part of a transaction here")
 	case len(s.queue) == store.BatchDeltasMax || s.queued > inBytesMax:
 		return errTooLarge

@@ -249,7 +249,7 @@ func (w *worker) dispatch(s *session, c *command, args [][]byte) verdict {
 	if s.follow.on && !w.recall(s, c, args) {
 		return s.again()
 	}
-	guarded := c.guarded(args) || s.named(c, args)
+	guarded, text := c.guarded(args) || s.named(c, args), c.flags&flagText != 0 && s.textual(c, args)
 	switch {
 	case len(s.guarded) > 0 && (!guarded || len(s.guarded) == quipu.EventsMax):
 		s.addGuarded()
@@ -264,7 +264,7 @@ func (w *worker) dispatch(s *session, c *command, args [][]byte) verdict {
 		if s.skip {
 			s.addGuarded()
 		}
-	case c.plan != nil && !s.waits(c, args):
+	case c.plan != nil && !text && !s.waits(c, args):
 		// While something is watched, a read is as new as what EXEC compares: a total that
 		// is kept for readers may be older.
 		if c.flags&flagRead != 0 && s.pending == 0 && !s.muted && !s.skip && (len(s.watched) == 0 || s.db.Port().ReadOnly()) {
@@ -283,13 +283,13 @@ func (w *worker) dispatch(s *session, c *command, args [][]byte) verdict {
 		s.mute(func() { s.counted(c, args, func() { s.call(c.local, args) }) })
 	default:
 		s.answer(c, 1)
-		s.later(c, copyArgs(args))
+		s.later(c, copyArgs(args), text)
 	}
 	return executed
 }
 
-// later makes a command the session's job.
-func (s *session) later(c *command, args [][]byte) {
+// later makes a command the session's job. It may meet text.
+func (s *session) later(c *command, args [][]byte, text bool) {
 	s.kept, s.slots = argsBytes(args), s.jobs
 	switch {
 	case c.flags&flagSweep != 0:
@@ -302,10 +302,16 @@ func (s *session) later(c *command, args [][]byte) {
 			start := len(s.out)
 			s.counted(c, nil, func() {
 				s.call(func(s *session, args [][]byte) error {
-					if c.slow == nil {
+					slow := c.slow
+					switch {
+					case text && c.name == "EXEC":
+						slow = execText
+					case text:
+						slow = textCommand
+					case slow == nil:
 						return c.local(s, args)
 					}
-					err := c.slow(ctx, s, args)
+					err := slow(ctx, s, args)
 					if err == nil && s.fault != nil && c.flags&flagWrite != 0 {
 						s.overflow(start) // an error would say that nothing has changed
 					}
@@ -495,7 +501,7 @@ func (w *worker) flushAll() {
 func (w *worker) answer(s *session) bool {
 	c := w.reads
 	c.answered(s)
-	if values := w.room(len(c.names)); c.db.Port().Peek(c.names, values) {
+	if values := w.room(len(c.names)); c.db.Port().Peek(c.names, values) && !slices.ContainsFunc(values, func(v store.Value) bool { return v.IsObject() }) {
 		c.take(values)
 		c.finish()
 		if s.d.slow.usec.Load() == 0 { // all are wanted, however fast
