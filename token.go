@@ -26,8 +26,36 @@ func (db *DB) Lookup(ctx context.Context, key, token string) (Fate, error) {
 	}
 	if f.State == store.TokenApplied {
 		fate.Receipt = pastReceipt(cell, &f, min(db.durabilityOf(key), db.port.Traits().Durability))
+		choices, err := db.port.Choices(ctx, key)
+		if err != nil {
+			return Fate{}, err
+		}
+		pastReaction(&fate, &f, choices)
 	}
 	return fate, nil
+}
+
+// pastReaction names what was chosen, if a token is of a reaction. The numbers of choices
+// stand where other writes have values. A counter that has choices can't be set, but to 0 by
+// a reset; and a delete leaves it without a version, which a reaction never does.
+func pastReaction(fate *Fate, f *store.Fate, choices []string) {
+	name := func(n int64) string {
+		if n < 1 || n > int64(len(choices)) {
+			return ""
+		}
+		return choices[n-1]
+	}
+	chose := f.Op == store.OpSet && name(f.N) != ""
+	left := f.Op == store.OpDelete && f.Result.Version != 0 && len(choices) > 0
+	if !chose && !left {
+		return
+	}
+	fate.Reacted, fate.Before = true, name(f.Result.Before)
+	if chose {
+		fate.Choice = name(f.N)
+	}
+	r := &fate.Receipt
+	r.Applied, r.Value, r.Before, r.HasValue = 0, 0, 0, false
 }
 
 // Settle decides a token on a counter for good. If its write was applied, or refused and

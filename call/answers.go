@@ -59,6 +59,11 @@ type Fate struct {
 	// Receipt is what the write returned, if State is store.TokenApplied.
 	Receipt Receipt
 
+	// Reacted says that the write was a reaction: it chose Choice, and Before was chosen
+	// before. Either is empty if there was none. Receipt has no values then.
+	Reacted        bool
+	Choice, Before string
+
 	// At is when the token was decided; zero if unknown.
 	At time.Time
 }

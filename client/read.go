@@ -123,7 +123,7 @@ func (db *DB) fate(ctx context.Context, c manner, key, token string,
 	if err != nil {
 		return call.Fate{}, err
 	}
-	f := call.Fate{State: store.TokenState(reply.State)}
+	f := call.Fate{State: store.TokenState(reply.State), Reacted: reply.Reacted, Choice: reply.Choice, Before: reply.Before}
 	if reply.AtMs != 0 {
 		f.At = time.UnixMilli(reply.AtMs)
 	}

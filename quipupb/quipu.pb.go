@@ -1,4 +1,4 @@
-// quipu.proto sha256:8d394a376277c395e4e381ce5f6768fdf55d43eb26bc1aa67094e86b7e617229
+// quipu.proto sha256:804b54481bc1c2a2c9f4e1499d9416c67a919c23a934bcb738965e12984766ab
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -3867,6 +3867,9 @@ type Fate struct {
 	State         Fate_State             `protobuf:"varint,1,opt,name=state,proto3,enum=quipu.v1.Fate_State" json:"state,omitempty"`
 	Receipt       *Receipt               `protobuf:"bytes,2,opt,name=receipt,proto3" json:"receipt,omitempty"`        // if it was applied
 	AtMs          int64                  `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"` // when it was decided, Unix milliseconds; 0 if unknown
+	Reacted       bool                   `protobuf:"varint,4,opt,name=reacted,proto3" json:"reacted,omitempty"`       // the write was a reaction
+	Choice        string                 `protobuf:"bytes,5,opt,name=choice,proto3" json:"choice,omitempty"`          // of a reaction: what it chose; "" is none
+	Before        string                 `protobuf:"bytes,6,opt,name=before,proto3" json:"before,omitempty"`          // and what was chosen before it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3920,6 +3923,27 @@ func (x *Fate) GetAtMs() int64 {
 		return x.AtMs
 	}
 	return 0
+}
+
+func (x *Fate) GetReacted() bool {
+	if x != nil {
+		return x.Reacted
+	}
+	return false
+}
+
+func (x *Fate) GetChoice() string {
+	if x != nil {
+		return x.Choice
+	}
+	return ""
+}
+
+func (x *Fate) GetBefore() string {
+	if x != nil {
+		return x.Before
+	}
+	return ""
 }
 
 type VerifyRequest struct {
@@ -5555,11 +5579,14 @@ const file_quipu_proto_rawDesc = "" +
 	"\fTokenRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
-	"\x05token\x18\x03 \x01(\tR\x05token\"\xbe\x01\n" +
+	"\x05token\x18\x03 \x01(\tR\x05token\"\x88\x02\n" +
 	"\x04Fate\x12*\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x14.quipu.v1.Fate.StateR\x05state\x12+\n" +
 	"\areceipt\x18\x02 \x01(\v2\x11.quipu.v1.ReceiptR\areceipt\x12\x13\n" +
-	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\"H\n" +
+	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\x12\x18\n" +
+	"\areacted\x18\x04 \x01(\bR\areacted\x12\x16\n" +
+	"\x06choice\x18\x05 \x01(\tR\x06choice\x12\x16\n" +
+	"\x06before\x18\x06 \x01(\tR\x06before\"H\n" +
 	"\x05State\x12\v\n" +
 	"\aUNKNOWN\x10\x00\x12\v\n" +
 	"\aAPPLIED\x10\x01\x12\v\n" +

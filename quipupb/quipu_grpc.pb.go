@@ -1,4 +1,4 @@
-// quipu.proto sha256:8d394a376277c395e4e381ce5f6768fdf55d43eb26bc1aa67094e86b7e617229
+// quipu.proto sha256:804b54481bc1c2a2c9f4e1499d9416c67a919c23a934bcb738965e12984766ab
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.

@@ -457,7 +457,10 @@ type tokenFlags struct {
 
 // ask prints what the server says of the token.
 func (f *tokenFlags) ask(ctx context.Context, out *output, method, rest string) error {
-	var fate struct{ State string }
+	var fate struct {
+		State, Before string
+		Choice        *string
+	}
 	raw, err := f.call(ctx, request{
 		method: method, path: "tokens/" + url.PathEscape(string(f.Token)) + rest,
 		query: url.Values{"key": {string(f.Key)}},
@@ -467,6 +470,9 @@ func (f *tokenFlags) ask(ctx context.Context, out *output, method, rest string) 
 	}
 	if f.JSON {
 		return out.print("%s", raw)
+	}
+	if fate.Choice != nil {
+		out.hint(fmt.Sprintf("choice %q, before %q", *fate.Choice, fate.Before))
 	}
 	return out.print("%s", fate.State)
 }

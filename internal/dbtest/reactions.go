@@ -210,6 +210,34 @@ func reactionsOver(s *suite, shards int) {
 		k.counted("post:1", "")
 	})
 
+	s.law("a lookup of a reaction names what was chosen", func(k *kit) {
+		k.define(posts)
+		k.reacts("post:1", "bob", "like", "")
+		k.reacts("post:1", "ana", "like", "", quipu.Token("a"))
+		k.reacts("post:1", "ana", "wow", "like", quipu.Token("b"))
+		k.reacts("post:1", "ana", "", "wow", quipu.Token("c"))
+		looks := func(token, choice, before string, reacted bool) {
+			k.Helper()
+			f, err := k.db.Lookup(k.ctx, "post:1", token)
+			k.fails(err, nil)
+			if f.State != quipu.TokenApplied || f.Reacted != reacted || f.Choice != choice || f.Before != before || reacted && f.Receipt.HasValue {
+				k.Fatalf("token %s is %+v, want %q after %q", token, f, choice, before)
+			}
+		}
+		looks("a", "like", "", true)
+		looks("b", "wow", "like", true)
+		looks("c", "", "wow", true)
+		if !k.door.AddsOnce {
+			_, err := k.db.Reset(k.ctx, "post:1", quipu.Token("d"), quipu.WantValue())
+			k.fails(err, nil)
+			looks("d", "", "", false)
+			k.reacts("post:1", "ana", "like", "")
+			_, err = k.db.Delete(k.ctx, "post:1", quipu.Token("e"), quipu.WantValue())
+			k.fails(err, nil)
+			looks("e", "", "", false)
+		}
+	})
+
 	s.law("reset and delete take all reactions away, and old ones do not come back", func(k *kit) {
 		k.define(posts)
 		for _, end := range []func(){func() { k.reset("post:1") }, func() { k.delete("post:1") }} {

@@ -511,8 +511,16 @@ func (w *wire) fate(ctx context.Context, command, key, token string) (f quipu.Fa
 		n, _ := m.AsInt64() // 0 of what is null
 		return n
 	}
-	value := fields["value"]
 	f.At = time.UnixMilli(number("at"))
+	if choice, ok := fields["choice"]; ok {
+		before := fields["before"]
+		f.Reacted = true
+		f.Choice, _ = choice.ToString()
+		f.Before, _ = before.ToString()
+		f.Receipt = quipu.Receipt{Namespace: w.namespace, Key: key, Version: uint64(number("version"))}
+		return f, err
+	}
+	value := fields["value"]
 	f.Receipt = quipu.Receipt{
 		Namespace: w.namespace, Key: key, Applied: number("applied"), Before: number("before"), Value: number("value"),
 		HasValue: !value.IsNil(), Version: uint64(number("version")),

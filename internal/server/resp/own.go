@@ -286,6 +286,20 @@ func (s *session) fate(ctx context.Context, args [][]byte, ask func(ctx context.
 		s.text(f.State.String())
 		return nil
 	}
+	if f.Reacted {
+		s.fields(5)
+		s.text("state")
+		s.text(f.State.String())
+		s.text("choice")
+		s.text(f.Choice)
+		s.text("before")
+		s.text(f.Before)
+		s.text("version")
+		s.integer(int64(f.Receipt.Version))
+		s.text("at")
+		s.known64(f.At.UnixMilli(), !f.At.IsZero())
+		return nil
+	}
 	s.fields(6)
 	s.text("state")
 	s.text(f.State.String())

@@ -193,6 +193,12 @@ func appendFate(b []byte, key, token string, f *quipu.Fate) []byte {
 		b = append(b, `,"at":`...)
 		b = appendTime(b, f.At)
 	}
+	if f.Reacted {
+		b = append(b, `,"choice":`...)
+		b = appendString(b, f.Choice)
+		b = append(b, `,"before":`...)
+		b = appendString(b, f.Before)
+	}
 	if f.State == quipu.TokenApplied {
 		b = append(b, `,"result":`...)
 		// What an assignment changed is known with its value alone, and then

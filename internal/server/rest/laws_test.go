@@ -531,6 +531,9 @@ func (w *wire) fate(ctx context.Context, method, key, path string) (quipu.Fate, 
 		State  string
 		At     time.Time
 		Result *receipt
+
+		Choice *string
+		Before string
 	}
 	err := w.do(ctx, method, path+"?key="+url.QueryEscape(key), nil, nil, &f)
 	fate := quipu.Fate{At: f.At}
@@ -538,6 +541,9 @@ func (w *wire) fate(ctx context.Context, method, key, path string) (quipu.Fate, 
 		if state.String() == f.State {
 			fate.State = state
 		}
+	}
+	if f.Choice != nil {
+		fate.Reacted, fate.Choice, fate.Before = true, *f.Choice, f.Before
 	}
 	if f.Result != nil && err == nil {
 		fate.Receipt, err = w.receipt(f.Result)

@@ -212,7 +212,7 @@ func fateOf(f quipu.Fate, err error) (*pb.Fate, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &pb.Fate{State: pb.Fate_State(f.State)}
+	out := &pb.Fate{State: pb.Fate_State(f.State), Reacted: f.Reacted, Choice: f.Choice, Before: f.Before}
 	if !f.At.IsZero() {
 		out.AtMs = f.At.UnixMilli()
 	}
