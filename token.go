@@ -27,8 +27,8 @@ func (db *DB) Lookup(ctx context.Context, key, token string) (Fate, error) {
 	if f.State == store.TokenApplied {
 		fate.Receipt = pastReceipt(cell, &f, min(db.durabilityOf(key), db.port.Traits().Durability))
 		choices, err := db.port.Choices(ctx, key)
-		if err != nil {
-			return Fate{}, err
+		if err != nil { // What is known of the token is worth telling without the latest names.
+			choices = db.port.KnownChoices(key)
 		}
 		pastReaction(&fate, &f, choices)
 	}
