@@ -279,10 +279,10 @@ func TestLaterFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, bytes.Replace(text, []byte("format 1"), []byte("format 3"), 1), 0o600); err != nil {
+	if err := os.WriteFile(file, bytes.Replace(text, []byte("format 1"), []byte("format 99"), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const want = "was made by a newer Quipu, with format 3, and this one knows formats up to 2: upgrade"
+	const want = "was made by a newer Quipu, with format 99, and this one knows formats up to "
 	for _, args := range [][]string{{"serve", "--http", "127.0.0.1:0", "--data", p.dir}, {"verify", "--data", p.dir}} {
 		if c := command(t, args...); c.code == 0 || !strings.Contains(c.stderr, want) {
 			t.Errorf("quipu %q: %+v", args, c)
