@@ -65,7 +65,7 @@ func TestOpenExisting(t *testing.T) {
 		t.Error("the window of tokens was set")
 	}
 
-	execute(t, fmt.Sprintf(`drop function %s.take`, o.Schema))
+	execute(t, fmt.Sprintf(`drop function %s.%s`, o.Schema, pgstore.Newest))
 	refused("an older release")
 }
 

@@ -304,7 +304,7 @@ func TestMigrateFunctions(t *testing.T) {
 	schema := newSchema()
 	old := open(t, server.URL(), pgstore.Options{Schema: schema})
 	do(t, old, add("a", 1))
-	execute(t, fmt.Sprintf(`drop function %[1]s.tokened; drop function %[1]s.take`, schema))
+	execute(t, fmt.Sprintf(`drop function %[1]s.tokened; drop function %[1]s.%[2]s`, schema, pgstore.Newest))
 	var wg sync.WaitGroup
 	for range 4 { // at once
 		wg.Go(func() {
