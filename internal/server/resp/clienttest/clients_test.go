@@ -357,7 +357,10 @@ func TestRedigo(t *testing.T) {
 	if _, err := redis.Int(c.Do("GET", "none")); !errors.Is(err, redis.ErrNil) {
 		t.Errorf("GET of none: %v", err)
 	}
-	if _, err := c.Do("SET", "a", "text"); err == nil || !strings.Contains(err.Error(), "not an integer") {
-		t.Errorf("SET of text: %v", err)
+	if ok, err := redis.String(c.Do("SET", "t", "text")); err != nil || ok != "OK" {
+		t.Errorf("SET of text: %v, %v", ok, err)
+	}
+	if _, err := c.Do("INCR", "t"); err == nil || !strings.Contains(err.Error(), "not an integer") {
+		t.Errorf("INCR of text: %v", err)
 	}
 }

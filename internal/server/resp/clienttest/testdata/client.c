@@ -37,7 +37,9 @@ int main(int argc, char **argv) {
 	text("42", "GET a");
 	text("OK", "SET b 7 EX 100");
 	integer(100, "TTL b");
-	text("ERR value is not an integer or out of range", "SET a text");
+	text("OK", "SET t text");
+	text("text", "GET t");
+	text("ERR value is not an integer or out of range", "INCR t");
 	for (int i = 0; i < 1000; i++)
 		redisAppendCommand(c, "INCR p");
 	for (long long i = 1; i <= 1000; i++) {

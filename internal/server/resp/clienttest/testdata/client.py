@@ -33,8 +33,9 @@ assert r.config_get("save") == {"save": ""}
 assert r.client_setname("me") and r.client_getname() == "me"
 assert r.execute_command("Q.ADD", "a", 1, "ID", "python") == 47
 assert r.execute_command("Q.ADD", "a", 1, "ID", "python") == 47
+assert r.set("t", "text") and r.get("t") == "text"
 try:
-    r.set("a", "text")
-    raise AssertionError("text should have been refused")
+    r.incr("t")
+    raise AssertionError("INCR of text should have been refused")
 except redis.ResponseError as e:
     assert "not an integer" in str(e)

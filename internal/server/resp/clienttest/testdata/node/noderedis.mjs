@@ -18,6 +18,8 @@ for (const RESP of [2, 3]) {
   assert.deepEqual(found.sort(), ['a', 'b']);
   assert.equal(await redis.sendCommand(['Q.ADD', 'a', '1', 'ID', `t${RESP}`]), 46);
   assert.equal(await redis.sendCommand(['Q.ADD', 'a', '1', 'ID', `t${RESP}`]), 46);
-  await assert.rejects(redis.set('a', 'text'), /not an integer/);
+  assert.equal(await redis.set('t', 'text'), 'OK');
+  assert.equal(await redis.get('t'), 'text');
+  await assert.rejects(redis.incr('t'), /not an integer/);
   await redis.close();
 }
