@@ -25,7 +25,7 @@ FUZZTIME ?= 30s
 CYCLES   ?= 50
 ROUNDS   ?= 5
 
-.PHONY: help setup servers run build test race lint fuzz crash faults redis-suite bench bench-peers generate
+.PHONY: help setup servers run build test race lint fuzz crash faults redis-suite bench bench-peers generate site
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,7 @@ test: servers $(CLIENTS)/testdata/node/node_modules ## run the tests
 	go -C $(CLIENTS) test -timeout 10m ./...
 	go -C $(FAULTS) test -timeout 10m ./...
 	go -C $(BENCH) test -timeout 10m ./...
+	go -C tools test ./site
 
 $(CLIENTS)/testdata/node/node_modules: $(CLIENTS)/testdata/node/package-lock.json
 	npm ci --silent --no-audit --no-fund --prefix $(@D)
@@ -76,6 +77,7 @@ race: ## run the tests under the race detector (needs a C compiler)
 lint: ## vet, lint, check the formatting and go.mod
 	go vet ./...
 	go -C $(BENCH) vet ./...
+	go -C tools vet ./site
 	$(TOOL) golangci-lint run ./...
 	cd $(BENCH) && go tool -modfile=../tools/go.mod golangci-lint run ./...
 	$(TOOL) golangci-lint fmt --diff
@@ -110,3 +112,6 @@ generate: ## regenerate, and fail if that changed anything
 	go generate ./...
 	git diff --exit-code
 	@test -z "$$(git status --porcelain)" || { git status --short; exit 1; }
+
+site: ## make a website of the documentation, in bin/site
+	go -C tools run ./site -source .. -out ../bin/site

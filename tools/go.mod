@@ -12,6 +12,7 @@ tool (
 
 require (
 	github.com/bufbuild/protocompile v0.14.1
+	github.com/yuin/goldmark v1.8.7
 	google.golang.org/protobuf v1.36.12
 )
 

@@ -88,4 +88,5 @@ func TestDocs(t *testing.T) {
 	f("docs/policies.md", 15)
 	f("docs/views.md", 12)
 	f("docs/decided.md", 5)
+	f("docs/tutorial.md", 15)
 }
