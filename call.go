@@ -7,7 +7,7 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// What calls say and answer is in package call, which a client can import
+// Package call has the options and answers of calls, so that a client can import them
 // without the engine.
 type (
 	// A WriteOption changes what one write means. Give each at most once, in any

@@ -6,7 +6,7 @@ import "github.com/quipudb/quipu/policy"
 // fields and how it is written.
 type Policy = policy.Policy
 
-// What a Policy may choose: when the shards of a counter are summed for its readers,
+// A Policy may choose one of these: when the shards of a counter are summed for its readers,
 // and which shard an add goes to.
 const (
 	FanIn  = policy.FanIn  // at every read, which asks the store

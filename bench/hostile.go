@@ -27,7 +27,7 @@ const busyName = "busy"
 // what is not counted shows.
 const hostileTotal = 256 * mib
 
-// What an attack is judged by.
+// An attack is judged by these.
 const (
 	beforeMiB = "MiB before"
 	peakMiB   = "MiB at most"

@@ -57,7 +57,7 @@ type result struct {
 	Series  []*series `json:"series"`
 	Targets []target  `json:"targets"`
 
-	// What to show of it, if not simply all series and targets.
+	// Tables to show of it, if not simply all series and targets.
 	Tables []table       `json:"-"`
 	Panels []chart.Panel `json:"-"`
 }

@@ -18,7 +18,7 @@ const stallAbout = "How long writers wait while a server saves what has changed:
 	"its counters have changed. `" + calm + "` is before they are saved; `" + saving + "` is from 2 s before the checkpoint, which the server makes by itself 30 s after the first change, to " +
 	"1 s after its end; `" + backingUp + "` is from the beginning of a backup to 1 s after its end. Load and server share the machine."
 
-// What the server does meanwhile.
+// The server does one of these meanwhile.
 const (
 	calm      = "nothing"
 	saving    = "checkpoint"

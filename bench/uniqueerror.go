@@ -21,7 +21,7 @@ const uniqueErrorAbout = "The error with which different items are counted, over
 	"Up to a million, both get the same items by name, each by its own hash. Beyond that, the items that change a sketch are drawn, with the moment at which they come. Redis is handed the registers that " +
 	"its items make: at the beginning a key that PFADD has made must count the same. Error is the root of the mean square of the relative error."
 
-// What is measured of each number of items.
+// The measurements of each number of items.
 const (
 	uniqueRMSE   = "error %"
 	uniqueBias   = "bias %"

@@ -13,7 +13,7 @@ const (
 	cellsMax   = 256 // cells of a stripe; a power of 2
 	probesMax  = 4   // places where the cell of a key may be
 
-	// What may be added to a cell, and what it may hold: far from overflow,
+	// The most that may be added to a cell, and that it may hold: far from overflow,
 	// however many goroutines add to it before one of them sees the limit.
 	smallMax = 1 << 30
 	cellMax  = 1 << 61

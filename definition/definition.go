@@ -186,7 +186,7 @@ type Late struct {
 // Then is what becomes of an event that is too old.
 type Then uint8
 
-// What may become of one.
+// Its possible fates.
 const (
 	Count  Then = iota // windows that do not keep its time any more do without it
 	Refuse             // it is refused

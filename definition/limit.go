@@ -178,7 +178,7 @@ const ServersMax = 1000
 // AwayThen is what becomes of such a call.
 type AwayThen uint8
 
-// What may become of it.
+// Its possible fates.
 const (
 	Fail       AwayThen = iota // it fails: the store is unavailable
 	FailOpen                   // it is allowed

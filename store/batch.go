@@ -180,7 +180,7 @@ type Delta struct {
 // loses it.
 type Expiry uint8
 
-// What becomes of a deadline. They are stored and sent: append only.
+// A write does one of these to a deadline. They are stored and sent: append only.
 const (
 	ExpiryKeep     Expiry = 0  // it stays
 	ExpiryClear    Expiry = 1  // it goes; an OpExpire of a cell that has none is Unmet

@@ -33,7 +33,7 @@ type Event struct {
 	// it is internal/limit, for sketches internal/sketch. It answers with two numbers: if
 	// the lead is merged, they are Before and After of the result, with Want.
 	//
-	// What a limiter refuses is Untimely, has the answer too, and is remembered by no
+	// A request that a limiter refuses is Untimely, has the answer too, and is remembered by no
 	// token. A request that is none, or does not fit what a sketch is, is Unmet. One that
 	// changes nothing is applied all the same, and leaves the part as it is.
 	Bytes []byte
@@ -91,7 +91,7 @@ type Met struct {
 // MetKind is what a Met asks for.
 type MetKind uint8
 
-// What a Met may ask for. They are stored and sent: append only.
+// A Met may ask for one of these. They are stored and sent: append only.
 const (
 	MetAny   MetKind = iota // nothing
 	MetEqual                // it is N

@@ -32,7 +32,7 @@ const (
 	NeedFence                     // Batch.Books, Floors
 )
 
-// What Needs knows. A field that is added to one of these types does not compile
+// Needs knows these fields. A field that is added to one of these types does not compile
 // here: it must have a need, and a law in package storetest, or ask for nothing.
 var (
 	_ = struct {

@@ -149,7 +149,7 @@ func (b *Batch) Digest() uint64 {
 // digestPiece is how much is hashed at a time.
 const digestPiece = 4096
 
-// What begins the parts that few batches have. No namespace is as long, so none
+// A number that begins the parts that few batches have. No namespace is as long, so none
 // can be taken for a delta.
 const (
 	digestIf     = 'i'

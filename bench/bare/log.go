@@ -63,7 +63,7 @@ func openLog(path string, record func(key []byte, delta int64) error) (*log, err
 		}
 		l.end += int64(headBytes + n)
 	}
-	// What follows is a torn frame, or zeros. A torn one must not come back.
+	// A torn frame follows, or zeros. A torn one must not come back.
 	if err := file.Truncate(l.end); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}

@@ -63,7 +63,7 @@ type reactCmd struct {
 	writeFlags `embed:""`
 
 	Key    word `arg:"" help:"The counter."`
-	User   word `arg:"" help:"Who chooses."`
+	User   word `arg:"" help:"The user that chooses."`
 	Choice word `arg:"" help:"One of the choices that the counter's definition has."`
 }
 
@@ -87,7 +87,7 @@ type unreactCmd struct {
 	writeFlags `embed:""`
 
 	Key  word `arg:"" help:"The counter."`
-	User word `arg:"" help:"Who takes it back."`
+	User word `arg:"" help:"The user that takes it back."`
 }
 
 // Help is shown by --help.

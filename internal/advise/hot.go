@@ -9,7 +9,7 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// What is too much waiting, and of how many writes a second it matters.
+// The share of waiting that is too much, and the rate of writes from which it matters.
 const (
 	waitingMax  = 0.25
 	waitingRate = 100

@@ -42,7 +42,7 @@ type Cells interface {
 // Room is what a namespace has room for.
 type Room uint8
 
-// What there may be no room for.
+// A store may have no room for these.
 const (
 	Keys Room = iota
 	Tokens

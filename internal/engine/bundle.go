@@ -34,7 +34,7 @@ type view struct {
 	number uint64      // its number there
 	judged uint64      // by which floors its parts are kept: see fences.rises
 
-	// What was applied under the plan, and its sum with each change multiplied by the
+	// The sum of what was applied under the plan, plain and with each change multiplied by the
 	// hash of its cell, since the last checkpoint began. It goes into the tallies then.
 	sum, check uint64
 	loose      share   // of the parts without an epoch: they go into marks, at once

@@ -205,7 +205,7 @@ const (
 	recObject = 21 // cell, deadline in ms, 0 for none: it is an object, whose bytes are a part that follows if they change
 )
 
-// What becomes of a part, in a recPart.
+// The change of a part, in a recPart.
 const (
 	partAdd    = 1 // varint by how much
 	partDelete = 2 // varint what it was

@@ -38,7 +38,7 @@ const (
 )
 
 // clockVersion returns the version with which a store begins that is made now.
-// What was in its place before has lower ones, unless it wrote more than 16 bytes
+// The log that was in its place before has lower ones, unless it wrote more than 16 bytes
 // of log for each microsecond that it was there, or the clock was set back.
 func clockVersion(now time.Time) uint64 {
 	const origin = 1_577_836_800_000_000 // 2020: so versions stay below 2^53 until 2037

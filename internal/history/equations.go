@@ -132,7 +132,7 @@ func (q *equations) check(c *counted, total store.Value, versions []uint64) (fou
 	for i := range q.views {
 		s := &c.views[i]
 		if have := s.outside + s.cells; q.whole[i] && have != uint64(total.N) && c.began(q.views[i].View, versions) {
-			// What the counter had before it had choices may have been reactions by earlier ones.
+			// The total from before the present choices may have been reactions by earlier ones.
 			sure := q.views[i].Kind != store.PartMembers || s.outside == 0
 			found = append(found, finding{q.names[i] + ", and what is outside of it: the total", have, uint64(total.N), sure})
 		}

@@ -42,7 +42,7 @@ type Entry struct {
 	waits  float64 // which part of the calls' time was waiting when it was looked at last
 	times  Times
 
-	// What was since it was looked at last, or entered.
+	// The counts since it was looked at last, or entered.
 	since  int64
 	writes float64
 	calls  int // whose time is known

@@ -132,7 +132,7 @@ func (e *entry) age(ms, lives int64) {
 // Op is what is to be done to a key.
 type Op uint8
 
-// What a Change may do.
+// A Change may do one of these.
 const (
 	OpDelete Op = iota + 1
 	OpAdd       // add N to a count, or to an absent key

@@ -180,7 +180,7 @@ func (m *Mirror) page(ctx context.Context) (next string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("read totals: %w", err)
 	}
-	// What was begun is brought to its end.
+	// A write that was begun is brought to its end.
 	write, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchMax)
 	defer cancel()
 	sums, err := m.write(write, rows)

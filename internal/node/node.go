@@ -280,7 +280,7 @@ func (p *pulse) pass(ctx context.Context, batches []store.Batch, replies []store
 }
 
 // combine queues batches in the lanes they belong to and waits for the answers.
-// What became of one says nothing of the others.
+// The outcome of one says nothing of the others.
 func (n *Node) combine(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
 	var fewEntered [1]*entry
 	var fewErrs [1]error

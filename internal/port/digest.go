@@ -58,7 +58,7 @@ func Digest(d *store.Delta, f *Fact) uint64 {
 	return binary.LittleEndian.Uint64(sum[:])
 }
 
-// What begins the parts of a digest that few writes have.
+// A number that begins the parts of a digest that few writes have.
 const (
 	digestBound  = 'b'
 	digestExpiry = 'e'

@@ -28,7 +28,7 @@ type act struct {
 
 type doing uint8
 
-// What may be done. They are in digests: append only.
+// The operations. They are in digests: append only.
 const (
 	doReserve doing = iota + 1
 	doCommit

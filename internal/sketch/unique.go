@@ -119,7 +119,7 @@ func (u *Unique) addToken(token uint64) bool {
 	return true
 }
 
-// What any plain sketch fits into, and its list.
+// Any plain sketch fits into these, and its list.
 const (
 	uniqueBytesMost = uniqueHead + 1<<PrecisionPlain
 	listBytesMost   = 1 << PrecisionPlain / tokenBytes * tokenBytes

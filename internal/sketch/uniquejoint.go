@@ -62,7 +62,7 @@ func (u *Unique) registers(p int) []byte {
 	return r
 }
 
-// What two registers say of a level: both of them, or one while the other does not
+// Two registers say one of these of a level: both of them, or one while the other does not
 // know it any more.
 const (
 	inBoth = iota
@@ -267,7 +267,7 @@ func solve(told [3]rates, y rates, free [3]bool) (x rates) {
 				told[j][k] -= by * told[i][k]
 			}
 			y[j] -= by * y[i]
-			// What rounding leaves of nothing would point anywhere.
+			// The remains of rounding would point anywhere.
 			told[j][j] = max(told[j][j], math.SmallestNonzeroFloat64)
 		}
 	}

@@ -73,7 +73,7 @@ func (s *Store) applyOne(ctx context.Context, batches []store.Batch, replies []s
 	if timed {
 		s.took(batches, began)
 	}
-	// What tells the writes apart costs less than chance.
+	// A hash tells the writes apart, and costs less than chance.
 	const golden = 0x9e3779b97f4a7c15
 	if r.Results[0].Version*golden>>32%sample == 0 {
 		s.note(batches, replies, s.options.Now(), 0)

@@ -10,7 +10,7 @@ import (
 // A defined is what a server knows of the definitions of a counter: the book of its
 // namespace, and if the counter has views, the event of a change that they do not count.
 //
-// What a cell held before a view came is added to what is outside of that view by the
+// The total that a cell had before a view came is added to what is outside of that view by the
 // first event under the book that brought it. A fold moves counts from shards to home.
 // They must be outside of each view once: with the shard, if home had its first event
 // before it took them in; with home otherwise. So a fold is made under one book from its

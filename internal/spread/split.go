@@ -148,7 +148,7 @@ func (m *split) suspects() (cells []store.Cell) {
 // open opens the shards that home is to name, which nobody adds to before that; and
 // when all are open, it names them. It gives way if others are splitting the counter.
 //
-// What an earlier split has left is removed. It is in home's sum, or was never added
+// The leftovers of an earlier split are removed. They are in home's sum, or were never added
 // to: closed shards of a split that home does not name any more have been taken in.
 // So home was read after the shards. What was read of it before may be long ago: since
 // then others may have split the counter, added to a shard and closed it, to take

@@ -73,7 +73,7 @@ type Store struct {
 	server  uint64 // tells this one from others, for choosing shards
 	core
 
-	// Who starts a call reads it, so that none is under way when a counter's home
+	// A caller reads it when it starts, so that none is under way when a counter's home
 	// is split: see Start.
 	splitting sync.RWMutex
 

@@ -56,7 +56,7 @@ type Read struct {
 	Rules     policy.Rules
 	Staleness time.Duration // how old a value may be, or ByPolicy
 
-	// What became of it: where the values came from, nil if all are from the store as
+	// The outcome: where the values came from, nil if all are from the store as
 	// of when the read began; and when that was. All that was told before has a tick up
 	// to that one.
 	From  []Seen
@@ -242,7 +242,7 @@ func (ts *Totals) readKept(ctx context.Context, k *Read) error {
 			continue
 		}
 		k.From[i] = Seen{AsOf: k.Began.Time, Source: SourceStore}
-		// Who wants what was written here may not be served by a total that is in time.
+		// A total that is in time does not serve a reader who wants what was written here.
 		if rolling && !own && k.Staleness == ByPolicy {
 			t.fallbacks.Add(1)
 		}

@@ -115,7 +115,7 @@ func (r *recovery) scan(storeID [16]byte) (err error) {
 	if err := r.checkHeaders(storeID); err != nil {
 		return err
 	}
-	// What is in the segments before the one that holds from does not matter.
+	// The segments before the one that holds from do not matter.
 	// Some of them may be missing: a crash can undo the removal of a segment
 	// and not that of the next.
 	first := len(r.starts) - 1

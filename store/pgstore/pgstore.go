@@ -349,7 +349,7 @@ func lockOf(schema, what string) int64 {
 	return int64(h.Sum64())
 }
 
-// What a transaction may come to besides an error.
+// A transaction may end in one of these besides an error.
 var (
 	errRepeat = errors.New("again")              // it has to be made again
 	errSweep  = errors.New("again, after sweep") // the same, after what takes room has been removed

@@ -111,7 +111,7 @@ func (p *plain) answer(r *store.Reply, m *made) {
 	}, func(i, _, later int) uint64 { return uint64(m.versions[i] - int64(later)) })
 }
 
-// What it takes to change rows that nobody else is changing, or a little more. A
+// The time it takes to change rows that nobody else is changing, or a little more. A
 // plain batch that took longer is said to have waited.
 const (
 	callTime = 200 * time.Microsecond

@@ -160,7 +160,7 @@ func (s *Store) Scan(ctx context.Context, r store.Range, n int) ([]store.Entry, 
 		if err != nil {
 			return nil, err
 		}
-		// What has expired leaves a gap in the page.
+		// An expired cell leaves a gap in the page.
 		whole := true
 		for i := range found {
 			if v, ok := fresh[store.Cell{Namespace: r.Namespace, Key: found[i].Key}]; ok {

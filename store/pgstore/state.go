@@ -42,7 +42,7 @@ type state struct {
 	floors  decide.Floors
 	raised  map[fence]int64
 
-	// What was not loaded before is asked for with these, while the transaction is
+	// Cells that were not loaded before are asked for with these, while the transaction is
 	// open; err is the first error.
 	sql *statements
 	ask func(sql string, args []any, read func(pgx.Rows) error)

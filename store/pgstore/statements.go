@@ -123,7 +123,7 @@ func newStatements(schema string) statements {
 			insert into quipu.cells as c (ns, key, value, version)
 			select u.ns, u.key, 0, 0 from unnest($1::bytea[], $2::bytea[]) as u(ns, key)
 			on conflict (ns, key) do update set value = c.value where false`),
-		// What is named is found one by one by its index, which the offset insists on: a plan
+		// Named rows are found one by one by their index, which the offset insists on: a plan
 		// made while a table was new would read all of it when it has grown.
 		loadCells: in(`
 			select u.i - 1, c.value, c.version, coalesce(c.term, 0), coalesce(c.until, 0)
@@ -147,8 +147,8 @@ func newStatements(schema string) statements {
 					select from unnest($1::bytea[], $2::bytea[]) as u(ns, key)
 					join quipu.pending p on p.ns = u.ns and p.key = u.key
 					where (select exists (select from quipu.pending)) limit $4) as p))`),
-		// What is drawn from now on is above the versions of cells that go, and who
-		// has drawn before is told.
+		// Versions drawn from now on are above those of cells that go, and servers that
+		// have drawn before are told.
 		raise: in(`
 			select count(nextval('quipu.version')), nextval('quipu.removal')
 			from generate_series((select last_value from quipu.version) + 1, $1)`),
@@ -207,7 +207,7 @@ func newStatements(schema string) statements {
 			select p.id, p.ns, p.key, p.delta, u.outcome, p.at_ms
 			from unnest($1::bigint[], $2::smallint[]) as u(id, outcome) join quipu.pending p on p.id = u.id`),
 
-		// What is pending is looked for only if anything is.
+		// Pending changes are looked for only if there are any.
 		read: in(`
 			select u.i - 1, coalesce(c.value, 0), coalesce(c.version, 0), coalesce(c.term, 0), coalesce(c.until, 0), quipu.now_ms(),
 				case when (select exists (select from quipu.pending))
@@ -286,8 +286,8 @@ func newStatements(schema string) statements {
 		auditTokens:  in(`select ns, count(*), count(*) filter (where outcome <> 1) from quipu.token group by ns`),
 		auditPending: in(`select ns, count(*) from quipu.pending where token_gen is not null group by ns`),
 
-		// Whoever judges a batch by the fences holds them, and whoever raises one holds them
-		// alone. It waits for those that are under way, and others wait behind it: not long.
+		// A transaction that judges a batch by the fences shares them, and one that raises a
+		// fence holds them alone. It waits for those that are under way, and others wait behind it: not long.
 		holdFences: in(`lock table quipu.fence in row share mode`),
 		lockFences: in(`lock table quipu.fence in exclusive mode`),
 		loadFences: in(`select ns, kind, view, least from quipu.fence where ns = any($1::bytea[])`),

@@ -12,7 +12,7 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// What is in the server is described in docs/formats/redis.md. This file and
+// The server's contents are described in docs/formats/redis.md. This file and
 // the scripts alone know it.
 
 const (

@@ -10,7 +10,7 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// What stands where servers of layout 1 look for a hash. They fail there, in each of
+// A value that stands where servers of layout 1 look for a hash. They fail there, in each of
 // their scripts, before anything is written.
 const tooOld = "this partition has layout 2, in head: a server that looks for it here is too old for it"
 
@@ -60,7 +60,7 @@ type headless struct{ error }
 func (h headless) Unwrap() error { return h.error }
 
 // mend migrates the store again if an error says that a partition is not of its layout.
-// Whoever met it tries again, and meets what is wrong besides.
+// The caller that met it tries again, and meets whatever else is wrong.
 func (s *Store) mend(ctx context.Context, err error) {
 	if _, ok := errors.AsType[headless](err); ok {
 		_ = s.migrate(ctx)

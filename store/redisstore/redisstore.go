@@ -7,8 +7,8 @@
 // call, decided here by the code that all stores share, and written by another
 // call if nothing that was read has changed; if it has, it is decided again.
 //
-// What an acknowledgement survives is the server's business, and every reply
-// says it. Memory means that the server has it and keeps no log (appendonly no): a
+// The server decides what an acknowledgement survives, and every reply says
+// it. Memory means that the server has it and keeps no log (appendonly no): a
 // restart of the server loses it. Written means that it is in the server's log,
 // handed to the operating system: it may be lost with the machine, or by a failover
 // to a replica that did not have it yet. Synced means that as many replicas as

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// What has expired is removed when a batch comes across it, when a namespace has
+// An expired cell is removed when a batch comes across it, when a namespace has
 // no room, and by every store in the background, in small steps. Several that do
 // it disturb nobody: what one has removed the others do not find.
 const (

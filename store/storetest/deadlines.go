@@ -90,7 +90,7 @@ func deadlines(s *suite) {
 		}
 		k.holds(cs[1], 9)
 
-		// What is refused is refused whatever the deadline.
+		// A refused write is refused whatever the deadline.
 		k.one(set(c, math.MaxInt64))
 		k.outcome(k.one(until(add(c, 1), 1)), store.Overflow)
 		k.outcome(k.one(within(until(add(c, -1), 1), store.Bound{High: 5})), store.Bounded)

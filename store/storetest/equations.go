@@ -64,7 +64,7 @@ func likesOf(generation int64) store.Part {
 
 var partGeneration = store.PartFields{Kind: store.PartGeneration}.Part()
 
-// What an event is to a view: it is in its windows, or outside of them.
+// An event is one of these to a view: it is in its windows, or outside of them.
 func counted(view uint16) []store.Rider  { return []store.Rider{applied(windowOf(view))} }
 func assigned(view uint16) []store.Rider { return []store.Rider{applied(outsideOf(view))} }
 func nothing(uint16) []store.Rider       { return nil }

@@ -38,7 +38,7 @@ func layoutsKept(s *suite) {
 		}
 		k.refused(k.batch(layout(cs[0], 7, 0), set(cs[0], 1)), store.KindSplit)
 		k.laidOut(cs[0], 2, 7)
-		// What puts a counter together.
+		// Writes that put a counter together.
 		rs = k.do(laid(add(cs[0], 5), 7), layout(cs[0], 7, 0), laid(want(add(cs[0], 1)), 0))
 		k.applied(rs[2], 7, 8)
 		k.laidOut(cs[0], 8, 0)

@@ -11,7 +11,7 @@ import (
 )
 
 // A model is a store written to be obviously right: maps, and one call at a time.
-// What a delta makes of a cell it is told by decide.Cell, which has an oracle of its
+// It learns what a delta makes of a cell from decide.Cell, which has an oracle of its
 // own, with unbounded integers, in the tests of its package. It does not predict
 // versions, which are a store's own choice, but holds it to what it said: they
 // rise, and a repeat tells the same one. It is told each reply, and says what is

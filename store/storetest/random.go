@@ -188,7 +188,7 @@ func (m *machine) drawDelta(r *rapid.T, c store.Cell) store.Delta {
 	if d.Op == store.OpSettle || (d.Op != store.OpGet && rapid.Bool().Draw(r, "once")) {
 		d.Guard.Token = m.drawToken(r)
 		d.Guard.Digest = rapid.SampledFrom([]uint64{7, 7, 7, 1 << 63}).Draw(r, "digest")
-		// What the payload is, the digest must tell: a caller's duty.
+		// The digest must tell payloads apart: a caller's duty.
 		d.Guard.Digest += uint64(d.Op)<<32 + uint64(d.N)
 		if d.Event != nil {
 			d.Guard.Digest += uint64(len(d.Event.Bytes)) << 16

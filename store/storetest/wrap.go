@@ -54,7 +54,7 @@ type Call struct {
 	Op  Op              // one method
 	Ctx context.Context // of Start, StartAdds and Peek, one that never ends
 
-	// What is asked.
+	// The questions.
 	Batches   []store.Batch    // Apply, Start
 	Adds      *store.Adds      // StartAdds, which writes its answer there too
 	Done      func(error)      // Start, StartAdds
@@ -69,7 +69,7 @@ type Call struct {
 	Parts     []store.PartCell // ReadParts
 	Rows      store.Rows       // ScanParts, with N
 
-	// What is answered.
+	// The answers.
 	Replies  []store.Reply     // Apply, Start
 	Values   []store.Value     // Read, Peek; for Lost, what was read
 	Entries  []store.Entry     // Scan

@@ -12,7 +12,7 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// What a connection may have waiting.
+// The limits of what a connection may have waiting.
 const (
 	// outBytesSoft is how much unsent reply stops a session from executing more.
 	outBytesSoft = 256 << 10

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What the log of slow commands may hold.
+// The limits of the log of slow commands.
 const (
 	slowUsecDefault   = 10_000
 	slowLengthDefault = 128

@@ -16,7 +16,7 @@ import (
 // deadline that passes, a write of another server) is found by looking at the keys, some
 // thousand of them four times a second: see docs/redis.md.
 //
-// What a session is told is news. They are appended to its replies when it has no other
+// A session is told news. They are appended to its replies when it has no other
 // under way: whatever it has read before they came, the reply is before them. A session
 // with news executes nothing more before it has told them.
 

@@ -256,7 +256,7 @@ func (s *session) lookOnly(ctx context.Context, keys []string, cells []store.Res
 	return nil
 }
 
-// What a session may watch: so many keys, and so many bytes of them with what is
+// The limits of what a session may watch: so many keys, and so many bytes of them with what is
 // compared.
 const (
 	watchedMax      = 1000

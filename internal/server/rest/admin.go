@@ -122,7 +122,7 @@ func backup(c *call) error {
 		header.Del("Content-Disposition")
 		return err
 	}
-	// What was sent is not a whole backup: only a broken connection says so.
+	// The client has not got a whole backup: only a broken connection says so.
 	c.h.logger.Error("backup failed", "request_id", c.id, "error", err)
 	panic(http.ErrAbortHandler)
 }

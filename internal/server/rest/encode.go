@@ -201,8 +201,8 @@ func appendFate(b []byte, key, token string, f *quipu.Fate) []byte {
 	}
 	if f.State == quipu.TokenApplied {
 		b = append(b, `,"result":`...)
-		// What an assignment changed is known with its value alone, and then
-		// zero without.
+		// The change that an assignment made is known only with its value: without
+		// one it is zero.
 		b = appendReceipt(b, &f.Receipt, f.Receipt.Applied != 0)
 	}
 	return append(b, '}')
