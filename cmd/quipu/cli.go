@@ -63,7 +63,12 @@ type cli struct {
 	Conf    confCmd    `cmd:"" name:"config" help:"Check a configuration file."`
 	Policy  policyCmd  `cmd:"" help:"Show and change the policies: how keys are counted."`
 	Advise  adviseCmd  `cmd:"" help:"Recommend a policy for a counter, with the reasons."`
+	Health  healthCmd  `cmd:"" help:"Ask whether a server is ready."`
 	About   aboutCmd   `cmd:"" name:"version" help:"Print the version, the commit and the Go version."`
+
+	Completion completionCmd `cmd:"" help:"Print a script that completes commands and flags in a shell."`
+	Complete   completeCmd   `cmd:"" name:"__complete" hidden:""`
+	Man        manCmd        `cmd:"" help:"Print a page of the manual."`
 }
 
 const description = `Counters that lose nothing and count nothing twice.

@@ -29,7 +29,7 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	binary = filepath.Join(dir, "quipu")
-	build := exec.Command("go", "build", "-ldflags", "-X main.version=v0.0.0-test", "-o", binary, ".")
+	build := exec.Command("go", "build", "-ldflags", "-s -w -X main.version=v0.0.0-test", "-o", binary, ".") // stripped as make build does
 	if out, err := build.CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("build: %v\n%s", err, out))
 	}
@@ -185,7 +185,7 @@ func TestVersion(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	commands := []string{"serve", "add", "get", "set", "list", "reset", "delete", "range", "by", "ledger", "adjust", "undo", "recount", "react", "unreact", "reaction", "members", "erase", "lookup", "allow", "settle", "hot", "verify", "backup", "restore", "migrate", "copy", "mirror", "bench", "wal dump", "config check", "policy list", "policy show", "policy explain", "policy set", "policy rm", "policy load", "policy apply", "policy presets", "policy check", "advise", "version"}
+	commands := []string{"serve", "add", "get", "set", "list", "reset", "delete", "range", "by", "ledger", "adjust", "undo", "recount", "react", "unreact", "reaction", "members", "erase", "lookup", "allow", "settle", "hot", "verify", "backup", "restore", "migrate", "copy", "mirror", "bench", "wal dump", "config check", "policy list", "policy show", "policy explain", "policy set", "policy rm", "policy load", "policy apply", "policy presets", "policy check", "advise", "health", "version", "completion", "man"}
 	all := command(t, "--help")
 	if all.code != 0 || !strings.Contains(all.stdout, "Exit codes:") {
 		t.Errorf("help: %+v", all)

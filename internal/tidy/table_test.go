@@ -182,6 +182,10 @@ var table = map[string]row{
 	// The limits of the machine.
 	"internal/memory": {},
 
+	// What shells and man(1) are told about the commands and flags that there are.
+	"internal/completion": {code: []string{"github.com/alecthomas/kong"}, pure: true},
+	"internal/manual":     {code: []string{"github.com/alecthomas/kong"}, pure: true},
+
 	// Attackers know a server as its clients do: from outside.
 	"internal/hostile": {code: []string{"golang.org/x/net/http2/..."}},
 
@@ -191,8 +195,8 @@ var table = map[string]row{
 	// engine's files; only backend.go names every store.
 	"cmd/quipu": {
 		code: []string{
-			".", "./definition", "./policy", "./store", "./internal/port", "./internal/advise", "./internal/draft", "./internal/duration", "./internal/engine", "./internal/instant", "./internal/load/...", "./internal/memory",
-			"./internal/mirror", "./internal/server/...",
+			".", "./definition", "./policy", "./store", "./internal/port", "./internal/advise", "./internal/completion", "./internal/draft", "./internal/duration", "./internal/engine", "./internal/instant", "./internal/load/...", "./internal/manual",
+			"./internal/memory", "./internal/mirror", "./internal/server/...",
 			"./internal/hot", "./internal/spread", "./internal/transfer", "./internal/wal",
 			"github.com/alecthomas/kong", "go.yaml.in/yaml/v3",
 		},
