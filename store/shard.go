@@ -13,19 +13,21 @@ const (
 	shardPrefix = "shard/"
 	claimPrefix = "claim/"
 	totalPrefix = "total/"
-	limitPrefix = "limit/"
 )
+
+// LimitsPrefix is what the keys of limits begin with, in the store's own namespace.
+const LimitsPrefix = "limit/"
 
 // LimitCell returns the address of a lane of a limit: what is known of a client is a part of
 // one of them. A limit is no counter, though it may have the name of one. The definitions
 // of its namespace are the limit's.
 func LimitCell(namespace, name string, lane int) Cell {
-	return Cell{Key: limitPrefix + strconv.Itoa(lane) + "/" + namespace + "/" + name}
+	return Cell{Key: LimitsPrefix + strconv.Itoa(lane) + "/" + namespace + "/" + name}
 }
 
 // LimitOf returns which lane of which limit a cell is; ok is false if it is none.
 func LimitOf(c Cell) (namespace, name string, lane int, ok bool) {
-	rest, ok := strings.CutPrefix(c.Key, limitPrefix)
+	rest, ok := strings.CutPrefix(c.Key, LimitsPrefix)
 	if !ok || c.Namespace != "" {
 		return "", "", 0, false
 	}

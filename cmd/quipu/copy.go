@@ -28,7 +28,7 @@ type copyCmd struct {
 
 	Namespace []word `help:"Copy only this namespace. Repeatable; not read from the environment." env:"-" sep:"none" placeholder:"NAME"`
 	Overwrite bool   `help:"Delete counters from the target that the source does not have."`
-	Totals    bool   `help:"Copy the totals of counters that have windows, dimensions or a ledger, without those."`
+	Totals    bool   `help:"Copy the totals of counters that have definitions, without their windows, dimensions, ledgers and users, and without what clients of limits have used."`
 	DryRun    bool   `help:"Compare and report what would be done, but copy nothing."`
 	JSON      bool   `name:"json" help:"Print the summary as JSON."`
 
@@ -47,7 +47,9 @@ code 0 says that the target has exactly what the source had at one moment. If co
 and the exit code is 1: stop the writers and run it again, which then takes the time of a comparison.
 
 Tokens and marks are not copied: a write made before the copy counts again if it is sent again after it. Windows,
-dimensions and ledgers are not copied either: a namespace that has definitions is refused, unless --totals is given.
+dimensions, ledgers, reactions and what clients of limits have used are not copied either: a namespace that has
+definitions, or limits that were used, is refused, unless --totals is given. Reservations are not copied: a namespace
+that has open ones is refused until they have ended.
 
 Examples:
 
@@ -206,6 +208,12 @@ func explain(r transfer.Report, err error) error {
 	}
 	if of, ok := errors.AsType[*transfer.DefinedError](err); ok {
 		return fmt.Errorf("%w: nothing was copied; --totals copies the totals alone into a namespace without definitions, and backup and restore copy all of an embedded store", of)
+	}
+	if of, ok := errors.AsType[*transfer.UsedError](err); ok {
+		return fmt.Errorf("%w: nothing was copied; --totals leaves that behind, so that clients begin anew, and backup and restore copy all of an embedded store", of)
+	}
+	if of, ok := errors.AsType[*transfer.HeldError](err); ok {
+		return fmt.Errorf("%w: nothing was copied; commit or release them, or wait until they expire, and run it again", of)
 	}
 	if _, ok := errors.AsType[*transfer.ChangedError](err); ok {
 		return fmt.Errorf("%w (%s copied, %s deleted): stop what writes to these stores, and run it again",

@@ -20,16 +20,13 @@ const (
 	lapsedUS = 10 * limit.SkewUS
 )
 
-// limitsPrefix is what the keys of limits begin with.
-const limitsPrefix = "limit/"
-
 // forget removes what clients of limits have used so long ago that it is as good as nothing,
 // and limits that have no clients. It goes through them a piece at a time, around and around.
 // It does not matter how many servers do: what has changed since it was read stays.
 func (w *Worker) forget(ctx context.Context) error {
 	of := store.PartFields{Kind: store.PartLimit}
 	for looked := 0; looked < walkMax; {
-		rows := store.RowsUnder("", of, limitsPrefix)
+		rows := store.RowsUnder("", of, store.LimitsPrefix)
 		if w.walked != "" {
 			rows.From = w.walked
 		}
@@ -75,7 +72,7 @@ func (w *Worker) lapse(ctx context.Context, found []store.PartEntry) error {
 
 // empty removes limits that have no clients.
 func (w *Worker) empty(ctx context.Context) error {
-	for r := (store.Range{Prefix: limitsPrefix}); ; {
+	for r := (store.Range{Prefix: store.LimitsPrefix}); ; {
 		home := make(map[string]*store.Batch)
 		var keys []string
 		found, err := w.Store.Scan(ctx, r, walkPage)

@@ -99,7 +99,7 @@ var table = map[string]row{
 	// A node is a store around whichever store it is given.
 	"internal/node": {code: []string{"./store", "./internal/decide", "./internal/sketch"}},
 	// What makes one store hold what another holds.
-	"internal/transfer": {code: []string{"./internal/books", "./store"}, tests: []string{"./definition"}},
+	"internal/transfer": {code: []string{"./internal/books", "./store"}, tests: []string{".", "./definition"}},
 	// What writes totals into tables of PostgreSQL.
 	"internal/mirror": {
 		code:  []string{"./store", "github.com/jackc/pgx/v5/..."},

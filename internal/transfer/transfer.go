@@ -12,7 +12,9 @@
 // target is now. If they differ, someone still writes.
 //
 // Definitions, and the windows, dimensions and ledgers that they make, are not copied: a
-// namespace that has some is refused, unless only totals are wanted.
+// namespace that has some is refused, unless only totals are wanted. So is one with limits
+// that clients have used, and what they have used stays behind then. One with open
+// reservations is refused always: a counter without them would lack what they hold.
 //
 // Tokens and marks stay behind: a write that was made to the source can't be
 // recognised by the target when it is sent again.
@@ -36,7 +38,7 @@ type Options struct {
 	Namespaces []string // default all
 	Overwrite  bool     // delete what is in the target and not in the source
 	DryRun     bool     // only compare
-	Totals     bool     // leave windows, dimensions and ledgers behind
+	Totals     bool     // leave windows, dimensions, ledgers and what clients of limits have used behind
 
 	// Progress, if not nil, is told how far it has come, after each page.
 	Progress func(Report)
@@ -97,7 +99,29 @@ type DefinedError struct {
 
 // Error names the namespace.
 func (e *DefinedError) Error() string {
-	return fmt.Sprintf("namespace %q of the %s store has definitions, and windows, dimensions and ledgers are not copied", e.Namespace, e.Store)
+	return fmt.Sprintf("namespace %q of the %s store has definitions, and they are not copied, nor what they have the store keep beside totals", e.Namespace, e.Store)
+}
+
+// HeldError is returned when a namespace has open reservations. Nothing was written.
+type HeldError struct {
+	Of    store.Cell // one counter that has some
+	Store string     // the name of the store
+}
+
+// Error names a counter.
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("reservations of %q in namespace %q of the %s store are open, and reservations are not copied", e.Of.Key, e.Of.Namespace, e.Store)
+}
+
+// UsedError is returned when clients have used limits of a namespace. Nothing was written.
+type UsedError struct {
+	Namespace, Limit string
+	Store            string // the name of the store
+}
+
+// Error names a limit.
+func (e *UsedError) Error() string {
+	return fmt.Sprintf("clients have used limit %q in namespace %q of the %s store, and what they have used is not copied", e.Limit, e.Namespace, e.Store)
 }
 
 const (
@@ -118,7 +142,7 @@ const (
 // does. A call that a store could not answer is made again for some time.
 func Run(ctx context.Context, from, to store.Store, o Options) (Report, error) {
 	r := &run{from: from, to: to, o: o}
-	if err := r.refuseDefined(ctx); err != nil {
+	if err := r.refuse(ctx); err != nil {
 		return r.Report, err
 	}
 	if err := r.walk(ctx, Compare); err != nil {
@@ -155,20 +179,30 @@ type run struct {
 	deltas     []store.Delta // to be written
 }
 
-// refuseDefined returns an error if a namespace has definitions that the copy would not
-// heed: those of the source, if more than totals is wanted, and those of the target always.
-func (r *run) refuseDefined(ctx context.Context) error {
+// refuse returns an error if there is something that the copy would not heed: definitions
+// and limits of the source, if more than totals is wanted, definitions of the target, and
+// open reservations of either.
+func (r *run) refuse(ctx context.Context) error {
 	r.Walk = Compare
 	spaces, err := r.namespaces(ctx)
 	if err != nil {
 		return err
 	}
 	for _, s := range []store.Store{r.from, r.to} {
+		for _, ns := range spaces {
+			if err := refuseHeld(ctx, s, ns); err != nil {
+				return err
+			}
+		}
 		if s == r.from && r.o.Totals {
 			continue
 		}
 		all := books.New(s, true)
-		for _, ns := range spaces {
+		defined, err := r.defined(ctx, all, spaces)
+		if err != nil {
+			return err
+		}
+		for _, ns := range defined {
 			var id int64
 			err := insist(ctx, func() error {
 				k, err := all.Get(ctx, ns)
@@ -183,7 +217,56 @@ func (r *run) refuseDefined(ctx context.Context) error {
 			}
 		}
 	}
-	return nil
+	if r.o.Totals {
+		return nil
+	}
+	return r.refuseUsed(ctx, spaces)
+}
+
+// defined returns the namespaces whose definitions are looked at: those that are walked,
+// and if all are, those that have definitions and no counters.
+func (r *run) defined(ctx context.Context, all *books.Books, spaces []string) ([]string, error) {
+	if len(r.o.Namespaces) > 0 {
+		return spaces, nil
+	}
+	var more []string
+	err := insist(ctx, func() (err error) {
+		more, err = all.Namespaces(ctx)
+		return err
+	})
+	return append(slices.Clone(spaces), more...), err
+}
+
+// refuseHeld returns an error if a namespace of a store has open reservations.
+func refuseHeld(ctx context.Context, s store.Store, ns string) error {
+	rows := store.RowsUnder(ns, store.PartFields{Kind: store.PartHold}, "")
+	return insist(ctx, func() error {
+		found, err := s.ScanParts(ctx, rows, 1)
+		if err == nil && len(found) > 0 {
+			err = &HeldError{found[0].Cell, s.Traits().Name}
+		}
+		return err
+	})
+}
+
+// refuseUsed returns an error if the source knows what clients have used of limits of the
+// namespaces. Limits are cells of the store's own namespace.
+func (r *run) refuseUsed(ctx context.Context, spaces []string) error {
+	at := cursor{store: r.from, at: store.Range{Prefix: store.LimitsPrefix}}
+	for {
+		if err := at.fill(ctx); err != nil {
+			return err
+		}
+		e := at.head()
+		if e.Key == "" {
+			return nil
+		}
+		ns, name, _, ok := store.LimitOf(store.Cell{Key: e.Key})
+		if ok && e.Value.N != 0 && (len(r.o.Namespaces) == 0 || slices.Contains(spaces, ns)) {
+			return &UsedError{ns, name, r.from.Traits().Name}
+		}
+		at.next()
+	}
 }
 
 // walk goes through both stores.

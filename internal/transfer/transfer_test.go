@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/definition"
 	"github.com/quipudb/quipu/internal/books"
 	"github.com/quipudb/quipu/internal/transfer"
@@ -201,6 +202,80 @@ func TestRunDefined(t *testing.T) {
 	f(transfer.Options{Totals: true}, target, true)
 }
 
+func second(t *testing.T) definition.Width {
+	t.Helper()
+	w, err := definition.PerSeconds(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// Definitions of a namespace that has no counters are not left behind either.
+func TestRunDefinedAlone(t *testing.T) {
+	from, to := filled(t), newStore(8)
+	all := []definition.Definition{{Pattern: "api:*", Limits: []definition.Limit{{Rate: 1, Per: second(t)}}}}
+	if _, err := books.New(from.Store, false).Publish(t.Context(), "edge", books.Proposal{Definitions: all}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := transfer.Run(t.Context(), from.Store, to.Store, transfer.Options{})
+	if of, ok := errors.AsType[*transfer.DefinedError](err); !ok || of.Namespace != "edge" {
+		t.Error(err)
+	}
+	if _, err := transfer.Run(t.Context(), from.Store, to.Store, transfer.Options{Totals: true}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A counter whose reservations are open is not copied without them, and what clients of
+// limits have used is not left behind in silence.
+func TestRunHeldAndUsed(t *testing.T) {
+	f := func(o transfer.Options, fill func(from, to *quipu.DB) error, want string) {
+		t.Helper()
+		from, to := filled(t), newStore(8)
+		db, other := quipu.New(from.under, quipu.Options{}), quipu.New(to.under, quipu.Options{})
+		t.Cleanup(func() { _ = errors.Join(db.Close(), other.Close()) })
+		if err := fill(db, other); err != nil {
+			t.Fatal(err)
+		}
+		wrote := to.Calls(storetest.OnApply)
+		_, err := transfer.Run(t.Context(), from.Store, to.Store, o)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || to.Calls(storetest.OnApply) != wrote) {
+			t.Errorf("%+v: %v; want %q", o, err, want)
+		}
+	}
+	source := func(from, _ *quipu.DB) error {
+		_, err := from.Reserve(t.Context(), "a", 1, time.Hour)
+		return err
+	}
+	target := func(from, to *quipu.DB) error {
+		_, err := to.Set(t.Context(), "a", 10)
+		return errors.Join(err, source(to, from))
+	}
+	ended := func(from, _ *quipu.DB) error {
+		r, err := from.Reserve(t.Context(), "a", 1, time.Hour)
+		if err == nil {
+			_, err = from.Commit(t.Context(), r.ID, 1)
+		}
+		return err
+	}
+	const held = `reservations of "a" in namespace "default" of the memory store are open`
+	f(transfer.Options{}, source, held)
+	f(transfer.Options{Totals: true}, source, held)
+	f(transfer.Options{Namespaces: []string{"b"}}, source, "")
+	f(transfer.Options{Overwrite: true}, target, held)
+	f(transfer.Options{}, ended, "")
+
+	used := func(from, _ *quipu.DB) error {
+		_, err := from.Allow(t.Context(), "search", "ana", 1, quipu.AllowOptions{Limits: []definition.Limit{{Rate: 1, Per: second(t)}}})
+		return err
+	}
+	const burned = `clients have used limit "search" in namespace "default" of the memory store`
+	f(transfer.Options{}, used, burned)
+	f(transfer.Options{Totals: true}, used, "")
+	f(transfer.Options{Namespaces: []string{"b"}}, used, "")
+}
+
 func TestRunExtra(t *testing.T) {
 	from, to := filled(t), newStore(1)
 	to.put(t, "default", "b", set(1))
@@ -230,7 +305,8 @@ func TestRunChanged(t *testing.T) {
 	f := func(at int, change func(s *place), want int64) {
 		t.Helper()
 		from, to := filled(t), newStore(2)
-		from.On(storetest.OnScan, storetest.Nth(at-1, at, storetest.Before(func() { change(from) })))
+		const before = 2 // scans: for definitions, and for limits
+		from.On(storetest.OnScan, storetest.Nth(before+at-1, before+at, storetest.Before(func() { change(from) })))
 		_, err := transfer.Run(t.Context(), from.Store, to.Store, transfer.Options{})
 		changed, ok := errors.AsType[*transfer.ChangedError](err)
 		if ok != (want > 0) || ok && changed.AtLeast != want {
