@@ -1,5 +1,7 @@
 // Package retention lets go of what definitions do not keep any more: it raises the floors
-// of a store, below which parts do not exist. The store removes them by itself.
+// of a store, below which parts do not exist. The store removes them by itself. It also
+// removes what clients of limits have used long ago, and users who are gone since their
+// counter was reset.
 //
 // Every server does so. A floor only rises, and what it rises to follows from the book of
 // the namespace and from the store's time, so it does not matter how many do, or when.
@@ -24,6 +26,9 @@ import (
 // more.
 const Every = time.Minute
 
+// Soon is how long after a round of users who are gone the next one begins, if there are more.
+const Soon = time.Second
+
 // Options are what a worker needs.
 type Options struct {
 	Store  store.Store // one that knows no layouts: a batch is of one partition
@@ -42,8 +47,9 @@ type Worker struct {
 	raised []map[store.Floor]store.Epoch
 
 	walked string // where the next walk through what clients of limits have used goes on
+	gone   place  // where the next walk through counters that were reset goes on
 
-	floors, failures, lapsed atomic.Uint64
+	floors, failures, lapsed, cleared atomic.Uint64
 }
 
 // New returns a worker that does nothing by itself.
@@ -63,17 +69,25 @@ func (w *Worker) Start() {
 	ctx, stop := context.WithCancel(context.Background())
 	w.stop = stop
 	w.done.Go(func() {
-		tick := time.NewTicker(Every)
+		tick, soon := time.NewTicker(Every), time.NewTimer(Every)
 		defer tick.Stop()
+		defer soon.Stop()
 		for {
+			var err error
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
+				err = w.Sweep(ctx)
+			case <-soon.C:
 			}
-			if err := w.Sweep(ctx); err != nil && ctx.Err() == nil {
+			more, failed := w.Members(ctx)
+			if err = errors.Join(err, failed); err != nil && ctx.Err() == nil {
 				w.failures.Add(1)
-				w.Logger.Warn("old windows are not removed", "err", err)
+				w.Logger.Warn("what is not kept any more is not removed", "err", err)
+			}
+			if more {
+				soon.Reset(Soon)
 			}
 		}
 	})
@@ -89,7 +103,8 @@ func (w *Worker) Close() {
 func (w *Worker) Meters(f func(name, help string, value float64)) {
 	f("quipu_retention_floors_total", "Floors raised, below which windows and ledgers are removed, by this server.", float64(w.floors.Load()))
 	f("quipu_limits_lapsed_total", "Clients of limits that were forgotten, because they had used nothing for long enough, by this server.", float64(w.lapsed.Load()))
-	f("quipu_retention_failures_total", "Attempts to raise floors that failed.", float64(w.failures.Load()))
+	f("quipu_members_cleared_total", "Rows of users who were gone, because their counter was reset or deleted, that this server has removed.", float64(w.cleared.Load()))
+	f("quipu_retention_failures_total", "Attempts to remove what is not kept any more that failed.", float64(w.failures.Load()))
 }
 
 // Sweep raises the floors of all namespaces that have definitions, and forgets a piece of what

@@ -22,6 +22,11 @@ var generation = Generation()
 // all of them go.
 func Generation() store.Part { return store.PartFields{Kind: store.PartGeneration}.Part() }
 
+// Cleared returns the part that has a generation below which no members are left.
+func Cleared() store.Part {
+	return store.PartFields{Kind: store.PartGeneration, Position: 2}.Part()
+}
+
 // Member returns the part that has the number of what a user has chosen; absent is nothing.
 func Member(gen int64, user string) store.Part {
 	return store.PartFields{Kind: store.PartMember, Position: gen, Name: user}.Part()
