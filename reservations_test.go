@@ -171,7 +171,7 @@ func TestVerifyReservations(t *testing.T) {
 		part, op, n := spoil(h, r.ExpiresAt.UnixMicro())
 		c := store.Cell{Namespace: "default", Key: "a"}
 		d := store.Delta{Cell: c, Op: op, N: n, Event: &store.Event{Part: part}}
-		b := store.Batch{Partition: store.PartitionOf(c, 3), Deltas: []store.Delta{d}}
+		b := store.Batch{Partition: store.PartitionOf(c, 3), Books: []store.Book{{Namespace: "default", ID: 1}}, Deltas: []store.Delta{d}}
 		if err := v.store.Apply(t.Context(), []store.Batch{b}, make([]store.Reply, 1)); err != nil {
 			t.Fatal(err)
 		}

@@ -33,6 +33,10 @@ type Book struct {
 
 	Chosen []Chosen `json:"chosen,omitempty"` // what reactions may have chosen by earlier definitions
 
+	// Holds says that there may be reservations, also of counters without a definition: whoever
+	// deletes a counter has to ask whether it has some.
+	Holds bool `json:"holds,omitempty"`
+
 	Zones map[string]*calendar.Zone `json:"zones"` // by name
 }
 

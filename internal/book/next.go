@@ -21,6 +21,7 @@ type Proposal struct {
 	Definitions []definition.Definition
 	Now         int64 // the store's time, in Unix milliseconds
 	InForce     int64 // since when the book that is followed is in force
+	Holds       bool  // there may be reservations from now on, if there were none before
 
 	// Zone returns the time zone of a name.
 	Zone func(name string) (*calendar.Zone, error)
@@ -37,7 +38,7 @@ func (b *Book) Next(p Proposal) (*Book, error) {
 	if b.ID != 0 && p.InForce == 0 {
 		return nil, store.Errorf(store.KindUnavailable, "the definitions of book %d are not in force yet: try again", b.ID)
 	}
-	n := &Book{Format: format, ID: b.ID + 1, Views: b.Views, Entries: []Entry{}, Former: []string{}, Retired: []Retired{}, Forces: []Force{}}
+	n := &Book{Format: format, ID: b.ID + 1, Views: b.Views, Entries: []Entry{}, Former: []string{}, Retired: []Retired{}, Forces: []Force{}, Holds: b.Holds || p.Holds}
 	var err error
 	if n.Zones, err = b.zones(p); err != nil {
 		return nil, err
@@ -69,7 +70,7 @@ func (b *Book) Next(p Proposal) (*Book, error) {
 		return nil, err
 	}
 	n, err = Parse(n.Bytes()) // as all others will have it, and nothing shared with p
-	if err == nil && sameEntries(b.Entries, n.Entries) && maps.EqualFunc(b.Zones, n.Zones, (*calendar.Zone).Same) {
+	if err == nil && b.Holds == n.Holds && sameEntries(b.Entries, n.Entries) && maps.EqualFunc(b.Zones, n.Zones, (*calendar.Zone).Same) {
 		return b, nil
 	}
 	return n, err

@@ -114,6 +114,9 @@ func (k *Known) Defines(key string) *book.Entry {
 	return k.Book.Of(key)
 }
 
+// Holds reports whether counters of the namespace may have reservations.
+func (k *Known) Holds() bool { return k != nil && k.Book.Holds }
+
 // Bound returns where a counter must stay, which is shared and must not be changed, or nil
 // if that is anywhere.
 func (k *Known) Bound(key string) *store.Bound {

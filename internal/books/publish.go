@@ -16,6 +16,8 @@ type Proposal struct {
 	DryRun      bool  // only say what would change
 	IfID        int64 // only if this is the id of the book; 0 is any
 	IfNone      bool  // only if there is no book
+
+	holds bool // the definitions stay, and there may be reservations from now on
 }
 
 // A Change is what became of a proposal.
@@ -43,6 +45,21 @@ func (b *Books) Publish(ctx context.Context, namespace string, p Proposal) (Chan
 	}
 }
 
+// Hold says in the book of a namespace that its counters may have reservations, before it has
+// the first one. What a server deletes without having heard of that is refused from then on:
+// everywhere once the book is in force, and before that in each partition that has seen a write
+// of a server which has.
+func (b *Books) Hold(ctx context.Context, namespace string) error {
+	if b.Known(namespace).Holds() {
+		return nil
+	}
+	_, err := b.Publish(ctx, namespace, Proposal{holds: true})
+	if b.Known(namespace).Holds() {
+		return nil
+	}
+	return err
+}
+
 // errOvertaken is that another server has published a book in between.
 var errOvertaken = errors.New("overtaken")
 
@@ -62,12 +79,18 @@ func (b *Books) publish(ctx context.Context, namespace string, s *shelf, p Propo
 			return Change{}, err
 		}
 	}
+	if p.holds {
+		p.Definitions = make([]definition.Definition, len(old.Entries))
+		for i := range old.Entries {
+			p.Definitions[i] = old.Entries[i].Definition
+		}
+	}
 	nowMS := b.nowMS(0)
 	inForce := s.known.InForce
 	if p.DryRun {
 		inForce = max(inForce, nowMS)
 	}
-	next, err := old.Next(book.Proposal{Definitions: p.Definitions, Now: nowMS, InForce: inForce, Zone: zoneOf})
+	next, err := old.Next(book.Proposal{Definitions: p.Definitions, Now: nowMS, InForce: inForce, Holds: p.holds, Zone: zoneOf})
 	if err != nil || next == old {
 		return Change{ID: now}, err
 	}

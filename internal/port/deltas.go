@@ -119,7 +119,7 @@ func (p *Port) Start(deltas []store.Delta, results []store.Result, done func(err
 // false if they do not allow all of them.
 func (p *Port) framed(batches []store.Batch) (f frame, ok bool) {
 	f, err := p.newFrame(context.Background(), batches, nil)
-	if err == nil && p.due.Uses(p.namespace) && slices.ContainsFunc(batches[0].Deltas, func(d store.Delta) bool {
+	if err == nil && f.mayHold() && slices.ContainsFunc(batches[0].Deltas, func(d store.Delta) bool {
 		return mayEndHolds(&d, nil) || d.Expiry&store.ExpirySet != 0
 	}) {
 		return f, false // The store has to be asked first.

@@ -206,8 +206,13 @@ func (f *frame) lines(e *store.Event, keys *books.Keys, d *store.Delta, fact *Fa
 // sent that must not meet an open one.
 type looked struct {
 	deadline bool  // the counter has one: it takes no events, and had no hold when it got it
+	text     bool  // the key holds some: it takes no events either
 	open     int64 // holds
 }
+
+// mayHold reports whether counters of the namespace may have holds. By the time that the first
+// is made, its partition refuses whoever has not heard of it.
+func (f *frame) mayHold() bool { return f.known.Holds() || f.s.due.Uses(f.namespace) }
 
 // mayEndHolds reports whether a delta is not allowed while holds of its counter are open: it
 // would take away what they are given back to.
@@ -223,7 +228,7 @@ func mayEndHolds(d *store.Delta, fact *Fact) bool {
 
 // look reads what has to be known of counters whose holds must not be open.
 func (f *frame) look(ctx context.Context, batches []store.Batch, facts []Fact) error {
-	if !f.s.due.Uses(f.namespace) {
+	if !f.mayHold() {
 		return nil
 	}
 	var cells []store.Cell
@@ -254,7 +259,7 @@ func (f *frame) look(ctx context.Context, batches []store.Batch, facts []Fact) e
 			return err
 		}
 		for i := range n {
-			f.looked[cells[i]] = looked{values[i].DeadlineMS != 0, contents[i].N}
+			f.looked[cells[i]] = looked{values[i].DeadlineMS != 0, values[i].IsObject(), contents[i].N}
 		}
 		cells, parts = cells[n:], parts[n:]
 	}
@@ -271,7 +276,7 @@ func factAt(facts []Fact, i int) *Fact {
 // guard adds to the event of a delta that no hold of its counter may be open. It returns which rider says so, from
 // 1 on; 0 is none.
 func (f *frame) guard(e *store.Event, d *store.Delta, fact *Fact) (*store.Event, uint8) {
-	if !f.s.due.Uses(f.namespace) || !mayEndHolds(d, fact) || f.looked[d.Cell].deadline && e == nil {
+	if was := f.looked[d.Cell]; !f.mayHold() || !mayEndHolds(d, fact) || e == nil && (was.deadline || was.text) {
 		return e, 0
 	}
 	with := &store.Event{}

@@ -68,6 +68,9 @@ func (p *Port) mayWrite() error {
 func (p *Port) reserve(ctx context.Context, r *Reserve, h hold.Hold) (call.Reservation, error) {
 	cell := p.Cell(h.Key)
 	a := &act{do: doReserve, hold: h, ttl: r.TTL, floor: r.Floor, deadline: p.NowMS(cell)*1000 + r.TTL.Microseconds()}
+	if err := p.books.Hold(ctx, p.namespace); err != nil {
+		return call.Reservation{}, err
+	}
 	if err := p.due.Hint(ctx, cell, a.deadline, p.Rules().Policy(h.Key).Durability); err != nil {
 		return call.Reservation{}, err
 	}

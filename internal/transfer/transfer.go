@@ -99,7 +99,7 @@ type DefinedError struct {
 
 // Error names the namespace.
 func (e *DefinedError) Error() string {
-	return fmt.Sprintf("namespace %q of the %s store has definitions, and they are not copied, nor what they have the store keep beside totals", e.Namespace, e.Store)
+	return fmt.Sprintf("namespace %q of the %s store has definitions, or had some, and they are not copied, nor what they have the store keep beside totals", e.Namespace, e.Store)
 }
 
 // HeldError is returned when a namespace has open reservations. Nothing was written.
@@ -203,16 +203,16 @@ func (r *run) refuse(ctx context.Context) error {
 			return err
 		}
 		for _, ns := range defined {
-			var id int64
-			err := insist(ctx, func() error {
-				k, err := all.Get(ctx, ns)
-				id = k.ID()
+			var known *books.Known
+			err := insist(ctx, func() (err error) {
+				known, err = all.Get(ctx, ns)
 				return err
 			})
 			if err != nil {
 				return err
 			}
-			if id != 0 {
+			// A source may have had reservations, without a definition.
+			if b := known.Book; b.ID != 0 && (s == r.to || len(b.Entries)+len(b.Former) > 0) {
 				return &DefinedError{ns, s.Traits().Name}
 			}
 		}
