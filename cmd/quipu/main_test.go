@@ -242,6 +242,8 @@ func TestUsage(t *testing.T) {
 	f("listen on", "serve", "--store", "memory:", "--http", "nonsense")
 	f("--id is empty", "add", "k", "--id", "")
 	f("--id is empty", "delete", "k", "--id=")
+	f("USER is empty", "react", "k", "", "like")
+	f("USER is empty", "unreact", "k", "")
 	f("no control characters", "add", "k", "--id", "a\nb")
 	f("error: list: --limit: want 1 to 10000\n", "list", "--limit", "-1")
 	f("error: list: --limit: want 1 to 10000\n", "list", "--limit", "10001")

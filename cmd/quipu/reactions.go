@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -59,6 +60,14 @@ func orNone(choice string) string {
 	return choice
 }
 
+// checkUser returns an error for a user without a name, which no path could have.
+func checkUser(user word) error {
+	if user == "" {
+		return errors.New("USER is empty")
+	}
+	return nil
+}
+
 type reactCmd struct {
 	writeFlags `embed:""`
 
@@ -77,6 +86,9 @@ Examples:
   quipu react post:1 ana like
   quipu react post:1 ana dislike`
 }
+
+// Validate is called after the flags are parsed.
+func (c *reactCmd) Validate() error { return checkUser(c.User) }
 
 // Run chooses.
 func (c *reactCmd) Run(ctx context.Context, out *output) error {
@@ -98,6 +110,9 @@ Example:
 
   quipu unreact post:1 ana`
 }
+
+// Validate is called after the flags are parsed.
+func (c *unreactCmd) Validate() error { return checkUser(c.User) }
 
 // Run takes back.
 func (c *unreactCmd) Run(ctx context.Context, out *output) error {

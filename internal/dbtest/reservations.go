@@ -101,6 +101,20 @@ func reservations(s *suite) {
 		k.reserve("a", 5, long, quipu.Floor(-2))
 		k.stock("a", 3, 5, 1)
 	})
+	s.reserving("up to 2^53 is reserved at once", func(k reserver) {
+		const most = 1 << 53
+		k.set("a", 4*most)
+		first := k.reserve("a", most, long).ID
+		k.reserve("a", most, long)
+		k.stock("a", 4*most, 2*most, 2)
+		_, err := k.Commit(k.ctx, first, most-1)
+		k.succeeds(err)
+		k.stock("a", 3*most+1, most, 1)
+		for _, n := range []int64{0, -1, most + 1} {
+			_, err := k.Reserve(k.ctx, "a", n, long)
+			k.fails(err, quipu.ErrInvalid)
+		}
+	})
 	s.reserving("a commit takes a part for good, once", func(k reserver) {
 		k.set("a", 10)
 		id := k.reserve("a", 4, long).ID

@@ -20,8 +20,8 @@ import (
 // The limits of holds.
 const (
 	WhoBytesMax = 200
-	NumberMax   = 100_000      // of a counter, unless its definition says otherwise
-	AmountMax   = store.AddMax // of one hold
+	NumberMax   = 100_000 // of a counter, unless its definition says otherwise
+	AmountMax   = 1 << 53 // of one hold: what every JSON has exactly
 	ShortestTTL = time.Millisecond
 	LongestTTL  = 366 * 24 * time.Hour
 )

@@ -340,6 +340,21 @@ func (g *generations) rise(c store.Cell) {
 	}
 }
 
+// NotReacted returns why a reaction that was decided is an error; nil if it is none.
+func NotReacted(r *store.Result) error {
+	switch r.Outcome {
+	case store.Applied:
+		return nil
+	case store.Bounded:
+		return errCrowded
+	case store.Unmet:
+		_, err := Unchanged(r)
+		return err
+	default:
+		return r.Outcome.Err()
+	}
+}
+
 // Unchanged returns why a reaction that was decided has changed nothing: whether its server
 // knew an old generation of members, so that it has to be made again, or an error; neither if
 // nothing was to be changed, or something was.

@@ -8,6 +8,7 @@ import (
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/call"
 	"github.com/quipudb/quipu/internal/port"
+	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -135,22 +136,31 @@ func choiceOf(choices []string, name []byte) (int64, error) {
 
 // encodeChanged replies how many reactions have changed something.
 func encodeChanged(e *encoder, results []store.Result) {
-	n := int64(0)
+	n, failed := 0, error(nil)
 	for i := range results {
 		r := &results[i]
-		if r.Outcome != store.Applied && r.Outcome != store.Unmet {
-			e.fail(errorText(r.Outcome.Err()))
-			return
+		why := port.NotReacted(r)
+		if failed == nil {
+			failed = why
 		}
-		if _, why := port.Unchanged(r); why != nil {
-			e.fail(errorText(why))
-			return
-		}
-		if r.Outcome == store.Applied {
+		if why == nil && r.Outcome == store.Applied {
 			n++
 		}
 	}
-	e.integer(n)
+	if failed != nil {
+		e.fail(errorText(someChanged(failed, n, len(results))))
+		return
+	}
+	e.integer(int64(n))
+}
+
+// someChanged returns the error of a call that some of its users were refused by, and says for
+// how many it has changed something: each of them is decided alone.
+func someChanged(err error, changed, of int) error {
+	if kind := store.KindOf(err); of > 1 && kind != store.KindUnknown && kind != store.KindUnavailable {
+		return store.Errorf(kind, "%s; of the %d users of this call %d were changed", server.Detail(err), of, changed)
+	}
+	return store.Partly(err, changed > 0)
 }
 
 // stale returns the reactions of a portion that were refused because their server knew
@@ -287,16 +297,19 @@ func (s *session) reactEach(ctx context.Context, args [][]byte, of func(user str
 	if err := s.db.Port().React(ctx, reactions, results); err != nil {
 		return err
 	}
-	n := int64(0)
+	n, failed := 0, error(nil)
 	for i := range results {
-		if err := results[i].Err; err != nil {
-			return store.Partly(err, i > 0)
+		if failed == nil {
+			failed = results[i].Err
 		}
 		if results[i].Changed {
 			n++
 		}
 	}
-	s.integer(n)
+	if failed != nil {
+		return someChanged(failed, n, len(results))
+	}
+	s.integer(int64(n))
 	return nil
 }
 

@@ -19,7 +19,8 @@ func TestReactions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		definitions := []definition.Definition{{Pattern: "post:*", Choices: []string{"like", "dislike"}}, {Pattern: "view:*", Once: definition.Once{Every: day}}}
+		two := int64(2)
+		definitions := []definition.Definition{{Pattern: "post:*", Choices: []string{"like", "dislike"}}, {Pattern: "few:*", Choices: []string{"in"}, Ceiling: &two}, {Pattern: "view:*", Once: definition.Once{Every: day}}}
 		if _, err := d.db.Define(t.Context(), definitions, quipu.DefineOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -52,6 +53,15 @@ func TestReactions(t *testing.T) {
 		f("SMEMBERS post:1", "*2\r\n"+bulk("ana")+bulk("cy"))
 		f("SSCAN post:1 0", "*2\r\n"+bulk("0")+"*2\r\n"+bulk("ana")+bulk("cy"))
 		f("SSCAN post:1 0 MATCH c*", "*2\r\n"+bulk("0")+"*1\r\n"+bulk("cy"))
+
+		// Users of one call are decided one by one, and a refusal says for how many it was not.
+		const crowded = "-ERR the number of users that have a choice would leave the floor or the ceiling of the counter"
+		for _, key := range []string{"few:1", "few:2"} {
+			f("SADD "+key+" ana bob cy", crowded+"; of the 3 users of this call 2 were changed\r\n")
+			f("SADD "+key+" di", crowded+"\r\n")
+			f("SADD "+key+" ana bob", zero)
+			f("SCARD "+key, ":2\r\n")
+		}
 
 		// Those who have another choice are no members, and SREM lets them be.
 		f("Q.REACT post:1 ana dislike", one)
