@@ -128,10 +128,10 @@ func (r Reader) draft(n *yaml.Node) (Draft, error) {
 	return d, at(n.Line, err)
 }
 
-// integer takes an integer of 64 bits.
+// integer takes an integer of 64 bits. It may be in quotes, as JSON for JavaScript has it.
 func integer(n *yaml.Node, to **int64) error {
 	v, err := strconv.ParseInt(n.Value, 10, 64)
-	if err != nil || n.Kind != yaml.ScalarNode || n.Tag == "!!str" {
+	if err != nil || n.Kind != yaml.ScalarNode {
 		return fmt.Errorf("%q: want an integer between %d and %d", n.Value, int64(math.MinInt64), int64(math.MaxInt64))
 	}
 	*to = &v

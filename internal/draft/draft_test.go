@@ -102,6 +102,7 @@ func TestParse(t *testing.T) {
 	})
 	f("- {pattern: a, late: count}", definition.Definition{Pattern: "a"})
 	f("- {pattern: a, floor: 0}", definition.Definition{Pattern: "a", Floor: new(int64(0))})
+	f("- {pattern: a, floor: '0'}", definition.Definition{Pattern: "a", Floor: new(int64(0))})
 	f(`- {"pattern":"a","floor":-9223372036854775808,"ceiling":9223372036854775807}`,
 		definition.Definition{Pattern: "a", Floor: new(int64(math.MinInt64)), Ceiling: new(int64(math.MaxInt64))})
 	f("- {pattern: a, choices: [like, dislike]}", definition.Definition{Pattern: "a", Choices: []string{"like", "dislike"}})
@@ -168,7 +169,7 @@ func TestErrors(t *testing.T) {
 	f(2, `unknown setting "least" of a definition`, "- pattern: a\n  least: 3")
 	f(2, `floor: "none": want an integer between -9223372036854775808 and`, "- pattern: a\n  floor: none")
 	f(2, `ceiling: "9223372036854775808": want an integer`, "- pattern: a\n  ceiling: 9223372036854775808")
-	f(2, `ceiling: "3": want an integer`, "- pattern: a\n  ceiling: '3'")
+	f(2, `ceiling: "3.5": want an integer`, "- pattern: a\n  ceiling: '3.5'")
 	f(1, "a floor of 2 is above the ceiling of 1", "- {pattern: a, floor: 2, ceiling: 1}")
 	f(1, "* may stand only at the end", "- pattern: \"a*b\"")
 	f(1, "namespace", "- {pattern: a, namespace: \"\"}")

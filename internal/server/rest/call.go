@@ -48,6 +48,7 @@ var (
 	cacheRevalidate = []string{"no-cache"}
 	cacheOwn        = []string{"private, no-cache"}
 	cacheNever      = []string{"no-store"}
+	varyAccept      = []string{"Accept"}
 )
 
 // A call is one request being answered. Calls are reused.
@@ -70,6 +71,7 @@ type call struct {
 	taken  int64               // of the budget
 
 	unmatched bool // it is to be made at a version of several cells
+	quoted    bool // the reply has integers of 64 bits as strings
 }
 
 func (c *call) begin(h *Handler, w http.ResponseWriter, r *http.Request) {
@@ -77,6 +79,7 @@ func (c *call) begin(h *Handler, w http.ResponseWriter, r *http.Request) {
 	c.start = time.Now()
 	c.ctx = h.deadlines.from(c.start)
 	c.status = 0
+	c.quoted = false
 	c.in, c.out, c.opts = c.in[:0], c.out[:0], c.opts[:0]
 	c.args = params{}
 	if c.endpoint = h.root.find(r.Method, r.URL.EscapedPath(), &c.args); c.endpoint == nil {
@@ -132,13 +135,20 @@ func (c *call) release() {
 
 // reply sends what is in out.
 func (c *call) reply() error {
-	c.w.Header()["Content-Type"] = typeJSON
+	header := c.w.Header()
+	header["Content-Type"] = typeJSON
+	if c.safe() {
+		header["Vary"] = varyAccept
+	}
 	c.send(http.StatusOK)
 	return nil
 }
 
 func (c *call) send(status int) {
 	c.status = status
+	if c.quoted {
+		c.out = quoteInt64(c.out)
+	}
 	if len(c.out) > bufferedBytes { // net/http would send it in chunks
 		c.w.Header()["Content-Length"] = []string{strconv.Itoa(len(c.out))}
 	}
@@ -278,13 +288,16 @@ func bodyCost(size, limit int64) int64 {
 // does not know is more likely a slip than meant to be ignored.
 func (c *call) parseQuery() (err error) {
 	if c.r.URL.RawQuery == "" || c.anyQuery { // Fast path.
-		return nil
+		return c.parseInt64()
 	}
 	if c.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {
 		return invalid("query", err.Error())
 	}
+	if err := c.parseInt64(); err != nil {
+		return err
+	}
 	for name, values := range c.query {
-		if !slices.Contains(c.known, name) {
+		if name != int64Parameter && !slices.Contains(c.known, name) {
 			return invalid(name, "this path has no such parameter")
 		}
 		if len(values) > 1 {

@@ -16,7 +16,7 @@ import (
 )
 
 // A decoder reads one JSON value strictly: exact names, each at most once,
-// integers that fit, text that is UTF-8, and nothing after the end. The first
+// integers that fit, in quotes or not, text that is UTF-8, and nothing after the end. The first
 // error stays; what follows it reads as zero.
 //
 // It exists beside encoding/json because that takes names in any case, the
@@ -137,11 +137,16 @@ func (d *decoder) end() error {
 
 const wantInteger = "want an integer between -9223372036854775808 and 9223372036854775807"
 
-// integer reads an integer: no fraction, no exponent, no quotes.
+// integer reads an integer: no fraction, no exponent. It may be in quotes, because
+// a number of JavaScript does not hold all of them.
 func (d *decoder) integer(field string) int64 {
 	d.space()
 	at := d.i
 	i := at
+	quoted := i < len(d.b) && d.b[i] == '"'
+	if quoted {
+		i++
+	}
 	negative := i < len(d.b) && d.b[i] == '-'
 	if negative {
 		i++
@@ -161,11 +166,16 @@ func (d *decoder) integer(field string) int64 {
 	}
 	leadingZero := i-first > 1 && d.b[first] == '0'
 	more := i < len(d.b) && (d.b[i] == '.' || d.b[i] == 'e' || d.b[i] == 'E')
+	if quoted {
+		more = i == len(d.b) || d.b[i] != '"'
+	}
 	if i == first || leadingZero || more || !ok || n > limit {
 		d.fail(at, field, wantInteger)
 		return 0
 	}
-	d.i = i
+	if d.i = i; quoted {
+		d.i++
+	}
 	if negative {
 		return -int64(n) // n is at most 2^63, whose negative is itself
 	}

@@ -24,7 +24,7 @@ func FuzzBody(f *testing.F) {
 		"", " ", "{}", `{"delta":1}`, `{"delta":-9223372036854775808}`, `{"delta":9223372036854775808}`, `{"delta":1.0}`,
 		`{"delta":1e2}`, `{"delta":-0}`, `{"delta":00}`, `{"delta":"1"}`, `{"delta":null}`, `{"delta":1,"delta":1}`, `{"Delta":1}`,
 		`{"delta":1}x`, `{"delta":1,}`, `[1]`, `null`, `{"who":"\u00e9\ud83d\ude00\n\/\\"}`, `{"who":"\ud83d"}`, `{"who":"\ud83d\u0041"}`, `{"who":"` + "\xff" + `"}`,
-		`{"who":"\ufffd"}`, `{"at":"2026-01-02T03:04:05.678Z"}`, `{"floor":-1,"ceiling":5,"saturate":true,"ttl":"1m"}`, `{"ttl":"0s"}`, `{"saturate":1}`, `{"\u0064elta":3}`,
+		`{"who":"\ufffd"}`, `{"at":"2026-01-02T03:04:05.678Z"}`, `{"floor":-1,"ceiling":5,"saturate":true,"ttl":"1m"}`, `{"ttl":"0s"}`, `{"saturate":1}`, `{"delta":"-7","floor":"0"}`, `{"delta":"\u0031"}`, `{"at":"5"}`, `{"\u0064elta":3}`,
 		`{"dims":{}}`, `{"dims":{"a":"b", "\u0063":"\n"},"at":-5}`, `{"dims":{"a":"b","a":"b"}}`, `{"dims":null,"at":null}`, `{"dims":{"a":1}}`, "{\"delta\"\t:\r\n 5 }", `{"delta":18446744073709551616}`, `{"who":""}`,
 	} {
 		f.Add([]byte(seed))
@@ -95,13 +95,20 @@ func oracle(body []byte) (quipu.Event, bool) {
 }
 
 func oracleInteger(raw json.RawMessage) (int64, bool) {
+	if len(raw) > 2 && raw[0] == '"' { // what is in quotes
+		raw = raw[1 : len(raw)-1]
+	}
+	return oracleNumber(raw)
+}
+
+func oracleNumber(raw json.RawMessage) (int64, bool) {
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	return n, err == nil && integerText.Match(raw)
 }
 
 // oracleMoment decodes a time: text, or an integer.
 func oracleMoment(raw json.RawMessage) (time.Time, bool) {
-	if ms, ok := oracleInteger(raw); ok {
+	if ms, ok := oracleNumber(raw); ok {
 		return time.UnixMilli(ms), true
 	}
 	s, ok := oracleText(raw)

@@ -17,3 +17,9 @@ func DecodeAsk(body []byte) error {
 	}
 	return err
 }
+
+// IsInt64 reports whether a member of a reply is in the table of int64=string.
+func IsInt64(name string) bool { return isInt64(name) }
+
+// QuoteInt64 makes strings of the integers of 64 bits of a reply.
+func QuoteInt64(reply []byte) []byte { return quoteInt64(reply) }

@@ -42,7 +42,7 @@ func TestHot(t *testing.T) {
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, req)
 			r := reply{w.Code, w.Header(), w.Body.String()}
-			loadContract(t).check(t, method, path, r)
+			loadContract(t).check(t, method, path, r, false)
 			if r.status != 200 {
 				t.Fatalf("%s %s: %d %s", method, path, r.status, r.body)
 			}

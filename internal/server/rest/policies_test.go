@@ -138,7 +138,7 @@ func TestPoliciesRefused(t *testing.T) {
 	check(`{"policies":[{"pattern":"a"},{"pattern":"a*b"}]}`, "policies", 29, "may stand only at the end")
 	check(`{"policies":[{"patern":"a"}]}`, "policies", 14, `unknown field "patern"`)
 	check(`{"policies":[{"pattern":"a","pattern":"a"}]}`, "pattern", 28, "given twice")
-	check(`{"policies":[{"pattern":"a","shards":"2"}]}`, "shards", 37, "want an integer")
+	check(`{"policies":[{"pattern":"a","shards":"two"}]}`, "shards", 37, "want an integer")
 	check(`{"policies":[{"pattern":"a","shards":65}]}`, "shards", 28, "want a number from 1 to 64")
 	check(`{"policies":[{"pattern":"a","single":"true"}]}`, "single", 37, "want true or false")
 	check(`{"policies":[{"pattern":"a", "cool_down":"x"}]}`, "cool_down", 29, `cool_down: "x": want a duration such as 30s`)

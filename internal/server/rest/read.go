@@ -36,6 +36,7 @@ func (c *call) read(n need) error {
 	header["Age"] = []string{strconv.FormatInt(age, 10)}
 	header["Cache-Control"] = c.cacheControl(n, count.Staleness, age)
 	if vs := c.r.Header["If-None-Match"]; vs != nil && listed(vs, tag, count.Exists) {
+		header["Vary"] = varyAccept
 		c.send(http.StatusNotModified)
 		return nil
 	}

@@ -97,7 +97,7 @@ func (f *fixture) do(method, path, body string, headers ...string) reply {
 		f.t.Fatalf("%s %s: %v", method, path, err)
 	}
 	r := reply{res.StatusCode, res.Header, string(raw)}
-	loadContract(f.t).check(f.t, method, path, r)
+	loadContract(f.t).check(f.t, method, path, r, strings64(path, headers))
 	return r
 }
 

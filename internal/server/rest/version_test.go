@@ -44,7 +44,7 @@ func inTimeOver(t *testing.T, s store.Store, policies []quipu.Policy, f func(t *
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, req)
 			r := reply{w.Code, w.Header(), w.Body.String()}
-			loadContract(t).check(t, method, path, r)
+			loadContract(t).check(t, method, path, r, false)
 			return r
 		})
 	})

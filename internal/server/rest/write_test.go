@@ -59,7 +59,7 @@ func TestBadBodies(t *testing.T) {
 	const integer = "delta: want an integer between " + minInt + " and " + maxInt
 	check(`{"delta":1.0}`, "delta", 9, integer)
 	check(`{"delta":1e3}`, "delta", 9, integer)
-	check(`{"delta":"1"}`, "delta", 9, integer)
+	check(`{"delta":"1.0"}`, "delta", 9, integer)
 	check(`{"delta": null}`, "delta", 10, integer)
 	check(`{"delta":true}`, "delta", 9, integer)
 	check(`{"delta":01}`, "delta", 9, integer)
