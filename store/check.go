@@ -167,14 +167,17 @@ func checkObject(d *Delta, e *Event) error {
 	switch {
 	case e.Part != Object:
 		return Errorf(KindInvalid, "%q is no part: a key holds one thing", string(e.Part))
-	case d.Op != OpPut && d.Op != OpSet:
+	case d.Op != OpPut && d.Op != OpSet && d.Op != OpMerge:
 		return Errorf(KindInvalid, "operation %d on what a key holds", d.Op)
-	case e.Len() > 0:
-		return Errorf(KindInvalid, "riders of what a key holds")
 	case g.Laid || g.Layout != 0 || g.Bound != nil:
 		return Errorf(KindInvalid, "bytes have no layout and no bound")
 	}
-	if d.Op == OpPut {
+	for i := range e.Len() {
+		if e.Rider(i).Part.Kind() != PartSketch {
+			return Errorf(KindInvalid, "rider %d of what a key holds is no piece of a sketch", i)
+		}
+	}
+	if d.Op != OpSet {
 		if err := checkPartOp(PartObject, d.Op, e.Bytes); err != nil {
 			return err
 		}

@@ -286,10 +286,10 @@ func (e *Event) shares() bool {
 	return e.Plan != nil && e.Plan.shares || slices.ContainsFunc(e.Riders, func(r Rider) bool { return r.shares() })
 }
 
-// MergesSketches reports whether an event may merge something into a sketch.
+// MergesSketches reports whether an event may merge something into a sketch, or into what its key holds.
 func (d *Delta) MergesSketches() bool {
 	e := d.Event
-	return e != nil && (d.Op == OpMerge && e.Part.Kind().IsSketch() || e.Plan != nil && e.Plan.merges ||
+	return e != nil && (d.Op == OpMerge && e.Part.Kind() != PartLimit || e.Plan != nil && e.Plan.merges ||
 		slices.ContainsFunc(e.Riders, func(r Rider) bool { return r.Op == OpMerge }))
 }
 

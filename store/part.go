@@ -35,7 +35,7 @@ type PartKind uint8
 const PartRetained PartKind = 0x80
 
 // The kinds. They are stored: append only. A number is changed by OpAdd, OpSet, OpMax
-// and OpDelete, bytes by OpPut and OpDelete, and those of limiters and sketches by OpMerge
+// and OpDelete, bytes by OpPut and OpDelete, and those of limiters, sketches and objects by OpMerge
 // too.
 const (
 	PartOutside    PartKind = 0x01 // what the total has, and a view has not
@@ -72,7 +72,7 @@ func (k PartKind) HasBytes() bool {
 }
 
 // Merges reports whether parts of the kind are changed by OpMerge.
-func (k PartKind) Merges() bool { return k == PartLimit || k.IsSketch() }
+func (k PartKind) Merges() bool { return k == PartLimit || k == PartObject || k.IsSketch() }
 
 // IsSketch reports whether parts of the kind are sketches: what is merged into one does not
 // depend on the time, so it may ride.

@@ -49,7 +49,9 @@ func Event(s Parts, at Clock, d *store.Delta, rec *Record) store.Result {
 	st.will, st.parts = st.is, st.room[:0]
 	res := st.decide(d)
 	if res.Outcome == store.Applied {
-		res.Version = st.keep(rec)
+		if res.Version = st.is.Version; !st.still(d) {
+			res.Version = st.keep(rec)
+		}
 	}
 	return res
 }
@@ -165,7 +167,7 @@ func (st *step) change(d *store.Delta) store.Outcome {
 // merge makes what leads what its kind makes of its bytes.
 func (st *step) merge(kind store.PartKind, asks []byte) (outcome store.Outcome) {
 	st.merged = true
-	if kind.IsSketch() {
+	if kind != store.PartLimit {
 		st.answer, outcome = mergeSketch(kind, &st.became, asks)
 		return outcome
 	}

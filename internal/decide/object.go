@@ -26,7 +26,15 @@ func (st *step) object(d *store.Delta) store.Outcome {
 		return store.Unmet
 	}
 	ms, _ := d.Deadline(st.is.DeadlineMS, st.at.NowMS)
-	will := store.Content{}
+	will, asks := store.Content{}, []byte(nil)
+	if d.Op == store.OpMerge {
+		if st.is.Exists && st.is.Layout != store.LayoutObject {
+			return store.Unmet // It is a count.
+		}
+		if st.met == was { // else it is merged into nothing, and not into what the key held before its deadline
+			asks = e.Bytes
+		}
+	}
 	if d.Op == store.OpSet { // a count from now on
 		st.became, st.will = store.Content{N: d.N}, store.Value{N: d.N, Exists: true, DeadlineMS: ms}
 	} else {
@@ -37,10 +45,23 @@ func (st *step) object(d *store.Delta) store.Outcome {
 		st.will = store.Value{Exists: true, DeadlineMS: min(ms, store.ObjectDeadlineMax), Layout: store.LayoutObject}
 	}
 	if ms != 0 && ms <= st.at.NowMS {
-		st.will, will = store.Value{}, store.Content{} // it is over already
+		st.will, will, asks = store.Value{}, store.Content{}, nil // it is over already
 	}
-	st.parts = append(st.parts, changed{part: store.Object, was: was, will: will})
+	st.parts = append(st.parts, changed{part: store.Object, was: was, will: will, asks: asks})
 	return store.Applied
+}
+
+// still reports whether a step changes nothing: it merges into an object what that has.
+func (st *step) still(d *store.Delta) bool {
+	if d.Op != store.OpMerge || !d.IsObject() || !st.is.Exists || st.will.DeadlineMS != st.is.DeadlineMS {
+		return false
+	}
+	for i := range st.parts {
+		if p := &st.parts[i]; p.was != p.will {
+			return false
+		}
+	}
+	return true
 }
 
 // tell completes the result of a lead that changes what its key holds.

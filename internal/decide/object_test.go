@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/quipudb/quipu/internal/decide"
+	"github.com/quipudb/quipu/internal/sketch"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -28,7 +29,33 @@ func (h *held) Part(_ store.Cell, p store.Part) store.Content       { return h.p
 func (h *held) PutPart(_ store.Cell, p store.Part, v store.Content) { h.parts[p] = v }
 func (h *held) Version() uint64                                     { return 9 }
 
-func (h *held) MergePart(c store.Cell, p store.Part, v store.Content, _ []byte) { h.PutPart(c, p, v) }
+// MergePart is what a log replays: it must come to v.
+func (h *held) MergePart(c store.Cell, p store.Part, v store.Content, asks []byte) {
+	next, _, _, ok := sketch.Decide(nil, h.parts[p].Bytes, asks)
+	if !ok || string(next) != v.Bytes {
+		panic("a log would come to something else")
+	}
+	h.PutPart(c, p, v)
+}
+
+// TestObjectMerged checks that a merge into a key that has expired takes nothing over, and that its
+// record says so.
+func TestObjectMerged(t *testing.T) {
+	c := store.Cell{Namespace: "n", Key: "k"}
+	asks := func(item string) []byte { return sketch.AppendUniqueRequest(nil, 5, []uint64{sketch.Hash(item)}) }
+	for name, value := range map[string]store.Value{"orphan": {}, "object": {Version: 3, Exists: true, Layout: store.LayoutObject}} {
+		h := &held{value: value, parts: map[store.Part]store.Content{store.Object: store.PartObject.Content(asks("old"))}}
+		want := asks("new")
+		if value.Exists {
+			want, _, _, _ = sketch.Decide(nil, string(asks("old")), want)
+		}
+		d := store.Delta{Cell: c, Op: store.OpMerge, Event: &store.Event{Part: store.Object, Bytes: asks("new")}}
+		res := decide.Event(h, decide.Clock{NowMS: nowMS}, &d, nil)
+		if res.Outcome != store.Applied || h.parts[store.Object] != store.PartObject.Content(want) {
+			t.Errorf("%s: %+v, and it is %+v", name, res, h.parts)
+		}
+	}
+}
 
 // TestObjectRecord checks that what a step records is what it changes, also if there are
 // bytes of a key that has expired.

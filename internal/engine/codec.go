@@ -436,7 +436,7 @@ func (r *reader) partChange() partChange {
 	c := partChange{part: r.part(), op: r.byte(), n: r.varint()}
 	switch {
 	case c.op == partAdd && !c.part.Kind().HasBytes(), c.op == partDelete:
-	case c.op == partMerge && c.part.Kind().IsSketch():
+	case c.op == partMerge && (c.part.Kind().IsSketch() || c.part.Kind() == store.PartObject):
 	case c.op == partPut && c.part.Kind().HasBytes():
 		c.put = r.bytes(r.uvarint())
 	default:

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/quipudb/quipu/internal/decide"
+	"github.com/quipudb/quipu/internal/sketch"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -170,12 +171,13 @@ func (m *model) put(d *store.Delta, full bool) (is store.Value, r store.Result) 
 	if was.Layout == store.LayoutObject {
 		met = store.PartObject.Number([]byte(m.bytes[d.Cell]))
 	}
+	merged := m.merge(d)
 	switch x := d.Guard.Exists; {
 	case d.Guard.Match && d.Guard.Version != was.Version:
 		return was, store.Result{Outcome: store.Changed}
 	case was.Layout != 0 && was.Layout != store.LayoutObject:
 		return was, store.Result{Outcome: store.Split}
-	case x == store.ExistsMust && !was.Exists, x == store.ExistsNot && was.Exists:
+	case x == store.ExistsMust && !was.Exists, x == store.ExistsNot && was.Exists, d.Op == store.OpMerge && !merged.ok:
 		r = store.Result{Outcome: store.Unmet}
 		if d.Want {
 			r.Before, r.After, r.Existed, r.DeadlineMS = met, met, was.Exists, was.DeadlineMS
@@ -194,7 +196,38 @@ func (m *model) put(d *store.Delta, full bool) (is store.Value, r store.Result) 
 	if r.Outcome = store.Applied; d.Want {
 		r.Before, r.After, r.Existed, r.DeadlineMS = met, will, was.Exists, is.DeadlineMS
 	}
+	if d.Op == store.OpMerge {
+		if d.Want {
+			r.Before, r.After = merged.answer[0], merged.answer[1]
+		}
+		if was.Exists && !merged.changed && is.DeadlineMS == was.DeadlineMS {
+			is, r.Version = was, was.Version
+		}
+	}
 	return is, r
+}
+
+// A modelMerge is what becomes of what a key holds if something is merged into it.
+type modelMerge struct {
+	next        string
+	answer      [2]int64
+	changed, ok bool
+}
+
+func (m *model) merge(d *store.Delta) (r modelMerge) {
+	was, held := m.value(d.Cell), ""
+	if d.Op != store.OpMerge || was.Exists && was.Layout != store.LayoutObject {
+		return r
+	}
+	if was.Exists {
+		held = m.bytes[d.Cell]
+	}
+	var next []byte
+	next, r.changed, r.answer, r.ok = sketch.Decide(nil, held, d.Event.Bytes)
+	if r.next = held; r.changed {
+		r.next = string(next)
+	}
+	return r
 }
 
 func sameReply(r store.Reply, last modelMark) error {
@@ -416,7 +449,7 @@ func (m *model) take(d store.Delta, got store.Result, is store.Value, want store
 		c = &modelCell{}
 		m.cells[d.Cell] = c
 	}
-	if is.Exists && d.Op != store.OpGet {
+	if still := d.Op == store.OpMerge && is.Exists && is.Version != 0; is.Exists && d.Op != store.OpGet && !still {
 		if got.Version <= c.highest {
 			return fmt.Errorf("version %d after %d", got.Version, c.highest)
 		}
@@ -426,7 +459,9 @@ func (m *model) take(d store.Delta, got store.Result, is store.Value, want store
 		return err
 	}
 	had := m.bytes[d.Cell]
-	if d.IsObject() {
+	if d.Op == store.OpMerge {
+		had = m.merge(&d).next
+	} else if d.IsObject() {
 		had = string(d.Event.Bytes)
 	}
 	c.Value, c.highest = is, max(c.highest, is.Version)

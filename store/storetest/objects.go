@@ -480,11 +480,11 @@ func objects(s *suite) {
 		k.object(c, winners[0])
 	})
 	objectsKept(s)
+	heldSketches(s)
 }
 
-// objectsKept are the laws of objects after a store was opened again, when nobody has looked at
-// them yet, and of other stores beside.
-func objectsKept(s *suite) {
+// again returns how a store is opened again, if it can be.
+func (s *suite) again() map[string]func(k *kit) {
 	again := map[string]func(k *kit){}
 	if s.probe().Reopen != nil {
 		again["reopened"] = func(k *kit) { k.replace(k.inst.Reopen(k.t)) }
@@ -492,7 +492,13 @@ func objectsKept(s *suite) {
 	if s.probe().Crash != nil {
 		again["crashed"] = func(k *kit) { k.replace(k.inst.Crash(k.t)) }
 	}
-	for name, open := range again {
+	return again
+}
+
+// objectsKept are the laws of objects after a store was opened again, when nobody has looked at
+// them yet, and of other stores beside.
+func objectsKept(s *suite) {
+	for name, open := range s.again() {
 		s.law("an object is kept by a store that is "+name, func(k *kit) {
 			cs := k.together(4)
 			k.one(put(cs[0], "bytes"))

@@ -68,7 +68,7 @@ func newMachine(t *testing.T, r *rapid.T, open Opener) *machine {
 	}
 	m.kit = newKit(t, r, open(t, Config{Limits: limits, Now: m.clock.now}))
 	m.model = newModel(m.store.Traits())
-	m.ops = []store.Op{store.OpAdd, store.OpAdd, store.OpAdd, store.OpSet, store.OpDelete, store.OpSettle, store.OpExpire, store.OpGet, store.OpPut}
+	m.ops = []store.Op{store.OpAdd, store.OpAdd, store.OpAdd, store.OpSet, store.OpDelete, store.OpSettle, store.OpExpire, store.OpGet, store.OpPut, store.OpMerge}
 	if m.store.Traits().Layouts {
 		m.ops = append(m.ops, store.OpLayout)
 	}
@@ -175,10 +175,13 @@ func (m *machine) drawDelta(r *rapid.T, c store.Cell) store.Delta {
 	if d.Op == store.OpPut {
 		d.Event = &store.Event{Part: store.Object, Bytes: []byte(rapid.SampledFrom([]string{"", "x", "yz"}).Draw(r, "bytes"))}
 	}
+	if d.Op == store.OpMerge {
+		d.Event = &store.Event{Part: store.Object, Bytes: drawItems(r)}
+	}
 	if d.Op == store.OpSet && rapid.IntRange(0, 2).Draw(r, "anew") == 0 {
 		d.Event = &store.Event{Part: store.Object}
 	}
-	if d.Op == store.OpExpire || ((d.Op == store.OpAdd || d.Op == store.OpSet || d.Op == store.OpPut) && rapid.IntRange(0, 2).Draw(r, "expiring") == 0) {
+	if d.Op == store.OpExpire || ((d.Op == store.OpAdd || d.Op == store.OpSet || d.Op == store.OpPut || d.Op == store.OpMerge) && rapid.IntRange(0, 2).Draw(r, "expiring") == 0) {
 		m.drawExpiry(r, &d)
 	}
 	if (d.Op == store.OpAdd || d.Op == store.OpSet) && d.Event == nil && rapid.IntRange(0, 3).Draw(r, "bounded") == 0 {
@@ -191,7 +194,7 @@ func (m *machine) drawDelta(r *rapid.T, c store.Cell) store.Delta {
 		// The digest must tell payloads apart: a caller's duty.
 		d.Guard.Digest += uint64(d.Op)<<32 + uint64(d.N)
 		if d.Event != nil {
-			d.Guard.Digest += uint64(len(d.Event.Bytes)) << 16
+			d.Guard.Digest += uint64(store.PartObject.Number(d.Event.Bytes))
 		}
 		d.Want = true
 	}
