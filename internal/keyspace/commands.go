@@ -3,6 +3,7 @@ package keyspace
 import (
 	"bytes"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -54,6 +55,31 @@ var commands = map[string]command{
 	"PTTL":        {2, 1, 0, 1, false, ttl(1, false)},
 	"EXPIRETIME":  {2, 1, 0, 1, false, ttl(1000, true)},
 	"PEXPIRETIME": {2, 1, 0, 1, false, ttl(1, true)},
+
+	"PFADD":          {-2, 1, 0, 1, true, pfAdd},
+	"PFCOUNT":        {-2, 1, 1, -1, false, pfCount},
+	"PFMERGE":        {-2, 1, 1, -1, true, pfMerge},
+	"BF.RESERVE":     {-4, 1, 0, 1, true, bfReserve},
+	"BF.ADD":         {3, 1, 0, 1, true, bfAdd},
+	"BF.MADD":        {-3, 1, 0, 1, true, bfMAdd},
+	"BF.INSERT":      {-4, 1, 0, 1, true, bfInsert},
+	"BF.EXISTS":      {3, 1, 0, 1, false, bfExists},
+	"BF.MEXISTS":     {-3, 1, 0, 1, false, bfMExists},
+	"BF.INFO":        {-2, 1, 0, 1, false, bfInfo},
+	"BF.CARD":        {2, 1, 0, 1, false, bfCard},
+	"CMS.INITBYDIM":  {4, 1, 0, 1, true, cmsInit(false)},
+	"CMS.INITBYPROB": {4, 1, 0, 1, true, cmsInit(true)},
+	"CMS.INCRBY":     {-4, 1, 0, 1, true, cmsIncrBy},
+	"CMS.QUERY":      {-3, 1, 0, 1, false, cmsQuery},
+	"CMS.MERGE":      {-4, 1, 0, 1, true, cmsMerge}, // more keys follow: see mergedKeys
+	"CMS.INFO":       {2, 1, 0, 1, false, cmsInfo},
+	"TOPK.RESERVE":   {-3, 1, 0, 1, true, topReserve},
+	"TOPK.ADD":       {-3, 1, 0, 1, true, topAdd},
+	"TOPK.INCRBY":    {-4, 1, 0, 1, true, topIncrBy},
+	"TOPK.QUERY":     {-3, 1, 0, 1, false, topQuery},
+	"TOPK.COUNT":     {-3, 1, 0, 1, false, topCount},
+	"TOPK.LIST":      {-2, 1, 0, 1, false, topList},
+	"TOPK.INFO":      {2, 1, 0, 1, false, topInfo},
 }
 
 // Has reports whether a Space can execute a command, and whether that may change anything.
@@ -78,7 +104,22 @@ func KeysOf(args [][]byte) (keys [][]byte) {
 	for i := c.first; i <= last && i < len(args); i += max(c.step, 1) {
 		keys = append(keys, args[i])
 	}
+	if is(args[0], "CMS.MERGE") {
+		keys = append(keys, mergedKeys(args)...)
+	}
 	return keys
+}
+
+// mergedKeys returns the keys whose sketches CMS.MERGE adds up.
+func mergedKeys(args [][]byte) [][]byte {
+	if len(args) < 4 {
+		return nil
+	}
+	n, is := Integer(args[2])
+	if !is || n < 1 {
+		return nil
+	}
+	return args[3 : 3+min(n, int64(len(args)-3))]
 }
 
 // Do executes a command. One that is refused has changed nothing.
@@ -93,8 +134,29 @@ func (s *Space) Do(args [][]byte) Reply {
 		return failed("ERR unknown command '" + name[:min(len(name), 128)] + "'")
 	case len(args) != c.arity && (c.arity >= 0 || len(args) < -c.arity):
 		return wrongArity(name)
+	case isOfText(name) && s.holdsSketch(args):
+		return failed(errWrongType)
 	}
 	return c.do(s, args)
+}
+
+// isOfText reports whether a command looks at the text of its key.
+func isOfText(name string) bool {
+	switch strings.ToUpper(name) {
+	case "GET", "STRLEN", "GETRANGE", "SUBSTR", "SET", "GETSET", "GETDEL", "GETEX", "APPEND", "SETRANGE", "INCR", "DECR", "INCRBY", "DECRBY", "INCRBYFLOAT":
+		return true
+	default:
+		return false
+	}
+}
+
+// holdsSketch reports whether the key of a command that looks at text holds a sketch. A SET
+// looks only if it has GET.
+func (s *Space) holdsSketch(args [][]byte) bool {
+	if is(args[0], "SET") && !slices.ContainsFunc(args[3:], func(a []byte) bool { return is(a, "GET") }) {
+		return false
+	}
+	return s.at(args[1]).is.Sketch != ""
 }
 
 func wrongArity(name string) Reply {
@@ -104,7 +166,12 @@ func wrongArity(name string) Reply {
 func mget(s *Space, args [][]byte) Reply {
 	r := Reply{Kind: Array, All: make([]Reply, 0, len(args)-1)}
 	for _, key := range args[1:] {
-		r.All = append(r.All, s.at(key).value())
+		e := s.at(key)
+		if e.is.Sketch != "" { // It is no string.
+			r.All = append(r.All, Reply{})
+			continue
+		}
+		r.All = append(r.All, e.value())
 	}
 	return r
 }
@@ -353,8 +420,8 @@ func exists(s *Space, args [][]byte) Reply {
 }
 
 func typeOf(s *Space, args [][]byte) Reply {
-	if s.at(args[1]).is.Exists {
-		return Reply{Kind: Status, Text: "string"}
+	if e := s.at(args[1]); e.is.Exists {
+		return Reply{Kind: Status, Text: e.is.Type()}
 	}
 	return Reply{Kind: Status, Text: "none"}
 }
@@ -368,6 +435,8 @@ func rename(absent bool) func(*Space, [][]byte) Reply {
 			return failed(errNoKey)
 		case absent && to.is.Exists:
 			return number(0)
+		case from.inPieces() && from != to:
+			return failed(errPieces)
 		case absent:
 			done = number(1)
 		}
@@ -393,6 +462,8 @@ func copyKey(s *Space, args [][]byte) Reply {
 		return failed("ERR source and destination objects are the same")
 	case !from.is.Exists, to.is.Exists && !replace:
 		return number(0)
+	case from.inPieces():
+		return failed(errPieces)
 	}
 	to.assign(from.is, from.lives)
 	return number(1)

@@ -12,6 +12,8 @@ import (
 func FuzzDo(f *testing.F) {
 	for _, seed := range []string{
 		"SET k v EX 10 GET", "SETRANGE k 65534 x", "GETRANGE k -1 9", "INCRBYFLOAT k 1e308", "COPY k l REPLACE", "GETEX k PXAT 1",
+		"PFADD k a b\nPFCOUNT k l\nPFMERGE l k", "BF.RESERVE s 0.01 100000\nBF.MADD s a b a\nBF.INFO s ITEMS", "BF.INSERT s NOCREATE ITEMS a",
+		"CMS.INITBYDIM s 2000 8\nCMS.INCRBY s a 5 b 1\nCMS.MERGE s 1 s WEIGHTS 2\nCMS.QUERY s a", "TOPK.RESERVE s 3\nTOPK.ADD s a b\nTOPK.LIST s WITHCOUNT",
 		"EXPIRE k 9223372036854775807 NX", "MSET a 1 b", "APPEND k \xff", "MGET", "",
 	} {
 		f.Add([]byte(seed), "text", int64(1))
@@ -30,6 +32,7 @@ func FuzzDo(f *testing.F) {
 			}
 			return keyspace.Value{}, nil
 		})
+		s.Pieces = func(_, _ string, indexes []int) ([]string, error) { return make([]string, len(indexes)), nil }
 		for command := range bytes.SplitSeq(line, []byte("\n")) {
 			args := bytes.Fields(command)
 			keyspace.KeysOf(args)

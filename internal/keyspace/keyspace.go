@@ -1,5 +1,5 @@
-// Package keyspace is what Redis's commands on strings and keys do to a snapshot of keys,
-// of which each is absent, a count, or text. A Space asks for the keys that its commands
+// Package keyspace is what Redis's commands on strings, sketches and keys do to a snapshot of keys,
+// of which each is absent, a count, text, or a sketch. A Space asks for the keys that its commands
 // name, keeps what they change over them, and says in the end what it has read and what is
 // to be written. So the commands of a transaction, or of a script, are one batch on
 // condition that what they have read is still so.
@@ -26,6 +26,7 @@ type Value struct {
 	IsText     bool
 	N          int64
 	Text       string // if it is text
+	Sketch     string // if it is a sketch: the bytes that its key holds
 	DeadlineMS int64  // Unix milliseconds; 0 is never
 }
 
@@ -68,11 +69,20 @@ type Space struct {
 	// The keys in the order in which they were first named, so that the same commands make
 	// the same batch.
 	order []string
-	fault error // why a key could not be loaded
+	fault error  // why a key could not be loaded
+	named uint64 // how many sketches in pieces were made
+
+	// Pieces returns the pieces of a key's sketch that have a name, by their indexes; one that does not
+	// exist is empty. It is called for sketches in pieces alone.
+	Pieces func(key, name string, indexes []int) ([]string, error)
+
+	// Seed makes the names of pieces others than all before.
+	Seed uint64
 }
 
 // An entry is a key that was named.
 type entry struct {
+	key     string
 	was, is Value
 	lives   int64 // how long it is to live from now, in milliseconds, if its deadline came so; else 0
 	sum     int64 // of what was added, as long as it is nothing else
@@ -80,6 +90,10 @@ type entry struct {
 	put     bool // it was assigned, deleted, or its deadline changed
 	anew    bool // it was assigned or deleted
 	aged    bool // its deadline was changed
+
+	asks   []byte // what is taken into the sketch that it was, as long as it is nothing else
+	pieces map[int]*piece
+	fresh  bool // its sketch has no pieces that were there before
 }
 
 // New returns a Space at a time, in Unix milliseconds. Load is called once for each key
@@ -99,7 +113,7 @@ func (s *Space) at(key []byte) *entry {
 	if e := s.keys[string(key)]; e != nil {
 		return e
 	}
-	e := &entry{}
+	e := &entry{key: string(key)}
 	if s.fault == nil {
 		e.was, s.fault = s.load(string(key))
 	}
@@ -115,7 +129,7 @@ func (s *Space) at(key []byte) *entry {
 // assign makes a key a value, with its deadline.
 func (e *entry) assign(v Value, lives int64) {
 	e.is, e.lives, e.put, e.anew, e.added, e.sum = v, lives, true, true, false, 0
-	e.aged = false
+	e.aged, e.asks, e.pieces, e.fresh = false, nil, nil, false
 }
 
 // edit is assign for a value that keeps the deadline.
@@ -139,6 +153,8 @@ const (
 	OpSet       // make it a count
 	OpPut       // make it text
 	OpExpire    // change nothing but the deadline
+	OpHold      // make it a sketch, and change its pieces
+	OpMerge     // take what is asked into the sketch that it is, or is to be
 )
 
 // A Change is what has become of a key. Several of one key are in their order.
@@ -148,13 +164,17 @@ type Change struct {
 	N    int64
 	Text string
 
+	Sketch string
+	Pieces []Piece
+	Asks   []byte
+
 	// Ages says that the deadline is changed too: by OpSet and OpPut it always is. It is
 	// then LivesMS from the time of writing, if that is not 0, else DeadlineMS, and none if that is 0.
 	Ages       bool
 	DeadlineMS int64
 	LivesMS    int64
 
-	WasText bool // the key held text before
+	WasObject bool // the key held text or a sketch before
 }
 
 // Changes returns what is to be written, by the order in which keys were named; but what frees a
@@ -162,9 +182,10 @@ type Change struct {
 func (s *Space) Changes() (all []Change) {
 	for _, key := range s.order {
 		e := s.keys[key]
-		c := Change{Key: key, DeadlineMS: e.is.DeadlineMS, LivesMS: e.lives, WasText: e.was.IsText}
+		c := Change{Key: key, DeadlineMS: e.is.DeadlineMS, LivesMS: e.lives, WasObject: e.was.IsText || e.was.Sketch != ""}
+		pieces := e.changes()
 		switch {
-		case !e.put && !e.added:
+		case !e.put && !e.added && e.asks == nil && len(pieces) == 0:
 			continue
 		case !e.is.Exists:
 			if !e.was.Exists {
@@ -173,6 +194,12 @@ func (s *Space) Changes() (all []Change) {
 			c.Op, c.DeadlineMS, c.LivesMS = OpDelete, 0, 0
 		case e.anew && e.is.IsText:
 			c.Op, c.Text, c.Ages = OpPut, e.is.Text, true
+		case e.anew && e.is.Sketch != "":
+			c.Op, c.Sketch, c.Pieces, c.Ages = OpHold, e.is.Sketch, pieces, true
+		case len(pieces) > 0:
+			c.Op, c.Sketch, c.Pieces, c.Ages = OpHold, e.is.Sketch, pieces, e.aged
+		case e.asks != nil:
+			c.Op, c.Asks, c.Ages = OpMerge, e.asks, e.aged
 		case e.anew:
 			c.Op, c.N, c.Ages = OpSet, e.is.N, true
 		case e.added:
@@ -207,12 +234,16 @@ const (
 	Number
 	Bulk
 	Array
+	Bool   // N is 1 or 0
+	Double // F
+	Map    // All are names and values in turn
 )
 
 // A Reply is what a command answers.
 type Reply struct {
 	Kind Kind
 	N    int64
+	F    float64
 	Text string
 	All  []Reply
 }
@@ -221,17 +252,19 @@ func ok() Reply                { return Reply{Kind: Status, Text: "OK"} }
 func number(n int64) Reply     { return Reply{Kind: Number, N: n} }
 func bulk(text string) Reply   { return Reply{Kind: Bulk, Text: text} }
 func failed(text string) Reply { return Reply{Kind: Error, Text: text} }
+func truth(is bool) Reply      { return Reply{Kind: Bool, N: int64(b2i(is))} }
 
 // The errors, in Redis's words.
 const (
-	errInteger  = "ERR value is not an integer or out of range"
-	errOverflow = "ERR increment or decrement would overflow"
-	errFloat    = "ERR value is not a valid float"
-	errNaN      = "ERR increment would produce NaN or Infinity"
-	errSyntax   = "ERR syntax error"
-	errOffset   = "ERR offset is out of range"
-	errNoKey    = "ERR no such key"
-	errTooLong  = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
+	errInteger   = "ERR value is not an integer or out of range"
+	errOverflow  = "ERR increment or decrement would overflow"
+	errFloat     = "ERR value is not a valid float"
+	errNaN       = "ERR increment would produce NaN or Infinity"
+	errSyntax    = "ERR syntax error"
+	errOffset    = "ERR offset is out of range"
+	errNoKey     = "ERR no such key"
+	errWrongType = "WRONGTYPE Operation against a key holding the wrong kind of value"
+	errTooLong   = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
 )
 
 // value is what GET replies.

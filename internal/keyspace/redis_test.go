@@ -15,6 +15,7 @@ import (
 
 	"github.com/quipudb/quipu/internal/keyspace"
 	"github.com/quipudb/quipu/internal/load/redisproc"
+	"github.com/quipudb/quipu/internal/sketch"
 )
 
 var seed = flag.Uint64("seed", 0, "the seed; 0 takes a new one")
@@ -79,12 +80,35 @@ func (c *redis) reply() (r keyspace.Reply, err error) {
 // A world is what is written, and how commands are executed on it: some at a time are one
 // Space, whose changes are applied by what they say alone.
 type world struct {
-	now  int64
-	keys map[string]keyspace.Value
+	now    int64
+	keys   map[string]keyspace.Value
+	pieces map[string]string // by key, name and index
+	seed   uint64
 }
 
 func (w *world) space() *keyspace.Space {
-	return keyspace.New(w.now, func(key string) (keyspace.Value, error) { return w.keys[key], nil })
+	s := keyspace.New(w.now, func(key string) (keyspace.Value, error) { return w.keys[key], nil })
+	w.seed += 1 << 32
+	s.Seed = w.seed
+	s.Pieces = func(key, name string, indexes []int) (states []string, err error) {
+		for _, i := range indexes {
+			states = append(states, w.pieces[pieceOf(key, name, i)])
+		}
+		return states, nil
+	}
+	return s
+}
+
+func pieceOf(key, name string, i int) string { return fmt.Sprintf("%s/%s/%d", key, name, i) }
+
+// merged returns what is asked of a state, which must come to what the change says.
+func merged(t *testing.T, was string, asks []byte, want string) string {
+	t.Helper()
+	next, changed, _, ok := sketch.Decide(nil, was, asks)
+	if !ok || !changed || string(next) != want {
+		t.Fatalf("request %x of %d bytes comes to %d bytes (%v, %v), want %d", asks, len(was), len(next), changed, ok, len(want))
+	}
+	return want
 }
 
 func (w *world) apply(t *testing.T, s *keyspace.Space) {
@@ -94,7 +118,7 @@ func (w *world) apply(t *testing.T, s *keyspace.Space) {
 		if v.DeadlineMS != 0 && v.DeadlineMS <= w.now {
 			v = keyspace.Value{}
 		}
-		if c.WasText != v.IsText {
+		if c.WasObject != (v.IsText || v.Sketch != "") {
 			t.Fatalf("%+v of %+v", c, v)
 		}
 		ms := c.DeadlineMS
@@ -105,7 +129,7 @@ func (w *world) apply(t *testing.T, s *keyspace.Space) {
 		case keyspace.OpDelete:
 			v = keyspace.Value{}
 		case keyspace.OpAdd:
-			if v.IsText {
+			if c.WasObject {
 				t.Fatalf("%+v adds to %+v", c, v)
 			}
 			v.Exists, v.N = true, v.N+c.N
@@ -113,6 +137,12 @@ func (w *world) apply(t *testing.T, s *keyspace.Space) {
 			v = keyspace.Value{Exists: true, N: c.N}
 		case keyspace.OpPut:
 			v = keyspace.Value{Exists: true, IsText: true, Text: c.Text}
+		case keyspace.OpMerge:
+			v.Exists, v.Sketch = true, merged(t, v.Sketch, c.Asks, s.Is(c.Key).Sketch)
+		case keyspace.OpHold:
+			if v = (keyspace.Value{Exists: true, Sketch: c.Sketch, DeadlineMS: v.DeadlineMS}); len(c.Pieces) > 0 {
+				w.put(t, &c)
+			}
 		case keyspace.OpExpire:
 			if !v.Exists {
 				t.Fatalf("%+v of an absent key", c)
@@ -122,6 +152,22 @@ func (w *world) apply(t *testing.T, s *keyspace.Space) {
 			v.DeadlineMS = ms
 		}
 		w.keys[c.Key] = v
+	}
+}
+
+// put takes over the pieces of a change.
+func (w *world) put(t *testing.T, c *keyspace.Change) {
+	t.Helper()
+	name, _, ok := keyspace.PiecesOf(c.Sketch)
+	if !ok {
+		t.Fatalf("pieces of %x", c.Sketch)
+	}
+	for _, p := range c.Pieces {
+		at := pieceOf(c.Key, name, p.Index)
+		if p.Asks != nil {
+			merged(t, w.pieces[at], p.Asks, p.State)
+		}
+		w.pieces[at] = p.State
 	}
 }
 
@@ -218,13 +264,64 @@ func draws(r *rand.Rand) []string {
 }
 
 // TestRedis executes random commands side by side with a real Redis.
-func TestRedis(t *testing.T) {
+func TestRedis(t *testing.T) { beside(t, []string{"a", "b", "c", "dd"}, nil, draws) }
+
+// TestRedisUniques does so with sketches of uniques.
+func TestRedisUniques(t *testing.T) {
+	var items []string
+	choose := func(c *redis) { // No two of them share a register of Redis, which then counts them exactly.
+		for i := 0; len(items) < 12; i++ {
+			if item := fmt.Sprint("item", i); c.do(t, "PFADD", "all", item).N == 1 {
+				items = append(items, item)
+			}
+		}
+	}
+	beside(t, []string{"a", "b", "c", "dd"}, choose, func(r *rand.Rand) []string {
+		of := func(from ...string) string { return from[r.IntN(len(from))] }
+		key := func() string { return of("a", "b", "c", "dd") }
+		some := func(args ...string) []string {
+			for range r.IntN(4) {
+				args = append(args, of(items...))
+			}
+			return args
+		}
+		switch r.IntN(16) {
+		case 0, 1, 2, 3, 4:
+			return some("PFADD", key())
+		case 5:
+			return []string{"PFCOUNT", key()}
+		case 6:
+			return []string{"pfcount", key(), key(), key()}
+		case 7:
+			return []string{"PFMERGE", key(), key()}
+		case 8:
+			return []string{"PFMERGE", key(), key(), key()}
+		case 9:
+			return []string{"PFMERGE", key()}
+		case 10:
+			return []string{of("PFADD", "PFCOUNT", "PFMERGE")}
+		case 11:
+			return []string{of("DEL", "EXISTS", "TYPE", "TTL", "PERSIST"), key()}
+		case 12:
+			return []string{of("EXPIRE", "PEXPIRE"), key(), of("1000000", "0")}
+		case 13:
+			return []string{of("RENAME", "COPY", "RENAMENX"), key(), key()}
+		case 14:
+			return []string{"SET", key(), of("text", "5", "")}
+		default:
+			return []string{"DEL", key(), key()}
+		}
+	})
+}
+
+// beside executes random commands side by side with a real Redis.
+func beside(t *testing.T, keys []string, prepare func(*redis), draws func(*rand.Rand) []string) {
 	if *seed == 0 {
 		*seed = rand.Uint64()
 	}
 	defer func() {
 		if t.Failed() {
-			t.Logf("again: go test ./internal/keyspace -run '^TestRedis$' -seed %d", *seed)
+			t.Logf("again: go test ./internal/keyspace -run '^%s$' -seed %d", t.Name(), *seed)
 		}
 	}()
 	server, err := redisproc.Start(t.Context(), t.TempDir())
@@ -238,9 +335,12 @@ func TestRedis(t *testing.T) {
 	}
 	defer func() { _ = conn.Close() }()
 	c := &redis{conn, bufio.NewReader(conn)}
+	if prepare != nil {
+		prepare(c)
+	}
 	r := rand.New(rand.NewPCG(*seed, 0))
 	for range 200 {
-		w := &world{keys: map[string]keyspace.Value{}}
+		w := &world{keys: map[string]keyspace.Value{}, pieces: map[string]string{}}
 		c.do(t, "FLUSHALL")
 		var history []string
 		for range 20 {
@@ -249,30 +349,38 @@ func TestRedis(t *testing.T) {
 			for range 1 + r.IntN(4) {
 				args := draws(r)
 				history = append(history, fmt.Sprintf("%q", args))
-				bytes := make([][]byte, len(args))
-				for i, a := range args {
-					bytes[i] = []byte(a)
-				}
-				got, want := s.Do(bytes), c.do(t, args...)
+				got, want := s.Do(bytesOf(args)), c.do(t, args...)
 				if !same(args[0], got, want) {
 					t.Fatalf("%s:\n%+v, want %+v", strings.Join(history, "\n"), got, want)
 				}
 			}
 			w.apply(t, s)
-			for _, key := range []string{"a", "b", "c", "dd"} {
+			for _, key := range keys {
 				got, want := keyspace.Reply{}, c.do(t, "GET", key)
-				if v := w.keys[key]; v.Exists {
+				v := w.keys[key]
+				if v.Exists {
 					got = keyspace.Reply{Kind: keyspace.Bulk, Text: v.String()}
+				}
+				if v.Sketch != "" {
+					got, want = w.space().Do(bytesOf([]string{"PFCOUNT", key})), c.do(t, "PFCOUNT", key)
 				}
 				if !same("GET", got, want) {
 					t.Fatalf("%s:\n%s is %+v, want %+v", strings.Join(history, "\n"), key, got, want)
 				}
-				if ends := c.do(t, "PEXPIRETIME", key).N; w.keys[key].Exists && (ends > 0) != (w.keys[key].DeadlineMS > 0) {
-					t.Fatalf("%s:\n%s ends at %d, want %d", strings.Join(history, "\n"), key, w.keys[key].DeadlineMS, ends)
+				if ends := c.do(t, "PEXPIRETIME", key).N; v.Exists && (ends > 0) != (v.DeadlineMS > 0) {
+					t.Fatalf("%s:\n%s ends at %d, want %d", strings.Join(history, "\n"), key, v.DeadlineMS, ends)
 				}
 			}
 		}
 	}
+}
+
+func bytesOf(args []string) [][]byte {
+	bytes := make([][]byte, len(args))
+	for i, a := range args {
+		bytes[i] = []byte(a)
+	}
+	return bytes
 }
 
 // same reports whether a reply is Redis's. Its clock is another.

@@ -166,7 +166,7 @@ func (f *frame) undo(batches []store.Batch, replies []store.Reply) {
 		*d = c.was
 		if c.err == nil && !c.follows {
 			d.Event = e
-		} else if r, _ := reacting(d, nil); r.Kind == 0 {
+		} else if r, _ := reacting(d, nil); r.Kind == 0 && !d.IsObject() {
 			d.Event = nil
 		}
 		if replies != nil && replies[c.batch].Err == nil {

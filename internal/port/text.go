@@ -15,8 +15,8 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// ErrText is returned when a key is to hold text that has a definition: it counts.
-var ErrText = store.Errorf(store.KindInvalid, "the definition of the key says how it counts: it can't hold text")
+// ErrText is returned when a key is to hold text, or a sketch, that has a definition: it counts.
+var ErrText = store.Errorf(store.KindInvalid, "the definition of the key says how it counts: it can't hold text or a sketch")
 
 // Text executes commands on keys that may hold text, as one step. Do is given a snapshot of
 // the keys that it names, and what it makes of them is one batch, on condition that they are
@@ -79,7 +79,12 @@ func (p *Port) text(ctx context.Context, keys []string, watched []store.Conditio
 		}
 		return snap.held[key].Value, nil
 	})
+	space.Seed = rand.Uint64()
+	space.Pieces = func(key, name string, indexes []int) ([]string, error) { return snap.pieces(ctx, key, name, indexes) }
 	err = do(space)
+	if errors.Is(space.Err(), errMoved) {
+		return true, nil
+	}
 	if err = errors.Join(space.Err(), err); err != nil {
 		return false, err
 	}
@@ -169,13 +174,48 @@ func (p *Port) textDeltas(changes []keyspace.Change) (deltas []store.Delta, err 
 			if err := p.CheckValue(c.Key, c.N); err != nil { // None of several may be refused alone.
 				return nil, err
 			}
-			if d.Op = store.OpSet; c.WasText {
+			if d.Op = store.OpSet; c.WasObject {
 				d.Event = &store.Event{Part: store.Object}
 			}
+		case keyspace.OpMerge:
+			p.texts.found(p.namespace)
+			d.Op, d.Event = store.OpMerge, &store.Event{Part: store.Object, Bytes: c.Asks}
+		case keyspace.OpHold:
+			p.texts.found(p.namespace)
+			d.Op, d.Event = store.OpPut, &store.Event{Part: store.Object, Bytes: []byte(c.Sketch)}
+			deltas = append(deltas, withPieces(d, c.Sketch, c.Pieces)...)
+			continue
 		}
 		deltas = append(deltas, d)
 	}
 	return deltas, nil
+}
+
+// withPieces returns the deltas that make a key hold a sketch, and change its pieces.
+func withPieces(d store.Delta, held string, pieces []keyspace.Piece) (deltas []store.Delta) {
+	name, _, _ := keyspace.PiecesOf(held)
+	for some := range slices.Chunk(pieces, store.EventRidersMax) {
+		e := &store.Event{Part: store.Object, Bytes: d.Event.Bytes}
+		for _, piece := range some {
+			r := store.Rider{Part: pieceOf(name, piece.Index), Op: store.OpMerge, Bytes: piece.Asks}
+			if piece.Asks == nil {
+				r.Op, r.Bytes = store.OpPut, []byte(piece.State)
+			}
+			e.Riders = append(e.Riders, r)
+		}
+		next := d
+		next.Event = e
+		deltas = append(deltas, next)
+	}
+	if len(pieces) == 0 {
+		return []store.Delta{d}
+	}
+	return deltas
+}
+
+// pieceOf returns the part that has a piece of a sketch.
+func pieceOf(name string, i int) store.Part {
+	return store.PartFields{Kind: store.PartSketch, Position: int64(i), Name: name}.Part()
 }
 
 // A snapshot is what keys hold.
@@ -237,15 +277,42 @@ func (s *snapshot) take(ctx context.Context, keys []string, values []store.Value
 		if now[n].Version != values[i].Version {
 			return false, nil
 		}
-		text, is := keyspace.Text(contents[n].Bytes)
+		v, is := keyspace.Hold(contents[n].Bytes)
 		if !is {
 			return false, store.Errorf(store.KindNotCount, "%q holds something that this server does not know", keys[i])
 		}
-		h := s.held[keys[i]]
-		h.IsText, h.Text = true, text
-		s.held[keys[i]] = h
+		v.DeadlineMS = values[i].DeadlineMS
+		s.held[keys[i]] = held{v, values[i].Version}
 	}
 	return true, nil
+}
+
+// errMoved says that a key was changed between two looks at it.
+var errMoved = errors.New("port: a key has changed")
+
+// pieces returns pieces of the sketch that a key holds. They are of the version that its cell had, since it
+// has it afterwards too: whatever changes a piece changes that.
+func (s *snapshot) pieces(ctx context.Context, key, name string, indexes []int) ([]string, error) {
+	c := s.p.Cell(key)
+	parts, contents := make([]store.PartCell, len(indexes)), make([]store.Content, len(indexes))
+	for n, i := range indexes {
+		parts[n] = store.PartCell{Cell: c, Part: pieceOf(name, i)}
+	}
+	if err := s.p.store.ReadParts(ctx, parts, contents); err != nil {
+		return nil, err
+	}
+	var now [1]store.Value
+	if err := s.p.store.Read(ctx, []store.Cell{c}, now[:]); err != nil {
+		return nil, err
+	}
+	if now[0].Version != s.held[key].version {
+		return nil, errMoved
+	}
+	states := make([]string, len(indexes))
+	for n := range contents {
+		states[n] = contents[n].Bytes
+	}
+	return states, nil
 }
 
 // whole reads the cells of keys, with the versions that conditions compare. A counter that is

@@ -175,6 +175,14 @@ func ParseFilter(state string) (*Filter, error) {
 	return &Filter{[]byte(state)}, nil
 }
 
+// FilterShapeOf returns the shape of a state, by its head and length.
+func FilterShapeOf(state string) (s FilterShape, ok bool) {
+	if !shapedFilter(state) {
+		return s, false
+	}
+	return filterShape(state), true
+}
+
 // Shape returns the shape of the filter.
 func (f *Filter) Shape() FilterShape { return filterShape(f.b) }
 

@@ -109,6 +109,14 @@ func ParseFrequency(state string) (*Frequency, error) {
 	return &Frequency{[]byte(state)}, nil
 }
 
+// FrequencyShapeOf returns the shape of a state, by its head and length.
+func FrequencyShapeOf(state string) (s FrequencyShape, ok bool) {
+	if !shapedFrequency(state) {
+		return s, false
+	}
+	return frequencyShape(state), true
+}
+
 // Shape returns the shape of the sketch.
 func (f *Frequency) Shape() FrequencyShape { return frequencyShape(f.b) }
 

@@ -117,7 +117,7 @@ var table = map[string]row{
 	"internal/instant": {code: []string{"./internal/duration"}, pure: true},
 	"internal/limit":   {pure: true},
 	// Redis's commands on strings and keys, tested beside those of a real Redis.
-	"internal/keyspace": {pure: true, tests: []string{"./internal/load/redisproc"}},
+	"internal/keyspace": {pure: true, code: []string{"./internal/sketch"}, tests: []string{"./internal/load/redisproc"}},
 	"internal/replica":  {code: []string{"./store"}, pure: true},
 	"internal/rollup":   {code: []string{"./store"}, pure: true},
 	"internal/sketch":   {code: []string{"github.com/zeebo/xxh3"}, tests: []string{"./internal/sketch/arrive"}, pure: true},

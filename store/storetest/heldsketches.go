@@ -127,7 +127,9 @@ func heldSketches(s *suite) {
 	s.law("pieces ride on what a key holds", func(k *kit) {
 		c := cell("a")
 		eve, bob := asking(precise, "eve"), asking(precise, "bob")
-		ride := func(p store.Part, bytes []byte) store.Rider { return store.Rider{Part: p, Op: store.OpMerge, Bytes: bytes} }
+		ride := func(p store.Part, bytes []byte) store.Rider {
+			return store.Rider{Part: p, Op: store.OpMerge, Bytes: bytes}
+		}
 		head := put(c, "head")
 		head.Event.Riders = []store.Rider{ride(partPiece, eve), ride(secondPiece, bob)}
 		k.outcome(k.one(head), store.Applied)

@@ -340,7 +340,7 @@ func (c *command) categories() []string {
 	category := c.category
 	if category == "" {
 		category = map[string]string{
-			"generic": "keyspace", "string": "string", "counter": "string", "limit": "string", "connection": "connection", "transactions": "transaction", "set": "set",
+			"generic": "keyspace", "string": "string", "counter": "string", "limit": "string", "connection": "connection", "transactions": "transaction", "set": "set", "hyperloglog": "hyperloglog",
 		}[c.group]
 	}
 	var w []string
@@ -353,6 +353,7 @@ func (c *command) categories() []string {
 		{"write", c.flags&flagWrite != 0},
 		{"set", category == "set"},
 		{"string", category == "string"},
+		{"hyperloglog", category == "hyperloglog"},
 		{"pubsub", category == "pubsub"},
 		{"admin", c.flags&flagAdmin != 0 || category == "admin"},
 		{"fast", c.flags&flagFast != 0},
@@ -388,16 +389,16 @@ func (s *session) describeCommand(c *command) {
 }
 
 // describeKeys replies where the keys of a command are, and what becomes of them:
-// one specification for all, or one for each.
+// one specification for all, or one for each and the last for those behind it.
 func (s *session) describeKeys(k keySpec) {
 	s.set(len(k.uses))
 	for i, uses := range k.uses {
 		last := k.last
-		if len(k.uses) > 1 {
-			last = k.first
-		}
-		if last > 0 { // counted from the first key
-			last -= k.first
+		switch at := k.first + i; {
+		case i < len(k.uses)-1:
+			last = 0
+		case last > 0: // counted from the first of these keys
+			last -= at
 		}
 		s.fields(3)
 		s.text("flags")

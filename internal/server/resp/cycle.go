@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/keyspace"
 	"github.com/quipudb/quipu/internal/port"
 	"github.com/quipudb/quipu/store"
 )
@@ -55,8 +56,8 @@ type cycle struct {
 	asks     []port.Ask    // questions to limits
 	answers  []port.Answer // to them
 	entries  []entry
-	texts    []*string // of the results that are text; nil if there is none
-	encoders []encode  // of the entries that are decided; it may have more
+	texts    []*keyspace.Value // of the results that are no counts; nil if there is none
+	encoders []encode          // of the entries that are decided; it may have more
 	runs     []run
 	keys     []byte // the deltas' strings are views of it, so what is there stays
 	keysMin  int    // room that it is given at first

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/keyspace"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -90,6 +92,8 @@ func planType(c *cycle, _ *session, args [][]byte) (encode, error) {
 			e.simple("set")
 		case set:
 			e.simple("none") // as Redis has no empty sets
+		case e.told != nil && e.told[0] != nil:
+			e.simple(e.told[0].Type())
 		case results[0].Existed:
 			e.simple("string")
 		default:
@@ -190,7 +194,7 @@ func keys(ctx context.Context, s *session, args [][]byte) error {
 	if len(args[1]) > patternBytesMax {
 		return errPattern
 	}
-	_, err := s.sweep(ctx, string(args[1]), "", math.MaxInt)
+	_, err := s.sweep(ctx, string(args[1]), "", "", math.MaxInt)
 	if s.full() {
 		return wireError("ERR the keys are too many for one reply: use SCAN")
 	}
@@ -200,9 +204,9 @@ func keys(ctx context.Context, s *session, args [][]byte) error {
 // sweepPage is how many keys a sweep looks at before others have a turn.
 const sweepPage = 2000
 
-// sweep replies those of the next keys after a key that match a pattern, and returns
+// sweep replies those of the next keys after a key that match a pattern, and are of a type if one is given, and returns
 // the last one that it looked at if there are more.
-func (s *session) sweep(ctx context.Context, pattern, after string, keys int) (last string, err error) {
+func (s *session) sweep(ctx context.Context, pattern, only, after string, keys int) (last string, err error) {
 	start, n := len(s.out), 0
 	prefix := literalPrefix(pattern)
 	for keys > 0 && !s.full() {
@@ -211,18 +215,23 @@ func (s *session) sweep(ctx context.Context, pattern, after string, keys int) (l
 		if err != nil {
 			return "", err
 		}
-		for _, key := range page {
-			if match(pattern, key) {
-				s.text(key)
-				n++
-			}
+		full := len(page) == limit
+		if full {
+			last = page[limit-1]
 		}
-		last = ""
-		if len(page) < limit {
+		page = slices.DeleteFunc(page, func(key string) bool { return !match(pattern, key) })
+		if page, err = s.ofType(ctx, page, only); err != nil {
+			return "", err
+		}
+		for _, key := range page {
+			s.text(key)
+			n++
+		}
+		if !full {
+			last = ""
 			break
 		}
-		keys -= len(page)
-		last = page[len(page)-1]
+		keys -= limit
 		after = last
 		if err := s.pass(); err != nil {
 			return "", err
@@ -230,6 +239,33 @@ func (s *session) sweep(ctx context.Context, pattern, after string, keys int) (l
 	}
 	s.frameArray(start, n)
 	return last, nil
+}
+
+// isSketchType reports whether TYPE calls some sketches so.
+func isSketchType(name string) bool {
+	return slices.Contains([]string{"MBbloom--", "CMSk-TYPE", "TopK-TYPE"}, name)
+}
+
+// ofType returns those of some keys that are of a type, all if none is given.
+func (s *session) ofType(ctx context.Context, page []string, only string) ([]string, error) {
+	switch {
+	case only == "", len(page) == 0:
+		return page, nil
+	case !s.db.Port().MayHoldText(): // All are counts.
+		if only != "string" {
+			page = nil
+		}
+		return page, nil
+	}
+	var some []string
+	err := s.db.Port().Text(ctx, page, nil, func(space *keyspace.Space) error {
+		some = slices.DeleteFunc(slices.Clone(page), func(key string) bool {
+			v := space.Is(key)
+			return !v.Exists || v.Type() != only
+		})
+		return nil
+	})
+	return some, err
 }
 
 // scanDefault is how many keys a SCAN looks at without COUNT.
@@ -251,13 +287,13 @@ func scan(ctx context.Context, s *session, args [][]byte) error {
 			return wireError("ERR invalid cursor")
 		}
 	}
-	if only != "" && only != "string" {
+	if only != "" && only != "string" && !isSketchType(only) {
 		count = 0
 	}
 	ctx, cancel := s.d.deadline(ctx)
 	defer cancel()
 	start := len(s.out)
-	last, err := s.sweep(ctx, pattern, after, count)
+	last, err := s.sweep(ctx, pattern, only, after, count)
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func TestSameAsRedis(t *testing.T) {
 
 func sameAsRedis(t *testing.T, redis, addr string, seed uint64) {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0))}
-	g.texts = g.IntN(2) == 0
+	g.texts, g.sketches = g.IntN(2) == 0, g.IntN(2) == 0
 	pairs := []pair{newPair(t, addr, redis), newPair(t, addr, redis)}
 	pairs[0].redis.line("FLUSHALL")
 	pairs[0].redis.line("MSET w:1 1 w:2 2")
@@ -126,7 +126,8 @@ func near(a, b string) bool {
 // A generator makes random commands.
 type generator struct {
 	*rand.Rand
-	texts bool // keys hold text too
+	texts    bool // keys hold text too
+	sketches bool // and sketches of uniques
 }
 
 func (g *generator) pick(words ...string) string { return words[g.IntN(len(words))] }
@@ -178,6 +179,33 @@ func (g *generator) text() []string {
 		return c
 	default:
 		return append([]string{"SET", g.key(), g.value()}, g.pick("", "NX", "XX", "GET", "KEEPTTL"))[:3+g.IntN(2)]
+	}
+}
+
+// sketch is a command on sketches of uniques. Their items are so few that Redis counts them exactly, too.
+func (g *generator) sketch() []string {
+	h := func() string { return g.pick("h:1", "h:2", "h:3") }
+	switch g.IntN(12) {
+	case 0, 1, 2, 3:
+		c := []string{"PFADD", h()}
+		for range g.IntN(4) {
+			c = append(c, strconv.Itoa(g.IntN(10)))
+		}
+		return c
+	case 4, 5:
+		return []string{"PFCOUNT", h(), h()}[:2+g.IntN(2)]
+	case 6:
+		return []string{"PFMERGE", h(), h(), h()}[:2+g.IntN(3)]
+	case 7:
+		return []string{g.pick("PFADD", "PFCOUNT", "PFMERGE"), "w:1"} // which is a count
+	case 8:
+		return []string{g.pick("DEL", "UNLINK"), h()}
+	case 9:
+		return []string{g.pick("EXISTS", "TYPE", "TTL", "PERSIST"), h()}
+	case 10:
+		return []string{"EXPIRE", h(), g.seconds()}
+	default:
+		return []string{g.pick("RENAME", "RENAMENX", "COPY"), h(), h()}
 	}
 }
 
@@ -233,6 +261,9 @@ func (g *generator) plain() []string {
 	k := g.key
 	if g.texts && g.IntN(5) == 0 {
 		return g.text()
+	}
+	if g.sketches && g.IntN(4) == 0 {
+		return g.sketch()
 	}
 	switch g.IntN(46) {
 	case 0, 1, 2, 3:

@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+
+	"github.com/quipudb/quipu/internal/keyspace"
 )
 
 // Why a reply can't be made.
@@ -24,7 +26,7 @@ type encoder struct {
 	fault  error
 	pieces uint                    // how often full was asked
 	claim  func(bytes int64) error // asks for memory; nil if nobody counts it
-	told   []*string               // of the results that a reply is made of; nil if none is text
+	told   []*keyspace.Value       // of the results that a reply is made of; nil if all are counts
 }
 
 // numberBytesMax is how long a line with a sign and a number can be.

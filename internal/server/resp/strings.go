@@ -16,15 +16,28 @@ func planGet(c *cycle, _ *session, args [][]byte) (encode, error) {
 }
 
 // encodeBefore replies the value that was there, or null.
-func encodeBefore(e *encoder, results []store.Result) { encodeNth(e, results, 0) }
+func encodeBefore(e *encoder, results []store.Result) {
+	if e.meetsSketch() {
+		e.fail(string(errWrongType))
+		return
+	}
+	encodeNth(e, results, 0)
+}
+
+// meetsSketch reports whether the first result of a reply is of a key that holds a sketch.
+func (e *encoder) meetsSketch() bool {
+	return e.told != nil && e.told[0] != nil && e.told[0].Sketch != ""
+}
 
 // encodeNth is encodeBefore for one of several results.
 func encodeNth(e *encoder, results []store.Result, i int) {
 	r := &results[i]
 	switch {
 	case refusal(e, r):
+	case e.told != nil && e.told[i] != nil && e.told[i].Sketch != "":
+		e.null() // as MGET has it
 	case e.told != nil && e.told[i] != nil:
-		e.text(*e.told[i])
+		e.text(e.told[i].Text)
 	case r.Existed:
 		e.number(r.Before)
 	default:
@@ -359,8 +372,12 @@ func planStrLen(c *cycle, _ *session, args [][]byte) (encode, error) {
 	return func(e *encoder, results []store.Result) {
 		var room [20]byte
 		n := 0
+		if e.meetsSketch() {
+			e.fail(string(errWrongType))
+			return
+		}
 		if e.told != nil && e.told[0] != nil {
-			n = len(*e.told[0])
+			n = len(e.told[0].Text)
 		} else if results[0].Existed {
 			n = len(strconv.AppendInt(room[:0], results[0].Before, 10))
 		}

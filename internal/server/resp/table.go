@@ -16,7 +16,7 @@ var (
 // newTable returns all commands.
 func newTable() table {
 	t := table{}
-	for _, group := range [][]*command{stringCommands(), keyCommands(), transactionCommands(), connectionCommands(), serverCommands(), objectCommands(), accessCommands(), slowlogCommands(), latencyCommands(), ownCommands(), reactionCommands(), limitCommands(), reservationCommands()} {
+	for _, group := range [][]*command{stringCommands(), keyCommands(), transactionCommands(), connectionCommands(), serverCommands(), objectCommands(), accessCommands(), slowlogCommands(), latencyCommands(), ownCommands(), reactionCommands(), limitCommands(), reservationCommands(), sketchCommands()} {
 		for _, c := range group {
 			t[c.name] = c
 			c.lower = strings.ToLower(c.name)
@@ -73,7 +73,7 @@ func keyCommands() []*command {
 		{name: "UNLINK", arity: -2, flags: flagText | writes | flagAtomic, keys: allKeys.used("RM delete"), plan: planDelete, slow: del, since: "4.0.0", about: "Deletes counters."},
 		{name: "EXISTS", arity: -2, flags: reads, keys: allKeys.used("RO"), plan: planExists, since: "1.0.0", about: "Returns how many of the counters exist."},
 		{name: "TOUCH", arity: -2, flags: reads, keys: allKeys.used("RO"), plan: planExists, since: "3.2.1", about: "Returns how many of the counters exist."},
-		{name: "TYPE", arity: 2, flags: reads, keys: oneKey.used("RO"), plan: planType, since: "1.0.0", about: "Returns the type of a key: string, set, or none."},
+		{name: "TYPE", arity: 2, flags: flagText | reads, keys: oneKey.used("RO"), plan: planType, since: "1.0.0", about: "Returns the type of a key: string, set, that of a sketch, or none."},
 		{name: "KEYS", arity: 2, flags: flagDangerous | flagRead | flagSweep, slow: keys, since: "1.0.0", about: "Returns all keys that match a pattern."},
 		{name: "SCAN", arity: -2, flags: flagRead | flagSweep, slow: scan, since: "2.8.0", about: "Returns the keys a few at a time."},
 		{name: "RANDOMKEY", arity: 1, flags: flagRead, slow: randomKey, since: "1.0.0", about: "Returns the key of some counter."},

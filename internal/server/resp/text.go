@@ -199,6 +199,20 @@ func (s *session) answerText(r *keyspace.Reply) {
 		s.integer(r.N)
 	case keyspace.Bulk:
 		s.text(r.Text)
+	case keyspace.Bool:
+		s.boolean(r.N != 0)
+	case keyspace.Double:
+		s.double(r.F)
+	case keyspace.Map:
+		if r.N == 1 && !s.resp3 { // Of a single field RESP2 has the value alone.
+			s.array(1)
+			s.answerText(&r.All[1])
+			return
+		}
+		s.fields(len(r.All) / 2)
+		for i := range r.All {
+			s.answerText(&r.All[i])
+		}
 	case keyspace.Array:
 		s.array(len(r.All))
 		for i := range r.All {
@@ -209,7 +223,7 @@ func (s *session) answerText(r *keyspace.Reply) {
 	}
 }
 
-// readTexts reads what those of the keys of a cycle hold that are text, and are in no error.
+// readTexts reads what those of the keys of a cycle hold that are no counts, and are in no error.
 func (c *cycle) readTexts(ctx context.Context, values []store.Value, errs []error) error {
 	var keys []string
 	var at []int
@@ -221,15 +235,15 @@ func (c *cycle) readTexts(ctx context.Context, values []store.Value, errs []erro
 	if len(keys) == 0 {
 		return nil
 	}
-	c.texts = make([]*string, len(values))
+	c.texts = make([]*keyspace.Value, len(values))
 	sorted := slices.Clone(keys)
 	slices.Sort(sorted)
 	return c.db.Port().Text(ctx, slices.Compact(sorted), nil, func(space *keyspace.Space) error {
 		for n, i := range at {
 			v := space.Is(keys[n])
 			c.results[i] = store.Result{Outcome: store.Applied, Before: v.N, After: v.N, Existed: v.Exists, DeadlineMS: v.DeadlineMS}
-			if c.texts[i] = nil; v.IsText {
-				c.texts[i] = &v.Text
+			if c.texts[i] = nil; v.IsText || v.Sketch != "" {
+				c.texts[i] = &v
 			}
 		}
 		return nil
