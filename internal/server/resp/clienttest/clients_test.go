@@ -93,7 +93,7 @@ func TestNode(t *testing.T) {
 	if _, err := os.Stat(filepath.Join("testdata", "node", "node_modules")); err != nil {
 		t.Fatal("the packages are missing: make setup")
 	}
-	for _, script := range []string{"ioredis.mjs", "noderedis.mjs", "nodecache.mjs"} {
+	for _, script := range []string{"ioredis.mjs", "noderedis.mjs", "nodecache.mjs", "bloom.mjs"} {
 		program(t, "nodejs npm", "node", filepath.Join("testdata", "node", script), addr)
 	}
 }
