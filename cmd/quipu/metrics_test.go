@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +25,7 @@ const (
 	alertTestsFile = "../../deploy/alerts_test.yml"
 	prometheusFile = "../../deploy/prometheus.yml"
 	unitFile       = "../../deploy/quipu.service"
+	dashboardFile  = "../../deploy/grafana/quipu.json"
 )
 
 // readText reads a file of the repository.
@@ -87,6 +90,51 @@ func passes(t *testing.T, name string, args ...string) string {
 		t.Errorf("%s %q: %v\n%s", name, args, err, out)
 	}
 	return string(out)
+}
+
+// A panel is one of the dashboard.
+type panel struct {
+	Title, Type string
+	Targets     []struct{ Expr string }
+}
+
+func panels(t *testing.T) []panel {
+	t.Helper()
+	var file struct{ Panels []panel }
+	if err := json.Unmarshal([]byte(readText(t, dashboardFile)), &file); err != nil {
+		t.Fatal(err)
+	}
+	return file.Panels
+}
+
+// Prometheus understands the expressions of the dashboard, and Grafana has them for
+// the servers that are chosen.
+func TestDashboard(t *testing.T) {
+	type rule struct {
+		Record string `yaml:"record"`
+		Expr   string `yaml:"expr"`
+	}
+	var rules []rule
+	grafana := strings.NewReplacer("$__rate_interval", "1m", "$instance", ".*")
+	for _, p := range panels(t) {
+		if len(p.Targets) == 0 && p.Type != "row" {
+			t.Errorf("panel %q shows nothing", p.Title)
+		}
+		for _, target := range p.Targets {
+			if !strings.Contains(target.Expr, "instance=~\"$instance\"") {
+				t.Errorf("panel %q is not of the servers that are chosen: %s", p.Title, target.Expr)
+			}
+			rules = append(rules, rule{"panel" + strconv.Itoa(len(rules)), grafana.Replace(target.Expr)})
+		}
+	}
+	if len(rules) < 30 {
+		t.Errorf("%d expressions", len(rules))
+	}
+	raw, err := yaml.Marshal(map[string]any{"groups": []any{map[string]any{"name": "dashboard", "rules": rules}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	passes(t, "promtool", "check", "rules", writeFile(t, string(raw)))
 }
 
 // The example for Prometheus has the alerts and a job that they know.
@@ -197,6 +245,15 @@ func TestMetricsExist(t *testing.T) {
 			for _, name := range ours.FindAllString(text, -1) {
 				if !slices.Contains(names, strings.TrimSuffix(name, "_bucket")) {
 					t.Errorf("%s: no server exposes %s", a.Alert, name)
+				}
+			}
+		}
+	}
+	for _, p := range panels(t) {
+		for _, target := range p.Targets {
+			for _, name := range ours.FindAllString(target.Expr, -1) {
+				if !slices.Contains(names, strings.TrimSuffix(name, "_bucket")) {
+					t.Errorf("the dashboard's panel %q: no server exposes %s", p.Title, name)
 				}
 			}
 		}
