@@ -7,6 +7,9 @@ TOOL      = go tool -modfile=tools/go.mod
 GOVERSION = go$(shell sed -n 's/^go //p' go.mod)
 VERSION   = $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
+# The time of the commit, for what is packed: the same commit makes the same packages.
+export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+
 # The tests with clients of Redis, a module of its own.
 CLIENTS = internal/server/resp/clienttest
 
@@ -16,16 +19,22 @@ FAULTS = internal/faults
 # The figures, a third.
 BENCH = bench
 
+# What makes packages, a fourth.
+PACK = tools/pack
+
+# A build without what is never called: see tools/slim.
+SLIM = bin/slim/slim.mod
+
 # What the tests start besides our own programs, each with the package that Debian
 # has it in. Only what is missing is installed: Node of another origin brings its
 # own npm, with which Debian's can't be.
-PROGRAMS = redis-server:redis-server redis-cli:redis-tools pgbouncer:pgbouncer gcc:gcc node:nodejs npm:npm promtool:prometheus
+PROGRAMS = redis-server:redis-server redis-cli:redis-tools pgbouncer:pgbouncer gcc:gcc node:nodejs npm:npm promtool:prometheus buildah:buildah
 
 FUZZTIME ?= 30s
 CYCLES   ?= 50
 ROUNDS   ?= 5
 
-.PHONY: help setup servers run build test race lint fuzz crash faults redis-suite bench bench-peers generate site
+.PHONY: help setup servers run build package image test race lint fuzz crash faults redis-suite bench bench-peers generate site
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +49,7 @@ setup: ## check for Go, download the modules, build the linter
 	go -C $(CLIENTS) mod download
 	go -C $(FAULTS) mod download
 	go -C $(BENCH) mod download
+	go -C $(PACK) mod download
 	go mod download -modfile=tools/go.mod
 	$(TOOL) golangci-lint version
 
@@ -56,15 +66,31 @@ servers: ## install what the tests start, as root on Debian or with CI=true; els
 run: ## serve from ./quipu-data
 	go run ./cmd/quipu serve
 
-build: ## build bin/quipu, stamped with the version
-	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/quipu ./cmd/quipu
+$(SLIM): go.mod go.sum tools/slim/main.go tools/slim/patch.go
+	go -C tools run ./slim -source ..
+
+build: $(SLIM) ## build bin/quipu, small and stamped with the version
+	go build -trimpath -tags grpcnotrace -modfile=$(SLIM) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/quipu ./cmd/quipu
+
+stage: build
+	go -C $(PACK) run . stage -source ../..
+
+package: stage ## make a .deb, an .rpm and the list of what is in them, in bin/dist
+	@rm -rf bin/dist
+	go -C $(PACK) run . linux -source ../.. -version '$(VERSION)'
+	go -C $(PACK) run . sbom -source ../.. -version '$(VERSION)'
+
+image: stage ## build the container image quipudb/quipu, with buildah or docker; needs no network
+	if command -v buildah >/dev/null; then build="buildah build --format docker --isolation chroot"; else build="docker build"; fi; \
+	$$build --file deploy/container/Containerfile --tag quipudb/quipu:latest --tag 'quipudb/quipu:$(VERSION)' bin/image
 
 test: servers $(CLIENTS)/testdata/node/node_modules ## run the tests
 	go test -timeout 10m ./...
 	go -C $(CLIENTS) test -timeout 10m ./...
 	go -C $(FAULTS) test -timeout 10m ./...
 	go -C $(BENCH) test -timeout 10m ./...
-	go -C tools test ./site
+	go -C tools test ./site ./slim
+	go -C $(PACK) test ./...
 
 $(CLIENTS)/testdata/node/node_modules: $(CLIENTS)/testdata/node/package-lock.json
 	npm ci --silent --no-audit --no-fund --prefix $(@D)
@@ -77,12 +103,14 @@ race: ## run the tests under the race detector (needs a C compiler)
 lint: ## vet, lint, check the formatting and go.mod
 	go vet ./...
 	go -C $(BENCH) vet ./...
-	go -C tools vet ./site
+	go -C tools vet ./site ./slim
+	go -C $(PACK) vet ./...
 	$(TOOL) golangci-lint run ./...
 	cd $(BENCH) && go tool -modfile=../tools/go.mod golangci-lint run ./...
 	$(TOOL) golangci-lint fmt --diff
 	go mod tidy -diff
 	go -C $(BENCH) mod tidy -diff
+	go -C $(PACK) mod tidy -diff
 
 fuzz: ## run each fuzz target for FUZZTIME (30s)
 	@go test -run '^$$' ./... >/dev/null # a package that doesn't compile would list no targets
