@@ -8,6 +8,7 @@ import (
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/definition"
 	"github.com/quipudb/quipu/internal/server/resp"
+	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
 )
 
@@ -99,5 +100,23 @@ func TestIncrExOnce(t *testing.T) {
 		f("INCREX a ID a ID b", syntax)
 		f("INCREX a ID "+strings.Repeat("t", 256), "-ERR token of 256 bytes: at most 255\r\n")
 		f("GET a", bulk("2"))
+	})
+}
+
+// TestIncrExForgotten has more refusals than tokens may remember: the reply of one that is not
+// remembered says so.
+func TestIncrExForgotten(t *testing.T) {
+	transports(t, func(t *testing.T, r resp.Options) {
+		s := memstore.New(memstore.Options{Limits: store.Limits{TokensMax: 20}}) // of which two remember refusals
+		f := dial(t, openOver(t, quipu.New(s, quipu.Options{}), r).addr).expect
+		f("SET a 4", ok)
+		f("INCREX a UBOUND 4 ID t", "*2\r\n:4\r\n:0\r\n")
+		f("INCREX a UBOUND 4 ID u", "*2\r\n:4\r\n:0\r\n")
+		const forgotten = "-ERR the counter would leave its bound; there is no room to remember that, so a repeat is decided anew\r\n"
+		f("INCREX a UBOUND 4 ID v", forgotten)
+		f("INCREX a UBOUND 4", "*2\r\n:4\r\n:0\r\n")
+		f("INCREX a UBOUND 4 ID t", "*2\r\n:4\r\n:0\r\n")
+		f("DECR a", ":3\r\n")
+		f("INCREX a UBOUND 4 ID v", "*2\r\n:4\r\n:1\r\n")
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/quipudb/quipu/call"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -403,6 +404,10 @@ func planIncrEx(c *cycle, _ *session, args [][]byte) (encode, error) {
 	return func(e *encoder, results []store.Result) {
 		r := &results[0]
 		if notCount(e, r) || r.Outcome != store.Bounded && refusal(e, r) {
+			return
+		}
+		if r.Forgotten { // The reply has no place for it.
+			e.fail(errorText(r.Outcome.Err()) + call.Forgotten)
 			return
 		}
 		e.array(2)
