@@ -229,8 +229,8 @@ func (e *Engine) plan(b *store.Batch, ps *plans, got *fetched, level store.Durab
 		if i%groupMax == 0 {
 			group := e.cells.findNext(ps.all, i, ps.keys)
 			e.counters.filter.fetch(group)
-			if i < len(b.Deltas) && b.Deltas[i].Event != nil {
-				e.fetchBundles(b.Deltas[i:min(len(b.Deltas), i+groupMax)], group)
+			if i < len(b.Deltas) {
+				e.fetchEvents(b.Deltas[i:min(len(b.Deltas), i+groupMax)], group)
 			}
 		}
 		d, p := &getOne, &ps.all[i] // a condition looks at its cell

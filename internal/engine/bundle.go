@@ -268,18 +268,26 @@ func (e *Engine) nextBundle(id uint32) uint32 {
 	return binary.LittleEndian.Uint32(e.cells.slot(id).short[bundleBytes:])
 }
 
-// fetchBundles has the memory fetched in which the bundles of some events are.
-func (e *Engine) fetchBundles(deltas []store.Delta, group []plan) {
+// fetchEvents has the memory fetched in which the bundles of some events are, or the parts that
+// lead them, and weighs these.
+func (e *Engine) fetchEvents(deltas []store.Delta, group []plan) {
 	var hashes [groupMax]uint32
 	n := 0
 	for i := range deltas {
-		if d := &deltas[i]; d.Event != nil {
-			if v := e.viewOf(d); v != nil {
-				hashes[n] = v.bundleHash(group[i].hash)
-				prefetch(unsafe.Pointer(e.cells.head(hashes[n])))
-				n++
-			}
+		d, p := &deltas[i], &group[i]
+		if d.Event == nil {
+			continue
 		}
+		if d.Event.Part != "" {
+			p.weight = e.weight(p.hash, d.Event.Part)
+			hashes[n] = uint32(placed(p.weight))
+		} else if v := e.viewOf(d); v != nil {
+			hashes[n] = v.bundleHash(p.hash)
+		} else {
+			continue
+		}
+		prefetch(unsafe.Pointer(e.cells.head(hashes[n])))
+		n++
 	}
 	for _, hash := range hashes[:n] {
 		if id := *e.cells.head(hash); id != 0 {

@@ -404,6 +404,7 @@ func (e *Engine) writeCells(ctx context.Context, t *rowWriter, c *checkpoint, r 
 	keys := e.savedKeys()
 	for from := r.from; from < r.to && err == nil && t.err == nil; from += lockedCells {
 		some := c.copies[from:min(r.to, from+lockedCells)]
+		keys.fetch(some)
 		if err = e.readCopies(it, keys, c, some); err != nil {
 			break
 		}

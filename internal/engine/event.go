@@ -21,8 +21,7 @@ func (e *Engine) planEvent(d *store.Delta, p *plan, level store.Durability, n *n
 // planParts is planEvent for an event that is decided part by part.
 func (e *Engine) planParts(d *store.Delta, p *plan, level store.Durability, n *needs) store.Durability {
 	now := e.horizon()
-	look := func(part store.Part, mustRead bool) uint32 {
-		id, weight := e.locatePart(p.hash, d.Cell, part)
+	see := func(id uint32, weight uint64, part store.Part, mustRead bool) {
 		s := e.cells.slot(id)
 		s.meta |= recent
 		if u := e.undo.at(s.undo, id); u != nil && u.level > level && now.pending(u.frame, u.level) {
@@ -36,12 +35,15 @@ func (e *Engine) planParts(d *store.Delta, p *plan, level store.Durability, n *n
 			}
 		}
 		n.frame = n.frame || mustRead && e.isFreezing(part, p)
-		return id
+	}
+	look := func(part store.Part, mustRead bool) {
+		id, weight := e.locatePart(p.hash, d.Cell, part)
+		see(id, weight, part, mustRead)
 	}
 	met := e.cells.slot(p.slot).value
 	if d.Event.Part != "" {
-		p.lead = look(d.Event.Part, true)
-		p.weight = e.weight(p.hash, d.Event.Part)
+		p.lead = e.locateWeighed(p.weight, d.Cell, d.Event.Part) // see fetchEvents
+		see(p.lead, p.weight, d.Event.Part, true)
 		met = e.cells.slot(p.lead).value
 	}
 	if e.ridden.again(d, p, met) { // Fast path.

@@ -46,10 +46,8 @@ func (e *Engine) locatePart(cell uint64, c store.Cell, p store.Part) (id uint32,
 	if m != nil && m.removed == e.cells.removed && m.part == p && m.cell == c {
 		return m.id, m.weight
 	}
-	key := appendPart(e.partBuf[:0], c, p)
-	e.partBuf = key
 	weight = e.weight(cell, p)
-	id = e.locate(placed(weight), key)
+	id = e.locateWeighed(weight, c, p)
 	if m != nil {
 		if m.cell != c {
 			m.cell = store.Cell{Namespace: strings.Clone(c.Namespace), Key: strings.Clone(c.Key)}
@@ -57,6 +55,12 @@ func (e *Engine) locatePart(cell uint64, c store.Cell, p store.Part) (id uint32,
 		m.part, m.removed, m.id, m.weight = p, e.cells.removed, id, weight
 	}
 	return id, weight
+}
+
+// locateWeighed is locatePart for a part whose weight is known.
+func (e *Engine) locateWeighed(weight uint64, c store.Cell, p store.Part) uint32 {
+	e.partBuf = appendPart(e.partBuf[:0], c, p)
+	return e.locate(placed(weight), e.partBuf)
 }
 
 // places are where parts without names were found last. An event looks for each of its parts

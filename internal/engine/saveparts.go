@@ -38,6 +38,7 @@ func (e *Engine) readParts(ctx context.Context, c *checkpoint, keys *table, r ru
 	}
 	for from := r.from; from < r.to && err == nil; from += lockedCells {
 		some := c.copies[from:min(r.to, from+lockedCells)]
+		keys.fetch(some)
 		if err = e.readCopies(it, keys, c, some); err != nil {
 			break
 		}
@@ -101,6 +102,10 @@ func (e *Engine) writeParts(ctx context.Context, t *rowWriter, c *checkpoint, ke
 // writeBefore writes the copies of parts before a key.
 func (m *merger) writeBefore(t *rowWriter, key []byte) {
 	for ; m.copies.from < m.copies.to; m.copies.from++ {
+		if m.copies.from >= m.fetched {
+			m.fetched = min(m.copies.to, m.copies.from+fetchedCells)
+			m.keys.fetch(m.c.copies[m.copies.from:m.fetched])
+		}
 		s := &m.c.copies[m.copies.from]
 		own := m.keys.keyOf(s.slot)
 		if bytes.Compare(own, key) >= 0 {

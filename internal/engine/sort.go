@@ -22,6 +22,7 @@ func sortSaved(s []saved, keys keyed, p *pace) {
 // keyed are keys that are found by numbers: those of the slots of a table, or of the owners of bundles.
 type keyed interface {
 	keyOf(id uint32) []byte
+	fetch(some []saved) // has the keys of some copies fetched, which are looked at next
 }
 
 type sorting struct {
@@ -29,14 +30,21 @@ type sorting struct {
 	pace *pace
 }
 
-// sortedCells is how many are handled in a row: some 10 µs.
-const sortedCells = 512
+// sortedCells is how many are handled in a row: some 10 µs. fetchedCells is how many are
+// fetched at once: they stay in the processor's first cache.
+const (
+	sortedCells  = 512
+	fetchedCells = 64
+)
 
 // load takes the eight bytes of each key behind skip.
 func (o *sorting) load(s []saved, skip int) {
 	for some := range slices.Chunk(s, sortedCells) {
-		for i := range some {
-			some[i].head = head(o.keys.keyOf(some[i].slot), skip)
+		for some := range slices.Chunk(some, fetchedCells) {
+			o.keys.fetch(some)
+			for i := range some {
+				some[i].head = head(o.keys.keyOf(some[i].slot), skip)
+			}
 		}
 		o.pace.breathe()
 	}

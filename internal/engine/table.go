@@ -112,6 +112,20 @@ func item[T any](first *T, i uint32) *T {
 func (t *table) entry(id uint32) []byte { return t.entryIn(t.slot(id)) }
 func (t *table) keyOf(id uint32) []byte { return t.entry(id)[t.skip:] }
 
+// fetch has the keys of some copies fetched: first their slots, and then those that are not in
+// there. Copies in the order of their keys are anywhere in memory, so whoever looks at one after
+// the other would wait for each.
+func (t *table) fetch(some []saved) {
+	for i := range some {
+		prefetch(unsafe.Pointer(t.slot(some[i].slot)))
+	}
+	for i := range some {
+		if s := t.slot(some[i].slot); s.size == inArena {
+			prefetch(unsafe.Pointer(unsafe.SliceData(t.raw(s.ref()))))
+		}
+	}
+}
+
 func (t *table) entryIn(s *slot) []byte {
 	if s.size != inArena {
 		return s.short[:s.size:s.size]

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
+	"unsafe"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/zeebo/xxh3"
@@ -191,6 +192,12 @@ func (o *owners) keyOf(id uint32) []byte {
 	return b[2 : 2+binary.LittleEndian.Uint16(b)]
 }
 
+func (o *owners) fetch(some []saved) {
+	for i := range some {
+		prefetch(unsafe.Pointer(&o.b[int(some[i].slot)*ownerUnit]))
+	}
+}
+
 // copyBundles copies what is frozen, and puts it in the order of its owners.
 func (e *Engine) copyBundles(c *checkpoint) {
 	b := &c.bundles
@@ -320,14 +327,15 @@ func (b *bundles) each(f func(key []byte, sum int64) error) error {
 // A merger adds what is frozen to the rows of parts, or to their copies, in the order of
 // their keys.
 type merger struct {
-	e      *Engine
-	c      *checkpoint
-	keys   *table
-	copies run // from the next one on
-	rows   *pebble.Iterator
-	has    bool // it is at a row
-	over   bool // there are no more rows
-	row    []byte
+	e       *Engine
+	c       *checkpoint
+	keys    *table
+	copies  run // from the next one on
+	fetched int // copies whose keys were fetched
+	rows    *pebble.Iterator
+	has     bool // it is at a row
+	over    bool // there are no more rows
+	row     []byte
 }
 
 // base returns what a part is without what is frozen of it, and passes its copy.
