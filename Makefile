@@ -13,6 +13,9 @@ export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct 2>/dev/null || echo 0
 # The tests with clients of Redis, a module of its own.
 CLIENTS = internal/server/resp/clienttest
 
+# The client in TypeScript. Its tests build the server with Go.
+TYPESCRIPT = sdk/typescript
+
 # The tests that break what many nodes stand on, another.
 FAULTS = internal/faults
 
@@ -84,15 +87,16 @@ image: stage ## build the container image quipudb/quipu, with buildah or docker;
 	if command -v buildah >/dev/null; then build="buildah build --format docker --isolation chroot"; else build="docker build"; fi; \
 	$$build --file deploy/container/Containerfile --tag quipudb/quipu:latest --tag 'quipudb/quipu:$(VERSION)' bin/image
 
-test: servers $(CLIENTS)/testdata/node/node_modules ## run the tests
+test: servers $(CLIENTS)/testdata/node/node_modules $(TYPESCRIPT)/node_modules ## run the tests
 	go test -timeout 10m ./...
 	go -C $(CLIENTS) test -timeout 10m ./...
 	go -C $(FAULTS) test -timeout 10m ./...
 	go -C $(BENCH) test -timeout 10m ./...
 	go -C tools test ./site ./slim
 	go -C $(PACK) test ./...
+	npm test --silent --prefix $(TYPESCRIPT)
 
-$(CLIENTS)/testdata/node/node_modules: $(CLIENTS)/testdata/node/package-lock.json
+$(CLIENTS)/testdata/node/node_modules $(TYPESCRIPT)/node_modules: %/node_modules: %/package-lock.json
 	npm ci --silent --no-audit --no-fund --prefix $(@D)
 	@touch $@
 
