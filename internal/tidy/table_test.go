@@ -191,6 +191,15 @@ var table = map[string]row{
 
 	"internal/tidy": {},
 
+	// What people's own programs might be: they import what those can.
+	"examples":             {tests: []string{".", "./internal/server/rpc"}},
+	"examples/api":         {code: []string{".", "./definition", "./ratelimit"}},
+	"examples/flashsale":   {code: []string{".", "./client"}},
+	"examples/leaderboard": {code: []string{".", "./definition"}},
+	"examples/likes":       {code: []string{".", "./definition"}},
+	"examples/llmquota":    {code: []string{".", "./definition"}},
+	"examples/views":       {code: []string{".", "./definition"}},
+
 	// The command wires everything. Offline commands read the log and the
 	// engine's files; only backend.go names every store.
 	"cmd/quipu": {
