@@ -7,6 +7,9 @@ func CheckPart(c Cell, p Part) error {
 	if _, ok := p.Fields(); !ok {
 		return Errorf(KindInvalid, "%q is no part", string(p))
 	}
+	if _, _, slot, lane := LaneOf(c); lane != p.Kind().Shared() || lane && slot != p.slot() {
+		return Errorf(KindInvalid, "part %q of %q: what many counters share is beside a lane, and lanes have nothing else", string(p), c.Key)
+	}
 	return CheckCell(c)
 }
 
@@ -100,9 +103,13 @@ func checkEvent(d *Delta) (size int, err error) {
 			return 0, err
 		}
 	}
+	_, _, _, lane := LaneOf(d.Cell)
 	for i := range e.Len() {
 		if e.Part == "" && e.Rider(i).Part == "" {
 			return 0, Errorf(KindInvalid, "rider %d is of the counter's own value, which leads", i)
+		}
+		if lane && !e.Rider(i).Part.Kind().Shared() {
+			return 0, Errorf(KindInvalid, "rider %d is beside a lane, which has only parts of many counters", i)
 		}
 	}
 	_, size = e.Weight()
@@ -137,6 +144,9 @@ func checkLead(d *Delta, e *Event) error {
 	}
 	if err := checkPartOp(kind, d.Op, bytes); err != nil {
 		return err
+	}
+	if kind.Shared() && d.Op != OpMerge {
+		return Errorf(KindInvalid, "operation %d on a part of many counters: only merges change them", d.Op)
 	}
 	g := &d.Guard
 	switch {
@@ -245,9 +255,13 @@ func checkRider(r *Rider) error {
 	if r.Op == OpMerge && !r.Part.Kind().IsSketch() {
 		return Errorf(KindInvalid, "a merge into a part of kind %#x rides, and can only lead", uint8(r.Part.Kind()))
 	}
+	if r.Part.Kind().Shared() && (r.Op != OpMerge || r.Place != PlaceFixed || r.Is != Met{}) {
+		return Errorf(KindInvalid, "operation %d at place %d on a part of many counters: only merges are, without a condition", r.Op, r.Place)
+	}
 	computes := r.Op == OpAdd || r.Op == OpSet || r.Op == OpMax
+	picks := r.shares() && r.N > 0 && r.N <= EventRidersMax // one of what the event asks
 	switch {
-	case r.Amount > AmountWas, r.Amount != AmountN && (r.N != 0 || !computes), r.N != 0 && !computes:
+	case r.Amount > AmountWas, r.Amount != AmountN && (r.N != 0 || !computes), r.N != 0 && !computes && !picks:
 		return Errorf(KindInvalid, "operation %d with amount %d of %d", r.Op, r.Amount, r.N)
 	case r.Place > PlaceMet, r.Place != PlaceFixed && r.Part == "":
 		return Errorf(KindInvalid, "place %d", r.Place)

@@ -70,9 +70,15 @@ func TestCheckEvents(t *testing.T) {
 	f(invalid, func(_ *delta, e *event, r *rider) { // nobody asks what the event does
 		*r, e.Bytes = rider{Part: partOf(store.PartSketch), Op: store.OpMerge, Bytes: []byte("y")}, []byte("x")
 	})
-	f(invalid, func(_ *delta, _ *event, r *rider) {
+	f(good, func(_ *delta, _ *event, r *rider) { // the first of what the event asks
 		*r = rider{Part: partOf(store.PartSketch), Op: store.OpMerge, N: 1}
 	})
+	for _, wrong := range []rider{{N: -1}, {N: store.EventRidersMax + 1}, {N: 1, Bytes: []byte("y")}, {N: 1, Amount: store.AmountApplied}} {
+		f(invalid, func(_ *delta, _ *event, r *rider) {
+			*r = wrong
+			r.Part, r.Op = partOf(store.PartSketch), store.OpMerge
+		})
+	}
 	f(invalid, func(d *delta, e *event, _ *rider) { d.Op, e.Part = store.OpMerge, held })
 	f(invalid, func(d *delta, _ *event, _ *rider) { d.Op = store.OpMerge })
 	f(invalid, func(_ *delta, _ *event, r *rider) { r.Part, r.Op = partOf(store.PartLimit), store.OpMerge })

@@ -28,7 +28,8 @@ type Event struct {
 	Is Met
 
 	// Bytes are what an OpPut puts, or what an OpMerge asks, of the lead and of riders that
-	// have no bytes of their own. So events that ask different things share a plan. What a part of the kind
+	// have no bytes of their own. So events that ask different things share a plan. They may be several
+	// requests, see AppendAsks. What a part of the kind
 	// makes of that is for a package of its own to say, which every store calls: for PartLimit
 	// it is internal/limit, for sketches internal/sketch. It answers with two numbers: if
 	// the lead is merged, they are Before and After of the result, with Want.
@@ -45,12 +46,12 @@ type Event struct {
 
 // A Rider is a change to one more cell.
 type Rider struct {
-	Part Part // of the lead's counter and shard; empty is its own value
+	Part Part // of the lead's counter and shard; empty is its own value; of a kind that is Shared it is the lane's: see LaneCell
 	Op   Op   // OpAdd, OpSet, OpMax, OpDelete, OpPut, OpMerge of a sketch; OpGet changes nothing
 
 	Amount Amount // what N is
 	Place  Place  // what the position in Part is
-	N      int64
+	N      int64  // of an OpMerge without Bytes: which request of the event's it asks, from 1 on; 0 is all of Bytes
 
 	When  Met    // on what the lead met. If it does not hold, the rider is left out
 	Is    Met    // on what the rider meets. If it does not hold, the event is Unmet
@@ -198,6 +199,7 @@ type Plan struct {
 	sums   bool
 	shares bool // a rider asks what the event does
 	merges bool // a rider merges
+	lane   bool // a rider is of a kind that many counters share
 }
 
 // NewPlan returns a plan of riders, which are the plan's from now on.
@@ -210,6 +212,7 @@ func NewPlan(riders ...Rider) (*Plan, error) {
 		p.needs |= riders[i].needs()
 		p.bytes += riders[i].bytes()
 		p.shares, p.merges = p.shares || riders[i].shares(), p.merges || riders[i].Op == OpMerge
+		p.lane = p.lane || riders[i].Part.Kind().Shared()
 	}
 	p.sums = sum(riders)
 	if len(riders) > EventRidersMax {
@@ -275,15 +278,35 @@ func (r *Rider) shares() bool { return r.Op == OpMerge && r.Bytes == nil }
 
 // Asks returns what a rider of the event asks that is an OpMerge; nil if it is left out.
 func (e *Event) Asks(r *Rider) []byte {
-	if r.shares() {
+	switch {
+	case !r.shares():
+		return r.Bytes
+	case r.N == 0 || e.Bytes == nil:
 		return e.Bytes
 	}
-	return r.Bytes
+	asks, ok := cutAsks(e.Bytes)
+	if !ok {
+		return []byte{} // which is no request
+	}
+	for i := int64(1); i < r.N && len(asks) > 0; i++ {
+		_, asks = cutAsk(asks)
+	}
+	if len(asks) == 0 {
+		return nil
+	}
+	ask, _ := cutAsk(asks)
+	return ask
 }
 
 // shares reports whether a rider asks what the event does.
 func (e *Event) shares() bool {
 	return e.Plan != nil && e.Plan.shares || slices.ContainsFunc(e.Riders, func(r Rider) bool { return r.shares() })
+}
+
+// Shares reports whether an event changes what many counters share.
+func (e *Event) Shares() bool {
+	return e.Plan != nil && e.Plan.lane || e.Part.Kind().Shared() ||
+		slices.ContainsFunc(e.Riders, func(r Rider) bool { return r.Part.Kind().Shared() })
 }
 
 // MergesSketches reports whether an event may merge something into a sketch, or into what its key holds.

@@ -53,22 +53,24 @@ const (
 	PartPage       PartKind = 0x0d // a page of a text that servers share, bytes; its position is its number
 	PartDue        PartKind = 0x0e // what ends at its position, in Unix microseconds: a reservation, or a hint that a counter has some
 	PartObject     PartKind = 0x0f // what its key holds if that is no count, bytes: see Object
+	PartShared     PartKind = 0x10 // a sketch of many counters, bytes: see LaneCell
 
 	PartWindow       PartKind = PartRetained | 0x01 // what was counted in a window
 	PartWindowDim    PartKind = PartRetained | 0x02 // the same, of one value of a dimension
 	PartEntries      PartKind = PartRetained | 0x03 // lines of the ledger that one step wrote, bytes
 	PartOnce         PartKind = PartRetained | 0x04 // a user who was counted in a window
 	PartWindowSketch PartKind = PartRetained | 0x05 // a chunk of a window's sketch, bytes
+	PartWindowShared PartKind = PartRetained | 0x06 // a sketch of many counters in a window, bytes: see LaneCell
 )
 
 // Known reports whether k is one of the kinds.
 func (k PartKind) Known() bool {
-	return k >= PartOutside && k <= PartObject || k >= PartWindow && k <= PartWindowSketch
+	return k >= PartOutside && k <= PartShared || k >= PartWindow && k <= PartWindowShared
 }
 
 // HasBytes reports whether parts of the kind hold bytes, and not a number.
 func (k PartKind) HasBytes() bool {
-	return k == PartLimit || k == PartSketch || k == PartPage || k == PartEntries || k == PartWindowSketch || k == PartObject
+	return k == PartLimit || k == PartPage || k == PartEntries || k == PartObject || k.IsSketch()
 }
 
 // Merges reports whether parts of the kind are changed by OpMerge.
@@ -76,7 +78,28 @@ func (k PartKind) Merges() bool { return k == PartLimit || k == PartObject || k.
 
 // IsSketch reports whether parts of the kind are sketches: what is merged into one does not
 // depend on the time, so it may ride.
-func (k PartKind) IsSketch() bool { return k == PartSketch || k == PartWindowSketch }
+func (k PartKind) IsSketch() bool { return k == PartSketch || k == PartWindowSketch || k.Shared() }
+
+// Shared reports whether parts of the kind are of many counters: they are beside a lane, and
+// not beside the counter whose event changes them.
+func (k PartKind) Shared() bool { return k == PartShared || k == PartWindowShared }
+
+// Owner returns which cell has a part that an event of c changes, which is in a partition: c, or
+// if the kind is Shared a lane. The name of such a part is the slot of its lane, one digit.
+func (p Part) Owner(c Cell, partition int) Cell {
+	if !p.Kind().Shared() {
+		return c
+	}
+	return LaneCell(SpaceOf(c), partition, p.slot())
+}
+
+// slot returns which of the lanes of a partition a part is of.
+func (p Part) slot() int {
+	if len(p) == 0 {
+		return 0
+	}
+	return int(p[len(p)-1] - '0')
+}
 
 const (
 	partHeadBytes  = 1 + 2 + 8
@@ -120,6 +143,9 @@ func (p Part) Fields() (f PartFields, ok bool) {
 	}
 	f.Position = int64(binary.BigEndian.Uint64(b[head-8:]) ^ 1<<63)
 	f.Name = string(p[head:])
+	if f.Kind.Shared() && (len(f.Name) != 1 || f.Name[0] < '0' || f.Name[0] >= '0'+LaneSlots) {
+		return f, false
+	}
 	return f, f.Epoch.valid(f.Kind) && validUTF8(f.Name)
 }
 
@@ -198,7 +224,7 @@ func (e Epoch) valid(k PartKind) bool {
 //
 // so the members of a counter are one range, and so is an epoch, with all keys of a
 // prefix in it. A key comes after those that begin with it. Key, shard and namespace
-// are those of the counter.
+// are those of the counter. A lane has no key, and its number is in the place of the shard.
 func AppendRow(dst []byte, c Cell, p Part) (namespace string, row []byte) {
 	lead, rest := p.Row()
 	namespace, dst = AppendRowOwner(append(dst, lead...), c)
@@ -232,7 +258,9 @@ func PartOfRow(namespace string, row []byte) (c Cell, p Part, ok bool) {
 	}
 	of := Cell{Namespace: namespace, Key: string(row[lead:end])}
 	shard := int(binary.BigEndian.Uint16(row[end+1:]))
-	c = ShardCell(of, shard)
+	if c = ShardCell(of, shard); of.Key == "" {
+		c = LaneCell(namespace, shard%lanePartitions, shard/lanePartitions)
+	}
 	p = Part(string(row[:lead]) + string(row[end+3:]))
 	if CheckPart(c, p) != nil {
 		return Cell{}, "", false
@@ -246,6 +274,9 @@ func PartOfRow(namespace string, row []byte) (c Cell, p Part, ok bool) {
 func rowCounter(c Cell) (of Cell, shard int) {
 	if of, shard, ok := ShardOf(c); ok && shard <= math.MaxUint16 {
 		return of, shard
+	}
+	if namespace, number, ok := laneOf(c); ok {
+		return Cell{Namespace: namespace}, number
 	}
 	return c, 0
 }

@@ -46,6 +46,10 @@ func TestPartBytes(t *testing.T) {
 		"81"+"0001"+"30001e84"+"800001a3185c5000", "n", "81"+"0001"+"30001e84"+"6b"+"ff"+"0000"+"800001a3185c5000")
 	f(shard, store.PartFields{Kind: store.PartEntries, View: 2, Epoch: store.EpochForever, Position: math.MaxInt64},
 		"83"+"0002"+"f0000000"+"ffffffffffffffff", "n", "83"+"0002"+"f0000000"+"6b"+"ff"+"0003"+"ffffffffffffffff")
+	f(store.LaneCell("n", 3, 0), store.PartFields{Kind: store.PartShared, View: 2, Name: "0"},
+		"10"+"0002"+"8000000000000000"+"30", "n", "10"+"ff"+"0003"+"0002"+"8000000000000000"+"30")
+	f(store.LaneCell("n", 3, 5), store.PartFields{Kind: store.PartWindowShared, View: 2, Epoch: hour, Position: 60_000, Name: "5"},
+		"86"+"0002"+"30001e84"+"800000000000ea60"+"35", "n", "86"+"0002"+"30001e84"+"ff"+"a003"+"800000000000ea60"+"35")
 	f(store.Cell{Key: "shard/x"}, store.PartFields{Kind: store.PartBook},
 		"02"+"0000"+"8000000000000000", "", "02"+hex.EncodeToString([]byte("shard/x"))+"ff"+"0000"+"0000"+"8000000000000000")
 }

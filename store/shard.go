@@ -8,15 +8,52 @@ import (
 // The shards of a counter are cells of the store's own namespace, so that they
 // are in no list and under no limit: shard/1/NAMESPACE/KEY and so on. The counter's
 // own cell is its shard 0. What servers tell each other of its total is there too:
-// claim/NAMESPACE/KEY and total/NAMESPACE/KEY; and so are limits: limit/LANE/NAMESPACE/NAME.
+// claim/NAMESPACE/KEY and total/NAMESPACE/KEY; and so are limits, limit/LANE/NAMESPACE/NAME,
+// and lanes: lane/NUMBER/NAMESPACE.
 const (
 	shardPrefix = "shard/"
 	claimPrefix = "claim/"
 	totalPrefix = "total/"
+	lanePrefix  = "lane/"
 )
 
 // LimitsPrefix is what the keys of limits begin with, in the store's own namespace.
 const LimitsPrefix = "limit/"
+
+// LaneSlots is how many lanes a namespace has in a partition.
+const LaneSlots = 8
+
+// lanePartitions is how many partitions may have lanes: a row has two bytes for their number.
+const lanePartitions = 1 << 16 / LaneSlots
+
+// LaneCell returns the address of a lane of a namespace in a partition. What many counters
+// share is a part of a lane, of a kind that is Shared: riders of such a kind are beside a
+// lane in the partition of their event, so they change in one step with their lead. Several
+// servers that write to one partition use different slots, so that none waits for another, and
+// readers put all lanes together. A lane is no counter.
+func LaneCell(namespace string, partition, slot int) Cell {
+	return Cell{Key: lanePrefix + strconv.Itoa(slot*lanePartitions+partition) + "/" + namespace}
+}
+
+// LaneOf returns which lane a cell is; ok is false if it is none.
+func LaneOf(c Cell) (namespace string, partition, slot int, ok bool) {
+	namespace, number, ok := laneOf(c)
+	return namespace, number % lanePartitions, number / lanePartitions, ok
+}
+
+// laneOf returns the number of a lane, which has its slot and its partition.
+func laneOf(c Cell) (namespace string, number int, ok bool) {
+	rest, ok := strings.CutPrefix(c.Key, lanePrefix)
+	if !ok || c.Namespace != "" {
+		return "", 0, false
+	}
+	text, namespace, ok := strings.Cut(rest, "/")
+	number, err := strconv.Atoi(text)
+	if !ok || err != nil || number < 0 || number >= LaneSlots*lanePartitions || strconv.Itoa(number) != text {
+		return "", 0, false
+	}
+	return namespace, number, true
+}
 
 // LimitCell returns the address of a lane of a limit: what is known of a client is a part of
 // one of them. A limit is no counter, though it may have the name of one. The definitions
@@ -93,13 +130,16 @@ func ShardOf(c Cell) (of Cell, i int, ok bool) {
 }
 
 // SpaceOf returns the namespace of the counter that a cell is, or is a shard of, or of the
-// limit that it is: its definitions and floors are the cell's.
+// limit or the lane that it is: its definitions and floors are the cell's.
 func SpaceOf(c Cell) string {
 	if c.Namespace == "" {
 		if of, _, ok := ShardOf(c); ok {
 			return of.Namespace
 		}
 		if namespace, _, _, ok := LimitOf(c); ok {
+			return namespace
+		}
+		if namespace, _, ok := laneOf(c); ok {
 			return namespace
 		}
 	}

@@ -49,6 +49,9 @@ func PartitionOf(c Cell, n int) int {
 			}
 			return (PartitionOf(home, n) + after) % n
 		}
+		if _, partition, _, ok := LaneOf(c); ok {
+			return partition % n
+		}
 	}
 	const offset, prime = 14695981039346656037, 1099511628211 // FNV-1a
 	h := uint64(offset)

@@ -28,6 +28,9 @@ type Parts interface {
 
 	// Version returns the version of a step that leaves its counter absent.
 	Version() uint64
+
+	// Partition returns which partition a cell is of.
+	Partition(c store.Cell) int
 }
 
 // event decides a lead and its riders, and keeps what they change.
@@ -277,23 +280,49 @@ func (st *step) find(part store.Part) int {
 			return i
 		}
 	}
-	v := st.state.Part(st.own, part)
+	v := st.state.Part(st.owner(part), part)
 	st.parts = append(st.parts, changed{part: part, was: v, will: v})
 	return len(st.parts) - 1
 }
 
-// keep makes what was decided so, and returns the version of the counter.
+// owner returns which cell has a part that the step changes.
+func (st *step) owner(part store.Part) store.Cell {
+	if part.Kind().Shared() {
+		return part.Owner(st.own, st.state.Partition(st.own))
+	}
+	return st.own
+}
+
+// keep makes what was decided so, and returns the version of the counter. What many counters
+// share comes last.
 func (st *step) keep(rec *Record) (version uint64) {
 	s := st.state
 	version = s.Put(st.own, st.will)
 	if rec != nil {
 		rec.enter(st.own, uint64(st.will.N)-uint64(st.is.N))
 	}
+	shares := false
 	for i := range st.parts {
+		if st.parts[i].part.Kind().Shared() {
+			shares = true
+			continue
+		}
 		st.put(&st.parts[i], rec)
 	}
+	st.enter(version, rec)
+	for i := range st.parts {
+		if shares && st.parts[i].part.Kind().Shared() {
+			st.put(&st.parts[i], rec)
+		}
+	}
+	return version
+}
+
+// enter keeps the parts that are at the version of the step.
+func (st *step) enter(version uint64, rec *Record) {
+	s := st.state
 	if len(st.entries) == 0 {
-		return version
+		return
 	}
 	at := version
 	if at == 0 {
@@ -307,21 +336,21 @@ func (st *step) keep(rec *Record) (version uint64) {
 		}
 		st.put(&changed{part: r.Part.At(int64(at)), will: will}, rec)
 	}
-	return version
 }
 
 // put keeps a part, if it has changed.
 func (st *step) put(p *changed, rec *Record) {
-	switch {
-	case p.was == p.will:
+	if p.was == p.will {
 		return
-	case p.asks != nil:
-		st.state.MergePart(st.own, p.part, p.will, p.asks)
-	default:
-		st.state.PutPart(st.own, p.part, p.will)
+	}
+	of := st.owner(p.part)
+	if p.asks != nil {
+		st.state.MergePart(of, p.part, p.will, p.asks)
+	} else {
+		st.state.PutPart(of, p.part, p.will)
 	}
 	if rec != nil && p.part.Kind()&store.PartRetained == 0 { // an epoch has a record of its own
-		rec.Merge(PartChange(st.own, p.part, uint64(p.will.N)-uint64(p.was.N)))
+		rec.Merge(PartChange(of, p.part, uint64(p.will.N)-uint64(p.was.N)))
 	}
 }
 

@@ -29,6 +29,8 @@ func (h *held) Part(_ store.Cell, p store.Part) store.Content       { return h.p
 func (h *held) PutPart(_ store.Cell, p store.Part, v store.Content) { h.parts[p] = v }
 func (h *held) Version() uint64                                     { return 9 }
 
+func (h *held) Partition(store.Cell) int { return 0 }
+
 // MergePart is what a log replays: it must come to v.
 func (h *held) MergePart(c store.Cell, p store.Part, v store.Content, asks []byte) {
 	next, _, _, ok := sketch.Decide(nil, h.parts[p].Bytes, asks)

@@ -69,6 +69,9 @@ func appendPart(dst []byte, c store.Cell, p store.Part) []byte {
 	if !ok {
 		of = c
 	}
+	if p.Kind().Shared() {
+		of.Namespace = store.SpaceOf(c)
+	}
 	dst = appendNamespace(append(dst, nsPart), of.Namespace)
 	_, dst = store.AppendRow(dst, c, p)
 	return dst
@@ -203,6 +206,7 @@ const (
 	// Those of format 3.
 	recAsk    = 20 // bytes: what the merges that follow in the frame ask of sketches
 	recObject = 21 // cell, deadline in ms, 0 for none: it is an object, whose bytes are a part that follows if they change
+	recLane   = 22 // cell: the parts that follow in the frame are beside this lane, up to the next cell
 )
 
 // The change of a part, in a recPart.

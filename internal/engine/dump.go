@@ -102,6 +102,8 @@ func describe(r *reader) string {
 	case recFloor:
 		s := r.shelf()
 		return fmt.Sprintf("floor %#x of parts of kind %#x, view %d of %q", uint32(r.epoch()), uint8(s.Kind), s.View, s.Namespace)
+	case recLane:
+		return "lane " + cell()
 	case recAsk:
 		return fmt.Sprintf("ask sketches %x", r.bytes(r.uvarint()))
 	case recSkip:

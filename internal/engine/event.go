@@ -37,7 +37,7 @@ func (e *Engine) planParts(d *store.Delta, p *plan, level store.Durability, n *n
 		n.frame = n.frame || mustRead && e.isFreezing(part, p)
 	}
 	look := func(part store.Part, mustRead bool) {
-		id, weight := e.locatePart(p.hash, d.Cell, part)
+		id, weight := e.locateOwned(p.hash, d.Cell, part)
 		see(id, weight, part, mustRead)
 	}
 	met := e.cells.slot(p.slot).value
@@ -145,7 +145,7 @@ func (s *events) prepare(d *store.Delta) error {
 		if planned {
 			return nil
 		}
-		id, weight := e.locatePart(s.plan.hash, d.Cell, p)
+		id, weight := e.locateOwned(s.plan.hash, d.Cell, p)
 		if at := e.cells.slot(id); blind && !e.isFar(at, placed(weight)) {
 			return nil
 		}
@@ -258,8 +258,11 @@ func (s *events) locate(c store.Cell, p store.Part) (id uint32, weight uint64) {
 	if p == s.leads && p != "" && s.plan.lead != 0 {
 		return s.plan.lead, s.plan.weight
 	}
-	return s.e.locatePart(s.plan.hash, c, p)
+	return s.e.locateOwned(s.plan.hash, c, p)
 }
+
+// Partition returns which partition a cell is of: there is one.
+func (s *events) Partition(store.Cell) int { return 0 }
 
 // Part returns a part as it is now. If it is unread, it is only added to.
 func (s *events) Part(c store.Cell, p store.Part) store.Content {
@@ -281,6 +284,9 @@ func (s *events) putPart(c store.Cell, p store.Part, v store.Content, asks []byt
 		s.f.Payload, s.asked = appendAsk(s.f.Payload, asks), asks
 	}
 	id, weight := s.locate(c, p)
+	if p.Kind().Shared() {
+		s.f.Payload = appendCellRecord(s.f.Payload, recLane, appendCell(nil, c))
+	}
 	s.writePart(id, weight, p, v, asks != nil)
 }
 

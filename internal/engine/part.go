@@ -63,6 +63,16 @@ func (e *Engine) locateWeighed(weight uint64, c store.Cell, p store.Part) uint32
 	return e.locate(placed(weight), e.partBuf)
 }
 
+// locateOwned is locatePart for a part that an event of c changes: what many counters share is
+// beside a lane.
+func (e *Engine) locateOwned(cell uint64, c store.Cell, p store.Part) (id uint32, weight uint64) {
+	if p.Kind().Shared() {
+		c = p.Owner(c, 0)
+		cell = xxh3.HashSeed(appendCell(nil, c), e.id.seed())
+	}
+	return e.locatePart(cell, c, p)
+}
+
 // places are where parts without names were found last. An event looks for each of its parts
 // several times, and those of a hot counter have the same, while the parts that have names
 // are many (BenchmarkReact).

@@ -111,7 +111,7 @@ func (p *replay) record(r *reader) error {
 		if !done && !r.bad {
 			return p.put(cell, func(uint32) (int64, meta, extra) { return 0, absent, 0 })
 		}
-	case recPlan, recEvent, recEventAgain, recPart, recBook, recFloor, recAsk:
+	case recPlan, recEvent, recEventAgain, recPart, recBook, recFloor, recAsk, recLane:
 		return p.second(r, kind, done)
 	case recObject:
 		cell, x := r.cell(), objectUntil(r.until())
@@ -229,6 +229,8 @@ func (p *replay) second(r *reader, kind byte, done bool) error {
 		if !done && !r.bad {
 			return p.part(p.of, c)
 		}
+	case recLane:
+		p.of = r.cell()
 	case recAsk:
 		p.asks = r.bytes(r.uvarint())
 	case recBook:

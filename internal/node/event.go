@@ -66,9 +66,35 @@ func (f *flight) asks(run, more []byte) ([]byte, bool) {
 	if len(run)+len(more) > askMax {
 		return nil, false
 	}
-	both, ok := sketch.Combine(f.room[:0], run, more)
+	both, ok := combined(f.room[:0], run, more)
 	f.room = both
 	return both, ok
+}
+
+// combined appends what two events ask together: of several requests each by itself.
+func combined(dst, a, b []byte) (both []byte, ok bool) {
+	var of [2][][]byte
+	for i, bytes := range [2][]byte{a, b} {
+		if !store.EachAsk(bytes, func(ask []byte) { of[i] = append(of[i], ask) }) {
+			return sketch.Combine(dst, a, b) // one request, or none
+		}
+	}
+	if len(of[0]) != len(of[1]) {
+		return dst, false
+	}
+	for i, ask := range of[1] {
+		switch was := of[0][i]; {
+		case ask == nil:
+			continue
+		case was != nil:
+			if ask, ok = sketch.Combine(nil, was, ask); !ok {
+				return dst, false
+			}
+		}
+		of[0][i] = ask
+	}
+	both = store.AppendAsks(dst, of[0]...)
+	return both, len(both)-len(dst) <= askMax
 }
 
 // frozenEvent returns a copy of an event, with the versions of the store, that shares only the

@@ -216,6 +216,13 @@ func Names(b *store.Batch, cell func(store.Cell), token func(store.Cell, string)
 			continue
 		}
 		cell(d.Cell)
+		if d.Event != nil && d.Event.Shares() { // Whoever changes the parts of a lane has it alone.
+			for j := range d.Event.Len() {
+				if p := d.Event.Rider(j).Part; p.Kind().Shared() {
+					cell(p.Owner(d.Cell, b.Partition))
+				}
+			}
+		}
 		if d.Guard.Token != "" {
 			token(d.Cell, d.Guard.Token)
 		}
@@ -236,7 +243,7 @@ func Parts(b *store.Batch, part func(store.PartCell)) {
 		for j := range d.Event.Len() {
 			r := d.Event.Rider(j)
 			if r.Part != "" && r.Place == store.PlaceFixed {
-				part(store.PartCell{Cell: d.Cell, Part: r.Part})
+				part(store.PartCell{Cell: r.Part.Owner(d.Cell, b.Partition), Part: r.Part})
 			}
 			if r.When.Kind == store.MetBook {
 				part(store.PartCell{Cell: d.Cell, Part: partBook})

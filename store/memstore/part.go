@@ -53,6 +53,9 @@ func (d state) Version() uint64 {
 	return d.s.version
 }
 
+// Partition returns which partition a cell is of.
+func (d state) Partition(c store.Cell) int { return store.PartitionOf(c, len(d.s.parts)) }
+
 // ReadParts fills contents[i] with what parts[i] holds, all at one moment.
 func (s *Store) ReadParts(ctx context.Context, parts []store.PartCell, contents []store.Content) error {
 	if err := store.CheckReadParts(parts, contents); err != nil {

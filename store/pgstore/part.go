@@ -121,6 +121,9 @@ func (st *state) Version() uint64 {
 	return st.left.last
 }
 
+// Partition returns which partition a cell is of: there is one. Lanes are locked as cells are.
+func (st *state) Partition(store.Cell) int { return 0 }
+
 // outsides returns, for each cell that something is pending for, the riders of an add
 // that is in no view: it is outside of all that the counter has by its book.
 func (st *state) outsides() map[store.Cell][]store.Rider {

@@ -79,6 +79,9 @@ func (st *state) Version() uint64 {
 	return st.version
 }
 
+// Partition returns which partition a cell is of: that of the batch.
+func (st *state) Partition(store.Cell) int { return st.home.number }
+
 var partBook = store.PartFields{Kind: store.PartBook}.Part()
 
 // parts names the parts of an event, as far as its places are known.
@@ -104,7 +107,7 @@ func (st *state) parts(d *store.Delta) {
 		}
 		st.floorOf(d.Cell, r.Part)
 		if r.Place == store.PlaceFixed {
-			h := st.part(d.Cell, r.Part)
+			h := st.part(r.Part.Owner(d.Cell, st.home.number), r.Part)
 			h.looked = h.looked || !blind(r) && r.Op != store.OpGet || r.Is != store.Met{}
 		}
 	}

@@ -24,7 +24,7 @@ func randomEvents(t *testing.T, r *rapid.T, open Opener) {
 	k := newKit(t, r, open(t, Config{Limits: store.Limits{TokensMax: 1 << 20}, Now: clock.now}))
 	defer k.close()
 	m := &eventMachine{kit: k, clock: clock, cells: k.together(2), tokens: make(map[modelTokenID]store.Result)}
-	m.is = world{own: make(map[store.Cell]*big.Int), parts: make(map[store.PartCell]store.Content), entries: make(map[store.Cell][]string)}
+	m.is = world{own: make(map[store.Cell]*big.Int), parts: make(map[store.PartCell]store.Content), entries: make(map[store.Cell][]string), home: k.home(m.cells[0])}
 	r.Repeat(map[string]func(*rapid.T){
 		"event": m.doEvent,
 		"plain": func(r *rapid.T) {
@@ -44,6 +44,7 @@ type world struct {
 	own     map[store.Cell]*big.Int // none if absent
 	parts   map[store.PartCell]store.Content
 	entries map[store.Cell][]string // what stands after the stamps, oldest first
+	home    int                     // the partition of all cells
 }
 
 type eventMachine struct {
@@ -88,8 +89,15 @@ func drawAsk(r *rapid.T) []byte {
 	return req.Append(nil)
 }
 
-// drawItems returns what is asked of a sketch, or what none knows.
+// drawItems returns what is asked of a sketch, or of several, or what none knows.
 func drawItems(r *rapid.T) []byte {
+	if rapid.IntRange(0, 3).Draw(r, "several") == 0 {
+		return store.AppendAsks(nil, drawRequest(r), nil, drawRequest(r))
+	}
+	return drawRequest(r)
+}
+
+func drawRequest(r *rapid.T) []byte {
 	if rapid.IntRange(0, 19).Draw(r, "known") == 0 {
 		return drawBytes(r)
 	}
@@ -117,6 +125,10 @@ func (m *eventMachine) drawRider(r *rapid.T, own bool) store.Rider {
 		return x
 	case kind == 2 && own:
 		x.Part = ""
+	case kind == 3:
+		x.Part, x.Op, x.When = partOf(store.PartWindowShared, 3, rapid.SampledFrom([]string{"0", "7"}).Draw(r, "slot")), store.OpMerge, store.Met{}
+		x.N = rapid.Int64Range(0, 2).Draw(r, "request")
+		return x
 	}
 	x.Is = drawMet(r, all...)
 	x.Op = rapid.SampledFrom([]store.Op{store.OpAdd, store.OpAdd, store.OpAdd, store.OpSet, store.OpMax, store.OpDelete, store.OpGet}).Draw(r, "op")
@@ -217,7 +229,7 @@ func (w world) after(d store.Delta, nowUS int64) (world, store.Result) {
 		e = &store.Event{}
 	}
 	was := w
-	w = world{own: maps.Clone(w.own), parts: maps.Clone(w.parts), entries: maps.Clone(w.entries)}
+	w = world{own: maps.Clone(w.own), parts: maps.Clone(w.parts), entries: maps.Clone(w.entries), home: w.home}
 	met := was.value(d.Cell, e.Part)
 	refused := func(o store.Outcome, rider int) (world, store.Result) {
 		r := store.Result{Outcome: o, Refused: uint8(rider)}
@@ -288,17 +300,20 @@ func (w world) after(d store.Delta, nowUS int64) (world, store.Result) {
 		if !n.IsInt64() {
 			return refused(store.Overflow, i+1)
 		}
-		if x.Op == store.OpMerge && x.Bytes == nil && e.Bytes == nil {
-			continue
-		}
-		if !x.Is.Holds(w.value(d.Cell, at).N) {
-			return refused(store.Unmet, i+1)
-		}
 		asked := x.Bytes
 		if x.Op == store.OpMerge && asked == nil {
-			asked = e.Bytes
+			if asked = askedOf(e.Bytes, int(x.N)); asked == nil {
+				continue
+			}
 		}
-		if o := w.change(d.Cell, at, x.Op, n, asked, x.Bound); o != store.Applied {
+		of := d.Cell
+		if at != "" {
+			of = at.Owner(d.Cell, w.home)
+		}
+		if !x.Is.Holds(w.value(of, at).N) {
+			return refused(store.Unmet, i+1)
+		}
+		if o := w.change(of, at, x.Op, n, asked, x.Bound); o != store.Applied {
 			return refused(o, i+1)
 		}
 	}
@@ -317,6 +332,21 @@ func (w world) after(d store.Delta, nowUS int64) (world, store.Result) {
 		}
 	}
 	return w, r
+}
+
+// askedOf returns request n of what an event asks, from 1 on; of 0 all of it.
+func askedOf(bytes []byte, n int) []byte {
+	if n == 0 || bytes == nil {
+		return bytes
+	}
+	var asks [][]byte
+	if !store.EachAsk(bytes, func(ask []byte) { asks = append(asks, ask) }) {
+		return []byte{}
+	}
+	if n > len(asks) {
+		return nil
+	}
+	return asks[n-1]
 }
 
 func (w world) value(c store.Cell, p store.Part) store.Content {
@@ -396,11 +426,6 @@ func (m *eventMachine) same() {
 		if v.N != want.N || v.Exists != want.Exists {
 			m.Fatalf("%q is %+v, want %+v", c.Key, v, want)
 		}
-		for id, want := range m.is.parts {
-			if got := m.part(c, id.Part); id.Cell == c && got != want {
-				m.Fatalf("part %x of %q is %+v, want %+v", id.Part, c.Key, got, want)
-			}
-		}
 		var lines []string
 		for _, e := range m.entries(c) {
 			_, rest, _ := store.CutStamp(e.Content.Bytes)
@@ -410,6 +435,11 @@ func (m *eventMachine) same() {
 			m.Fatalf("the entries of %q are %q, want %q", c.Key, lines, m.is.entries[c])
 		}
 		held += len(lines)
+	}
+	for id, want := range m.is.parts {
+		if got := m.part(id.Cell, id.Part); got != want {
+			m.Fatalf("part %x of %q is %+v, want %+v", id.Part, id.Cell.Key, got, want)
+		}
 	}
 	es, err := m.store.ScanParts(m.ctx, store.Rows{Namespace: namespace}, store.ScanMax)
 	if err != nil || len(es) != len(m.is.parts)+held {

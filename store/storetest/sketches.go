@@ -198,6 +198,7 @@ func sketches(s *suite) {
 		k.refused(k.batch(asks(with(add(c, 1), merged(partSketch)), make([]byte, store.PartBytesMax+1))), store.KindTooLarge)
 		k.absent(c)
 	})
+	lanes(s)
 	sketchesSurvive(s)
 }
 
