@@ -51,6 +51,17 @@ func (db *DB) AddUniques(ctx context.Context, key string, users ...string) (chan
 	return db.port.AddUniques(ctx, key, users)
 }
 
+// Top returns a top list, of all time or in a range: what came most often, with bounds that hold
+// for each number. call.TopOptions.Key is the counter whose list it is; without it the list is by
+// key, of all counters of a pattern. A range is the union of its windows.
+func (db *DB) Top(ctx context.Context, name string, o call.TopOptions) (call.Top, error) {
+	r, err := db.history(ctx)
+	if err != nil {
+		return call.Top{}, err
+	}
+	return r.Top(ctx, name, o)
+}
+
 // Ledger returns the changes of a counter that were written down, the latest first, a page
 // at a time. A page may be empty and have a next one, if few lines match.
 func (db *DB) Ledger(ctx context.Context, key string, o LedgerOptions) (LedgerPage, error) {

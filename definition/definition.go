@@ -74,6 +74,9 @@ type Definition struct {
 	// Unique has the number of different users counted too.
 	Unique Unique `json:"unique,omitzero"`
 
+	// Tops are lists of what came most often.
+	Tops []Top `json:"top,omitempty"`
+
 	// Limits are what clients may use of the limits whose names have the pattern. A limit is
 	// no counter, and counters of the same name are not changed by it.
 	Limits []Limit `json:"limits,omitempty"`
@@ -262,6 +265,9 @@ func (d Definition) windows() int64 {
 	if d.Unique.Of != "" { // each has a sketch beside it
 		sum *= 2
 	}
+	for _, w := range d.Windows {
+		sum += int64(len(d.Tops)) * (int64(time.Duration(w.Keep)/w.Every.Shortest()) + 2)
+	}
 	return sum
 }
 
@@ -331,6 +337,9 @@ func (d Definition) checkParts() error {
 		return err
 	}
 	if err := d.checkUnique(); err != nil {
+		return err
+	}
+	if err := d.checkTops(); err != nil {
 		return err
 	}
 	if err := d.checkLimits(); err != nil {

@@ -60,6 +60,10 @@ func TestCheck(t *testing.T) {
 	f("whole seconds", definition.Definition{Windows: []definition.Window{{Every: hour, Keep: keep + 1}}})
 	f("0 names", definition.Definition{Dimensions: []definition.Dimension{{}}})
 	f("limit of -1", definition.Definition{Dimensions: []definition.Dimension{{By: []string{"a"}, Limit: -1}}})
+	f("k of 1001", definition.Definition{Tops: []definition.Top{{Name: "a", By: "key", K: 1001}}})
+	f("k of -1", definition.Definition{Tops: []definition.Top{{Name: "a", By: "key", K: -1}}})
+	f("9 top lists", definition.Definition{Tops: make([]definition.Top, 9)})
+	f("want a name", definition.Definition{Tops: []definition.Top{{By: "key"}}})
 	f("unknown record 3", definition.Definition{Ledger: definition.Ledger{Record: 3}})
 }
 

@@ -39,6 +39,9 @@ func (d Definition) String() string {
 	if d.Unique != (Unique{}) {
 		parts = append(parts, "unique: "+d.Unique.String())
 	}
+	if len(d.Tops) > 0 {
+		parts = append(parts, "top: "+list(d.Tops))
+	}
 	if len(d.Limits) > 0 {
 		parts = append(parts, "limits: "+list(d.Limits))
 	}

@@ -49,10 +49,11 @@ func (s *Percent) UnmarshalText(text []byte) error {
 
 // Sketches returns how many sketches an event changes.
 func (d Definition) Sketches() int {
+	tops := len(d.Tops) * (1 + len(d.Windows))
 	if d.Unique.Of == "" {
-		return 0
+		return tops
 	}
-	n := 1 + len(d.Windows)
+	n := tops + 1 + len(d.Windows)
 	for _, by := range d.Dimensions {
 		n++
 		for _, w := range d.Windows {

@@ -1,4 +1,4 @@
-// quipu.proto sha256:804b54481bc1c2a2c9f4e1499d9416c67a919c23a934bcb738965e12984766ab
+// quipu.proto sha256:2c8f8a029470d3b7fe1fe16a6248625515f26a39de4d5dc581529ff7db9dd0f1
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -241,7 +241,7 @@ func (x Fate_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Fate_State.Descriptor instead.
 func (Fate_State) EnumDescriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{45, 0}
+	return file_quipu_proto_rawDescGZIP(), []int{48, 0}
 }
 
 // An Error is why something was refused.
@@ -2834,6 +2834,230 @@ func (x *AddUniquesReply) GetChanged() bool {
 	return false
 }
 
+type TopRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`                          // of the list
+	Key           string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`                            // the counter whose list it is; "" is a list by key, of all counters of a pattern
+	K             int32                  `protobuf:"varint,4,opt,name=k,proto3" json:"k,omitempty"`                               // so many items; 0 is as many as the definition says
+	FromMs        *int64                 `protobuf:"varint,5,opt,name=from_ms,json=fromMs,proto3,oneof" json:"from_ms,omitempty"` // both absent: all time, or of a trend the window that has ended last
+	ToMs          *int64                 `protobuf:"varint,6,opt,name=to_ms,json=toMs,proto3,oneof" json:"to_ms,omitempty"`
+	Trend         bool                   `protobuf:"varint,7,opt,name=trend,proto3" json:"trend,omitempty"` // what rose the most comes first
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopRequest) Reset() {
+	*x = TopRequest{}
+	mi := &file_quipu_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopRequest) ProtoMessage() {}
+
+func (x *TopRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
+func (*TopRequest) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *TopRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *TopRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TopRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *TopRequest) GetK() int32 {
+	if x != nil {
+		return x.K
+	}
+	return 0
+}
+
+func (x *TopRequest) GetFromMs() int64 {
+	if x != nil && x.FromMs != nil {
+		return *x.FromMs
+	}
+	return 0
+}
+
+func (x *TopRequest) GetToMs() int64 {
+	if x != nil && x.ToMs != nil {
+		return *x.ToMs
+	}
+	return 0
+}
+
+func (x *TopRequest) GetTrend() bool {
+	if x != nil {
+		return x.Trend
+	}
+	return false
+}
+
+type TopReply struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	By             string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`              // what is listed: key, or the name of a value
+	Items          []*TopReply_Item       `protobuf:"bytes,2,rep,name=items,proto3" json:"items,omitempty"`        // the most frequent first
+	Exact          bool                   `protobuf:"varint,3,opt,name=exact,proto3" json:"exact,omitempty"`       // all numbers are, and no item is missing
+	Rest           int64                  `protobuf:"zigzag64,4,opt,name=rest,proto3" json:"rest,omitempty"`       // the most that may have been counted of an item that is not there
+	Total          int64                  `protobuf:"zigzag64,5,opt,name=total,proto3" json:"total,omitempty"`     // all that was added, listed or not
+	Aligned        bool                   `protobuf:"varint,6,opt,name=aligned,proto3" json:"aligned,omitempty"`   // no window is only partly in the range
+	Complete       bool                   `protobuf:"varint,7,opt,name=complete,proto3" json:"complete,omitempty"` // every event between from and to is there; of all time, since complete_from
+	CompleteFromMs *int64                 `protobuf:"varint,8,opt,name=complete_from_ms,json=completeFromMs,proto3,oneof" json:"complete_from_ms,omitempty"`
+	FromMs         *int64                 `protobuf:"varint,9,opt,name=from_ms,json=fromMs,proto3,oneof" json:"from_ms,omitempty"`
+	ToMs           *int64                 `protobuf:"varint,10,opt,name=to_ms,json=toMs,proto3,oneof" json:"to_ms,omitempty"`
+	BeforeMs       *int64                 `protobuf:"varint,11,opt,name=before_ms,json=beforeMs,proto3,oneof" json:"before_ms,omitempty"` // of a trend: where the windows begin that come before from
+	AsOfNs         int64                  `protobuf:"varint,12,opt,name=as_of_ns,json=asOfNs,proto3" json:"as_of_ns,omitempty"`           // every event acknowledged before is there
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *TopReply) Reset() {
+	*x = TopReply{}
+	mi := &file_quipu_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopReply) ProtoMessage() {}
+
+func (x *TopReply) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopReply.ProtoReflect.Descriptor instead.
+func (*TopReply) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *TopReply) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *TopReply) GetItems() []*TopReply_Item {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+func (x *TopReply) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
+}
+
+func (x *TopReply) GetRest() int64 {
+	if x != nil {
+		return x.Rest
+	}
+	return 0
+}
+
+func (x *TopReply) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *TopReply) GetAligned() bool {
+	if x != nil {
+		return x.Aligned
+	}
+	return false
+}
+
+func (x *TopReply) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+func (x *TopReply) GetCompleteFromMs() int64 {
+	if x != nil && x.CompleteFromMs != nil {
+		return *x.CompleteFromMs
+	}
+	return 0
+}
+
+func (x *TopReply) GetFromMs() int64 {
+	if x != nil && x.FromMs != nil {
+		return *x.FromMs
+	}
+	return 0
+}
+
+func (x *TopReply) GetToMs() int64 {
+	if x != nil && x.ToMs != nil {
+		return *x.ToMs
+	}
+	return 0
+}
+
+func (x *TopReply) GetBeforeMs() int64 {
+	if x != nil && x.BeforeMs != nil {
+		return *x.BeforeMs
+	}
+	return 0
+}
+
+func (x *TopReply) GetAsOfNs() int64 {
+	if x != nil {
+		return x.AsOfNs
+	}
+	return 0
+}
+
 type LedgerRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -2850,7 +3074,7 @@ type LedgerRequest struct {
 
 func (x *LedgerRequest) Reset() {
 	*x = LedgerRequest{}
-	mi := &file_quipu_proto_msgTypes[33]
+	mi := &file_quipu_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2862,7 +3086,7 @@ func (x *LedgerRequest) String() string {
 func (*LedgerRequest) ProtoMessage() {}
 
 func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[33]
+	mi := &file_quipu_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2875,7 +3099,7 @@ func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerRequest.ProtoReflect.Descriptor instead.
 func (*LedgerRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{33}
+	return file_quipu_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *LedgerRequest) GetNamespace() string {
@@ -2957,7 +3181,7 @@ type Line struct {
 
 func (x *Line) Reset() {
 	*x = Line{}
-	mi := &file_quipu_proto_msgTypes[34]
+	mi := &file_quipu_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2969,7 +3193,7 @@ func (x *Line) String() string {
 func (*Line) ProtoMessage() {}
 
 func (x *Line) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[34]
+	mi := &file_quipu_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2982,7 +3206,7 @@ func (x *Line) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Line.ProtoReflect.Descriptor instead.
 func (*Line) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{34}
+	return file_quipu_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Line) GetPosition() string {
@@ -3094,7 +3318,7 @@ type LedgerReply struct {
 
 func (x *LedgerReply) Reset() {
 	*x = LedgerReply{}
-	mi := &file_quipu_proto_msgTypes[35]
+	mi := &file_quipu_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3106,7 +3330,7 @@ func (x *LedgerReply) String() string {
 func (*LedgerReply) ProtoMessage() {}
 
 func (x *LedgerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[35]
+	mi := &file_quipu_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3119,7 +3343,7 @@ func (x *LedgerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerReply.ProtoReflect.Descriptor instead.
 func (*LedgerReply) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{35}
+	return file_quipu_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LedgerReply) GetLines() []*Line {
@@ -3154,7 +3378,7 @@ type EraseRequest struct {
 
 func (x *EraseRequest) Reset() {
 	*x = EraseRequest{}
-	mi := &file_quipu_proto_msgTypes[36]
+	mi := &file_quipu_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3166,7 +3390,7 @@ func (x *EraseRequest) String() string {
 func (*EraseRequest) ProtoMessage() {}
 
 func (x *EraseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[36]
+	mi := &file_quipu_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3179,7 +3403,7 @@ func (x *EraseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EraseRequest.ProtoReflect.Descriptor instead.
 func (*EraseRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{36}
+	return file_quipu_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *EraseRequest) GetNamespace() string {
@@ -3218,7 +3442,7 @@ type EraseReply struct {
 
 func (x *EraseReply) Reset() {
 	*x = EraseReply{}
-	mi := &file_quipu_proto_msgTypes[37]
+	mi := &file_quipu_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3230,7 +3454,7 @@ func (x *EraseReply) String() string {
 func (*EraseReply) ProtoMessage() {}
 
 func (x *EraseReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[37]
+	mi := &file_quipu_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3243,7 +3467,7 @@ func (x *EraseReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EraseReply.ProtoReflect.Descriptor instead.
 func (*EraseReply) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{37}
+	return file_quipu_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *EraseReply) GetCounters() int64 {
@@ -3317,13 +3541,14 @@ type Definition struct {
 	Shards        int32                    `protobuf:"varint,17,opt,name=shards,proto3" json:"shards,omitempty"`                              // over how many cells the users of a counter with choices are laid; 0 is 1
 	Unique        string                   `protobuf:"bytes,18,opt,name=unique,proto3" json:"unique,omitempty"`                               // what is counted once besides: who; "" is nothing
 	UniqueError   string                   `protobuf:"bytes,19,opt,name=unique_error,json=uniqueError,proto3" json:"unique_error,omitempty"`  // the standard error of an estimate, such as 0.8%; "" is the default
+	Top           []*DefinedTop            `protobuf:"bytes,20,rep,name=top,proto3" json:"top,omitempty"`                                     // top lists
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_quipu_proto_msgTypes[38]
+	mi := &file_quipu_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3335,7 +3560,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[38]
+	mi := &file_quipu_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3348,7 +3573,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{38}
+	return file_quipu_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Definition) GetPattern() string {
@@ -3484,6 +3709,73 @@ func (x *Definition) GetUniqueError() string {
 	return ""
 }
 
+func (x *Definition) GetTop() []*DefinedTop {
+	if x != nil {
+		return x.Top
+	}
+	return nil
+}
+
+type DefinedTop struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"` // key, or the name of a value that events bring
+	K             int32                  `protobuf:"varint,3,opt,name=k,proto3" json:"k,omitempty"`  // items that it is asked for; 0 is the default
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DefinedTop) Reset() {
+	*x = DefinedTop{}
+	mi := &file_quipu_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DefinedTop) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DefinedTop) ProtoMessage() {}
+
+func (x *DefinedTop) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DefinedTop.ProtoReflect.Descriptor instead.
+func (*DefinedTop) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *DefinedTop) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DefinedTop) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *DefinedTop) GetK() int32 {
+	if x != nil {
+		return x.K
+	}
+	return 0
+}
+
 type DefinitionsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -3494,7 +3786,7 @@ type DefinitionsRequest struct {
 
 func (x *DefinitionsRequest) Reset() {
 	*x = DefinitionsRequest{}
-	mi := &file_quipu_proto_msgTypes[39]
+	mi := &file_quipu_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3506,7 +3798,7 @@ func (x *DefinitionsRequest) String() string {
 func (*DefinitionsRequest) ProtoMessage() {}
 
 func (x *DefinitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[39]
+	mi := &file_quipu_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3519,7 +3811,7 @@ func (x *DefinitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DefinitionsRequest.ProtoReflect.Descriptor instead.
 func (*DefinitionsRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{39}
+	return file_quipu_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DefinitionsRequest) GetNamespace() string {
@@ -3549,7 +3841,7 @@ type DefineRequest struct {
 
 func (x *DefineRequest) Reset() {
 	*x = DefineRequest{}
-	mi := &file_quipu_proto_msgTypes[40]
+	mi := &file_quipu_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3561,7 +3853,7 @@ func (x *DefineRequest) String() string {
 func (*DefineRequest) ProtoMessage() {}
 
 func (x *DefineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[40]
+	mi := &file_quipu_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3574,7 +3866,7 @@ func (x *DefineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DefineRequest.ProtoReflect.Descriptor instead.
 func (*DefineRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{40}
+	return file_quipu_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DefineRequest) GetNamespace() string {
@@ -3622,7 +3914,7 @@ type DefineReply struct {
 
 func (x *DefineReply) Reset() {
 	*x = DefineReply{}
-	mi := &file_quipu_proto_msgTypes[41]
+	mi := &file_quipu_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3634,7 +3926,7 @@ func (x *DefineReply) String() string {
 func (*DefineReply) ProtoMessage() {}
 
 func (x *DefineReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[41]
+	mi := &file_quipu_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3647,7 +3939,7 @@ func (x *DefineReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DefineReply.ProtoReflect.Descriptor instead.
 func (*DefineReply) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{41}
+	return file_quipu_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DefineReply) GetId() int64 {
@@ -3677,7 +3969,7 @@ type Book struct {
 
 func (x *Book) Reset() {
 	*x = Book{}
-	mi := &file_quipu_proto_msgTypes[42]
+	mi := &file_quipu_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3689,7 +3981,7 @@ func (x *Book) String() string {
 func (*Book) ProtoMessage() {}
 
 func (x *Book) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[42]
+	mi := &file_quipu_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3702,7 +3994,7 @@ func (x *Book) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Book.ProtoReflect.Descriptor instead.
 func (*Book) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{42}
+	return file_quipu_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Book) GetId() int64 {
@@ -3745,7 +4037,7 @@ type RecountReply struct {
 
 func (x *RecountReply) Reset() {
 	*x = RecountReply{}
-	mi := &file_quipu_proto_msgTypes[43]
+	mi := &file_quipu_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3757,7 +4049,7 @@ func (x *RecountReply) String() string {
 func (*RecountReply) ProtoMessage() {}
 
 func (x *RecountReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[43]
+	mi := &file_quipu_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3770,7 +4062,7 @@ func (x *RecountReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecountReply.ProtoReflect.Descriptor instead.
 func (*RecountReply) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{43}
+	return file_quipu_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RecountReply) GetBefore() int64 {
@@ -3812,7 +4104,7 @@ type TokenRequest struct {
 
 func (x *TokenRequest) Reset() {
 	*x = TokenRequest{}
-	mi := &file_quipu_proto_msgTypes[44]
+	mi := &file_quipu_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3824,7 +4116,7 @@ func (x *TokenRequest) String() string {
 func (*TokenRequest) ProtoMessage() {}
 
 func (x *TokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[44]
+	mi := &file_quipu_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3837,7 +4129,7 @@ func (x *TokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenRequest.ProtoReflect.Descriptor instead.
 func (*TokenRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{44}
+	return file_quipu_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *TokenRequest) GetNamespace() string {
@@ -3876,7 +4168,7 @@ type Fate struct {
 
 func (x *Fate) Reset() {
 	*x = Fate{}
-	mi := &file_quipu_proto_msgTypes[45]
+	mi := &file_quipu_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3888,7 +4180,7 @@ func (x *Fate) String() string {
 func (*Fate) ProtoMessage() {}
 
 func (x *Fate) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[45]
+	mi := &file_quipu_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3901,7 +4193,7 @@ func (x *Fate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fate.ProtoReflect.Descriptor instead.
 func (*Fate) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{45}
+	return file_quipu_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Fate) GetState() Fate_State {
@@ -3954,7 +4246,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_quipu_proto_msgTypes[46]
+	mi := &file_quipu_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3966,7 +4258,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[46]
+	mi := &file_quipu_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3979,7 +4271,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{46}
+	return file_quipu_proto_rawDescGZIP(), []int{49}
 }
 
 type VerifyReply struct {
@@ -3995,7 +4287,7 @@ type VerifyReply struct {
 
 func (x *VerifyReply) Reset() {
 	*x = VerifyReply{}
-	mi := &file_quipu_proto_msgTypes[47]
+	mi := &file_quipu_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4007,7 +4299,7 @@ func (x *VerifyReply) String() string {
 func (*VerifyReply) ProtoMessage() {}
 
 func (x *VerifyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[47]
+	mi := &file_quipu_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4020,7 +4312,7 @@ func (x *VerifyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyReply.ProtoReflect.Descriptor instead.
 func (*VerifyReply) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{47}
+	return file_quipu_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *VerifyReply) GetCells() int64 {
@@ -4066,7 +4358,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_quipu_proto_msgTypes[48]
+	mi := &file_quipu_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4078,7 +4370,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[48]
+	mi := &file_quipu_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4091,7 +4383,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{48}
+	return file_quipu_proto_rawDescGZIP(), []int{51}
 }
 
 type BackupReply struct {
@@ -4103,7 +4395,7 @@ type BackupReply struct {
 
 func (x *BackupReply) Reset() {
 	*x = BackupReply{}
-	mi := &file_quipu_proto_msgTypes[49]
+	mi := &file_quipu_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4115,7 +4407,7 @@ func (x *BackupReply) String() string {
 func (*BackupReply) ProtoMessage() {}
 
 func (x *BackupReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[49]
+	mi := &file_quipu_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4128,7 +4420,7 @@ func (x *BackupReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupReply.ProtoReflect.Descriptor instead.
 func (*BackupReply) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{49}
+	return file_quipu_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *BackupReply) GetData() []byte {
@@ -4146,7 +4438,7 @@ type EnlistRequest struct {
 
 func (x *EnlistRequest) Reset() {
 	*x = EnlistRequest{}
-	mi := &file_quipu_proto_msgTypes[50]
+	mi := &file_quipu_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4158,7 +4450,7 @@ func (x *EnlistRequest) String() string {
 func (*EnlistRequest) ProtoMessage() {}
 
 func (x *EnlistRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[50]
+	mi := &file_quipu_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4171,7 +4463,7 @@ func (x *EnlistRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnlistRequest.ProtoReflect.Descriptor instead.
 func (*EnlistRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{50}
+	return file_quipu_proto_rawDescGZIP(), []int{53}
 }
 
 type EnlistReply struct {
@@ -4184,7 +4476,7 @@ type EnlistReply struct {
 
 func (x *EnlistReply) Reset() {
 	*x = EnlistReply{}
-	mi := &file_quipu_proto_msgTypes[51]
+	mi := &file_quipu_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4196,7 +4488,7 @@ func (x *EnlistReply) String() string {
 func (*EnlistReply) ProtoMessage() {}
 
 func (x *EnlistReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[51]
+	mi := &file_quipu_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4209,7 +4501,7 @@ func (x *EnlistReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnlistReply.ProtoReflect.Descriptor instead.
 func (*EnlistReply) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{51}
+	return file_quipu_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *EnlistReply) GetWriter() uint64 {
@@ -4254,7 +4546,7 @@ type WriteRequest struct {
 
 func (x *WriteRequest) Reset() {
 	*x = WriteRequest{}
-	mi := &file_quipu_proto_msgTypes[52]
+	mi := &file_quipu_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4266,7 +4558,7 @@ func (x *WriteRequest) String() string {
 func (*WriteRequest) ProtoMessage() {}
 
 func (x *WriteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[52]
+	mi := &file_quipu_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4279,7 +4571,7 @@ func (x *WriteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteRequest.ProtoReflect.Descriptor instead.
 func (*WriteRequest) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{52}
+	return file_quipu_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *WriteRequest) GetWriter() uint64 {
@@ -4369,7 +4661,7 @@ type WriteReply struct {
 
 func (x *WriteReply) Reset() {
 	*x = WriteReply{}
-	mi := &file_quipu_proto_msgTypes[53]
+	mi := &file_quipu_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4381,7 +4673,7 @@ func (x *WriteReply) String() string {
 func (*WriteReply) ProtoMessage() {}
 
 func (x *WriteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[53]
+	mi := &file_quipu_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4394,7 +4686,7 @@ func (x *WriteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteReply.ProtoReflect.Descriptor instead.
 func (*WriteReply) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{53}
+	return file_quipu_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *WriteReply) GetWriter() uint64 {
@@ -4468,7 +4760,7 @@ type Error_Bound struct {
 
 func (x *Error_Bound) Reset() {
 	*x = Error_Bound{}
-	mi := &file_quipu_proto_msgTypes[54]
+	mi := &file_quipu_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4480,7 +4772,7 @@ func (x *Error_Bound) String() string {
 func (*Error_Bound) ProtoMessage() {}
 
 func (x *Error_Bound) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[54]
+	mi := &file_quipu_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4548,7 +4840,7 @@ type Breakdown_Value struct {
 
 func (x *Breakdown_Value) Reset() {
 	*x = Breakdown_Value{}
-	mi := &file_quipu_proto_msgTypes[58]
+	mi := &file_quipu_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4560,7 +4852,7 @@ func (x *Breakdown_Value) String() string {
 func (*Breakdown_Value) ProtoMessage() {}
 
 func (x *Breakdown_Value) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[58]
+	mi := &file_quipu_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4600,7 +4892,7 @@ type UniquesReply_Value struct {
 
 func (x *UniquesReply_Value) Reset() {
 	*x = UniquesReply_Value{}
-	mi := &file_quipu_proto_msgTypes[59]
+	mi := &file_quipu_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4612,7 +4904,7 @@ func (x *UniquesReply_Value) String() string {
 func (*UniquesReply_Value) ProtoMessage() {}
 
 func (x *UniquesReply_Value) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[59]
+	mi := &file_quipu_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4653,7 +4945,7 @@ type UniquesReply_Overlap struct {
 
 func (x *UniquesReply_Overlap) Reset() {
 	*x = UniquesReply_Overlap{}
-	mi := &file_quipu_proto_msgTypes[60]
+	mi := &file_quipu_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4665,7 +4957,7 @@ func (x *UniquesReply_Overlap) String() string {
 func (*UniquesReply_Overlap) ProtoMessage() {}
 
 func (x *UniquesReply_Overlap) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[60]
+	mi := &file_quipu_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4702,6 +4994,90 @@ func (x *UniquesReply_Overlap) GetBoth() *UniqueEstimate {
 	return nil
 }
 
+type TopReply_Item struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Item          string                 `protobuf:"bytes,1,opt,name=item,proto3" json:"item,omitempty"`
+	Lower         int64                  `protobuf:"zigzag64,2,opt,name=lower,proto3" json:"lower,omitempty"` // lower and upper always hold
+	Upper         int64                  `protobuf:"zigzag64,3,opt,name=upper,proto3" json:"upper,omitempty"`
+	Rise          int64                  `protobuf:"zigzag64,4,opt,name=rise,proto3" json:"rise,omitempty"` // of a trend, in the middle of its bounds
+	RiseLower     int64                  `protobuf:"zigzag64,5,opt,name=rise_lower,json=riseLower,proto3" json:"rise_lower,omitempty"`
+	RiseUpper     int64                  `protobuf:"zigzag64,6,opt,name=rise_upper,json=riseUpper,proto3" json:"rise_upper,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopReply_Item) Reset() {
+	*x = TopReply_Item{}
+	mi := &file_quipu_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopReply_Item) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopReply_Item) ProtoMessage() {}
+
+func (x *TopReply_Item) ProtoReflect() protoreflect.Message {
+	mi := &file_quipu_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopReply_Item.ProtoReflect.Descriptor instead.
+func (*TopReply_Item) Descriptor() ([]byte, []int) {
+	return file_quipu_proto_rawDescGZIP(), []int{34, 0}
+}
+
+func (x *TopReply_Item) GetItem() string {
+	if x != nil {
+		return x.Item
+	}
+	return ""
+}
+
+func (x *TopReply_Item) GetLower() int64 {
+	if x != nil {
+		return x.Lower
+	}
+	return 0
+}
+
+func (x *TopReply_Item) GetUpper() int64 {
+	if x != nil {
+		return x.Upper
+	}
+	return 0
+}
+
+func (x *TopReply_Item) GetRise() int64 {
+	if x != nil {
+		return x.Rise
+	}
+	return 0
+}
+
+func (x *TopReply_Item) GetRiseLower() int64 {
+	if x != nil {
+		return x.RiseLower
+	}
+	return 0
+}
+
+func (x *TopReply_Item) GetRiseUpper() int64 {
+	if x != nil {
+		return x.RiseUpper
+	}
+	return 0
+}
+
 type Definition_Window struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Every         string                 `protobuf:"bytes,1,opt,name=every,proto3" json:"every,omitempty"` // such as 1m, 1h, 1d or 1mo
@@ -4713,7 +5089,7 @@ type Definition_Window struct {
 
 func (x *Definition_Window) Reset() {
 	*x = Definition_Window{}
-	mi := &file_quipu_proto_msgTypes[62]
+	mi := &file_quipu_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4725,7 +5101,7 @@ func (x *Definition_Window) String() string {
 func (*Definition_Window) ProtoMessage() {}
 
 func (x *Definition_Window) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[62]
+	mi := &file_quipu_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4738,7 +5114,7 @@ func (x *Definition_Window) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition_Window.ProtoReflect.Descriptor instead.
 func (*Definition_Window) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{38, 0}
+	return file_quipu_proto_rawDescGZIP(), []int{40, 0}
 }
 
 func (x *Definition_Window) GetEvery() string {
@@ -4774,7 +5150,7 @@ type Definition_Dimension struct {
 
 func (x *Definition_Dimension) Reset() {
 	*x = Definition_Dimension{}
-	mi := &file_quipu_proto_msgTypes[63]
+	mi := &file_quipu_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4786,7 +5162,7 @@ func (x *Definition_Dimension) String() string {
 func (*Definition_Dimension) ProtoMessage() {}
 
 func (x *Definition_Dimension) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[63]
+	mi := &file_quipu_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4799,7 +5175,7 @@ func (x *Definition_Dimension) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition_Dimension.ProtoReflect.Descriptor instead.
 func (*Definition_Dimension) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{38, 1}
+	return file_quipu_proto_rawDescGZIP(), []int{40, 1}
 }
 
 func (x *Definition_Dimension) GetBy() []string {
@@ -4843,7 +5219,7 @@ type Definition_Reservations struct {
 
 func (x *Definition_Reservations) Reset() {
 	*x = Definition_Reservations{}
-	mi := &file_quipu_proto_msgTypes[64]
+	mi := &file_quipu_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4855,7 +5231,7 @@ func (x *Definition_Reservations) String() string {
 func (*Definition_Reservations) ProtoMessage() {}
 
 func (x *Definition_Reservations) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[64]
+	mi := &file_quipu_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4868,7 +5244,7 @@ func (x *Definition_Reservations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition_Reservations.ProtoReflect.Descriptor instead.
 func (*Definition_Reservations) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{38, 2}
+	return file_quipu_proto_rawDescGZIP(), []int{40, 2}
 }
 
 func (x *Definition_Reservations) GetMax() int64 {
@@ -4918,7 +5294,7 @@ type Book_View struct {
 
 func (x *Book_View) Reset() {
 	*x = Book_View{}
-	mi := &file_quipu_proto_msgTypes[65]
+	mi := &file_quipu_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4930,7 +5306,7 @@ func (x *Book_View) String() string {
 func (*Book_View) ProtoMessage() {}
 
 func (x *Book_View) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[65]
+	mi := &file_quipu_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4943,7 +5319,7 @@ func (x *Book_View) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Book_View.ProtoReflect.Descriptor instead.
 func (*Book_View) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{42, 0}
+	return file_quipu_proto_rawDescGZIP(), []int{45, 0}
 }
 
 func (x *Book_View) GetPattern() string {
@@ -4985,7 +5361,7 @@ type VerifyReply_Drift struct {
 
 func (x *VerifyReply_Drift) Reset() {
 	*x = VerifyReply_Drift{}
-	mi := &file_quipu_proto_msgTypes[66]
+	mi := &file_quipu_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4997,7 +5373,7 @@ func (x *VerifyReply_Drift) String() string {
 func (*VerifyReply_Drift) ProtoMessage() {}
 
 func (x *VerifyReply_Drift) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[66]
+	mi := &file_quipu_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5010,7 +5386,7 @@ func (x *VerifyReply_Drift) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyReply_Drift.ProtoReflect.Descriptor instead.
 func (*VerifyReply_Drift) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{47, 0}
+	return file_quipu_proto_rawDescGZIP(), []int{50, 0}
 }
 
 func (x *VerifyReply_Drift) GetWhat() string {
@@ -5045,7 +5421,7 @@ type WriteRequest_Fact struct {
 
 func (x *WriteRequest_Fact) Reset() {
 	*x = WriteRequest_Fact{}
-	mi := &file_quipu_proto_msgTypes[67]
+	mi := &file_quipu_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5057,7 +5433,7 @@ func (x *WriteRequest_Fact) String() string {
 func (*WriteRequest_Fact) ProtoMessage() {}
 
 func (x *WriteRequest_Fact) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[67]
+	mi := &file_quipu_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5070,7 +5446,7 @@ func (x *WriteRequest_Fact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteRequest_Fact.ProtoReflect.Descriptor instead.
 func (*WriteRequest_Fact) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{52, 0}
+	return file_quipu_proto_rawDescGZIP(), []int{55, 0}
 }
 
 func (x *WriteRequest_Fact) GetAtMs() int64 {
@@ -5104,7 +5480,7 @@ type WriteReply_Refusal struct {
 
 func (x *WriteReply_Refusal) Reset() {
 	*x = WriteReply_Refusal{}
-	mi := &file_quipu_proto_msgTypes[69]
+	mi := &file_quipu_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5116,7 +5492,7 @@ func (x *WriteReply_Refusal) String() string {
 func (*WriteReply_Refusal) ProtoMessage() {}
 
 func (x *WriteReply_Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_quipu_proto_msgTypes[69]
+	mi := &file_quipu_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5129,7 +5505,7 @@ func (x *WriteReply_Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteReply_Refusal.ProtoReflect.Descriptor instead.
 func (*WriteReply_Refusal) Descriptor() ([]byte, []int) {
-	return file_quipu_proto_rawDescGZIP(), []int{53, 0}
+	return file_quipu_proto_rawDescGZIP(), []int{56, 0}
 }
 
 func (x *WriteReply_Refusal) GetIndex() uint32 {
@@ -5450,7 +5826,48 @@ const file_quipu_proto_rawDesc = "" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
 	"\x05users\x18\x03 \x03(\tR\x05users\"+\n" +
 	"\x0fAddUniquesReply\x12\x18\n" +
-	"\achanged\x18\x01 \x01(\bR\achanged\"\xe7\x01\n" +
+	"\achanged\x18\x01 \x01(\bR\achanged\"\xc2\x01\n" +
+	"\n" +
+	"TopRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\x12\f\n" +
+	"\x01k\x18\x04 \x01(\x05R\x01k\x12\x1c\n" +
+	"\afrom_ms\x18\x05 \x01(\x03H\x00R\x06fromMs\x88\x01\x01\x12\x18\n" +
+	"\x05to_ms\x18\x06 \x01(\x03H\x01R\x04toMs\x88\x01\x01\x12\x14\n" +
+	"\x05trend\x18\a \x01(\bR\x05trendB\n" +
+	"\n" +
+	"\b_from_msB\b\n" +
+	"\x06_to_ms\"\xb6\x04\n" +
+	"\bTopReply\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\x12-\n" +
+	"\x05items\x18\x02 \x03(\v2\x17.quipu.v1.TopReply.ItemR\x05items\x12\x14\n" +
+	"\x05exact\x18\x03 \x01(\bR\x05exact\x12\x12\n" +
+	"\x04rest\x18\x04 \x01(\x12R\x04rest\x12\x14\n" +
+	"\x05total\x18\x05 \x01(\x12R\x05total\x12\x18\n" +
+	"\aaligned\x18\x06 \x01(\bR\aaligned\x12\x1a\n" +
+	"\bcomplete\x18\a \x01(\bR\bcomplete\x12-\n" +
+	"\x10complete_from_ms\x18\b \x01(\x03H\x00R\x0ecompleteFromMs\x88\x01\x01\x12\x1c\n" +
+	"\afrom_ms\x18\t \x01(\x03H\x01R\x06fromMs\x88\x01\x01\x12\x18\n" +
+	"\x05to_ms\x18\n" +
+	" \x01(\x03H\x02R\x04toMs\x88\x01\x01\x12 \n" +
+	"\tbefore_ms\x18\v \x01(\x03H\x03R\bbeforeMs\x88\x01\x01\x12\x18\n" +
+	"\bas_of_ns\x18\f \x01(\x03R\x06asOfNs\x1a\x98\x01\n" +
+	"\x04Item\x12\x12\n" +
+	"\x04item\x18\x01 \x01(\tR\x04item\x12\x14\n" +
+	"\x05lower\x18\x02 \x01(\x12R\x05lower\x12\x14\n" +
+	"\x05upper\x18\x03 \x01(\x12R\x05upper\x12\x12\n" +
+	"\x04rise\x18\x04 \x01(\x12R\x04rise\x12\x1d\n" +
+	"\n" +
+	"rise_lower\x18\x05 \x01(\x12R\triseLower\x12\x1d\n" +
+	"\n" +
+	"rise_upper\x18\x06 \x01(\x12R\triseUpperB\x13\n" +
+	"\x11_complete_from_msB\n" +
+	"\n" +
+	"\b_from_msB\b\n" +
+	"\x06_to_msB\f\n" +
+	"\n" +
+	"_before_ms\"\xe7\x01\n" +
 	"\rLedgerRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
@@ -5502,7 +5919,7 @@ const file_quipu_proto_rawDesc = "" +
 	"\bcomplete\x18\x04 \x01(\bR\bcomplete\x12\x12\n" +
 	"\x04next\x18\x05 \x01(\tR\x04next\x12\x1c\n" +
 	"\treactions\x18\x06 \x01(\x03R\treactions\x12\x18\n" +
-	"\awindows\x18\a \x01(\x03R\awindows\"\xdc\a\n" +
+	"\awindows\x18\a \x01(\x03R\awindows\"\x84\b\n" +
 	"\n" +
 	"Definition\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x125\n" +
@@ -5527,7 +5944,8 @@ const file_quipu_proto_rawDesc = "" +
 	"\aclients\x18\x10 \x01(\x03R\aclients\x12\x16\n" +
 	"\x06shards\x18\x11 \x01(\x05R\x06shards\x12\x16\n" +
 	"\x06unique\x18\x12 \x01(\tR\x06unique\x12!\n" +
-	"\funique_error\x18\x13 \x01(\tR\vuniqueError\x1aF\n" +
+	"\funique_error\x18\x13 \x01(\tR\vuniqueError\x12&\n" +
+	"\x03top\x18\x14 \x03(\v2\x14.quipu.v1.DefinedTopR\x03top\x1aF\n" +
 	"\x06Window\x12\x14\n" +
 	"\x05every\x18\x01 \x01(\tR\x05every\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12\x12\n" +
@@ -5545,7 +5963,12 @@ const file_quipu_proto_rawDesc = "" +
 	"\amax_ttl\x18\x05 \x01(\tR\x06maxTtlB\b\n" +
 	"\x06_floorB\n" +
 	"\n" +
-	"\b_ceiling\"Q\n" +
+	"\b_ceiling\">\n" +
+	"\n" +
+	"DefinedTop\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\f\n" +
+	"\x01k\x18\x03 \x01(\x05R\x01k\"Q\n" +
 	"\x12DefinitionsRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
 	"\x03key\x18\x02 \x01(\tH\x00R\x03key\x88\x01\x01B\x06\n" +
@@ -5681,7 +6104,7 @@ const file_quipu_proto_rawDesc = "" +
 	"\x16DURABILITY_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11DURABILITY_MEMORY\x10\x01\x12\x16\n" +
 	"\x12DURABILITY_WRITTEN\x10\x02\x12\x15\n" +
-	"\x11DURABILITY_SYNCED\x10\x032\xa6\v\n" +
+	"\x11DURABILITY_SYNCED\x10\x032\xd7\v\n" +
 	"\x05Quipu\x12.\n" +
 	"\x03Add\x12\x14.quipu.v1.AddRequest\x1a\x11.quipu.v1.Receipt\x12>\n" +
 	"\bAddBatch\x12\x19.quipu.v1.AddBatchRequest\x1a\x17.quipu.v1.AddBatchReply\x12.\n" +
@@ -5699,7 +6122,8 @@ const file_quipu_proto_rawDesc = "" +
 	"\x02By\x12\x13.quipu.v1.ByRequest\x1a\x13.quipu.v1.Breakdown\x12;\n" +
 	"\aUniques\x12\x18.quipu.v1.UniquesRequest\x1a\x16.quipu.v1.UniquesReply\x12D\n" +
 	"\n" +
-	"AddUniques\x12\x1b.quipu.v1.AddUniquesRequest\x1a\x19.quipu.v1.AddUniquesReply\x128\n" +
+	"AddUniques\x12\x1b.quipu.v1.AddUniquesRequest\x1a\x19.quipu.v1.AddUniquesReply\x12/\n" +
+	"\x03Top\x12\x14.quipu.v1.TopRequest\x1a\x12.quipu.v1.TopReply\x128\n" +
 	"\x06Ledger\x12\x17.quipu.v1.LedgerRequest\x1a\x15.quipu.v1.LedgerReply\x125\n" +
 	"\x05Erase\x12\x16.quipu.v1.EraseRequest\x1a\x14.quipu.v1.EraseReply\x12;\n" +
 	"\vDefinitions\x12\x1c.quipu.v1.DefinitionsRequest\x1a\x0e.quipu.v1.Book\x128\n" +
@@ -5724,7 +6148,7 @@ func file_quipu_proto_rawDescGZIP() []byte {
 }
 
 var file_quipu_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_quipu_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
+var file_quipu_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
 var file_quipu_proto_goTypes = []any{
 	(Kind)(0),                       // 0: quipu.v1.Kind
 	(Durability)(0),                 // 1: quipu.v1.Durability
@@ -5762,50 +6186,54 @@ var file_quipu_proto_goTypes = []any{
 	(*UniquesReply)(nil),            // 33: quipu.v1.UniquesReply
 	(*AddUniquesRequest)(nil),       // 34: quipu.v1.AddUniquesRequest
 	(*AddUniquesReply)(nil),         // 35: quipu.v1.AddUniquesReply
-	(*LedgerRequest)(nil),           // 36: quipu.v1.LedgerRequest
-	(*Line)(nil),                    // 37: quipu.v1.Line
-	(*LedgerReply)(nil),             // 38: quipu.v1.LedgerReply
-	(*EraseRequest)(nil),            // 39: quipu.v1.EraseRequest
-	(*EraseReply)(nil),              // 40: quipu.v1.EraseReply
-	(*Definition)(nil),              // 41: quipu.v1.Definition
-	(*DefinitionsRequest)(nil),      // 42: quipu.v1.DefinitionsRequest
-	(*DefineRequest)(nil),           // 43: quipu.v1.DefineRequest
-	(*DefineReply)(nil),             // 44: quipu.v1.DefineReply
-	(*Book)(nil),                    // 45: quipu.v1.Book
-	(*RecountReply)(nil),            // 46: quipu.v1.RecountReply
-	(*TokenRequest)(nil),            // 47: quipu.v1.TokenRequest
-	(*Fate)(nil),                    // 48: quipu.v1.Fate
-	(*VerifyRequest)(nil),           // 49: quipu.v1.VerifyRequest
-	(*VerifyReply)(nil),             // 50: quipu.v1.VerifyReply
-	(*BackupRequest)(nil),           // 51: quipu.v1.BackupRequest
-	(*BackupReply)(nil),             // 52: quipu.v1.BackupReply
-	(*EnlistRequest)(nil),           // 53: quipu.v1.EnlistRequest
-	(*EnlistReply)(nil),             // 54: quipu.v1.EnlistReply
-	(*WriteRequest)(nil),            // 55: quipu.v1.WriteRequest
-	(*WriteReply)(nil),              // 56: quipu.v1.WriteReply
-	(*Error_Bound)(nil),             // 57: quipu.v1.Error.Bound
-	nil,                             // 58: quipu.v1.AddRequest.DimsEntry
-	nil,                             // 59: quipu.v1.Event.DimsEntry
-	nil,                             // 60: quipu.v1.AdjustRequest.DimsEntry
-	(*Breakdown_Value)(nil),         // 61: quipu.v1.Breakdown.Value
-	(*UniquesReply_Value)(nil),      // 62: quipu.v1.UniquesReply.Value
-	(*UniquesReply_Overlap)(nil),    // 63: quipu.v1.UniquesReply.Overlap
-	nil,                             // 64: quipu.v1.Line.DimsEntry
-	(*Definition_Window)(nil),       // 65: quipu.v1.Definition.Window
-	(*Definition_Dimension)(nil),    // 66: quipu.v1.Definition.Dimension
-	(*Definition_Reservations)(nil), // 67: quipu.v1.Definition.Reservations
-	(*Book_View)(nil),               // 68: quipu.v1.Book.View
-	(*VerifyReply_Drift)(nil),       // 69: quipu.v1.VerifyReply.Drift
-	(*WriteRequest_Fact)(nil),       // 70: quipu.v1.WriteRequest.Fact
-	nil,                             // 71: quipu.v1.WriteRequest.Fact.DimsEntry
-	(*WriteReply_Refusal)(nil),      // 72: quipu.v1.WriteReply.Refusal
-	(*Limit)(nil),                   // 73: quipu.v1.Limit
+	(*TopRequest)(nil),              // 36: quipu.v1.TopRequest
+	(*TopReply)(nil),                // 37: quipu.v1.TopReply
+	(*LedgerRequest)(nil),           // 38: quipu.v1.LedgerRequest
+	(*Line)(nil),                    // 39: quipu.v1.Line
+	(*LedgerReply)(nil),             // 40: quipu.v1.LedgerReply
+	(*EraseRequest)(nil),            // 41: quipu.v1.EraseRequest
+	(*EraseReply)(nil),              // 42: quipu.v1.EraseReply
+	(*Definition)(nil),              // 43: quipu.v1.Definition
+	(*DefinedTop)(nil),              // 44: quipu.v1.DefinedTop
+	(*DefinitionsRequest)(nil),      // 45: quipu.v1.DefinitionsRequest
+	(*DefineRequest)(nil),           // 46: quipu.v1.DefineRequest
+	(*DefineReply)(nil),             // 47: quipu.v1.DefineReply
+	(*Book)(nil),                    // 48: quipu.v1.Book
+	(*RecountReply)(nil),            // 49: quipu.v1.RecountReply
+	(*TokenRequest)(nil),            // 50: quipu.v1.TokenRequest
+	(*Fate)(nil),                    // 51: quipu.v1.Fate
+	(*VerifyRequest)(nil),           // 52: quipu.v1.VerifyRequest
+	(*VerifyReply)(nil),             // 53: quipu.v1.VerifyReply
+	(*BackupRequest)(nil),           // 54: quipu.v1.BackupRequest
+	(*BackupReply)(nil),             // 55: quipu.v1.BackupReply
+	(*EnlistRequest)(nil),           // 56: quipu.v1.EnlistRequest
+	(*EnlistReply)(nil),             // 57: quipu.v1.EnlistReply
+	(*WriteRequest)(nil),            // 58: quipu.v1.WriteRequest
+	(*WriteReply)(nil),              // 59: quipu.v1.WriteReply
+	(*Error_Bound)(nil),             // 60: quipu.v1.Error.Bound
+	nil,                             // 61: quipu.v1.AddRequest.DimsEntry
+	nil,                             // 62: quipu.v1.Event.DimsEntry
+	nil,                             // 63: quipu.v1.AdjustRequest.DimsEntry
+	(*Breakdown_Value)(nil),         // 64: quipu.v1.Breakdown.Value
+	(*UniquesReply_Value)(nil),      // 65: quipu.v1.UniquesReply.Value
+	(*UniquesReply_Overlap)(nil),    // 66: quipu.v1.UniquesReply.Overlap
+	(*TopReply_Item)(nil),           // 67: quipu.v1.TopReply.Item
+	nil,                             // 68: quipu.v1.Line.DimsEntry
+	(*Definition_Window)(nil),       // 69: quipu.v1.Definition.Window
+	(*Definition_Dimension)(nil),    // 70: quipu.v1.Definition.Dimension
+	(*Definition_Reservations)(nil), // 71: quipu.v1.Definition.Reservations
+	(*Book_View)(nil),               // 72: quipu.v1.Book.View
+	(*VerifyReply_Drift)(nil),       // 73: quipu.v1.VerifyReply.Drift
+	(*WriteRequest_Fact)(nil),       // 74: quipu.v1.WriteRequest.Fact
+	nil,                             // 75: quipu.v1.WriteRequest.Fact.DimsEntry
+	(*WriteReply_Refusal)(nil),      // 76: quipu.v1.WriteReply.Refusal
+	(*Limit)(nil),                   // 77: quipu.v1.Limit
 }
 var file_quipu_proto_depIdxs = []int32{
 	0,  // 0: quipu.v1.Error.kind:type_name -> quipu.v1.Kind
-	57, // 1: quipu.v1.Error.bound:type_name -> quipu.v1.Error.Bound
+	60, // 1: quipu.v1.Error.bound:type_name -> quipu.v1.Error.Bound
 	4,  // 2: quipu.v1.AddRequest.options:type_name -> quipu.v1.WriteOptions
-	58, // 3: quipu.v1.AddRequest.dims:type_name -> quipu.v1.AddRequest.DimsEntry
+	61, // 3: quipu.v1.AddRequest.dims:type_name -> quipu.v1.AddRequest.DimsEntry
 	4,  // 4: quipu.v1.SetRequest.options:type_name -> quipu.v1.WriteOptions
 	22, // 5: quipu.v1.SetRequest.correction:type_name -> quipu.v1.Correction
 	4,  // 6: quipu.v1.ResetRequest.options:type_name -> quipu.v1.WriteOptions
@@ -5814,7 +6242,7 @@ var file_quipu_proto_depIdxs = []int32{
 	22, // 9: quipu.v1.DeleteRequest.correction:type_name -> quipu.v1.Correction
 	1,  // 10: quipu.v1.Receipt.durability:type_name -> quipu.v1.Durability
 	3,  // 11: quipu.v1.Receipt.error:type_name -> quipu.v1.Error
-	59, // 12: quipu.v1.Event.dims:type_name -> quipu.v1.Event.DimsEntry
+	62, // 12: quipu.v1.Event.dims:type_name -> quipu.v1.Event.DimsEntry
 	11, // 13: quipu.v1.AddBatchRequest.events:type_name -> quipu.v1.Event
 	10, // 14: quipu.v1.AddBatchReply.receipts:type_name -> quipu.v1.Receipt
 	5,  // 15: quipu.v1.GetRequest.options:type_name -> quipu.v1.ReadOptions
@@ -5823,95 +6251,99 @@ var file_quipu_proto_depIdxs = []int32{
 	17, // 18: quipu.v1.ListReply.counts:type_name -> quipu.v1.Count
 	4,  // 19: quipu.v1.AdjustRequest.options:type_name -> quipu.v1.WriteOptions
 	22, // 20: quipu.v1.AdjustRequest.correction:type_name -> quipu.v1.Correction
-	60, // 21: quipu.v1.AdjustRequest.dims:type_name -> quipu.v1.AdjustRequest.DimsEntry
+	63, // 21: quipu.v1.AdjustRequest.dims:type_name -> quipu.v1.AdjustRequest.DimsEntry
 	22, // 22: quipu.v1.UndoRequest.correction:type_name -> quipu.v1.Correction
 	22, // 23: quipu.v1.RecountRequest.correction:type_name -> quipu.v1.Correction
 	27, // 24: quipu.v1.Series.points:type_name -> quipu.v1.Point
-	61, // 25: quipu.v1.Breakdown.values:type_name -> quipu.v1.Breakdown.Value
+	64, // 25: quipu.v1.Breakdown.values:type_name -> quipu.v1.Breakdown.Value
 	32, // 26: quipu.v1.UniquesReply.users:type_name -> quipu.v1.UniqueEstimate
-	62, // 27: quipu.v1.UniquesReply.values:type_name -> quipu.v1.UniquesReply.Value
+	65, // 27: quipu.v1.UniquesReply.values:type_name -> quipu.v1.UniquesReply.Value
 	32, // 28: quipu.v1.UniquesReply.other:type_name -> quipu.v1.UniqueEstimate
-	63, // 29: quipu.v1.UniquesReply.overlap:type_name -> quipu.v1.UniquesReply.Overlap
-	64, // 30: quipu.v1.Line.dims:type_name -> quipu.v1.Line.DimsEntry
-	37, // 31: quipu.v1.LedgerReply.lines:type_name -> quipu.v1.Line
-	65, // 32: quipu.v1.Definition.windows:type_name -> quipu.v1.Definition.Window
-	66, // 33: quipu.v1.Definition.dimensions:type_name -> quipu.v1.Definition.Dimension
-	65, // 34: quipu.v1.Definition.once:type_name -> quipu.v1.Definition.Window
-	67, // 35: quipu.v1.Definition.reservations:type_name -> quipu.v1.Definition.Reservations
-	73, // 36: quipu.v1.Definition.limits:type_name -> quipu.v1.Limit
-	41, // 37: quipu.v1.DefineRequest.definitions:type_name -> quipu.v1.Definition
-	41, // 38: quipu.v1.Book.definitions:type_name -> quipu.v1.Definition
-	68, // 39: quipu.v1.Book.views:type_name -> quipu.v1.Book.View
-	2,  // 40: quipu.v1.Fate.state:type_name -> quipu.v1.Fate.State
-	10, // 41: quipu.v1.Fate.receipt:type_name -> quipu.v1.Receipt
-	69, // 42: quipu.v1.VerifyReply.drift:type_name -> quipu.v1.VerifyReply.Drift
-	70, // 43: quipu.v1.WriteRequest.facts:type_name -> quipu.v1.WriteRequest.Fact
-	1,  // 44: quipu.v1.WriteReply.durability:type_name -> quipu.v1.Durability
-	3,  // 45: quipu.v1.WriteReply.error:type_name -> quipu.v1.Error
-	72, // 46: quipu.v1.WriteReply.refused:type_name -> quipu.v1.WriteReply.Refusal
-	32, // 47: quipu.v1.UniquesReply.Value.users:type_name -> quipu.v1.UniqueEstimate
-	32, // 48: quipu.v1.UniquesReply.Overlap.only:type_name -> quipu.v1.UniqueEstimate
-	32, // 49: quipu.v1.UniquesReply.Overlap.others:type_name -> quipu.v1.UniqueEstimate
-	32, // 50: quipu.v1.UniquesReply.Overlap.both:type_name -> quipu.v1.UniqueEstimate
-	71, // 51: quipu.v1.WriteRequest.Fact.dims:type_name -> quipu.v1.WriteRequest.Fact.DimsEntry
-	3,  // 52: quipu.v1.WriteReply.Refusal.error:type_name -> quipu.v1.Error
-	6,  // 53: quipu.v1.Quipu.Add:input_type -> quipu.v1.AddRequest
-	12, // 54: quipu.v1.Quipu.AddBatch:input_type -> quipu.v1.AddBatchRequest
-	7,  // 55: quipu.v1.Quipu.Set:input_type -> quipu.v1.SetRequest
-	8,  // 56: quipu.v1.Quipu.Reset:input_type -> quipu.v1.ResetRequest
-	9,  // 57: quipu.v1.Quipu.Delete:input_type -> quipu.v1.DeleteRequest
-	14, // 58: quipu.v1.Quipu.Get:input_type -> quipu.v1.GetRequest
-	15, // 59: quipu.v1.Quipu.GetBatch:input_type -> quipu.v1.GetBatchRequest
-	18, // 60: quipu.v1.Quipu.List:input_type -> quipu.v1.ListRequest
-	20, // 61: quipu.v1.Quipu.Sum:input_type -> quipu.v1.SumRequest
-	23, // 62: quipu.v1.Quipu.Adjust:input_type -> quipu.v1.AdjustRequest
-	24, // 63: quipu.v1.Quipu.Undo:input_type -> quipu.v1.UndoRequest
-	25, // 64: quipu.v1.Quipu.Recount:input_type -> quipu.v1.RecountRequest
-	26, // 65: quipu.v1.Quipu.Range:input_type -> quipu.v1.RangeRequest
-	29, // 66: quipu.v1.Quipu.By:input_type -> quipu.v1.ByRequest
-	31, // 67: quipu.v1.Quipu.Uniques:input_type -> quipu.v1.UniquesRequest
-	34, // 68: quipu.v1.Quipu.AddUniques:input_type -> quipu.v1.AddUniquesRequest
-	36, // 69: quipu.v1.Quipu.Ledger:input_type -> quipu.v1.LedgerRequest
-	39, // 70: quipu.v1.Quipu.Erase:input_type -> quipu.v1.EraseRequest
-	42, // 71: quipu.v1.Quipu.Definitions:input_type -> quipu.v1.DefinitionsRequest
-	43, // 72: quipu.v1.Quipu.Define:input_type -> quipu.v1.DefineRequest
-	47, // 73: quipu.v1.Quipu.Lookup:input_type -> quipu.v1.TokenRequest
-	47, // 74: quipu.v1.Quipu.Settle:input_type -> quipu.v1.TokenRequest
-	49, // 75: quipu.v1.Quipu.Verify:input_type -> quipu.v1.VerifyRequest
-	51, // 76: quipu.v1.Quipu.Backup:input_type -> quipu.v1.BackupRequest
-	53, // 77: quipu.v1.Quipu.Enlist:input_type -> quipu.v1.EnlistRequest
-	55, // 78: quipu.v1.Quipu.Write:input_type -> quipu.v1.WriteRequest
-	10, // 79: quipu.v1.Quipu.Add:output_type -> quipu.v1.Receipt
-	13, // 80: quipu.v1.Quipu.AddBatch:output_type -> quipu.v1.AddBatchReply
-	10, // 81: quipu.v1.Quipu.Set:output_type -> quipu.v1.Receipt
-	10, // 82: quipu.v1.Quipu.Reset:output_type -> quipu.v1.Receipt
-	10, // 83: quipu.v1.Quipu.Delete:output_type -> quipu.v1.Receipt
-	17, // 84: quipu.v1.Quipu.Get:output_type -> quipu.v1.Count
-	16, // 85: quipu.v1.Quipu.GetBatch:output_type -> quipu.v1.GetBatchReply
-	19, // 86: quipu.v1.Quipu.List:output_type -> quipu.v1.ListReply
-	21, // 87: quipu.v1.Quipu.Sum:output_type -> quipu.v1.SumReply
-	10, // 88: quipu.v1.Quipu.Adjust:output_type -> quipu.v1.Receipt
-	10, // 89: quipu.v1.Quipu.Undo:output_type -> quipu.v1.Receipt
-	46, // 90: quipu.v1.Quipu.Recount:output_type -> quipu.v1.RecountReply
-	28, // 91: quipu.v1.Quipu.Range:output_type -> quipu.v1.Series
-	30, // 92: quipu.v1.Quipu.By:output_type -> quipu.v1.Breakdown
-	33, // 93: quipu.v1.Quipu.Uniques:output_type -> quipu.v1.UniquesReply
-	35, // 94: quipu.v1.Quipu.AddUniques:output_type -> quipu.v1.AddUniquesReply
-	38, // 95: quipu.v1.Quipu.Ledger:output_type -> quipu.v1.LedgerReply
-	40, // 96: quipu.v1.Quipu.Erase:output_type -> quipu.v1.EraseReply
-	45, // 97: quipu.v1.Quipu.Definitions:output_type -> quipu.v1.Book
-	44, // 98: quipu.v1.Quipu.Define:output_type -> quipu.v1.DefineReply
-	48, // 99: quipu.v1.Quipu.Lookup:output_type -> quipu.v1.Fate
-	48, // 100: quipu.v1.Quipu.Settle:output_type -> quipu.v1.Fate
-	50, // 101: quipu.v1.Quipu.Verify:output_type -> quipu.v1.VerifyReply
-	52, // 102: quipu.v1.Quipu.Backup:output_type -> quipu.v1.BackupReply
-	54, // 103: quipu.v1.Quipu.Enlist:output_type -> quipu.v1.EnlistReply
-	56, // 104: quipu.v1.Quipu.Write:output_type -> quipu.v1.WriteReply
-	79, // [79:105] is the sub-list for method output_type
-	53, // [53:79] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	66, // 29: quipu.v1.UniquesReply.overlap:type_name -> quipu.v1.UniquesReply.Overlap
+	67, // 30: quipu.v1.TopReply.items:type_name -> quipu.v1.TopReply.Item
+	68, // 31: quipu.v1.Line.dims:type_name -> quipu.v1.Line.DimsEntry
+	39, // 32: quipu.v1.LedgerReply.lines:type_name -> quipu.v1.Line
+	69, // 33: quipu.v1.Definition.windows:type_name -> quipu.v1.Definition.Window
+	70, // 34: quipu.v1.Definition.dimensions:type_name -> quipu.v1.Definition.Dimension
+	69, // 35: quipu.v1.Definition.once:type_name -> quipu.v1.Definition.Window
+	71, // 36: quipu.v1.Definition.reservations:type_name -> quipu.v1.Definition.Reservations
+	77, // 37: quipu.v1.Definition.limits:type_name -> quipu.v1.Limit
+	44, // 38: quipu.v1.Definition.top:type_name -> quipu.v1.DefinedTop
+	43, // 39: quipu.v1.DefineRequest.definitions:type_name -> quipu.v1.Definition
+	43, // 40: quipu.v1.Book.definitions:type_name -> quipu.v1.Definition
+	72, // 41: quipu.v1.Book.views:type_name -> quipu.v1.Book.View
+	2,  // 42: quipu.v1.Fate.state:type_name -> quipu.v1.Fate.State
+	10, // 43: quipu.v1.Fate.receipt:type_name -> quipu.v1.Receipt
+	73, // 44: quipu.v1.VerifyReply.drift:type_name -> quipu.v1.VerifyReply.Drift
+	74, // 45: quipu.v1.WriteRequest.facts:type_name -> quipu.v1.WriteRequest.Fact
+	1,  // 46: quipu.v1.WriteReply.durability:type_name -> quipu.v1.Durability
+	3,  // 47: quipu.v1.WriteReply.error:type_name -> quipu.v1.Error
+	76, // 48: quipu.v1.WriteReply.refused:type_name -> quipu.v1.WriteReply.Refusal
+	32, // 49: quipu.v1.UniquesReply.Value.users:type_name -> quipu.v1.UniqueEstimate
+	32, // 50: quipu.v1.UniquesReply.Overlap.only:type_name -> quipu.v1.UniqueEstimate
+	32, // 51: quipu.v1.UniquesReply.Overlap.others:type_name -> quipu.v1.UniqueEstimate
+	32, // 52: quipu.v1.UniquesReply.Overlap.both:type_name -> quipu.v1.UniqueEstimate
+	75, // 53: quipu.v1.WriteRequest.Fact.dims:type_name -> quipu.v1.WriteRequest.Fact.DimsEntry
+	3,  // 54: quipu.v1.WriteReply.Refusal.error:type_name -> quipu.v1.Error
+	6,  // 55: quipu.v1.Quipu.Add:input_type -> quipu.v1.AddRequest
+	12, // 56: quipu.v1.Quipu.AddBatch:input_type -> quipu.v1.AddBatchRequest
+	7,  // 57: quipu.v1.Quipu.Set:input_type -> quipu.v1.SetRequest
+	8,  // 58: quipu.v1.Quipu.Reset:input_type -> quipu.v1.ResetRequest
+	9,  // 59: quipu.v1.Quipu.Delete:input_type -> quipu.v1.DeleteRequest
+	14, // 60: quipu.v1.Quipu.Get:input_type -> quipu.v1.GetRequest
+	15, // 61: quipu.v1.Quipu.GetBatch:input_type -> quipu.v1.GetBatchRequest
+	18, // 62: quipu.v1.Quipu.List:input_type -> quipu.v1.ListRequest
+	20, // 63: quipu.v1.Quipu.Sum:input_type -> quipu.v1.SumRequest
+	23, // 64: quipu.v1.Quipu.Adjust:input_type -> quipu.v1.AdjustRequest
+	24, // 65: quipu.v1.Quipu.Undo:input_type -> quipu.v1.UndoRequest
+	25, // 66: quipu.v1.Quipu.Recount:input_type -> quipu.v1.RecountRequest
+	26, // 67: quipu.v1.Quipu.Range:input_type -> quipu.v1.RangeRequest
+	29, // 68: quipu.v1.Quipu.By:input_type -> quipu.v1.ByRequest
+	31, // 69: quipu.v1.Quipu.Uniques:input_type -> quipu.v1.UniquesRequest
+	34, // 70: quipu.v1.Quipu.AddUniques:input_type -> quipu.v1.AddUniquesRequest
+	36, // 71: quipu.v1.Quipu.Top:input_type -> quipu.v1.TopRequest
+	38, // 72: quipu.v1.Quipu.Ledger:input_type -> quipu.v1.LedgerRequest
+	41, // 73: quipu.v1.Quipu.Erase:input_type -> quipu.v1.EraseRequest
+	45, // 74: quipu.v1.Quipu.Definitions:input_type -> quipu.v1.DefinitionsRequest
+	46, // 75: quipu.v1.Quipu.Define:input_type -> quipu.v1.DefineRequest
+	50, // 76: quipu.v1.Quipu.Lookup:input_type -> quipu.v1.TokenRequest
+	50, // 77: quipu.v1.Quipu.Settle:input_type -> quipu.v1.TokenRequest
+	52, // 78: quipu.v1.Quipu.Verify:input_type -> quipu.v1.VerifyRequest
+	54, // 79: quipu.v1.Quipu.Backup:input_type -> quipu.v1.BackupRequest
+	56, // 80: quipu.v1.Quipu.Enlist:input_type -> quipu.v1.EnlistRequest
+	58, // 81: quipu.v1.Quipu.Write:input_type -> quipu.v1.WriteRequest
+	10, // 82: quipu.v1.Quipu.Add:output_type -> quipu.v1.Receipt
+	13, // 83: quipu.v1.Quipu.AddBatch:output_type -> quipu.v1.AddBatchReply
+	10, // 84: quipu.v1.Quipu.Set:output_type -> quipu.v1.Receipt
+	10, // 85: quipu.v1.Quipu.Reset:output_type -> quipu.v1.Receipt
+	10, // 86: quipu.v1.Quipu.Delete:output_type -> quipu.v1.Receipt
+	17, // 87: quipu.v1.Quipu.Get:output_type -> quipu.v1.Count
+	16, // 88: quipu.v1.Quipu.GetBatch:output_type -> quipu.v1.GetBatchReply
+	19, // 89: quipu.v1.Quipu.List:output_type -> quipu.v1.ListReply
+	21, // 90: quipu.v1.Quipu.Sum:output_type -> quipu.v1.SumReply
+	10, // 91: quipu.v1.Quipu.Adjust:output_type -> quipu.v1.Receipt
+	10, // 92: quipu.v1.Quipu.Undo:output_type -> quipu.v1.Receipt
+	49, // 93: quipu.v1.Quipu.Recount:output_type -> quipu.v1.RecountReply
+	28, // 94: quipu.v1.Quipu.Range:output_type -> quipu.v1.Series
+	30, // 95: quipu.v1.Quipu.By:output_type -> quipu.v1.Breakdown
+	33, // 96: quipu.v1.Quipu.Uniques:output_type -> quipu.v1.UniquesReply
+	35, // 97: quipu.v1.Quipu.AddUniques:output_type -> quipu.v1.AddUniquesReply
+	37, // 98: quipu.v1.Quipu.Top:output_type -> quipu.v1.TopReply
+	40, // 99: quipu.v1.Quipu.Ledger:output_type -> quipu.v1.LedgerReply
+	42, // 100: quipu.v1.Quipu.Erase:output_type -> quipu.v1.EraseReply
+	48, // 101: quipu.v1.Quipu.Definitions:output_type -> quipu.v1.Book
+	47, // 102: quipu.v1.Quipu.Define:output_type -> quipu.v1.DefineReply
+	51, // 103: quipu.v1.Quipu.Lookup:output_type -> quipu.v1.Fate
+	51, // 104: quipu.v1.Quipu.Settle:output_type -> quipu.v1.Fate
+	53, // 105: quipu.v1.Quipu.Verify:output_type -> quipu.v1.VerifyReply
+	55, // 106: quipu.v1.Quipu.Backup:output_type -> quipu.v1.BackupReply
+	57, // 107: quipu.v1.Quipu.Enlist:output_type -> quipu.v1.EnlistReply
+	59, // 108: quipu.v1.Quipu.Write:output_type -> quipu.v1.WriteReply
+	82, // [82:109] is the sub-list for method output_type
+	55, // [55:82] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_quipu_proto_init() }
@@ -5935,17 +6367,19 @@ func file_quipu_proto_init() {
 	file_quipu_proto_msgTypes[33].OneofWrappers = []any{}
 	file_quipu_proto_msgTypes[34].OneofWrappers = []any{}
 	file_quipu_proto_msgTypes[35].OneofWrappers = []any{}
-	file_quipu_proto_msgTypes[38].OneofWrappers = []any{}
-	file_quipu_proto_msgTypes[39].OneofWrappers = []any{}
+	file_quipu_proto_msgTypes[36].OneofWrappers = []any{}
+	file_quipu_proto_msgTypes[37].OneofWrappers = []any{}
+	file_quipu_proto_msgTypes[40].OneofWrappers = []any{}
 	file_quipu_proto_msgTypes[42].OneofWrappers = []any{}
-	file_quipu_proto_msgTypes[65].OneofWrappers = []any{}
+	file_quipu_proto_msgTypes[45].OneofWrappers = []any{}
+	file_quipu_proto_msgTypes[69].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quipu_proto_rawDesc), len(file_quipu_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   70,
+			NumMessages:   74,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,4 +1,4 @@
-// quipu.proto sha256:804b54481bc1c2a2c9f4e1499d9416c67a919c23a934bcb738965e12984766ab
+// quipu.proto sha256:2c8f8a029470d3b7fe1fe16a6248625515f26a39de4d5dc581529ff7db9dd0f1
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -43,6 +43,7 @@ const (
 	Quipu_By_FullMethodName          = "/quipu.v1.Quipu/By"
 	Quipu_Uniques_FullMethodName     = "/quipu.v1.Quipu/Uniques"
 	Quipu_AddUniques_FullMethodName  = "/quipu.v1.Quipu/AddUniques"
+	Quipu_Top_FullMethodName         = "/quipu.v1.Quipu/Top"
 	Quipu_Ledger_FullMethodName      = "/quipu.v1.Quipu/Ledger"
 	Quipu_Erase_FullMethodName       = "/quipu.v1.Quipu/Erase"
 	Quipu_Definitions_FullMethodName = "/quipu.v1.Quipu/Definitions"
@@ -99,6 +100,8 @@ type QuipuClient interface {
 	Uniques(ctx context.Context, in *UniquesRequest, opts ...grpc.CallOption) (*UniquesReply, error)
 	// AddUniques takes users into those of a counter, without counting anything.
 	AddUniques(ctx context.Context, in *AddUniquesRequest, opts ...grpc.CallOption) (*AddUniquesReply, error)
+	// Top returns a top list: what came most often.
+	Top(ctx context.Context, in *TopRequest, opts ...grpc.CallOption) (*TopReply, error)
 	// Ledger returns the entries of a counter's ledger, the newest first, a page at a
 	// time.
 	Ledger(ctx context.Context, in *LedgerRequest, opts ...grpc.CallOption) (*LedgerReply, error)
@@ -297,6 +300,16 @@ func (c *quipuClient) AddUniques(ctx context.Context, in *AddUniquesRequest, opt
 	return out, nil
 }
 
+func (c *quipuClient) Top(ctx context.Context, in *TopRequest, opts ...grpc.CallOption) (*TopReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TopReply)
+	err := c.cc.Invoke(ctx, Quipu_Top_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *quipuClient) Ledger(ctx context.Context, in *LedgerRequest, opts ...grpc.CallOption) (*LedgerReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(LedgerReply)
@@ -453,6 +466,8 @@ type QuipuServer interface {
 	Uniques(context.Context, *UniquesRequest) (*UniquesReply, error)
 	// AddUniques takes users into those of a counter, without counting anything.
 	AddUniques(context.Context, *AddUniquesRequest) (*AddUniquesReply, error)
+	// Top returns a top list: what came most often.
+	Top(context.Context, *TopRequest) (*TopReply, error)
 	// Ledger returns the entries of a counter's ledger, the newest first, a page at a
 	// time.
 	Ledger(context.Context, *LedgerRequest) (*LedgerReply, error)
@@ -538,6 +553,9 @@ func (UnimplementedQuipuServer) Uniques(context.Context, *UniquesRequest) (*Uniq
 }
 func (UnimplementedQuipuServer) AddUniques(context.Context, *AddUniquesRequest) (*AddUniquesReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method AddUniques not implemented")
+}
+func (UnimplementedQuipuServer) Top(context.Context, *TopRequest) (*TopReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Top not implemented")
 }
 func (UnimplementedQuipuServer) Ledger(context.Context, *LedgerRequest) (*LedgerReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Ledger not implemented")
@@ -878,6 +896,24 @@ func _Quipu_AddUniques_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Quipu_Top_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TopRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QuipuServer).Top(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Quipu_Top_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QuipuServer).Top(ctx, req.(*TopRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Quipu_Ledger_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(LedgerRequest)
 	if err := dec(in); err != nil {
@@ -1110,6 +1146,10 @@ var Quipu_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "AddUniques",
 			Handler:    _Quipu_AddUniques_Handler,
+		},
+		{
+			MethodName: "Top",
+			Handler:    _Quipu_Top_Handler,
 		},
 		{
 			MethodName: "Ledger",

@@ -38,6 +38,7 @@ type cli struct {
 	Range        rangeCmd        `cmd:"" help:"Draw what was counted in a stretch of time."`
 	By           byCmd           `cmd:"" help:"Draw what was counted for each value of a dimension."`
 	Unique       uniqueCmd       `cmd:"" help:"Print how many different users a counter had."`
+	Top          topCmd          `cmd:"" help:"Watch a top list: what came most often."`
 	Ledger       ledgerCmd       `cmd:"" help:"Print the changes of a counter that were written down."`
 	Adjust       adjustCmd       `cmd:"" help:"Correct a counter, with a reason, and print its new value."`
 	Undo         undoCmd         `cmd:"" help:"Take back a write by its token, and print the amount."`

@@ -97,7 +97,13 @@ func (c *hotCmd) Run(ctx context.Context, out *output) error {
 		ctx, quit := context.WithCancel(ctx)
 		defer quit()
 		defer keys(ctx, quit)()
-		lines, err = c.watch(ctx, out, lines)
+		lines, err = watch(ctx, out, lines, redrawn{c.Every, c.title, func(ctx context.Context) ([]string, error) {
+			counters, err := c.ask(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return hotTable(counters)
+		}})
 	}
 	for _, line := range lines {
 		err = cmp.Or(err, out.print("%s", line))
@@ -151,9 +157,16 @@ func (c *hotCmd) ask(ctx context.Context) ([]json.RawMessage, error) {
 	return reply.Counters, err
 }
 
+// A redrawn table is one that is drawn again and again.
+type redrawn struct {
+	every time.Duration
+	title func(wrong string) string // the line above it
+	ask   func(ctx context.Context) (table []string, err error)
+}
+
 // watch redraws a table until ctx ends, and returns the last one. While the
 // server can't be asked, that stays and is marked as old.
-func (c *hotCmd) watch(ctx context.Context, out *output, table []string) (last []string, err error) {
+func watch(ctx context.Context, out *output, table []string, w redrawn) (last []string, err error) {
 	if _, err := io.WriteString(out.stdout, screenOn); err != nil {
 		return table, err
 	}
@@ -161,9 +174,9 @@ func (c *hotCmd) watch(ctx context.Context, out *output, table []string) (last [
 		_, e := io.WriteString(out.stdout, screenOff)
 		err = errors.Join(err, e)
 	}()
-	tick := time.NewTicker(c.Every)
+	tick := time.NewTicker(w.every)
 	defer tick.Stop()
-	head := c.title("")
+	head := w.title("")
 	for ctx.Err() == nil {
 		if err := drawScreen(out.stdout, head, table); err != nil {
 			return table, err
@@ -172,15 +185,12 @@ func (c *hotCmd) watch(ctx context.Context, out *output, table []string) (last [
 		case <-tick.C:
 		case <-ctx.Done():
 		}
-		counters, err := c.ask(ctx)
+		next, err := w.ask(ctx)
 		if err == nil {
-			var next []string
-			if next, err = hotTable(counters); err == nil {
-				table = next
-			}
+			table = next
 		}
-		if head = c.title(""); err != nil {
-			head = c.title(err.Error())
+		if head = w.title(""); err != nil {
+			head = w.title(err.Error())
 		}
 	}
 	return table, nil

@@ -7,6 +7,7 @@
 package book
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -92,12 +93,13 @@ type Slot struct {
 	Choices   bool                  // reactions; the others are nil
 	Once      *definition.Once      // users who were counted; the others are nil
 	Unique    bool                  // how many different users there were, of the window and the dimension
+	Top       *definition.Top       // the most frequent, of the window
 }
 
 // Slots returns what the views of a definition show, in their order: its windows, each
 // dimension for all time and then by its windows, the ledger, reactions, users who were
 // counted once, and how many different users there were: in all, and of each of the views
-// that come first.
+// that come first; then each top list for all time and by the windows.
 func Slots(d *definition.Definition) []Slot {
 	var slots []Slot
 	for i := range d.Windows {
@@ -129,6 +131,12 @@ func Slots(d *definition.Definition) []Slot {
 				s.Unique = true
 				slots = append(slots, s)
 			}
+		}
+	}
+	for i := range d.Tops {
+		slots = append(slots, Slot{Top: &d.Tops[i]})
+		for j := range d.Windows {
+			slots = append(slots, Slot{Top: &d.Tops[i], Window: &d.Windows[j]})
 		}
 	}
 	return slots
@@ -171,6 +179,12 @@ func (s Slot) Name(d *definition.Definition) string {
 		parts = append(parts, uniques)
 		if s.Window != nil || s.Dimension != nil {
 			parts = append(parts, "by")
+		}
+	}
+	if t := s.Top; t != nil { // Lists of another k can't be merged with it.
+		parts = append(parts, fmt.Sprintf("top list %s of %d by %s", t.Name, t.Items(), t.By))
+		if s.Window != nil {
+			parts = append(parts, "in")
 		}
 	}
 	if s.Dimension != nil {

@@ -171,6 +171,30 @@ func TestUniqueChanges(t *testing.T) {
 	}
 }
 
+// A top list goes on while its k stays, since lists of another one can't be merged with it.
+func TestTopChanges(t *testing.T) {
+	d := definition.Definition{Pattern: "a*", Windows: []definition.Window{window("1m", "", hour)}, Tops: []definition.Top{{Name: "first", By: definition.ByKey}}}
+	first := next(t, &book.Book{}, d)
+	d.Tops = append(d.Tops, definition.Top{Name: "terms", By: "term", K: 5})
+	second := next(t, first, d)
+	if got, want := first.Changes(second), []string{"a*: top list terms of 5 by term begins now", "a*: top list terms of 5 by term in windows of 1m begin now"}; !slices.Equal(got, want) {
+		t.Errorf("changes: %q", got)
+	}
+	if got := ids(second, "a"); !slices.Equal(got, []uint16{1, 2, 3, 4, 5}) {
+		t.Errorf("views %v", got)
+	}
+	d.Tops[0].K = 7
+	if got := ids(next(t, second, d), "a"); !slices.Equal(got, []uint16{1, 6, 7, 4, 5}) {
+		t.Errorf("views %v", got)
+	}
+	other := definition.Definition{Pattern: "b*", Tops: []definition.Top{{Name: "first", By: definition.ByKey}}}
+	if _, err := second.Next(book.Proposal{Definitions: []definition.Definition{d, other}, InForce: 1, Zone: zone}); !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "different names") {
+		t.Errorf("two lists of one name: %v", err)
+	}
+	other.Tops[0].By = "term" // which is of each counter
+	next(t, second, d, other)
+}
+
 // TestBytes pins the bytes that stores will have.
 func TestBytes(t *testing.T) {
 	const want = `{"format":1,"id":2,"views":4,"entries":[{"definition":{"pattern":"views:*","windows":[{"every":"1d","zone":"Asia/Kolkata","keep":"2y"}],` +

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 
+	"github.com/quipudb/quipu/definition"
 	"github.com/quipudb/quipu/internal/calendar"
 	"github.com/quipudb/quipu/store"
 )
@@ -68,7 +69,7 @@ func (b *Book) check() error {
 	if n := len(b.Bytes()); n > BytesMax {
 		return store.Errorf(store.KindTooLarge, "definitions of %d bytes: at most %d", n, BytesMax)
 	}
-	seen := map[uint16]bool{}
+	seen, lists := map[uint16]bool{}, map[string]bool{}
 	for _, e := range b.Entries {
 		if err := e.Definition.Check(); err != nil {
 			return err
@@ -81,6 +82,15 @@ func (b *Book) check() error {
 				return store.Errorf(store.KindInvalid, "pattern %q has view %d of book %d", e.Definition.Pattern, v.ID, v.Book)
 			}
 			seen[v.ID] = true
+		}
+		for _, t := range e.Definition.Tops {
+			if t.By != definition.ByKey {
+				continue
+			}
+			if lists[t.Name] {
+				return store.Errorf(store.KindInvalid, "pattern %q: another definition has a top list %s by key: the lists of a namespace have different names", e.Definition.Pattern, t.Name)
+			}
+			lists[t.Name] = true
 		}
 		for _, w := range e.Definition.Clocks() {
 			if w.Zone != "" && b.Zones[w.Zone] == nil {

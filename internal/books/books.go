@@ -13,6 +13,7 @@ package books
 import (
 	"context"
 	"maps"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,6 +31,7 @@ import (
 type Books struct {
 	store    store.Store
 	readOnly bool
+	slot     int                               // of the lanes that this server writes
 	known    atomic.Pointer[map[string]*Known] // of namespaces that have one; nil if none is known
 
 	mu      sync.Mutex // guards shelves
@@ -69,7 +71,11 @@ const fresh = time.Second
 
 // New returns the books of a store.
 func New(s store.Store, readOnly bool) *Books {
-	return &Books{store: s, readOnly: readOnly, shelves: make(map[string]*shelf)}
+	b := &Books{store: s, readOnly: readOnly, shelves: make(map[string]*shelf)}
+	if s.Traits().Shared { // Servers that write one lane wait for each other.
+		b.slot = rand.IntN(store.LaneSlots)
+	}
+	return b
 }
 
 // Any reports whether a namespace is known to have a book.
@@ -287,7 +293,7 @@ func (b *Books) load(ctx context.Context, namespace string, s *shelf) error {
 			s.at = time.Now()
 			return nil
 		}
-		k, err := read(ctx, b.store, namespace)
+		k, err := read(ctx, b.store, namespace, b.slot)
 		if err != nil {
 			return err
 		}
@@ -306,7 +312,7 @@ func (b *Books) load(ctx context.Context, namespace string, s *shelf) error {
 }
 
 // read reads the pages of a namespace's book.
-func read(ctx context.Context, from store.Store, namespace string) (*Known, error) {
+func read(ctx context.Context, from store.Store, namespace string, slot int) (*Known, error) {
 	var pages [pagesMax]store.PartCell
 	var contents [pagesMax]store.Content
 	for i := range pages {
@@ -320,17 +326,18 @@ func read(ctx context.Context, from store.Store, namespace string) (*Known, erro
 		raw = append(raw, contents[i].Bytes...)
 	}
 	if len(raw) == 0 {
-		return newKnown(namespace, &book.Book{}), nil
+		return newKnown(namespace, &book.Book{}, slot), nil
 	}
 	parsed, err := book.Parse(raw)
 	if err != nil {
 		return nil, err
 	}
-	return newKnown(namespace, parsed), nil
+	return newKnown(namespace, parsed, slot), nil
 }
 
-// newKnown makes a book ready.
-func newKnown(namespace string, of *book.Book) *Known {
+// newKnown makes a book ready, for a server that writes what many counters share into the lanes
+// of a slot.
+func newKnown(namespace string, of *book.Book, slot int) *Known {
 	k := &Known{Namespace: namespace, Book: of}
 	if of.ID == 0 {
 		return k
@@ -341,7 +348,7 @@ func newKnown(namespace string, of *book.Book) *Known {
 	for i := range of.Entries {
 		e := &of.Entries[i]
 		if len(e.Views) > 0 {
-			k.keys[i] = &Keys{Views: view.New(of, e), Entry: e}
+			k.keys[i] = &Keys{Views: view.New(of, e).InLane(slot), Entry: e}
 		}
 		if bound := e.Definition.Bound(); bound != nil {
 			if k.bounds == nil {

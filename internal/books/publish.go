@@ -104,7 +104,7 @@ func (b *Books) publish(ctx context.Context, namespace string, s *shelf, p Propo
 	case err != nil:
 		return Change{}, fmt.Errorf("publish the definitions of namespace %q: %w", namespace, err)
 	}
-	k := newKnown(namespace, next)
+	k := newKnown(namespace, next, b.slot)
 	b.keep(s, k) // before any fence is raised: what is made here from now on meets it
 	return c, b.finish(ctx, s)
 }

@@ -111,6 +111,7 @@ func (r Reader) draft(n *yaml.Node) (Draft, error) {
 		"shards":  func(n *yaml.Node) error { return shards(n, &d.Definition.Shards) },
 		"once":    func(n *yaml.Node) error { return r.once(n, &d.Definition.Once) },
 		"unique":  func(n *yaml.Node) error { return unique(n, &d.Definition.Unique) },
+		"top":     func(n *yaml.Node) error { return tops(n, &d.Definition.Tops) },
 		"limits":  func(n *yaml.Node) error { return r.limits(n, &d.Definition.Limits) },
 		"away":    func(n *yaml.Node) error { return away(n, &d.Definition.Away) },
 		"clients": func(n *yaml.Node) error { return amount(n, &d.Definition.Clients) },
@@ -211,6 +212,31 @@ func unique(n *yaml.Node, to *definition.Unique) error {
 		err = errors.New("unique without of: want {of: who, error: 0.8%}, or who")
 	}
 	return at(n.Line, err)
+}
+
+// tops takes a top list, or a list of them.
+func tops(n *yaml.Node, to *[]definition.Top) error {
+	if n.Kind == yaml.MappingNode {
+		n = &yaml.Node{Kind: yaml.SequenceNode, Line: n.Line, Content: []*yaml.Node{n}}
+	}
+	return elements(n, "a top list such as {name: countries, by: country, k: 100}, or a list of them", func(n *yaml.Node) error {
+		var t definition.Top
+		err := members(n, "a top list", fields{
+			"name": func(n *yaml.Node) error { return text(n, &t.Name) },
+			"by":   func(n *yaml.Node) error { return text(n, &t.By) },
+			"k": func(n *yaml.Node) (err error) {
+				if t.K, err = strconv.Atoi(n.Value); err != nil || n.Kind != yaml.ScalarNode || n.Tag == "!!str" || t.K < 1 || t.K > definition.TopMax {
+					return fmt.Errorf("%q: want a number of items from 1 to %d", n.Value, definition.TopMax)
+				}
+				return nil
+			},
+		})
+		if err == nil && (t.Name == "" || t.By == "") {
+			err = errors.New("a top list without a name, or without by: want {name: countries, by: country}")
+		}
+		*to = append(*to, t)
+		return at(n.Line, err)
+	})
 }
 
 func dimension(n *yaml.Node) (d definition.Dimension, err error) {

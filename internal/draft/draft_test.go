@@ -111,6 +111,8 @@ func TestParse(t *testing.T) {
 	f("- {pattern: a, once: {every: 1w, zone: Europe/Berlin, keep: 2w}}", definition.Definition{
 		Pattern: "a", Once: definition.Once{Every: width("1w"), Zone: "Europe/Berlin", Keep: definition.Keep(14 * 24 * time.Hour)},
 	})
+	f("- {pattern: a, top: {name: x, by: key}}", definition.Definition{Pattern: "a", Tops: []definition.Top{{Name: "x", By: "key"}}})
+	f(`[{"pattern":"a","top":[{"name":"x","by":"key"},{"name":"y","by":"term","k":5}]}]`, definition.Definition{Pattern: "a", Tops: []definition.Top{{Name: "x", By: "key"}, {Name: "y", By: "term", K: 5}}})
 	f("- {pattern: a, unique: who}", definition.Definition{Pattern: "a", Unique: definition.Unique{Of: "who"}})
 	f(`[{"pattern":"a","unique":{"of":"who","error":"0.8%"}}]`, definition.Definition{Pattern: "a", Unique: definition.Unique{Of: "who", Error: 8000}})
 	f("- {pattern: a, once: {every: 1mo, zone: UTC}}", definition.Definition{Pattern: "a", Once: definition.Once{Every: width("1mo")}})
@@ -145,12 +147,22 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	f(1, "want a list of definitions", "pattern: a")
-	f(2, "want a definition: a mapping of away, ceiling, choices, clients, dimensions, floor, late, ledger, limits, namespace, once, pattern, reservations, shards, unique, windows", "\n- a")
+	f(2, "want a definition: a mapping of away, ceiling, choices, clients, dimensions, floor, late, ledger, limits, namespace, once, pattern, reservations, shards, top, unique, windows", "\n- a")
 	f(1, "pattern is empty: want a key, or a prefix followed by *", "- {windows: []}")
 	f(2, "want a list of choices", "- pattern: a\n  choices: like")
 	f(1, `choice "1st": want a letter`, "- {pattern: a, choices: [1st]}")
 	f(1, "choice like is given twice", "- {pattern: a, choices: [like, like]}")
 	f(1, "33 choices: at most 32", "- {pattern: a, choices: [a"+strings.Repeat(", a", 32)+"]}")
+	f(1, "unknown setting \"key\" of a top list: want by, k, name", "- {pattern: a, top: {key: x}}")
+	f(1, "without a name, or without by", "- {pattern: a, top: {name: x}}")
+	f(1, "want a top list: a mapping of by, k, name", "- {pattern: a, top: [x]}")
+	f(1, "want a top list such as {name: countries, by: country, k: 100}", "- {pattern: a, top: x}")
+	f(1, "want a number of items from 1 to 1000", "- {pattern: a, top: {name: x, by: key, k: 1001}}")
+	f(1, "want a number of items from 1 to 1000", "- {pattern: a, top: {name: x, by: key, k: '5'}}")
+	f(1, "top list x is given twice", "- {pattern: a, top: [{name: x, by: key}, {name: x, by: y}]}")
+	f(1, "want a name of a letter", "- {pattern: a, top: {name: 1x, by: key}}")
+	f(1, "by \"a b\": want key", "- {pattern: a, top: {name: x, by: a b}}")
+	f(1, "leave out top", "- {pattern: a, choices: [like], top: {name: x, by: key}}")
 	f(1, "of \"ip\": want who", "- {pattern: a, unique: ip}")
 	f(1, "unique without of", "- {pattern: a, unique: {error: 1%}}")
 	for _, bad := range []string{"1", "0%", "x%", "-1%", "101%", "NaN%", "0.00001%"} {

@@ -124,7 +124,7 @@ func (r *Reader) sets(q *equations, of func(store.PartFields) store.Rows) []stor
 	}
 	for i := range q.views {
 		s := &q.views[i]
-		if s.Kind&store.PartRetained == 0 || q.from[i] == never {
+		if s.Kind&store.PartRetained == 0 || s.Kind.Shared() || q.from[i] == never {
 			continue
 		}
 		from := max(q.from[i], 0)

@@ -318,7 +318,10 @@ func (f *frame) add(d *store.Delta, fact *Fact, keys *books.Keys) (e *store.Even
 	if !ok && always {
 		line, ok = unasked, true
 	}
-	if e, err = f.withLine(asked(p.Event, d, fact, keys), line, ok, d, fact, at); err == nil && keys.CountsOnce() {
+	if e, err = asked(p.Event, d, fact, keys); err != nil {
+		return nil, onTime, err
+	}
+	if e, err = f.withLine(e, line, ok, d, fact, at); err == nil && keys.CountsOnce() {
 		e, err = f.once(e, fact, keys, at)
 	}
 	return e, late, err

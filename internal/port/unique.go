@@ -9,16 +9,30 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// asked returns an event that takes its user into the sketches of users, if its counter has
-// some. What is corrected and what is taken back is of nobody: users who were there stay so.
-func asked(e *store.Event, d *store.Delta, fact *Fact, keys *books.Keys) *store.Event {
-	precision := keys.Unique()
-	if precision == 0 || d.N <= 0 || fact == nil || fact.Who == "" || fact.always() {
-		return e
+// asked returns an event that asks the sketches of its counter what it has to, if there are
+// some. What is corrected and what is taken back asks nothing: users who were there stay so, and nothing can be
+// taken out of a top list.
+func asked(e *store.Event, d *store.Delta, fact *Fact, keys *books.Keys) (*store.Event, error) {
+	if d.N <= 0 || fact != nil && fact.always() {
+		return e, nil
+	}
+	var user []byte
+	if precision := keys.Unique(); precision != 0 && fact != nil && fact.Who != "" {
+		user = sketch.AppendUniqueRequest(nil, precision, []uint64{sketch.Hash(fact.Who)})
+	}
+	bytes := user
+	if tops := keys.Tops(); len(tops) > 0 {
+		var err error
+		if bytes, err = listed(user, d, fact, tops); err != nil {
+			return nil, err
+		}
+	}
+	if bytes == nil {
+		return e, nil
 	}
 	with := new(*e)
-	with.Bytes = sketch.AppendUniqueRequest(nil, precision, []uint64{sketch.Hash(fact.Who)})
-	return with
+	with.Bytes = bytes
+	return with, nil
 }
 
 // unite returns the event that takes users into sketches now, and counts nothing.

@@ -98,6 +98,9 @@ func EncodeDefinition(d *definition.Definition) *pb.Definition {
 	if out.Unique = d.Unique.Of; d.Unique.Error != 0 {
 		out.UniqueError = d.Unique.Error.String()
 	}
+	for _, t := range d.Tops {
+		out.Top = append(out.Top, &pb.DefinedTop{Name: t.Name, By: t.By, K: int32(t.K)})
+	}
 	out.Limits, out.Clients = EncodeLimits(d.Limits), d.Clients
 	out.Away, out.AwayServers = EncodeAway(d.Away)
 	return out
@@ -158,6 +161,9 @@ func DecodeDefinition(d *pb.Definition) (out definition.Definition, err error) {
 		return out, err
 	}
 	out.Clients = d.Clients
+	for _, t := range d.Top {
+		out.Tops = append(out.Tops, definition.Top{Name: t.GetName(), By: t.GetBy(), K: int(t.GetK())})
+	}
 	if out.Unique.Of = d.Unique; d.UniqueError != "" {
 		if err = out.Unique.Error.UnmarshalText([]byte(d.UniqueError)); err != nil {
 			return out, err

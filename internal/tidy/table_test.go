@@ -141,7 +141,7 @@ var table = map[string]row{
 		code:  []string{".", "./call", "./definition", "./policy", "./store", "./internal/duration", "./internal/instant", "./internal/keyspace", "./internal/port", "./internal/server", "./internal/track"},
 		tests: []string{"./internal/hostile", "./internal/load/redisproc", "./internal/session", "github.com/redis/rueidis"},
 	},
-	"internal/server/rest": {code: []string{".", "./definition", "./policy", "./ratelimit", "./store", "./internal/draft", "./internal/duration", "./internal/instant", "./internal/port", "./internal/server"}, tests: []string{"./call"}},
+	"internal/server/rest": {code: []string{".", "./call", "./definition", "./policy", "./ratelimit", "./store", "./internal/draft", "./internal/duration", "./internal/instant", "./internal/port", "./internal/server"}},
 	"internal/server/rpc": {
 		code: []string{
 			".", "./call", "./definition", "./store", "./internal/envoypb", "./internal/port", "./internal/server", "./internal/protocol", "./quipupb", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",

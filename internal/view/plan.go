@@ -57,10 +57,7 @@ func (v *Views) Plan(at, now int64, names []string) (*Plan, error) {
 	for _, part := range v.parts(p, at, now, names, (*ready).counts) {
 		riders = append(riders, store.Rider{Part: part, Op: store.OpAdd, Amount: store.AmountApplied})
 	}
-	for _, part := range v.parts(p, at, now, names, (*ready).merges) {
-		riders = append(riders, store.Rider{Part: part, Op: store.OpMerge})
-	}
-	p.Event = planned(riders)
+	p.Event = planned(v.merged(riders, p, at, now, names))
 	return p, nil
 }
 
@@ -76,6 +73,9 @@ func (v *Views) parts(p *Plan, at, now int64, names []string, some func(*ready) 
 		if r.dimension != NoDimension {
 			part.Name = names[r.dimension]
 		}
+		if r.shared {
+			part.Name = v.lane
+		}
 		if r.windowed() {
 			span := r.grid.At(at)
 			p.at.From, p.at.To = max(p.at.From, span.From), min(p.at.To, span.To)
@@ -85,8 +85,8 @@ func (v *Views) parts(p *Plan, at, now int64, names []string, some func(*ready) 
 			} else {
 				part, p.Late = outside(r.ID), true
 				p.now.From = max(p.now.From, end)
-				if r.unique {
-					continue // Nobody is outside of a sketch.
+				if r.merges() {
+					continue // Nothing is outside of a sketch.
 				}
 			}
 		}

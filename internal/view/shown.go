@@ -14,6 +14,7 @@ type Shown struct {
 	Keep      int64         // how long after the end of a window, or for a line; 0 is for ever
 	Dimension int           // or NoDimension
 	Sums      bool          // its parts, and what is outside of it, add up to the total
+	Top       int           // a list in Views.Tops, from 1 on; 0 is none
 }
 
 // All returns all views.
@@ -21,7 +22,7 @@ func (v *Views) All() []Shown {
 	all := make([]Shown, len(v.views))
 	for i := range v.views {
 		r := &v.views[i]
-		all[i] = Shown{r.View, r.kind(), r.grid, r.keep, r.dimension, v.sums(r)}
+		all[i] = Shown{r.View, r.kind(), r.grid, r.keep, r.dimension, v.sums(r), r.top}
 	}
 	return all
 }

@@ -24,19 +24,19 @@ const never = 1 << 52
 // Sources returns the views with windows at a time, of dimension i or of NoDimension.
 // Since tells from when on a view is complete, as Book.Since does.
 func (v *Views) Sources(i int, now int64, since func(book.View) (at int64, ok bool)) []Source {
-	return v.sources(i, now, since, false)
+	return v.sources(now, since, func(r *ready) bool { return r.dimension == i && !r.merges() })
 }
 
 // Sketches is Sources for those whose windows have sketches of users.
 func (v *Views) Sketches(i int, now int64, since func(book.View) (at int64, ok bool)) []Source {
-	return v.sources(i, now, since, true)
+	return v.sources(now, since, func(r *ready) bool { return r.dimension == i && r.unique })
 }
 
-func (v *Views) sources(i int, now int64, since func(book.View) (at int64, ok bool), unique bool) []Source {
+func (v *Views) sources(now int64, since func(book.View) (at int64, ok bool), some func(*ready) bool) []Source {
 	var all []Source
 	for j := range v.views {
 		r := &v.views[j]
-		if !r.windowed() || r.dimension != i || r.unique != unique {
+		if !r.windowed() || !some(r) {
 			continue
 		}
 		s := Source{View: r.View, Kind: r.kind(), Grid: r.grid, Kept: r.grid.At(now - r.keep).From, Since: never}

@@ -42,7 +42,7 @@ func NoUnique(key string) error {
 // if there is one.
 func (v *Views) UniqueOf(i int) (s Shown, ok bool) {
 	for _, s := range v.All() {
-		if s.Kind == store.PartSketch && s.Dimension == i {
+		if s.Kind == store.PartSketch && s.Dimension == i && s.Top == 0 {
 			return s, true
 		}
 	}
@@ -59,12 +59,13 @@ func (v *Views) Unite(at, now int64, names []string) (*Plan, error) {
 	riders := v.bases()
 	var lead store.Part
 	for i := range p.Event.Len() {
-		if r := p.Event.Rider(i); r.Op != store.OpMerge {
+		if r := *p.Event.Rider(i); r.Op != store.OpMerge || r.N > 1 {
 			continue
 		} else if lead == "" {
 			lead = r.Part
 		} else {
-			riders = append(riders, *r)
+			r.N = 0 // The event asks nothing else.
+			riders = append(riders, r)
 		}
 	}
 	p.Event = planned(riders)

@@ -45,6 +45,9 @@ type Views struct {
 	once    *ready   // has the users that were counted, or nil
 
 	unique int // the precision of sketches of users; 0 if there are none
+
+	tops []definition.Top
+	lane string // the name of parts that many counters share
 }
 
 // A ready is a view made ready.
@@ -57,6 +60,8 @@ type ready struct {
 	choices   bool // reactions
 	once      bool // users who were counted
 	unique    bool // sketches of users
+	top       int  // a list in tops, from 1 on; 0 is none
+	shared    bool // of many counters
 }
 
 // NoDimension is in the place of a dimension where all events are meant.
@@ -68,9 +73,13 @@ func New(b *book.Book, e *book.Entry) *Views {
 		dimensions: e.Definition.Dimensions, record: e.Definition.Ledger.Record,
 		late: e.Definition.Late.Then, lateAfter: e.Definition.LateAfter(), book: int64(b.ID),
 		choices: e.Definition.Choices, unique: precision(e.Definition.Unique),
+		tops: e.Definition.Tops, lane: laneZero,
 	}
 	for i, s := range book.Slots(&e.Definition) {
 		r := ready{View: e.Views[i], dimension: NoDimension, ledger: s.Ledger, choices: s.Choices, once: s.Once != nil, unique: s.Unique}
+		if s.Top != nil {
+			r.top, r.shared = 1+slices.IndexFunc(v.tops, func(t definition.Top) bool { return t.Name == s.Top.Name }), s.Top.By == definition.ByKey
+		}
 		if s.Dimension != nil {
 			r.dimension = slices.IndexFunc(v.dimensions, func(d definition.Dimension) bool { return d.Name() == s.Dimension.Name() })
 		}
@@ -90,7 +99,7 @@ func New(b *book.Book, e *book.Entry) *Views {
 		v.views = append(v.views, r)
 	}
 	for i := range v.dimensions {
-		at := slices.IndexFunc(v.views, func(r ready) bool { return r.dimension == i && !r.windowed() && !r.unique })
+		at := slices.IndexFunc(v.views, func(r ready) bool { return r.dimension == i && !r.windowed() && !r.merges() })
 		v.admits = append(v.admits, v.views[at].ID)
 	}
 	v.Assign, v.Touch = planned(v.assigns()), planned(v.bases())
@@ -102,15 +111,15 @@ func (r *ready) windowed() bool { return !r.once && r.grid.Width != calendar.Wid
 
 // sums reports whether the cells of r, and what is outside of it, add up to the total.
 func (v *Views) sums(r *ready) bool {
-	return !r.once && !r.unique && (!r.ledger || v.record == definition.All)
+	return !r.once && !r.merges() && (!r.ledger || v.record == definition.All)
 }
 
 // counts reports whether every event that counts adds to a cell of r. The others have more
 // to say of it than an amount.
-func (r *ready) counts() bool { return !r.ledger && !r.choices && !r.once && !r.unique }
+func (r *ready) counts() bool { return !r.ledger && !r.choices && !r.once && !r.merges() }
 
 // merges reports whether what an event asks is merged into a cell of r.
-func (r *ready) merges() bool { return r.unique }
+func (r *ready) merges() bool { return r.unique || r.top != 0 }
 
 // Dimension returns which dimension has a name, as in Dimension.Name.
 func (v *Views) Dimension(name string) (i int, err error) {
@@ -127,7 +136,8 @@ func (v *Views) Dimension(name string) (i int, err error) {
 
 // Declares reports whether events may bring a value of a name.
 func (v *Views) Declares(name string) bool {
-	return slices.ContainsFunc(v.dimensions, func(d definition.Dimension) bool { return slices.Contains(d.By, name) })
+	return slices.ContainsFunc(v.dimensions, func(d definition.Dimension) bool { return slices.Contains(d.By, name) }) ||
+		slices.ContainsFunc(v.tops, func(t definition.Top) bool { return t.By == name && name != definition.ByKey })
 }
 
 // single returns the names that events may bring values of.
@@ -137,6 +147,11 @@ func (v *Views) single() (names []string) {
 			if !slices.Contains(names, name) {
 				names = append(names, name)
 			}
+		}
+	}
+	for _, t := range v.tops {
+		if t.By != definition.ByKey && !slices.Contains(names, t.By) {
+			names = append(names, t.By)
 		}
 	}
 	return names
@@ -167,6 +182,9 @@ func (v *Views) Names(names []string, dims []call.Dimension) ([]string, error) {
 		}
 		if !valueOK(dim.Value) {
 			return nil, store.Errorf(store.KindInvalid, "dimension %q: a value is UTF-8 without control characters", dim.Name)
+		}
+		if len(dim.Value) > definition.CellBytesMax {
+			return nil, store.Errorf(store.KindTooLarge, "dimension %q: a value of %d bytes: at most %d", dim.Name, len(dim.Value), definition.CellBytesMax)
 		}
 	}
 	for i := range v.dimensions {
@@ -266,9 +284,13 @@ func (r *ready) kind() store.PartKind {
 		return store.PartMembers
 	case r.once:
 		return store.PartOnce
-	case r.unique && r.windowed():
+	case r.shared && r.windowed():
+		return store.PartWindowShared
+	case r.shared:
+		return store.PartShared
+	case r.merges() && r.windowed():
 		return store.PartWindowSketch
-	case r.unique:
+	case r.merges():
 		return store.PartSketch
 	case !r.windowed():
 		return store.PartDim

@@ -172,6 +172,7 @@ func ownCommands() []*command {
 		{name: "Q.RANGE", arity: -4, flags: flagRead, keys: oneKey.used("RO access"), slow: qRange, since: "1.0.0", about: "Returns what was counted in a range of time, by windows."},
 		{name: "Q.BY", arity: -3, flags: flagRead, keys: oneKey.used("RO access"), slow: qBy, since: "1.0.0", about: "Returns what was counted for each value of a dimension."},
 		{name: "Q.UNIQUE", arity: -2, flags: flagRead, keys: oneKey.used("RO access"), slow: qUnique, since: "1.0.0", about: "Returns how many different users a counter had."},
+		{name: "Q.TOP", arity: -2, flags: flagRead, slow: qTop, since: "1.0.0", about: "Returns what came most often, of a top list."},
 		{name: "Q.LOOKUP", arity: 3, flags: reads, keys: secondKey.used("RO access"), slow: qLookup, since: "1.0.0", about: "Returns what is known of a token."},
 		{name: "Q.SETTLE", arity: 3, flags: writes, keys: secondKey.used("RW update"), slow: qSettle, since: "1.0.0", about: "Decides a token for good."},
 	}

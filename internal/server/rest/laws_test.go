@@ -493,6 +493,49 @@ func (w *wire) Uniques(ctx context.Context, key string, o quipu.UniqueOptions) (
 	return u, err
 }
 
+func (w *wire) Top(ctx context.Context, name string, o call.TopOptions) (call.Top, error) {
+	q := url.Values{}
+	for name, at := range map[string]time.Time{"from": o.From, "to": o.To} {
+		if !at.IsZero() {
+			q.Set(name, at.Format(time.RFC3339Nano))
+		}
+	}
+	if o.K != 0 {
+		q.Set("k", strconv.Itoa(o.K))
+	}
+	if o.Trend {
+		q.Set("trend", "true")
+	}
+	var r struct {
+		Name, Key, By string
+		Items         []struct {
+			Item                string
+			Count, Lower, Upper int64
+			Rise                struct{ Count, Lower, Upper int64 }
+		}
+		Exact, Trend, Aligned, Complete bool
+		Rest, Total                     int64
+		CompleteFrom                    time.Time `json:"complete_from"`
+		From, To, Before                time.Time
+		AsOf                            time.Time `json:"as_of"`
+	}
+	path := "/tops/" + escape(name)
+	if o.Key != "" {
+		path = "/counters/" + escape(o.Key) + "/top/" + escape(name)
+	}
+	err := w.do(ctx, "GET", path+"?"+q.Encode(), nil, nil, &r)
+	t := call.Top{
+		Name: r.Name, Key: r.Key, By: r.By, Exact: r.Exact, Trend: r.Trend, Rest: r.Rest, Total: r.Total, Aligned: r.Aligned, Complete: r.Complete,
+		CompleteFrom: r.CompleteFrom, From: r.From, To: r.To, Before: r.Before, AsOf: r.AsOf,
+	}
+	for _, x := range r.Items {
+		t.Items = append(t.Items, call.TopItem{
+			Item: x.Item, Count: x.Count, Lower: x.Lower, Upper: x.Upper, Rise: x.Rise.Count, RiseLower: x.Rise.Lower, RiseUpper: x.Rise.Upper,
+		})
+	}
+	return t, err
+}
+
 func (w *wire) AddUniques(ctx context.Context, key string, users ...string) (bool, error) {
 	items := make([]text, len(users))
 	for i, user := range users {

@@ -27,6 +27,9 @@ func (r *route) safe() bool { return r.method == "GET" || r.reads }
 // readParams are the parameters of a read.
 var readParams = []string{"read", "session", "max_staleness", "max_error"}
 
+// topParams are the parameters of a top list.
+var topParams = []string{"k", "from", "to", "trend"}
+
 const (
 	apiPath       = "/api/v1"
 	namespacePath = apiPath + "/namespaces/{ns}"
@@ -53,6 +56,8 @@ func counterRoutes() []route {
 		{method: "GET", path: "/reservations", serve: reservedOf, known: []string{"key", "who", "limit", "cursor"}},
 		{method: "GET", path: "/counters/{key}/range", serve: rangeOf, known: []string{"from", "to", "step", "zone", "rate"}},
 		{method: "GET", path: "/counters/{key}/by/{dimension}", serve: by, known: []string{"from", "to", "top"}},
+		{method: "GET", path: "/tops/{name}", serve: top, known: topParams},
+		{method: "GET", path: "/counters/{key}/top/{name}", serve: top, known: topParams},
 		{method: "GET", path: "/uniques/{key}", serve: uniques, known: []string{"from", "to", "by", "top", "with"}},
 		{method: "POST", path: "/uniques/{key}", serve: addUniques},
 		{method: "GET", path: "/counters/{key}/ledger", serve: ledger, known: []string{"limit", "cursor", "actor", "token", "from", "to"}},
