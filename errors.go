@@ -30,7 +30,8 @@ var (
 	// ErrBound is returned, by a *BoundError, when a floor or a ceiling refused the
 	// write.
 	ErrBound = store.ErrBound
-	// ErrFull is returned when the namespace is at its limit of keys or tokens.
+	// ErrFull is returned when the namespace is at its limit of keys, tokens, choices of users, or
+	// open reservations.
 	ErrFull = store.ErrFull
 	// ErrUnavailable is returned when the store can't serve now; nothing
 	// changed, and the same call may succeed later.

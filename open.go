@@ -41,7 +41,7 @@ func (o Options) Validate() error {
 		return err
 	}
 	l := o.Limits
-	if l.KeysMax < 0 || l.TokensMax < 0 || l.TokenWindow < 0 || l.NamespacesMax < 0 || l.WritersMax < 0 {
+	if l.KeysMax < 0 || l.TokensMax < 0 || l.TokenWindow < 0 || l.NamespacesMax < 0 || l.WritersMax < 0 || l.UsersMax < 0 || l.HoldsMax < 0 {
 		return store.Errorf(store.KindInvalid, "negative limit")
 	}
 	if o.Recall < 0 {

@@ -26,7 +26,7 @@ type DB struct {
 // have to write at the same moment.
 func New(s store.Store, o Options) *DB {
 	return &DB{reads: &sync.Pool{New: func() any { return new(readCall) }}, port: port.New(s, defaultNamespace, port.Options{
-		Policies: o.Policies, Recall: o.Recall, ReadOnly: o.ReadOnly, Logger: o.Logger, Err: o.Validate(),
+		Policies: o.Policies, Recall: o.Recall, ReadOnly: o.ReadOnly, Logger: o.Logger, Limits: o.Limits, Err: o.Validate(),
 	})}
 }
 

@@ -33,6 +33,10 @@ type Limits struct {
 	TokenWindow   time.Duration // how long a repeat returns the first result; default 24 h
 	NamespacesMax int           // namespaces with a key or a token; default 10,000
 	WritersMax    int           // marks in one partition; default 10,000
+
+	// Those of a namespace that servers keep, by what they have counted: about.
+	UsersMax int64 // that have a choice of some counter, once for each; default 1 billion
+	HoldsMax int64 // reservations open; default 10 million
 }
 
 // WithDefaults returns l with each zero field at its default.
@@ -51,6 +55,12 @@ func (l Limits) WithDefaults() Limits {
 	}
 	if l.WritersMax == 0 {
 		l.WritersMax = 10_000
+	}
+	if l.UsersMax == 0 {
+		l.UsersMax = 1_000_000_000
+	}
+	if l.HoldsMax == 0 {
+		l.HoldsMax = 10_000_000
 	}
 	return l
 }

@@ -62,6 +62,8 @@ type serveCmd struct {
 	KeyQuota       int64         `help:"Maximum number of keys in one namespace." default:"1000000000"`
 	TokenQuota     int64         `help:"Maximum number of tokens remembered in one namespace." default:"10000000"`
 	NamespaceQuota int           `help:"Maximum number of namespaces that have a key or a token." default:"10000"`
+	UserQuota      int64         `help:"Maximum number of choices that users have in one namespace, about." default:"1000000000"`
+	HoldQuota      int64         `help:"Maximum number of reservations open in one namespace, about." default:"10000000"`
 	TokenWindow    time.Duration `help:"How long a token is remembered: within it, a repeated write counts once and returns the first result." default:"24h"`
 	MaxConnections *int          `help:"Maximum number of open connections for each of --http, --resp and --rpc. By default 10000, or as many as the total has memory for." placeholder:"N"`
 	RequestTimeout time.Duration `help:"Time limit for a call, including the time to receive it." default:"5s"`
@@ -120,6 +122,8 @@ func (c *serveCmd) Validate() error {
 		{"key-quota", c.KeyQuota >= 1, "want at least 1"},
 		{"token-quota", c.TokenQuota >= 1, "want at least 1"},
 		{"namespace-quota", c.NamespaceQuota >= 1, "want at least 1"},
+		{"user-quota", c.UserQuota >= 1, "want at least 1"},
+		{"hold-quota", c.HoldQuota >= 1, "want at least 1"},
 		{"max-connections", c.MaxConnections == nil || *c.MaxConnections >= 1, "want at least 1"},
 		{"request-timeout", c.RequestTimeout > 0, "want more than 0s"},
 		{"memory", c.Memory == 0 || c.Memory >= memoryMin, "want at least 16MiB"},
@@ -227,6 +231,7 @@ func (c *serveCmd) options(conf *config, logger *slog.Logger) storeOptions {
 		Options: quipu.Options{
 			Limits: quipu.Limits{
 				KeysMax: c.KeyQuota, TokensMax: c.TokenQuota, NamespacesMax: c.NamespaceQuota, TokenWindow: c.TokenWindow,
+				UsersMax: c.UserQuota, HoldsMax: c.HoldQuota,
 			},
 			Policies: conf.policies,
 			Memory:   c.plan.store,

@@ -61,8 +61,9 @@ type Worker struct {
 	used   atomic.Pointer[map[string]bool] // namespaces that have ever had a hold
 	next   atomic.Int64                    // when it looks again, in Unix microseconds; 0 is not known
 
-	mu     sync.Mutex // guards hinted
+	mu     sync.Mutex // guards the fields below
 	hinted map[hold.Hint]*hinting
+	open   map[string]int64 // by namespace: as the last walk has counted, and changed here since
 
 	swept, late, failures, hints atomic.Uint64
 }
@@ -81,7 +82,7 @@ func New(o Options) *Worker {
 	t := o.Store.Traits()
 	w := &Worker{
 		Options: o, lanes: hold.Lanes(t.Partitions), shared: t.Shared, stop: func() {},
-		wake: make(chan struct{}, 1), hinted: make(map[hold.Hint]*hinting),
+		wake: make(chan struct{}, 1), hinted: make(map[hold.Hint]*hinting), open: make(map[string]int64),
 	}
 	w.used.Store(&map[string]bool{})
 	return w
@@ -145,8 +146,30 @@ func (w *Worker) Uses(namespace string) bool { return (*w.used.Load())[namespace
 // Any reports whether any namespace is.
 func (w *Worker) Any() bool { return len(*w.used.Load()) > 0 }
 
+// Open returns about how many holds of a namespace are open: what the last walk has counted,
+// and what this server has changed since.
+func (w *Worker) Open(namespace string) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return max(0, w.open[namespace])
+}
+
+// Changed notes that this server has made so many holds of a namespace, or ended some.
+func (w *Worker) Changed(namespace string, n int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.open[namespace] += n
+}
+
 // Meters calls f for each meter.
 func (w *Worker) Meters(f func(name, help string, value float64)) {
+	open := int64(0)
+	w.mu.Lock()
+	for _, n := range w.open {
+		open += max(0, n)
+	}
+	w.mu.Unlock()
+	f("quipu_holds_open", "Reservations that are open, as this server has counted at most ten minutes ago, and changed since.", float64(open))
 	f("quipu_holds_swept_total", "Reservations that have expired, and were given back by this server.", float64(w.swept.Load()))
 	f("quipu_holds_swept_late_total", "Those of them that were given back more than a second after they had expired.", float64(w.late.Load()))
 	f("quipu_holds_failures_total", "Attempts to look for expired reservations that failed.", float64(w.failures.Load()))
@@ -235,6 +258,7 @@ func (w *Worker) lane(ctx context.Context, lane store.Cell) (next int64, err err
 			if ok {
 				swept, err := w.Sweep(ctx, h)
 				w.swept.Add(uint64(swept.Ended))
+				w.Changed(h.Namespace, -int64(swept.Ended))
 				w.late.Add(uint64(swept.Late))
 				if err != nil || swept.Early {
 					next = earlier(next, now+int64(hold.Grain/time.Microsecond))

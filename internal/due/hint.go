@@ -108,13 +108,20 @@ func (w *Worker) mark(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// Walk looks at all holds, and puts back hints that are missing. It removes what is left of
-// those who have no hold any more.
+// Walk looks at all holds, counts them, and puts back hints that are missing. It removes what is
+// left of those who have no hold any more.
 func (w *Worker) Walk(ctx context.Context) error {
 	for namespace := range *w.used.Load() {
-		if err := w.walk(ctx, namespace, store.PartDue, w.rehint); err != nil {
+		open := int64(0)
+		if err := w.walk(ctx, namespace, store.PartDue, func(ctx context.Context, page []store.PartEntry) error {
+			open += int64(len(page))
+			return w.rehint(ctx, page)
+		}); err != nil {
 			return err
 		}
+		w.mu.Lock()
+		w.open[namespace] = open
+		w.mu.Unlock()
 		if err := w.walk(ctx, namespace, store.PartHeld, w.clean); err != nil {
 			return err
 		}

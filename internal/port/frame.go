@@ -229,6 +229,10 @@ func (p *Port) Why(ctx context.Context, d *store.Delta, fact *Fact) error {
 	if err == nil {
 		_, _, err = f.event(d, fact)
 	}
+	if store.KindOf(err) == store.KindFull {
+		p.full.Add(1)
+		p.refused.Add(1)
+	}
 	if err == nil && (mayEndHolds(d, fact) || d.Expiry&store.ExpirySet != 0) {
 		return ErrHeld
 	}

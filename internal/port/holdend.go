@@ -69,6 +69,7 @@ func (p *Port) finish(ctx context.Context, h hold.Hold, do doing, taken int64, w
 		used := false
 		switch {
 		case r.Outcome == store.Applied && !r.Replayed:
+			p.due.Changed(p.namespace, -1)
 			out := p.told(&h, deadline, call.HoldReleased)
 			if out.Durability = durability; do == doCommit {
 				out.State, out.Committed = call.HoldCommitted, taken

@@ -68,6 +68,9 @@ func (p *Port) mayWrite() error {
 func (p *Port) reserve(ctx context.Context, r *Reserve, h hold.Hold) (call.Reservation, error) {
 	cell := p.Cell(h.Key)
 	a := &act{do: doReserve, hold: h, ttl: r.TTL, floor: r.Floor, deadline: p.NowMS(cell)*1000 + r.TTL.Microseconds()}
+	if err := p.roomForHold(ctx, r, cell); err != nil {
+		return call.Reservation{}, err
+	}
 	if err := p.books.Hold(ctx, p.namespace); err != nil {
 		return call.Reservation{}, err
 	}
@@ -95,11 +98,30 @@ func (p *Port) reserve(ctx context.Context, r *Reserve, h hold.Hold) (call.Reser
 		if out, err = p.asItIs(ctx, out, h); err != nil {
 			return out, err
 		}
+	} else {
+		p.due.Changed(p.namespace, 1)
 	}
 	if r.Want {
 		err = p.withStock(ctx, &out)
 	}
 	return out, err
+}
+
+// roomForHold returns an error if the namespace has as many open holds as it may have, unless
+// the call is a repeat.
+func (p *Port) roomForHold(ctx context.Context, r *Reserve, cell store.Cell) error {
+	open := p.due.Open(p.namespace)
+	if open < p.most.HoldsMax {
+		return nil
+	}
+	if r.Token != "" {
+		if fate, err := p.store.Lookup(ctx, cell, r.Token); err != nil || fate.State == store.TokenApplied {
+			return err
+		}
+	}
+	p.full.Add(1)
+	p.refused.Add(1)
+	return store.Errorf(store.KindFull, "namespace %q has about %d open reservations, and may have %d (--hold-quota)", p.namespace, open, p.most.HoldsMax)
 }
 
 // step sends one delta, and returns what became of it.

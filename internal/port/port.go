@@ -46,6 +46,7 @@ type shared struct {
 	desk     *admission.Desk   // where values are let into dimensions
 	keeping  *retention.Worker // lets go of what definitions do not keep any more
 	due      *due.Worker       // gives back reservations that have expired
+	most     store.Limits      // of which it keeps those that stores do not
 	err      error             // what is wrong with the options, or nil
 	calls    sync.Pool         // of *Call
 
@@ -88,6 +89,7 @@ type verified struct {
 // Options are what a port is told: see those of package quipu.
 type Options struct {
 	Policies []policy.Policy
+	Limits   store.Limits
 	Recall   int
 	ReadOnly bool
 	Logger   *slog.Logger
@@ -102,7 +104,7 @@ func New(s store.Store, namespace string, o Options) *Port {
 	if _, ok := s.(*node.Node); !ok && s.Traits().Shared {
 		s = node.New(context.Background(), s, node.Options{Logger: o.Logger, ReadOnly: o.ReadOnly})
 	}
-	sh := &shared{store: s, traits: s.Traits(), readOnly: o.ReadOnly, err: o.Err, books: books.New(s, o.ReadOnly)}
+	sh := &shared{store: s, traits: s.Traits(), readOnly: o.ReadOnly, err: o.Err, books: books.New(s, o.ReadOnly), most: o.Limits.WithDefaults()}
 	sh.calls.New = func() any { return new(Call) }
 	_, starts := s.(store.Starter) // It answers from this process.
 	sh.near = starts && !sh.traits.Shared
@@ -228,7 +230,7 @@ func (p *Port) Meters(f func(name, help string, value float64)) {
 	f("quipu_writes_refused_total", "Writes refused: overflow, token, version, limits.", float64(p.refused.Load()))
 	f("quipu_writes_replayed_total", "Writes that were repeats and returned the first result.", float64(p.replayed.Load()))
 	f("quipu_writes_unknown_total", "Calls that ended before the outcome was known.", float64(p.unknown.Load()))
-	f("quipu_writes_full_total", "Writes refused because of --key-quota, --token-quota or --namespace-quota.", float64(p.full.Load()))
+	f("quipu_writes_full_total", "Writes refused because of --key-quota, --token-quota, --namespace-quota, --user-quota or --hold-quota.", float64(p.full.Load()))
 	f("quipu_writes_remade_total", "Writes made anew because definitions had changed, or windows had gone, since they were made.", float64(p.remade.Load()))
 	f("quipu_events_late_total", "Events of which a window was not kept any more: the total has them, and the window's view has not.", float64(p.late.Load()))
 	f("quipu_events_clamped_total", "Events that were too old, and by their definition were counted as if they were later.", float64(p.clamped.Load()))

@@ -81,6 +81,8 @@ func (f *frame) react(d *store.Delta, r Reacting, user string, keys *books.Keys)
 	switch {
 	case keys == nil || len(keys.Choices()) == 0:
 		return nil, onTime, NoChoices(d.Cell.Key)
+	case d.Op == store.OpSet && f.s.keeping.Users(f.namespace) >= f.s.most.UsersMax:
+		return nil, onTime, store.Errorf(store.KindFull, "users of namespace %q have about %d choices, and may have %d (--user-quota)", f.namespace, f.s.keeping.Users(f.namespace), f.s.most.UsersMax)
 	case d.Op == store.OpSet && d.N > int64(len(keys.Choices())):
 		return nil, onTime, ErrChoice(view.ChoiceName(nil, d.N), keys.Choices())
 	}

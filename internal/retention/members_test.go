@@ -201,3 +201,38 @@ func TestMembersSoon(t *testing.T) {
 		w.users(post, 0, 0)
 	})
 }
+
+// What is counted is right after a walk, however many rounds that takes, and of each namespace.
+func TestCensus(t *testing.T) {
+	w := newWorld(t)
+	w.choices()
+	counts := func(want int64) {
+		t.Helper()
+		if err := w.Count(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := w.Users("ns"); n != want {
+			t.Errorf("%d users, want %d", n, want)
+		}
+	}
+	counts(0)
+	w.react(post, 0, 100)
+	counts(100)
+	w.ends(post, store.OpSet)
+	w.clears(1)
+	counts(0)
+	const posts = 12_000 // more numbers than a round looks at
+	for i := range posts {
+		w.react(store.Cell{Namespace: "ns", Key: fmt.Sprint("post", i)}, 0, 2)
+	}
+	counts(0)
+	counts(2 * posts)
+	w.Meters(func(name, _ string, value float64) {
+		if name == "quipu_members" && value != 2*posts {
+			t.Errorf("%s is %v", name, value)
+		}
+	})
+	if n := w.Users("other"); n != 0 {
+		t.Errorf("another namespace has %d", n)
+	}
+}

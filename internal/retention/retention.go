@@ -48,6 +48,7 @@ type Worker struct {
 
 	walked string // where the next walk through what clients of limits have used goes on
 	gone   place  // where the next walk through counters that were reset goes on
+	census census // of users
 
 	floors, failures, lapsed, cleared atomic.Uint64
 }
@@ -82,7 +83,7 @@ func (w *Worker) Start() {
 			case <-soon.C:
 			}
 			more, failed := w.Members(ctx)
-			if err = errors.Join(err, failed); err != nil && ctx.Err() == nil {
+			if err = errors.Join(err, failed, w.Count(ctx)); err != nil && ctx.Err() == nil {
 				w.failures.Add(1)
 				w.Logger.Warn("what is not kept any more is not removed", "err", err)
 			}
@@ -103,6 +104,7 @@ func (w *Worker) Close() {
 func (w *Worker) Meters(f func(name, help string, value float64)) {
 	f("quipu_retention_floors_total", "Floors raised, below which windows and ledgers are removed, by this server.", float64(w.floors.Load()))
 	f("quipu_limits_lapsed_total", "Clients of limits that were forgotten, because they had used nothing for long enough, by this server.", float64(w.lapsed.Load()))
+	f("quipu_members", "Choices that users have of counters, each counted once, as this server has counted last.", float64(w.census.all()))
 	f("quipu_members_cleared_total", "Rows of users who were gone, because their counter was reset or deleted, that this server has removed.", float64(w.cleared.Load()))
 	f("quipu_retention_failures_total", "Attempts to remove what is not kept any more that failed.", float64(w.failures.Load()))
 }
