@@ -70,6 +70,7 @@ func (e *Engine) addOne(ctx context.Context, b *store.Batch, r *store.Reply) (f 
 	if done {
 		e.meters.batches++
 		e.meters.deltas++
+		e.meters.writes += uint64(max(1, d.Writes))
 		e.tend(end)
 	}
 	e.mu.Unlock()

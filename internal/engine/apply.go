@@ -435,6 +435,7 @@ func (e *Engine) batch(f *wal.Frame, b *store.Batch, plans []plan, r *store.Repl
 			e.meters.refused++
 		}
 		r.Results = append(r.Results, res)
+		e.meters.writes += uint64(max(1, b.Deltas[i].Writes))
 	}
 	e.meters.batches++
 	e.meters.deltas += uint64(len(b.Deltas))

@@ -77,6 +77,7 @@ func (c *change) adds(a *store.Adds, ps *plans) (taken int) {
 		add, p := &a.Each[i], &ps.all[i]
 		if add.Left = add.Left || !c.times(add, p, ps.keys[p.from:p.to]); !add.Left {
 			taken++
+			e.meters.writes += uint64(add.Times)
 		}
 	}
 	if taken > 0 {

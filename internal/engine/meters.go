@@ -9,9 +9,9 @@ import (
 // meters count what the engine does. Those that are not atomic are guarded by
 // the engine's lock.
 type meters struct {
-	batches, deltas, refused, replayed, reads, evicted, expired uint64
-	recoveredBytes, recoveredFrames                             uint64
-	filterChecks, filterWrong                                   uint64
+	batches, deltas, writes, refused, replayed, reads, evicted, expired uint64
+	recoveredBytes, recoveredFrames                                     uint64
+	filterChecks, filterWrong                                           uint64
 
 	diskReads                            atomic.Uint64
 	checkpoints, checkpointErrors, saved atomic.Uint64
@@ -35,11 +35,12 @@ func (e *Engine) Meters(f func(name, help string, value float64)) {
 		full = 1
 	}
 	m := &e.meters
-	batches, deltas, refused, replayed, reads, evicted := m.batches, m.deltas, m.refused, m.replayed, m.reads, m.evicted
+	batches, deltas, writes, refused, replayed, reads, evicted := m.batches, m.deltas, m.writes, m.refused, m.replayed, m.reads, m.evicted
 	expired, extras := m.expired, len(e.extras)
 	filterBytes, filterChecks, filterWrong := e.filterBytes(), m.filterChecks, m.filterWrong
 	e.mu.Unlock()
 
+	f("quipu_writes_total", "Writes of callers that were decided, each by itself though some come combined.", float64(writes))
 	f("quipu_store_batches_total", "Batches decided.", float64(batches))
 	f("quipu_store_deltas_total", "Deltas decided.", float64(deltas))
 	f("quipu_store_refused_total", "Deltas refused: overflow, token, version, quota.", float64(refused))

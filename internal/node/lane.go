@@ -97,6 +97,7 @@ func (l *lane) enter(ctx context.Context, b *store.Batch, r *store.Reply, call *
 		l.board()
 	}
 	l.train.came(writes)
+	n.writes.Add(uint64(writes))
 	l.mu.Unlock()
 	return e, nil
 }

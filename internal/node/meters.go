@@ -10,6 +10,7 @@ import (
 // meters count what a node does.
 type meters struct {
 	flights, deltas, callers atomic.Uint64
+	writes, reads            atomic.Uint64
 	nanos                    atomic.Int64
 	resends, retired, lost   atomic.Uint64
 }
@@ -33,6 +34,8 @@ func (n *Node) Meters(f func(name, help string, value float64)) {
 	if int(n.outage.down.Load()) == len(n.pulses) {
 		reachable = 0
 	}
+	f("quipu_writes_total", "Writes of callers that were taken in, each by itself though some come combined.", float64(n.writes.Load()))
+	f("quipu_store_reads_total", "Cells read.", float64(n.reads.Load()))
 	f("quipu_node_flights_total", "Combined batches that were sent, each until it had an answer.", float64(n.flights.Load()))
 	f("quipu_node_flight_deltas_total", "Changes in them.", float64(n.deltas.Load()))
 	f("quipu_node_flight_seconds_total", "Time that took, pauses included.", time.Duration(n.nanos.Load()).Seconds())

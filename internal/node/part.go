@@ -20,6 +20,7 @@ func (n *Node) ReadParts(ctx context.Context, parts []store.PartCell, contents [
 	if len(parts) == 0 {
 		return n.under.ReadParts(ctx, parts, contents)
 	}
+	n.reads.Add(uint64(len(parts)))
 	return n.read(cells, func() error { return n.under.ReadParts(ctx, own, contents) })
 }
 

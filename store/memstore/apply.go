@@ -23,6 +23,9 @@ func (s *Store) Apply(ctx context.Context, batches []store.Batch, replies []stor
 			r.Err = decide.Homes(b, len(s.parts))
 		}
 		if r.Err == nil {
+			for j := range b.Deltas {
+				s.writes += uint64(max(1, b.Deltas[j].Writes))
+			}
 			s.apply(b, r)
 		}
 	}

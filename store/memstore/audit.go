@@ -86,7 +86,12 @@ func (s *Store) Meters(f func(name, help string, value float64)) {
 			deltas += m.Record.Deltas
 		}
 	}
+	writes, reads := s.writes, s.reads
 	s.mu.Unlock()
+	if !s.shared { // Else a node counts them.
+		f("quipu_writes_total", "Writes of callers that were decided, each by itself though some come combined.", float64(writes))
+		f("quipu_store_reads_total", "Cells read.", float64(reads))
+	}
 	f("quipu_store_cells", "Cells that exist.", float64(cells))
 	f("quipu_store_tokens", "Tokens remembered.", float64(tokens))
 	f("quipu_store_marks", "Marks of writers remembered.", float64(marks))

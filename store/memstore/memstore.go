@@ -52,6 +52,8 @@ type Store struct {
 	refused map[string]int64     // those that remember a refusal
 	parts   []partition
 	held    map[store.PartCell]store.Content
+
+	writes, reads uint64 // of callers, and of cells
 }
 
 var (
@@ -115,6 +117,7 @@ func (s *Store) Read(ctx context.Context, cells []store.Cell, values []store.Val
 		return err
 	}
 	defer s.mu.Unlock()
+	s.reads += uint64(len(cells))
 	for i, c := range cells {
 		values[i] = s.cells[c]
 	}

@@ -65,6 +65,7 @@ func (s *Store) ReadParts(ctx context.Context, parts []store.PartCell, contents 
 		return err
 	}
 	defer s.mu.Unlock()
+	s.reads += uint64(len(parts))
 	for i, id := range parts {
 		contents[i] = s.held[id]
 	}
