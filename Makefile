@@ -28,16 +28,19 @@ PACK = tools/pack
 # A build without what is never called: see tools/slim.
 SLIM = bin/slim/slim.mod
 
+# The tests of the dashboard in a browser, a fifth.
+BROWSER = internal/server/dash/browsertest
+
 # What the tests start besides our own programs, each with the package that Debian
 # has it in. Only what is missing is installed: Node of another origin brings its
 # own npm, with which Debian's can't be.
-PROGRAMS = redis-server:redis-server redis-cli:redis-tools pgbouncer:pgbouncer gcc:gcc node:nodejs npm:npm promtool:prometheus buildah:buildah
+PROGRAMS = redis-server:redis-server redis-cli:redis-tools pgbouncer:pgbouncer gcc:gcc node:nodejs npm:npm promtool:prometheus buildah:buildah chromium:chromium
 
 FUZZTIME ?= 30s
 CYCLES   ?= 50
 ROUNDS   ?= 5
 
-.PHONY: help setup servers run build package image test race lint fuzz crash faults redis-suite bench bench-peers generate site
+.PHONY: help setup servers run build package image test race lint fuzz crash faults redis-suite bench bench-peers generate screenshots site
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +56,7 @@ setup: ## check for Go, download the modules, build the linter
 	go -C $(FAULTS) mod download
 	go -C $(BENCH) mod download
 	go -C $(PACK) mod download
+	go -C $(BROWSER) mod download
 	go mod download -modfile=tools/go.mod
 	$(TOOL) golangci-lint version
 
@@ -95,6 +99,7 @@ test: servers $(CLIENTS)/testdata/node/node_modules $(TYPESCRIPT)/node_modules #
 	go -C tools test ./site ./slim
 	go -C $(PACK) test ./...
 	npm test --silent --prefix $(TYPESCRIPT)
+	go -C $(BROWSER) test -timeout 10m ./...
 
 $(CLIENTS)/testdata/node/node_modules $(TYPESCRIPT)/node_modules: %/node_modules: %/package-lock.json
 	npm ci --silent --no-audit --no-fund --prefix $(@D)
@@ -109,12 +114,15 @@ lint: ## vet, lint, check the formatting and go.mod
 	go -C $(BENCH) vet ./...
 	go -C tools vet ./site ./slim
 	go -C $(PACK) vet ./...
+	go -C $(BROWSER) vet ./...
 	$(TOOL) golangci-lint run ./...
 	cd $(BENCH) && go tool -modfile=../tools/go.mod golangci-lint run ./...
+	cd $(BROWSER) && go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./...
 	$(TOOL) golangci-lint fmt --diff
 	go mod tidy -diff
 	go -C $(BENCH) mod tidy -diff
 	go -C $(PACK) mod tidy -diff
+	go -C $(BROWSER) mod tidy -diff
 
 fuzz: ## run each fuzz target for FUZZTIME (30s)
 	@go test -run '^$$' ./... >/dev/null # a package that doesn't compile would list no targets
@@ -144,6 +152,9 @@ generate: ## regenerate, and fail if that changed anything
 	go generate ./...
 	git diff --exit-code
 	@test -z "$$(git status --porcelain)" || { git status --short; exit 1; }
+
+screenshots: servers ## take the pictures of the dashboard that the documentation shows
+	go -C $(BROWSER) test -count=1 -timeout 10m -run TestScreenshots . -args -shots=$(CURDIR)/docs/screenshots
 
 site: ## make a website of the documentation, in bin/site
 	go -C tools run ./site -source .. -out ../bin/site

@@ -23,6 +23,7 @@ type cli struct {
 	Version kong.VersionFlag `help:"Print the version and exit." env:"-"`
 
 	Serve serveCmd `cmd:"" help:"Run the server."`
+	Demo  demoCmd  `cmd:"" help:"Run a server with a demo load, and print the address of its dashboard."`
 
 	Add          addCmd          `cmd:"" help:"Add to a counter and print its new value."`
 	Get          getCmd          `cmd:"" help:"Print counters."`
@@ -82,6 +83,11 @@ reached or can't serve, and nothing changed; 4 the outcome of a write is unknown
 
 // newParser returns a parser of the grammar.
 func newParser(out *output, conf *config, options ...kong.Option) (*kong.Kong, error) {
+	return newParserOf(&cli{}, out, conf, options...)
+}
+
+// newParserOf returns a parser that fills a grammar.
+func newParserOf(grammar *cli, out *output, conf *config, options ...kong.Option) (*kong.Kong, error) {
 	options = append([]kong.Option{
 		kong.Name("quipu"),
 		kong.Description(description),
@@ -93,7 +99,7 @@ func newParser(out *output, conf *config, options ...kong.Option) (*kong.Kong, e
 		kong.KindMapper(reflect.Int64, kong.MapperFunc(decodeInt)),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeDuration)),
 	}, options...)
-	return kong.New(&cli{}, options...)
+	return kong.New(grammar, options...)
 }
 
 // escaped marks an argument that looks like a flag and is a number. It can't

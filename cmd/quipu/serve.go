@@ -16,6 +16,7 @@ import (
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/memory"
 	"github.com/quipudb/quipu/internal/server"
+	"github.com/quipudb/quipu/internal/server/pulse"
 	"github.com/quipudb/quipu/internal/server/resp"
 	"github.com/quipudb/quipu/internal/server/rest"
 	"github.com/quipudb/quipu/internal/server/rpc"
@@ -351,12 +352,13 @@ type means struct {
 	metrics *server.Metrics
 	budget  *server.Budget
 	logger  *slog.Logger
+	doors   func() []server.DoorAddress
 }
 
 // addDoors opens the doors that are not off. What it returns closes them, also
 // after an error.
 func (c *serveCmd) addDoors(s *server.Server, db *quipu.DB, book *policyBook, logger *slog.Logger) (closeDoors func(), err error) {
-	m := means{db: db, book: book, metrics: server.NewMetrics(db.Port()), budget: server.NewBudget(c.plan.requests), logger: logger}
+	m := means{db: db, book: book, metrics: server.NewMetrics(db.Port()), budget: server.NewBudget(c.plan.requests), logger: logger, doors: s.Doors}
 	m.metrics.WatchBudget(m.budget)
 	m.metrics.WatchMemory(c.plan.parts())
 	m.metrics.WatchMeter(book)
@@ -402,13 +404,16 @@ func (c *serveCmd) addDoors(s *server.Server, db *quipu.DB, book *policyBook, lo
 func (c *serveCmd) rest(m means) (server.Door, func()) {
 	o := rest.Options{
 		Keys: m.keys, Metrics: m.metrics, Logger: m.logger, Timeout: c.RequestTimeout, Budget: m.budget, Pprof: c.Pprof,
-		Policies: m.book,
+		Policies: m.book, About: pulse.About{Version: versionName(), Doors: m.doors},
 	}
 	if !m.keys.Required() && !c.Insecure {
 		o.Hosts = append(c.AllowHost, "localhost")
 	}
 	h := rest.New(m.db, o)
-	return server.HTTP(h, c.RequestTimeout, m.logger), h.Close
+	m.metrics.WatchMeter(h)
+	door := server.HTTP(h, c.RequestTimeout, m.logger)
+	door.RegisterOnShutdown(h.EndStreams)
+	return door, h.Close
 }
 
 // resp returns the RESP door.

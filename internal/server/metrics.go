@@ -41,7 +41,7 @@ type Metrics struct {
 }
 
 // buckets are those of all histograms, in seconds.
-var buckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+var buckets = [...]float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 
 // NewMetrics returns metrics of the Go runtime, the process, the doors, and
 // whatever the meter counts; also of the hottest counters, if it knows them.
@@ -55,7 +55,7 @@ func NewMetrics(m Meter) *Metrics {
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "quipu_http_request_duration_seconds",
 			Help:    "Time from the head of an HTTP request to its reply.",
-			Buckets: buckets,
+			Buckets: buckets[:],
 		}, []string{"method", "route"}),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "quipu_rpc_calls_total",
@@ -64,7 +64,7 @@ func NewMetrics(m Meter) *Metrics {
 		callSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "quipu_rpc_call_duration_seconds",
 			Help:    "Time from an RPC request to its reply; of a stream, from a batch to its answer.",
-			Buckets: buckets,
+			Buckets: buckets[:],
 		}, []string{"method"}),
 		commandSeconds: &Weighted{
 			desc: prometheus.NewDesc("quipu_resp_command_duration_seconds",
@@ -217,7 +217,7 @@ type Weighted struct {
 
 // Observe counts n that each took d.
 func (w *Weighted) Observe(d time.Duration, n int) {
-	i, _ := slices.BinarySearch(buckets, d.Seconds())
+	i, _ := slices.BinarySearch(buckets[:], d.Seconds())
 	w.counts[i].Add(uint64(n))
 	w.micros.Add(uint64(d) * uint64(n) / 1000)
 }

@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -34,9 +35,11 @@ type Door interface {
 	Close() error
 }
 
-// A Server runs doors. It is not safe for concurrent use.
+// A Server runs doors. It is not safe for concurrent use, save that anyone may ask
+// where its doors are.
 type Server struct {
 	logger *slog.Logger
+	mu     sync.Mutex // held by who adds a door, and by who asks where they are
 	doors  []entrance
 }
 
@@ -51,7 +54,23 @@ func New(logger *slog.Logger) *Server { return &Server{logger: logger} }
 
 // Add adds a door, to be served on l under a name.
 func (s *Server) Add(name string, l net.Listener, d Door) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.doors = append(s.doors, entrance{name, l, d})
+}
+
+// A DoorAddress is where a door can be reached.
+type DoorAddress struct{ Name, Address string }
+
+// Doors returns where the doors can be reached that were added.
+func (s *Server) Doors() []DoorAddress {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]DoorAddress, len(s.doors))
+	for i, d := range s.doors {
+		all[i] = DoorAddress{d.name, d.listener.Addr().String()}
+	}
+	return all
 }
 
 // Ready returns the line that says where the server can be reached, such as

@@ -134,14 +134,17 @@ var table = map[string]row{
 	// handed the doors it serves and imports none; they import no store, and
 	// not each other.
 	"internal/server": {
-		code:  []string{".", "./store", "./internal/port", "github.com/prometheus/client_golang/...", "google.golang.org/grpc/codes"},
+		code:  []string{".", "./store", "./internal/port", "github.com/prometheus/client_golang/...", "github.com/prometheus/client_model/go", "google.golang.org/grpc/codes"},
 		tests: []string{"golang.org/x/net/http2/..."},
 	},
 	"internal/server/resp": {
 		code:  []string{".", "./call", "./definition", "./policy", "./store", "./internal/duration", "./internal/instant", "./internal/keyspace", "./internal/port", "./internal/server", "./internal/track"},
 		tests: []string{"./internal/hostile", "./internal/load/redisproc", "./internal/session", "github.com/redis/rueidis"},
 	},
-	"internal/server/rest": {code: []string{".", "./call", "./definition", "./policy", "./ratelimit", "./store", "./internal/draft", "./internal/duration", "./internal/instant", "./internal/port", "./internal/server"}},
+	"internal/server/rest": {code: []string{".", "./call", "./definition", "./policy", "./ratelimit", "./store", "./internal/draft", "./internal/duration", "./internal/instant", "./internal/port", "./internal/server", "./internal/server/dash", "./internal/server/pulse"}},
+	// What the overview of a server is made of, and the files of the page that shows it.
+	"internal/server/pulse": {code: []string{"./internal/port", "./internal/server"}, tests: []string{"."}},
+	"internal/server/dash":  {},
 	"internal/server/rpc": {
 		code: []string{
 			".", "./call", "./definition", "./store", "./internal/envoypb", "./internal/port", "./internal/server", "./internal/protocol", "./quipupb", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
@@ -176,6 +179,8 @@ var table = map[string]row{
 	"internal/load/chart":     {},
 	"internal/load/proc":      {},
 	"internal/load/redisproc": {},
+	// What the demo does to a server, from outside.
+	"internal/demo": {},
 	// Redis's own tests, run against the built binary.
 	"internal/redissuite": {code: []string{"./internal/load/redisproc", "./internal/serving"}},
 
@@ -204,7 +209,7 @@ var table = map[string]row{
 	// engine's files; only backend.go names every store.
 	"cmd/quipu": {
 		code: []string{
-			".", "./definition", "./policy", "./store", "./internal/port", "./internal/advise", "./internal/completion", "./internal/draft", "./internal/duration", "./internal/engine", "./internal/instant", "./internal/load/...", "./internal/manual",
+			".", "./definition", "./policy", "./store", "./internal/port", "./internal/advise", "./internal/completion", "./internal/demo", "./internal/draft", "./internal/duration", "./internal/engine", "./internal/instant", "./internal/load/...", "./internal/manual",
 			"./internal/memory", "./internal/mirror", "./internal/server/...",
 			"./internal/hot", "./internal/spread", "./internal/transfer", "./internal/wal",
 			"github.com/alecthomas/kong", "go.yaml.in/yaml/v3",

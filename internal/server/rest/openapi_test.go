@@ -168,7 +168,18 @@ func (c judge) validateOne(either []any, v any, where string) []string {
 	return wrong
 }
 
+// typesOf returns schemas of one type each.
+func typesOf(names []any) (schemas []any) {
+	for _, n := range names {
+		schemas = append(schemas, map[string]any{"type": n})
+	}
+	return schemas
+}
+
 func (c judge) validateType(schema map[string]any, v any, where string) []string {
+	if either, several := schema["type"].([]any); several {
+		return c.validateOne(typesOf(either), v, where)
+	}
 	var ok bool
 	switch schema["type"] {
 	case "object":
@@ -185,6 +196,8 @@ func (c judge) validateType(schema map[string]any, v any, where string) []string
 			_, err := time.Parse(time.RFC3339Nano, s)
 			ok = ok && err == nil
 		}
+	case "null":
+		ok = v == nil
 	case "boolean":
 		_, ok = v.(bool)
 	case "number":
@@ -317,10 +330,15 @@ func everyOperation(t *testing.T, header string) {
 		call("GET", prefix+"/limits/api/clients/w", "")
 		call("DELETE", prefix+"/limits/api/clients/w", "")
 		call("GET", prefix+"/policies/explain?key=a", "")
+		call("HEAD", prefix+"/live?key=a", "")
+		delete(left, "GET "+prefix+"/live") // TestLive reads it
 	}
+	delete(left, "GET /api/v1/namespaces/{ns}/live")
 	call("PUT", "/api/v1/policies", `{"policies":[{"pattern":"a","preset":"likes"}]}`, "If-Match: *")
 	call("GET", "/api/v1/policies", "")
+	call("PUT", "/api/v1/policies?dry_run=true", `{"policies":[]}`, "If-Match: *")
 	call("GET", "/api/v1/hot?limit=3", "")
+	call("GET", "/api/v1/overview", "")
 	call("GET", "/api/v1/backup", "")
 	call("POST", "/api/v1/verify", "")
 	call("GET", "/healthz", "")

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -97,8 +98,19 @@ func replacePolicies(c *call) error {
 	if err != nil {
 		return err
 	}
+	dry, err := c.truth("dry_run")
+	if err != nil {
+		return err
+	}
 	for {
 		all, made := c.h.policies.Policies()
+		if dry && (match[0] == "*" || match[0] == policyTag(all[:made])) {
+			would := slices.Concat(next, all[made:])
+			if err := (quipu.Options{Policies: would}).Validate(); err != nil {
+				return err
+			}
+			return c.replyPolicies(would, len(next))
+		}
 		if match[0] != "*" && match[0] != policyTag(all[:made]) {
 			return errPoliciesChanged()
 		}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/server"
+	"github.com/quipudb/quipu/internal/server/pulse"
 )
 
 // TimeoutDefault is the deadline of a call if the options name none.
@@ -42,6 +43,9 @@ type Options struct {
 	// Policies keeps the policies that callers make; nil if they can't make any.
 	Policies Policies
 
+	// About is what an overview says of the server.
+	About pulse.About
+
 	// Hosts are the names by which callers may know this server, besides IP
 	// addresses; nil is any. A web page can have its own name point here, and
 	// then is of the same origin: only the name gives it away.
@@ -50,20 +54,23 @@ type Options struct {
 
 // A Handler serves the REST API of a DB. It is safe for concurrent use.
 type Handler struct {
-	db        *quipu.DB
-	cli       *quipu.DB // the same, as the command line uses it
-	keys      server.Keys
-	metrics   *server.Metrics
-	logger    *slog.Logger
-	policies  Policies
-	deadlines deadlines
-	budget    *server.Budget
-	hosts     []string
-	ids       requestIDs
-	calls     sync.Pool     // of *call
-	long      chan struct{} // holds one place: backup and verify go one at a time
-	root      node
-	missing   *endpoint // answers for paths that name nothing
+	db         *quipu.DB
+	cli        *quipu.DB // the same, as the command line uses it
+	keys       server.Keys
+	metrics    *server.Metrics
+	logger     *slog.Logger
+	policies   Policies
+	deadlines  deadlines
+	budget     *server.Budget
+	hosts      []string
+	ids        requestIDs
+	calls      sync.Pool     // of *call
+	long       chan struct{} // holds one place: backup and verify go one at a time
+	pulse      *pulse.Pulse
+	streams    streams
+	endStreams func()
+	root       node
+	missing    *endpoint // answers for paths that name nothing
 }
 
 // New returns the door of a DB. Close it after the last request; the DB stays
@@ -95,6 +102,9 @@ func New(db *quipu.DB, o Options) *Handler {
 		budget:   o.Budget,
 		hosts:    o.Hosts,
 	}
+	h.streams = streams{places: make(chan struct{}, liveMax), ending: make(chan struct{})}
+	h.endStreams = sync.OnceFunc(func() { close(h.streams.ending) })
+	h.pulse = pulse.New(o.Metrics, db.Port(), o.About, o.Logger)
 	h.deadlines.start(o.Timeout)
 	h.ids.start()
 	h.calls.New = func() any { return new(call) }
@@ -104,7 +114,11 @@ func New(db *quipu.DB, o Options) *Handler {
 
 // Close ends the calls still under way. Until then, the door reports that it
 // is ready; after it, that it is not.
-func (h *Handler) Close() { h.deadlines.stop() }
+func (h *Handler) Close() {
+	h.deadlines.stop()
+	h.endStreams()
+	h.pulse.Close()
+}
 
 // An endpoint is one route, ready to serve.
 type endpoint struct {

@@ -167,7 +167,7 @@ func TestMethods(t *testing.T) {
 
 func TestPathsThatNameNothing(t *testing.T) {
 	f := open(t, rest.Options{})
-	for _, path := range []string{"/", "/nothing", "/api/v1/counters/a/b", "/api/v1/counters/a/exact/", "/api/v2/counters/a", "/debug/pprof/"} {
+	for _, path := range []string{"/nothing", "/dash/", "/dash/nothing", "/dash/index.html", "/dash/../healthz", "/api/v1/counters/a/b", "/api/v1/counters/a/exact/", "/api/v2/counters/a", "/debug/pprof/"} {
 		f.do("GET", path, "").problem(t, http.StatusNotFound, "not_found", "nothing is served")
 	}
 	f.do("GET", "/api/v1//counters/a", "").problem(t, http.StatusNotFound, "not_found", "nothing is served")

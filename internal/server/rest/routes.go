@@ -81,6 +81,7 @@ func counterRoutes() []route {
 		{method: "GET", path: "/tokens/{id}", serve: lookup, known: []string{"key"}},
 		{method: "POST", path: "/tokens/{id}/settle", serve: settle, known: []string{"key"}},
 		{method: "POST", path: "/tokens/{id}/undo", serve: undo, known: []string{"key"}},
+		{method: "GET", path: "/live", serve: live, known: []string{"key"}},
 		{method: "GET", path: "/policies/explain", serve: explainPolicy, known: []string{"key"}},
 	}
 }
@@ -91,8 +92,9 @@ func routes() []route {
 		{method: "GET", path: apiPath + "/backup", serve: backup},
 		{method: "POST", path: apiPath + "/verify", serve: verify, reads: true},
 		{method: "GET", path: apiPath + "/hot", serve: hot, known: []string{"limit"}},
+		{method: "GET", path: apiPath + "/overview", serve: overview},
 		{method: "GET", path: apiPath + "/policies", serve: listPolicies},
-		{method: "PUT", path: apiPath + "/policies", serve: replacePolicies},
+		{method: "PUT", path: apiPath + "/policies", serve: replacePolicies, known: []string{"dry_run"}},
 		{method: "GET", path: "/healthz", open: true, anyOrigin: true, anyQuery: true, serve: healthz},
 		{method: "GET", path: "/readyz", open: true, anyOrigin: true, anyQuery: true, serve: readyz},
 		{method: "GET", path: "/metrics", anyQuery: true, serve: metrics},
@@ -125,7 +127,7 @@ func profiles() []route {
 // mount makes the tree of routes. What matches none is answered with problem
 // details too: a known path with another method by 405, anything else by 404.
 func (h *Handler) mount(pprof bool) {
-	rs := routes()
+	rs := append(routes(), pages()...)
 	if pprof {
 		rs = append(rs, profiles()...)
 	}

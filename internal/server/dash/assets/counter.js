@@ -1,0 +1,315 @@
+// A counter: what it is now, what it was, and why it counts as it does.
+
+import { empty, facts, h, mono, panel, problem, sentence, table, text } from "./dom.js";
+import { api, encode, get, pause, query } from "./api.js";
+import { bars, shares, spark } from "./chart.js";
+import { num, percent, plural, rate, short, span, tick, time } from "./format.js";
+import { definitionText, policyText } from "./policies.js";
+
+const SPARK = 60;
+const ranges = [["1h", "1 h"], ["6h", "6 h"], ["24h", "24 h"], ["7d", "7 d"], ["30d", "30 d"], ["90d", "90 d"]];
+
+export async function counter(root, page) {
+  const [ns, key] = page.args;
+  const at = (path) => api(ns, `counters/${encode(key)}${path}`);
+  const value = h("output", { class: "big", "aria-live": "off" }, "–");
+  const badge = h("span", { class: "pill" }, "…");
+  const bounds = h("p", { class: "sub" }, "\u00a0");
+  const line = spark(SPARK, "Changes a second, the last minute");
+  const pace = h("span", { class: "pace" }, "\u00a0");
+  const now = facts(["As of", "Source", "Shards", "Version", "Expires"]);
+  root.append(
+    h("div", { class: "title" }, h("h1", { class: "key-name" }, key), ns !== "default" && h("span", { class: "pill" }, ns), badge),
+    h("section", { class: "panel value-panel" }, h("div", { class: "value-now" }, value, bounds), h("div", { class: "value-pace" }, pace, line), now),
+  );
+  const rest = h("div", { class: "parts" });
+  root.append(rest);
+
+  const changes = [];
+  let last, changed = () => {};
+  const show = (c) => {
+    if (last === undefined || last !== c.value) changed();
+    last = c.value;
+    text(value, num(c.value));
+    badge.className = `pill ${c.exact && c.complete ? "ready" : "degraded"}`;
+    text(badge, !c.exists ? "Does not exist" : c.exact ? (c.complete ? "Exact" : "Not complete") : "Not exact");
+    if (!c.exists) badge.className = "pill";
+    text(bounds, c.lower === undefined ? "No bounds are proved" : c.lower === c.upper ? "Proved exact when it was read" : `Proved to lie between ${num(c.lower)} and ${num(c.upper)}`);
+    now.set("As of", `${time(c.as_of)}${c.staleness_ms ? `, ${span(c.staleness_ms)} old` : ""}`);
+    now.set("Source", { store: "the store", rollup: "a total kept by its policy", recalled: "the last value read: the store can't be reached", replica: "a replica that may be behind" }[c.source] ?? c.source);
+    now.set("Shards", num(c.shards));
+    now.set("Version", c.version === undefined ? "several cells" : String(c.version));
+    now.set("Expires", c.expires_at ? time(c.expires_at) : "never");
+  };
+  let from;
+  page.stream(api(ns, `live${query({ key })}`), {
+    counter: show,
+    problem: (p) => text(bounds, sentence(p.detail)),
+    overview() {
+      if (last === undefined) return;
+      const by = from === undefined ? 0 : Number(last) - Number(from);
+      from = last;
+      changes.push(Math.abs(by));
+      if (changes.length > SPARK) changes.shift();
+      line.set(changes);
+      const lately = changes.slice(-5);
+      text(pace, `${rate(lately.reduce((a, b) => a + b, 0) / lately.length)} a second`);
+    },
+  });
+
+  const why = await get(api(ns, `policies/explain${query({ key })}`), { signal: page.signal });
+  const defined = why.definition?.definitions?.[0];
+  const views = defined ?? {};
+  // The parts appear together, when they have something to show: nothing moves then.
+  const parts = [];
+  const add = (p) => parts.push(p);
+  if (views.windows?.length) add(windows(page, at, views, (f) => (changed = f)));
+  if (views.choices?.length) add(reactions(page, ns, key));
+  if (views.unique && !views.windows?.length) add(uniques(page, ns, key));
+  for (const one of [].concat(views.top ?? [])) add(tops(page, ns, one));
+  if (views.reservations || views.floor !== undefined) add(reservations(page, ns, key));
+  if (views.ledger && views.ledger !== "off") add(ledger(page, at));
+  add(tokens(page, ns, key));
+  add(reasons(why, defined));
+  await Promise.race([Promise.allSettled(parts.map((p) => p.ready)), pause(2000, page.signal)]);
+  rest.append(...parts);
+}
+
+// windows shows what was counted in a range of time: by step, by dimension, and by how
+// many users.
+function windows(page, at, views, whenChanged) {
+  const picked = h("span", { class: "segments", role: "group", "aria-label": "Range" });
+  const chart = bars("What was counted", { number: short, moment: (t, all) => (all ? tick(t, all) : time(t)) });
+  const words = h("p", { class: "sub" }, "\u00a0");
+  const by = h("div", { class: "halves" });
+  const from = h("input", { type: "datetime-local", name: "from", "aria-label": "From" });
+  const to = h("input", { type: "datetime-local", name: "to", "aria-label": "To" });
+  const own = h("form", { class: "bar-form small" }, h("label", { class: "field" }, "From ", from), h("label", { class: "field" }, "To ", to), h("button", { type: "submit" }, "Show"));
+  const wrong = h("p", { class: "problem", role: "alert" });
+  const el = panel("What was counted when", chart, words, h("details", {}, h("summary", {}, "Another range"), own, wrong), by);
+  el.tools.append(picked);
+  el.classList.add("wide-panel");
+  const keep = Math.max(...views.windows.map((w) => (w.keep ? days(w.keep) : Infinity)));
+  const offered = ranges.filter(([r], i) => i < 3 || days(r) <= keep * 1.01);
+  const buttons = new Map(offered.map(([r, name]) => [r, h("button", { type: "button", onclick: () => choose({ from: `-${r}`, range: r }) }, name)]));
+  picked.append(...buttons.values());
+  let chosen, timer, dirty = false, busy = false;
+
+  const dims = (views.dimensions ?? []).map((d) => (Array.isArray(d) ? d : d.by ?? [d])).map((d) => [].concat(d).join(","));
+  const breakdowns = dims.map((name) => {
+    const body = h("div", { class: "breakdown" });
+    by.append(h("div", {}, h("h3", {}, `By ${name.replace(",", " and ")}`), body));
+    return { name, body };
+  });
+  const crowd = views.unique && h("div", { class: "crowd" });
+  if (crowd) by.append(h("div", {}, h("h3", {}, "Different users"), crowd));
+
+  const load = async () => {
+    if (busy) {
+      dirty = true;
+      return;
+    }
+    busy = true;
+    dirty = false;
+    const range = { from: chosen.from, to: chosen.to };
+    const quiet = (p) => p.catch((err) => ({ err }));
+    const [series, ...others] = await Promise.all([
+      quiet(get(at(`/range${query(range)}`), { signal: page.signal })),
+      ...breakdowns.map((b) => quiet(get(at(`/by/${encode(b.name)}${query({ ...range, top: 8 })}`), { signal: page.signal }))),
+      crowd && quiet(get(at("").replace("counters/", "uniques/") + query(range), { signal: page.signal })),
+    ]);
+    busy = false;
+    if (page.signal.aborted) return;
+    text(wrong, series.err ? sentence(series.err.message) : "");
+    if (!series.err) {
+      chart.set(series.points);
+      text(words, `${num(series.sum)} in ${plural(series.points.length, "step")} of ${series.step}${series.exact ? ", exact" : ""}${series.complete ? "" : `, not complete${series.complete_from ? ` before ${time(series.complete_from)}` : ""}`}`);
+    }
+    breakdowns.forEach((b, i) => {
+      const got = others[i];
+      if (got.err) b.body.replaceChildren(h("p", { class: "problem" }, sentence(got.err.message)));
+      else if (!got.values.length) b.body.replaceChildren(empty("Nothing was counted in this range."));
+      else {
+        const rows = got.values.map((v) => ({ name: v.values ? v.values.map((x) => x || "(none)").join(" · ") : v.value || "(none)", count: v.count }));
+        if (got.other) rows.push({ name: "other", count: got.other });
+        b.body.replaceChildren(shares(rows, num, percent));
+      }
+    });
+    if (crowd) showCrowd(crowd, others.at(-1));
+    if (dirty) later();
+  };
+  // What is counted now is shown soon, and not with each event.
+  const later = () => (timer ??= setTimeout(() => { timer = undefined; load(); }, 2000));
+  whenChanged(() => !chosen?.to && later());
+  page.signal.addEventListener("abort", () => clearTimeout(timer));
+  const choose = (range) => {
+    chosen = range;
+    for (const [r, b] of buttons) b.setAttribute("aria-pressed", String(r === range.range));
+    return load();
+  };
+  own.addEventListener("submit", (e) => {
+    e.preventDefault();
+    const moment = (field) => field.value && new Date(field.value).toISOString();
+    if (!from.value) text(wrong, "Say from when.");
+    else choose({ from: moment(from), to: moment(to) || undefined });
+  });
+  const fine = views.windows.some((w) => days(w.every) <= 1 / 24);
+  const ready = choose(fine ? { from: "-6h", range: "6h" } : buttons.has("30d") ? { from: "-30d", range: "30d" } : { from: "-24h", range: "24h" });
+  return Object.assign(el, { ready });
+}
+
+function showCrowd(el, got) {
+  if (got.err) {
+    el.replaceChildren(h("p", { class: "problem" }, sentence(got.err.message)));
+    return;
+  }
+  el.replaceChildren(h("p", { class: "crowd-count" }, num(got.count)),
+    h("p", { class: "sub" }, got.exact ? "Exact." : `An estimate: between ${num(got.lower)} and ${num(got.upper)}, with a standard error of ${(100 * got.standard_error).toFixed(1)}%.`),
+    !got.aligned && h("p", { class: "sub" }, "The range was widened to whole windows."));
+}
+
+function uniques(page, ns, key) {
+  const body = h("div", { class: "crowd" });
+  const ready = get(api(ns, `uniques/${encode(key)}`), { signal: page.signal }).catch((err) => ({ err })).then((got) => showCrowd(body, got));
+  return Object.assign(panel("Different users", body), { ready });
+}
+
+// tops shows a top list, if the server has such lists.
+function tops(page, ns, one) {
+  const name = one.name ?? one;
+  const el = panel(`Top of ${name}`);
+  el.hidden = true;
+  el.ready = get(api(ns, `tops/${encode(name)}${query({ k: 10 })}`), { signal: page.signal }).then((got) => {
+    if (!got.items?.length) return;
+    el.append(shares(got.items.map((i) => ({ name: i.item, count: i.count })), num, percent));
+    el.hidden = false;
+  }, () => el.remove());
+  return el;
+}
+
+function days(text) {
+  const units = { ms: 1 / 864e5, s: 1 / 86400, m: 1 / 1440, h: 1 / 24, d: 1, w: 7, mo: 30, y: 365 };
+  let sum = 0;
+  for (const [, n, unit] of String(text).matchAll(/(\d+(?:\.\d+)?)(ms|mo|[smhdwy])/g)) sum += Number(n) * units[unit];
+  return sum || Infinity;
+}
+
+function reactions(page, ns, key) {
+  const body = h("div", {});
+  const user = h("input", { name: "user", autocomplete: "off", spellcheck: "false", required: true, "aria-label": "User" });
+  const said = h("p", { class: "sub", role: "status" }, "\u00a0");
+  const form = h("form", { class: "bar-form small" }, h("label", { class: "field grow" }, "What has a user chosen? ", user), h("button", { type: "submit" }, "Look"));
+  const el = panel("Reactions", body, form, said);
+  const load = async () => {
+    try {
+      const got = await get(api(ns, `reactions/${encode(key)}`), { signal: page.signal });
+      const rows = Object.entries(got.counts).map(([name, count]) => ({ name, count }));
+      body.replaceChildren(shares(rows, num, percent), h("p", { class: "sub" }, `${plural(got.users, "user")} in all`));
+    } catch (err) {
+      if (!page.signal.aborted) body.replaceChildren(problem(err, load));
+    }
+  };
+  form.addEventListener("submit", async (e) => {
+    e.preventDefault();
+    try {
+      const got = await get(api(ns, `reactions/${encode(key)}/${encode(user.value)}`), { signal: page.signal });
+      text(said, got.choice ? `${user.value} has chosen ${got.choice}.` : `${user.value} has chosen nothing.`);
+    } catch (err) {
+      text(said, sentence(err.message));
+    }
+  });
+  el.ready = load();
+  const timer = setInterval(() => document.hidden || load(), 2000);
+  page.signal.addEventListener("abort", () => clearInterval(timer));
+  return el;
+}
+
+// reservations shows what is reserved of a counter.
+export function reservations(page, ns, key) {
+  const sums = facts(["In all", "Reserved", "Available"]);
+  const rows = table("Open reservations", [{ name: "Id" }, { name: "Amount", num: true }, { name: "For" }, { name: "Expires" }]);
+  const more = h("p", { class: "sub" });
+  const none = empty("Nothing is reserved now.");
+  const el = panel("Reservations", sums, rows, none, more);
+  const load = async () => {
+    try {
+      const got = await get(api(ns, `reservations${query({ key, limit: 20 })}`), { signal: page.signal });
+      sums.set("In all", num(got.value));
+      sums.set("Reserved", num(got.reserved));
+      sums.set("Available", num(got.available));
+      rows.hidden = got.reservations.length === 0;
+      none.hidden = !rows.hidden;
+      rows.set(got.reservations.map((r) => [mono(r.id, "id"), num(r.amount), r.who || "–", `in ${span(Math.max(0, new Date(r.expires_at) - Date.now()))}`]));
+      text(more, got.next ? `The first ${num(got.reservations.length)} of ${num(got.open)}.` : "");
+    } catch (err) {
+      if (!page.signal.aborted) el.replaceChildren(problem(err, load));
+    }
+  };
+  el.ready = load();
+  const timer = setInterval(() => document.hidden || load(), 2000);
+  page.signal.addEventListener("abort", () => clearInterval(timer));
+  return el;
+}
+
+function ledger(page, at) {
+  const rows = table("Ledger", [{ name: "When" }, { name: "Kind" }, { name: "Change", num: true }, { name: "Value", num: true }, { name: "Actor", wide: true }, { name: "Reason" }, { name: "Source", wide: true }]);
+  const older = h("button", { type: "button", hidden: true }, "Older");
+  const el = panel("Ledger", rows, older);
+  let all = [], cursor;
+  const load = async () => {
+    try {
+      const got = await get(at(`/ledger${query({ limit: 20, cursor })}`), { signal: page.signal });
+      all = all.concat(got.entries);
+      cursor = got.cursor;
+      older.hidden = !cursor;
+      rows.set(all.map((l) => [time(l.at), l.undone ? `${l.kind} (undone)` : l.kind, l.delta === undefined ? "–" : `${Number(l.delta) > 0 ? "+" : ""}${num(l.delta)}`, num(l.value), l.erased ? "(erased)" : l.actor || "–", l.reason || "–", l.source || "–"]));
+      if (!all.length) {
+        rows.hidden = true;
+        el.append(empty("Nothing was written down yet."));
+      }
+    } catch (err) {
+      if (!page.signal.aborted) el.append(problem(err, load));
+    }
+  };
+  older.addEventListener("click", load);
+  el.ready = load();
+  return el;
+}
+
+const states = {
+  applied: "It was applied.", refused: "It was refused: nothing changed.", unknown: "Nothing is known of it: it was not applied, and may still arrive.",
+  expired: "It is older than the window in which tokens are remembered.", settled: "It is settled: it was not applied, and never will be.",
+};
+
+function tokens(page, ns, key) {
+  const id = h("input", { name: "token", autocomplete: "off", spellcheck: "false", required: true, placeholder: "its Idempotency-Key" });
+  const body = h("div", { role: "status" });
+  const form = h("form", { class: "bar-form small" }, h("label", { class: "field grow" }, "Token ", id), h("button", { type: "submit" }, "Look up"));
+  form.addEventListener("submit", async (e) => {
+    e.preventDefault();
+    try {
+      const fate = await get(api(ns, `tokens/${encode(id.value)}${query({ key })}`), { signal: page.signal });
+      body.replaceChildren(h("p", {}, h("strong", {}, states[fate.state] ?? fate.state)),
+        fate.result ? h("p", { class: "sub" }, `${Number(fate.result.applied) >= 0 ? "+" : ""}${num(fate.result.applied)}${fate.result.value === undefined ? "" : `, which made it ${num(fate.result.value)}`}${fate.at ? `, ${time(fate.at)}` : ""}`) : "");
+    } catch (err) {
+      body.replaceChildren(h("p", { class: "problem" }, sentence(err.message)));
+    }
+  });
+  return panel("What became of a write", form, body);
+}
+
+// reasons says which policy and which definition hold for a counter, and why.
+function reasons(why, defined) {
+  const place = (p) => `${p.source === "api" ? "made here or through the API" : "from the file of the server"}, number ${p.index + 1}`;
+  const el = panel("Why it counts as it does",
+    h("h3", {}, "Policy"),
+    why.holds ? h("p", {}, "It matches ", mono(why.holds.policy.pattern), `, the first policy that does: ${place(why.holds)}.`) : h("p", {}, "No policy matches it, so the defaults hold."),
+    h("pre", { class: "code" }, policyText(why.effective)),
+    why.others.length > 0 && h("p", { class: "sub" }, `${plural(why.others.length, "other policy", "other policies")} would match, and came later: ${why.others.map((o) => o.policy.pattern).join(", ")}.`),
+    h("h3", {}, "Definition"),
+    defined ? h("p", {}, "It matches ", mono(defined.pattern), why.definition.in_force ? `, in force since ${time(why.definition.in_force)} (book ${why.definition.id}).` : ".") : h("p", {}, "No definition matches it: only its total is counted."),
+    defined && h("pre", { class: "code" }, definitionText(defined)),
+    h("p", { class: "sub" }, h("a", { href: "#/policies" }, "See all policies and definitions")));
+  el.classList.add("wide-panel");
+  return el;
+}

@@ -1,0 +1,59 @@
+// Operations: what an operator does, and what would wake one.
+
+import { facts, h, mono, panel, problem, sentence, table } from "./dom.js";
+import { call, download, loggedIn } from "./api.js";
+import { plural, time } from "./format.js";
+
+export async function operations(root, page) {
+  const about = facts(["Version", "Started", "Store", "Doors"]);
+  root.append(h("h1", {}, "Operations"), h("div", { class: "halves" }, verify(page), backup()),
+    panel("This server", about, h("p", { class: "sub" }, h("a", { href: "metrics" }, "Metrics for Prometheus"), " · ", h("a", { href: "openapi.json" }, "The API, as OpenAPI"))));
+  page.stream("api/v1/live", {
+    overview({ server, doors }) {
+      about.set("Version", server.version);
+      about.set("Started", time(server.started_at));
+      about.set("Store", `${server.store}, ${server.durability}`);
+      about.set("Doors", doors.map((d) => `${d.name} ${d.address}`).join(", ") || "–");
+    },
+  });
+}
+
+function verify(page) {
+  const body = h("div", { role: "status" });
+  const run = h("button", { type: "button", class: "primary" }, "Verify now");
+  run.addEventListener("click", async () => {
+    run.disabled = true;
+    body.replaceChildren(h("p", { class: "sub" }, "Adding up. This may take minutes on a large store; the server goes on serving."));
+    try {
+      const got = await call("POST", "api/v1/verify", { signal: page.signal });
+      body.replaceChildren(
+        h("p", { class: got.ok ? "done" : "problem" }, got.ok ? "✓ All sums agree with their record." : `▲ ${plural(got.drift.length, "difference")}.`),
+        h("p", { class: "sub" }, `${plural(got.cells, "cell")}, ${plural(got.tokens, "token")}, ${plural(got.deltas, "change")}.`),
+        got.drift.length > 0 && table("Differences", [{ name: "What" }, { name: "Served", num: true }, { name: "Recorded", num: true }], got.drift.map((d) => [d.what, d.have, d.want])),
+        got.unproved.length > 0 && h("details", {}, h("summary", {}, "What this can't prove"), h("ul", {}, got.unproved.map((u) => h("li", {}, sentence(u))))));
+    } catch (err) {
+      if (!page.signal.aborted) body.replaceChildren(problem(err));
+    }
+    run.disabled = false;
+  });
+  return panel("Verify", h("p", {}, "Checks what is served against an independent record of all writes, and views against totals."), run, body);
+}
+
+function backup() {
+  const words = "One file with all namespaces, as of one moment. The server goes on serving; ";
+  if (!loggedIn()) return panel("Backup", h("p", {}, words, mono("quipu restore"), " makes a directory of it."), h("a", { class: "button primary", href: "api/v1/backup", download: "quipu.tar" }, "Download a backup"));
+  const said = h("div", { role: "status" });
+  const button = h("button", { type: "button", class: "primary" }, "Download a backup");
+  button.addEventListener("click", async () => {
+    button.disabled = true;
+    said.replaceChildren(h("p", { class: "sub" }, "Downloading. A large store is better backed up with the command line: quipu backup."));
+    try {
+      await download("api/v1/backup", "quipu.tar");
+      said.replaceChildren(h("p", { class: "done" }, "✓ Downloaded."));
+    } catch (err) {
+      said.replaceChildren(problem(err));
+    }
+    button.disabled = false;
+  });
+  return panel("Backup", h("p", {}, words, mono("quipu restore"), " makes a directory of it."), button, said);
+}

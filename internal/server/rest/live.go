@@ -1,0 +1,205 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/server"
+	"github.com/quipudb/quipu/internal/server/pulse"
+	"github.com/quipudb/quipu/store"
+)
+
+const (
+	liveMax      = 64                     // streams at a time
+	liveEvery    = 250 * time.Millisecond // between two looks at the counter of a stream
+	liveStallMax = 5 * time.Second        // how long a client may take nothing
+	liveEnds     = 10 * time.Minute       // then a client comes again, and shows its key again
+)
+
+// streams are the live streams of a door.
+type streams struct {
+	places  chan struct{}
+	ending  chan struct{} // closed when the server ends
+	open    atomic.Int64
+	dropped atomic.Int64
+}
+
+// EndStreams ends the live streams. A server that ends would otherwise wait for
+// them.
+func (h *Handler) EndStreams() { h.endStreams() }
+
+// Meters calls f for each meter of the door.
+func (h *Handler) Meters(f func(name, help string, value float64)) {
+	f("quipu_live_streams", "Live streams open.", float64(h.streams.open.Load()))
+	f("quipu_live_dropped_total", "Live streams ended because their client did not take what was sent.", float64(h.streams.dropped.Load()))
+}
+
+// overview replies how the server fares.
+func overview(c *call) error {
+	c.h.pulse.Look(c.ctx)
+	beat, err := c.h.pulse.Now(c.ctx)
+	if err != nil {
+		return err
+	}
+	text, err := beat.FullText()
+	if err != nil {
+		return err
+	}
+	c.out = append(append(c.out, text...), '\n')
+	c.w.Header()["Cache-Control"] = cacheNever
+	return c.reply()
+}
+
+// live streams how the server fares, and the value of a counter, as server-sent events.
+// Each event is the latest: a client that is slow misses some, and one that takes
+// nothing is dropped.
+func live(c *call) error {
+	key := c.query.Get("key")
+	if c.query.Has("key") {
+		if err := store.CheckKey(key); err != nil {
+			return err
+		}
+	}
+	if c.r.Method == http.MethodHead { // It would wait for nothing.
+		return c.liveHeader()
+	}
+	s := &c.h.streams
+	select {
+	case s.places <- struct{}{}:
+		defer func() { <-s.places }()
+	default:
+		return ofKind(store.KindUnavailable, "there are "+strconv.Itoa(liveMax)+" live streams already")
+	}
+	s.open.Add(1)
+	defer s.open.Add(-1)
+	w := &liveWriter{c: c, rc: http.NewResponseController(c.w), key: key}
+	if err := c.unhurried(); err != nil {
+		return err
+	}
+	if err := c.liveHeader(); err != nil {
+		return err
+	}
+	if err := w.run(); err != nil && c.r.Context().Err() == nil {
+		s.dropped.Add(1)
+	}
+	return nil
+}
+
+func (c *call) liveHeader() error {
+	header := c.w.Header()
+	header.Set("Content-Type", "text/event-stream")
+	header["Cache-Control"] = cacheNever
+	header.Set("X-Accel-Buffering", "no") // nginx would keep the events until there are many
+	c.status = http.StatusOK
+	c.w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+// A liveWriter writes one stream.
+type liveWriter struct {
+	c    *call
+	rc   *http.ResponseController
+	key  string
+	last quipu.Count
+	told bool // the client knows last
+
+	began bool   // it has an overview
+	bad   string // what was wrong with the last look
+}
+
+// run writes until the client or the server is gone, and returns an error if the
+// client does not take it.
+func (w *liveWriter) run() error {
+	end := time.NewTimer(liveEnds)
+	defer end.Stop()
+	var looks <-chan time.Time
+	if w.key != "" {
+		t := time.NewTicker(liveEvery)
+		defer t.Stop()
+		looks = t.C
+		if err := w.look(); err != nil {
+			return err
+		}
+	}
+	h := w.c.h
+	beat, next := h.pulse.Watch()
+	if err := w.beat(beat); err != nil {
+		return err
+	}
+	for {
+		go h.pulse.Look(w.c.r.Context()) // which may wait for the store
+		var err error
+		select {
+		case <-next:
+			beat, next = h.pulse.Watch()
+			err = w.beat(beat)
+		case <-looks:
+			err = w.look()
+		case <-w.c.r.Context().Done():
+			return nil
+		case <-h.streams.ending:
+			return nil
+		case <-end.C:
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// beat writes an overview, if there is one yet. The first has what was before.
+func (w *liveWriter) beat(b *pulse.Beat) error {
+	if b == nil {
+		return nil
+	}
+	text := b.FullText
+	if w.began {
+		text = b.BriefText
+	}
+	w.began = true
+	data, err := text()
+	if err != nil {
+		return err
+	}
+	return w.event("overview", data)
+}
+
+// look reads the counter, and writes it if it has changed. An error is written too:
+// the next look may find the counter again.
+func (w *liveWriter) look() error {
+	ctx, cancel := context.WithTimeout(w.c.r.Context(), liveStallMax)
+	defer cancel()
+	count, err := w.c.db.Read(ctx, w.key)
+	if err != nil {
+		p := problemOf(err, server.ReadDetail)
+		if w.bad == p.detail || w.c.r.Context().Err() != nil {
+			return nil
+		}
+		w.bad, w.told = p.detail, false
+		return w.event("problem", appendProblem(nil, p, w.c.id))
+	}
+	if w.told && count.Value == w.last.Value && count.Version == w.last.Version && count.Exists == w.last.Exists {
+		return nil
+	}
+	w.last, w.told, w.bad = count, true, ""
+	return w.event("counter", appendCount(nil, &count))
+}
+
+// event writes one event.
+func (w *liveWriter) event(name string, data []byte) error {
+	if err := w.rc.SetWriteDeadline(time.Now().Add(liveStallMax)); err != nil {
+		return err
+	}
+	b := append(w.c.out[:0], "event: "...)
+	b = append(append(append(b, name...), "\ndata: "...), data...)
+	w.c.out = append(b, "\n\n"...)
+	if _, err := w.c.w.Write(w.c.out); err != nil {
+		return err
+	}
+	return w.rc.Flush()
+}
