@@ -465,6 +465,9 @@ func (c *change) holds(want *store.Condition, p plan) bool {
 func (e *Engine) tick(f *wal.Frame) int64 {
 	now := max(e.timeMS, e.clock.NowMS())
 	if now != e.timeMS || f.ID != e.timeFrame {
+		if now != e.timeMS {
+			e.told.Store(nil) // or a lifetime that begins now would seem longer than it is
+		}
 		e.timeMS, e.timeFrame = now, f.ID
 		e.kept.logged(now, f.ID, e.log.Synced())
 		f.Payload = binary.AppendUvarint(append(f.Payload, recTime), uint64(now))

@@ -13,6 +13,7 @@ import (
 func (e *Engine) now() int64 {
 	if now := e.clock.NowMS(); now > e.timeMS {
 		e.timeMS, e.timeFrame = now, 0 // the next record says so
+		e.told.Store(nil)
 	}
 	return e.timeMS
 }
