@@ -97,6 +97,20 @@ func (c *comparison) add(unit string, redis, quipu []result, asked map[string][]
 	return nil
 }
 
+// apart returns the tests that need commands that Quipu lacks.
+func (c *comparison) apart(redis []result, asked map[string][]string) (names []string, err error) {
+	for _, t := range redis {
+		lacks, err := c.lacks(asked[t.name])
+		if err != nil {
+			return nil, err
+		}
+		if len(lacks) > 0 && !slices.Contains(names, t.name) {
+			names = append(names, t.name)
+		}
+	}
+	return names, nil
+}
+
 // otherwise are commands that Quipu has for something else than Redis: users of a counter
 // whose definition has choices, where Redis has a set under any key; and messages about keys
 // that have changed, where Redis publishes what clients say.

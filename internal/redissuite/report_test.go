@@ -42,6 +42,9 @@ func TestComparison(t *testing.T) {
 	asked := map[string][]string{"a": {"get|k", "nonsense"}, "b": {"lpush|k"}, "c": {"client|list"}, "d": {"client|none"}}
 	redis := []result{{name: "a"}, {name: "a"}, {name: "b"}, {name: "c"}, {name: "d"}, {name: "e", failed: true}}
 	quipu := []result{{name: "a"}, {name: "a", failed: true, why: "no"}, {name: "c"}, {name: "e"}}
+	if apart, err := c.apart(redis, asked); err != nil || !slices.Equal(apart, []string{"b", "c"}) {
+		t.Errorf("left out %q, %v; want b and c", apart, err)
+	}
 	if err := c.add("unit", redis, quipu, asked); err != nil {
 		t.Fatal(err)
 	}
