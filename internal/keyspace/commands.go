@@ -88,6 +88,14 @@ func Has(name string) (writes, has bool) {
 	return c.writes, has
 }
 
+// Fits reports whether a command that a Space can execute takes so many arguments.
+func Fits(args [][]byte) bool {
+	c, has := commands[strings.ToUpper(string(args[0]))]
+	return has && c.fits(len(args))
+}
+
+func (c *command) fits(args int) bool { return args == c.arity || c.arity < 0 && args >= -c.arity }
+
 // KeysOf returns the keys that a command names; none if there is no such command.
 func KeysOf(args [][]byte) (keys [][]byte) {
 	if len(args) == 0 {
@@ -132,7 +140,7 @@ func (s *Space) Do(args [][]byte) Reply {
 	switch {
 	case !has:
 		return failed("ERR unknown command '" + name[:min(len(name), 128)] + "'")
-	case len(args) != c.arity && (c.arity >= 0 || len(args) < -c.arity):
+	case !c.fits(len(args)):
 		return wrongArity(name)
 	case isOfText(name) && s.holdsSketch(args):
 		return failed(errWrongType)

@@ -10,6 +10,7 @@ package keyspace
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -100,6 +101,44 @@ type entry struct {
 // that a command names. After it has returned an error, the Space is of no use: see Err.
 func New(nowMS int64, load func(key string) (Value, error)) *Space {
 	return &Space{now: nowMS, load: load, keys: make(map[string]*entry)}
+}
+
+// NowMS returns the time of the Space, in Unix milliseconds.
+func (s *Space) NowMS() int64 { return s.now }
+
+// Known reports whether a key was named before.
+func (s *Space) Known(key []byte) bool { return s.keys[string(key)] != nil }
+
+// Save remembers what all keys are by now. To go back to that, call what it returns; keys that were
+// read meanwhile stay read.
+func (s *Space) Save() (back func()) {
+	saved := make(map[string]entry, len(s.keys))
+	for key, e := range s.keys {
+		saved[key] = e.copy()
+	}
+	return func() {
+		for key, e := range s.keys {
+			if was, known := saved[key]; known {
+				*e = was
+			} else {
+				*e = entry{key: key, was: e.was, is: e.was}
+			}
+		}
+	}
+}
+
+// copy returns a key as it is by now, whatever becomes of it.
+func (e *entry) copy() entry {
+	c := *e
+	c.asks = slices.Clone(e.asks)
+	if c.pieces = maps.Clone(e.pieces); c.pieces != nil {
+		for i, p := range c.pieces {
+			copied := *p
+			copied.asks = slices.Clone(p.asks)
+			c.pieces[i] = &copied
+		}
+	}
+	return c
 }
 
 // Err returns why a key could not be loaded.
@@ -237,6 +276,11 @@ const (
 	Bool   // N is 1 or 0
 	Double // F
 	Map    // All are names and values in turn
+
+	// Those that only scripts reply.
+	BigNumber // Text
+	Verbatim  // Text begins with its format, of three letters, and a colon
+	Set       // All
 )
 
 // A Reply is what a command answers.

@@ -71,8 +71,10 @@ func (p *Port) text(ctx context.Context, keys []string, watched []store.Conditio
 	if len(keys) > 0 {
 		of = keys[0]
 	}
+	later := false
 	space := keyspace.New(p.NowMS(p.Cell(of)), func(key string) (keyspace.Value, error) {
 		if _, known := snap.held[key]; !known {
+			later = true
 			if err := snap.read(ctx, []string{key}); err != nil {
 				return keyspace.Value{}, err
 			}
@@ -82,10 +84,12 @@ func (p *Port) text(ctx context.Context, keys []string, watched []store.Conditio
 	space.Seed = rand.Uint64()
 	space.Pieces = func(key, name string, indexes []int) ([]string, error) { return snap.pieces(ctx, key, name, indexes) }
 	err = do(space)
-	if errors.Is(space.Err(), errMoved) {
+	switch fault := space.Err(); {
+	case errors.Is(fault, errMoved):
 		return true, nil
-	}
-	if err = errors.Join(space.Err(), err); err != nil {
+	case fault != nil:
+		return false, fault
+	case err != nil:
 		return false, err
 	}
 	deltas, err := p.textDeltas(space.Changes())
@@ -93,7 +97,11 @@ func (p *Port) text(ctx context.Context, keys []string, watched []store.Conditio
 		return false, err
 	}
 	if len(deltas) == 0 && len(watched) == 0 {
-		return false, nil // What was read was so at one moment, or is one key.
+		if !later || len(snap.held) < 2 {
+			return false, nil // What was read was so at one moment, or is one key.
+		}
+		same, err := snap.still(ctx, space.Keys())
+		return !same && err == nil, err
 	}
 	conditions := slices.Clone(watched)
 	for _, key := range space.Keys() {
@@ -245,6 +253,23 @@ func (s *snapshot) read(ctx context.Context, keys []string) error {
 			return err
 		}
 	}
+}
+
+// still reports whether keys that were read one after the other are as they were, and so were so at one
+// moment.
+func (s *snapshot) still(ctx context.Context, keys []string) (bool, error) {
+	for _, key := range keys {
+		if cell := s.p.Cell(key); store.PartitionOf(cell, s.p.traits.Partitions) != store.PartitionOf(s.p.Cell(keys[0]), s.p.traits.Partitions) {
+			return false, store.Errorf(store.KindUnsupported, "the keys are in different partitions of the %s store", s.p.traits.Name)
+		}
+	}
+	values, err := s.p.whole(ctx, keys)
+	for i := range values {
+		if err == nil && values[i].Version != s.held[keys[i]].version {
+			return false, nil
+		}
+	}
+	return err == nil, err
 }
 
 // take takes keys as they were read, and reads what they hold besides.
