@@ -116,6 +116,8 @@ var table = map[string]row{
 	// How people write moments.
 	"internal/instant": {code: []string{"./internal/duration"}, pure: true},
 	"internal/limit":   {pure: true},
+	// Lua scripts on strings and keys, as Redis runs them.
+	"internal/script": {code: []string{"./internal/keyspace", "github.com/yuin/gopher-lua/..."}, tests: []string{"./internal/load/redisproc"}, pure: true},
 	// Redis's commands on strings and keys, tested beside those of a real Redis.
 	"internal/keyspace": {pure: true, code: []string{"./internal/sketch"}, tests: []string{"./internal/load/redisproc"}},
 	"internal/replica":  {code: []string{"./store"}, pure: true},
@@ -138,7 +140,7 @@ var table = map[string]row{
 		tests: []string{"golang.org/x/net/http2/..."},
 	},
 	"internal/server/resp": {
-		code:  []string{".", "./call", "./definition", "./policy", "./store", "./internal/duration", "./internal/instant", "./internal/keyspace", "./internal/port", "./internal/server", "./internal/track"},
+		code:  []string{".", "./call", "./definition", "./policy", "./store", "./internal/duration", "./internal/instant", "./internal/keyspace", "./internal/port", "./internal/script", "./internal/server", "./internal/track"},
 		tests: []string{"./internal/hostile", "./internal/load/redisproc", "./internal/session", "github.com/redis/rueidis"},
 	},
 	"internal/server/rest": {code: []string{".", "./call", "./definition", "./policy", "./ratelimit", "./store", "./internal/draft", "./internal/duration", "./internal/instant", "./internal/port", "./internal/server", "./internal/server/dash", "./internal/server/pulse"}},
