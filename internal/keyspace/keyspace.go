@@ -274,7 +274,7 @@ const (
 	Bulk
 	Array
 	Bool   // N is 1 or 0
-	Double // F
+	Double // F; of scripts also Text, as it is to be written
 	Map    // All are names and values in turn
 
 	// Those that only scripts reply.

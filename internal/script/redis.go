@@ -157,6 +157,10 @@ func (r *run) execute(args [][]byte) (reply keyspace.Reply, wrong string) {
 	if wrong := r.named(keyspace.KeysOf(args)); wrong != "" || r.meter.broken != nil {
 		return reply, wrong
 	}
+	if name[0] == 'P' && name[1] == 'F' || strings.Contains(name, ".") { // It takes a sketch in hand.
+		r.meter.charge(r.l, costSketch)
+		r.meter.work(r.l, stepsSketch)
+	}
 	reply = r.Space.Do(args)
 	if err := r.Space.Err(); err != nil {
 		r.meter.stop(err)
@@ -184,6 +188,12 @@ func (r *run) named(keys [][]byte) (wrong string) {
 	return ""
 }
 
+// What a command on a sketch takes, about.
+const (
+	costSketch  = 64 << 10
+	stepsSketch = 10_000
+)
+
 const errArity = "Wrong number of args calling Redis command from script"
 
 func bulk(text string) keyspace.Reply { return keyspace.Reply{Kind: keyspace.Bulk, Text: text} }
@@ -204,18 +214,50 @@ func (r *run) value(reply *keyspace.Reply) lua.LValue {
 	case keyspace.Error:
 		return r.errorTable("-" + reply.Text)
 	case keyspace.Array:
-		r.meter.charge(r.l, costTable+costSlot*len(reply.All))
-		t := r.l.CreateTable(len(reply.All), 0)
-		for i := range reply.All {
-			t.RawSetInt(i+1, r.value(&reply.All[i]))
-		}
-		return t
+		return r.array(reply.All)
+	case keyspace.Bool, keyspace.Double, keyspace.Map:
+		return r.typed(reply)
 	default:
 		if r.resp3 {
 			return lua.LNil
 		}
 		return lua.LFalse
 	}
+}
+
+func (r *run) array(all []keyspace.Reply) lua.LValue {
+	r.meter.charge(r.l, costTable+costSlot*len(all))
+	t := r.l.CreateTable(len(all), 0)
+	for i := range all {
+		t.RawSetInt(i+1, r.value(&all[i]))
+	}
+	return t
+}
+
+// typed is value for what RESP2 has no type for.
+func (r *run) typed(reply *keyspace.Reply) lua.LValue {
+	switch {
+	case reply.Kind == keyspace.Bool && r.resp3:
+		return lua.LBool(reply.N != 0)
+	case reply.Kind == keyspace.Bool:
+		return lua.LNumber(reply.N)
+	case reply.Kind == keyspace.Double && !r.resp3:
+		return lua.LString(formatNumber(reply.F, 17))
+	case reply.Kind == keyspace.Map && !r.resp3:
+		return r.array(reply.All)
+	}
+	r.meter.charge(r.l, 2*costTable+costField*(len(reply.All)+4))
+	t := r.l.CreateTable(0, 1)
+	if reply.Kind == keyspace.Double {
+		t.RawSetString("double", lua.LNumber(reply.F))
+		return t
+	}
+	fields := r.l.CreateTable(0, len(reply.All)/2)
+	for i := 0; i+1 < len(reply.All); i += 2 {
+		fields.RawSet(r.value(&reply.All[i]), r.value(&reply.All[i+1]))
+	}
+	t.RawSetString("map", fields)
+	return t
 }
 
 func errorReply(p params) int {

@@ -78,7 +78,7 @@ func (w *writer) table(t *lua.LTable, depth int) keyspace.Reply {
 		return keyspace.Reply{Kind: keyspace.Status, Text: oneLine(text)}
 	}
 	if n, is := t.RawGetString("double").(lua.LNumber); is {
-		return keyspace.Reply{Kind: keyspace.Double, F: float64(n)}
+		return keyspace.Reply{Kind: keyspace.Double, F: float64(n), Text: formatNumber(float64(n), 17)}
 	}
 	if text, is := of("big_number"); is {
 		return keyspace.Reply{Kind: keyspace.BigNumber, Text: oneLine(text)}

@@ -308,9 +308,9 @@ func (s *session) keysOf(args [][]byte) (*command, []int, error) {
 	if c == nil {
 		return nil, nil, wireError("ERR Invalid command specified")
 	}
-	at := c.keys.positions(len(args))
+	at := c.keys.positions(args)
 	switch {
-	case c.keys.first == 0:
+	case c.keys.first == 0 && c.keys.count == 0:
 		return nil, nil, wireError("ERR The command has no key arguments")
 	case err != nil:
 		return nil, nil, wireError("ERR Invalid number of arguments specified for command")
@@ -329,6 +329,9 @@ func (c *command) words() []string {
 			w = append(w, f.word)
 		}
 	}
+	if c.flags&flagScript != 0 {
+		w = append(w, "noscript", "stale", "skip_monitor", "no_mandatory_keys", "movablekeys")
+	}
 	return w
 }
 
@@ -340,7 +343,7 @@ func (c *command) categories() []string {
 	category := c.category
 	if category == "" {
 		category = map[string]string{
-			"generic": "keyspace", "string": "string", "counter": "string", "limit": "string", "connection": "connection", "transactions": "transaction", "set": "set", "hyperloglog": "hyperloglog",
+			"generic": "keyspace", "string": "string", "counter": "string", "limit": "string", "connection": "connection", "transactions": "transaction", "set": "set", "hyperloglog": "hyperloglog", "scripting": "scripting",
 		}[c.group]
 	}
 	var w []string
@@ -349,7 +352,7 @@ func (c *command) categories() []string {
 		has  bool
 	}{
 		{"keyspace", category == "keyspace"},
-		{"read", c.flags&flagRead != 0},
+		{"read", c.flags&flagRead != 0 && c.flags&flagScript == 0},
 		{"write", c.flags&flagWrite != 0},
 		{"set", category == "set"},
 		{"string", category == "string"},
@@ -410,9 +413,22 @@ func (s *session) describeKeys(k keySpec) {
 		s.text("spec")
 		s.fields(1)
 		s.text("index")
-		s.integer(int64(k.first + i))
+		s.integer(int64(k.first + k.count + i))
 		s.text("find_keys")
 		s.fields(2)
+		if k.count > 0 {
+			s.text("type")
+			s.text("keynum")
+			s.text("spec")
+			s.fields(3)
+			s.text("keynumidx")
+			s.integer(0)
+			s.text("firstkey")
+			s.integer(1)
+			s.text("keystep")
+			s.integer(1)
+			continue
+		}
 		s.text("type")
 		s.text("range")
 		s.text("spec")

@@ -52,6 +52,7 @@ func (c *command) long() bool {
 // from the end if negative, every step. The zero value has none.
 type keySpec struct {
 	first, last, step int
+	count             int      // of the argument that says how many follow it, if that is where they are
 	uses              []string // what becomes of the keys, in Redis's words: of all, or of each
 }
 
@@ -78,9 +79,10 @@ const (
 	flagSweep    // it goes through many keys
 	flagGrow     // it may add a counter, for which there may be no room
 	flagDangerous
-	flagReact // a reaction: see reactsSlow
-	flagText  // it may meet text: see textual
-	flagToken // with an argument ID or WITHSESSION it is not planned but gathered apart
+	flagReact  // a reaction: see reactsSlow
+	flagText   // it may meet text: see textual
+	flagScript // it executes a script
+	flagToken  // with an argument ID or WITHSESSION it is not planned but gathered apart
 )
 
 // Redis's words.
@@ -247,17 +249,21 @@ func integer(arg []byte) (int64, error) {
 	return n, nil
 }
 
-// positions returns the indexes of the keys among so many arguments.
-func (k keySpec) positions(args int) []int {
+// positions returns the indexes of the keys among arguments.
+func (k keySpec) positions(args [][]byte) []int {
+	if k.count > 0 && k.count < len(args) {
+		n, _ := parseInt(args[k.count])
+		k.first, k.last, k.step = k.count+1, k.count+int(min(max(n, 0), int64(len(args)))), 1
+	}
 	if k.first == 0 {
 		return nil
 	}
 	last := k.last
 	if last < 0 {
-		last += args
+		last += len(args)
 	}
 	var at []int
-	for i := k.first; i <= last && i < args; i += k.step {
+	for i := k.first; i <= last && i < len(args); i += k.step {
 		at = append(at, i)
 	}
 	return at

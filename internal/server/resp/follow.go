@@ -91,7 +91,7 @@ func (c *command) readKeys(keys, args [][]byte) [][]byte {
 	if c.flags&flagRead == 0 {
 		return keys
 	}
-	for _, at := range c.keys.positions(len(args)) {
+	for _, at := range c.keys.positions(args) {
 		if checkKey(args[at]) == nil {
 			keys = append(keys, args[at])
 		}

@@ -207,6 +207,15 @@ func (e *encoder) double(v float64) {
 	}
 }
 
+// exactly is double for a number that is written already.
+func (e *encoder) exactly(text string) {
+	if e.resp3 {
+		e.line(',', text)
+	} else {
+		e.text(text)
+	}
+}
+
 func (e *encoder) bulk(b []byte) {
 	if e.fits(numberBytesMax + len(b) + 2) {
 		e.head('$', int64(len(b)))

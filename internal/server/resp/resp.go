@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/script"
 	"github.com/quipudb/quipu/internal/server"
 )
 
@@ -78,21 +79,23 @@ type Options struct {
 
 // A Door serves the DB to clients of Redis. It is safe for concurrent use.
 type Door struct {
-	db       *quipu.DB
-	options  Options
-	commands table
-	names    []string // of the commands, sorted
-	apart    bool     // what a cycle changes may not be one step: see waits
-	start    time.Time
-	run      string // names this start of the door
-	cursors  cursors
-	tracker  *tracker
-	slow     slowlog
-	latency  latency
-	sweeps   chan struct{} // holds the commands under way that go through many keys
-	long     chan struct{} // holds those whose replies are long, or take long to make
-	meters   meters
-	seconds  *server.Weighted // that commands take
+	db        *quipu.DB
+	options   Options
+	commands  table
+	names     []string // of the commands, sorted
+	apart     bool     // what a cycle changes may not be one step: see waits
+	start     time.Time
+	run       string // names this start of the door
+	cursors   cursors
+	tracker   *tracker
+	scripts   script.Cache
+	slow      slowlog
+	latency   latency
+	sweeps    chan struct{} // holds the commands under way that go through many keys
+	long      chan struct{} // holds those whose replies are long, or take long to make
+	scripting chan struct{} // holds the scripts that run
+	meters    meters
+	seconds   *server.Weighted // that commands take
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
@@ -114,7 +117,7 @@ type Door struct {
 
 // meters count what the door does.
 type meters struct {
-	connections, commands, failed, protocol, strangers, evicted, stalled, overflowed atomic.Uint64
+	connections, commands, failed, protocol, strangers, evicted, stalled, overflowed, brokenOff atomic.Uint64
 }
 
 // New returns the door of a DB. Close it after the last use; the DB stays open.
@@ -141,7 +144,7 @@ func New(db *quipu.DB, o Options) *Door {
 	_, _ = rand.Read(id[:]) // never fails
 	d := &Door{
 		db: db.Via("resp"), options: o, commands: newTable(), apart: db.Port().Traits().Partitions > 1 || db.Port().Traits().Shared,
-		start: time.Now(), run: hex.EncodeToString(id[:]), sweeps: make(chan struct{}, sweepsMax), long: make(chan struct{}, longMax), seconds: o.Metrics.Commands(),
+		start: time.Now(), run: hex.EncodeToString(id[:]), sweeps: make(chan struct{}, sweepsMax), scripting: make(chan struct{}, scriptsMax), long: make(chan struct{}, longMax), seconds: o.Metrics.Commands(),
 		sessions: map[int64]*session{}, views: map[string]*quipu.DB{},
 		listeners: map[net.Listener]struct{}{}, conns: map[*session]net.Conn{},
 	}
@@ -317,5 +320,8 @@ func (d *Door) Meters(f func(name, help string, value float64)) {
 	f("quipu_resp_tracking_keys", "Keys that RESP connections track.", float64(keys))
 	f("quipu_resp_invalidations_total", "Keys that RESP connections were told to forget.", float64(d.tracker.told.Load()))
 	f("quipu_resp_tracking_evicted_total", "Times that RESP connections were told to forget what had not changed, because too many keys were tracked.", float64(evicted))
+	scripts, _ := d.scripts.Len()
+	f("quipu_resp_scripts", "Scripts that the RESP door keeps.", float64(scripts))
+	f("quipu_resp_scripts_broken_off_total", "Scripts that were broken off at a limit, and have changed nothing.", float64(m.brokenOff.Load()))
 	f("quipu_resp_buffer_bytes", "Memory that RESP connections hold in large buffers.", float64(d.buffered.Load()))
 }

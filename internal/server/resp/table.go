@@ -16,7 +16,7 @@ var (
 // newTable returns all commands.
 func newTable() table {
 	t := table{}
-	for _, group := range [][]*command{stringCommands(), keyCommands(), transactionCommands(), connectionCommands(), serverCommands(), objectCommands(), accessCommands(), slowlogCommands(), latencyCommands(), ownCommands(), reactionCommands(), limitCommands(), reservationCommands(), sketchCommands()} {
+	for _, group := range [][]*command{stringCommands(), keyCommands(), transactionCommands(), connectionCommands(), serverCommands(), scriptCommands(), objectCommands(), accessCommands(), slowlogCommands(), latencyCommands(), ownCommands(), reactionCommands(), limitCommands(), reservationCommands(), sketchCommands()} {
 		for _, c := range group {
 			t[c.name] = c
 			c.lower = strings.ToLower(c.name)

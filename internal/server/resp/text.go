@@ -70,7 +70,7 @@ func isInteger(arg []byte) bool {
 // definitions do not.
 func (s *session) meetsText(c *command, args [][]byte) bool {
 	p := s.db.Port()
-	return p.MayHoldText() && slices.ContainsFunc(c.keys.positions(len(args)), func(i int) bool { return !p.Defined(textOf(args[i])) })
+	return p.MayHoldText() && slices.ContainsFunc(c.keys.positions(args), func(i int) bool { return !p.Defined(textOf(args[i])) })
 }
 
 // textualQueue reports whether a transaction has to be executed on a snapshot.
@@ -88,25 +88,36 @@ func (s *session) textualQueue() bool {
 // onSnapshot reports whether a command can be executed together with text.
 func onSnapshot(c *command) bool {
 	_, has := keyspace.Has(c.name)
-	return has || c.plan == nil && c.slow == nil
+	return has || c.flags&flagScript != 0 || c.plan == nil && c.slow == nil
 }
 
 // keysOf returns the keys of commands, each once.
 func keysOf(commands ...[][]byte) (keys []string, err error) {
 	for _, args := range commands {
-		for _, key := range keyspace.KeysOf(args) {
+		all := keyspace.KeysOf(args)
+		if len(args[0]) > 3 && is(args[0][:4], "EVAL") {
+			for _, at := range counted.positions(args) {
+				all = append(all, args[at])
+			}
+		}
+		for _, key := range all {
 			if err := checkKey(key); err != nil {
 				return nil, err
 			}
 			keys = append(keys, string(key))
 		}
 	}
-	slices.Sort(keys)
-	keys = slices.Compact(keys)
-	if len(keys) > store.BatchDeltasMax/2 {
+	return distinct(keys)
+}
+
+// distinct returns names, each once, if they are not too many.
+func distinct(names []string) ([]string, error) {
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if len(names) > store.BatchDeltasMax/2 {
 		return nil, errTooLarge
 	}
-	return keys, nil
+	return names, nil
 }
 
 // textCommand executes a command on a snapshot.
@@ -156,9 +167,14 @@ func execText(ctx context.Context, s *session, _ [][]byte) error {
 	ctx, cancel := s.d.deadline(ctx)
 	defer cancel()
 	replies := make([]keyspace.Reply, len(queue))
-	err = s.db.Port().Text(ctx, keys, conditions, func(space *keyspace.Space) error {
+	err = s.db.Port().Text(ctx, keys, conditions, func(space *keyspace.Space) (err error) {
 		for i, q := range queue {
-			if q.command.plan != nil || q.command.slow != nil {
+			switch {
+			case q.command.flags&flagScript != 0:
+				if replies[i], err = s.evalIn(ctx, q.args, space); err != nil {
+					return err
+				}
+			case q.command.plan != nil || q.command.slow != nil:
 				replies[i] = space.Do(q.args)
 			}
 		}
@@ -202,6 +218,10 @@ func (s *session) answerText(r *keyspace.Reply) {
 	case keyspace.Bool:
 		s.boolean(r.N != 0)
 	case keyspace.Double:
+		if r.Text != "" {
+			s.exactly(r.Text)
+			return
+		}
 		s.double(r.F)
 	case keyspace.Map:
 		if r.N == 1 && !s.resp3 { // Of a single field RESP2 has the value alone.
@@ -218,8 +238,34 @@ func (s *session) answerText(r *keyspace.Reply) {
 		for i := range r.All {
 			s.answerText(&r.All[i])
 		}
+	case keyspace.BigNumber, keyspace.Verbatim, keyspace.Set:
+		s.answerTyped(r)
 	default:
 		s.null()
+	}
+}
+
+// answerTyped replies what only scripts do.
+func (s *session) answerTyped(r *keyspace.Reply) {
+	switch r.Kind {
+	case keyspace.BigNumber:
+		if s.resp3 {
+			s.line('(', r.Text)
+		} else {
+			s.text(r.Text)
+		}
+	case keyspace.Verbatim:
+		if s.resp3 {
+			s.head('=', int64(len(r.Text)))
+			s.chars(r.Text + "\r\n")
+		} else {
+			s.text(r.Text[4:])
+		}
+	default:
+		s.set(len(r.All))
+		for i := range r.All {
+			s.answerText(&r.All[i])
+		}
 	}
 }
 

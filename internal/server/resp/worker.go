@@ -306,13 +306,13 @@ func (s *session) later(c *command, args [][]byte, text bool) {
 					switch {
 					case text && c.name == "EXEC":
 						slow = execText
-					case text:
+					case text && c.flags&flagScript == 0:
 						slow = textCommand
 					case slow == nil:
 						return c.local(s, args)
 					}
 					err := slow(ctx, s, args)
-					if err == nil && s.fault != nil && c.flags&flagWrite != 0 {
+					if err == nil && s.fault != nil && c.flags&(flagWrite|flagScript) != 0 {
 						s.overflow(start) // an error would say that nothing has changed
 					}
 					return err
