@@ -16,24 +16,24 @@ func (r *run) open() {
 	globals := l.G.Global // It stays empty, so that every new global is one of the script.
 	l.Push(l.NewFunction(lua.OpenBase))
 	l.Call(0, 0)
-	real := l.NewTable()
+	ours := l.NewTable()
 	for _, name := range ofInterpreter {
-		real.RawSetString(name, globals.RawGetString(name))
+		ours.RawSetString(name, globals.RawGetString(name))
 	}
 	globals.ForEach(func(k, _ lua.LValue) { globals.RawSet(k, lua.LNil) })
-	r.add(real, baseFunctions())
-	real.RawSetString("_G", globals)
-	real.RawSetString("_VERSION", lua.LString("Lua 5.1"))
+	r.add(ours, baseFunctions())
+	ours.RawSetString("_G", globals)
+	ours.RawSetString("_VERSION", lua.LString("Lua 5.1"))
 	text := r.library(textFunctions())
 	for name, t := range map[string]*lua.LTable{
 		"string": text, "table": r.library(tableFunctions()), "math": r.math(), "cjson": r.json(), "bit": r.library(bitFunctions()), "redis": r.redis(),
 	} {
-		real.RawSetString(name, t)
+		ours.RawSetString(name, t)
 	}
-	real.RawSetString("KEYS", r.list(r.Keys))
-	real.RawSetString("ARGV", r.list(r.Args))
+	ours.RawSetString("KEYS", r.list(r.Keys))
+	ours.RawSetString("ARGV", r.list(r.Args))
 
-	l.SetMetatable(real, r.library(map[string]function{"__index": func(p params) int {
+	l.SetMetatable(ours, r.library(map[string]function{"__index": func(p params) int {
 		if !isText(p.Get(2)) {
 			p.RaiseError("Second argument to luaProtectedTableError must be a string or number")
 		}
@@ -44,15 +44,15 @@ func (r *run) open() {
 		p.RaiseError("Attempt to modify a readonly table")
 		return 0
 	}})
-	refuse.RawSetString("__index", real)
+	refuse.RawSetString("__index", ours)
 	l.SetMetatable(globals, refuse)
 
 	ofText := r.library(textArithmetic())
 	ofText.RawSetString("__index", text)
 	l.SetMetatable(lua.LString(""), ofText)
 
-	r.locked = map[*lua.LTable]bool{globals: true, real: true, refuse: true, ofText: true}
-	real.ForEach(func(k, v lua.LValue) {
+	r.locked = map[*lua.LTable]bool{globals: true, ours: true, refuse: true, ofText: true}
+	ours.ForEach(func(k, v lua.LValue) {
 		if t, is := v.(*lua.LTable); is && k != lua.LString("KEYS") && k != lua.LString("ARGV") {
 			r.lock(t)
 		}
@@ -224,7 +224,7 @@ func protectedBy(p params) int {
 }
 
 func unpack(p params) int {
-	t := p.table(1)
+	t := p.table()
 	first, last := p.intOr(2, 1), p.intOr(3, t.Len())
 	if last-first >= valuesMax {
 		p.RaiseError("too many results to unpack")
@@ -236,7 +236,7 @@ func unpack(p params) int {
 }
 
 func rawSet(p params) int {
-	t := p.table(1)
+	t := p.table()
 	p.any(2)
 	p.r.set(t, p.Get(2), p.any(3))
 	p.SetTop(1)
@@ -244,7 +244,7 @@ func rawSet(p params) int {
 }
 
 func setMetatable(p params) int {
-	t := p.table(1)
+	t := p.table()
 	mt := p.Get(2)
 	if mt != lua.LNil || p.GetTop() < 2 {
 		if _, is := mt.(*lua.LTable); !is {

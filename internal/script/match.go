@@ -86,7 +86,7 @@ func isUpper(c byte) bool { return 'A' <= c && c <= 'Z' }
 func isAlpha(c byte) bool { return isLower(c) || isUpper(c) }
 
 func inClass(c, class byte) bool {
-	is := false
+	var is bool
 	switch class | 0x20 {
 	case 'a':
 		is = isAlpha(c)

@@ -251,9 +251,19 @@ func TestStories(t *testing.T) {
 
 // otherwise are what two replies have in which they differ, and may: the words of Lua itself.
 var otherwise = [][2]string{
-	{"a nil value", "a nil value)"}, {"a number value", "a number value)"}, {"attempt to compare", "attempt to compare"}, {"to select (", "to 'select' ("}, {"argument #3", "argument #2"},
-	{"non-function object", "attempt to call"}, {"__len undefined", "get length of"}, {"__unm undefined", "perform arithmetic"}, {"cannot perform", "perform arithmetic"}, {"non-table object", "attempt to index"},
-	{"Error compiling script (new function): user_script:1: ", "Error compiling script (new function): user_script:1: "}, {"goto", "'=' expected"}, {"nan", "-nan"},
+	{"a nil value", "a nil value)"},
+	{"a number value", "a number value)"},
+	{"attempt to compare", "attempt to compare"},
+	{"to select (", "to 'select' ("},
+	{"argument #3", "argument #2"},
+	{"non-function object", "attempt to call"},
+	{"__len undefined", "get length of"},
+	{"__unm undefined", "perform arithmetic"},
+	{"cannot perform", "perform arithmetic"},
+	{"non-table object", "attempt to index"},
+	{"Error compiling script (new function): user_script:1: ", "Error compiling script (new function): user_script:1: "},
+	{"goto", "'=' expected"},
+	{"nan", "-nan"},
 }
 
 // alike reports whether two replies differ only as they may.

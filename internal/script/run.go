@@ -368,7 +368,7 @@ func (r *run) set(t *lua.LTable, key, value lua.LValue) {
 
 // firstField reports whether a table has no fields besides an array.
 func firstField(t *lua.LTable) bool {
-	var from lua.LValue = lua.LNil
+	from := lua.LNil
 	if n := t.MaxN(); n > 0 {
 		from = lua.LNumber(n)
 	}

@@ -11,7 +11,7 @@ func tableFunctions() map[string]function {
 	return map[string]function{
 		"concat": tableConcat,
 		"foreach": func(p params) int {
-			t := p.table(1)
+			t := p.table()
 			for k, v := t.Next(lua.LNil); k != lua.LNil; k, v = t.Next(k) {
 				if p.each(k, v) {
 					return 1
@@ -20,7 +20,7 @@ func tableFunctions() map[string]function {
 			return 0
 		},
 		"foreachi": func(p params) int {
-			t := p.table(1)
+			t := p.table()
 			for i, n := 1, t.Len(); i <= n; i++ {
 				if p.each(lua.LNumber(i), t.RawGetInt(i)) {
 					return 1
@@ -28,7 +28,7 @@ func tableFunctions() map[string]function {
 			}
 			return 0
 		},
-		"getn":   func(p params) int { return p.giveNumber(float64(p.table(1).Len())) },
+		"getn":   func(p params) int { return p.giveNumber(float64(p.table().Len())) },
 		"insert": tableInsert,
 		"maxn":   tableMaxN,
 		"remove": tableRemove,
@@ -50,7 +50,7 @@ func (p params) each(k, v lua.LValue) bool {
 }
 
 func tableConcat(p params) int {
-	t, separator := p.table(1), p.textOr(2, "")
+	t, separator := p.table(), p.textOr(2, "")
 	from, to := p.intOr(3, 1), p.intOr(4, t.Len())
 	var b strings.Builder
 	for i := from; i <= to; i++ {
@@ -71,7 +71,7 @@ func tableConcat(p params) int {
 }
 
 func tableInsert(p params) int {
-	t := p.table(1)
+	t := p.table()
 	n := t.Len() + 1
 	switch p.GetTop() {
 	case 2:
@@ -99,7 +99,7 @@ func tableInsert(p params) int {
 }
 
 func tableRemove(p params) int {
-	t := p.table(1)
+	t := p.table()
 	n := t.Len()
 	at := p.intOr(2, n)
 	if at < 1 || at > n {
@@ -112,7 +112,7 @@ func tableRemove(p params) int {
 
 func tableMaxN(p params) int {
 	most := 0.0
-	t := p.table(1)
+	t := p.table()
 	for k, _ := t.Next(lua.LNil); k != lua.LNil; k, _ = t.Next(k) {
 		if n, is := k.(lua.LNumber); is {
 			most = max(most, float64(n))
@@ -154,7 +154,7 @@ func (s sorter) Less(i, j int) bool {
 }
 
 func tableSort(p params) int {
-	t := p.table(1)
+	t := p.table()
 	s := sorter{p: p, t: t, n: t.Len()}
 	if p.Get(2) != lua.LNil {
 		f, is := p.Get(2).(*lua.LFunction)

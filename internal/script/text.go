@@ -260,7 +260,7 @@ func (m *matcher) template(b []byte, text string, s, end int) []byte {
 			continue
 		}
 		i++
-		switch c := byte(0); {
+		switch {
 		case i == len(text):
 			return append(b, 0)
 		case !isDigit(text[i]):
@@ -268,8 +268,7 @@ func (m *matcher) template(b []byte, text string, s, end int) []byte {
 		case text[i] == '0':
 			b = append(b, m.s[s:end]...)
 		default:
-			c = text[i]
-			b = appendText(b, m.captured(int(c-'1'), s, end))
+			b = appendText(b, m.captured(int(text[i]-'1'), s, end))
 		}
 		if len(b) > textMax {
 			m.p.r.room(len(b))
@@ -487,7 +486,7 @@ func general(n float64, prec int, all bool) string {
 		_, after, _ := strings.Cut(strconv.FormatFloat(n, 'e', prec-1, 64), "e")
 		exponent, _ = strconv.Atoi(after)
 	}
-	text := ""
+	var text string
 	if exponent < -4 || exponent >= prec {
 		text = strconv.FormatFloat(n, 'e', prec-1, 64)
 	} else {

@@ -213,10 +213,11 @@ func (p params) position(n, or int) int {
 // none is what a position is if it is not left out.
 const none = math.MinInt
 
-func (p params) table(n int) *lua.LTable {
-	t, is := p.Get(n).(*lua.LTable)
+// table returns the table that is the first argument.
+func (p params) table() *lua.LTable {
+	t, is := p.Get(1).(*lua.LTable)
 	if !is {
-		p.mistyped(n, "table")
+		p.mistyped(1, "table")
 	}
 	return t
 }
