@@ -373,6 +373,7 @@ declare
     _token bytea := convert_to(token, 'UTF8');
     _digest bigint := quipu.digest(delta);
     _text text := key;
+    _said jsonb;
     _gen int;
     _known record;
 begin
@@ -382,8 +383,11 @@ begin
         raise exception 'quipu: a key has 1 to 512 bytes, a namespace 1 to 64 without / and control characters, a token 1 to 255'
             using errcode = 'invalid_parameter_value';
     end if;
-    perform from quipu.defined(_ns, _text) d where d.said ?| array['floor', 'ceiling', 'choices', 'limits'];
-    if found then
+    select d.said into _said from quipu.defined(_ns, _text) d;
+    if _said ?| array['choices', 'once'] then
+        raise exception 'quipu: by its definition % is changed by users alone, and an add by SQL is of nobody: only a server can write it',
+            quote_literal(key) using errcode = 'QP005';
+    elsif _said ?| array['floor', 'ceiling'] then
         raise exception 'quipu: the definition of % decides what it may become, and an add is not decided: use take', quote_literal(key)
             using errcode = 'QP005';
     end if;

@@ -83,6 +83,29 @@ func TestSaid(t *testing.T) {
 	h.whole("stock:lamp", 7)
 }
 
+// TestAddsOfNobody adds by SQL to counters whose users are counted: there is nobody to count.
+func TestAddsOfNobody(t *testing.T) {
+	day, err := definition.ParseWidth("1d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := openShop(t,
+		definition.Definition{Pattern: "view:*", Once: definition.Once{Every: day}},
+		definition.Definition{Pattern: "post:*", Choices: []string{"like"}},
+	)
+	for _, key := range []string{"view:1", "post:1"} {
+		h.fails("QP005", "only a server can write it", fmt.Sprintf(`add('%s', 1)`, key))
+	}
+	if err := h.store.Step(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"view:1", "post:1"} {
+		if c, err := h.db.Read(t.Context(), key); err != nil || c.Exists {
+			t.Errorf("%s: %+v, %v", key, c, err)
+		}
+	}
+}
+
 // take1 takes by a connection or a transaction.
 func (h *shop) take1(q queryer, want int64, call string) {
 	h.Helper()
