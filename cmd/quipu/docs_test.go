@@ -58,7 +58,8 @@ func TestDocs(t *testing.T) {
 	pg := startPostgres(t)
 	f := func(page string, least int) {
 		t.Helper()
-		p := start(t, nil, "--http", "127.0.0.1:0")
+		p := start(t, nil, "--http", "127.0.0.1:0", "--statsd", "127.0.0.1:0")
+		_, statsdPort, _ := strings.Cut(p.addrOf("statsd"), ":")
 		dir := t.TempDir()
 		copyExample(t, filepath.Join("..", "..", "docs", "views.md"), dir)
 		all := examples(t, filepath.Join("..", "..", page))
@@ -69,6 +70,7 @@ func TestDocs(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			command := strings.ReplaceAll(e.command, "http://127.0.0.1:8080", p.url)
 			command = strings.ReplaceAll(command, "redis-cli -p 6380", "redis-cli -p "+p.respPort)
+			command = strings.ReplaceAll(command, "/dev/udp/127.0.0.1/8125", "/dev/udp/127.0.0.1/"+statsdPort)
 			command = strings.ReplaceAll(command, "postgres://app@db/app", pg.URL())
 			c := exec.CommandContext(ctx, "sh", "-c", command)
 			c.Env = environment("QUIPU_ADDR="+p.url, "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))
@@ -89,4 +91,5 @@ func TestDocs(t *testing.T) {
 	f("docs/views.md", 12)
 	f("docs/decided.md", 5)
 	f("docs/tutorial.md", 15)
+	f("docs/integrations.md", 4)
 }

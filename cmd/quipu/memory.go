@@ -8,6 +8,7 @@ import (
 
 	"github.com/quipudb/quipu/internal/memory"
 	"github.com/quipudb/quipu/internal/server"
+	"github.com/quipudb/quipu/internal/server/datagram"
 	"github.com/quipudb/quipu/internal/server/resp"
 	"github.com/quipudb/quipu/internal/server/rest"
 	"github.com/quipudb/quipu/internal/server/rpc"
@@ -40,6 +41,7 @@ type memoryPlan struct {
 	budgets  int64 // how many there are: one of REST and RPC, one of RESP
 	conns    int   // of each door
 	perConns int64 // what one connection of each door takes together
+	statsd   int64 // for lines of StatsD, if its door is open
 }
 
 // planMemory shares out the memory of a server.
@@ -63,6 +65,9 @@ func (c *serveCmd) planMemory(limit memory.Limit) (memoryPlan, error) {
 	if c.RESP != doorOff {
 		p.budgets++
 	}
+	if c.takesStatsD() {
+		p.statsd = datagram.MemoryMax
+	}
 	if p.requests = int64(c.RequestMemory); p.requests == 0 {
 		p.requests = min(max(p.total/16, requestBytesMin), requestBytesMax)
 	}
@@ -77,7 +82,7 @@ func (c *serveCmd) planMemory(limit memory.Limit) (memoryPlan, error) {
 	if c.MaxConnections != nil {
 		p.conns = *c.MaxConnections
 	} else {
-		fit := (p.total - processBytes - p.store - p.budgets*p.requests) / max(p.perConns, 1)
+		fit := (p.total - processBytes - p.store - p.statsd - p.budgets*p.requests) / max(p.perConns, 1)
 		p.conns = int(min(max(fit, connectionsMinAuto), connectionsMaxAuto))
 	}
 	if p.sum() > p.total {
@@ -90,7 +95,7 @@ func (c *serveCmd) planMemory(limit memory.Limit) (memoryPlan, error) {
 func (p memoryPlan) connections() int64 { return int64(p.conns) * p.perConns }
 
 func (p memoryPlan) sum() int64 {
-	return processBytes + p.store + p.budgets*p.requests + p.connections()
+	return processBytes + p.store + p.statsd + p.budgets*p.requests + p.connections()
 }
 
 // String lists the parts.
@@ -102,6 +107,9 @@ func (p memoryPlan) String() string {
 	fmt.Fprintf(&b, "--request-memory %s", formatSize(p.requests))
 	if p.budgets > 1 {
 		fmt.Fprintf(&b, " times %d", p.budgets)
+	}
+	if p.statsd > 0 {
+		fmt.Fprintf(&b, ", --statsd %s", formatSize(p.statsd))
 	}
 	fmt.Fprintf(&b, ", --max-connections %d times %s, %s for the process itself",
 		p.conns, formatSize(p.perConns), formatSize(processBytes))
@@ -116,6 +124,7 @@ func (p memoryPlan) parts() []server.MemoryPart {
 		{Name: "store", Bytes: p.store},
 		{Name: "requests", Bytes: p.budgets * p.requests},
 		{Name: "connections", Bytes: p.connections()},
+		{Name: "statsd", Bytes: p.statsd},
 	}
 }
 

@@ -44,6 +44,9 @@ type serveCmd struct {
 	RESP  string `name:"resp" help:"Address for Redis clients (RESP), or off. Port 0 picks a free port." default:"127.0.0.1:6380"`
 	RPC   string `name:"rpc" help:"Address for gRPC and the Go client, or off. Port 0 picks a free port." default:"127.0.0.1:50051"`
 
+	StatsD          string `name:"statsd" help:"UDP address for StatsD and DogStatsD, such as 127.0.0.1:8125, or off. Port 0 picks a free port." default:"off" placeholder:"ADDR"`
+	StatsDNamespace string `name:"statsd-namespace" help:"Namespace that StatsD counts in." default:"default" placeholder:"NAME"`
+
 	WaitForStore time.Duration `help:"How long to wait at the start for a PostgreSQL or Redis server that can't be reached." default:"0s"`
 
 	StoreName          string `help:"Schema in PostgreSQL, or prefix of the keys in Redis." default:"quipu" placeholder:"NAME"`
@@ -178,7 +181,10 @@ func (c *serveCmd) Validate() error {
 			return &flagError{d.flag, err}
 		}
 	}
-	return nil
+	if c.takesStatsD() {
+		_, err = c.resolveStatsD()
+	}
+	return err
 }
 
 // ignored returns an error that names a flag that was given and means nothing to a
@@ -397,7 +403,12 @@ func (c *serveCmd) addDoors(s *server.Server, db *quipu.DB, book *policyBook, lo
 		closeOthers := closeDoors
 		closeDoors = func() { closeDoor(); closeOthers() }
 	}
-	return closeDoors, nil
+	closeStatsD, err := c.addStatsD(s, m)
+	if err != nil {
+		return closeDoors, err
+	}
+	closeOthers := closeDoors
+	return func() { closeStatsD(); closeOthers() }, nil
 }
 
 // rest returns the REST door.

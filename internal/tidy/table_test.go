@@ -147,6 +147,9 @@ var table = map[string]row{
 	// What the overview of a server is made of, and the files of the page that shows it.
 	"internal/server/pulse": {code: []string{"./internal/port", "./internal/server"}, tests: []string{"."}},
 	"internal/server/dash":  {},
+	// What arrives by UDP: lines of StatsD, which are read by a pure package.
+	"internal/statsd":          {pure: true},
+	"internal/server/datagram": {code: []string{".", "./call", "./definition", "./store", "./internal/statsd"}},
 	"internal/server/rpc": {
 		code: []string{
 			".", "./call", "./definition", "./store", "./internal/envoypb", "./internal/port", "./internal/server", "./internal/protocol", "./quipupb", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
