@@ -48,7 +48,7 @@ func TestCompletion(t *testing.T) {
 	f("bash\nzsh\nfish\n", "completion", "")
 	f("\n", "get", "key:")
 	refused(t, exitUsage, `must be one of "bash","zsh","fish"`, "completion", "csh")
-	if all := complete(t, ""); strings.Contains(all, "__complete") || !strings.HasPrefix(all, "serve\nadd\n") {
+	if all := complete(t, ""); strings.Contains(all, "__complete") || !strings.HasPrefix(all, "serve\ndemo\nadd\n") {
 		t.Errorf("commands: %s", all)
 	}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
