@@ -15,7 +15,7 @@ import (
 // definitions and policies are those of the demo.
 const (
 	definitions = `{"definitions":[
-{"pattern":"views:*","windows":[{"every":"1m","keep":"1d"},{"every":"1h","keep":"90d"}],"dimensions":["country","device"],"unique":"who","ledger":"adjustments"},
+{"pattern":"views:*","windows":[{"every":"1m","keep":"1d"},{"every":"1h","keep":"90d"}],"dimensions":["country","device"],"unique":"who","ledger":"adjustments","top":[{"name":"pages","by":"key"},{"name":"referrers","by":"referrer","k":50}]},
 {"pattern":"post:*","choices":["like","love","laugh","angry"]},
 {"pattern":"stock:*","floor":0,"reservations":{"per_who":3,"max_ttl":"10m"},"ledger":"adjustments"},
 {"pattern":"api:*","limits":[{"name":"burst","algorithm":"bucket","rate":5,"per":"1s","burst":20},{"name":"day","algorithm":"calendar","rate":20000,"per":"1d"}]}
@@ -33,6 +33,7 @@ var (
 	countries = [...]weight{{"US", 31}, {"DE", 17}, {"IN", 14}, {"BR", 9}, {"GB", 8}, {"FR", 7}, {"JP", 6}, {"PE", 4}, {"NG", 3}, {"AU", 1}}
 	devices   = [...]weight{{"phone", 61}, {"desktop", 33}, {"tablet", 6}}
 	sites     = [...]weight{{PageKey, 52}, {"views:pricing", 19}, {"views:docs", 17}, {"views:blog/launch", 12}}
+	referrers = [...]weight{{"search", 41}, {"news.example", 22}, {"(direct)", 18}, {"forum.example", 9}, {"mail", 6}, {"blog.example", 4}}
 	choices   = [...]weight{{"like", 64}, {"love", 21}, {"laugh", 10}, {"angry", 5}}
 	posts     = [...]weight{{PostKey, 60}, {"post:41", 20}, {"post:40", 12}, {"post:39", 8}}
 )
@@ -74,7 +75,11 @@ type event struct {
 	Dims  map[string]string `json:"dims,omitempty"`
 }
 
-const batchMax = 500
+const (
+	batchMax = 500
+
+	viewsPart = 0.56 // of all calls
+)
 
 // past counts what was looked at in the day before.
 func (l *Load) past(ctx context.Context, now time.Time) error {
@@ -87,20 +92,25 @@ func (l *Load) past(ctx context.Context, now time.Time) error {
 		batch = batch[:0]
 		return l.call(ctx, http.MethodPost, "/batch", string(body))
 	}
-	const hours = 23
-	for minute := hours * 60; minute > 0; minute -= 5 {
+	for minute := 23 * 60; minute > 0; {
+		step := 1 // Each minute of the last hours, for those who look at minutes.
+		if minute > 7*60 {
+			step = 10
+		}
 		at := now.Add(-time.Duration(minute) * time.Minute)
 		// Fewer people look at night, and the launch was some hours ago.
-		day := 1 + 0.6*math.Sin(2*math.Pi*(float64(at.Hour())-9)/24)
-		launch := 2.5 * math.Exp(-math.Pow(float64(minute-150)/60, 2))
+		day := 0.75 + 0.4*math.Sin(2*math.Pi*(float64(at.Hour())-9)/24)
+		launch := 1.5 * math.Exp(-math.Pow(float64(minute-170)/45, 2))
 		for _, site := range sites {
+			views := l.Rate * 60 * float64(step) * viewsPart * site.part / 100 * (day + launch)
 			for range 2 {
 				batch = append(batch, event{
-					Key: site.name, Delta: 1 + int(site.part*(day+launch)*(0.5+l.rng.Float64())/3), Who: visitor(l.rng), At: at.UTC().Format(time.RFC3339),
+					Key: site.name, Delta: 1 + int(views/2*(0.8+0.4*l.rng.Float64())), Who: visitor(l.rng), At: at.UTC().Format(time.RFC3339),
 					Dims: map[string]string{"country": pick(l.rng, countries[:]), "device": pick(l.rng, devices[:])},
 				})
 			}
 		}
+		minute -= step
 		if len(batch) >= batchMax {
 			if err := send(); err != nil {
 				return err
@@ -113,7 +123,7 @@ func (l *Load) past(ctx context.Context, now time.Time) error {
 // next returns what is to be done next.
 func (l *Load) next(since time.Duration) job {
 	switch n := l.rng.IntN(1000); {
-	case n < 560:
+	case n < 1000*viewsPart:
 		return l.view()
 	case n < 760:
 		return l.react()
@@ -130,7 +140,9 @@ func (l *Load) next(since time.Duration) job {
 
 // view counts a view. Some callers time out, and send it again under its token.
 func (l *Load) view() job {
-	body, _ := json.Marshal(event{Who: visitor(l.rng), Dims: map[string]string{"country": pick(l.rng, countries[:]), "device": pick(l.rng, devices[:])}})
+	body, _ := json.Marshal(event{Who: visitor(l.rng), Dims: map[string]string{
+		"country": pick(l.rng, countries[:]), "device": pick(l.rng, devices[:]), "referrer": pick(l.rng, referrers[:]),
+	}})
 	key, again := url.PathEscape(pick(l.rng, sites[:])), l.rng.IntN(25) == 0
 	token := "view-" + strconv.FormatUint(l.rng.Uint64(), 36)
 	return func(ctx context.Context) error {

@@ -25,7 +25,7 @@ export function spark(n, label) {
 export function ceiling(v) {
   if (!(v > 0)) return { top: 1, step: 0.5 };
   const size = 10 ** Math.floor(Math.log10(v));
-  const step = [0.2, 0.25, 0.5, 1, 2, 2.5, 5].map((f) => f * size).find((st) => v / st <= 4) ?? size * 5;
+  const step = [0.2, 0.25, 0.5, 1, 2, 2.5, 5].map((f) => f * size).find((st) => v / st <= 5) ?? size * 5;
   const whole = v >= 4 ? Math.max(1, Math.round(step)) : step;
   return { top: Math.ceil(v / whole - 1e-9) * whole, step: whole };
 }
@@ -164,7 +164,7 @@ export function bars(label, { height = 220, number, moment }) {
     points.forEach((p, i) => {
       const v = Math.max(0, values[i]);
       const up = Math.max(v > 0 ? 1 : 0, y(0) - y(v));
-      svg.append(s("rect", { class: p.complete ? "bar" : "bar part", x: (x(i) + gap / 2).toFixed(2), width: Math.max(0.5, room - gap).toFixed(2), y: (y(0) - up).toFixed(2), height: up.toFixed(2) }));
+      svg.append(s("rect", { class: p.complete ? "bar" : room > 8 ? "bar part" : "bar thin part", x: (x(i) + gap / 2).toFixed(2), width: Math.max(0.5, room - gap).toFixed(2), y: (y(0) - up).toFixed(2), height: up.toFixed(2) }));
     });
     return { count: points.length, x: (i) => x(i) + room / 2, words: (i) => [moment(points[i].from, 0), number(points[i].value), points[i].complete ? "" : "not complete"].filter(Boolean) };
   });

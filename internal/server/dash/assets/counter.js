@@ -4,6 +4,7 @@ import { empty, facts, h, mono, panel, problem, sentence, table, text } from "./
 import { api, encode, get, pause, query } from "./api.js";
 import { bars, shares, spark } from "./chart.js";
 import { num, percent, plural, rate, short, span, tick, time } from "./format.js";
+import { link } from "./overview.js";
 import { definitionText, policyText } from "./policies.js";
 
 const SPARK = 60;
@@ -45,7 +46,9 @@ export async function counter(root, page) {
   page.stream(api(ns, `live${query({ key })}`), {
     counter: show,
     problem: (p) => text(bounds, sentence(p.detail)),
-    overview() {
+    overview({ hot }) {
+      const known = hot.find((c) => c.namespace === ns && c.key === key)?.rates;
+      if (known && !changes.length) changes.push(...known);
       if (last === undefined) return;
       const by = from === undefined ? 0 : Number(last) - Number(from);
       from = last;
@@ -61,18 +64,19 @@ export async function counter(root, page) {
   const defined = why.definition?.definitions?.[0];
   const views = defined ?? {};
   // The parts appear together, when they have something to show: nothing moves then.
-  const parts = [];
-  const add = (p) => parts.push(p);
-  if (views.windows?.length) add(windows(page, at, views, (f) => (changed = f)));
-  if (views.choices?.length) add(reactions(page, ns, key));
-  if (views.unique && !views.windows?.length) add(uniques(page, ns, key));
-  for (const one of [].concat(views.top ?? [])) add(tops(page, ns, one));
-  if (views.reservations || views.floor !== undefined) add(reservations(page, ns, key));
-  if (views.ledger && views.ledger !== "off") add(ledger(page, at));
-  add(tokens(page, ns, key));
-  add(reasons(why, defined));
-  await Promise.race([Promise.allSettled(parts.map((p) => p.ready)), pause(2000, page.signal)]);
-  rest.append(...parts);
+  const parts = [], left = h("div", { class: "column" }), right = h("div", { class: "column" });
+  const add = (el, into) => parts.push({ el, into });
+  if (views.windows?.length) add(windows(page, at, views, (f) => (changed = f)), rest);
+  if (views.choices?.length) add(reactions(page, ns, key, views.choices), left);
+  if (views.unique && !views.windows?.length) add(uniques(page, ns, key), left);
+  if (views.reservations || views.floor !== undefined) add(reservations(page, ns, key), left);
+  for (const one of [].concat(views.top ?? [])) add(tops(page, ns, key, one), parts.filter((p) => p.into === left).length > parts.filter((p) => p.into === right).length ? right : left);
+  if (views.ledger && (views.ledger.record ?? views.ledger) !== "off") add(ledger(page, at), parts.some((p) => p.into === left) ? right : left);
+  add(tokens(page, ns, key), parts.some((p) => p.into === left) ? right : left);
+  const because = reasons(why, defined);
+  await Promise.race([Promise.allSettled(parts.map((p) => p.el.ready)), pause(2000, page.signal)]);
+  for (const { el, into } of parts) into.append(el);
+  rest.append(right.children.length ? h("div", { class: "halves top-aligned" }, left, right) : left, because);
 }
 
 // windows shows what was counted in a range of time: by step, by dimension, and by how
@@ -81,14 +85,13 @@ function windows(page, at, views, whenChanged) {
   const picked = h("span", { class: "segments", role: "group", "aria-label": "Range" });
   const chart = bars("What was counted", { number: short, moment: (t, all) => (all ? tick(t, all) : time(t)) });
   const words = h("p", { class: "sub" }, "\u00a0");
-  const by = h("div", { class: "halves" });
+  const by = h("div", { class: "thirds" });
   const from = h("input", { type: "datetime-local", name: "from", "aria-label": "From" });
   const to = h("input", { type: "datetime-local", name: "to", "aria-label": "To" });
   const own = h("form", { class: "bar-form small" }, h("label", { class: "field" }, "From ", from), h("label", { class: "field" }, "To ", to), h("button", { type: "submit" }, "Show"));
   const wrong = h("p", { class: "problem", role: "alert" });
   const el = panel("What was counted when", chart, words, h("details", {}, h("summary", {}, "Another range"), own, wrong), by);
   el.tools.append(picked);
-  el.classList.add("wide-panel");
   const keep = Math.max(...views.windows.map((w) => (w.keep ? days(w.keep) : Infinity)));
   const offered = ranges.filter(([r], i) => i < 3 || days(r) <= keep * 1.01);
   const buttons = new Map(offered.map(([r, name]) => [r, h("button", { type: "button", onclick: () => choose({ from: `-${r}`, range: r }) }, name)]));
@@ -164,7 +167,7 @@ function showCrowd(el, got) {
     return;
   }
   el.replaceChildren(h("p", { class: "crowd-count" }, num(got.count)),
-    h("p", { class: "sub" }, got.exact ? "Exact." : `An estimate: between ${num(got.lower)} and ${num(got.upper)}, with a standard error of ${(100 * got.standard_error).toFixed(1)}%.`),
+    h("p", { class: "sub" }, got.exact ? "Exact." : `An estimate: between ${num(got.lower)} and ${num(got.upper)}, with a standard error of ${num(Math.round(got.standard_error))}.`),
     !got.aligned && h("p", { class: "sub" }, "The range was widened to whole windows."));
 }
 
@@ -174,16 +177,25 @@ function uniques(page, ns, key) {
   return Object.assign(panel("Different users", body), { ready });
 }
 
-// tops shows a top list, if the server has such lists.
-function tops(page, ns, one) {
-  const name = one.name ?? one;
-  const el = panel(`Top of ${name}`);
-  el.hidden = true;
-  el.ready = get(api(ns, `tops/${encode(name)}${query({ k: 10 })}`), { signal: page.signal }).then((got) => {
-    if (!got.items?.length) return;
-    el.append(shares(got.items.map((i) => ({ name: i.item, count: i.count })), num, percent));
-    el.hidden = false;
-  }, () => el.remove());
+// tops shows a top list: of this counter, or one of all counters that share it.
+function tops(page, ns, key, list) {
+  const own = list.by !== "key";
+  const body = h("div", { class: "breakdown" });
+  const words = h("p", { class: "sub" }, "\u00a0");
+  const el = panel(own ? `Top ${list.by}` : `${list.name}: the top counters of its pattern`, body, words);
+  const path = own ? `counters/${encode(key)}/top/${encode(list.name)}` : `tops/${encode(list.name)}`;
+  const load = async () => {
+    try {
+      const got = await get(api(ns, `${path}${query({ k: 10 })}`), { signal: page.signal });
+      body.replaceChildren(got.items.length ? shares(got.items.map((i) => ({ name: own ? i.item : link(ns, i.item), count: i.count })), num, percent) : empty("Nothing was counted yet."));
+      text(words, `${num(got.total)} in all. ${got.exact ? "The numbers are exact." : `An item that is not here has at most ${num(got.rest)}.`}`);
+    } catch (err) {
+      if (!page.signal.aborted) body.replaceChildren(h("p", { class: "problem" }, sentence(err.message)));
+    }
+  };
+  el.ready = load();
+  const timer = setInterval(() => document.hidden || load(), 5000);
+  page.signal.addEventListener("abort", () => clearInterval(timer));
   return el;
 }
 
@@ -194,7 +206,7 @@ function days(text) {
   return sum || Infinity;
 }
 
-function reactions(page, ns, key) {
+function reactions(page, ns, key, choices) {
   const body = h("div", {});
   const user = h("input", { name: "user", autocomplete: "off", spellcheck: "false", required: true, "aria-label": "User" });
   const said = h("p", { class: "sub", role: "status" }, "\u00a0");
@@ -203,7 +215,7 @@ function reactions(page, ns, key) {
   const load = async () => {
     try {
       const got = await get(api(ns, `reactions/${encode(key)}`), { signal: page.signal });
-      const rows = Object.entries(got.counts).map(([name, count]) => ({ name, count }));
+      const rows = choices.map((name) => ({ name, count: got.counts[name] ?? 0 }));
       body.replaceChildren(shares(rows, num, percent), h("p", { class: "sub" }, `${plural(got.users, "user")} in all`));
     } catch (err) {
       if (!page.signal.aborted) body.replaceChildren(problem(err, load));
@@ -239,7 +251,7 @@ export function reservations(page, ns, key) {
       sums.set("Available", num(got.available));
       rows.hidden = got.reservations.length === 0;
       none.hidden = !rows.hidden;
-      rows.set(got.reservations.map((r) => [mono(r.id, "id"), num(r.amount), r.who || "–", `in ${span(Math.max(0, new Date(r.expires_at) - Date.now()))}`]));
+      rows.set(got.reservations.map((r) => [h("code", { class: "id", title: r.id }, r.id), num(r.amount), r.who || "–", `in ${span(Math.max(0, new Date(r.expires_at) - Date.now()))}`]));
       text(more, got.next ? `The first ${num(got.reservations.length)} of ${num(got.open)}.` : "");
     } catch (err) {
       if (!page.signal.aborted) el.replaceChildren(problem(err, load));
@@ -310,6 +322,5 @@ function reasons(why, defined) {
     defined ? h("p", {}, "It matches ", mono(defined.pattern), why.definition.in_force ? `, in force since ${time(why.definition.in_force)} (book ${why.definition.id}).` : ".") : h("p", {}, "No definition matches it: only its total is counted."),
     defined && h("pre", { class: "code" }, definitionText(defined)),
     h("p", { class: "sub" }, h("a", { href: "#/policies" }, "See all policies and definitions")));
-  el.classList.add("wide-panel");
   return el;
 }

@@ -8,17 +8,18 @@ import { encode } from "./api.js";
 const SECONDS = 300, SPARK = 60;
 const doorNames = { http: "REST", resp: "Redis", rpc: "gRPC" };
 
-function tile(name, hint) {
+function tile(name, hint, part) {
   const value = h("span", { class: "tile-value" }, "–");
   const more = h("span", { class: "tile-more" }, "\u00a0");
-  const line = spark(SPARK, `${name}, the last minute`);
+  const line = part ? h("span", { class: "part-track", "aria-hidden": "true" }, h("span", { class: "part-bar" })) : spark(SPARK, `${name}, the last minute`);
   const el = h("div", { class: "tile", title: hint }, h("span", { class: "tile-name" }, name), value, more, line);
   return Object.assign(el, {
+    // set shows a value, and what it was, or which part of all it is.
     set(now, words, values) {
       text(value, now);
       text(more, words || "\u00a0");
-      if (values) line.set(values);
-      else line.classList.add("off");
+      if (part) line.firstChild.style.width = `${Math.min(100, 100 * (values || 0))}%`;
+      else line.set(values);
     },
     bad(is) {
       el.classList.toggle("bad", is);
@@ -32,8 +33,8 @@ export async function overview(root, page) {
     reads: tile("Reads a second", "Cells and totals that were read"),
     lag: tile("Durable in", "How long it takes to make a write durable: a sync of the log, or a batch to the store"),
     errors: tile("Errors a second", "Calls that failed, and not by their callers' fault"),
-    memory: tile("Memory", "What the process holds"),
-    disk: tile("Disk", "What the rows take"),
+    memory: tile("Memory", "What the process holds", true),
+    disk: tile("Disk", "What the rows take", true),
   };
   const sub = h("p", { class: "sub" }, "\u00a0");
   const status = h("span", { class: "pill" }, "…");
@@ -54,10 +55,10 @@ export async function overview(root, page) {
     hot,
   );
 
-  const past = { writes: [], reads: [], errors: [], lag: [], memory: [] };
-  const push = (list, v, n = SECONDS) => {
+  const past = { writes: [], reads: [], errors: [], lag: [] };
+  const push = (list, v) => {
     list.push(v);
-    if (list.length > n) list.shift();
+    if (list.length > SECONDS) list.shift();
   };
   page.stream("api/v1/live", {
     overview(o) {
@@ -73,7 +74,6 @@ export async function overview(root, page) {
         push(past.errors, rates.errors);
         push(past.lag, o.durability.lag_ms ?? 0);
       }
-      push(past.memory, memory.process_bytes, SPARK);
       const { server } = o;
       status.className = `pill ${server.status}`;
       text(status, { ready: "Ready", degraded: "Degraded", unavailable: "Unavailable" }[server.status]);
@@ -83,13 +83,13 @@ export async function overview(root, page) {
       tiles.lag.set(ms(o.durability.lag_ms), o.durability.lag_ms === undefined ? "nothing to write" : server.shared ? "a batch to the store" : "a sync of the log", past.lag);
       tiles.errors.set(rate(rates.errors), rates.unknown ? `${rate(rates.unknown)} unknown outcomes` : rates.errors ? "see the log" : "none", past.errors);
       tiles.errors.bad(rates.errors > 0);
-      tiles.memory.set(bytes(memory.process_bytes), memory.limits.total ? `of ${bytes(memory.limits.total)}` : "", past.memory);
+      tiles.memory.set(bytes(memory.process_bytes), memory.limits.total ? `of ${bytes(memory.limits.total)}` : "", memory.process_bytes / memory.limits.total);
       if (disk) {
-        tiles.disk.set(bytes(disk.bytes), `${bytes(disk.free_bytes)} free${disk.full ? ": full" : ""}`);
+        tiles.disk.set(bytes(disk.bytes), `${bytes(disk.free_bytes)} free${disk.full ? ": full" : ""}`, disk.bytes / (disk.bytes + disk.free_bytes));
         tiles.disk.bad(disk.full);
       } else if (o.durability.queue !== undefined) {
         text(tiles.disk.querySelector(".tile-name"), "Waiting");
-        tiles.disk.set(num(o.durability.queue), `of ${num(o.durability.queue_max)}`);
+        tiles.disk.set(num(o.durability.queue), `of ${num(o.durability.queue_max)}`, o.durability.queue / o.durability.queue_max);
       } else tiles.disk.set("none", "nothing is kept");
       chart.set([{ name: "writes", values: past.writes }, { name: "reads", values: past.reads }], new Date(o.at).getTime(), 1000);
       doors.set(o.doors.map((d) => [doorNames[d.name] ?? d.name, mono(d.address), rate(d.calls_per_second), ms(d.p50_ms), ms(d.p99_ms), rate(d.errors_per_second), num(d.connections)]));

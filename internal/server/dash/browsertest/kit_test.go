@@ -145,7 +145,7 @@ func (s *server) busy(key string) {
 func (s *server) define() {
 	s.t.Helper()
 	s.call("PUT", "/definitions", `{"definitions":[
-		{"pattern":"views:*","windows":[{"every":"1m","keep":"1d"},{"every":"1h","keep":"90d"}],"dimensions":["country"],"unique":"who","ledger":"all"},
+		{"pattern":"views:*","windows":[{"every":"1m","keep":"1d"},{"every":"1h","keep":"90d"}],"dimensions":["country"],"unique":"who","ledger":"all","top":[{"name":"pages","by":"key"},{"name":"from","by":"referrer"}]},
 		{"pattern":"post:*","choices":["like","love"]},
 		{"pattern":"stock:*","floor":0,"reservations":{"per_who":3}},
 		{"pattern":"api:*","limits":[{"name":"burst","algorithm":"bucket","rate":10,"per":"1s","burst":20}]}]}`, "If-Match", "*")

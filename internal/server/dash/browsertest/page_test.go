@@ -18,7 +18,7 @@ func pages() []struct{ path, says string } {
 	return []struct{ path, says string }{
 		{"#/", "embedded store"},
 		{"#/counters", "post:42"},
-		{"#/counter/default/views%3Ahome", "DE"},
+		{"#/counter/default/views%3Ahome", "Top referrer"},
 		{"#/counter/default/post%3A42", "love"},
 		{"#/counter/default/stock%3Ashoes", "Available"},
 		{"#/policies", "views:*"},
@@ -33,7 +33,7 @@ func filled(t *testing.T) *server {
 	s := serve(t)
 	s.define()
 	for i := range 40 {
-		s.call("POST", "/counters/views:home/increment", fmt.Sprintf(`{"who":"u%d","dims":{"country":%q}}`, i, []string{"DE", "PE"}[i%2]))
+		s.call("POST", "/counters/views:home/increment", fmt.Sprintf(`{"who":"u%d","dims":{"country":%q,"referrer":"mail"}}`, i, []string{"DE", "PE"}[i%2]))
 	}
 	s.call("PUT", "/reactions/post:42/ana", `{"choice":"love"}`)
 	s.call("PUT", "/counters/stock:shoes", `{"value":10}`)

@@ -18,7 +18,10 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-var shots = flag.String("shots", "", "write the pictures of the documentation into this folder, after the demo has run for `a minute`")
+var (
+	shots = flag.String("shots", "", "write the pictures of the documentation into this `folder`")
+	warm  = flag.Duration("warm", 6*time.Minute, "how long the demo runs before that, so that its charts are full")
+)
 
 // pictureBytesMax is how large a picture in the repository may be.
 const pictureBytesMax = 300 << 10
@@ -41,7 +44,7 @@ func pictures() []picture {
 		{"reactions", "#/counter/default/post%3A42", "users in all", 1440, 800, "light"},
 		{"stock", "#/counter/default/stock%3Asneakers", "Available", 1440, 1000, "light"},
 		{"counters", "#/counters", "post:42", 1440, 800, "light"},
-		{"policies", "#/policies", "Book 1", 1440, 1080, "light"},
+		{"policies", "#/policies", "in force since", 1440, 1080, "light"},
 		{"limits", "#/decided", "5 per 1s", 1440, 900, "light"},
 		{"operations", "#/operations", "Verify now", 1440, 800, "light"},
 	}
@@ -68,15 +71,18 @@ func TestScreenshots(t *testing.T) {
 		t.Fatalf("the demo says %q: %v", line, err)
 	}
 	url := strings.TrimSpace(line[at:])
-	dir := t.TempDir()
+	dir, all := t.TempDir(), pictures()
+	if *shots == "" {
+		all = all[3:6] // one page shows what there is to show
+	}
 	if *shots != "" {
 		dir = *shots
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		<-time.After(70 * time.Second) // until there is something in the charts
+		<-time.After(*warm) // until there is something in the charts
 	}
-	for _, p := range pictures() {
+	for _, p := range all {
 		b := open(t, p.width, p.height)
 		b.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: p.theme}}))
 		b.to(url + p.path)
