@@ -54,6 +54,10 @@ func NameFrom(raw [rawBytes]byte) string { return base64.RawURLEncoding.EncodeTo
 // as any token of the counter can.
 func (h *Hold) EndToken() string { return "end:" + h.Name }
 
+// EndTokenAgain returns the token under which a hold ends whose counter had a deadline at the
+// first attempt, which EndToken remembers.
+func (h *Hold) EndTokenAgain() string { return h.EndToken() + "/2" }
+
 // Part returns the part that is the hold. It holds the deadline, in Unix microseconds.
 func (h *Hold) Part() store.Part {
 	return store.PartFields{Kind: store.PartHold, Position: h.Amount, Name: h.Name + h.Who}.Part()

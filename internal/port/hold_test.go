@@ -127,3 +127,68 @@ func TestTextAmongHolds(t *testing.T) {
 		t.Errorf("it is still there: %v", err)
 	}
 }
+
+// TestDeadlineAmongHolds has a counter get a deadline in the moment in which it is reserved: the
+// reservation wins, however it ends, and takes the deadline away.
+func TestDeadlineAmongHolds(t *testing.T) {
+	ctx := t.Context()
+	ends := map[string]struct {
+		do   func(db *quipu.DB, id string, now *time.Time) error
+		left int64
+	}{
+		"commit": {func(db *quipu.DB, id string, _ *time.Time) error {
+			_, err := db.Commit(ctx, id, 1)
+			again, failed := db.Commit(ctx, id, 1)
+			if failed == nil && (!again.Replayed || again.Committed != 1) {
+				t.Errorf("again: %+v", again)
+			}
+			return errors.Join(err, failed)
+		}, 9},
+		"release": {func(db *quipu.DB, id string, _ *time.Time) error { _, err := db.Release(ctx, id); return err }, 10},
+		"extend": {func(db *quipu.DB, id string, _ *time.Time) error {
+			_, err := db.Extend(ctx, id, time.Hour)
+			return err
+		}, 7},
+		"expiry": {func(db *quipu.DB, _ string, now *time.Time) error {
+			*now = now.Add(2 * time.Minute)
+			for range 2 {
+				if _, err := db.Port().Due().Tick(ctx); err != nil {
+					return err
+				}
+				*now = now.Add(time.Second)
+			}
+			return nil
+		}, 10},
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			now := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
+			s, hooks := memstore.New(memstore.Options{Now: func() time.Time { return now }}), new(storetest.Hooks)
+			db, other := unheard(t, s), unheard(t, storetest.Wrap(s, hooks))
+			for _, server := range []*quipu.DB{db, other} {
+				if _, err := server.Reserve(ctx, "else", 1, time.Hour, quipu.Floor(-9)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := db.Set(ctx, "s", 10); err != nil {
+				t.Fatal(err)
+			}
+			var r quipu.Reservation
+			hooks.On(storetest.OnApply, storetest.Nth(0, 1, storetest.Before(func() {
+				var err error
+				if r, err = db.Reserve(ctx, "s", 3, time.Minute); err != nil {
+					t.Error(err)
+				}
+			})))
+			expire := store.Delta{Cell: store.Cell{Key: "s"}, Op: store.OpExpire, Expiry: store.ExpirySet, DeadlineMS: now.Add(time.Hour).UnixMilli()}
+			if err := apply(other, expire); err != nil {
+				t.Fatal(err)
+			}
+			if err := end.do(db, r.ID, &now); err != nil {
+				t.Error(err)
+			}
+			now = now.Add(2 * time.Hour)
+			holds(t, db, "s", end.left)
+		})
+	}
+}

@@ -52,7 +52,7 @@ func (p *Port) finish(ctx context.Context, h hold.Hold, do doing, taken int64, w
 	if err := p.mayWrite(); err != nil {
 		return call.Reservation{}, err
 	}
-	nameless := false // the token is of an earlier hold that had the same one
+	token, mended := h.EndToken(), false
 	for range holdTries {
 		deadline, err := p.deadline(ctx, &h)
 		if err != nil {
@@ -61,7 +61,7 @@ func (p *Port) finish(ctx context.Context, h hold.Hold, do doing, taken int64, w
 		if deadline == 0 {
 			return p.past(ctx, h, do, taken, want)
 		}
-		d, fact := p.endOf(h, do, taken, deadline, nameless)
+		d, fact := p.endOf(h, do, taken, deadline, token)
 		r, durability, err := p.step(ctx, &d, fact)
 		if err != nil {
 			return call.Reservation{}, err
@@ -81,7 +81,7 @@ func (p *Port) finish(ctx context.Context, h hold.Hold, do doing, taken int64, w
 		case r.Outcome == store.Barred:
 			return call.Reservation{}, p.Why(ctx, &d, &fact)
 		case r.Outcome == store.Untimely: // It has expired, or somebody has extended it in between.
-		case r.Outcome == store.Unmet, !nameless && (r.Replayed || r.Outcome == store.Mismatch || r.Outcome == store.Expired):
+		case r.Outcome == store.Unmet, token != "" && (r.Replayed || r.Outcome == store.Mismatch || r.Outcome == store.Expired):
 			used = true // by the end of this hold, or of one before it
 		default:
 			return call.Reservation{}, r.Outcome.Err()
@@ -93,26 +93,54 @@ func (p *Port) finish(ctx context.Context, h hold.Hold, do doing, taken int64, w
 		case now != deadline: // It goes on with what has become of it.
 		case !used:
 			return call.Reservation{}, call.EndedError(call.HoldExpired, 0)
-		case nameless:
+		case !mended:
+			if mended, err = p.mend(ctx, p.Cell(h.Key)); err != nil {
+				return call.Reservation{}, err
+			}
+			if token = ""; mended { // The token that the hold had remembers that it was refused.
+				token = h.EndTokenAgain()
+			}
+			continue
+		default:
 			return call.Reservation{}, errMortal
 		}
-		nameless = nameless || used && now != 0
+		if used && now != 0 { // The token is of an earlier hold that had the same one.
+			token = ""
+		}
 	}
 	return call.Reservation{}, errBusy
+}
+
+// mend takes the deadline away that a counter has got in the moment in which it was reserved,
+// when nobody could know: what is given back needs the counter. It reports whether there was one.
+func (s *shared) mend(ctx context.Context, cell store.Cell) (mended bool, err error) {
+	p := (&Port{shared: s, source: "expiry"}).In(cell.Namespace)
+	if p.err != nil {
+		return false, p.err
+	}
+	d := store.Delta{Cell: cell, Op: store.OpExpire, Expiry: store.ExpiryClear}
+	r, _, err := p.step(ctx, &d, Fact{})
+	switch {
+	case err != nil:
+		return false, err
+	case r.Outcome == store.Unmet: // It has none.
+		return false, nil
+	default:
+		return true, r.Outcome.Err()
+	}
 }
 
 // errBusy is that a hold was changed each time that it was to be.
 var errBusy = store.Errorf(store.KindUnavailable, "the reservation was changed by others each time: try again")
 
-// endOf returns the delta that ends a hold, and its fact.
-func (p *Port) endOf(h hold.Hold, do doing, taken, deadline int64, nameless bool) (store.Delta, Fact) {
+// endOf returns the delta that ends a hold, and its fact. The token may be empty.
+func (p *Port) endOf(h hold.Hold, do doing, taken, deadline int64, token string) (store.Delta, Fact) {
 	d := store.Delta{Cell: p.Cell(h.Key), Op: store.OpDelete, N: taken, Guard: store.Guard{Exists: store.ExistsMust}}
 	if do == doRelease {
 		d.N = released
 	}
 	fact := Fact{hold: &act{do: do, hold: h, deadline: deadline, taken: taken}}
-	if !nameless {
-		d.Guard.Token = h.EndToken()
+	if d.Guard.Token = token; token != "" {
 		d.Guard.Digest = Digest(&d, &fact)
 	}
 	return d, fact
@@ -188,7 +216,12 @@ func (p *Port) Extend(ctx context.Context, id string, ttl time.Duration, want bo
 		case r.Outcome != store.Unmet:
 			return call.Reservation{}, r.Outcome.Err()
 		default: // Somebody has, or the counter has a deadline.
-			if now, err := p.deadline(ctx, &h); err != nil || now == deadline {
+			now, err := p.deadline(ctx, &h)
+			mended := false
+			if err == nil && now == deadline {
+				mended, err = p.mend(ctx, cell)
+			}
+			if err != nil || now == deadline && !mended {
 				return call.Reservation{}, cmp.Or(err, error(errMortal))
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quipudb/quipu/call"
@@ -243,6 +244,9 @@ func (p *Port) deadline(ctx context.Context, h *hold.Hold) (int64, error) {
 // end returns how a hold has ended that is not there any more.
 func (p *Port) end(ctx context.Context, h *hold.Hold) (state call.HoldState, committed int64, err error) {
 	fate, err := p.store.Lookup(ctx, p.Cell(h.Key), h.EndToken())
+	if err == nil && fate.State == store.TokenRefused {
+		fate, err = p.store.Lookup(ctx, p.Cell(h.Key), h.EndTokenAgain())
+	}
 	switch {
 	case err != nil:
 		return 0, 0, err
@@ -338,6 +342,7 @@ func (p *Port) expire(ctx context.Context, found []store.PartEntry, until int64,
 		return err
 	}
 	var failed error
+	var unmet []store.Cell
 	c.Each(func(i int, _ *store.Delta, reply *store.Reply, nth int) {
 		if reply.Err != nil {
 			failed = reply.Err
@@ -351,11 +356,30 @@ func (p *Port) expire(ctx context.Context, found []store.PartEntry, until int64,
 			}
 		case store.Untimely:
 			n.Early = true
-		case store.Unmet: // Somebody else has ended or extended it.
+		case store.Unmet: // Somebody else has ended or extended it, or the counter has a deadline.
+			if cell := p.Cell(acts[i].hold.Key); !slices.Contains(unmet, cell) {
+				unmet = append(unmet, cell)
+			}
 		default:
 			failed = r.Outcome.Err()
 		}
 	})
+	if len(unmet) == 0 {
+		return failed
+	}
+	values := make([]store.Value, len(unmet))
+	if err := p.store.Read(ctx, unmet, values); err != nil {
+		return err
+	}
+	for i := range unmet {
+		if values[i].DeadlineMS == 0 {
+			continue
+		}
+		if _, err := p.mend(ctx, unmet[i]); err != nil {
+			return err
+		}
+		n.Early = true // It is given back the next time.
+	}
 	return failed
 }
 
