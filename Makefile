@@ -40,7 +40,7 @@ FUZZTIME ?= 30s
 CYCLES   ?= 50
 ROUNDS   ?= 5
 
-.PHONY: help setup servers run build package image test race lint fuzz crash faults redis-suite bench bench-peers generate screenshots site
+.PHONY: help setup servers run build stage package image chart test announce test-short race lint fuzz crash faults redis-suite bench bench-peers generate screenshots site
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,7 +91,21 @@ image: stage ## build the container image quipudb/quipu, with buildah or docker;
 	if command -v buildah >/dev/null; then build="buildah build --format docker --isolation chroot"; else build="docker build"; fi; \
 	$$build --file deploy/container/Containerfile --tag quipudb/quipu:latest --tag 'quipudb/quipu:$(VERSION)' bin/image
 
-test: servers $(CLIENTS)/testdata/node/node_modules $(TYPESCRIPT)/node_modules ## run the tests
+chart: ## lint and render the chart of Helm (downloads much of Kubernetes the first time)
+	go -C tools/chart vet ./...
+	go -C tools/chart test ./...
+
+announce:
+	@echo "The tests take 10 to 15 minutes on two cores. The first time, some 5 minutes more go by until all is downloaded and compiled."
+	@echo "They start servers of their own, on free ports, with data in temporary directories. make servers installs what is missing of:"
+	@echo "  postgresql libhiredis-dev python3-redis $(foreach p,$(PROGRAMS),$(lastword $(subst :, ,$(p))))"
+	@echo "npm puts clients of Redis into $(CLIENTS)/testdata/node. For tests without servers, in a minute: make test-short"
+
+test-short: ## run the tests that need no servers, and long ones in short, in a minute: installs nothing
+	go test -short $$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}} {{join .Imports " "}}' ./... | \
+		awk '!/internal\/(pgtest|serving|load\/redisproc)( |$$)/ { print $$1 }')
+
+test: announce servers $(CLIENTS)/testdata/node/node_modules $(TYPESCRIPT)/node_modules ## run the tests
 	go test -timeout 10m ./...
 	go -C $(CLIENTS) test -timeout 10m ./...
 	go -C $(FAULTS) test -timeout 10m ./...
