@@ -101,7 +101,7 @@ func TestCover(t *testing.T) {
 			ways[1]++
 		}
 	})
-	if ways[0] < 10 || ways[1] < 10 {
+	if !testing.Short() && (ways[0] < 10 || ways[1] < 10) { // few trials may have few of either
 		t.Errorf("%d covered one way, %d the other", ways[0], ways[1])
 	}
 }
