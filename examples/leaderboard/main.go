@@ -1,6 +1,6 @@
 // Command leaderboard keeps the players of a game in order: of all time, and of
-// today. Each game that a player wins is one add, which counts for the player and
-// for the day in one step; a repeat of it counts nothing.
+// today. Each game that a player wins is one add, which changes the total and both
+// lists in one step; a repeat of it changes nothing.
 //
 //	go run ./examples/leaderboard
 package main
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/call"
 	"github.com/quipudb/quipu/definition"
 )
 
@@ -45,9 +46,9 @@ func run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	points := definition.Definition{
-		Pattern:    "points:*",
-		Windows:    []definition.Window{{Every: day, Keep: month}},
-		Dimensions: []definition.Dimension{{By: []string{"player"}, Limit: 100_000}},
+		Pattern: "points:*",
+		Windows: []definition.Window{{Every: day, Keep: month}},
+		Tops:    []definition.Top{{Name: "players", By: "player"}},
 	}
 	if _, err := db.Define(ctx, []definition.Definition{points}, quipu.DefineOptions{}); err != nil {
 		return err
@@ -62,7 +63,7 @@ func run(ctx context.Context, out io.Writer) error {
 	}{
 		{"ana", 50, lastWeek},
 		{"bob", 20, lastWeek},
-		{"cem", 10, lastWeek},
+		{"cem", 8, lastWeek},
 		{"bob", 15, today},
 		{"cem", 25, today},
 		{"dia", 5, today},
@@ -75,12 +76,12 @@ func run(ctx context.Context, out io.Writer) error {
 		}
 	}
 
-	always, err := db.By(ctx, "points:chess", "player", quipu.ByOptions{Top: 3})
+	always, err := db.Top(ctx, "players", call.TopOptions{Key: "points:chess", K: 3})
 	if err != nil {
 		return err
 	}
 	board(out, "of all time", always)
-	now, err := db.By(ctx, "points:chess", "player", quipu.ByOptions{From: today, To: today.AddDate(0, 0, 1), Top: 3})
+	now, err := db.Top(ctx, "players", call.TopOptions{Key: "points:chess", K: 3, From: today, To: today.AddDate(0, 0, 1)})
 	if err != nil {
 		return err
 	}
@@ -88,9 +89,11 @@ func run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-func board(out io.Writer, title string, b quipu.Breakdown) {
+// board prints a list. It is exact as long as there are few players, and has bounds
+// that always hold if they are millions: it takes some kilobytes either way.
+func board(out io.Writer, title string, top call.Top) {
 	fmt.Fprintln(out, title)
-	for i, v := range b.Values {
-		fmt.Fprintf(out, "%d. %s %d\n", i+1, v.Value, v.Count)
+	for i, item := range top.Items {
+		fmt.Fprintf(out, "%d. %s %d\n", i+1, item.Item, item.Lower)
 	}
 }

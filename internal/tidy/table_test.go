@@ -205,7 +205,7 @@ var table = map[string]row{
 	"examples":             {tests: []string{".", "./internal/server/rpc"}},
 	"examples/api":         {code: []string{".", "./definition", "./ratelimit"}},
 	"examples/flashsale":   {code: []string{".", "./client"}},
-	"examples/leaderboard": {code: []string{".", "./definition"}},
+	"examples/leaderboard": {code: []string{".", "./call", "./definition"}},
 	"examples/likes":       {code: []string{".", "./definition"}},
 	"examples/llmquota":    {code: []string{".", "./definition"}},
 	"examples/views":       {code: []string{".", "./definition"}},
