@@ -1,6 +1,8 @@
 package decide
 
 import (
+	"unsafe"
+
 	"github.com/quipudb/quipu/internal/limit"
 	"github.com/quipudb/quipu/internal/sketch"
 	"github.com/quipudb/quipu/store"
@@ -187,12 +189,13 @@ func (st *step) merge(kind store.PartKind, asks []byte) (outcome store.Outcome) 
 // mergeSketch makes a sketch what it is with what is asked merged into it. A request that
 // does not fit refuses the event. One that changes nothing leaves v as it is.
 func mergeSketch(kind store.PartKind, v *store.Content, asks []byte) (answer [2]int64, outcome store.Outcome) {
-	next, changed, answer, ok := sketch.Decide(nil, v.Bytes, asks)
+	// What it becomes is made where it stays: most states are 8 KiB, and this is done thousands of times in a second.
+	next, changed, answer, ok := sketch.Decide(make([]byte, 0, len(v.Bytes)+len(asks)), v.Bytes, asks)
 	switch {
 	case !ok:
 		return answer, store.Unmet
 	case changed:
-		*v = kind.Content(next)
+		*v = store.Content{N: kind.Number(next), Bytes: unsafe.String(unsafe.SliceData(next), len(next)), Exists: true}
 	}
 	return answer, store.Applied
 }

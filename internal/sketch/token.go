@@ -32,7 +32,7 @@ func goodToken(token uint64) bool { return token&31 <= tailBits }
 
 // getToken reads the first token of b, big-endian, so that the order of
 // tokens is the order of bytes.
-func getToken(b []byte) uint64 {
+func getToken[B bytesOrString](b B) uint64 {
 	_ = b[tokenBytes-1]
 	return uint64(b[0])<<40 | uint64(b[1])<<32 | uint64(b[2])<<24 |
 		uint64(b[3])<<16 | uint64(b[4])<<8 | uint64(b[5])

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"unsafe"
 )
 
 // The precisions of a sketch of uniques. One of precision p has 2^p registers of a
@@ -152,6 +153,26 @@ func (u *Unique) MergeState(state string) error {
 	return nil
 }
 
+// TrustUnique is ParseUnique for a state that Decide has made, as stores keep them: it looks at the head and the length
+// alone.
+func TrustUnique(state string) (*Unique, error) {
+	if b := unsafe.Slice(unsafe.StringData(state), len(state)); !shapedUnique(b) {
+		return nil, bad("%d bytes are no state of uniques", len(state))
+	}
+	b := make([]byte, 0, uniqueHead+1<<state[2])
+	return &Unique{append(b, state...)}, nil
+}
+
+// MergeTrusted is MergeState for a state that Decide has made, as stores keep them: it looks at the head and the length
+// alone.
+func (u *Unique) MergeTrusted(state string) error {
+	if b := unsafe.Slice(unsafe.StringData(state), len(state)); shapedUnique(b) { // It is not changed.
+		u.merge(b)
+		return nil
+	}
+	return bad("%d bytes are no state of uniques", len(state))
+}
+
 // merge takes in the items of a good state.
 func (u *Unique) merge(b []byte) {
 	switch {
@@ -278,15 +299,80 @@ func AppendUniqueRequest(dst []byte, precision int, hashes []uint64) []byte {
 	return dst
 }
 
+// UniquesToldMost is how many items of a request for uniques are answered each by itself.
+const UniquesToldMost = 64
+
+// AppendUniqueRequestAt is AppendUniqueRequest for at most UniquesToldMost items. It leaves the hashes as they are, and
+// puts into at the bit of each in the second number of the answer.
+func AppendUniqueRequestAt(dst []byte, precision int, hashes []uint64, at []uint8) []byte {
+	mustBePlain(precision)
+	var room [UniquesToldMost]uint64
+	order := room[:len(hashes)]
+	for i, hash := range hashes {
+		order[i] = tokenOf(hash)<<8 | uint64(i)
+	}
+	slices.Sort(order)
+	dst = appendUniqueHead(dst, precision, formList)
+	n := 0
+	for i, x := range order {
+		if i == 0 || x>>8 != order[i-1]>>8 {
+			dst = append(dst, zeroToken[:]...)
+			putToken(dst[len(dst)-tokenBytes:], x>>8)
+			n++
+		}
+		at[x&0xff] = uint8(n - 1)
+	}
+	if n*tokenBytes > listBytesMax(precision) { // No precision that is told apart is as low.
+		return AppendUniqueRequest(dst[:len(dst)-n*tokenBytes-uniqueHead], precision, slices.Clone(hashes))
+	}
+	return dst
+}
+
+// freshUniques returns which of the first items that a request lists change a state, one bit for each, if they are taken into
+// it in their order.
+func freshUniques(state string, asks []byte) (fresh uint64) {
+	list := asks[uniqueHead:]
+	if asks[3] != formList {
+		return 0
+	}
+	if state == "" {
+		n := min(len(list)/tokenBytes, UniquesToldMost)
+		return 1<<n - 1
+	}
+	known, at, is := state[uniqueHead:], ^uint64(0), byte(0)
+	for i := 0; i < UniquesToldMost && len(list) > 0; i, list = i+1, list[tokenBytes:] {
+		token := getToken(list)
+		if state[3] == formList {
+			for len(known) > 0 && getToken(known) < token {
+				known = known[tokenBytes:]
+			}
+			if len(known) == 0 || getToken(known) != token {
+				fresh |= 1 << i
+			}
+			continue
+		}
+		// Items of one register follow each other.
+		index, level := locate(hashOf(token), int(state[2]))
+		if index != at {
+			at, is = index, state[uniqueHead+int(index)]
+		}
+		if next := raise(is, level); next != is {
+			fresh, is = fresh|1<<i, next
+		}
+	}
+	return fresh
+}
+
 // decideUnique is Decide for uniques. The first number of the answer is 1 if the sketch
-// changed, which is what PFADD replies, and else 0. A lower precision of
+// changed, which is what PFADD replies, and else 0. The second has a bit for each of the first UniquesToldMost items that
+// a request lists, in its order: 1 if it has changed the sketch. A lower precision of
 // the request lowers that of the state.
 func decideUnique(dst []byte, state string, asks []byte) (next []byte, changed bool, answer [2]int64, ok bool) {
 	if checkUnique(asks) != nil || state != "" && !shapedUnique([]byte(state)) {
 		return dst, false, answer, false
 	}
 	if state == "" {
-		return append(dst, asks...), true, [2]int64{1}, true
+		return append(dst, asks...), true, [2]int64{1, int64(freshUniques(state, asks))}, true
 	}
 	if hasUnique(state, asks) {
 		return dst, false, answer, true
@@ -296,7 +382,7 @@ func decideUnique(dst []byte, state string, asks []byte) (next []byte, changed b
 	if string(next[from:]) == state {
 		return dst, false, answer, true
 	}
-	return next, true, [2]int64{1}, true
+	return next, true, [2]int64{1, int64(freshUniques(state, asks))}, true
 }
 
 // hasUnique reports whether it is plain that a state has all items of a request, and

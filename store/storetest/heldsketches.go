@@ -21,18 +21,18 @@ func heldSketches(s *suite) {
 	s.law("a merge makes a key a sketch, and changes it", func(k *kit) {
 		c := cell("a")
 		r := k.one(takeIn(c, "eve"))
-		k.told(r, store.Result{Outcome: store.Applied, Before: 1})
+		k.told(r, store.Result{Outcome: store.Applied, Before: 1, After: 1})
 		at := k.object(c, sketchOf("eve")).Version
 		if r.Version != at {
 			k.Fatalf("version %d, and the key has %d", r.Version, at)
 		}
-		k.told(k.one(takeIn(c, "bob")), store.Result{Outcome: store.Applied, Before: 1, Existed: true})
+		k.told(k.one(takeIn(c, "bob")), store.Result{Outcome: store.Applied, Before: 1, After: 1, Existed: true})
 		if now := k.object(c, sketchOf("bob", "eve")).Version; now <= at {
 			k.Fatalf("version %d after %d", now, at)
 		}
 		k.one(put(c, "text"))
 		k.one(put(c, ""))
-		k.told(k.one(takeIn(c, "eve")), store.Result{Outcome: store.Applied, Before: 1, Existed: true})
+		k.told(k.one(takeIn(c, "eve")), store.Result{Outcome: store.Applied, Before: 1, After: 1, Existed: true})
 		k.object(c, sketchOf("eve"))
 		k.one(count(c, 5))
 		k.partAbsent(c, store.Object)
@@ -107,7 +107,7 @@ func heldSketches(s *suite) {
 		c, ms := cs[0], cl.ms()+10
 		k.one(until(takeIn(c, "eve"), ms))
 		k.objectUntil(c, sketchOf("eve"), ms)
-		k.told(k.one(takeIn(c, "bob")), store.Result{Outcome: store.Applied, Before: 1, Existed: true, DeadlineMS: ms})
+		k.told(k.one(takeIn(c, "bob")), store.Result{Outcome: store.Applied, Before: 1, After: 1, Existed: true, DeadlineMS: ms})
 		was := k.objectUntil(c, sketchOf("eve", "bob"), ms)
 		k.told(k.one(until(takeIn(c, "bob"), ms+10)), store.Result{Outcome: store.Applied, Existed: true, DeadlineMS: ms + 10})
 		if now := k.objectUntil(c, sketchOf("eve", "bob"), ms+10); now.Version <= was.Version {
@@ -117,7 +117,7 @@ func heldSketches(s *suite) {
 		k.outcome(k.one(takeIn(cs[2], "x")), store.Full)
 		cl.move(20 * time.Millisecond)
 		k.absent(c)
-		k.told(k.one(takeIn(c, "ann")), store.Result{Outcome: store.Applied, Before: 1})
+		k.told(k.one(takeIn(c, "ann")), store.Result{Outcome: store.Applied, Before: 1, After: 1})
 		k.object(c, sketchOf("ann"))
 		k.one(until(takeIn(c, "eve"), 1))
 		k.absent(c)
@@ -175,7 +175,7 @@ func heldSketches(s *suite) {
 			k.object(cs[2], sketchOf("ann"))
 			open(k)
 			k.told(k.one(takeIn(cs[0], "eve")), store.Result{Outcome: store.Applied, Existed: true})
-			k.told(k.one(takeIn(cs[1], "ann")), store.Result{Outcome: store.Applied, Before: 1, Existed: true, DeadlineMS: at.DeadlineMS})
+			k.told(k.one(takeIn(cs[1], "ann")), store.Result{Outcome: store.Applied, Before: 1, After: 1, Existed: true, DeadlineMS: at.DeadlineMS})
 			open(k)
 			k.object(cs[0], sketchOf("eve", "bob"))
 			k.objectUntil(cs[1], sketchOf("eve", "ann"), at.DeadlineMS)

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"testing"
 
@@ -97,12 +98,15 @@ func sketches(s *suite) {
 	})
 	s.law("a merge that leads says whether it changed something", func(k *kit) {
 		c := cell("a")
-		f := func(before, changed int64, existed bool, items ...string) {
+		f := func(before int64, fresh int, existed bool, items ...string) { // fresh is how many items are new
 			k.Helper()
 			r := k.event(want(into(c, partSketch, asking(precise, items...), plus("", before))), store.Applied, 0)
-			k.told(r, store.Result{Outcome: store.Applied, Before: changed, Existed: existed})
+			if got := bits.OnesCount64(uint64(r.After)); got != fresh {
+				k.Fatalf("%d of %q were new (%b), want %d", got, items, r.After, fresh)
+			}
+			k.told(r, store.Result{Outcome: store.Applied, Before: int64(min(fresh, 1)), After: r.After, Existed: existed})
 		}
-		f(0, 1, false, "eve", "bob")
+		f(0, 2, false, "eve", "bob")
 		f(0, 0, true, "bob")
 		k.holds(c, 0)
 		f(5, 0, true)
