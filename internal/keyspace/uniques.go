@@ -57,9 +57,9 @@ func (s *Space) union(keys [][]byte) (u *sketch.Unique, wrong string) {
 		}
 		var err error
 		if u == nil {
-			u, err = sketch.ParseUnique(e.is.Sketch)
+			u, err = sketch.TrustUnique(e.is.Sketch)
 		} else {
-			err = u.MergeState(e.is.Sketch)
+			err = u.MergeTrusted(e.is.Sketch)
 		}
 		if err != nil {
 			return nil, errNotUniques

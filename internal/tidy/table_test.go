@@ -140,7 +140,7 @@ var table = map[string]row{
 		tests: []string{"golang.org/x/net/http2/..."},
 	},
 	"internal/server/resp": {
-		code:  []string{".", "./call", "./definition", "./policy", "./store", "./internal/duration", "./internal/instant", "./internal/keyspace", "./internal/port", "./internal/script", "./internal/server", "./internal/track"},
+		code:  []string{".", "./call", "./definition", "./policy", "./store", "./internal/duration", "./internal/instant", "./internal/keyspace", "./internal/port", "./internal/script", "./internal/server", "./internal/sketch", "./internal/track"},
 		tests: []string{"./internal/hostile", "./internal/load/redisproc", "./internal/session", "github.com/redis/rueidis"},
 	},
 	"internal/server/rest": {code: []string{".", "./call", "./definition", "./policy", "./ratelimit", "./store", "./internal/draft", "./internal/duration", "./internal/instant", "./internal/port", "./internal/server", "./internal/server/dash", "./internal/server/pulse"}},

@@ -69,6 +69,11 @@ type cycle struct {
 	joined  bool // some deltas are one step
 	reacts  bool // some deltas are reactions
 
+	united   []*united          // PFADDs whose deltas do not say yet what they ask
+	unions   map[string]*united // the last of each key, if nothing else came after it
+	unitedTo int                // how many deltas there were after the last of them
+	asked    int                // bytes that are asked of sketches
+
 	err  error   // of the whole batch
 	errs []error // of each result, if parts of the batch were applied by themselves
 
@@ -148,6 +153,9 @@ func (c *cycle) reset(db *quipu.DB) {
 	c.keys, c.text, c.said = c.keys[:0], c.text[:0], 0
 	c.singles, c.whole, c.joined, c.reacts, c.slow, c.err = 0, false, false, false, false, nil
 	c.texts, c.errs, c.homes, c.split = nil, nil, c.homes[:0], false
+	clear(c.united)
+	clear(c.unions)
+	c.united, c.unitedTo, c.asked = c.united[:0], 0, 0
 }
 
 func (c *cycle) empty() bool { return len(c.runs) == 0 }

@@ -129,6 +129,7 @@ func (c *cycle) decide(ctx context.Context, p *portion) {
 // is one step.
 func (c *cycle) gathered(ctx context.Context) {
 	c.allow(ctx)
+	c.unite()
 	c.lane.leave()
 	c.spell()
 	if c.joined || len(c.deltas) == 0 {

@@ -166,6 +166,7 @@ func sums(a *store.Add) (int64, bool) {
 // startLane gives the additions of a cycle to the store, and makes deltas of what it
 // leaves.
 func (c *cycle) startLane() {
+	c.unite()
 	if len(c.lane.Each) == 0 {
 		return
 	}

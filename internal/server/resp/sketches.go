@@ -1,20 +1,23 @@
 package resp
 
 import (
+	"math/bits"
 	"slices"
+	"unsafe"
 
 	"github.com/quipudb/quipu/internal/keyspace"
+	"github.com/quipudb/quipu/internal/sketch"
 	"github.com/quipudb/quipu/store"
 )
 
 // A key may hold a sketch: see package keyspace, which executes the commands on them on a snapshot of their
-// keys. PFADD needs none: it is one delta, and those of many callers are one batch.
+// keys. PFADD needs none: those of many callers to one key are one delta, and all of a cycle are one batch.
 
 const errNotUniques = wireError("WRONGTYPE Key is not a valid HyperLogLog string value.")
 
 func sketchCommands() []*command {
 	uniques := []*command{
-		{name: "PFADD", arity: -2, flags: flagGrow | writes, keys: oneKey.used("RW insert"), plan: planPFAdd, since: "2.8.9", about: "Adds items to a sketch of uniques."},
+		{name: "PFADD", arity: -2, flags: flagGrow | writes | flagEntries, keys: oneKey.used("RW insert"), plan: planPFAdd, since: "2.8.9", about: "Adds items to a sketch of uniques."},
 		{name: "PFCOUNT", arity: -2, flags: flagText | flagRead, keys: allKeys.used("RW access"), slow: textCommand, since: "2.8.9", about: "Returns how many different items sketches have together."},
 		{name: "PFMERGE", arity: -2, flags: flagText | flagGrow | flagWrite, keys: allKeys.used("RW access insert", "RO access"), slow: textCommand, since: "2.8.9", about: "Merges sketches of uniques into one."},
 	}
@@ -51,14 +54,98 @@ func sketchCommands() []*command {
 	return slices.Concat(grouped("hyperloglog", uniques), grouped("bf", filters), grouped("cms", counts), grouped("topk", tops))
 }
 
+// A united is the PFADDs of a cycle to one key that are one delta: the store says of each item whether it was
+// new, so each caller has its own reply.
+type united struct {
+	delta  int
+	hashes []uint64 // of the items, each once, in the order in which they came
+	at     [sketch.UniquesToldMost]uint8
+}
+
 func planPFAdd(c *cycle, _ *session, args [][]byte) (encode, error) {
+	if len(c.deltas) != c.unitedTo { // Something else came between.
+		clear(c.unions)
+	}
+	items := args[2:]
+	few := len(items) <= sketch.UniquesToldMost && !c.whole
+	if u := c.unions[textOf(args[1])]; few && u != nil && len(u.hashes)+len(items) <= sketch.UniquesToldMost && len(c.entries) < cycleCommandsMax {
+		c.join(u, items, false)
+		return nil, nil
+	}
+	if c.crammed(1) || c.asked > askedBytesMax && !c.whole {
+		return nil, errFull
+	}
 	d, err := c.delta(store.OpMerge, args[1])
 	if err != nil {
 		return nil, err
 	}
-	d.Event = &store.Event{Part: store.Object, Bytes: keyspace.UniquesAsk(args[2:])}
+	d.Event = &store.Event{Part: store.Object}
+	c.unitedTo = len(c.deltas)
 	c.db.Port().FoundText() // What comes after it may meet the sketch.
-	return encodePFAdd, nil
+	if !few {
+		delete(c.unions, d.Cell.Key)
+		d.Event.Bytes = keyspace.UniquesAsk(items)
+		c.asked += len(d.Event.Bytes)
+		c.encoded(encodePFAdd, len(c.deltas)-1)
+		return nil, nil
+	}
+	u := &united{delta: len(c.deltas) - 1}
+	if c.unions == nil {
+		c.unions = make(map[string]*united)
+	}
+	c.unions[d.Cell.Key] = u
+	c.united = append(c.united, u)
+	c.join(u, items, true)
+	return nil, nil
+}
+
+// askedBytesMax is how much a cycle asks of sketches before the next one begins: what is asked counts towards what
+// a batch may have.
+const askedBytesMax = store.BatchBytesMax / 4
+
+// join adds items to those that are asked for together. The first of a key may make the sketch.
+func (c *cycle) join(u *united, items [][]byte, first bool) {
+	var mine uint64 // those of its items that nobody has asked for before
+	for _, item := range items {
+		hash := sketch.Hash(textOf(item))
+		if !slices.Contains(u.hashes, hash) {
+			mine |= 1 << len(u.hashes)
+			u.hashes = append(u.hashes, hash)
+			c.asked += int(unsafe.Sizeof(hash))
+		}
+	}
+	c.entries = append(c.entries, entry{kind: decided, at: int32(u.delta), n: 1, nth: int32(len(c.encoders))})
+	c.encoders = append(c.encoders, func(e *encoder, results []store.Result) {
+		switch r := &results[0]; {
+		case r.Outcome == store.Unmet:
+			e.fail(string(errNotUniques))
+		case !refusal(e, r):
+			e.flag(first && !r.Existed || u.changed(mine, uint64(r.After)))
+		}
+	})
+}
+
+// changed reports whether one of some items was new, by the answer of the store.
+func (u *united) changed(mine, fresh uint64) bool {
+	for ; mine != 0; mine &= mine - 1 {
+		if fresh>>u.at[bits.TrailingZeros64(mine)]&1 != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// unite has the deltas of a cycle ask for what came together.
+func (c *cycle) unite() {
+	for _, u := range c.united {
+		if u.delta >= len(c.deltas) { // It was taken back: see trim.
+			continue
+		}
+		c.deltas[u.delta].Event.Bytes = sketch.AppendUniqueRequestAt(nil, sketch.PrecisionDefault, u.hashes, u.at[:])
+	}
+	clear(c.united)
+	clear(c.unions)
+	c.united = c.united[:0]
 }
 
 // encodePFAdd replies whether the sketch has changed.
