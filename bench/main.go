@@ -68,6 +68,8 @@ func figures() []figure {
 		{"bounded", boundedAbout, bounded},
 		{"postgres-bounded", postgresBoundedAbout, postgresBounded},
 		{"like", likeAbout, likes},
+		{"pfadd", pfaddAbout, pfadds},
+		{"pfcount", pfcountAbout, pfcounts},
 		{"members", membersAbout, memberSizes},
 		{"unique-error", uniqueErrorAbout, uniqueError},
 		{"before", beforeAbout, before},
