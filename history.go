@@ -32,7 +32,8 @@ func (db *DB) By(ctx context.Context, key, dimension string, o ByOptions) (Break
 
 // Uniques returns how many different users a counter had, of all time or in a range, if its
 // definition has them counted: exactly while they are few, then as an estimate with its
-// error. A range is the union of its windows: a user who came in several counts once.
+// error. A range is the union of its windows: a user who came in several counts once. A key without a
+// definition may hold a sketch of its own, which AddUniques or a Redis client has made: that is of all time.
 func (db *DB) Uniques(ctx context.Context, key string, o UniqueOptions) (Uniques, error) {
 	r, err := db.history(ctx)
 	if err != nil {
@@ -43,7 +44,8 @@ func (db *DB) Uniques(ctx context.Context, key string, o UniqueOptions) (Uniques
 
 // AddUniques takes users into those that a counter had until now, without counting anything.
 // It reports whether one of them was not there before. The definition of the counter must
-// have its users counted.
+// have its users counted. A key without a definition holds a sketch of its own, which is made if the key is absent;
+// it does not count anything else.
 func (db *DB) AddUniques(ctx context.Context, key string, users ...string) (changed bool, err error) {
 	if err := call.CheckUniques(users); err != nil {
 		return false, err

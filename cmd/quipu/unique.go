@@ -22,7 +22,7 @@ type uniqueCmd struct {
 
 // Help is shown by --help.
 func (*uniqueCmd) Help() string {
-	return `The definition of the counter must have "unique: who", and writes must say who it was. Without --from and --to it is about all
+	return `The definition of the counter must have "unique: who", and writes must say who it was; or the key has no definition, and holds a sketch. Without --from and --to it is about all
 time. A user who came in several windows counts once. Few users are counted exactly; of many, the number is an estimate, and the range behind it holds in 95 of 100 cases.
 
 Examples:

@@ -180,13 +180,17 @@ func uniques(s *suite) {
 	s.telling("what no definition counts is refused", func(k uniquer) {
 		k.define(visited(), definition.Definition{Pattern: "plain", Windows: hourly})
 		k.add("plain", 1, quipu.Who("eve"))
-		for _, key := range []string{"plain", "none"} {
+		k.add("count", 1)
+		for _, key := range []string{"plain", "none", "count"} {
 			_, err := k.Uniques(k.ctx, key, quipu.UniqueOptions{})
 			k.fails(err, quipu.ErrInvalid)
-			_, err = k.AddUniques(k.ctx, key, "eve")
-			k.fails(err, quipu.ErrInvalid)
+			if key != "none" {
+				_, err = k.AddUniques(k.ctx, key, "eve")
+				k.fails(err, quipu.ErrInvalid)
+			}
 		}
 		k.absent("none")
+		k.holds("count", 1)
 		_, err := k.Uniques(k.ctx, "visits", quipu.UniqueOptions{From: time.Now().Add(-time.Hour)}) // it has no windows
 		k.fails(err, quipu.ErrInvalid)
 		_, err = k.Uniques(k.ctx, "visits", quipu.UniqueOptions{By: "color"})
@@ -198,6 +202,35 @@ func uniques(s *suite) {
 		_, err = k.AddUniques(k.ctx, "visits", make([]string, quipu.UniquesMax+1)...)
 		k.fails(err, quipu.ErrTooLarge)
 		k.users("visits", 0, quipu.UniqueOptions{})
+	})
+	s.telling("a key without a definition holds a sketch", func(k uniquer) {
+		f := func(key string, want bool, items ...string) {
+			k.Helper()
+			changed, err := k.AddUniques(k.ctx, key, items...)
+			k.succeeds(err)
+			if changed != want {
+				k.Fatalf("AddUniques(%q, %q): %t", key, items, changed)
+			}
+		}
+		f("a", true, "eve", "bob", "eve")
+		f("a", false, "bob")
+		f("b", true, "bob", "ann")
+		u := k.users("a", 2, quipu.UniqueOptions{With: "b"})
+		if v := u.Overlap; v == nil || v.Only.Count != 1 || v.Others.Count != 1 || v.Both.Count != 1 || !u.Exact || !u.Complete || !u.Aligned {
+			k.Fatalf("%+v, %+v", u, v)
+		}
+		for _, o := range []quipu.UniqueOptions{{From: time.Now().Add(-time.Hour)}, {By: "country"}} {
+			_, err := k.Uniques(k.ctx, "a", o)
+			k.fails(err, quipu.ErrInvalid)
+		}
+		_, err := k.db.Add(k.ctx, "a", 1)
+		k.fails(err, quipu.ErrNotCount)
+		k.define(visited())
+		f("a", true, "joe")
+		k.users("a", 3, quipu.UniqueOptions{})
+		k.delete("a")
+		f("a", true, "eve")
+		k.users("a", 1, quipu.UniqueOptions{})
 	})
 	s.telling("users who come at once are all there", func(k uniquer) {
 		k.define(visited(hourly...))

@@ -56,6 +56,10 @@ func (r *Reader) Uniques(ctx context.Context, key string, o call.UniqueOptions) 
 // united returns the users of a counter, and those of each value of a dimension, and says
 // in u of which time they are.
 func (r *Reader) united(ctx context.Context, u *call.Uniques, key string, o call.UniqueOptions) (*sketch.Unique, crowds, error) {
+	if r.Known.Defines(key) == nil {
+		all, err := r.held(ctx, u, key, o)
+		return all, nil, err
+	}
 	views, err := r.views(key)
 	if err != nil {
 		return nil, nil, err
@@ -87,6 +91,38 @@ func (r *Reader) united(ctx context.Context, u *call.Uniques, key string, o call
 		all.Merge(c)
 	}
 	return all, g.crowds, nil
+}
+
+// held returns the items of a sketch that a key holds, which no definition names.
+func (r *Reader) held(ctx context.Context, u *call.Uniques, key string, o call.UniqueOptions) (*sketch.Unique, error) {
+	if err := store.CheckKey(key); err != nil {
+		return nil, err
+	}
+	var is [1]store.Value
+	var has [1]store.Content
+	if err := r.Store.Read(ctx, []store.Cell{r.cell(key)}, is[:]); err != nil {
+		return nil, err
+	}
+	switch {
+	case !is[0].Exists:
+		return nil, view.NoUnique(key)
+	case !is[0].IsObject():
+		return nil, view.NotUniques(key)
+	}
+	if err := r.Store.ReadParts(ctx, []store.PartCell{{Cell: r.cell(key), Part: store.Object}}, has[:]); err != nil {
+		return nil, err
+	}
+	all, err := sketch.ParseUnique(has[0].Bytes)
+	switch {
+	case !has[0].Exists: // It has gone meanwhile.
+		return nil, view.NoUnique(key)
+	case err != nil:
+		return nil, view.NotUniques(key)
+	case !o.From.IsZero(), !o.To.IsZero(), o.By != "":
+		return nil, store.Errorf(store.KindInvalid, "%q is a sketch of all time, without windows and dimensions: for those, define {pattern: \"%s\", unique: who}", key, key)
+	}
+	u.Aligned, u.Complete = true, true
+	return all, nil
 }
 
 // crowds are the users of each value, by the names of the parts. Those of all events have no

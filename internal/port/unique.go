@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/quipudb/quipu/internal/books"
+	"github.com/quipudb/quipu/internal/keyspace"
 	"github.com/quipudb/quipu/internal/sketch"
 	"github.com/quipudb/quipu/internal/view"
 	"github.com/quipudb/quipu/store"
@@ -57,8 +58,8 @@ func (f *frame) unite(d *store.Delta, fact *Fact, keys *books.Keys) (*store.Even
 	return with, onTime, nil
 }
 
-// AddUniques takes users into the sketches of a counter, and does not change what it has counted.
-// It reports whether one of them was not there before.
+// AddUniques takes users into the sketches of a counter, and does not change what it has counted; or into the sketch
+// that a key holds which has no definition. It reports whether one of them was not there before.
 func (p *Port) AddUniques(ctx context.Context, key string, users []string) (changed bool, err error) {
 	if p.err != nil {
 		return false, p.err
@@ -68,6 +69,9 @@ func (p *Port) AddUniques(ctx context.Context, key string, users []string) (chan
 	}
 	if _, err := p.books.Get(ctx, p.namespace); err != nil { // whoever knows of no book sees no definition
 		return false, err
+	}
+	if !p.Defined(key) {
+		return p.addToSketch(ctx, key, users)
 	}
 	c := p.NewCall(1)
 	defer p.Free(c)
@@ -89,4 +93,33 @@ func (p *Port) AddUniques(ctx context.Context, key string, users []string) (chan
 		return false, reply.Results[0].Outcome.Err()
 	}
 	return reply.Results[0].Before != 0, nil
+}
+
+// addToSketch takes items into the sketch that a key holds, which no definition names. If it is absent it
+// is made.
+func (p *Port) addToSketch(ctx context.Context, key string, items []string) (changed bool, err error) {
+	if err := store.CheckKey(key); err != nil {
+		return false, err
+	}
+	p.texts.found(p.namespace)
+	c := p.NewCall(1)
+	defer p.Free(c)
+	d := &c.Deltas[0]
+	d.Cell.Key, d.Op, d.Want = key, store.OpMerge, true
+	d.Event = &store.Event{Part: store.Object, Bytes: keyspace.UniquesAsk(items)}
+	if err := p.Send(ctx, c, store.DurabilityDefault); err != nil {
+		return false, err
+	}
+	switch reply := &c.Replies[0]; {
+	case reply.Err != nil:
+		return false, reply.Err
+	case reply.Results[0].Outcome == store.Barred:
+		return false, p.Why(ctx, d, nil)
+	case reply.Results[0].Outcome == store.Unmet, reply.Results[0].Outcome == store.Split, reply.Results[0].Outcome == store.NotCount:
+		return false, view.NotUniques(key)
+	case reply.Results[0].Outcome != store.Applied:
+		return false, reply.Results[0].Outcome.Err()
+	default:
+		return reply.Results[0].Before != 0, nil
+	}
 }

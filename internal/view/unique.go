@@ -38,6 +38,11 @@ func NoUnique(key string) error {
 	return store.Errorf(store.KindInvalid, "no definition has the users of %q counted: define it first, such as {pattern: \"%s\", unique: who}", key, key)
 }
 
+// NotUniques returns the error of a call about the items of a key that has no definition, and holds no sketch of uniques.
+func NotUniques(key string) error {
+	return store.Errorf(store.KindInvalid, "%q holds a count, or something else than a sketch of uniques: to have its users counted too, define {pattern: \"%s\", unique: who}", key, key)
+}
+
 // UniqueOf returns the view that has the users of all time, of dimension i or of NoDimension,
 // if there is one.
 func (v *Views) UniqueOf(i int) (s Shown, ok bool) {

@@ -143,7 +143,7 @@ func (p *problem) err(set bool) error {
 		e.Limit, e.Above = *p.Ceiling, true
 		return e
 	}
-	for k := store.KindOther; k <= store.KindEnded; k++ {
+	for k := store.KindOther; k <= store.KindNotCount; k++ {
 		if k.String() == p.Kind {
 			return store.Errorf(k, "%s", p.Detail)
 		}
