@@ -64,6 +64,7 @@ func TestCrash(t *testing.T) {
 	f("resp", func(t *testing.T, rng *rand.Rand) { overLoop(t, binary, rng) })
 	f("resp-tls", func(t *testing.T, rng *rand.Rand) { overGoroutines(t, binary, rng) })
 	f("reserve", func(t *testing.T, rng *rand.Rand) { reserved(t, binary, rng) })
+	f("sketches", func(t *testing.T, rng *rand.Rand) { sketched(t, binary, rng) })
 	f("react", func(t *testing.T, rng *rand.Rand) { reacted(t, binary, rng) })
 	f("writer", func(t *testing.T, rng *rand.Rand) { writers(t, binary, rng) })
 	f("client", func(t *testing.T, rng *rand.Rand) { killedClients(t, binary, rng) })

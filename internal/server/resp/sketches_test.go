@@ -10,6 +10,7 @@ import (
 	"github.com/quipudb/quipu/definition"
 	"github.com/quipudb/quipu/internal/server/resp"
 	"github.com/quipudb/quipu/store/memstore"
+	"github.com/quipudb/quipu/store/storetest"
 )
 
 const (
@@ -131,44 +132,63 @@ func TestSketchesPipelined(t *testing.T) {
 	})
 }
 
-// Of many callers that add the same item, one is told that it is new.
+// Of many callers that add the same item, one is told that it is new: also if they are at two servers of one
+// store.
 func TestSketchesOfMany(t *testing.T) {
 	transports(t, func(t *testing.T, o resp.Options) {
 		addr := open(t, o).addr
-		dial(t, addr).expect("CMS.INITBYDIM c 3000 5", ok)
-		var all sync.WaitGroup
-		var mu sync.Mutex
-		fresh := map[string]int{}
-		const callers, items = 8, 50
-		for range callers {
-			all.Go(func() {
-				c := dial(t, addr)
-				for i := range items {
-					for _, command := range []string{"PFADD u", "BF.ADD b", "CMS.INCRBY c"} {
-						words := fmt.Sprintf("%s %d", command, i)
-						if command == "CMS.INCRBY c" {
-							if got := c.line(words + " 1"); !strings.HasPrefix(got, "*1\r\n:") {
-								t.Errorf("%s: %q", words, got)
-							}
-						} else if c.line(words) == one {
-							mu.Lock()
-							fresh[words]++
-							mu.Unlock()
+		sketchesOfMany(t, addr, addr)
+	})
+	t.Run("shared", func(t *testing.T) {
+		under, h := common(), new(storetest.Hooks)
+		h.On(storetest.OnClose, storetest.Ignore)
+		var addrs []string
+		for range 2 {
+			addrs = append(addrs, openOver(t, quipu.New(storetest.Wrap(under, h), quipu.Options{}), resp.Options{}).addr)
+		}
+		sketchesOfMany(t, addrs...)
+	})
+}
+
+func sketchesOfMany(t *testing.T, addrs ...string) {
+	t.Helper()
+	addr := addrs[0]
+	dial(t, addr).expect("CMS.INITBYDIM c 3000 5", ok)
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	fresh := map[string]int{}
+	const callers, items = 8, 50
+	for i := range callers {
+		all.Go(func() {
+			c := dial(t, addrs[i%len(addrs)])
+			for i := range items {
+				for _, command := range []string{"PFADD u", "BF.ADD b", "CMS.INCRBY c"} {
+					words := fmt.Sprintf("%s %d", command, i)
+					if command == "CMS.INCRBY c" {
+						if got := c.line(words + " 1"); !strings.HasPrefix(got, "*1\r\n:") {
+							t.Errorf("%s: %q", words, got)
 						}
+					} else if c.line(words) == one {
+						mu.Lock()
+						fresh[words]++
+						mu.Unlock()
 					}
 				}
-			})
-		}
-		all.Wait()
-		for words, n := range fresh {
-			if n != 1 {
-				t.Errorf("%s: %d were told that it is new", words, n)
 			}
+		})
+	}
+	all.Wait()
+	for words, n := range fresh {
+		if n != 1 {
+			t.Errorf("%s: %d were told that it is new", words, n)
 		}
+	}
+	for _, addr := range addrs {
 		c := dial(t, addr)
 		c.expect("PFCOUNT u", fmt.Sprintf(":%d\r\n", items))
 		c.expect("BF.CARD b", fmt.Sprintf(":%d\r\n", items))
-	})
+		c.expect("CMS.INFO c", fmt.Sprintf("*6\r\n+width\r\n:3000\r\n+depth\r\n:5\r\n+count\r\n:%d\r\n", callers*items))
+	}
 }
 
 // Keys that have definitions count.
