@@ -165,6 +165,17 @@ func decideTop(dst []byte, state string, asks []byte) (next []byte, changed bool
 	if !ok {
 		return dst, false, answer, false
 	}
+	if r.n == 1 && state != "" { // Fast path.
+		items := r.adds
+		if next, answer, ok := decideTopOne(dst, state, r.k, Amount{}.cut(&items)); ok {
+			return next, true, answer, true
+		}
+	}
+	return decideTopWhole(dst, state, &r)
+}
+
+// decideTopWhole is decideTop for a request that is whole.
+func decideTopWhole(dst []byte, state string, r *topRequest) (next []byte, changed bool, answer [2]int64, ok bool) {
 	t, err := NewTop(r.k)
 	if state != "" {
 		t, err = ParseTop(state)
