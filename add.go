@@ -98,7 +98,9 @@ func (db *DB) receipt(ctx context.Context, out *Receipt, d *store.Delta, fact *p
 	out.Namespace = d.Cell.Namespace
 	out.Replayed = r.Replayed
 	out.Late = r.Late
-	out.Duplicate = r.Once
+	if out.Duplicate = r.Once; r.Once {
+		out.DuplicateError = db.port.OnceError(d.Cell.Key)
+	}
 	out.Version = spread.Told(r)
 	out.Durability = reply.Durability
 	if d.Op == store.OpAdd && !r.Once {

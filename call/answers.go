@@ -34,6 +34,10 @@ type Receipt struct {
 	// window, and had counted this one: nothing was added.
 	Duplicate bool
 
+	// DuplicateError is which part of the users who were not counted yet is told to be Duplicate
+	// all the same, if the definition counts approximately. It is 0 if that is not so.
+	DuplicateError float64
+
 	// Version is the counter's version after the write, for IfVersion; 0 after
 	// a Delete, and of a Duplicate.
 	Version uint64

@@ -218,7 +218,7 @@ func (db *DB) receipt(key string, r *pb.Receipt) call.Receipt {
 	}
 	return call.Receipt{
 		Namespace: db.namespace, Key: key, Applied: r.Applied, Value: r.Value, Before: r.Before, HasValue: r.HasValue,
-		Replayed: r.Replayed, Late: r.Late, Duplicate: r.Duplicate, Version: r.Version, Durability: store.Durability(r.Durability),
+		Replayed: r.Replayed, Late: r.Late, Duplicate: r.Duplicate, DuplicateError: r.DuplicateError, Version: r.Version, Durability: store.Durability(r.Durability),
 	}
 }
 

@@ -3,6 +3,7 @@ package definition
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -26,6 +27,32 @@ type Once struct {
 	// is later than that is refused, since nobody could tell whether its user was counted.
 	// The default is a day.
 	Keep Keep `json:"keep,omitempty"`
+
+	// Approximate is which part of the users who were not counted in the window yet may be taken
+	// for some who were, and not be counted. It makes the users of a window a filter of some
+	// bits for each, in place of their names. Zero remembers every user exactly.
+	Approximate Percent `json:"approximate,omitempty"`
+
+	// Users is how many users of a counter a filter has to remember in each window. A further
+	// one may be refused. The default is 100,000. It is for Approximate only.
+	Users int64 `json:"users,omitempty"`
+}
+
+// The limits of filters of users.
+const (
+	OnceErrorMin Percent = 10      // 17 hashes
+	OnceErrorMax Percent = 100_000 // 4 hashes
+	OnceUsersMax         = 4_000_000
+
+	onceUsers = 100_000
+)
+
+// Remembers returns how many users of a counter a filter has to remember in each window.
+func (o Once) Remembers() int64 {
+	if o.Users == 0 {
+		return onceUsers
+	}
+	return o.Users
 }
 
 const onceKeep = Keep(24 * time.Hour)
@@ -43,7 +70,7 @@ func (o Once) Window() Window { return Window{Every: o.Every, Zone: o.Zone, Keep
 
 // String returns o as a file has it.
 func (o Once) String() string {
-	if o.Zone == "" && o.Keep == 0 {
+	if o == (Once{Every: o.Every}) {
 		return o.Every.String()
 	}
 	parts := []string{"every: " + o.Every.String()}
@@ -52,6 +79,12 @@ func (o Once) String() string {
 	}
 	if o.Keep != 0 {
 		parts = append(parts, "keep: "+o.Keep.String())
+	}
+	if o.Approximate != 0 {
+		parts = append(parts, "approximate: "+o.Approximate.String())
+	}
+	if o.Users != 0 {
+		parts = append(parts, "users: "+strconv.FormatInt(o.Users, 10))
 	}
 	return mapping(parts...)
 }
@@ -66,6 +99,12 @@ func (o Once) check() error {
 		return fmt.Errorf("once: hours, minutes and seconds are the same in all zones: leave out zone, or have 1d, 1w, 1mo, 3mo or 1y")
 	case o.Zone == "UTC":
 		return fmt.Errorf("once: leave out zone for UTC")
+	case o.Approximate == 0 && o.Users != 0:
+		return fmt.Errorf("once: users without approximate: every user is remembered; leave it out")
+	case o.Approximate != 0 && (o.Approximate < OnceErrorMin || o.Approximate > OnceErrorMax):
+		return fmt.Errorf("once: approximate of %s: want %s to %s", o.Approximate, OnceErrorMin, OnceErrorMax)
+	case o.Users < 0 || o.Users > OnceUsersMax:
+		return fmt.Errorf("once: %d users: want 1 to %d", o.Users, OnceUsersMax)
 	case o.Keep != 0:
 		if err := o.Keep.check(); err != nil {
 			return fmt.Errorf("once: %w", err)

@@ -1,4 +1,4 @@
-// quipu.proto sha256:2c8f8a029470d3b7fe1fe16a6248625515f26a39de4d5dc581529ff7db9dd0f1
+// quipu.proto sha256:2227b044ab38fdfd7ae5653964aeff24052762bd85ad6c572a9910fd4459c332
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -786,18 +786,19 @@ type Receipt struct {
 	// change of the value, held at the limits of int64.
 	Applied int64 `protobuf:"zigzag64,1,opt,name=applied,proto3" json:"applied,omitempty"`
 	// The counter after and before the write, if has_value is set.
-	Value         int64      `protobuf:"zigzag64,2,opt,name=value,proto3" json:"value,omitempty"`
-	Before        int64      `protobuf:"zigzag64,3,opt,name=before,proto3" json:"before,omitempty"`
-	HasValue      bool       `protobuf:"varint,4,opt,name=has_value,json=hasValue,proto3" json:"has_value,omitempty"`
-	Replayed      bool       `protobuf:"varint,5,opt,name=replayed,proto3" json:"replayed,omitempty"`                              // a repeat, which changed nothing: this is the first result
-	Version       uint64     `protobuf:"varint,6,opt,name=version,proto3" json:"version,omitempty"`                                // after the write; 0 after a Delete
-	Durability    Durability `protobuf:"varint,7,opt,name=durability,proto3,enum=quipu.v1.Durability" json:"durability,omitempty"` // what the acknowledgement means
-	Session       string     `protobuf:"bytes,8,opt,name=session,proto3" json:"session,omitempty"`                                 // for ReadOptions, so that a reader sees this write
-	Error         *Error     `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`                                     // why an event of AddBatch was refused
-	Late          bool       `protobuf:"varint,10,opt,name=late,proto3" json:"late,omitempty"`                                     // a window does not keep the event's time any more, and does without it, or the event was clamped; a repeat does not say it
-	Duplicate     bool       `protobuf:"varint,11,opt,name=duplicate,proto3" json:"duplicate,omitempty"`                           // the counter counts each user once in a window, and had counted this one: nothing was added
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Value          int64      `protobuf:"zigzag64,2,opt,name=value,proto3" json:"value,omitempty"`
+	Before         int64      `protobuf:"zigzag64,3,opt,name=before,proto3" json:"before,omitempty"`
+	HasValue       bool       `protobuf:"varint,4,opt,name=has_value,json=hasValue,proto3" json:"has_value,omitempty"`
+	Replayed       bool       `protobuf:"varint,5,opt,name=replayed,proto3" json:"replayed,omitempty"`                                     // a repeat, which changed nothing: this is the first result
+	Version        uint64     `protobuf:"varint,6,opt,name=version,proto3" json:"version,omitempty"`                                       // after the write; 0 after a Delete
+	Durability     Durability `protobuf:"varint,7,opt,name=durability,proto3,enum=quipu.v1.Durability" json:"durability,omitempty"`        // what the acknowledgement means
+	Session        string     `protobuf:"bytes,8,opt,name=session,proto3" json:"session,omitempty"`                                        // for ReadOptions, so that a reader sees this write
+	Error          *Error     `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`                                            // why an event of AddBatch was refused
+	Late           bool       `protobuf:"varint,10,opt,name=late,proto3" json:"late,omitempty"`                                            // a window does not keep the event's time any more, and does without it, or the event was clamped; a repeat does not say it
+	Duplicate      bool       `protobuf:"varint,11,opt,name=duplicate,proto3" json:"duplicate,omitempty"`                                  // the counter counts each user once in a window, and had counted this one: nothing was added
+	DuplicateError float64    `protobuf:"fixed64,12,opt,name=duplicate_error,json=duplicateError,proto3" json:"duplicate_error,omitempty"` // which part of the users who were not counted yet is told so all the same; 0 if none is
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Receipt) Reset() {
@@ -905,6 +906,13 @@ func (x *Receipt) GetDuplicate() bool {
 		return x.Duplicate
 	}
 	return false
+}
+
+func (x *Receipt) GetDuplicateError() float64 {
+	if x != nil {
+		return x.DuplicateError
+	}
+	return 0
 }
 
 type Event struct {
@@ -3521,29 +3529,31 @@ func (x *EraseReply) GetWindows() int64 {
 
 // A Definition says what is counted besides the total for the keys that it names.
 type Definition struct {
-	state         protoimpl.MessageState   `protogen:"open.v1"`
-	Pattern       string                   `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
-	Windows       []*Definition_Window     `protobuf:"bytes,2,rep,name=windows,proto3" json:"windows,omitempty"`
-	Dimensions    []*Definition_Dimension  `protobuf:"bytes,3,rep,name=dimensions,proto3" json:"dimensions,omitempty"`
-	Record        string                   `protobuf:"bytes,4,opt,name=record,proto3" json:"record,omitempty"`                        // of the ledger: off, adjustments or all
-	Keep          string                   `protobuf:"bytes,5,opt,name=keep,proto3" json:"keep,omitempty"`                            // of the ledger; "" is for ever
-	Late          string                   `protobuf:"bytes,6,opt,name=late,proto3" json:"late,omitempty"`                            // what becomes of late events: count, refuse or clamp; "" is count
-	LateAfter     string                   `protobuf:"bytes,7,opt,name=late_after,json=lateAfter,proto3" json:"late_after,omitempty"` // how old an event may be; "" is the longest time that a window is kept for
-	Floor         *int64                   `protobuf:"varint,8,opt,name=floor,proto3,oneof" json:"floor,omitempty"`                   // no write takes a counter below it
-	Ceiling       *int64                   `protobuf:"varint,9,opt,name=ceiling,proto3,oneof" json:"ceiling,omitempty"`               // no write takes a counter above it
-	Choices       []string                 `protobuf:"bytes,10,rep,name=choices,proto3" json:"choices,omitempty"`                     // what a user may choose one of
-	Once          *Definition_Window       `protobuf:"bytes,11,opt,name=once,proto3" json:"once,omitempty"`                           // each user counts once in such a window; its keep is how long users are remembered after its end, and "" is a day
-	Reservations  *Definition_Reservations `protobuf:"bytes,12,opt,name=reservations,proto3" json:"reservations,omitempty"`           // limits of what may be reserved; absent: the defaults
-	Limits        []*Limit                 `protobuf:"bytes,13,rep,name=limits,proto3" json:"limits,omitempty"`
-	Away          string                   `protobuf:"bytes,14,opt,name=away,proto3" json:"away,omitempty"`                                   // what becomes of calls that ask a limit while the store can't be reached: open, closed, share, or fail; "" is fail
-	AwayServers   int32                    `protobuf:"varint,15,opt,name=away_servers,json=awayServers,proto3" json:"away_servers,omitempty"` // among how many servers the limit is shared then
-	Clients       int64                    `protobuf:"varint,16,opt,name=clients,proto3" json:"clients,omitempty"`                            // of how many clients each limit remembers what they used; 0 is the default
-	Shards        int32                    `protobuf:"varint,17,opt,name=shards,proto3" json:"shards,omitempty"`                              // over how many cells the users of a counter with choices are laid; 0 is 1
-	Unique        string                   `protobuf:"bytes,18,opt,name=unique,proto3" json:"unique,omitempty"`                               // what is counted once besides: who; "" is nothing
-	UniqueError   string                   `protobuf:"bytes,19,opt,name=unique_error,json=uniqueError,proto3" json:"unique_error,omitempty"`  // the standard error of an estimate, such as 0.8%; "" is the default
-	Top           []*DefinedTop            `protobuf:"bytes,20,rep,name=top,proto3" json:"top,omitempty"`                                     // top lists
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState   `protogen:"open.v1"`
+	Pattern         string                   `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
+	Windows         []*Definition_Window     `protobuf:"bytes,2,rep,name=windows,proto3" json:"windows,omitempty"`
+	Dimensions      []*Definition_Dimension  `protobuf:"bytes,3,rep,name=dimensions,proto3" json:"dimensions,omitempty"`
+	Record          string                   `protobuf:"bytes,4,opt,name=record,proto3" json:"record,omitempty"`                        // of the ledger: off, adjustments or all
+	Keep            string                   `protobuf:"bytes,5,opt,name=keep,proto3" json:"keep,omitempty"`                            // of the ledger; "" is for ever
+	Late            string                   `protobuf:"bytes,6,opt,name=late,proto3" json:"late,omitempty"`                            // what becomes of late events: count, refuse or clamp; "" is count
+	LateAfter       string                   `protobuf:"bytes,7,opt,name=late_after,json=lateAfter,proto3" json:"late_after,omitempty"` // how old an event may be; "" is the longest time that a window is kept for
+	Floor           *int64                   `protobuf:"varint,8,opt,name=floor,proto3,oneof" json:"floor,omitempty"`                   // no write takes a counter below it
+	Ceiling         *int64                   `protobuf:"varint,9,opt,name=ceiling,proto3,oneof" json:"ceiling,omitempty"`               // no write takes a counter above it
+	Choices         []string                 `protobuf:"bytes,10,rep,name=choices,proto3" json:"choices,omitempty"`                     // what a user may choose one of
+	Once            *Definition_Window       `protobuf:"bytes,11,opt,name=once,proto3" json:"once,omitempty"`                           // each user counts once in such a window; its keep is how long users are remembered after its end, and "" is a day
+	Reservations    *Definition_Reservations `protobuf:"bytes,12,opt,name=reservations,proto3" json:"reservations,omitempty"`           // limits of what may be reserved; absent: the defaults
+	Limits          []*Limit                 `protobuf:"bytes,13,rep,name=limits,proto3" json:"limits,omitempty"`
+	Away            string                   `protobuf:"bytes,14,opt,name=away,proto3" json:"away,omitempty"`                                              // what becomes of calls that ask a limit while the store can't be reached: open, closed, share, or fail; "" is fail
+	AwayServers     int32                    `protobuf:"varint,15,opt,name=away_servers,json=awayServers,proto3" json:"away_servers,omitempty"`            // among how many servers the limit is shared then
+	Clients         int64                    `protobuf:"varint,16,opt,name=clients,proto3" json:"clients,omitempty"`                                       // of how many clients each limit remembers what they used; 0 is the default
+	Shards          int32                    `protobuf:"varint,17,opt,name=shards,proto3" json:"shards,omitempty"`                                         // over how many cells the users of a counter with choices are laid; 0 is 1
+	Unique          string                   `protobuf:"bytes,18,opt,name=unique,proto3" json:"unique,omitempty"`                                          // what is counted once besides: who; "" is nothing
+	UniqueError     string                   `protobuf:"bytes,19,opt,name=unique_error,json=uniqueError,proto3" json:"unique_error,omitempty"`             // the standard error of an estimate, such as 0.8%; "" is the default
+	Top             []*DefinedTop            `protobuf:"bytes,20,rep,name=top,proto3" json:"top,omitempty"`                                                // top lists
+	OnceApproximate string                   `protobuf:"bytes,21,opt,name=once_approximate,json=onceApproximate,proto3" json:"once_approximate,omitempty"` // which part of new users may be taken for counted ones, such as 0.1%; "" is none
+	OnceUsers       int64                    `protobuf:"varint,22,opt,name=once_users,json=onceUsers,proto3" json:"once_users,omitempty"`                  // how many users are remembered so in a window; 0 is the default
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Definition) Reset() {
@@ -3714,6 +3724,20 @@ func (x *Definition) GetTop() []*DefinedTop {
 		return x.Top
 	}
 	return nil
+}
+
+func (x *Definition) GetOnceApproximate() string {
+	if x != nil {
+		return x.OnceApproximate
+	}
+	return ""
+}
+
+func (x *Definition) GetOnceUsers() int64 {
+	if x != nil {
+		return x.OnceUsers
+	}
+	return 0
 }
 
 type DefinedTop struct {
@@ -5601,7 +5625,7 @@ const file_quipu_proto_rawDesc = "" +
 	"\aoptions\x18\x03 \x01(\v2\x16.quipu.v1.WriteOptionsR\aoptions\x124\n" +
 	"\n" +
 	"correction\x18\x04 \x01(\v2\x14.quipu.v1.CorrectionR\n" +
-	"correction\"\xcd\x02\n" +
+	"correction\"\xf6\x02\n" +
 	"\aReceipt\x12\x18\n" +
 	"\aapplied\x18\x01 \x01(\x12R\aapplied\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x12R\x05value\x12\x16\n" +
@@ -5616,7 +5640,8 @@ const file_quipu_proto_rawDesc = "" +
 	"\x05error\x18\t \x01(\v2\x0f.quipu.v1.ErrorR\x05error\x12\x12\n" +
 	"\x04late\x18\n" +
 	" \x01(\bR\x04late\x12\x1c\n" +
-	"\tduplicate\x18\v \x01(\bR\tduplicate\"\x95\x03\n" +
+	"\tduplicate\x18\v \x01(\bR\tduplicate\x12'\n" +
+	"\x0fduplicate_error\x18\f \x01(\x01R\x0eduplicateError\"\x95\x03\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05delta\x18\x02 \x01(\x12R\x05delta\x12\x14\n" +
@@ -5919,7 +5944,7 @@ const file_quipu_proto_rawDesc = "" +
 	"\bcomplete\x18\x04 \x01(\bR\bcomplete\x12\x12\n" +
 	"\x04next\x18\x05 \x01(\tR\x04next\x12\x1c\n" +
 	"\treactions\x18\x06 \x01(\x03R\treactions\x12\x18\n" +
-	"\awindows\x18\a \x01(\x03R\awindows\"\x84\b\n" +
+	"\awindows\x18\a \x01(\x03R\awindows\"\xce\b\n" +
 	"\n" +
 	"Definition\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x125\n" +
@@ -5945,7 +5970,10 @@ const file_quipu_proto_rawDesc = "" +
 	"\x06shards\x18\x11 \x01(\x05R\x06shards\x12\x16\n" +
 	"\x06unique\x18\x12 \x01(\tR\x06unique\x12!\n" +
 	"\funique_error\x18\x13 \x01(\tR\vuniqueError\x12&\n" +
-	"\x03top\x18\x14 \x03(\v2\x14.quipu.v1.DefinedTopR\x03top\x1aF\n" +
+	"\x03top\x18\x14 \x03(\v2\x14.quipu.v1.DefinedTopR\x03top\x12)\n" +
+	"\x10once_approximate\x18\x15 \x01(\tR\x0fonceApproximate\x12\x1d\n" +
+	"\n" +
+	"once_users\x18\x16 \x01(\x03R\tonceUsers\x1aF\n" +
 	"\x06Window\x12\x14\n" +
 	"\x05every\x18\x01 \x01(\tR\x05every\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12\x12\n" +

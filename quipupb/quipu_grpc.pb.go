@@ -1,4 +1,4 @@
-// quipu.proto sha256:2c8f8a029470d3b7fe1fe16a6248625515f26a39de4d5dc581529ff7db9dd0f1
+// quipu.proto sha256:2227b044ab38fdfd7ae5653964aeff24052762bd85ad6c572a9910fd4459c332
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.

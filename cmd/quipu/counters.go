@@ -27,6 +27,8 @@ type receipt struct {
 	Value, Before int64
 	Late          bool
 	Duplicate     bool
+
+	DuplicateError float64 `json:"duplicate_error"`
 }
 
 // token returns the token of the write.
@@ -59,7 +61,10 @@ func (f *writeFlags) write(ctx context.Context, out *output, q request, show fun
 	if f.JSON {
 		return out.print("%s", raw)
 	}
-	if r.Duplicate {
+	switch {
+	case r.Duplicate && r.DuplicateError > 0:
+		out.hint(fmt.Sprintf("nothing was added: the user was counted in this window before, or is one of %.0f who are taken for one", 1/r.DuplicateError))
+	case r.Duplicate:
 		out.hint("nothing was added: the user was counted in this window before")
 	}
 	if r.Late {

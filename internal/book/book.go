@@ -172,6 +172,9 @@ func (s Slot) Name(d *definition.Definition) string {
 		if s.Once.Zone != "" {
 			name += " in " + s.Once.Zone
 		}
+		if s.Once.Approximate != 0 { // A filter of another shape begins anew.
+			name += fmt.Sprintf(" but for %s, %d at a time", s.Once.Approximate, s.Once.Remembers())
+		}
 		return name
 	}
 	var parts []string

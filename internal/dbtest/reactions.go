@@ -509,15 +509,24 @@ func (m *reacted) check(k *kit) {
 // onces are the laws of users that are counted once in a window.
 func onces(s *suite) {
 	hour, _ := definition.ParseWidth("1h")
-	views := definition.Definition{Pattern: "view:*", Once: definition.Once{Every: hour}}
+	onceBy(s, definition.Once{Every: hour}, "")
+	onceBy(s, definition.Once{Every: hour, Approximate: 1000}, ", approximately")
+}
 
-	s.law("a user is counted once in a window", func(k *kit) {
+// onceBy are the laws of users that are counted once, by a definition.
+func onceBy(s *suite, once definition.Once, how string) {
+	views := definition.Definition{Pattern: "view:*", Once: once}
+
+	s.law("a user is counted once in a window"+how, func(k *kit) {
 		k.define(views)
 		now := time.Now()
 		first := k.add("view:1", 3, quipu.Who("ana"), quipu.At(now), quipu.WantValue())
 		k.moved(first, 0, 3)
 		again := k.add("view:1", 3, quipu.Who("ana"), quipu.At(now), quipu.WantValue())
 		if !again.Duplicate || again.Applied != 0 || again.Replayed || first.Duplicate {
+			k.Fatalf("the first %+v, again %+v", first, again)
+		}
+		if !s.door.Untold && (again.DuplicateError > 0 != (once.Approximate > 0) || again.DuplicateError > float64(once.Approximate)/1e6 || first.DuplicateError != 0) {
 			k.Fatalf("the first %+v, again %+v", first, again)
 		}
 		k.moved(again, 3, 3)
@@ -533,7 +542,7 @@ func onces(s *suite) {
 		k.holds("view:1", 6)
 	})
 
-	s.law("a repeat under a token is told what the first was", func(k *kit) {
+	s.law("a repeat under a token is told what the first was"+how, func(k *kit) {
 		k.define(views)
 		now := quipu.At(time.Now())
 		k.add("view:1", 1, quipu.Who("ana"), now, quipu.Token("t"))
@@ -547,7 +556,7 @@ func onces(s *suite) {
 		k.holds("view:1", 1)
 	})
 
-	s.law("what can't be counted once is refused", func(k *kit) {
+	s.law("what can't be counted once is refused"+how, func(k *kit) {
 		k.define(views)
 		_, err := k.db.Add(k.ctx, "view:1", 1)
 		k.fails(err, quipu.ErrInvalid)
@@ -558,7 +567,7 @@ func onces(s *suite) {
 		}
 	})
 
-	s.law("users that come at once are counted once", func(k *kit) {
+	s.law("users that come at once are counted once"+how, func(k *kit) {
 		k.define(views)
 		now := time.Now()
 		var mu sync.Mutex

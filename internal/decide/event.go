@@ -192,6 +192,8 @@ func mergeSketch(kind store.PartKind, v *store.Content, asks []byte) (answer [2]
 	// What it becomes is made where it stays: most states are 8 KiB, and this is done thousands of times in a second.
 	next, changed, answer, ok := sketch.Decide(make([]byte, 0, len(v.Bytes)+len(asks)), v.Bytes, asks)
 	switch {
+	case !ok && answer[0] == sketch.NoRoom:
+		return answer, store.Full
 	case !ok:
 		return answer, store.Unmet
 	case changed:

@@ -192,6 +192,8 @@ func (r Reader) once(n *yaml.Node, to *definition.Once) error {
 			}
 			return fmt.Errorf("%q: leave it out to remember users for a day", n.Value)
 		},
+		"approximate": func(n *yaml.Node) error { return parsed(n, &to.Approximate) },
+		"users":       func(n *yaml.Node) error { return amount(n, &to.Users) },
 	})
 	if err == nil && to.Every == (definition.Width{}) {
 		err = errors.New("once without every: want {every: 1d, zone: Europe/Berlin}, or 1d")

@@ -111,6 +111,7 @@ func TestParse(t *testing.T) {
 	f("- {pattern: a, once: {every: 1w, zone: Europe/Berlin, keep: 2w}}", definition.Definition{
 		Pattern: "a", Once: definition.Once{Every: width("1w"), Zone: "Europe/Berlin", Keep: definition.Keep(14 * 24 * time.Hour)},
 	})
+	f("- {pattern: a, once: {every: 1d, approximate: 0.1%, users: 5000}}", definition.Definition{Pattern: "a", Once: definition.Once{Every: width("1d"), Approximate: 1000, Users: 5000}})
 	f("- {pattern: a, top: {name: x, by: key}}", definition.Definition{Pattern: "a", Tops: []definition.Top{{Name: "x", By: "key"}}})
 	f(`[{"pattern":"a","top":[{"name":"x","by":"key"},{"name":"y","by":"term","k":5}]}]`, definition.Definition{Pattern: "a", Tops: []definition.Top{{Name: "x", By: "key"}, {Name: "y", By: "term", K: 5}}})
 	f("- {pattern: a, unique: who}", definition.Definition{Pattern: "a", Unique: definition.Unique{Of: "who"}})
@@ -153,6 +154,11 @@ func TestErrors(t *testing.T) {
 	f(1, `choice "1st": want a letter`, "- {pattern: a, choices: [1st]}")
 	f(1, "choice like is given twice", "- {pattern: a, choices: [like, like]}")
 	f(1, "33 choices: at most 32", "- {pattern: a, choices: [a"+strings.Repeat(", a", 32)+"]}")
+	f(1, "approximate of 0.0001%: want 0.001% to 10%", "- {pattern: a, once: {every: 1d, approximate: 0.0001%}}")
+	f(1, "approximate of 20%: want 0.001% to 10%", "- {pattern: a, once: {every: 1d, approximate: 20%}}")
+	f(1, "users without approximate", "- {pattern: a, once: {every: 1d, users: 5}}")
+	f(1, "5000000 users: want 1 to 4000000", "- {pattern: a, once: {every: 1d, approximate: 1%, users: 5000000}}")
+	f(1, "want a share in percent", "- {pattern: a, once: {every: 1d, approximate: 0.1}}")
 	f(1, "unknown setting \"key\" of a top list: want by, k, name", "- {pattern: a, top: {key: x}}")
 	f(1, "without a name, or without by", "- {pattern: a, top: {name: x}}")
 	f(1, "want a top list: a mapping of by, k, name", "- {pattern: a, top: [x]}")

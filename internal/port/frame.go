@@ -191,6 +191,9 @@ func (f *frame) tell(c *change, op store.Op, reply *store.Reply) {
 	case c.held != 0 && r.Outcome == store.Unmet && r.Refused == c.held:
 		*r = store.Result{Outcome: store.Barred, Refused: c.held, Replayed: r.Replayed}
 		return
+	case c.once != 0 && r.Outcome == store.Full && int(r.Refused) == c.once:
+		*r = store.Result{Outcome: store.Barred, Refused: r.Refused}
+		return
 	case c.err != nil:
 		if r.Outcome != store.Untimely && op != store.OpExpire && op != store.OpMerge {
 			return
@@ -236,8 +239,11 @@ func (p *Port) Why(ctx context.Context, d *store.Delta, fact *Fact) error {
 	if err == nil && (mayEndHolds(d, fact) || d.Expiry&store.ExpirySet != 0) {
 		return ErrHeld
 	}
-	if err == nil { // It is allowed by now.
-		return store.Barred.Err()
+	if err == nil {
+		if keys := f.known.Of(d.Cell.Key); keys != nil && keys.OnceError() > 0 { // All that such a definition bars in the store.
+			return fullOnce(keys)
+		}
+		return store.Barred.Err() // It is allowed by now.
 	}
 	return err
 }

@@ -14,22 +14,37 @@ func (f *frame) once(e *store.Event, fact *Fact, keys *books.Keys, at int64) (*s
 			return e, nil
 		}
 	}
-	part, _, err := keys.Once(at, f.nowMS, who)
+	rider, _, err := keys.Once(at, f.nowMS, who)
 	if err != nil {
 		return nil, err
 	}
 	with := new(*e)
-	with.Riders = append(append([]store.Rider(nil), e.Riders...), store.Rider{
-		Part: part, Op: store.OpSet, N: 1, Is: store.Met{Kind: store.MetEqual},
-	})
+	with.Riders = append(append([]store.Rider(nil), e.Riders...), rider)
 	return with, nil
 }
 
 // onceOf returns the rider of an event that refuses it if its user was counted before, as
 // Result.Refused names it; 0 if it has none. It is the last.
 func onceOf(e *store.Event) int {
-	if e == nil || len(e.Riders) == 0 || e.Riders[len(e.Riders)-1].Part.Kind() != store.PartOnce {
+	if e == nil || len(e.Riders) == 0 {
+		return 0
+	}
+	if r := &e.Riders[len(e.Riders)-1]; r.Part.Kind() != store.PartOnce && (r.Op != store.OpMerge || r.Part.Kind() != store.PartWindowSketch) {
 		return 0
 	}
 	return e.Len()
+}
+
+// OnceError returns which part of the users who are told to be duplicates may be none, by the
+// definition of a counter.
+func (p *Port) OnceError(key string) float64 {
+	if keys := p.books.Known(p.namespace).Of(key); keys != nil {
+		return keys.OnceError()
+	}
+	return 0
+}
+
+// fullOnce returns the error of an add whose user a filter has no room for.
+func fullOnce(keys *books.Keys) error {
+	return store.Errorf(store.KindFull, "the counter has no room for a further user in this window: its definition remembers %d; raise users of once, or leave out approximate", keys.OnceUsers())
 }

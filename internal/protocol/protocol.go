@@ -94,6 +94,9 @@ func EncodeDefinition(d *definition.Definition) *pb.Definition {
 	out.Choices, out.Shards = d.Choices, int32(d.Shards)
 	if o := d.Once; o != (definition.Once{}) {
 		out.Once = &pb.Definition_Window{Every: o.Every.String(), Zone: o.Zone, Keep: EncodeKeep(o.Keep)}
+		if out.OnceUsers = o.Users; o.Approximate != 0 {
+			out.OnceApproximate = o.Approximate.String()
+		}
 	}
 	if out.Unique = d.Unique.Of; d.Unique.Error != 0 {
 		out.UniqueError = d.Unique.Error.String()
@@ -155,6 +158,11 @@ func DecodeDefinition(d *pb.Definition) (out definition.Definition, err error) {
 		}
 		if out.Once.Keep, err = DecodeKeep(o.Keep); err != nil {
 			return out, err
+		}
+		if out.Once.Users = d.OnceUsers; d.OnceApproximate != "" {
+			if err = out.Once.Approximate.UnmarshalText([]byte(d.OnceApproximate)); err != nil {
+				return out, err
+			}
 		}
 	}
 	if out.Limits, err = DecodeLimits(d.Limits); err != nil {

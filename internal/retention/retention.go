@@ -200,7 +200,7 @@ func Floors(known *books.Known, now int64) (floors []store.Floor) {
 		floors = append(floors, view.New(b, &b.Entries[i]).Floors(known.Namespace, now)...)
 	}
 	for _, r := range b.Retired {
-		for _, kind := range []store.PartKind{store.PartWindow, store.PartWindowDim, store.PartOnce, store.PartEntries} {
+		for _, kind := range []store.PartKind{store.PartWindow, store.PartWindowDim, store.PartOnce, store.PartWindowSketch, store.PartWindowShared, store.PartEntries} {
 			if kind == store.PartEntries && (r.Keep == 0 || now < r.At+time.Duration(r.Keep).Milliseconds()+book.Ahead) {
 				continue
 			}

@@ -425,3 +425,42 @@ func TestFilterWrongStates(t *testing.T) {
 		t.Error("merges of another shape were combined")
 	}
 }
+
+// TestFilterFresh adds items that have to be new, until there is no room.
+func TestFilterFresh(t *testing.T) {
+	shape := sketch.FilterShape{Capacity: 64, Strength: 10, Expansion: 4}
+	rnd := random(t)
+	s, items, found := "", 0, 0
+	for {
+		h := rnd.Uint64()
+		next, changed, answer, ok := sketch.Decide(nil, s, sketch.AppendFilterFresh(nil, shape, h))
+		if !ok && answer[0] == sketch.NoRoom {
+			break
+		}
+		if !ok {
+			if found++; answer != [2]int64{} || !sketch.FilterHas(s, h) {
+				t.Fatalf("item %d is refused, %v", items, answer)
+			}
+			continue
+		}
+		if items++; !changed || answer != [2]int64{1, int64(items)} || sketch.Check(string(next)) != nil {
+			t.Fatalf("item %d: %v", items, answer)
+		}
+		s = string(next)
+		if _, changed, answer, ok := sketch.Decide(nil, s, sketch.AppendFilterFresh(nil, shape, h)); ok || changed || answer != [2]int64{} {
+			t.Fatalf("item %d is new twice", items)
+		}
+	}
+	if items < 10_000 || found > items/200 {
+		t.Errorf("full with %d items, and %d that were taken for one", items, found)
+	}
+	one := sketch.AppendFilterFresh(nil, shape, 1)
+	if _, ok := sketch.Combine(nil, one, sketch.AppendFilterFresh(nil, shape, 2)); ok {
+		t.Error("requests were combined of which one may be refused")
+	}
+	if _, ok := sketch.Combine(nil, one, filterAsks(t, shape, 2)); ok {
+		t.Error("a request that may be refused was combined with one that is not")
+	}
+	refused(t, "", one[:len(one)-1])
+	refused(t, s, sketch.AppendFilterFresh(nil, sketch.FilterShape{Capacity: 65, Strength: 10, Expansion: 4}, 1))
+}

@@ -15,11 +15,13 @@ import (
 //	         flags: 0 merged; then items is 0
 //	request: kind | version | 1 | strength | expansion | 0 | capacity 4 | any × hash 8   in order, each once
 //	                        | 2 |          …                           | state          to be merged
+//	                        | 3 |          …                           | any × hash 8   as 1, if all of them are new
 const (
 	filterVersion = 1
 
 	filterAdds  = 1
 	filterMerge = 2
+	filterFresh = 3
 
 	filterMerged   = 1
 	filterPartsAt  = 5
@@ -188,6 +190,12 @@ func AppendFilterRequest(dst []byte, s FilterShape, hashes []uint64) ([]byte, er
 	return limited(appendItems(appendFilterHead(dst, s, filterAdds, 0), items), dst)
 }
 
+// AppendFilterFresh appends the request to add an item to a filter if it is new. It is refused if the item
+// is found, and, with NoRoom, if there is no room for it.
+func AppendFilterFresh(dst []byte, s FilterShape, hash uint64) []byte {
+	return hashed(hash).append(appendFilterHead(dst, s, filterFresh, 0))
+}
+
 // AppendFilterMerge appends the request to merge this filter into another of the same shape.
 func (f *Filter) AppendFilterMerge(dst []byte) []byte {
 	return f.Append(appendFilterHead(dst, f.Shape(), filterMerge, 0))
@@ -199,6 +207,7 @@ type filterRequest struct {
 	items cutter
 	n     int
 	with  *Filter
+	fresh bool // the items have to be new
 }
 
 func parseFilterRequest(asks string) (r filterRequest, ok bool) {
@@ -210,8 +219,8 @@ func parseFilterRequest(asks string) (r filterRequest, ok bool) {
 	}
 	c := cutter{s: asks[filterAsks:]}
 	switch asks[2] {
-	case filterAdds:
-		r.items = c
+	case filterAdds, filterFresh:
+		r.items, r.fresh = c, asks[2] == filterFresh
 		r.n, ok = countItems[hashed](c)
 		return r, ok
 	case filterMerge:
@@ -228,6 +237,9 @@ func parseFilterRequest(asks string) (r filterRequest, ok bool) {
 func decideFilter(dst []byte, state string, asks []byte) (next []byte, changed bool, answer [2]int64, ok bool) {
 	r, ok := parseFilterRequest(string(asks))
 	if !ok || state != "" && (!shapedFilter(state) || filterShape(state) != r.shape) {
+		return dst, false, answer, false
+	}
+	if r.fresh && state != "" && anyItem(state, r.items, r.n) {
 		return dst, false, answer, false
 	}
 	if state != "" && r.with == nil && hasItems(state, r.items, r.n) {
@@ -250,7 +262,10 @@ func decideFilter(dst []byte, state string, asks []byte) (next []byte, changed b
 	for range r.n {
 		added, ok := f.Add(uint64(hashed(0).cut(&r.items)))
 		if !ok {
-			return dst, false, [2]int64{}, false
+			if answer = [2]int64{}; r.fresh {
+				answer[0] = NoRoom
+			}
+			return dst, false, answer, false
 		}
 		if added {
 			answer[0]++
@@ -272,6 +287,16 @@ func hasItems(state string, items cutter, n int) bool {
 	return true
 }
 
+// anyItem reports whether a filter has one of the items of a request.
+func anyItem(state string, items cutter, n int) bool {
+	for range n {
+		if filterHas(state, uint64(hashed(0).cut(&items))) {
+			return true
+		}
+	}
+	return false
+}
+
 // combineFilter is Combine for filters. Additions to a filter that does not grow are not combined, as
 // one of them may be refused. One that grows refuses the combination as a whole when its room ends.
 func combineFilter(dst, a, b []byte) (both []byte, ok bool) {
@@ -286,7 +311,7 @@ func combineFilter(dst, a, b []byte) (both []byte, ok bool) {
 		}
 		return fits(x.with.AppendFilterMerge(dst), dst)
 	}
-	if x.shape.Expansion == 0 {
+	if x.shape.Expansion == 0 || x.fresh || y.fresh {
 		return dst, false
 	}
 	return fits(joinItems[hashed](appendFilterHead(dst, x.shape, filterAdds, 0), x.items, y.items), dst)

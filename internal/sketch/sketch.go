@@ -29,6 +29,9 @@ const (
 	KindFilter    Kind = 4 // whether an item was there
 )
 
+// NoRoom is the answer of Decide to a request that is refused since a filter is full.
+const NoRoom = -1
+
 // StateBytesMax is the length of the longest state, and of the longest request.
 // It is what one part of a store holds.
 const StateBytesMax = 64 << 10
@@ -58,7 +61,8 @@ func Hash(item string) uint64 { return xxh3.HashStringSeed(item, hashSeed) }
 // empty state takes the request's parameters. If changed is false, the state
 // stays as it is and next means nothing. The two numbers of answer are for those
 // who want a reply; each kind says what they are. If ok is false, asks is no
-// request, or one that does not fit the state, and nothing changes.
+// request, or one that does not fit the state, and nothing changes; then the first number
+// is NoRoom if there is no room for what has to be new, and else 0.
 //
 // Decide never keeps or changes state and asks, and dst must not overlap them.
 // Any bytes may be given. Asks is checked whole, because it comes from outside.

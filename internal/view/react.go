@@ -115,22 +115,5 @@ func (c *Plans) React(v *Views, now int64, names []string, r Reaction) *Plan {
 	return p
 }
 
-// Once returns the part that says that a user was counted at a time, if each is counted once
-// in a window. It returns an error if nobody could tell any more.
-func (v *Views) Once(at, now int64, user string) (part store.Part, has bool, err error) {
-	r := v.once
-	if r == nil {
-		return "", false, nil
-	}
-	span := r.grid.At(at)
-	switch {
-	case user == "":
-		return "", true, store.Errorf(store.KindInvalid, "by its definition the counter counts each user once: say who it is")
-	case now >= span.To+r.keep:
-		return "", true, store.Errorf(store.KindInvalid, "the event is too late: the users of its window are not remembered any more")
-	}
-	return store.PartFields{Kind: store.PartOnce, View: r.ID, Epoch: r.epoch(span.From), Position: span.From, Name: user}.Part(), true, nil
-}
-
 // CountsOnce reports whether each user is counted once in a window.
 func (v *Views) CountsOnce() bool { return v != nil && v.once != nil }

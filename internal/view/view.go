@@ -43,6 +43,7 @@ type Views struct {
 
 	choices []string // of reactions, in the order of their numbers, from 1 on
 	once    *ready   // has the users that were counted, or nil
+	filter  filter   // of them, if they are in one
 
 	unique int // the precision of sketches of users; 0 if there are none
 
@@ -59,6 +60,7 @@ type ready struct {
 	ledger    bool
 	choices   bool // reactions
 	once      bool // users who were counted
+	filtered  bool // in a filter
 	unique    bool // sketches of users
 	top       int  // a list in tops, from 1 on; 0 is none
 	shared    bool // of many counters
@@ -88,6 +90,9 @@ func New(b *book.Book, e *book.Entry) *Views {
 			r.keep = time.Duration(e.Definition.Ledger.Keep).Milliseconds()
 		case s.Once != nil:
 			w := s.Once.Window()
+			if v.filter = filterOf(s.Once); v.filter.chunks > 0 {
+				r.filtered = true
+			}
 			r.grid, r.keep = b.Grid(&w), time.Duration(w.Keep).Milliseconds()
 			v.once = &r
 		case s.Window != nil:
@@ -282,6 +287,8 @@ func (r *ready) kind() store.PartKind {
 		return store.PartEntries
 	case r.choices:
 		return store.PartMembers
+	case r.once && r.filtered:
+		return store.PartWindowSketch
 	case r.once:
 		return store.PartOnce
 	case r.shared && r.windowed():

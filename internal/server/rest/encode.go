@@ -73,6 +73,10 @@ func appendReceipt(b []byte, r *quipu.Receipt, added bool) []byte {
 	}
 	if r.Duplicate {
 		b = append(b, `,"duplicate":true`...)
+		if r.DuplicateError != 0 {
+			b = append(b, `,"duplicate_error":`...)
+			b = strconv.AppendFloat(b, r.DuplicateError, 'g', -1, 64)
+		}
 	}
 	b = append(b, `,"durability":"`...)
 	b = append(b, r.Durability.String()...)

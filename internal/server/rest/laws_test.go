@@ -154,6 +154,7 @@ func (p *problem) err(set bool) error {
 type receipt struct {
 	quipu.Receipt
 	Value   *int64
+	Unsure  float64 `json:"duplicate_error"`
 	Session string
 	Error   *problem
 }
@@ -166,7 +167,7 @@ func sameSession(version uint64, session, want string) bool {
 }
 
 func (w *wire) receipt(r *receipt) (quipu.Receipt, error) {
-	r.Namespace = w.namespace
+	r.Namespace, r.DuplicateError = w.namespace, r.Unsure
 	if r.HasValue = r.Value != nil; r.HasValue {
 		r.Receipt.Value = *r.Value
 	}

@@ -104,6 +104,6 @@ func encodeReceipt(r *quipu.Receipt) *pb.Receipt {
 	return &pb.Receipt{
 		Applied: r.Applied, Value: r.Value, Before: r.Before, HasValue: r.HasValue,
 		Replayed: r.Replayed, Version: r.Version, Durability: pb.Durability(r.Durability), Session: r.Session(),
-		Late: r.Late, Duplicate: r.Duplicate,
+		Late: r.Late, Duplicate: r.Duplicate, DuplicateError: r.DuplicateError,
 	}
 }
