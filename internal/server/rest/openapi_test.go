@@ -318,6 +318,8 @@ func everyOperation(t *testing.T, header string) {
 		call("GET", prefix+"/counters/a/exact", "")
 		call("PUT", prefix+"/counters/a", `{"value":9223372036854775807}`)
 		call("POST", prefix+"/batch", `{"ops":[{"key":"a"},{"key":"b"},{"key":""}]}`) // a overflows
+		call("POST", prefix+"/events", `[{"specversion":"1.0","id":"1","source":"s","type":"b"},{}]`, "Content-Type: application/cloudevents-batch+json")
+		call("POST", prefix+"/events", `{"amount":2}`, "Content-Type: application/json", "Ce-Specversion: 1.0", "Ce-Id: 2", "Ce-Source: s", "Ce-Type: b")
 		call("POST", prefix+"/counters/a/reset", "")
 		call("DELETE", prefix+"/counters/a", "")
 		call("POST", prefix+"/read", `{"keys":["a","b"]}`)

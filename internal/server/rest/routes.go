@@ -75,6 +75,7 @@ func counterRoutes() []route {
 		{method: "GET", path: "/limits/{name}/clients/{who}", serve: client},
 		{method: "DELETE", path: "/limits/{name}/clients/{who}", serve: resetClient},
 		{method: "POST", path: "/batch", serve: batch},
+		{method: "POST", path: "/events", serve: events, known: []string{"key", "amount", "who", "dims"}},
 		{method: "POST", path: "/read", serve: readMany, known: readParams, reads: true},
 		{method: "GET", path: "/counters", serve: list, known: []string{"prefix", "limit", "cursor"}},
 		{method: "GET", path: "/sum", serve: sum, known: []string{"prefix", "cursor"}},
