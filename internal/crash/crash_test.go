@@ -65,6 +65,12 @@ func TestCrash(t *testing.T) {
 	f("resp-tls", func(t *testing.T, rng *rand.Rand) { overGoroutines(t, binary, rng) })
 	f("reserve", func(t *testing.T, rng *rand.Rand) { reserved(t, binary, rng) })
 	f("sketches", func(t *testing.T, rng *rand.Rand) { sketched(t, binary, rng) })
+	f("scripts", func(t *testing.T, rng *rand.Rand) { scripted(t, binary, rng, "", 1, 3) })
+	f("scripts-postgres", func(t *testing.T, rng *rand.Rand) { scripted(t, binary, rng, pgtest.For(t).URL(), 2, 3) })
+	f("scripts-redis", func(t *testing.T, rng *rand.Rand) {
+		s := redisproc.For(t, "--appendonly", "yes", "--appendfsync", "always")
+		scripted(t, binary, rng, "redis://"+s.Addr, 2, 1)
+	})
 	f("react", func(t *testing.T, rng *rand.Rand) { reacted(t, binary, rng) })
 	f("writer", func(t *testing.T, rng *rand.Rand) { writers(t, binary, rng) })
 	f("client", func(t *testing.T, rng *rand.Rand) { killedClients(t, binary, rng) })
