@@ -10,10 +10,12 @@ package keyspace
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // TextMax is how many bytes of text a key may hold: what a part may, less the byte that says
@@ -261,6 +263,23 @@ func b2i(b bool) int {
 
 // Is returns what a key is by now.
 func (s *Space) Is(key string) Value { return s.at([]byte(key)).is }
+
+// Put makes a key what another one is, unless that is absent, or the key is there and is not to be
+// replaced. It reports whether it did.
+func (s *Space) Put(key string, v Value, replace bool) (bool, error) {
+	if v.DeadlineMS != 0 && v.DeadlineMS <= s.now {
+		v = Value{}
+	}
+	to := s.at([]byte(key))
+	switch {
+	case !v.Exists, to.is.Exists && !replace:
+		return false, nil
+	case (&entry{is: v}).inPieces():
+		return false, errors.New(strings.TrimPrefix(errPieces, "ERR "))
+	}
+	to.assign(v, 0)
+	return true, nil
+}
 
 // Kind is what kind of thing a reply is.
 type Kind uint8

@@ -45,8 +45,8 @@ func (p *Port) Apply(ctx context.Context, deltas []store.Delta, results []store.
 	return store.Partly(failed, answered)
 }
 
-// ApplyIf decides deltas in one atomic step, if all conditions hold, and
-// otherwise returns ErrChanged and changes nothing. It returns ErrUnsupported if
+// ApplyIf decides deltas in one atomic step, if all conditions hold, which may be about
+// counters of other namespaces too, and otherwise returns ErrChanged and changes nothing. It returns ErrUnsupported if
 // the counters are in different partitions of the store, and ErrTooLarge if they
 // are more than fit into one step.
 func (p *Port) ApplyIf(ctx context.Context, conditions []store.Condition, deltas []store.Delta, results []store.Result) error {
@@ -56,7 +56,9 @@ func (p *Port) ApplyIf(ctx context.Context, conditions []store.Condition, deltas
 	b := store.Batch{If: conditions, Deltas: deltas, Durability: p.address(deltas, nil)}
 	cells := make([]store.Cell, 0, len(conditions)+len(deltas))
 	for i := range conditions {
-		conditions[i].Cell.Namespace = p.namespace
+		if conditions[i].Cell.Namespace == "" {
+			conditions[i].Cell.Namespace = p.namespace
+		}
 		cells = append(cells, conditions[i].Cell)
 	}
 	for i := range deltas {

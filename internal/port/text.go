@@ -141,17 +141,57 @@ func ifTrue(is bool, err error) error {
 
 // changed reports whether a condition does not hold.
 func (p *Port) changed(ctx context.Context, watched []store.Condition) (bool, error) {
-	keys := make([]string, len(watched))
-	for i := range watched {
-		keys[i] = watched[i].Cell.Key
+	keys := make(map[string][]string)
+	for _, w := range watched {
+		keys[w.Cell.Namespace] = append(keys[w.Cell.Namespace], w.Cell.Key)
 	}
-	values, err := p.whole(ctx, keys)
-	for i := range values {
-		if values[i].Version != watched[i].Version {
-			return true, err
+	versions := make(map[store.Cell]uint64, len(watched))
+	for namespace, keys := range keys {
+		of := p
+		if namespace != "" {
+			of = p.In(namespace)
+		}
+		values, err := of.whole(ctx, keys)
+		if err != nil {
+			return false, err
+		}
+		for i, key := range keys {
+			versions[store.Cell{Namespace: namespace, Key: key}] = values[i].Version
 		}
 	}
-	return false, err
+	for _, w := range watched {
+		if versions[w.Cell] != w.Version {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Copy makes a key of another namespace what a key is, in one step, if that is there, and the other is not
+// or may be replaced. It reports whether it did.
+func (p *Port) Copy(ctx context.Context, from string, to *Port, as string, replace bool) (done bool, err error) {
+	if err := errors.Join(p.err, to.err); err != nil {
+		return false, err
+	}
+	for tries := 0; ; tries++ {
+		if err := rest(ctx, tries); err != nil {
+			return false, store.Errorf(store.KindUnavailable, "the keys are changed all the time: %w", err)
+		}
+		snap := snapshot{p: p, held: make(map[string]held)}
+		if err := snap.read(ctx, []string{from}); err != nil {
+			return false, err
+		}
+		is := []store.Condition{{Cell: p.Cell(from), Version: snap.held[from].version}}
+		err = to.Text(ctx, []string{as}, is, func(space *keyspace.Space) (err error) {
+			if done, err = space.Put(as, snap.held[from].Value, replace); err != nil {
+				err = store.Errorf(store.KindInvalid, "%w", err)
+			}
+			return err
+		})
+		if !errors.Is(err, store.ErrChanged) {
+			return done && err == nil, err
+		}
+	}
 }
 
 // textDeltas returns what changes come to.

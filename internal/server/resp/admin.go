@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"bytes"
 	"math"
 	"slices"
 	"strconv"
@@ -38,6 +39,7 @@ type parameter struct {
 	get       func(d *Door) string
 	number    func(d *Door) *atomic.Int64
 	low, high int64
+	bytes     bool          // with units
 	changed   func(d *Door) // called after CONFIG SET, if there is something to do
 }
 
@@ -54,17 +56,45 @@ func (p *parameter) value(d *Door) string {
 func (p *parameter) parse(d *Door, value []byte) (int64, error) {
 	failed := "ERR CONFIG SET failed (possibly related to argument '" + p.name + "') - "
 	n, ok := parseInt(value)
+	if p.bytes && !ok {
+		n, ok = parseBytes(value)
+	}
 	switch {
 	case p.number == nil && string(value) == p.get(d):
 		return 0, nil
+	case p.number == nil && over100(value):
+		return 0, wireError(failed + "percentage argument must be less or equal to 100")
 	case p.number == nil:
 		return 0, wireError(failed + "can't set immutable config")
+	case !ok && p.bytes:
+		return 0, wireError(failed + "argument must be a memory value")
 	case !ok:
 		return 0, wireError(failed + "argument couldn't be parsed into an integer")
 	case n < p.low || n > p.high:
 		return 0, wireError(failed + "argument must be between " + itoa(p.low) + " and " + itoa(p.high) + " inclusive")
 	}
 	return n, nil
+}
+
+// over100 reports whether a value is a share of more than the whole.
+func over100(value []byte) bool {
+	share, is := bytes.CutSuffix(value, []byte("%"))
+	n, ok := parseInt(share)
+	return is && ok && n > 100
+}
+
+// parseBytes returns the number of bytes that is written with a unit, as in 100mb.
+func parseBytes(value []byte) (int64, bool) {
+	digits := len(value)
+	for digits > 0 && (value[digits-1] < '0' || value[digits-1] > '9') {
+		digits--
+	}
+	n, ok := parseInt(value[:digits])
+	unit, known := map[string]int64{"b": 1, "k": 1000, "kb": 1 << 10, "m": 1000 * 1000, "mb": 1 << 20, "g": 1000 * 1000 * 1000, "gb": 1 << 30}[strings.ToLower(string(value[digits:]))]
+	if !ok || !known || n < 0 || n > math.MaxInt64/unit {
+		return 0, false
+	}
+	return n * unit, true
 }
 
 func fixed(value string) func(*Door) string { return func(*Door) string { return value } }
@@ -88,7 +118,7 @@ func parameters() []parameter {
 		{name: "databases", get: fixed(strconv.Itoa(databases))},
 		{name: "latency-monitor-threshold", number: func(d *Door) *atomic.Int64 { return &d.latency.threshold }, high: math.MaxInt64},
 		{name: "maxclients", get: func(d *Door) string { return strconv.Itoa(d.options.ConnectionsMax) }},
-		{name: "maxmemory", get: fixed("0")},
+		{name: "maxmemory", number: func(d *Door) *atomic.Int64 { return &d.memory.max }, high: math.MaxInt64, bytes: true},
 		{name: "maxmemory-clients", get: func(d *Door) string { return itoa(d.options.Memory) }},
 		{name: "maxmemory-policy", get: fixed("noeviction")},
 		{name: "proto-max-bulk-len", get: fixed(strconv.Itoa(bulkBytesMax))},

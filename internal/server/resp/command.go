@@ -92,6 +92,7 @@ const (
 	errNoAuth     = wireError("NOAUTH Authentication required.")
 	errStranger   = wireError("NOAUTH Authentication required: too many commands without it.")
 	errPattern    = wireError("ERR pattern is too long: at most 1024 bytes")
+	errMaxMemory  = wireError("OOM command not allowed when used memory > 'maxmemory'.")
 	errTooLarge   = wireError("ERR too many keys in one command or transaction: at most 10000 counters and 2 MiB of keys")
 )
 

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"context"
 	"math"
 
 	"github.com/quipudb/quipu"
@@ -32,8 +33,6 @@ func selectDB(s *session, args [][]byte) error {
 		return wireError("ERR value is out of range, value must between -2147483648 and 2147483647")
 	case n < 0 || n >= databases:
 		return wireError("ERR DB index is out of range")
-	case int(n) != s.index && len(s.watched) > 0: // the next EXEC could not compare them
-		return wireError("ERR SELECT is not possible while keys of another database are watched: UNWATCH first")
 	}
 	if err := s.use(s.user, int(n)); err != nil {
 		return err
@@ -72,4 +71,51 @@ func (s *session) databases() []*quipu.DB {
 		}
 	}
 	return views
+}
+
+// copyCommand is COPY, also to another database.
+func copyCommand(ctx context.Context, s *session, args [][]byte) error {
+	index, replace := s.index, false
+	for i := 3; i < len(args); i++ {
+		switch {
+		case is(args[i], "REPLACE"):
+			replace = true
+		case is(args[i], "DB") && i+1 < len(args):
+			i++
+			n, err := integer(args[i])
+			if err != nil {
+				return err
+			}
+			if n < 0 || n >= databases {
+				return wireError("ERR DB index is out of range")
+			}
+			index = int(n)
+		default:
+			return errSyntax
+		}
+	}
+	if index == s.index {
+		here := args[:3:3]
+		if replace {
+			here = append(here, []byte("REPLACE"))
+		}
+		return textCommand(ctx, s, here)
+	}
+	for _, key := range args[1:3] {
+		if err := checkKey(key); err != nil {
+			return err
+		}
+	}
+	namespace := namespaceOf(s.user, index)
+	if err := store.CheckNamespace(namespace); err != nil {
+		return wireError("ERR database " + itoa(int64(index)) + " would be a namespace with too long a name")
+	}
+	ctx, cancel := s.d.deadline(ctx)
+	defer cancel()
+	done, err := s.db.Port().Copy(ctx, string(args[1]), s.d.view(namespace).Port(), string(args[2]), replace)
+	if err != nil {
+		return err
+	}
+	s.flag(done)
+	return nil
 }

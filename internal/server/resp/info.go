@@ -101,7 +101,7 @@ func infoMemory(_ context.Context, s *session) []string {
 		fmt.Sprintf("used_memory_human:%.2fM", float64(memory.inUse)/(1<<20)),
 		fmt.Sprintf("used_memory_rss:%d", memory.resident),
 		fmt.Sprintf("mem_clients_normal:%d", s.d.buffered.Load()),
-		"maxmemory:0",
+		fmt.Sprintf("maxmemory:%d", s.d.memory.max.Load()),
 		"maxmemory_policy:noeviction",
 	}
 }

@@ -9,7 +9,7 @@ import (
 const (
 	inlineBytesMax = 64 << 10 // a line: an inline command, or the head of an array or an argument
 	argsMax        = 1 << 17  // arguments of a command: those with the most counters have 20,000
-	bulkBytesMax   = 1 << 20  // one argument
+	bulkBytesMax   = 4 << 20  // one argument
 
 	// Those of a client that has yet to say who it is. Redis has the first two.
 	strangerArgsMax     = 10

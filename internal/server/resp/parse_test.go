@@ -176,7 +176,7 @@ func TestParse(t *testing.T) {
 	f("*1\r\n\x01", "{[] ERR Protocol error: expected '$', got '.' 0}")
 	f("*1\r\n$-1\r\n", "{[] ERR Protocol error: invalid bulk length 0}")
 	f("*1\r\n$2147483648\r\n", "{[] ERR Protocol error: invalid bulk length 0}")
-	f("*1\r\n$1048577\r\n", "{[] ERR Protocol error: invalid bulk length 0}")
+	f("*1\r\n$4194305\r\n", "{[] ERR Protocol error: invalid bulk length 0}")
 	f("*1\r\n$1x\r\n", "{[] ERR Protocol error: invalid bulk length 0}")
 	long := strings.Repeat("1", inlineBytesMax+1)
 	f(long, "{[] ERR Protocol error: too big inline request 0}")

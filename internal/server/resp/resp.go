@@ -89,6 +89,7 @@ type Door struct {
 	cursors   cursors
 	tracker   *tracker
 	scripts   script.Cache
+	memory    ceiling
 	slow      slowlog
 	latency   latency
 	sweeps    chan struct{} // holds the commands under way that go through many keys

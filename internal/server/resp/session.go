@@ -36,6 +36,7 @@ type session struct {
 
 	pending int                   // runs of the session in cycles that are not finished
 	job     func(context.Context) // what must be waited for before anything else
+	joint   []queued              // the job's commands, if it executes some on one snapshot and takes more
 	slots   chan struct{}         // where the job takes a turn
 	turn    chan struct{}         // where it has taken one
 	jobs    chan struct{}         // where those take it who wait for the store; nil if they need none

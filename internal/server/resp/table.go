@@ -79,7 +79,7 @@ func keyCommands() []*command {
 		{name: "RANDOMKEY", arity: 1, flags: flagRead, slow: randomKey, since: "1.0.0", about: "Returns the key of some counter."},
 		{name: "RENAME", arity: 3, flags: flagText | flagWrite, keys: twoKeys.used("RW access delete", "OW update"), slow: textCommand, since: "1.0.0", about: "Renames a counter."},
 		{name: "RENAMENX", arity: 3, flags: flagText | writes, keys: twoKeys.used("RW access delete", "OW insert"), slow: textCommand, since: "1.0.0", about: "Renames a counter if the new name is free."},
-		{name: "COPY", arity: -3, flags: flagText | flagGrow | flagWrite, keys: twoKeys.used("RO access", "OW update"), slow: textCommand, since: "6.2.0", about: "Copies what a key holds to another key."},
+		{name: "COPY", arity: -3, flags: flagText | flagGrow | flagWrite, keys: twoKeys.used("RO access", "OW update"), slow: copyCommand, since: "6.2.0", about: "Copies what a key holds to another key."},
 		{name: "EXPIRE", arity: -3, flags: writes, keys: oneKey.used("RW update"), plan: planExpire(1000, false, "expire"), since: "1.0.0", about: "Sets the lifetime of a counter in seconds."},
 		{name: "PEXPIRE", arity: -3, flags: writes, keys: oneKey.used("RW update"), plan: planExpire(1, false, "pexpire"), since: "2.6.0", about: "Sets the lifetime of a counter in milliseconds."},
 		{name: "EXPIREAT", arity: -3, flags: writes, keys: oneKey.used("RW update"), plan: planExpire(1000, true, "expireat"), since: "1.2.0", about: "Sets when a counter expires, in Unix seconds."},

@@ -2,6 +2,7 @@ package resp_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -112,5 +113,103 @@ func TestTextWatched(t *testing.T) {
 		a.expect("INCR k", "+QUEUED\r\n")
 		a.expect("INCR n", "+QUEUED\r\n")
 		a.expect("EXEC", "*3\r\n:4\r\n"+notInteger+one)
+	})
+}
+
+// A pipeline of commands on text gets the replies that they get one after the other, and a key that
+// can't be one, or that counts by its definition, is refused alone.
+func TestTextPipelines(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	transports(t, func(t *testing.T, o resp.Options) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		together, apart := dial(t, open(t, o).addr), dial(t, open(t, o).addr)
+		for range 20 {
+			var commands []string
+			for range 1 + r.IntN(300) {
+				key, value := fmt.Sprintf("key:%d", r.IntN(5)), []string{"text", "5", "more-text", "-1", "007"}[r.IntN(5)]
+				commands = append(commands, []string{
+					"SET " + key + " " + value, "GET " + key, "APPEND " + key + " x", "INCR " + key, "DEL " + key, "GETSET " + key + " " + value, "STRLEN " + key, "SETNX " + key + " " + value,
+					"MSET " + key + " " + value + " other text", "MGET " + key + " other none", "EXISTS " + key, "PING", "SET " + strings.Repeat("k", 600) + " text", "RENAME " + key + " renamed", "SET " + key + " text BAD", "NONSENSE", "SET " + key, "TYPE " + key,
+					"EVAL return(ARGV[1]) 0 x", "COPY " + key + " copied DB 3", "COPY " + key + " copied REPLACE", "GETRANGE " + key + " 0 1", "SETRANGE " + key + " 2 y", "PTTL " + key,
+				}[r.IntN(24)])
+			}
+			together.send(strings.Join(commands, "\r\n") + "\r\n")
+			for i, command := range commands {
+				if got, want := together.reply(), apart.line(command); got != want {
+					t.Fatalf("%d of %d, %s: %q, want %q", i, len(commands), command, got, want)
+				}
+			}
+		}
+	})
+}
+
+// COPY reaches other databases, and keys may be watched in several.
+func TestDatabasesTogether(t *testing.T) {
+	story(t, func(c *client) {
+		f := c.expect
+		f("SET a text PX 100000", ok)
+		f("COPY a b DB 3", one)
+		f("COPY a b DB 3", zero)
+		f("SET a other", ok)
+		f("COPY a b DB 3 REPLACE", one)
+		f("COPY a a DB 0", "-ERR source and destination objects are the same\r\n")
+		f("COPY a b DB x", notInteger)
+		f("COPY a b DB 16", "-ERR DB index is out of range\r\n")
+		f("COPY none b DB 3 REPLACE", zero)
+		f("COPY a b DB", "-ERR syntax error\r\n")
+		f("EXISTS b", zero)
+		f("SELECT 3", ok)
+		f("GET b", bulk("other"))
+		f("TTL b", ":-1\r\n")
+
+		f("WATCH b", ok)
+		f("SELECT 0", ok)
+		f("WATCH b", ok)
+		f("SET b 1", ok) // of this database
+		f("MULTI", ok)
+		f("PING", "+QUEUED\r\n")
+		f("EXEC", "*-1\r\n")
+		f("WATCH a", ok)
+		f("SELECT 3", ok)
+		f("WATCH b", ok)
+		f("SET a 1", ok) // of another database than the one that is watched
+		f("MULTI", ok)
+		f("APPEND b x", "+QUEUED\r\n")
+		f("EXEC", "*1\r\n:6\r\n")
+	})
+}
+
+// While the process uses more than CONFIG SET maxmemory, nothing is added.
+func TestMaxMemory(t *testing.T) {
+	const full = "-OOM command not allowed when used memory > 'maxmemory'.\r\n"
+	story(t, func(c *client) {
+		f := c.expect
+		f("SET a text", ok)
+		f("MULTI", ok)
+		f("SET b 1", "+QUEUED\r\n")
+		f("CONFIG SET maxmemory 1kb", "+QUEUED\r\n")
+		f("EXEC", "*2\r\n"+ok+ok)
+		f("CONFIG GET maxmemory", "*2\r\n"+bulk("maxmemory")+bulk("1024"))
+		for _, command := range []string{"SET c 1", "INCR a", "APPEND a x", "EVAL return(1) 0"} {
+			f(command, full)
+		}
+		f("GET a", bulk("text"))
+		f("EVAL_RO return(1) 0", one)
+		f("DEL b", one)
+		f("MULTI", ok)
+		f("SET b 1", full)
+		f("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n")
+		f("CONFIG SET maxmemory 0", ok)
+		f("MULTI", ok)
+		f("SET b 1", "+QUEUED\r\n")
+		other := dial(c.t, c.RemoteAddr().String())
+		other.expect("CONFIG SET maxmemory 1", ok)
+		f("EXEC", "-EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'.\r\n")
+		f("EXISTS b", zero)
+		f("CONFIG SET maxmemory -1", "-ERR CONFIG SET failed (possibly related to argument 'maxmemory') - argument must be between 0 and 9223372036854775807 inclusive\r\n")
+		f("CONFIG SET maxmemory much", "-ERR CONFIG SET failed (possibly related to argument 'maxmemory') - argument must be a memory value\r\n")
+		f("CONFIG SET maxmemory 100gb", ok)
+		f("SET b 1", ok)
 	})
 }

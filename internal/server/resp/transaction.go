@@ -185,7 +185,7 @@ func watch(ctx context.Context, s *session, args [][]byte) error {
 		return err
 	}
 	for i := range cells {
-		s.watched = append(s.watched, store.Condition{Cell: store.Cell{Key: names[i]}, Version: cells[i].Version})
+		s.watched = append(s.watched, store.Condition{Cell: s.db.Port().Cell(names[i]), Version: cells[i].Version})
 	}
 	s.watching = watching
 	s.ok()
@@ -196,8 +196,11 @@ func watch(ctx context.Context, s *session, args [][]byte) error {
 // the session watches with them.
 func (s *session) unwatched(keys [][]byte) (names []string, watching int, err error) {
 	seen := make(map[string]bool, len(s.watched))
+	here := s.db.Port().Namespace()
 	for i := range s.watched {
-		seen[s.watched[i].Cell.Key] = true
+		if s.watched[i].Cell.Namespace == here {
+			seen[s.watched[i].Cell.Key] = true
+		}
 	}
 	watching = s.watching
 	for _, key := range keys {
@@ -211,7 +214,7 @@ func (s *session) unwatched(keys [][]byte) (names []string, watching int, err er
 		seen[name] = true
 		names = append(names, name)
 		watching += len(name) + int(unsafe.Sizeof(store.Condition{}))
-		if len(seen) > watchedMax || watching > watchedBytesMax {
+		if len(s.watched)+len(names) > watchedMax || watching > watchedBytesMax {
 			return nil, 0, wireError("ERR too many keys watched: at most " + itoa(watchedMax) + ", in 256 KiB")
 		}
 	}

@@ -51,7 +51,7 @@ func (w *worker) gather(s *session, buf []byte) (used int) {
 		return 0
 	}
 	var last shape // of the command before
-	for !s.closing && s.job == nil && len(s.out)+s.owed < w.soft {
+	for !s.closing && (s.job == nil || s.joint != nil) && len(s.out)+s.owed < w.soft {
 		if n := w.like(s, buf[used:], &last); n > 0 { // Fast path.
 			used += n
 			continue
@@ -119,7 +119,7 @@ func shapeOf(c *command, raw []byte) (s shape) {
 // again, or the same for another counter, and returns how many bytes they take.
 // Pipelines are full of these.
 func (w *worker) like(s *session, buf []byte, last *shape) (used int) {
-	if last.whole == nil || s.multi || s.skip || s.follow.on {
+	if last.whole == nil || s.multi || s.skip || s.follow.on || s.joint != nil {
 		return 0
 	}
 	if bytes.HasPrefix(buf, last.whole) {
@@ -173,6 +173,9 @@ func (w *worker) alone(s *session) bool {
 
 // execute executes one command.
 func (w *worker) execute(s *session, args [][]byte) verdict {
+	if s.joint != nil {
+		return w.join(s, args)
+	}
 	if !s.parser.known {
 		if s.strange++; s.strange > strangerCommandsMax { // it guesses keys, or has none
 			s.close()
@@ -241,8 +244,19 @@ func (w *worker) find(s *session, args [][]byte) (*command, error) {
 		return nil, errNoAuth
 	case c.flags&flagWrite != 0 && s.d.db.Port().ReadOnly(): // One that is refused by the store takes its whole cycle with it.
 		return c, store.ErrReadOnly
+	case s.grows(c) && s.d.memory.over(time.Since(s.d.start)):
+		return c, errMaxMemory
 	}
 	return c, nil
+}
+
+// grows reports whether a command may add a key: a script may that does not say otherwise, and a
+// transaction if one of its commands may.
+func (s *session) grows(c *command) bool {
+	if c.name == "EXEC" {
+		return slices.ContainsFunc(s.queue, func(q queued) bool { return s.grows(q.command) })
+	}
+	return c.flags&flagGrow != 0 || c.flags&(flagScript|flagRead) == flagScript
 }
 
 func (w *worker) dispatch(s *session, c *command, args [][]byte) verdict {
@@ -281,6 +295,9 @@ func (w *worker) dispatch(s *session, c *command, args [][]byte) verdict {
 	case c.local != nil && !c.long():
 		s.answer(c, 1)
 		s.mute(func() { s.counted(c, args, func() { s.call(c.local, args) }) })
+	case text && s.joinable(c, args):
+		s.answer(c, 1)
+		s.laterTexts(c, args)
 	default:
 		s.answer(c, 1)
 		s.later(c, copyArgs(args), text)
@@ -306,7 +323,7 @@ func (s *session) later(c *command, args [][]byte, text bool) {
 					switch {
 					case text && c.name == "EXEC":
 						slow = execText
-					case text && c.flags&flagScript == 0:
+					case text && (c.plan != nil || c.name == "MSETNX"):
 						slow = textCommand
 					case slow == nil:
 						return c.local(s, args)
