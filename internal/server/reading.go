@@ -1,10 +1,13 @@
 package server
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/quipudb/quipu/internal/alert"
 )
 
 // A Reading is what the metrics were at one moment, as far as an overview needs
@@ -62,6 +65,8 @@ func (r *Reading) take(name string, s *dto.Metric) {
 		r.door("resp").Errors += s.GetCounter().GetValue()
 	case "quipu_resp_command_duration_seconds":
 		r.times("resp", s)
+	case "quipu_statsd_datagrams_total":
+		r.calls("statsd", s, false)
 	case "quipu_connections_open":
 		r.door(labelOf(s, "door")).Connections = s.GetGauge().GetValue()
 	case "quipu_memory_limit_bytes":
@@ -178,3 +183,43 @@ func (d *DoorReading) Quantile(q float64) (time.Duration, bool) {
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// Samples returns the series that are wanted by their names, as Prometheus would scrape
+// them from an instance.
+func (m *Metrics) Samples(wanted func(name string) bool, instance string) ([]alert.Sample, error) {
+	families, err := m.registry.Gather()
+	if err != nil {
+		return nil, err
+	}
+	samples := []alert.Sample{{Name: "up", Labels: map[string]string{"job": "quipu", "instance": instance}, Value: 1}}
+	for _, f := range families {
+		name, buckets := f.GetName(), f.GetName()+"_bucket"
+		for _, s := range f.GetMetric() {
+			switch {
+			case s.GetHistogram() != nil && wanted(buckets):
+				for _, b := range s.GetHistogram().GetBucket() {
+					le := strconv.FormatFloat(b.GetUpperBound(), 'g', -1, 64)
+					samples = append(samples, alert.Sample{Name: buckets, Labels: labelsOf(s, instance, le), Value: float64(b.GetCumulativeCount())})
+				}
+				samples = append(samples, alert.Sample{Name: buckets, Labels: labelsOf(s, instance, "+Inf"), Value: float64(s.GetHistogram().GetSampleCount())})
+			case !wanted(name):
+			case s.GetCounter() != nil:
+				samples = append(samples, alert.Sample{Name: name, Labels: labelsOf(s, instance, ""), Value: s.GetCounter().GetValue()})
+			case s.GetGauge() != nil:
+				samples = append(samples, alert.Sample{Name: name, Labels: labelsOf(s, instance, ""), Value: s.GetGauge().GetValue()})
+			}
+		}
+	}
+	return samples, nil
+}
+
+func labelsOf(s *dto.Metric, instance, le string) map[string]string {
+	labels := map[string]string{"job": "quipu", "instance": instance}
+	for _, l := range s.GetLabel() {
+		labels[l.GetName()] = l.GetValue()
+	}
+	if le != "" {
+		labels["le"] = le
+	}
+	return labels
+}

@@ -136,17 +136,20 @@ var table = map[string]row{
 	// handed the doors it serves and imports none; they import no store, and
 	// not each other.
 	"internal/server": {
-		code:  []string{".", "./store", "./internal/port", "github.com/prometheus/client_golang/...", "github.com/prometheus/client_model/go", "google.golang.org/grpc/codes"},
+		code:  []string{".", "./store", "./internal/alert", "./internal/port", "github.com/prometheus/client_golang/...", "github.com/prometheus/client_model/go", "google.golang.org/grpc/codes"},
 		tests: []string{"golang.org/x/net/http2/..."},
 	},
 	"internal/server/resp": {
 		code:  []string{".", "./call", "./definition", "./policy", "./store", "./internal/duration", "./internal/instant", "./internal/keyspace", "./internal/port", "./internal/script", "./internal/server", "./internal/sketch", "./internal/track"},
 		tests: []string{"./internal/hostile", "./internal/load/redisproc", "./internal/session", "github.com/redis/rueidis"},
 	},
-	"internal/server/rest": {code: []string{".", "./call", "./definition", "./policy", "./ratelimit", "./store", "./internal/draft", "./internal/duration", "./internal/instant", "./internal/port", "./internal/server", "./internal/server/dash", "./internal/server/pulse"}},
+	"internal/server/rest": {code: []string{".", "./call", "./definition", "./policy", "./ratelimit", "./store", "./internal/alert", "./internal/draft", "./internal/duration", "./internal/instant", "./internal/port", "./internal/server", "./internal/server/dash", "./internal/server/pulse"}},
 	// What the overview of a server is made of, and the files of the page that shows it.
-	"internal/server/pulse": {code: []string{"./internal/port", "./internal/server"}, tests: []string{"."}},
-	"internal/server/dash":  {},
+	"internal/server/pulse": {code: []string{"./deploy", "./internal/alert", "./internal/port", "./internal/server"}, tests: []string{"."}},
+	// What alerting rules say of one server, and the rules.
+	"internal/alert":       {code: []string{"./internal/duration", "go.yaml.in/yaml/v3"}, pure: true},
+	"deploy":               {},
+	"internal/server/dash": {},
 	// What arrives by UDP: lines of StatsD, which are read by a pure package.
 	"internal/statsd":          {pure: true},
 	"internal/server/datagram": {code: []string{".", "./call", "./definition", "./store", "./internal/statsd"}},

@@ -85,7 +85,7 @@ func (u *Pulse) doors() []Door {
 }
 
 // order is where a door stands in a list.
-func order(name string) int { return slices.Index([]string{"http", "resp", "rpc"}, name) }
+func order(name string) int { return slices.Index([]string{"http", "resp", "rpc", "statsd"}, name) }
 
 // ratesOf returns what was done a second between two readings.
 func ratesOf(before, now *server.Reading) Rates {

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quipudb/quipu/deploy"
+	"github.com/quipudb/quipu/internal/alert"
 	"github.com/quipudb/quipu/internal/port"
 	"github.com/quipudb/quipu/internal/server"
 )
@@ -31,6 +33,7 @@ const (
 	// rateBeats and timesBeats are over how many beats rates are taken, and times of
 	// calls: long enough to be read, and short enough to be now.
 	rateBeats  = 5
+	alertBeats = 15 // as often as deploy/prometheus.yml scrapes
 	timesBeats = 30
 )
 
@@ -54,6 +57,9 @@ type Pulse struct {
 	base    Server
 	stop    context.CancelFunc
 	done    chan struct{}
+
+	watch sync.Mutex // guards what rules have seen
+	rules *alert.Rules
 
 	mu       sync.Mutex // guards the fields below
 	looked   time.Time
@@ -94,6 +100,10 @@ func New(metrics *server.Metrics, p *port.Port, about About, logger *slog.Logger
 		hot:     map[hotKey][]float64{},
 		history: History{StepMS: beatEvery.Milliseconds()},
 	}
+	var err error
+	if u.rules, err = alert.Parse(deploy.Alerts()); err != nil {
+		panic(err) // they are in the program
+	}
 	go u.run(ctx, logger)
 	return u
 }
@@ -108,7 +118,10 @@ func (u *Pulse) run(ctx context.Context, logger *slog.Logger) {
 	defer close(u.done)
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
-	for {
+	for n := 0; ; n++ {
+		if n%alertBeats == 0 {
+			u.judge(logger)
+		}
 		if r, err := u.metrics.Reading(); err != nil {
 			logger.Warn("read the metrics", "error", err)
 		} else {
@@ -121,6 +134,32 @@ func (u *Pulse) run(ctx context.Context, logger *slog.Logger) {
 		}
 	}
 }
+
+// judge shows the metrics to the alerting rules.
+func (u *Pulse) judge(logger *slog.Logger) {
+	samples, err := u.metrics.Samples(u.rules.Wants, instance)
+	if err != nil {
+		logger.Warn("read the metrics for alerts", "error", err)
+		return
+	}
+	u.watch.Lock()
+	defer u.watch.Unlock()
+	u.rules.Add(time.Now(), samples)
+}
+
+// instance is the server in what alerts say.
+const instance = "this server"
+
+// Alerts returns what the rules of deploy/alerts.yml say now, and for how long they
+// have seen the metrics.
+func (u *Pulse) Alerts() (alerts []alert.Alert, seen time.Duration) {
+	u.watch.Lock()
+	defer u.watch.Unlock()
+	return u.rules.Alerts(), u.rules.Seen(time.Now())
+}
+
+// Rules returns how many rules there are.
+func (u *Pulse) Rules() int { return u.rules.Len() }
 
 // Look looks at the store, unless that was done of late, and returns when it is known
 // how the store is. Nobody looks while nobody asks: it is a call to every partition.

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/alert"
 	"github.com/quipudb/quipu/internal/port"
 	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/store"
@@ -171,6 +172,52 @@ func TestLook(t *testing.T) {
 		u.Look(t.Context())
 		if o := now(t, u); s.asked != 2 || o.Server.Status != "unavailable" {
 			t.Errorf("%d looks, server %+v", s.asked, o.Server)
+		}
+	})
+}
+
+// The alerting rules see the metrics every 15 s, and say what is wrong.
+func TestAlerts(t *testing.T) {
+	world(t, func(_ *quipu.DB, m *server.Metrics, u *Pulse) {
+		<-time.After(beatEvery / 2)
+		state := func(name string) alert.State {
+			t.Helper()
+			all, _ := u.Alerts()
+			for _, a := range all {
+				if a.Name == name {
+					return a.State
+				}
+			}
+			t.Fatalf("there is no %s", name)
+			return ""
+		}
+		route := m.Route("GET", "/api/v1/counters/{key}")
+		if got := state("QuipuErrors"); got != alert.Quiet {
+			t.Errorf("at first it is %s", got)
+		}
+		fail := func(times int) {
+			for range times {
+				route.Observe(http.StatusServiceUnavailable, time.Second)
+				<-time.After(15 * time.Second)
+			}
+		}
+		fail(5)
+		if got := state("QuipuErrors"); got != alert.Pending {
+			t.Errorf("when calls fail it is %s", got)
+		}
+		fail(20)
+		if got := state("QuipuErrors"); got != alert.Firing {
+			t.Errorf("after minutes it is %s", got)
+		}
+		if got := state("QuipuCallsSlow"); got != alert.Firing {
+			t.Errorf("calls of a second are %s", got)
+		}
+		if got := state("QuipuDown"); got != alert.Quiet {
+			t.Errorf("a server that tells is %s", got)
+		}
+		all, seen := u.Alerts()
+		if len(all) < u.Rules() || seen < 6*time.Minute {
+			t.Errorf("%d alerts of %d rules, seen for %v", len(all), u.Rules(), seen)
 		}
 	})
 }

@@ -2,12 +2,14 @@ package rest
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/alert"
 	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/internal/server/pulse"
 	"github.com/quipudb/quipu/store"
@@ -52,6 +54,45 @@ func overview(c *call) error {
 	c.out = append(append(c.out, text...), '\n')
 	c.w.Header()["Cache-Control"] = cacheNever
 	return c.reply()
+}
+
+// An alertOf is what one alerting rule says of one thing.
+type alertOf struct {
+	Name        string            `json:"name"`
+	Severity    string            `json:"severity"`
+	State       alert.State       `json:"state"`
+	Since       *time.Time        `json:"since,omitempty"`
+	For         int64             `json:"for_ms"`
+	Expr        string            `json:"expr"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Sample      *float64          `json:"sample,omitempty"` // what the expression is
+	Summary     string            `json:"summary,omitempty"`
+	Description string            `json:"description,omitempty"`
+	Action      string            `json:"action"`
+}
+
+// alerts replies what the alerting rules of deploy/alerts.yml say now.
+func alerts(c *call) error {
+	found, seen := c.h.pulse.Alerts()
+	out := struct {
+		Rules  int       `json:"rules"`
+		Seen   int64     `json:"seen_ms"`
+		Alerts []alertOf `json:"alerts"`
+	}{c.h.pulse.Rules(), seen.Milliseconds(), make([]alertOf, len(found))}
+	if err := c.take(int64(len(found)) * 2 * entryBytes); err != nil {
+		return err
+	}
+	for i, a := range found {
+		one := alertOf{
+			Name: a.Name, Severity: a.Severity, State: a.State, Since: given(a.Since), For: a.For.Milliseconds(), Expr: a.Expr,
+			Labels: a.Labels, Summary: a.Summary, Description: a.Description, Action: a.Action,
+		}
+		if a.State != alert.Quiet && !math.IsInf(a.Value, 0) && !math.IsNaN(a.Value) {
+			one.Sample = &a.Value
+		}
+		out.Alerts[i] = one
+	}
+	return c.json(out)
 }
 
 // live streams how the server fares, and the value of a counter, as server-sent events.

@@ -1,12 +1,12 @@
 // Operations: what an operator does, and what would wake one.
 
-import { facts, h, mono, panel, problem, sentence, table } from "./dom.js";
-import { call, download, loggedIn } from "./api.js";
-import { plural, time } from "./format.js";
+import { empty, facts, h, mono, panel, problem, sentence, table, text } from "./dom.js";
+import { call, download, get, loggedIn } from "./api.js";
+import { num, plural, span, time } from "./format.js";
 
 export async function operations(root, page) {
   const about = facts(["Version", "Started", "Store", "Doors"]);
-  root.append(h("h1", {}, "Operations"), h("div", { class: "halves" }, verify(page), backup()),
+  root.append(h("h1", {}, "Operations"), alerts(page), h("div", { class: "halves" }, verify(page), backup()),
     panel("This server", about, h("p", { class: "sub" }, h("a", { href: "metrics" }, "Metrics for Prometheus"), " · ", h("a", { href: "openapi.json" }, "The API, as OpenAPI"))));
   page.stream("api/v1/live", {
     overview({ server, doors }) {
@@ -16,6 +16,36 @@ export async function operations(root, page) {
       about.set("Doors", doors.map((d) => `${d.name} ${d.address}`).join(", ") || "–");
     },
   });
+}
+
+const order = { firing: 0, pending: 1, quiet: 2 };
+const marks = { firing: "▲ Firing", pending: "△ Pending", quiet: "✓ Quiet" };
+
+// alerts shows what the alerts of deploy/alerts.yml say now.
+function alerts(page) {
+  const sum = h("p", { class: "sub" }, "\u00a0");
+  const body = h("div", { class: "alerts" });
+  const quiet = h("details", {}, h("summary", {}, "All rules"));
+  const el = panel("Alerts", sum, body, quiet);
+  const load = async () => {
+    try {
+      const got = await get("api/v1/alerts", { signal: page.signal });
+      const loud = got.alerts.filter((a) => a.state !== "quiet").sort((a, b) => order[a.state] - order[b.state]);
+      text(sum, `${loud.length ? plural(loud.length, "alert") : "None"} of ${num(got.rules)} rules of deploy/alerts.yml, by what this server has seen in the last ${span(got.seen_ms)}.`);
+      body.replaceChildren(...loud.map((a) => h("article", { class: `alert ${a.state} ${a.severity}` },
+        h("h3", {}, h("span", { class: "pill" }, marks[a.state]), ` ${a.name} `, h("span", { class: "ns" }, a.severity)),
+        h("p", {}, sentence(a.summary)), h("p", { class: "sub" }, a.description), h("p", {}, h("strong", {}, "What to do: "), a.action))));
+      if (!loud.length) body.replaceChildren(empty("✓ No alert fires."));
+      quiet.replaceChildren(quiet.firstChild, table("Rules", [{ name: "Rule" }, { name: "State" }, { name: "Severity", wide: true }, { name: "Condition" }],
+        got.alerts.map((a) => [a.name, marks[a.state], a.severity, mono(a.expr, "expr")])));
+    } catch (err) {
+      if (!page.signal.aborted) body.replaceChildren(problem(err, load));
+    }
+  };
+  load();
+  const timer = setInterval(() => document.hidden || load(), 15000);
+  page.signal.addEventListener("abort", () => clearInterval(timer));
+  return el;
 }
 
 function verify(page) {

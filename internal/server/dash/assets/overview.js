@@ -6,7 +6,7 @@ import { bytes, ms, num, percent, plural, rate, short, span, time, timeOfDay } f
 import { encode } from "./api.js";
 
 const SECONDS = 300, SPARK = 60;
-const doorNames = { http: "REST", resp: "Redis", rpc: "gRPC" };
+const doorNames = { http: "REST", resp: "Redis", rpc: "gRPC", statsd: "StatsD" };
 
 function tile(name, hint, part) {
   const value = h("span", { class: "tile-value" }, "–");

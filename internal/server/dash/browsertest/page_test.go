@@ -23,7 +23,7 @@ func pages() []struct{ path, says string } {
 		{"#/counter/default/stock%3Ashoes", "Available"},
 		{"#/policies", "views:*"},
 		{"#/decided", "10 per 1s"},
-		{"#/operations", "Verify now"},
+		{"#/operations", "rules of deploy/alerts.yml"},
 	}
 }
 
@@ -218,6 +218,18 @@ func TestDefinitions(t *testing.T) {
 	b.says(".card", "every: 1h")
 	b.do(chromedp.SendKeys(`input[name="key"]`, "v:1"+kb.Enter))
 	b.says("main", "Its definition is v:*")
+}
+
+// Verify says that all is well, and the alerts that none fires.
+func TestOperations(t *testing.T) {
+	s := filled(t)
+	b := open(t, 1440, 1200)
+	b.to(s.url + "/#/operations")
+	b.says("main", "No alert fires")
+	b.do(chromedp.Click(`section button.primary`))
+	b.says("main", "All sums agree")
+	b.do(chromedp.Click(`details summary`))
+	b.says("table", "QuipuDiskFull")
 }
 
 // A server that ends and starts again is found again.

@@ -46,7 +46,7 @@ func pictures() []picture {
 		{"counters", "#/counters", "post:42", 1440, 800, "light"},
 		{"policies", "#/policies", "in force since", 1440, 1080, "light"},
 		{"limits", "#/decided", "5 per 1s", 1440, 900, "light"},
-		{"operations", "#/operations", "Verify now", 1440, 800, "light"},
+		{"operations", "#/operations", "rules of deploy", 1440, 800, "light"},
 	}
 }
 
