@@ -12,11 +12,11 @@ import (
 )
 
 func TestLimitsWithDefaults(t *testing.T) {
-	want := store.Limits{KeysMax: 1_000_000_000, TokensMax: 10_000_000, TokenWindow: 24 * time.Hour, NamespacesMax: 10_000, WritersMax: 10_000}
+	want := store.Limits{KeysMax: 1_000_000_000, TokensMax: 10_000_000, TokenWindow: 24 * time.Hour, NamespacesMax: 10_000, WritersMax: 10_000, UsersMax: 1_000_000_000, HoldsMax: 10_000_000}
 	if got := (store.Limits{}).WithDefaults(); got != want {
 		t.Errorf("defaults %+v, want %+v", got, want)
 	}
-	set := store.Limits{KeysMax: 1, TokensMax: 2, TokenWindow: 3, NamespacesMax: 5, WritersMax: 4}
+	set := store.Limits{KeysMax: 1, TokensMax: 2, TokenWindow: 3, NamespacesMax: 5, WritersMax: 4, UsersMax: 6, HoldsMax: 7}
 	if got := set.WithDefaults(); got != set {
 		t.Errorf("%+v became %+v", set, got)
 	}

@@ -84,6 +84,7 @@ func TestMeters(t *testing.T) {
 	want := map[string]float64{
 		"quipu_clock_ahead_seconds": 0, "quipu_clock_behind_seconds": 0, "quipu_clock_jumps_total": 0,
 		"quipu_store_cells": 2, "quipu_store_tokens": 0, "quipu_store_marks": 1, "quipu_store_deltas_total": 2,
+		"quipu_store_reads_total": 0, "quipu_writes_total": 2,
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("meters %v, want %v", got, want)
