@@ -135,7 +135,6 @@ lint: ## vet, lint, check the formatting and go.mod
 	$(TOOL) golangci-lint fmt --diff
 	go mod tidy -diff
 	go -C $(BENCH) mod tidy -diff
-	go -C $(PACK) mod tidy -diff
 	go -C $(BROWSER) mod tidy -diff
 
 fuzz: ## run each fuzz target for FUZZTIME (30s)
