@@ -91,5 +91,5 @@ func TestDocs(t *testing.T) {
 	f("docs/views.md", 12)
 	f("docs/decided.md", 5)
 	f("docs/tutorial.md", 15)
-	f("docs/integrations.md", 7)
+	f("docs/integrations.md", 8)
 }

@@ -23,3 +23,6 @@ func IsInt64(name string) bool { return isInt64(name) }
 
 // QuoteInt64 makes strings of the integers of 64 bits of a reply.
 func QuoteInt64(reply []byte) []byte { return quoteInt64(reply) }
+
+// Label escapes the value of a label.
+func Label(s string) string { return string(appendLabel(nil, s)) }

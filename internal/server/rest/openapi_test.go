@@ -325,6 +325,7 @@ func everyOperation(t *testing.T, header string) {
 		call("POST", prefix+"/read", `{"keys":["a","b"]}`)
 		call("GET", prefix+"/counters?limit=1", "")
 		call("GET", prefix+"/sum?prefix=a", "")
+		call("GET", prefix+"/openmetrics?prefix=a", "")
 		call("GET", prefix+"/tokens/t?key=a", "")
 		call("POST", prefix+"/tokens/t/settle?key=a", "")
 		call("PUT", prefix+"/definitions", `{"definitions":[{"pattern":"api","limits":[{"rate":2,"per":"1h"}],"away":{"then":"share","servers":2},"clients":9}]}`, "If-Match: *")

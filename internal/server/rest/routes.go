@@ -78,6 +78,7 @@ func counterRoutes() []route {
 		{method: "POST", path: "/events", serve: events, known: []string{"key", "amount", "who", "dims"}},
 		{method: "POST", path: "/read", serve: readMany, known: readParams, reads: true},
 		{method: "GET", path: "/counters", serve: list, known: []string{"prefix", "limit", "cursor"}},
+		{method: "GET", path: "/openmetrics", serve: openMetrics, known: []string{"prefix", "limit", "name", "type"}},
 		{method: "GET", path: "/sum", serve: sum, known: []string{"prefix", "cursor"}},
 		{method: "GET", path: "/tokens/{id}", serve: lookup, known: []string{"key"}},
 		{method: "POST", path: "/tokens/{id}/settle", serve: settle, known: []string{"key"}},
