@@ -193,11 +193,8 @@ func events(c *call) error {
 // call has no outcome yet: senders look at the status, and send it again.
 func (c *call) eventReceipts(receipts []quipu.Receipt) error {
 	for i := range receipts {
-		switch err := receipts[i].Err; store.KindOf(err) {
-		case store.KindUnavailable, store.KindUnknown, store.KindClosed, store.KindLost:
-			if err != nil {
-				return store.Errorf(store.KindUnknown, "event %d: %w", i, err)
-			}
+		if err := receipts[i].Err; err != nil && pending(err) {
+			return store.Errorf(store.KindUnknown, "event %d: %w", i, err)
 		}
 		if receipts[i].Err != nil {
 			receipts[i].Err = ofEvent(receipts[i].Err)
@@ -206,6 +203,12 @@ func (c *call) eventReceipts(receipts []quipu.Receipt) error {
 	}
 	c.out = appendReceipts(c.out[:0], receipts, func(int) string { return "id" })
 	return c.reply()
+}
+
+// pending reports whether something else may become of an event that is sent again.
+func pending(err error) bool {
+	k := store.KindOf(err)
+	return k == store.KindUnavailable || k == store.KindUnknown || k == store.KindClosed || k == store.KindLost
 }
 
 // ofEvent says of an error with a token that it is about the id of the event.
