@@ -88,6 +88,7 @@ type Door struct {
 	run       string // names this start of the door
 	cursors   cursors
 	tracker   *tracker
+	unions    unions
 	scripts   script.Cache
 	memory    ceiling
 	slow      slowlog

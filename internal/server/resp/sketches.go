@@ -1,8 +1,11 @@
 package resp
 
 import (
+	"context"
+	"encoding/binary"
 	"math/bits"
 	"slices"
+	"sync"
 	"unsafe"
 
 	"github.com/quipudb/quipu/internal/keyspace"
@@ -18,7 +21,7 @@ const errNotUniques = wireError("WRONGTYPE Key is not a valid HyperLogLog string
 func sketchCommands() []*command {
 	uniques := []*command{
 		{name: "PFADD", arity: -2, flags: flagGrow | writes | flagEntries, keys: oneKey.used("RW insert"), plan: planPFAdd, since: "2.8.9", about: "Adds items to a sketch of uniques."},
-		{name: "PFCOUNT", arity: -2, flags: flagText | flagRead, keys: allKeys.used("RW access"), slow: textCommand, since: "2.8.9", about: "Returns how many different items sketches have together."},
+		{name: "PFCOUNT", arity: -2, flags: flagText | flagRead, keys: allKeys.used("RW access"), slow: pfCount, since: "2.8.9", about: "Returns how many different items sketches have together."},
 		{name: "PFMERGE", arity: -2, flags: flagText | flagGrow | flagWrite, keys: allKeys.used("RW access insert", "RO access"), slow: textCommand, since: "2.8.9", about: "Merges sketches of uniques into one."},
 	}
 	filters := []*command{
@@ -146,6 +149,98 @@ func (c *cycle) unite() {
 	clear(c.united)
 	clear(c.unions)
 	c.united = c.united[:0]
+}
+
+// unions are how many items sketches had together, by their keys: as long as none of them has another version, they have
+// as many. The store tells versions without waiting; where it does not, nothing is remembered.
+type unions struct {
+	mu  sync.Mutex
+	all map[string]unionOf
+}
+
+type unionOf struct {
+	versions []uint64
+	n        int64
+}
+
+const (
+	unionsMax     = 1024 // then all are forgotten
+	unionKeysMax  = 64
+	unionNamesMax = 4 << 10 // bytes
+)
+
+func (u *unions) get(name string, versions []uint64) (n int64, ok bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	has, ok := u.all[name]
+	return has.n, ok && slices.Equal(has.versions, versions)
+}
+
+func (u *unions) put(name string, versions []uint64, n int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.all) >= unionsMax || u.all == nil {
+		u.all = make(map[string]unionOf)
+	}
+	u.all[name] = unionOf{versions, n}
+}
+
+// versionsOf returns the versions of the sketches that keys hold, if the store tells them without waiting.
+func (s *session) versionsOf(keys []string) []uint64 {
+	var room [unionKeysMax]store.Value
+	values := room[:len(keys)]
+	if !s.db.Port().Peek(keys, values) {
+		return nil
+	}
+	versions := make([]uint64, len(keys))
+	for i := range values {
+		if versions[i] = values[i].Version; values[i].Exists && !values[i].IsObject() {
+			return nil
+		}
+	}
+	return versions
+}
+
+// pfCount counts what sketches have together, if it is not known.
+func pfCount(ctx context.Context, s *session, args [][]byte) error {
+	keys := make([]string, len(args)-1)
+	room := append([]byte(s.db.Port().Namespace()), '/')
+	for i, key := range args[1:] {
+		if err := checkKey(key); err != nil {
+			return err
+		}
+		keys[i] = string(key)
+		room = append(binary.AppendUvarint(room, uint64(len(key))), key...)
+	}
+	name := string(room)
+	if len(keys) > unionKeysMax || len(name) > unionNamesMax {
+		return textCommand(ctx, s, args)
+	}
+	before := s.versionsOf(keys)
+	if before != nil {
+		if n, ok := s.d.unions.get(name, before); ok {
+			s.integer(n)
+			return nil
+		}
+	}
+	each, err := distinct(slices.Clone(keys))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.d.deadline(ctx)
+	defer cancel()
+	var r keyspace.Reply
+	if err := s.db.Port().Text(ctx, each, nil, func(space *keyspace.Space) error {
+		r = space.Do(args)
+		return nil
+	}); err != nil {
+		return err
+	}
+	if before != nil && r.Kind == keyspace.Number && slices.Equal(before, s.versionsOf(keys)) {
+		s.d.unions.put(name, before, r.N)
+	}
+	s.answerText(&r)
+	return nil
 }
 
 // encodePFAdd replies whether the sketch has changed.
