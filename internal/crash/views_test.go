@@ -35,6 +35,8 @@ var (
 const firm = `"windows":[{"every":"1m","keep":"2h"},{"every":"1h","keep":"30d"},{"every":"1d","zone":"Europe/Berlin","keep":"5y"}],` +
 	`"dimensions":["country",{"by":["platform"],"limit":2},{"by":["country","platform"],"windows":["1d"]}],"ledger":"all","unique":"who"`
 
+var firmPatterns = []string{"hot", "blind", "signed", "stock", "gone", "m:*", "cold/00*"}
+
 var flips = []string{
 	`"windows":[{"every":"1h","keep":"30d"}],"dimensions":["country"]`,
 	`"windows":[{"every":"1h","keep":"30d"},{"every":"1d","keep":"30d"}],"dimensions":["country","platform"],"ledger":"all"`,
@@ -45,8 +47,8 @@ var flips = []string{
 func definitions(flip string) string {
 	var all []string
 	of := func(pattern, text string) { all = append(all, fmt.Sprintf(`{"pattern":%q,%s}`, pattern, text)) }
-	for _, pattern := range []string{"hot", "blind", "signed", "stock", "gone", "m:*", "cold/00*"} {
-		of(pattern, firm)
+	for i, pattern := range firmPatterns {
+		of(pattern, firm+fmt.Sprintf(`,"top":[{"name":"lands","by":"country"},{"name":"first%d","by":"key"}]`, i))
 	}
 	if flip != "" {
 		of("w:*", flip)
@@ -183,7 +185,11 @@ func (w *world) recountViews(ctx context.Context, c *client) error {
 		if err := w.checkUsers(ctx, c, x); err != nil {
 			return err
 		}
-		return w.checkViews(ctx, c, x, x.recounted(w.began), v)
+		want := x.recounted(w.began)
+		if err := w.checkTops(ctx, c, x, want); err != nil {
+			return err
+		}
+		return w.checkViews(ctx, c, x, want, v)
 	})
 	return errors.Join(err, c.verify(ctx))
 }
@@ -205,11 +211,69 @@ func (w *world) checkUsers(ctx context.Context, c *client, x *counter) error {
 	return nil
 }
 
+// checkTops compares the list of a counter's countries, of all time and of its windows, and what the list of its pattern
+// says of it, with what was added.
+func (w *world) checkTops(ctx context.Context, c *client, x *counter, want *recounted) error {
+	var reply struct {
+		Items []struct {
+			Item         string
+			Lower, Upper int64
+		}
+		Exact bool
+	}
+	get := func(path string) (map[string]int64, error) {
+		reply.Items = nil
+		if err := c.get(ctx, call{method: http.MethodGet, path: path}, &reply); err != nil {
+			return nil, err
+		}
+		got := map[string]int64{}
+		for _, item := range reply.Items {
+			if got[item.Item] = item.Upper; !reply.Exact || item.Lower != item.Upper {
+				return nil, fmt.Errorf("%s: %+v is not exact", path, item)
+			}
+		}
+		return got, nil
+	}
+	lands := "counters/" + url.PathEscape(x.key) + "/top/lands"
+	ever, err := get(lands)
+	if err != nil {
+		return err
+	}
+	windows, err := get(lands + "?from=-10d")
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(firmPatterns, func(p string) bool {
+		prefix, open := strings.CutSuffix(p, "*")
+		return x.key == prefix || open && strings.HasPrefix(x.key, prefix)
+	})
+	first, err := get(fmt.Sprintf("tops/first%d", i))
+	if err != nil {
+		return err
+	}
+	if err := differ(windows, ever); err != nil {
+		return fmt.Errorf("%s: the list of its windows: %w", x.key, err)
+	}
+	if want.untold {
+		return nil
+	}
+	if err := differ(ever, want.lands); err != nil {
+		return fmt.Errorf("%s: its list: %w", x.key, err)
+	}
+	if first[x.key] != want.added {
+		return fmt.Errorf("%s: list first%d has %d of it, want %d", x.key, i, first[x.key], want.added)
+	}
+	return nil
+}
+
 // A recounted counter is what its views must say.
 type recounted struct {
 	untold                           bool // nobody can tell of some: only the sums must agree
 	minutes, hours, days             map[int64]int64
 	countries, platforms, both, book map[string]int64
+
+	lands map[string]int64 // what was added for each country that was said
+	added int64
 }
 
 var berlin = func() *time.Location {
@@ -241,7 +305,7 @@ func (c *counter) recounted(began time.Time) *recounted {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := func() map[string]int64 { return map[string]int64{} }
-	r := &recounted{c.untold, map[int64]int64{}, map[int64]int64{}, map[int64]int64{}, n(), n(), n(), n()}
+	r := &recounted{c.untold, map[int64]int64{}, map[int64]int64{}, map[int64]int64{}, n(), n(), n(), n(), n(), 0}
 	for _, list := range [][]*write{c.past, c.recent} {
 		for _, w := range list {
 			if w.state != applied {
@@ -250,6 +314,11 @@ func (c *counter) recounted(began time.Time) *recounted {
 			r.book[w.line()]++
 			if w.verb != add && w.verb != undo {
 				continue
+			}
+			if w.verb == add && w.n > 0 && !w.adjust {
+				if r.added += w.n; w.country != "" {
+					r.lands[w.country] += w.n
+				}
 			}
 			at := began
 			if w.at != 0 {
