@@ -178,6 +178,33 @@ func TestAsksOfARun(t *testing.T) {
 	})
 }
 
+// Adds that ask several things ask each of them together.
+func TestSeveralAsksOfARun(t *testing.T) {
+	run(t, node.Options{}, func(k *kit) {
+		second := store.PartFields{Kind: store.PartSketch, View: 5}.Part()
+		p := plan(t, store.Rider{Part: unique, Op: store.OpMerge, N: 1}, store.Rider{Part: second, Op: store.OpMerge, N: 2})
+		release := k.blocked()
+		visit := func(asks ...[]byte) *call {
+			d := with(add("a", 1), p)
+			d.Event.Bytes = store.AppendAsks(nil, asks...)
+			return k.do(d)
+		}
+		calls := []*call{visit(asking("a"), nil), visit(nil, asking("b")), visit(asking("c"), asking("d")), visit(nil, nil), visit(asking("e"), nil)}
+		release()
+		for _, c := range calls {
+			c.results()
+		}
+		if ds := k.deltas(len(k.flights()) - 1); len(ds) != 1 || ds[0].N != 5 {
+			t.Errorf("the store was given %d deltas, %+v", len(ds), ds)
+		}
+		for part, items := range map[store.Part][]string{unique: {"a", "c", "e"}, second: {"b", "d"}} {
+			if got, want := k.part(part).Bytes, string(asking(items...)); got != want {
+				t.Errorf("the sketch is %x, want %x", got, want)
+			}
+		}
+	})
+}
+
 var unique = store.PartFields{Kind: store.PartSketch, View: 4}.Part()
 
 // asking returns the request to take items into a sketch of uniques.

@@ -13,6 +13,7 @@ import (
 	"github.com/quipudb/quipu/definition"
 	"github.com/quipudb/quipu/internal/books"
 	"github.com/quipudb/quipu/internal/retention"
+	"github.com/quipudb/quipu/internal/sketch"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
 	"github.com/quipudb/quipu/store/storetest"
@@ -203,6 +204,60 @@ func TestRetired(t *testing.T) {
 	w.now = w.now.Add(18 * day)
 	w.sweep()
 	w.has(map[store.PartKind]int{store.PartEntries: 0, store.PartDim: 1})
+}
+
+// Sketches go with their windows, and all at once with their view.
+func TestSketches(t *testing.T) {
+	w := newWorld(t)
+	every, err := definition.ParseWidth("1h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish := func(all ...definition.Definition) {
+		t.Helper()
+		if _, err := w.books.Publish(t.Context(), "ns", books.Proposal{Definitions: all}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listed := definition.Definition{
+		Pattern: "k*", Windows: []definition.Window{{Every: every, Keep: definition.Keep(8 * day)}},
+		Tops: []definition.Top{{Name: "first", By: definition.ByKey}, {Name: "terms", By: "term"}},
+	}
+	count := func() {
+		t.Helper()
+		known := w.books.Known("ns")
+		plan, err := known.Of("k").Plan(w.now.UnixMilli(), w.now.UnixMilli(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask, err := sketch.AppendTopRequest(nil, 100, []sketch.Amount{{Item: "x", N: 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var batches []store.Batch
+		for p := range partitions {
+			c := store.Cell{Namespace: "ns"}
+			for i := 0; c.Key == "" || store.PartitionOf(c, partitions) != p; i++ {
+				c.Key = fmt.Sprint("k", i)
+			}
+			d := store.Delta{Cell: c, Op: store.OpAdd, N: 1, Event: &store.Event{Plan: plan.Event.Plan, Bytes: store.AppendAsks(nil, nil, ask, ask)}}
+			batches = append(batches, store.Batch{Partition: p, Books: known.Fence, Deltas: []store.Delta{d}})
+		}
+		if err := w.apply(batches); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(listed)
+	count()
+	w.has(map[store.PartKind]int{store.PartWindowSketch: 1, store.PartWindowShared: 1, store.PartSketch: 1, store.PartShared: 1})
+	w.now = w.now.Add(12 * day)
+	w.sweep()
+	w.has(map[store.PartKind]int{store.PartWindowSketch: 0, store.PartWindowShared: 0, store.PartSketch: 1, store.PartShared: 1})
+	count()
+	w.has(map[store.PartKind]int{store.PartWindowSketch: 1, store.PartWindowShared: 1})
+	publish(definition.Definition{Pattern: "k*", Windows: listed.Windows})
+	w.sweep()
+	w.has(map[store.PartKind]int{store.PartWindowSketch: 0, store.PartWindowShared: 0, store.PartSketch: 1, store.PartShared: 1})
 }
 
 // A server that has not heard of a book that keeps more removes nothing.

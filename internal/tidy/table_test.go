@@ -76,7 +76,7 @@ var table = map[string]row{
 		},
 	},
 	// What lets go of parts that are not kept any more.
-	"internal/retention": {code: []string{"./store", "./internal/book", "./internal/books", "./internal/limit", "./internal/view"}, tests: []string{"./definition"}},
+	"internal/retention": {code: []string{"./store", "./internal/book", "./internal/books", "./internal/limit", "./internal/view"}, tests: []string{"./definition", "./internal/sketch"}},
 	// Reservations as parts, and their ids.
 	"internal/hold": {code: []string{"./store"}, pure: true},
 	// What gives back reservations that have expired.
