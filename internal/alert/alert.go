@@ -10,9 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
-	"text/template"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -53,7 +51,7 @@ type rule struct {
 	expr        expr
 	wait        time.Duration
 	labels      map[string]string
-	annotations map[string]*template.Template
+	annotations map[string]annotation
 	active      map[string]*active
 }
 
@@ -91,14 +89,14 @@ func Parse(file []byte) (*Rules, error) {
 			if err != nil {
 				return nil, fmt.Errorf("parse the alert %s: %w", one.Alert, err)
 			}
-			r := &rule{name: one.Alert, text: strings.TrimSpace(one.Expr), expr: e, labels: one.Labels, annotations: map[string]*template.Template{}, active: map[string]*active{}}
+			r := &rule{name: one.Alert, text: strings.TrimSpace(one.Expr), expr: e, labels: one.Labels, annotations: map[string]annotation{}, active: map[string]*active{}}
 			if one.For != "" {
 				if r.wait, err = duration.Parse(one.For); err != nil {
 					return nil, fmt.Errorf("parse the alert %s: %w", one.Alert, err)
 				}
 			}
 			for name, text := range one.Annotations {
-				if r.annotations[name], err = template.New(name).Funcs(words).Parse("{{$labels := .Labels}}{{$value := .Value}}" + text); err != nil {
+				if r.annotations[name], err = parseAnnotation(text); err != nil {
 					return nil, fmt.Errorf("parse the alert %s: %w", one.Alert, err)
 				}
 			}
@@ -186,26 +184,4 @@ func (rs *Rules) Alerts() (all []Alert) {
 }
 
 // annotate returns an annotation for a result.
-func (r *rule) annotate(name string, of result) string {
-	t := r.annotations[name]
-	if t == nil {
-		return ""
-	}
-	var b strings.Builder
-	if err := t.Execute(&b, struct {
-		Labels map[string]string
-		Value  float64
-	}{of.labels, of.value}); err != nil {
-		return "(" + err.Error() + ")"
-	}
-	return b.String()
-}
-
-// words are the functions of annotations.
-var words = template.FuncMap{
-	"humanize":           func(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) },
-	"humanizePercentage": func(v float64) string { return strconv.FormatFloat(v*100, 'g', 4, 64) + "%" },
-	"humanizeDuration": func(v float64) string {
-		return time.Duration(v * float64(time.Second)).Round(time.Millisecond).String()
-	},
-}
+func (r *rule) annotate(name string, of result) string { return r.annotations[name].fill(of) }
