@@ -68,7 +68,7 @@ func seriesOf(t *testing.T, text string) Sample {
 func values(t *testing.T, text string) (all []float64) {
 	t.Helper()
 	form := regexp.MustCompile(`^(-?[0-9.]+)(?:([+-][0-9.]+))?(?:x([0-9]+))?$`)
-	for _, one := range strings.Fields(text) {
+	for one := range strings.FieldsSeq(text) {
 		m := form.FindStringSubmatch(one)
 		if m == nil {
 			t.Fatalf("values %q", one)
@@ -255,7 +255,7 @@ func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"x > 1", "rate(x[5m]) / (rate(y[5m]) > 1) or z", `histogram_quantile(0.99, sum by (le) (rate(x_bucket{a=~"b.*"}[5m])))`, `label_replace(x, "a", "b", "", "")`, "1 + 2 * x{a=\"b\"} # c"} {
 		f.Add(seed)
 	}
-	f.Fuzz(func(t *testing.T, text string) {
+	f.Fuzz(func(_ *testing.T, text string) {
 		e, err := parse(text)
 		if err != nil {
 			return
