@@ -5,7 +5,7 @@ import { newToken } from "./token.js";
 import { type CallOptions, type Options, type Reply, type Request, Transport } from "./transport.js";
 import type {
   Amount, BatchOp, BatchResult, Breakdown, Count, Decision, Definition, Definitions, Duration, EventOptions, Fate, Limit, Line, Moment, Page, Reaction,
-  ReadOptions, Receipt, Reservation, Series, Span, Stock, Sum, Uniques, Why, WriteOptions,
+  ReadOptions, Receipt, Reservation, Series, Span, Stock, Sum, TopList, Uniques, Why, WriteOptions,
 } from "./types.js";
 import { watch, type WatchOptions } from "./watch.js";
 import { Writer, type WriterOptions } from "./writer.js";
@@ -181,6 +181,12 @@ export class Quipu {
   /** uniques returns how many different users a counter had. */
   async uniques(key: string, o: Span & { by?: string; top?: number; with?: string } = {}): Promise<Uniques> {
     return decode.uniques(await this.#read(`/uniques/${segment("key", key)}`, { ...span(o), by: o.by, top: numberOf(o.top), with: o.with }, o));
+  }
+
+  /** top returns what came most often: of one counter, or by the name of a list alone of all counters of its pattern. */
+  async top(name: string, o: Span & { key?: string; k?: number; trend?: boolean } = {}): Promise<TopList> {
+    const path = o.key === undefined ? `/tops/${segment("name", name)}` : `/counters/${segment("key", o.key)}/top/${segment("name", name)}`;
+    return decode.topList(await this.#read(path, { ...span(o), k: numberOf(o.k), trend: o.trend === undefined ? undefined : String(o.trend) }, o));
   }
 
   /** addUniques takes users into those of a counter. It reports whether one may be new. */

@@ -1,6 +1,6 @@
 // Makes typed answers of what the server replies with int64=string.
 import { problemError, QuipuError } from "./errors.js";
-import type { BatchResult, Breakdown, Count, Decision, Estimate, Fate, Line, Point, Reaction, Receipt, Reservation, Series, Stock, Sum, Uniques } from "./types.js";
+import type { BatchResult, Breakdown, Count, Decision, Estimate, Fate, Line, Point, Reaction, Receipt, Reservation, Series, Stock, Sum, TopList, Uniques } from "./types.js";
 
 /** Raw is an object of JSON. */
 export type Raw = Record<string, unknown>;
@@ -122,6 +122,21 @@ export const uniques = (v: unknown): Uniques => {
     other: r.other === undefined ? undefined : estimate(r.other),
     overlap: o && { with: text(o, "with"), only: estimate(o.only), others: estimate(o.others), both: estimate(o.both) },
     aligned: truth(r, "aligned"), complete: truth(r, "complete"), completeFrom: maybeDate(r, "complete_from"), asOf: date(r, "as_of"),
+  };
+};
+
+const bounded = (v: unknown): { count: bigint; lower: bigint; upper: bigint } => {
+  const r = raw(v);
+  return { count: big(r, "count"), lower: big(r, "lower"), upper: big(r, "upper") };
+};
+
+export const topList = (v: unknown): TopList => {
+  const r = raw(v);
+  return {
+    name: text(r, "name"), key: maybeText(r, "key"), by: text(r, "by"),
+    items: list(r.items, "items").map((one) => ({ ...bounded(one), item: text(raw(one), "item"), rise: raw(one).rise === undefined ? undefined : bounded(raw(one).rise) })),
+    exact: truth(r, "exact"), rest: big(r, "rest"), total: big(r, "total"), aligned: truth(r, "aligned"), complete: truth(r, "complete"),
+    completeFrom: maybeDate(r, "complete_from"), asOf: date(r, "as_of"),
   };
 };
 

@@ -228,6 +228,23 @@ export interface Uniques extends Estimate {
   asOf: Date;
 }
 
+/** A TopList is what came most often. */
+export interface TopList {
+  name: string;
+  /** The counter whose list it is; undefined for that of all counters of a pattern. */
+  key: string | undefined;
+  by: string;
+  items: { item: string; count: bigint; lower: bigint; upper: bigint; rise: { count: bigint; lower: bigint; upper: bigint } | undefined }[];
+  exact: boolean;
+  /** The most that an item may have that is not listed. */
+  rest: bigint;
+  total: bigint;
+  aligned: boolean;
+  complete: boolean;
+  completeFrom: Date | undefined;
+  asOf: Date;
+}
+
 /** A Limit is one that a call brings itself. */
 export interface Limit {
   name?: string;

@@ -250,6 +250,17 @@ test("one add counts by time, by dimension and by user, and is written down", as
   assert.ok(page.next);
 });
 
+test("top lists say what came most often", async () => {
+  const db = open();
+  await db.define([{ pattern: "item:*", windows: [{ every: "1h", keep: "7d" }], top: [{ name: "sold", by: "key" }] }], { ifMatch: "*" });
+  await db.batch([{ key: "item:boots", delta: 3 }, { key: "item:hats" }]);
+  const top = await db.top("sold", { k: 1 });
+  assert.deepEqual(top.items, [{ item: "item:boots", count: 3n, lower: 3n, upper: 3n, rise: undefined }]);
+  assert.deepEqual([top.total, top.exact, top.key, top.by], [4n, true, undefined, "key"]);
+  const rising = await db.top("sold", { from: "-1h", trend: true });
+  assert.equal(rising.items[0]!.rise!.count, 3n);
+});
+
 test("watch yields the value now, and each change", async () => {
   const db = open();
   await db.set("a", 1);
