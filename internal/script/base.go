@@ -41,7 +41,7 @@ func (r *run) open() {
 		return 0
 	}}))
 	refuse := r.library(map[string]function{"__newindex": func(p params) int {
-		p.RaiseError("Attempt to modify a readonly table")
+		p.RaiseError(errLocked)
 		return 0
 	}})
 	refuse.RawSetString("__index", ours)

@@ -304,7 +304,9 @@ func (r *run) put(l *lua.LState) int {
 		t, is := object.(*lua.LTable)
 		var next lua.LValue
 		if is {
-			r.unlocked(t)
+			if r.locked[t] {
+				raise(l, errLocked)
+			}
 			if t.Metatable == lua.LNil || t.RawGet(key) != lua.LNil {
 				r.set(t, key, value)
 				return 0
@@ -376,10 +378,13 @@ func firstField(t *lua.LTable) bool {
 	return k == lua.LNil
 }
 
-// unlocked does not return if a table is one of the server.
+const errLocked = "Attempt to modify a readonly table"
+
+// unlocked does not return if a table is one of the server. It is for functions of libraries, whose errors
+// of this kind do not say where.
 func (r *run) unlocked(t *lua.LTable) {
 	if r.locked[t] {
-		raise(r.l, "Attempt to modify a readonly table")
+		r.l.Error(lua.LString(errLocked), 0)
 	}
 }
 

@@ -1,0 +1,39 @@
+package port_test
+
+import (
+	"testing"
+
+	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/keyspace"
+	"github.com/quipudb/quipu/store/memstore"
+)
+
+// Keys that are read one after the other, and only read, are as they were at one moment: if one has changed
+// meanwhile, they are read again.
+func TestTextReadsAtOneMoment(t *testing.T) {
+	db := quipu.New(memstore.New(memstore.Options{}), quipu.Options{})
+	defer func() { _ = db.Close() }()
+	for key, n := range map[string]int64{"a": 100, "b": 0} {
+		if _, err := db.Add(t.Context(), key, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tries, sum := 0, int64(0)
+	if err := db.Port().Text(t.Context(), nil, nil, func(s *keyspace.Space) error {
+		sum = s.Is("a").N
+		if tries++; tries == 1 { // another moves some from one to the other
+			for key, n := range map[string]int64{"a": -30, "b": 30} {
+				if _, err := db.Add(t.Context(), key, n); err != nil {
+					return err
+				}
+			}
+		}
+		sum += s.Is("b").N
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if tries != 2 || sum != 100 {
+		t.Errorf("the sum is %d after %d tries, want 100 after 2", sum, tries)
+	}
+}
