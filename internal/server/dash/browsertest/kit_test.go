@@ -239,7 +239,11 @@ func eval[T any](b *tab, expression string) T {
 func (b *tab) wait(expression string) {
 	b.t.Helper()
 	var ok bool
-	err := chromedp.Run(b.ctx, chromedp.Poll(expression, &ok, chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(patience)))
+	poll := chromedp.Poll(expression, &ok, chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(patience))
+	err := chromedp.Run(b.ctx, poll)
+	if err != nil && strings.Contains(err.Error(), "Cannot find context") { // The page was exchanged meanwhile.
+		err = chromedp.Run(b.ctx, poll)
+	}
 	if err != nil {
 		b.t.Fatalf("%s does not become true: %v\nthe page says\n%s", expression, err, eval[string](b, `document.body.innerText`))
 	}

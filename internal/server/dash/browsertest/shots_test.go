@@ -19,6 +19,7 @@ import (
 )
 
 var (
+	only  = flag.String("only", "", "take only the pictures whose `name` has this")
 	shots = flag.String("shots", "", "write the pictures of the documentation into this `folder`")
 	warm  = flag.Duration("warm", 6*time.Minute, "how long the demo runs before that, so that its charts are full")
 )
@@ -83,6 +84,9 @@ func TestScreenshots(t *testing.T) {
 		<-time.After(*warm) // until there is something in the charts
 	}
 	for _, p := range all {
+		if !strings.Contains(p.name, *only) {
+			continue
+		}
 		b := open(t, p.width, p.height)
 		b.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: p.theme}}))
 		b.to(url + p.path)
