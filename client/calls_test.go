@@ -46,7 +46,7 @@ func TestTLSAndKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	db := memory(quipu.Limits{}, 1)
-	door := rpc.New(db, rpc.Options{Keys: keys, Logger: slog.New(slog.DiscardHandler)})
+	door := rpc.New(db, rpc.Options{Gate: server.NewGate(server.GateOptions{Keys: keys, Logger: slog.New(slog.DiscardHandler)}), Logger: slog.New(slog.DiscardHandler)})
 	served := make(chan error, 1)
 	go func() { served <- door.Serve(l) }()
 	defer func() {
@@ -111,7 +111,7 @@ func TestKeyChanged(t *testing.T) {
 	first := serve(t, memory(quipu.Limits{}, 1))
 	link := newLink(t, first.addr)
 	c := link.dial(client.Options{APIKey: "old"})
-	link.to(serveWith(t, memory(quipu.Limits{}, 1), rpc.Options{Keys: keys}).addr)
+	link.to(serveWith(t, memory(quipu.Limits{}, 1), rpc.Options{Gate: server.NewGate(server.GateOptions{Keys: keys, Logger: slog.New(slog.DiscardHandler)})}).addr)
 	if _, err := c.Read(t.Context(), "a"); !errors.Is(err, client.ErrUnauthorized) || status.Code(err) != codes.Unauthenticated {
 		t.Errorf("Read with an old key: %v", err)
 	}

@@ -30,7 +30,7 @@ func REST() Needs {
 	n.rows(needs(OnPrefix, Read), "GET counters", "GET sum", "GET range")
 	n.rows(needs(OnKeys, Write),
 		"POST counters/{key}/increment", "POST counters/{key}/decrement", "PUT counters/{key}", "POST counters/{key}/reset",
-		"DELETE counters/{key}", "POST counters/{key}/adjust", "POST counters/{key}/recount", "POST uniques/{key}", "POST batch",
+		"DELETE counters/{key}", "POST counters/{key}/adjust", "POST counters/{key}/recount", "POST uniques/{key}", "POST batch", "POST events",
 		"POST tokens/{id}/settle", "POST tokens/{id}/undo")
 	// A token is its caller's own name for a write, and the answer is the receipt.
 	n.rows(either(Read|Write), "GET tokens/{id}")
@@ -44,7 +44,7 @@ func REST() Needs {
 	// A list by key names the keys of all counters of a pattern.
 	n.rows(needs(OnNamespace, Read), "GET definitions", "GET tops/{name}")
 	n.rows(needs(OnNamespace, Admin), "PUT definitions", "DELETE subjects/{who}")
-	n.rows(needs(OnServer, Read), "GET /metrics", "GET /api/v1/hot", "GET /api/v1/policies", "GET /api/v1/overview", "GET live")
+	n.rows(needs(OnServer, Read), "GET /metrics", "GET /api/v1/hot", "GET /api/v1/policies", "GET /api/v1/overview", "GET /api/v1/alerts", "GET live")
 	n.rows(needs(OnServer, Admin), "PUT /api/v1/policies", "GET /api/v1/backup", "POST /api/v1/verify")
 	n.rows(quiet(OnServer, Admin), "GET /api/v1/audit",
 		"GET /debug/pprof/cmdline", "GET /debug/pprof/profile", "GET /debug/pprof/symbol", "GET /debug/pprof/trace", "GET /debug/pprof/{profile}")

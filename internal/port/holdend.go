@@ -47,6 +47,12 @@ func (p *Port) parse(id string) (hold.Hold, error) {
 	return hold.ParseID(p.namespace, id)
 }
 
+// ReservedKey returns the counter of the reservation that an id names.
+func (p *Port) ReservedKey(id string) (string, error) {
+	h, err := p.parse(id)
+	return h.Key, err
+}
+
 // finish ends a hold, once: whoever removes it does, and a repeat is told what that was.
 func (p *Port) finish(ctx context.Context, h hold.Hold, do doing, taken int64, want bool) (call.Reservation, error) {
 	if err := p.mayWrite(); err != nil {

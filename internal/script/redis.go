@@ -154,6 +154,11 @@ func (r *run) execute(args [][]byte) (reply keyspace.Reply, wrong string) {
 	case writes && (r.ReadOnly || !r.script.Writes):
 		return reply, "Write commands are not allowed from read-only scripts."
 	}
+	if r.Permit != nil {
+		if wrong := r.Permit(args); wrong != "" {
+			return keyspace.Reply{Kind: keyspace.Error, Text: wrong}, ""
+		}
+	}
 	if wrong := r.named(keyspace.KeysOf(args)); wrong != "" || r.meter.broken != nil {
 		return reply, wrong
 	}

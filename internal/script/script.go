@@ -150,6 +150,9 @@ type Call struct {
 
 	// CheckKey returns why a key can't be one; nil takes all.
 	CheckKey func(key string) error
+	// Permit returns the error of a command that the caller may not execute, "" if it may; nil
+	// permits all. It is asked before anything that a key holds is looked at.
+	Permit func(args [][]byte) string
 	// Refuse returns why a command that a Space does not have can't be called.
 	Refuse func(args [][]byte) string
 	// Log takes what redis.log is given; nil drops it.

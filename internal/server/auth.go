@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -34,15 +35,29 @@ func NewKeys(keys []string) (Keys, error) {
 // Required reports whether a caller needs a key.
 func (k Keys) Required() bool { return len(k.digests) > 0 }
 
-// Has reports whether key is one of the keys. How long it takes does not tell
-// how much of a guess was right.
-func (k Keys) Has(key string) bool {
+// Has reports whether key is one of the keys.
+func (k Keys) Has(key string) bool { return k.index(key) >= 0 }
+
+// index returns which of the keys a key is, or -1. How long it takes does not tell how much
+// of a guess was right.
+func (k Keys) index(key string) int {
 	d := sha256.Sum256([]byte(key))
-	found := 0
+	found := -1
 	for i := range k.digests {
-		found |= subtle.ConstantTimeCompare(d[:], k.digests[i][:])
+		same := subtle.ConstantTimeCompare(d[:], k.digests[i][:])
+		found = subtle.ConstantTimeSelect(same, i, found)
 	}
-	return found == 1
+	return found
+}
+
+// names returns names for the keys, for logs: their places in the configuration. A part of a
+// digest would help to guess a key that someone thought up.
+func (k Keys) names() []string {
+	names := make([]string, len(k.digests))
+	for i := range names {
+		names[i] = "server-key:" + strconv.Itoa(i+1)
+	}
+	return names
 }
 
 // Bearer returns the key that an Authorization header carries, or "".

@@ -91,6 +91,9 @@ func (o Listen) limit(of net.Listener) *Listener {
 	return l
 }
 
+// Strange has connections be strangers from now on: keys are required that were not before.
+func (l *Listener) Strange(most int) { l.places.strange(most) }
+
 // Connections returns how many connections are open, and what became of others.
 func (l *Listener) Connections() Connections { return l.places.count() }
 
@@ -132,17 +135,4 @@ type conn struct {
 func (c *conn) Close() error {
 	c.place.Release()
 	return c.Conn.Close()
-}
-
-// LoadTLS reads a certificate and its key from PEM files.
-func LoadTLS(certFile, keyFile string) (*tls.Config, error) {
-	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
-	if err != nil {
-		return nil, fmt.Errorf("load TLS certificate: %w", err)
-	}
-	return &tls.Config{
-		Certificates: []tls.Certificate{cert},
-		MinVersion:   tls.VersionTLS12,
-		NextProtos:   []string{"h2", "http/1.1"},
-	}, nil
 }

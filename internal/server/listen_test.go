@@ -124,11 +124,11 @@ func TestConnectionLimit(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	certFile, keyFile, pool := selfSigned(t)
-	config, err := server.LoadTLS(certFile, keyFile)
+	files, err := server.LoadTLS(server.TLSFiles{Cert: certFile, Key: keyFile}, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, _, err := server.Listen{Addr: "127.0.0.1:0", ConnectionsMax: 10, TLS: config}.Open()
+	l, _, err := server.Listen{Addr: "127.0.0.1:0", ConnectionsMax: 10, TLS: files.Web()}.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,10 +154,10 @@ func TestTLS(t *testing.T) {
 	}
 	<-served
 
-	if _, err := server.LoadTLS(certFile, certFile); err == nil {
+	if _, err := server.LoadTLS(server.TLSFiles{Cert: certFile, Key: certFile}, quiet); err == nil {
 		t.Error("a certificate was taken for a key")
 	}
-	if _, err := server.LoadTLS(certFile+"x", keyFile); err == nil {
+	if _, err := server.LoadTLS(server.TLSFiles{Cert: certFile + "x", Key: keyFile}, quiet); err == nil {
 		t.Error("a file that is not there was loaded")
 	}
 }

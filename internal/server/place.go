@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/quipudb/quipu/internal/access"
 )
 
 // LoginTimeoutDefault is how long a stranger may stay: a connection that has
@@ -79,6 +81,7 @@ type Place struct {
 	timer  *time.Timer
 	login  atomic.Bool // it is known, or gone: Known has nothing to do
 	calls  atomic.Int32
+	user   atomic.Pointer[access.Principal]
 
 	// Guarded by places.mu.
 	at   *list.Element // among the strangers, nil if it is not one
@@ -90,6 +93,15 @@ func newPlaces(connectionsMax, strangersMax int, loginTimeout time.Duration) *pl
 	return &places{
 		max: connectionsMax, strangersMax: strangersMax, loginTimeout: loginTimeout,
 		freed: make(chan struct{}, 1), closed: make(chan struct{}),
+	}
+}
+
+// strange has connections be strangers from now on, if they are not yet.
+func (ps *places) strange(most int) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.strangersMax == 0 {
+		ps.strangersMax = most
 	}
 }
 
@@ -210,6 +222,11 @@ func (p *Place) Known() {
 		p.login.Store(true)
 		p.places.signal()
 	}
+}
+
+// Used notes who uses the connection, and reports whether that is someone new.
+func (p *Place) Used(who *access.Principal) bool {
+	return p != nil && p.user.Load() != who && p.user.Swap(who) != who
 }
 
 // Call counts a call without a key, and waits for its turn if strangers make too

@@ -132,18 +132,28 @@ var table = map[string]row{
 	// What a counter needs, into a policy and its reasons.
 	"internal/advise": {code: []string{".", "./policy", "./store"}, pure: true},
 
+	// Who may do what: decided by rules, of principals that others have verified.
+	"internal/access": {code: []string{"./store", "./internal/limit"}, pure: true},
+	// Tokens, verified with the standard library alone, and where their keys come from.
+	"internal/jwt":  {pure: true},
+	"internal/jwks": {code: []string{"./internal/jwt"}, tests: []string{"go.uber.org/goleak"}},
+	// The API keys of a store, kept there for all servers.
+	"internal/keyring": {code: []string{"./store", "./internal/access"}, tests: []string{"./store/memstore", "./internal/pgtest", "./store/pgstore"}},
+
 	// Doors decode, call the DB and encode. They share package server, which is
 	// handed the doors it serves and imports none; they import no store, and
 	// not each other.
 	"internal/server": {
-		code:  []string{".", "./store", "./internal/alert", "./internal/port", "github.com/prometheus/client_golang/...", "github.com/prometheus/client_model/go", "google.golang.org/grpc/codes"},
+		code: []string{
+			".", "./store", "./internal/access", "./internal/alert", "./internal/jwks", "./internal/jwt", "./internal/keyring", "./internal/port", "github.com/prometheus/client_golang/...", "github.com/prometheus/client_model/go", "google.golang.org/grpc/codes",
+		},
 		tests: []string{"golang.org/x/net/http2/..."},
 	},
 	"internal/server/resp": {
-		code:  []string{".", "./call", "./definition", "./policy", "./store", "./internal/duration", "./internal/instant", "./internal/keyspace", "./internal/port", "./internal/script", "./internal/server", "./internal/sketch", "./internal/track"},
-		tests: []string{"./internal/hostile", "./internal/load/redisproc", "./internal/session", "github.com/redis/rueidis"},
+		code:  []string{".", "./call", "./definition", "./policy", "./store", "./internal/access", "./internal/duration", "./internal/instant", "./internal/keyspace", "./internal/port", "./internal/script", "./internal/server", "./internal/sketch", "./internal/track"},
+		tests: []string{"./internal/hostile", "./internal/keyring", "./internal/load/redisproc", "./internal/session", "github.com/redis/rueidis"},
 	},
-	"internal/server/rest": {code: []string{".", "./call", "./definition", "./policy", "./ratelimit", "./store", "./internal/alert", "./internal/draft", "./internal/duration", "./internal/instant", "./internal/port", "./internal/server", "./internal/server/dash", "./internal/server/pulse"}},
+	"internal/server/rest": {code: []string{".", "./call", "./definition", "./policy", "./ratelimit", "./store", "./internal/access", "./internal/alert", "./internal/draft", "./internal/duration", "./internal/instant", "./internal/keyring", "./internal/port", "./internal/server", "./internal/server/dash", "./internal/server/pulse"}},
 	// What the overview of a server is made of, and the files of the page that shows it.
 	"internal/server/pulse": {code: []string{"./deploy", "./internal/alert", "./internal/port", "./internal/server"}, tests: []string{"."}},
 	// What alerting rules say of one server, and the rules.
@@ -155,9 +165,9 @@ var table = map[string]row{
 	"internal/server/datagram": {code: []string{".", "./call", "./definition", "./store", "./internal/statsd"}},
 	"internal/server/rpc": {
 		code: []string{
-			".", "./call", "./definition", "./store", "./internal/envoypb", "./internal/port", "./internal/server", "./internal/protocol", "./quipupb", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
+			".", "./call", "./definition", "./store", "./internal/access", "./internal/envoypb", "./internal/port", "./internal/server", "./internal/protocol", "./quipupb", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
 		},
-		tests: []string{"./internal/hostile"},
+		tests: []string{"./internal/hostile", "./internal/keyring"},
 	},
 
 	// The protocol, and the library over it: the client knows nothing of the
@@ -217,7 +227,7 @@ var table = map[string]row{
 	// engine's files; only backend.go names every store.
 	"cmd/quipu": {
 		code: []string{
-			".", "./definition", "./policy", "./store", "./internal/port", "./internal/advise", "./internal/completion", "./internal/demo", "./internal/draft", "./internal/duration", "./internal/engine", "./internal/instant", "./internal/load/...", "./internal/manual",
+			".", "./definition", "./policy", "./store", "./internal/access", "./internal/jwks", "./internal/jwt", "./internal/keyring", "./internal/port", "./internal/advise", "./internal/completion", "./internal/demo", "./internal/draft", "./internal/duration", "./internal/engine", "./internal/instant", "./internal/load/...", "./internal/manual",
 			"./internal/memory", "./internal/mirror", "./internal/server/...",
 			"./internal/hot", "./internal/spread", "./internal/transfer", "./internal/wal",
 			"github.com/alecthomas/kong", "go.yaml.in/yaml/v3",

@@ -11,8 +11,8 @@ func accessCommands() []*command {
 		{name: "ROLE", arity: 1, group: "server", category: "admin", flags: flagFast | flagDangerous, local: role, since: "2.8.12", about: "Returns that the server is a master without replicas."},
 		{name: "ACL", arity: -2, group: "server", since: "6.0.0", about: "Commands about users: see AUTH.", subs: map[string]*command{
 			"WHOAMI": {name: "ACL|WHOAMI", arity: 2, local: aclWhoAmI, since: "6.0.0", syntax: "WHOAMI", about: "Returns the user of the connection."},
-			"USERS":  {name: "ACL|USERS", arity: 2, flags: flagAdmin, local: aclUsers, since: "6.0.0", syntax: "USERS", about: "Returns the user of the connection: any namespace is a user, and none is listed."},
-			"LIST":   {name: "ACL|LIST", arity: 2, flags: flagAdmin, local: aclList, since: "6.0.0", syntax: "LIST", about: "Returns what the user of the connection may do: everything, in its own databases."},
+			"USERS":  {name: "ACL|USERS", arity: 2, flags: flagAdmin, local: aclUsers, since: "6.0.0", syntax: "USERS", about: "Returns the user of the connection, and no other."},
+			"LIST":   {name: "ACL|LIST", arity: 2, flags: flagAdmin, local: aclList, since: "6.0.0", syntax: "LIST", about: "Returns what the user of the connection is granted."},
 			"CAT":    {name: "ACL|CAT", arity: -2, local: aclCat, since: "6.0.0", syntax: "CAT [<category>]", about: "Returns the categories of commands, or the commands of one."},
 		}},
 	}
@@ -27,23 +27,27 @@ func role(s *session, _ [][]byte) error {
 }
 
 func aclWhoAmI(s *session, _ [][]byte) error {
-	s.text(s.user)
+	s.text(s.whoami())
 	return nil
 }
 
 func aclUsers(s *session, _ [][]byte) error {
 	s.array(1)
-	s.text(s.user)
+	s.text(s.whoami())
 	return nil
 }
 
 func aclList(s *session, _ [][]byte) error {
 	pass := "nopass"
-	if s.d.options.Keys.Required() {
+	if !s.d.gate.Open() {
 		pass = "#(hidden)"
 	}
 	s.array(1)
-	s.text("user " + s.user + " on " + pass + " ~* &* +@all")
+	if s.checked {
+		s.text("user " + s.whoami() + " on " + pass + " -@all" + rulesOf(s.view.Principal))
+		return nil
+	}
+	s.text("user " + s.whoami() + " on " + pass + " ~* &* +@all")
 	return nil
 }
 

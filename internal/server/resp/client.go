@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/access"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -72,7 +73,7 @@ func auth(s *session, args [][]byte) error {
 	switch {
 	case len(args) > 3:
 		return errSyntax
-	case len(args) == 2 && !s.d.options.Keys.Required():
+	case len(args) == 2 && s.d.gate.Open():
 		return errNoPass
 	case len(args) == 2:
 		return s.enterAndReply(userDefault, string(args[1]))
@@ -90,19 +91,29 @@ func (s *session) enterAndReply(user, key string) error {
 
 // enter lets a user in, whose name is the namespace to work in.
 func (s *session) enter(user, key string) error {
-	if s.d.options.Keys.Required() && !s.d.options.Keys.Has(key) {
-		s.d.meters.strangers.Add(1)
+	who, namespace, err := s.login(user, key)
+	if err != nil {
+		return err
+	}
+	if store.CheckNamespace(namespace) != nil {
 		return errWrongPass
 	}
-	if store.CheckNamespace(user) != nil {
-		return errWrongPass
+	return s.enterAs(who, namespace)
+}
+
+// enterAs has the session be a principal's, in the database that it has selected of a user.
+func (s *session) enterAs(who *access.Principal, user string) error {
+	if s.place.Used(who) {
+		if err := s.d.gate.Spend(who, access.Cost{Connections: 1}); err != nil {
+			return wireError("ERR quota exceeded: " + err.Error())
+		}
 	}
-	if err := s.use(user, s.index); err != nil {
+	if err := s.use(who, user, s.index); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.entered, s.parser.known, s.strange = true, true, 0
+	s.parser.known, s.strange = true, 0
 	s.unwatch() // they were of another namespace
 	s.place.Known()
 	return nil

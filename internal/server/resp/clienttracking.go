@@ -50,7 +50,7 @@ func (s *session) parseWish(args [][]byte) (w wish, err error) {
 			if w.redirect, err = integer(args[i]); err != nil {
 				return w, err
 			}
-			if s.d.session(w.redirect) == nil {
+			if to := s.d.session(w.redirect); to == nil || s.checked && to.principal() != s.view.Principal { // it is none of theirs
 				return w, errTrackingNoClient
 			}
 		case is(a, "BCAST"):
@@ -107,11 +107,40 @@ func clientTracking(s *session, args [][]byte) error {
 	if err := w.check(s); err != nil {
 		return err
 	}
+	if err := w.permit(s); err != nil {
+		return err
+	}
 	if err := s.d.tracker.follow(s, &w); err != nil {
 		return err
 	}
 	s.ok()
 	return nil
+}
+
+// permit returns why the session may not listen to prefixes: their keys are told as they change.
+func (w *wish) permit(s *session) error {
+	if w.bcast && len(w.prefixes) == 0 && !s.mayHear("") {
+		return errNoKeys
+	}
+	for _, prefix := range w.prefixes {
+		if !s.mayHear(prefix) {
+			return errNoKeys
+		}
+	}
+	return nil
+}
+
+// hearsAll reports whether the session may listen to what it listens to, as who it is now.
+func (s *session) hearsAll() bool {
+	t := s.d.tracker
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, prefix := range t.table.Listened(s.id) {
+		if !s.mayHear(prefix) {
+			return false
+		}
+	}
+	return true
 }
 
 // follow has a session track.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/quipudb/quipu/internal/access"
 	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/store"
 )
@@ -23,6 +24,7 @@ type command struct {
 	about string
 	subs  map[string]*command // by the second word in capitals
 	child bool                // it is one of them
+	need  access.Need         // what it is granted to, by the table of package access
 
 	stats    stats
 	syntax   string // of a subcommand, for HELP

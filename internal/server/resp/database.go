@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/access"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -34,23 +35,31 @@ func selectDB(s *session, args [][]byte) error {
 	case n < 0 || n >= databases:
 		return wireError("ERR DB index is out of range")
 	}
-	if err := s.use(s.user, int(n)); err != nil {
+	if err := s.checkDatabase(namespaceOf(s.user, int(n))); err != nil {
+		return err
+	}
+	if err := s.use(s.view.Principal, s.user, int(n)); err != nil {
 		return err
 	}
 	s.ok()
 	return nil
 }
 
-// use makes a database of a user the one that the session works in.
-func (s *session) use(user string, index int) error {
+// use makes a database of a user the one that the session works in, for a principal. If it
+// listens to prefixes that this one may not read there, it listens to nothing any more.
+func (s *session) use(who *access.Principal, user string, index int) error {
 	namespace := namespaceOf(user, index)
 	if err := store.CheckNamespace(namespace); err != nil {
 		return wireError("ERR database " + itoa(int64(index)) + " would be a namespace with too long a name")
 	}
 	db := s.d.view(namespace)
+	s.become(who, namespace)
 	s.mu.Lock()
-	s.db, s.user, s.index = db, user, index
+	s.db, s.who, s.user, s.index = db, who, user, index
 	s.mu.Unlock()
+	if s.follow.bcast && !s.hearsAll() {
+		s.unfollow()
+	}
 	s.d.tracker.move(s, namespace)
 	return nil
 }

@@ -105,3 +105,29 @@ func (d *Door) News() (most int) {
 	}
 	return most
 }
+
+// A CommandRow is a command, as many arguments as it takes at least, and which of them are keys.
+type CommandRow struct {
+	Name string
+	Args int
+	Keys []int
+}
+
+// Commands returns all commands and subcommands, sorted by name.
+func Commands() (all []CommandRow) {
+	t := newTable()
+	add := func(c *command) {
+		n := c.arity
+		if n < 0 {
+			n = -n
+		}
+		all = append(all, CommandRow{c.name, n, c.keys.positions(make([][]byte, n))})
+	}
+	for _, name := range sortedNames(t) {
+		add(t[name])
+		for _, sub := range sortedNames(t[name].subs) {
+			add(t[name].subs[sub])
+		}
+	}
+	return all
+}

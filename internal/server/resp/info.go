@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quipudb/quipu/internal/access"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -150,6 +151,9 @@ func infoCPU(context.Context, *session) []string {
 // them expire, and when, is reckoned from a sample.
 func infoKeyspace(ctx context.Context, s *session) (fields []string) {
 	for i, db := range s.databases() {
+		if s.checked && s.view.Principal.Prefix(db.Port().Namespace(), "")&access.Read == 0 {
+			continue
+		}
 		n, err := db.Size(ctx)
 		if err != nil || n == 0 {
 			continue

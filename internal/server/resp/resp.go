@@ -55,7 +55,7 @@ const Refusal = "-ERR max number of clients reached\r\n"
 
 // Options are what the door is told. The zero value is an open door.
 type Options struct {
-	Keys    server.Keys     // who may come in; none means everyone
+	Gate    *server.Gate    // who may come in, and do what; nil means everyone, and everything
 	Metrics *server.Metrics // where commands are measured; nil for a set of its own
 	Logger  *slog.Logger    // nil for slog.Default()
 	Timeout time.Duration   // how long a command may wait for the store; 0 for TimeoutDefault
@@ -81,6 +81,7 @@ type Options struct {
 type Door struct {
 	db        *quipu.DB
 	options   Options
+	gate      *server.Gate
 	commands  table
 	names     []string // of the commands, sorted
 	apart     bool     // what a cycle changes may not be one step: see waits
@@ -130,6 +131,9 @@ func New(db *quipu.DB, o Options) *Door {
 	if o.Metrics == nil {
 		o.Metrics = server.NewMetrics(db.Port())
 	}
+	if o.Gate == nil {
+		o.Gate = server.NewGate(server.GateOptions{Logger: o.Logger})
+	}
 	if o.Timeout == 0 {
 		o.Timeout = TimeoutDefault
 	}
@@ -145,13 +149,14 @@ func New(db *quipu.DB, o Options) *Door {
 	var id [20]byte
 	_, _ = rand.Read(id[:]) // never fails
 	d := &Door{
-		db: db.Via("resp"), options: o, commands: newTable(), apart: db.Port().Traits().Partitions > 1 || db.Port().Traits().Shared,
+		db: db.Via("resp"), options: o, gate: o.Gate, commands: newTable(), apart: db.Port().Traits().Partitions > 1 || db.Port().Traits().Shared,
 		start: time.Now(), run: hex.EncodeToString(id[:]), sweeps: make(chan struct{}, sweepsMax), scripting: make(chan struct{}, scriptsMax), long: make(chan struct{}, longMax), seconds: o.Metrics.Commands(),
 		sessions: map[int64]*session{}, views: map[string]*quipu.DB{},
 		listeners: map[net.Listener]struct{}{}, conns: map[*session]net.Conn{},
 	}
 	d.names = sortedNames(d.commands)
 	d.tracker = newTracker(d)
+	d.gate.OnChange(d.expelEnded)
 	d.slow.usec.Store(slowUsecDefault)
 	d.slow.length.Store(slowLengthDefault)
 	d.ctx, d.stop = context.WithCancel(context.Background())

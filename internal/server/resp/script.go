@@ -94,6 +94,7 @@ func (s *session) runScript(ctx context.Context, e *evaluation, space *keyspace.
 	r, err := e.script.Run(ctx, script.Call{
 		Space: space, Keys: e.keys, Args: e.args, ReadOnly: e.readOnly, Limits: script.DefaultLimits(), Seed: e.seed,
 		CheckKey: store.CheckKey,
+		Permit:   s.permitInScript,
 		Refuse:   s.d.refuse,
 		Log:      func(level int, text string) { s.logScript(e, level, text) },
 	})

@@ -2,6 +2,7 @@ package resp
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"os"
@@ -21,6 +22,13 @@ func (d *Door) serve(c net.Conn) {
 	s := d.open(c.RemoteAddr().String(), c.LocalAddr().String(), func() { _ = c.Close() }, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
 	s.place = server.PlaceOf(c)
 	defer s.end()
+	if t, ok := c.(*tls.Conn); ok {
+		if err := s.enterByCertificate(t); err != nil {
+			d.options.Logger.Debug("TLS connection refused", "client", s.addr, "error", err)
+			_ = c.Close()
+			return
+		}
+	}
 	d.mu.Lock()
 	d.conns[s] = c
 	d.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/access"
 	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/store"
 )
@@ -32,7 +33,13 @@ type session struct {
 
 	d  *Door
 	db *quipu.DB // in the session's namespace
-	in []byte    // what came and was not executed yet
+
+	view    access.View // who the session is of, there
+	checked bool        // not everything is granted, or there is a quota: see vet
+	picky   bool        // it depends on the key, or there is a quota
+	seen    bool        // the command was looked at already, and is tried again: see vet
+
+	in []byte // what came and was not executed yet
 
 	pending int                   // runs of the session in cycles that are not finished
 	job     func(context.Context) // what must be waited for before anything else
@@ -87,12 +94,12 @@ type session struct {
 	bytes   atomic.Int64 // that the session holds, as the door knows it: see account
 	waiting atomic.Int64 // bytes in out
 
-	mu       sync.Mutex // guards what CLIENT LIST of others reads
+	mu       sync.Mutex        // guards what CLIENT LIST of others reads
+	who      *access.Principal // nil is a stranger
 	name     string
 	library  [2]string // name and version
 	user     string
-	index    int  // of the database that was selected
-	entered  bool // has a key, or needs none
+	index    int // of the database that was selected
 	noEvict  bool
 	noTouch  bool
 	protocol int
@@ -132,12 +139,14 @@ func (s *session) end() {
 	s.d.buffered.Add(-s.bytes.Swap(0))
 }
 
-// leave makes the client a stranger, if keys are needed.
+// leave makes the client one who has shown nothing.
 func (s *session) leave() {
+	who := s.d.gate.Anyone()
+	s.become(who, userDefault)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.db, s.user, s.index, s.entered = s.d.db, userDefault, 0, !s.d.options.Keys.Required()
-	s.parser.known, s.resp3, s.protocol = s.entered, false, 2
+	s.db, s.who, s.user, s.index = s.d.db, who, userDefault, 0
+	s.parser.known, s.resp3, s.protocol = who != nil, false, 2
 }
 
 // discard ends a transaction.

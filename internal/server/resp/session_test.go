@@ -2,6 +2,7 @@ package resp_test
 
 import (
 	"fmt"
+	"log/slog"
 	"regexp"
 	"strings"
 	"testing"
@@ -176,7 +177,7 @@ func TestAuth(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.Keys = keys
+		o.Gate = server.NewGate(server.GateOptions{Keys: keys, Logger: slog.New(slog.DiscardHandler)})
 		d := open(t, o)
 		c := dial(t, d.addr)
 		f := c.expect

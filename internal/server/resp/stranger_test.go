@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -23,7 +24,7 @@ func withKey(t *testing.T, o resp.Options, strangers int, patience time.Duration
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Keys = keys
+	o.Gate = server.NewGate(server.GateOptions{Keys: keys, Logger: slog.New(slog.DiscardHandler)})
 	l, _, err := server.Listen{
 		Addr: "127.0.0.1:0", ConnectionsMax: 100, Refusal: resp.Refusal, StrangersMax: strangers, LoginTimeout: patience,
 	}.Open()

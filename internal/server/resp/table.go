@@ -2,6 +2,8 @@ package resp
 
 import (
 	"strings"
+
+	"github.com/quipudb/quipu/internal/access"
 )
 
 // The keys of most commands.
@@ -15,11 +17,12 @@ var (
 
 // newTable returns all commands.
 func newTable() table {
-	t := table{}
+	t, needs := table{}, access.RESP()
 	for _, group := range [][]*command{stringCommands(), keyCommands(), transactionCommands(), connectionCommands(), serverCommands(), scriptCommands(), objectCommands(), accessCommands(), slowlogCommands(), latencyCommands(), ownCommands(), reactionCommands(), limitCommands(), reservationCommands(), sketchCommands()} {
 		for _, c := range group {
 			t[c.name] = c
 			c.lower = strings.ToLower(c.name)
+			c.need, _ = needs.Of(c.name)
 			if c.subs != nil {
 				c.subs["HELP"] = &command{name: c.name + "|HELP", arity: 2, local: help(c), since: "5.0.0", syntax: "HELP", about: "Prints this help."}
 			}
@@ -27,6 +30,7 @@ func newTable() table {
 				sub.lower = strings.ToLower(sub.name)
 				sub.group, sub.child = c.group, true
 				sub.category = c.category
+				sub.need, _ = needs.Of(sub.name)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package resp_test
 
 import (
+	"log/slog"
 	"os/exec"
 	"strings"
 	"testing"
@@ -33,7 +34,7 @@ func TestToolCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := dial(t, open(t, resp.Options{Keys: keys}).addr)
+	c := dial(t, open(t, resp.Options{Gate: server.NewGate(server.GateOptions{Keys: keys, Logger: slog.New(slog.DiscardHandler)})}).addr)
 	c.expect("ACL WHOAMI", "-NOAUTH Authentication required.\r\n")
 	c.expect("AUTH secret", ok)
 	c.expect("ACL LIST", "*1\r\n"+bulk("user default on #(hidden) ~* &* +@all"))

@@ -50,6 +50,13 @@ func (w *worker) gather(s *session, buf []byte) (used int) {
 		s.again()
 		return 0
 	}
+	if s.ended() {
+		if s.pending > 0 {
+			s.again()
+			return 0
+		}
+		s.expel()
+	}
 	var last shape // of the command before
 	for !s.closing && (s.job == nil || s.joint != nil) && len(s.out)+s.owed < w.soft {
 		if n := w.like(s, buf[used:], &last); n > 0 { // Fast path.
@@ -68,6 +75,7 @@ func (w *worker) gather(s *session, buf []byte) (used int) {
 		if len(args) > 0 && w.execute(s, args) == refused {
 			break
 		}
+		s.seen = false
 		last = shapeOf(s.last.Load(), buf[used:used+n])
 		used += n
 	}
@@ -119,7 +127,7 @@ func shapeOf(c *command, raw []byte) (s shape) {
 // again, or the same for another counter, and returns how many bytes they take.
 // Pipelines are full of these.
 func (w *worker) like(s *session, buf []byte, last *shape) (used int) {
-	if last.whole == nil || s.multi || s.skip || s.follow.on || s.joint != nil {
+	if last.whole == nil || s.multi || s.skip || s.follow.on || s.picky || s.joint != nil {
 		return 0
 	}
 	if bytes.HasPrefix(buf, last.whole) {
@@ -247,7 +255,7 @@ func (w *worker) find(s *session, args [][]byte) (*command, error) {
 	case s.grows(c) && s.d.memory.over(time.Since(s.d.start)):
 		return c, errMaxMemory
 	}
-	return c, nil
+	return c, s.vet(c, args)
 }
 
 // grows reports whether a command may add a key: a script may that does not say otherwise, and a

@@ -136,7 +136,8 @@ func TestUnsupported(t *testing.T) {
 func TestVerify(t *testing.T) {
 	a := &archive{Store: newMemory()}
 	var log bytes.Buffer
-	f := openOver(t, a, rest.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	unheard := server.NewGate(server.GateOptions{Audit: slog.New(slog.DiscardHandler)})
+	f := openOver(t, a, rest.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Gate: unheard})
 	metrics := func(drift, cells int, since time.Time) {
 		t.Helper()
 		body := f.do("GET", "/metrics", "").body
@@ -197,7 +198,7 @@ func TestPprof(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := open(t, rest.Options{Pprof: true, Keys: keys})
+	f := open(t, rest.Options{Pprof: true, Gate: server.NewGate(server.GateOptions{Keys: keys, Logger: slog.New(slog.DiscardHandler)})})
 	for _, path := range []string{"/debug/pprof/", "/debug/pprof/goroutine?debug=1", "/debug/pprof/cmdline"} {
 		f.do("GET", path, "").problem(t, 401, "unauthorized", "API key")
 		if r := f.do("GET", path, "", "Authorization: Bearer k"); r.status != 200 || r.body == "" {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/access"
 	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/store"
 )
@@ -70,6 +71,10 @@ type call struct {
 	opts   []quipu.WriteOption // what the headers ask of a write
 	taken  int64               // of the budget
 
+	who       *access.Principal // nil if nobody is known
+	viaCookie bool              // by the login of a browser
+	target    string            // what an administrator's call is about, for the audit log
+
 	unmatched bool // it is to be made at a version of several cells
 	quoted    bool // the reply has integers of 64 bits as strings
 }
@@ -111,6 +116,7 @@ func (c *call) end() {
 	if c.taken > 0 {
 		c.h.budget.Give(c.taken)
 	}
+	c.note()
 	took := time.Since(c.start)
 	c.meter.Observe(c.status, took)
 	if c.h.logger.Enabled(c.ctx, slog.LevelDebug) {
@@ -175,7 +181,10 @@ func (c *call) fail(err error) {
 	header := c.w.Header()
 	header["Content-Type"] = typeProblem
 	header["Cache-Control"] = cacheNever
-	if p.status == http.StatusServiceUnavailable {
+	switch {
+	case p.retryAfter > 0:
+		header.Set("Retry-After", strconv.FormatInt(p.retryAfter, 10))
+	case p.status == http.StatusServiceUnavailable:
 		header.Set("Retry-After", retryAfterSeconds)
 	}
 	c.out = append(appendProblem(c.out[:0], p, c.id), '\n')
@@ -214,7 +223,7 @@ func (c *call) body(limit int64) ([]byte, error) {
 	}
 	err := c.readBody(http.MaxBytesReader(c.w, c.r.Body, limit), limit)
 	if err == nil {
-		return c.in, nil
+		return c.in, c.pay(access.Cost{Bytes: int64(len(c.in))})
 	}
 	if _, ok := errors.AsType[*store.Error](err); ok {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/access"
 	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/store"
 )
@@ -170,6 +171,12 @@ func events(c *call) error {
 		}
 		e.WantValue = !c.minimal()
 		all, places = append(all, e), append(places, i)
+	}
+	if err := c.permitKeys(len(all), func(i int) string { return all[i].Key }); err != nil {
+		return err
+	}
+	if err := c.pay(access.Cost{Writes: int64(max(len(all)-1, 0))}); err != nil {
+		return err
 	}
 	if len(all) > 0 {
 		done, err := c.db.AddBatch(c.ctx, all)

@@ -1,5 +1,7 @@
 package rest
 
+import "slices"
+
 // Routes returns "METHOD path" of every route.
 func Routes() []string {
 	var all []string
@@ -26,3 +28,13 @@ func QuoteInt64(reply []byte) []byte { return quoteInt64(reply) }
 
 // Label escapes the value of a label.
 func Label(s string) string { return string(appendLabel(nil, s)) }
+
+// Operations returns the name of each route in the table of package access, by "METHOD path";
+// also those of --pprof.
+func Operations() map[string]string {
+	all := map[string]string{}
+	for _, r := range slices.Concat(routes(), profiles(), pages()) {
+		all[r.method+" "+r.path] = r.operation()
+	}
+	return all
+}

@@ -2,6 +2,7 @@ package rest_test
 
 import (
 	"encoding/json"
+	"log/slog"
 	"math"
 	"net/http/httptest"
 	"strings"
@@ -132,7 +133,7 @@ func TestHotRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f = open(t, rest.Options{Keys: keys})
+	f = open(t, rest.Options{Gate: server.NewGate(server.GateOptions{Keys: keys, Logger: slog.New(slog.DiscardHandler)})})
 	f.do("GET", "/api/v1/hot", "").problem(t, 401, "unauthorized", "API key")
 	f.do("GET", "/api/v1/hot", "", "Authorization: Bearer k").want(t, 200)
 }

@@ -172,6 +172,9 @@ func (w *liveWriter) run() error {
 		return err
 	}
 	for {
+		if w.c.who != nil && w.c.who.Ended(time.Now().UnixMilli()) {
+			return nil
+		}
 		go h.pulse.Look(w.c.r.Context()) // which may wait for the store
 		var err error
 		select {

@@ -185,7 +185,7 @@ func TestPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := open(t, rest.Options{Keys: keys})
+	f := open(t, rest.Options{Gate: server.NewGate(server.GateOptions{Keys: keys, Logger: slog.New(slog.DiscardHandler)})})
 	page := f.do("GET", "/?utm=1", "", "Sec-Fetch-Site: cross-site")
 	if page.status != http.StatusOK || !strings.Contains(page.body, "<!doctype html>") || page.header.Get("Content-Security-Policy") == "" {
 		t.Errorf("the page is %d %v", page.status, page.header)

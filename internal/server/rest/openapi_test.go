@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/internal/server/rest"
 )
 
@@ -249,7 +250,8 @@ func TestEveryOperationAnswersAsDocumentedWithStrings(t *testing.T) {
 func everyOperation(t *testing.T, header string) {
 	t.Helper()
 	c := loadContract(t)
-	f := openOver(t, &archive{Store: newMemory()}, rest.Options{Policies: &book{}})
+	s := &archive{Store: newMemory()}
+	f := openOver(t, s, rest.Options{Policies: &book{}, Gate: guarded(t, s, server.GateOptions{})})
 	left := map[string]bool{}
 	for _, o := range c.operations() {
 		left[o] = true
@@ -347,9 +349,24 @@ func everyOperation(t *testing.T, header string) {
 	call("GET", "/api/v1/alerts", "")
 	call("GET", "/api/v1/backup", "")
 	call("POST", "/api/v1/verify", "")
+	call("GET", "/api/v1/session", "")
+	key := f.newKey("", "root", "all:*") // From here on, everyone else is a stranger.
+	as := "Authorization: Bearer " + key
+	delete(left, "POST /api/v1/keys")
+	call("POST", "/api/v1/session", `{"key":"`+key+`"}`)
+	call("DELETE", "/api/v1/session", "")
+	other := f.do("POST", "/api/v1/keys", `{"name":"other","grants":["read:n"],"quota":{"requests":9,"writes":9,"bytes":9,"connections":9},"expires":"90d"}`, as)
+	var made struct{ ID string }
+	if err := json.Unmarshal([]byte(other.body), &made); err != nil {
+		t.Fatal(err)
+	}
+	call("POST", "/api/v1/keys/"+made.ID+"/rotate", `{"grace":"1h"}`, as)
+	call("GET", "/api/v1/keys", "", as)
+	call("DELETE", "/api/v1/keys/"+made.ID, "", as)
+	call("GET", "/api/v1/audit?limit=5", "", as)
+	call("GET", "/metrics", "", as)
 	call("GET", "/healthz", "")
 	call("GET", "/readyz", "")
-	call("GET", "/metrics", "")
 	call("GET", "/openapi.json", "")
 	for _, o := range slices.Sorted(maps.Keys(left)) {
 		t.Errorf("%s was not called", o)
@@ -388,7 +405,7 @@ func TestReferences(t *testing.T) {
 // The words for kinds in the document are those that are sent.
 func TestKindsAreDocumented(t *testing.T) {
 	kinds, _ := loadContract(t).at(map[string]any(loadContract(t)), "components", "schemas", "Problem", "properties", "kind")["enum"].([]any)
-	for _, word := range append(kindWords(), "unauthorized", "forbidden", "not_found", "method", "timeout", "misdirected") {
+	for _, word := range append(kindWords(), "unauthorized", "forbidden", "not_found", "method", "timeout", "misdirected", "quota") {
 		if !slices.Contains(kinds, any(word)) {
 			t.Errorf("kind %s is not documented", word)
 		}

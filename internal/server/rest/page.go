@@ -15,7 +15,7 @@ func pages() []route {
 	}
 	rs := make([]route, len(files))
 	for i, f := range files {
-		rs[i] = route{method: "GET", path: f.Path, open: true, anyOrigin: true, anyQuery: true, serve: page(&f)}
+		rs[i] = route{method: "GET", path: f.Path, page: true, anyOrigin: true, anyQuery: true, serve: page(&f)}
 	}
 	return rs
 }

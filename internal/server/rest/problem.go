@@ -23,6 +23,8 @@ type problem struct {
 	bound  *quipu.BoundError
 
 	available *int64 // of a reservation that the bound refused
+
+	retryAfter int64 // seconds; 0 says nothing of it
 }
 
 // Error returns the detail.

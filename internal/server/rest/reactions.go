@@ -106,6 +106,9 @@ func chosenOf(c *call) error {
 	if err != nil {
 		return err
 	}
+	if err := c.permitKeys(len(keys), func(i int) string { return keys[i] }); err != nil {
+		return err
+	}
 	choices, err := c.db.Choice(c.ctx, user, keys...)
 	if err != nil {
 		return err

@@ -156,6 +156,9 @@ func readMany(c *call) error {
 	if err != nil {
 		return err
 	}
+	if err := c.permitKeys(len(keys), func(i int) string { return keys[i] }); err != nil {
+		return err
+	}
 	counts, err := c.db.ReadBatch(c.ctx, keys, need.options...)
 	if err != nil {
 		return err

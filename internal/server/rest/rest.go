@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/access"
 	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/internal/server/pulse"
 )
@@ -33,12 +34,12 @@ const TimeoutDefault = 5 * time.Second
 
 // Options are what the door is told. The zero value is an open door.
 type Options struct {
-	Keys    server.Keys     // who may come in; none means everyone
+	Gate    *server.Gate    // who may come in, and do what; nil means everyone, and everything
 	Metrics *server.Metrics // where requests are measured; nil for a set of its own
 	Logger  *slog.Logger    // requests at debug level, faults at error; nil for slog.Default()
 	Timeout time.Duration   // the deadline of a call; 0 for TimeoutDefault
 	Budget  *server.Budget  // memory of large requests; nil for one of RequestMemoryDefault
-	Pprof   bool            // serve /debug/pprof/, behind the keys
+	Pprof   bool            // serve /debug/pprof/, for administrators
 
 	// Policies keeps the policies that callers make; nil if they can't make any.
 	Policies Policies
@@ -56,7 +57,8 @@ type Options struct {
 type Handler struct {
 	db         *quipu.DB
 	cli        *quipu.DB // the same, as the command line uses it
-	keys       server.Keys
+	gate       *server.Gate
+	needs      access.Needs
 	metrics    *server.Metrics
 	logger     *slog.Logger
 	policies   Policies
@@ -91,10 +93,14 @@ func New(db *quipu.DB, o Options) *Handler {
 	if o.Policies == nil {
 		o.Policies = fixed{db}
 	}
+	if o.Gate == nil {
+		o.Gate = server.NewGate(server.GateOptions{Logger: o.Logger})
+	}
 	h := &Handler{
 		db:       db.Via("rest"),
 		cli:      db.Via("cli"),
-		keys:     o.Keys,
+		gate:     o.Gate,
+		needs:    access.REST(),
 		metrics:  o.Metrics,
 		logger:   o.Logger,
 		policies: o.Policies,
@@ -123,7 +129,9 @@ func (h *Handler) Close() {
 // An endpoint is one route, ready to serve.
 type endpoint struct {
 	route
-	meter *server.Route
+	need   access.Need
+	placed bool // the table says so
+	meter  *server.Route
 }
 
 // ServeHTTP answers one request: the chain of every call, in one place.
@@ -149,39 +157,19 @@ func (c *call) admit() error {
 				": without API keys it answers to IP addresses, localhost and the names of --allow-host",
 		}
 	}
-	if err := c.checkKey(); err != nil {
+	if err := c.identify(); err != nil {
 		return err
 	}
-	if !c.anyOrigin && crossOrigin(c.r) {
+	if !c.anyOrigin && crossOrigin(c.r) || c.forged() {
 		return &problem{
 			status: http.StatusForbidden, kind: "forbidden", title: "Cross-origin request",
 			detail: "browsers may not call this from a page of another origin",
 		}
 	}
-	return c.parseQuery()
-}
-
-// checkKey refuses a caller that needs a key and has none. A caller with a key
-// makes its connection known, also on an open route.
-func (c *call) checkKey() error {
-	if !c.h.keys.Required() {
-		return nil
+	if err := c.parseQuery(); err != nil {
+		return err
 	}
-	if c.h.keys.Has(server.Bearer(c.r.Header.Get("Authorization"))) {
-		server.PlaceFrom(c.r.Context()).Known()
-		return nil
-	}
-	if !server.PlaceFrom(c.r.Context()).Call() {
-		c.w.Header().Set("Connection", "close")
-	}
-	if c.open {
-		return nil
-	}
-	c.w.Header().Set("WWW-Authenticate", `Bearer realm="quipu"`)
-	return &problem{
-		status: http.StatusUnauthorized, kind: "unauthorized", title: "API key needed",
-		detail: "send Authorization: Bearer with one of the server's API keys",
-	}
+	return c.permit()
 }
 
 // crossOrigin reports whether a request comes from a page of another origin, open

@@ -18,6 +18,7 @@ import (
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/internal/server/rest"
+	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
 )
 
@@ -98,8 +99,14 @@ func post(path, headers, body string) string {
 
 func newHandler(tb testing.TB) *rest.Handler {
 	tb.Helper()
-	db := quipu.New(memstore.New(memstore.Options{}), quipu.Options{})
-	h := rest.New(db, rest.Options{Logger: slog.New(slog.DiscardHandler)})
+	return newHandlerWith(tb, memstore.New(memstore.Options{}), rest.Options{})
+}
+
+func newHandlerWith(tb testing.TB, s store.Store, o rest.Options) *rest.Handler {
+	tb.Helper()
+	db := quipu.New(s, quipu.Options{})
+	o.Logger = slog.New(slog.DiscardHandler)
+	h := rest.New(db, o)
 	tb.Cleanup(func() {
 		h.Close()
 		if err := db.Close(); err != nil {

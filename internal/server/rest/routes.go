@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"strings"
+
+	"github.com/quipudb/quipu/internal/access"
 )
 
 // A route is one method of one path. The OpenAPI document describes the same
@@ -15,9 +17,11 @@ type route struct {
 
 	known       []string // parameters after the question mark
 	anyQuery    bool     // takes any parameters
-	open        bool     // served without an API key
 	anyOrigin   bool     // served to web pages of other origins: changes nothing, tells little, costs little
 	inNamespace bool     // the path names a namespace
+	ofNamespace bool     // it is of a namespace, which the path may name
+	page        bool     // a file of the dashboard
+	keysInBody  bool     // the handler asks whether its keys are granted
 	reads       bool     // changes nothing, though it is a POST
 }
 
@@ -69,14 +73,14 @@ func counterRoutes() []route {
 		{method: "DELETE", path: "/reactions/{key}/{user}", serve: unreact},
 		{method: "GET", path: "/reactions/{key}/{user}", serve: chosen},
 		{method: "GET", path: "/reactions/{key}", serve: reactionsOf},
-		{method: "POST", path: "/reactions/read", serve: chosenOf, reads: true},
+		{method: "POST", path: "/reactions/read", serve: chosenOf, keysInBody: true, reads: true},
 		{method: "GET", path: "/members/{key}", serve: members, known: []string{"choice", "limit", "cursor"}},
 		{method: "POST", path: "/limits/{name}/allow", serve: allow, known: []string{"status"}},
 		{method: "GET", path: "/limits/{name}/clients/{who}", serve: client},
 		{method: "DELETE", path: "/limits/{name}/clients/{who}", serve: resetClient},
-		{method: "POST", path: "/batch", serve: batch},
-		{method: "POST", path: "/events", serve: events, known: []string{"key", "amount", "who", "dims"}},
-		{method: "POST", path: "/read", serve: readMany, known: readParams, reads: true},
+		{method: "POST", path: "/batch", serve: batch, keysInBody: true},
+		{method: "POST", path: "/events", serve: events, keysInBody: true, known: []string{"key", "amount", "who", "dims"}},
+		{method: "POST", path: "/read", serve: readMany, keysInBody: true, known: readParams, reads: true},
 		{method: "GET", path: "/counters", serve: list, known: []string{"prefix", "limit", "cursor"}},
 		{method: "GET", path: "/openmetrics", serve: openMetrics, known: []string{"prefix", "limit", "name", "type"}},
 		{method: "GET", path: "/sum", serve: sum, known: []string{"prefix", "cursor"}},
@@ -98,12 +102,21 @@ func routes() []route {
 		{method: "GET", path: apiPath + "/alerts", serve: alerts},
 		{method: "GET", path: apiPath + "/policies", serve: listPolicies},
 		{method: "PUT", path: apiPath + "/policies", serve: replacePolicies, known: []string{"dry_run"}},
-		{method: "GET", path: "/healthz", open: true, anyOrigin: true, anyQuery: true, serve: healthz},
-		{method: "GET", path: "/readyz", open: true, anyOrigin: true, anyQuery: true, serve: readyz},
+		{method: "GET", path: apiPath + "/keys", serve: listKeys},
+		{method: "POST", path: apiPath + "/keys", serve: createKey},
+		{method: "POST", path: apiPath + "/keys/{id}/rotate", serve: rotateKey},
+		{method: "DELETE", path: apiPath + "/keys/{id}", serve: revokeKey},
+		{method: "GET", path: apiPath + "/audit", serve: auditTrail, known: []string{"limit"}},
+		{method: "GET", path: apiPath + "/session", serve: whoAmI},
+		{method: "POST", path: apiPath + "/session", serve: logIn},
+		{method: "DELETE", path: apiPath + "/session", serve: logOut},
+		{method: "GET", path: "/healthz", anyOrigin: true, anyQuery: true, serve: healthz},
+		{method: "GET", path: "/readyz", anyOrigin: true, anyQuery: true, serve: readyz},
 		{method: "GET", path: "/metrics", anyQuery: true, serve: metrics},
-		{method: "GET", path: "/openapi.json", open: true, anyOrigin: true, anyQuery: true, serve: openapi},
+		{method: "GET", path: "/openapi.json", anyOrigin: true, anyQuery: true, serve: openapi},
 	}
 	for _, r := range counterRoutes() {
+		r.ofNamespace = true
 		in := r
 		in.path, in.inNamespace = namespacePath+r.path, true
 		r.path = apiPath + r.path
@@ -138,13 +151,17 @@ func (h *Handler) mount(pprof bool) {
 		h.root.add(h.endpoint(r))
 	}
 	h.root.close(func(path string, methods []string) *endpoint {
-		return h.endpoint(route{method: "other", path: path, open: true, anyOrigin: true, anyQuery: true, serve: notAllowed(methods)})
+		return h.endpoint(route{method: "other", path: path, anyOrigin: true, anyQuery: true, serve: notAllowed(methods)})
 	})
-	h.missing = h.endpoint(route{method: "other", path: "other", open: true, anyOrigin: true, anyQuery: true, serve: notFound})
+	h.missing = h.endpoint(route{method: "other", path: "other", anyOrigin: true, anyQuery: true, serve: notFound})
 }
 
 func (h *Handler) endpoint(r route) *endpoint {
-	return &endpoint{route: r, meter: h.metrics.Route(r.method, r.path)}
+	e := &endpoint{route: r, meter: h.metrics.Route(r.method, r.path)}
+	if e.need, e.placed = h.needs.Of(r.operation()); r.method == "other" {
+		e.need = access.Need{} // there is nothing to be granted
+	}
+	return e
 }
 
 func notAllowed(methods []string) func(*call) error {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/access"
 	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/store"
 )
@@ -147,6 +148,12 @@ func batch(c *call) error {
 	}
 	events, err := decodeBatch(raw)
 	if err != nil {
+		return err
+	}
+	if err := c.permitKeys(len(events), func(i int) string { return events[i].Key }); err != nil {
+		return err
+	}
+	if err := c.pay(access.Cost{Writes: int64(max(len(events)-1, 0))}); err != nil {
 		return err
 	}
 	if err := c.writeOptions(); err != nil {

@@ -11,9 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/tap"
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/server"
@@ -23,27 +21,6 @@ import (
 
 // errBusy refuses a call when there are as many as there may be.
 var errBusy = store.Errorf(store.KindUnavailable, "the server is at its limit of calls")
-
-// admit turns a caller without a key away when it has sent its headers and
-// nothing else. Only health is open to all.
-func (d *Door) admit(ctx context.Context, info *tap.Info) (context.Context, error) {
-	if !d.keys.Required() {
-		return d.visit(ctx, info.FullMethodName), nil
-	}
-	place := placeOf(ctx)
-	if vs := info.Header.Get("authorization"); len(vs) == 1 && d.keys.Has(server.Bearer(vs[0])) {
-		place.Known()
-		return d.visit(ctx, info.FullMethodName), nil
-	}
-	if !place.Call() {
-		place.Drop()
-	}
-	if strings.HasPrefix(info.FullMethodName, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/") {
-		return d.visit(ctx, info.FullMethodName), nil
-	}
-	d.refused.Observe(codes.Unauthenticated, 0)
-	return nil, status.Error(codes.Unauthenticated, "send the metadata authorization: Bearer with one of the server's API keys")
-}
 
 // A handler serves one call that is not a stream.
 type handler func(srv any, s grpc.ServerStream, full string, m *grpc.MethodDesc) error
@@ -126,6 +103,7 @@ func (d *Door) end(ctx context.Context, method string, start time.Time, panicked
 	if err != nil {
 		err = d.status(ctx, method, err)
 	}
+	d.note(ctx, method, err)
 	took := time.Since(start)
 	code := status.Code(err)
 	if method != pb.Quipu_Write_FullMethodName { // whose batches are measured

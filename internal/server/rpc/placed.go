@@ -18,7 +18,10 @@ import (
 type placed struct{}
 
 // place is what gRPC knows of a peer.
-type place struct{ *server.Place }
+type place struct {
+	*server.Place
+	state *tls.ConnectionState // nil without TLS
+}
 
 // AuthType implements credentials.AuthInfo.
 func (place) AuthType() string { return "place" }
@@ -29,8 +32,10 @@ func (placed) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error
 		if err := t.Handshake(); err != nil {
 			return nil, nil, err
 		}
+		state := t.ConnectionState()
+		return c, place{server.PlaceOf(c), &state}, nil
 	}
-	return c, place{server.PlaceOf(c)}, nil
+	return c, place{Place: server.PlaceOf(c)}, nil
 }
 
 // ClientHandshake implements credentials.TransportCredentials. There is no

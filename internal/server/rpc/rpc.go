@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/internal/access"
 	"github.com/quipudb/quipu/internal/envoypb"
 	"github.com/quipudb/quipu/internal/server"
 	pb "github.com/quipudb/quipu/quipupb"
@@ -61,7 +62,7 @@ const ConnBytesMax = readBufferBytes + 32<<10 + windowBytes
 
 // Options are what the door is told. The zero value is an open door.
 type Options struct {
-	Keys    server.Keys     // who may come in; none means everyone
+	Gate    *server.Gate    // who may come in, and do what; nil means everyone, and everything
 	Metrics *server.Metrics // where calls are measured; nil for a set of its own
 	Logger  *slog.Logger    // calls at debug level, faults at error; nil for slog.Default()
 	Timeout time.Duration   // the deadline of a call; 0 for TimeoutDefault
@@ -79,7 +80,8 @@ const CallsMaxDefault = 10_000
 type Door struct {
 	pb.UnimplementedQuipuServer
 	db       *quipu.DB
-	keys     server.Keys
+	gate     *server.Gate
+	needs    access.Needs
 	meters   map[string]*server.Call // by the full name of the method
 	refused  *server.Call            // of those that had no key
 	logger   *slog.Logger
@@ -108,11 +110,14 @@ func New(db *quipu.DB, o Options) *Door {
 	if o.Budget == nil {
 		o.Budget = server.NewBudget(server.RequestMemoryDefault)
 	}
+	if o.Gate == nil {
+		o.Gate = server.NewGate(server.GateOptions{Logger: o.Logger})
+	}
 	if o.CallsMax == 0 {
 		o.CallsMax = CallsMaxDefault
 	}
 	d := &Door{
-		db: db.Via("rpc"), keys: o.Keys, logger: o.Logger, timeout: o.Timeout, budget: o.Budget, callsMax: int64(o.CallsMax),
+		db: db.Via("rpc"), gate: o.Gate, needs: access.RPC(), logger: o.Logger, timeout: o.Timeout, budget: o.Budget, callsMax: int64(o.CallsMax),
 		long: make(chan struct{}, 1), open: make(chan struct{}, openCallsMax), draining: make(chan struct{}),
 	}
 	d.drain = sync.OnceFunc(func() { close(d.draining) })

@@ -171,7 +171,7 @@ func TestKeysAreWanted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := open(t, nil, rpc.Options{Keys: keys})
+	k := open(t, nil, rpc.Options{Gate: server.NewGate(server.GateOptions{Keys: keys, Logger: slog.New(slog.DiscardHandler)})})
 	f := func(want codes.Code, pairs ...string) {
 		t.Helper()
 		ctx := metadata.AppendToOutgoingContext(k.ctx, pairs...)

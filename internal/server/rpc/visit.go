@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/quipudb/quipu/call"
+	"github.com/quipudb/quipu/internal/access"
 	pb "github.com/quipudb/quipu/quipupb"
 	"github.com/quipudb/quipu/store"
 )
@@ -50,6 +51,10 @@ type visit struct {
 	late     atomic.Bool // it did
 	bytesMax int         // of a message
 	taken    int64       // of the budget, for the last message
+
+	who    *access.Principal // nil is nobody
+	need   access.Need
+	target string // the namespace of the last message, for the audit log
 }
 
 type visitKey struct{}
@@ -185,7 +190,10 @@ func (v *visit) receive(s grpc.ServerStream, m any) error {
 		return v.broken(err)
 	}
 	defer data.Free()
-	return decode(data, message, size)
+	if err := decode(data, message, size); err != nil {
+		return err
+	}
+	return v.permit(message, size)
 }
 
 // reserve takes memory for a message of so many bytes: twice those, because it

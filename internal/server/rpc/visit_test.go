@@ -1,6 +1,7 @@
 package rpc_test
 
 import (
+	"log/slog"
 	"net"
 	"strconv"
 	"strings"
@@ -156,7 +157,7 @@ func TestStrangersMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := open(t, nil, rpc.Options{Keys: keys})
+	k := open(t, nil, rpc.Options{Gate: server.NewGate(server.GateOptions{Keys: keys, Logger: slog.New(slog.DiscardHandler)})})
 	h := k.attack()
 	k.ends(h, k.half(h, pb.Quipu_Add_FullMethodName, 100, 10), codes.Unauthenticated, "API keys")
 	k.ends(h, k.half(h, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", 100, 10), codes.Unauthenticated, "API keys")
