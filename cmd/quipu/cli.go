@@ -64,6 +64,8 @@ type cli struct {
 	WAL     walCmd     `cmd:"" name:"wal" help:"Inspect the log of a data directory."`
 	Conf    confCmd    `cmd:"" name:"config" help:"Check a configuration file."`
 	Policy  policyCmd  `cmd:"" help:"Show and change the policies: how keys are counted."`
+	Key     keyCmd     `cmd:"" help:"Create, list, rotate and revoke API keys."`
+	Audit   auditCmd   `cmd:"" help:"Print what administrators have done."`
 	Advise  adviseCmd  `cmd:"" help:"Recommend a policy for a counter, with the reasons."`
 	Health  healthCmd  `cmd:"" help:"Ask whether a server is ready."`
 	About   aboutCmd   `cmd:"" name:"version" help:"Print the version, the commit and the Go version."`

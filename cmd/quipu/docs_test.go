@@ -92,4 +92,5 @@ func TestDocs(t *testing.T) {
 	f("docs/decided.md", 5)
 	f("docs/tutorial.md", 15)
 	f("docs/integrations.md", 8)
+	f("docs/security.md", 9)
 }

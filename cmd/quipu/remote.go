@@ -221,7 +221,7 @@ func quoteToken(token string) string {
 func refusal(res *http.Response, doubt int) error {
 	code := exitFailed
 	switch res.StatusCode {
-	case http.StatusServiceUnavailable:
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		code = exitUnavailable
 	case http.StatusGatewayTimeout, http.StatusBadGateway:
 		code = doubt

@@ -61,6 +61,8 @@ type serveCmd struct {
 	TLSCert   string   `name:"tls-cert" help:"TLS certificate chain (PEM)." placeholder:"FILE"`
 	TLSKey    string   `name:"tls-key" help:"Private key of the TLS certificate (PEM)." placeholder:"FILE"`
 
+	accessFlags `embed:""`
+
 	MemoryTotal    size          `help:"Memory limit of the whole server. By default three quarters of what the control group or the machine has." placeholder:"SIZE"`
 	Memory         size          `help:"Memory limit of the embedded store. By default 256MiB, or a quarter of the total if that is less." placeholder:"SIZE"`
 	KeyQuota       int64         `help:"Maximum number of keys in one namespace." default:"1000000000"`
@@ -88,9 +90,11 @@ func (*serveCmd) Help() string {
 
 On SIGTERM and SIGINT it accepts no new connections, gives running calls up to 6 s to finish, and exits with
 code 0, within 10 s whatever a PostgreSQL or Redis does.
-Policies are reloaded when their file changes and on SIGHUP; other settings take effect at the next start.
+Policies, TLS certificates and the keys of tokens are reloaded when their files change and on SIGHUP; other settings
+take effect at the next start.
 
-An address that other machines can reach needs an API key or --insecure. Without an API key, the server answers only
+An address that other machines can reach needs an API key, --jwks, --tls-client-ca, --require-auth or --insecure. Callers
+with an --api-key may do everything; "quipu key" makes keys that may do less. docs/security.md says more. Without an API key, the server answers only
 requests addressed to an IP address, to localhost or to a name of --allow-host, so that web pages can't reach it through
 a domain of their own.
 
@@ -149,6 +153,12 @@ func (c *serveCmd) Validate() error {
 			return &flagError{"allow-host", fmt.Errorf("%q: want a name, without a port", name)}
 		}
 	}
+	if err := c.accessFlags.check(); err != nil {
+		return err
+	}
+	if err := c.tlsFiles().Check(); err != nil {
+		return err
+	}
 	scheme, err := storeScheme(c.Store)
 	switch {
 	case err != nil:
@@ -169,11 +179,7 @@ func (c *serveCmd) Validate() error {
 		if d.addr == doorOff {
 			continue
 		}
-		l, err := c.listen(d.addr, "")
-		if err != nil {
-			return err
-		}
-		_, err = l.Resolve()
+		_, err := c.listen(d.addr, "").Resolve()
 		if _, ok := errors.AsType[*server.ExposedError](err); ok {
 			return &flagError{d.flag, fmt.Errorf("%w: give it an --api-key, or --insecure if the network is trusted", err)}
 		}
@@ -214,22 +220,13 @@ func (c *serveCmd) ignored(scheme string) error {
 
 // listen describes the listener of a door, and what it tells a client that is
 // one too many.
-func (c *serveCmd) listen(addr, refusal string) (server.Listen, error) {
-	l := server.Listen{
+func (c *serveCmd) listen(addr, refusal string) server.Listen {
+	return server.Listen{
 		Addr:           addr,
-		Exposed:        len(c.APIKey) > 0 || c.Insecure,
+		Exposed:        c.guarded() || c.Insecure,
 		ConnectionsMax: c.plan.conns,
 		Refusal:        refusal,
 	}
-	if len(c.APIKey) > 0 {
-		l.StrangersMax = server.StrangersMax(c.plan.conns)
-	}
-	if c.TLSCert == "" {
-		return l, nil
-	}
-	var err error
-	l.TLS, err = server.LoadTLS(c.TLSCert, c.TLSKey)
-	return l, err
 }
 
 // options returns what the store and the DB are told.
@@ -296,8 +293,13 @@ func (c *serveCmd) serve(ctx context.Context, out *output, conf *config, logger 
 		return err
 	}
 	defer watchPolicies(ctx, book)()
+	g, err := c.openGuard(ctx, db, out, logger)
+	if err != nil {
+		return err
+	}
+	defer g.close()
 	s := server.New(logger)
-	closeDoors, err := c.addDoors(s, db, book, logger)
+	closeDoors, err := c.addDoors(s, db, book, g, logger)
 	defer closeDoors() // before the store is closed: ends what the drain cut off
 	if err != nil {
 		return err
@@ -354,7 +356,7 @@ func watchPolicies(ctx context.Context, book *policyBook) (stop func()) {
 type means struct {
 	db      *quipu.DB
 	book    *policyBook
-	keys    server.Keys
+	gate    *server.Gate
 	metrics *server.Metrics
 	budget  *server.Budget
 	logger  *slog.Logger
@@ -363,15 +365,13 @@ type means struct {
 
 // addDoors opens the doors that are not off. What it returns closes them, also
 // after an error.
-func (c *serveCmd) addDoors(s *server.Server, db *quipu.DB, book *policyBook, logger *slog.Logger) (closeDoors func(), err error) {
-	m := means{db: db, book: book, metrics: server.NewMetrics(db.Port()), budget: server.NewBudget(c.plan.requests), logger: logger, doors: s.Doors}
+func (c *serveCmd) addDoors(s *server.Server, db *quipu.DB, book *policyBook, g *guard, logger *slog.Logger) (closeDoors func(), err error) {
+	m := means{db: db, book: book, gate: g.gate, metrics: server.NewMetrics(db.Port()), budget: server.NewBudget(c.plan.requests), logger: logger, doors: s.Doors}
 	m.metrics.WatchBudget(m.budget)
 	m.metrics.WatchMemory(c.plan.parts())
 	m.metrics.WatchMeter(book)
+	g.meters(m.metrics)
 	closeDoors = func() {}
-	if m.keys, err = server.NewKeys(c.APIKey); err != nil {
-		return closeDoors, err
-	}
 	for _, d := range []struct {
 		name, addr, refusal string
 		open                func(means) (server.Door, func())
@@ -383,12 +383,16 @@ func (c *serveCmd) addDoors(s *server.Server, db *quipu.DB, book *policyBook, lo
 		if d.addr == doorOff {
 			continue
 		}
-		listen, err := c.listen(d.addr, d.refusal)
-		if err != nil {
-			return closeDoors, err
+		listen := c.listen(d.addr, d.refusal)
+		if !g.gate.Open() {
+			listen.StrangersMax = server.StrangersMax(c.plan.conns)
 		}
-		if listen.TLS != nil && d.name == "resp" {
-			listen.TLS.NextProtos = nil
+		switch {
+		case g.tls == nil:
+		case d.name == "resp":
+			listen.TLS = g.tls.Plain()
+		default:
+			listen.TLS = g.tls.Web()
 		}
 		l, limited, err := listen.Open()
 		if errors.Is(err, syscall.EADDRINUSE) {
@@ -398,6 +402,11 @@ func (c *serveCmd) addDoors(s *server.Server, db *quipu.DB, book *policyBook, lo
 			return closeDoors, fmt.Errorf("--%s: %w", d.name, err)
 		}
 		m.metrics.Watch(d.name, limited)
+		g.gate.OnChange(func() {
+			if !g.gate.Open() {
+				limited.Strange(server.StrangersMax(c.plan.conns))
+			}
+		})
 		door, closeDoor := d.open(m)
 		s.Add(d.name, l, door)
 		closeOthers := closeDoors
@@ -414,10 +423,10 @@ func (c *serveCmd) addDoors(s *server.Server, db *quipu.DB, book *policyBook, lo
 // rest returns the REST door.
 func (c *serveCmd) rest(m means) (server.Door, func()) {
 	o := rest.Options{
-		Keys: m.keys, Metrics: m.metrics, Logger: m.logger, Timeout: c.RequestTimeout, Budget: m.budget, Pprof: c.Pprof,
+		Gate: m.gate, Metrics: m.metrics, Logger: m.logger, Timeout: c.RequestTimeout, Budget: m.budget, Pprof: c.Pprof,
 		Policies: m.book, About: pulse.About{Version: versionName(), Doors: m.doors},
 	}
-	if !m.keys.Required() && !c.Insecure {
+	if m.gate.Open() && !c.Insecure {
 		o.Hosts = append(c.AllowHost, "localhost")
 	}
 	h := rest.New(m.db, o)
@@ -430,7 +439,7 @@ func (c *serveCmd) rest(m means) (server.Door, func()) {
 // resp returns the RESP door.
 func (c *serveCmd) resp(m means) (server.Door, func()) {
 	d := resp.New(m.db, resp.Options{
-		Keys: m.keys, Metrics: m.metrics, Logger: m.logger, Timeout: c.RequestTimeout, Version: versionName(),
+		Gate: m.gate, Metrics: m.metrics, Logger: m.logger, Timeout: c.RequestTimeout, Version: versionName(),
 		ConnectionsMax: c.plan.conns, Memory: c.plan.requests,
 	})
 	m.metrics.WatchMeter(d)
@@ -440,7 +449,7 @@ func (c *serveCmd) resp(m means) (server.Door, func()) {
 // rpc returns the RPC door.
 func (c *serveCmd) rpc(m means) (server.Door, func()) {
 	d := rpc.New(m.db, rpc.Options{
-		Keys: m.keys, Metrics: m.metrics, Logger: m.logger, Timeout: c.RequestTimeout, Budget: m.budget,
+		Gate: m.gate, Metrics: m.metrics, Logger: m.logger, Timeout: c.RequestTimeout, Budget: m.budget,
 		CallsMax: c.plan.conns,
 	})
 	return d, func() { _ = d.Close() }
@@ -453,6 +462,11 @@ func (c *serveCmd) logger(out *output) *slog.Logger { return slog.New(server.Dam
 func (c *serveCmd) logHandler(out *output) slog.Handler {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(c.LogLevel)) // one of the enum
+	return c.handler(out, level)
+}
+
+// handler returns a log of what is at least of a level.
+func (c *serveCmd) handler(out *output, level slog.Level) slog.Handler {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: wordDurations}
 	if c.LogFormat == "text" || c.LogFormat == "auto" && out.live {
 		return slog.NewTextHandler(out.stderr, options)

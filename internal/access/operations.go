@@ -27,7 +27,7 @@ func REST() Needs {
 		"GET counters/{key}", "GET counters/{key}/exact", "GET counters/{key}/range", "GET counters/{key}/by/{dimension}",
 		"GET counters/{key}/ledger", "GET counters/{key}/top/{name}", "GET uniques/{key}", "POST read", "GET policies/explain",
 		"GET reactions/{key}", "GET members/{key}")
-	n.rows(needs(OnPrefix, Read), "GET counters", "GET sum", "GET range")
+	n.rows(needs(OnPrefix, Read), "GET counters", "GET sum", "GET range", "GET openmetrics")
 	n.rows(needs(OnKeys, Write),
 		"POST counters/{key}/increment", "POST counters/{key}/decrement", "PUT counters/{key}", "POST counters/{key}/reset",
 		"DELETE counters/{key}", "POST counters/{key}/adjust", "POST counters/{key}/recount", "POST uniques/{key}", "POST batch", "POST events",
