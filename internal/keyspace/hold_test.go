@@ -35,7 +35,7 @@ func TestHeads(t *testing.T) {
 }
 
 func stringsOf(command string) (words []string) {
-	for _, word := range bytes.Fields([]byte(command)) {
+	for word := range bytes.FieldsSeq([]byte(command)) {
 		words = append(words, string(word))
 	}
 	return words

@@ -152,7 +152,7 @@ func (c *cycle) unite() {
 }
 
 // unions are how many items sketches had together, by their keys: as long as none of them has another version, they have
-// as many. The store tells versions without waiting; where it does not, nothing is remembered.
+// as many.
 type unions struct {
 	mu  sync.Mutex
 	all map[string]unionOf
@@ -185,12 +185,12 @@ func (u *unions) put(name string, versions []uint64, n int64) {
 	u.all[name] = unionOf{versions, n}
 }
 
-// versionsOf returns the versions of the sketches that keys hold, if the store tells them without waiting.
-func (s *session) versionsOf(keys []string) []uint64 {
+// versionsOf returns the versions of the sketches that keys hold, nil if they hold something else.
+func (s *session) versionsOf(ctx context.Context, keys []string) []uint64 {
 	var room [unionKeysMax]store.Value
 	values := room[:len(keys)]
-	if !s.db.Port().Peek(keys, values) {
-		return nil
+	if !s.db.Port().Peek(keys, values) && s.db.Port().Values(ctx, keys, values) != nil {
+		return nil // Counting says why.
 	}
 	versions := make([]uint64, len(keys))
 	for i := range values {
@@ -216,7 +216,9 @@ func pfCount(ctx context.Context, s *session, args [][]byte) error {
 	if len(keys) > unionKeysMax || len(name) > unionNamesMax {
 		return textCommand(ctx, s, args)
 	}
-	before := s.versionsOf(keys)
+	ctx, cancel := s.d.deadline(ctx)
+	defer cancel()
+	before := s.versionsOf(ctx, keys)
 	if before != nil {
 		if n, ok := s.d.unions.get(name, before); ok {
 			s.integer(n)
@@ -227,8 +229,6 @@ func pfCount(ctx context.Context, s *session, args [][]byte) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.d.deadline(ctx)
-	defer cancel()
 	var r keyspace.Reply
 	if err := s.db.Port().Text(ctx, each, nil, func(space *keyspace.Space) error {
 		r = space.Do(args)
@@ -236,7 +236,7 @@ func pfCount(ctx context.Context, s *session, args [][]byte) error {
 	}); err != nil {
 		return err
 	}
-	if before != nil && r.Kind == keyspace.Number && slices.Equal(before, s.versionsOf(keys)) {
+	if before != nil && r.Kind == keyspace.Number && slices.Equal(before, s.versionsOf(ctx, keys)) {
 		s.d.unions.put(name, before, r.N)
 	}
 	s.answerText(&r)

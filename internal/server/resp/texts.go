@@ -22,6 +22,7 @@ const (
 // joinable reports whether a command on text can be executed together with others.
 func (s *session) joinable(c *command, args [][]byte) bool {
 	if _, has := keyspace.Has(c.name); !has || c.name == "COPY" || // to another database, perhaps
+		c.name == "PFCOUNT" || // may be known without a snapshot
 		s.multi || s.skip || s.follow.on {
 		return false
 	}
