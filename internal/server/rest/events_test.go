@@ -3,6 +3,7 @@ package rest_test
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/quipudb/quipu/internal/server/rest"
@@ -127,4 +128,35 @@ func TestCloudEventsSentAgain(t *testing.T) {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 	f.do("GET", "/api/v1/counters/order.placed", "").want(t, 200, "value=2")
+}
+
+// So has a batch of which the answer of one partition got lost.
+func TestCloudEventsPending(t *testing.T) {
+	var hooks storetest.Hooks
+	lost := false
+	var mu sync.Mutex // calls for several partitions are made at once
+	hooks.On(storetest.OnApply, func(c *storetest.Call) error {
+		err := c.Pass()
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil && !lost {
+			lost = true
+			c.Replies[0] = store.Reply{Err: store.ErrUnknown}
+		}
+		return err
+	})
+	f := openOver(t, storetest.Wrap(memstore.New(memstore.Options{Partitions: 3}), &hooks), rest.Options{})
+	events := make([]string, 20)
+	for i := range events {
+		events[i] = envelope(fmt.Sprint(i), fmt.Sprintf(`,"subject":"s%d"`, i))
+	}
+	body := "[" + strings.Join(events, ",") + "]"
+	f.do("POST", "/api/v1/events", body, batched).problem(t, 504, "unknown", "")
+	if r := f.do("POST", "/api/v1/events", body, batched); r.status != 200 || strings.Count(r.body, `"replayed":true`) != len(events) {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	f.do("GET", "/api/v1/sum?prefix=s", "").want(t, 200, "sum=20")
+	if !lost {
+		t.Error("no answer got lost")
+	}
 }
