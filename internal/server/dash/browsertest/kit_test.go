@@ -59,6 +59,7 @@ func run(m *testing.M) int {
 	var cancel context.CancelFunc
 	browser, cancel = chromedp.NewContext(allocator)
 	defer cancel()
+	defer func() { _ = chromedp.Cancel(browser) }() // waits until it has written its profile
 	if err := chromedp.Run(browser); err != nil {
 		panic(fmt.Sprintf("start chromium: %v", err))
 	}
