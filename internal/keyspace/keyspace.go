@@ -205,6 +205,8 @@ type Change struct {
 	N    int64
 	Text string
 
+	Before int64 // what the count was, of OpAdd
+
 	Sketch string
 	Pieces []Piece
 	Asks   []byte
@@ -244,7 +246,7 @@ func (s *Space) Changes() (all []Change) {
 		case e.anew:
 			c.Op, c.N, c.Ages = OpSet, e.is.N, true
 		case e.added:
-			c.Op, c.N, c.Ages = OpAdd, e.sum, e.aged
+			c.Op, c.N, c.Before, c.Ages = OpAdd, e.sum, e.was.N, e.aged
 		default:
 			c.Op, c.Ages = OpExpire, true
 		}

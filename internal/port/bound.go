@@ -74,6 +74,18 @@ func (p *Port) CheckValue(key string, value int64) error {
 	return outside(value, bound)
 }
 
+// CheckAdd is CheckValue for an addition to a counter that has a value.
+func (p *Port) CheckAdd(key string, before, n int64) error {
+	bound := p.books.Known(p.namespace).Bound(key)
+	if bound == nil {
+		return nil
+	}
+	if low, high := bound.Limits(before, n); before+n < low || before+n > high {
+		return store.Bounded.Err()
+	}
+	return nil
+}
+
 func outside(value int64, b *store.Bound) error {
 	return store.Errorf(store.KindBound, "%d is outside the floor and the ceiling that the definition has: %d to %d", value, b.Low, b.High)
 }

@@ -212,6 +212,9 @@ func (p *Port) textDeltas(changes []keyspace.Change) (deltas []store.Delta, err 
 		case keyspace.OpDelete:
 			d.Op = store.OpDelete
 		case keyspace.OpAdd:
+			if err := p.CheckAdd(c.Key, c.Before, c.N); err != nil { // None of several may be refused alone.
+				return nil, err
+			}
 			d.Op = store.OpAdd
 		case keyspace.OpExpire:
 			d.Op = store.OpExpire

@@ -5,6 +5,7 @@ import (
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/keyspace"
+	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
 )
 
@@ -36,4 +37,31 @@ func TestTextReadsAtOneMoment(t *testing.T) {
 	if tries != 2 || sum != 100 {
 		t.Errorf("the sum is %d after %d tries, want 100 after 2", sum, tries)
 	}
+}
+
+// An addition that would cross the floor of a definition has all that is of its step refused.
+func TestTextWithinBounds(t *testing.T) {
+	db := quipu.New(memstore.New(memstore.Options{}), quipu.Options{})
+	defer func() { _ = db.Close() }()
+	floorAt(t, db, 0)
+	if _, err := db.Add(t.Context(), "s", 3); err != nil {
+		t.Fatal(err)
+	}
+	step := func(n string) error {
+		return db.Port().Text(t.Context(), []string{"s", "sold"}, nil, func(s *keyspace.Space) error {
+			s.Do([][]byte{[]byte("INCR"), []byte("sold")})
+			s.Do([][]byte{[]byte("INCRBY"), []byte("s"), []byte(n)})
+			return nil
+		})
+	}
+	if err := step("-5"); store.KindOf(err) != store.KindBound {
+		t.Errorf("below the floor: %v", err)
+	}
+	holds(t, db, "s", 3)
+	holds(t, db, "sold", 0)
+	if err := step("-3"); err != nil {
+		t.Error(err)
+	}
+	holds(t, db, "s", 0)
+	holds(t, db, "sold", 1)
 }
