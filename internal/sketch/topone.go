@@ -3,6 +3,7 @@ package sketch
 import (
 	"encoding/binary"
 	"math"
+	"math/bits"
 )
 
 // One item is what nearly every event adds. To take it into the bytes of a list as they are costs a
@@ -194,6 +195,14 @@ func topCellAt(cells string, i int) (at topSpan) {
 
 // topSkip returns where n numbers end.
 func topSkip(s string, n int) (to int) {
+	const ends = 0x8080808080808080 // the bits that are not set in the last byte of a number
+	for ; to+8 <= len(s); to += 8 {
+		in := 8 - bits.OnesCount64(le64(s, to)&ends)
+		if in >= n { // The last of them ends here, somewhere.
+			break
+		}
+		n -= in
+	}
 	for ; n > 0 && to < len(s); to++ {
 		if s[to] < 0x80 {
 			n--
