@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu/client"
+	"github.com/quipudb/quipu/internal/load/redisproc"
 )
 
 // as returns what runs client commands with a key.
@@ -399,4 +400,31 @@ func TestAccessUsage(t *testing.T) {
 	if r := command(t, "QUIPU_ADDR=http://127.0.0.1:"+p.ready[strings.LastIndex(p.ready, ":")+1:], "add", "a"); r.code != 1 || !strings.Contains(r.stderr, "needs an API key") {
 		t.Errorf("--require-auth: %d %s", r.code, r.stderr)
 	}
+}
+
+// A Redis is reached by TLS if its URL says so, and only if its certificate is trusted.
+func TestStoreByTLS(t *testing.T) {
+	ca := newCA(t)
+	certFile, keyFile := ca.issue("redis", 300)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	_ = l.Close()
+	redis, err := redisproc.Start(t.Context(), t.TempDir(), "--tls-port", port, "--tls-cert-file", certFile, "--tls-key-file", keyFile,
+		"--tls-ca-cert-file", filepath.Join(ca.dir, "ca.pem"), "--tls-auth-clients", "no")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := redis.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	p := start(t, []string{"SSL_CERT_FILE=" + filepath.Join(ca.dir, "ca.pem")}, "--http", "127.0.0.1:0", "--store", "rediss://127.0.0.1:"+port)
+	if got := p.client()("add", "a"); got != "1" {
+		t.Errorf("add: %q", got)
+	}
+	refused(t, 3, "certificate", "serve", "--http", "127.0.0.1:0", "--store", "rediss://127.0.0.1:"+port)
 }

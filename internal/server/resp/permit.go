@@ -179,9 +179,9 @@ func (s *session) permitInScript(args [][]byte) string {
 	}
 	c, err := s.d.commands.find(args, nil)
 	if err == nil {
-		err = s.spend(c, args)
-	}
-	if err == nil {
+		if err := s.spend(c, args); err != nil {
+			return errorText(err)
+		}
 		err = s.permit(c, args)
 	}
 	if err == nil {
