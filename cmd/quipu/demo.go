@@ -60,7 +60,7 @@ func (c *demoCmd) Run(ctx context.Context, out *output) (err error) {
 			err = errors.Join(err, fmt.Errorf("remove the directory of the demo: %w", e))
 		}
 	}()
-	server, err := demoServer(out, "--data", filepath.Join(dir, "data"), "--http", c.HTTP, "--resp", "127.0.0.1:0", "--rpc", "127.0.0.1:0", "--log-level", "warn")
+	server, err := demoServer(out, "--data", filepath.Join(dir, "data"), "--http", c.HTTP, "--resp", "127.0.0.1:0", "--rpc", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,9 @@ func (c *demoCmd) Run(ctx context.Context, out *output) (err error) {
 	ready, line := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		err := server.Run(serving, &output{stdout: line, stderr: out.stderr}, &config{})
+		// Its log would come between the lines that say what to look at: the audit log has a line
+		// for each definition of the load, at every level.
+		err := server.Run(serving, &output{stdout: line, stderr: io.Discard}, &config{})
 		_ = line.Close()
 		ended <- err
 	}()
