@@ -70,10 +70,11 @@ func pfadds(s *session) error {
 func pfcounts(s *session) error {
 	d := pick(s, 3*time.Second, 200*time.Millisecond)
 	items := pick(s, 100_000, 2_000)
-	union := "PFCOUNT"
+	command := []string{"PFCOUNT"}
 	for i := range unionKeys {
-		union += fmt.Sprintf(" page:%02d", i)
+		command = append(command, fmt.Sprintf("page:%02d", i))
 	}
+	union := strings.Join(command, " ")
 	return s.besideRedis(func(quipu, redis sketching) error {
 		var turns []func() error
 		for _, of := range []sketching{quipu, redis} {
