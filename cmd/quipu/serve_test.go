@@ -239,7 +239,8 @@ func TestEndpoints(t *testing.T) {
 	f("/metrics", 200, `quipu_connections_open{door="http"}`)
 	f("/openapi.json", 200, `"openapi"`)
 	f("/debug/pprof/", 404, "not_found")
-	f("/", 404, "not_found")
+	f("/", 200, "<title>Quipu</title>")
+	f("/nothing", 404, "not_found")
 	p = serve(t, "--pprof")
 	f("/debug/pprof/", 200, "goroutine")
 }

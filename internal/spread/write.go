@@ -229,12 +229,13 @@ func (m *write) plan() {
 	}
 }
 
-// metObject reports whether a delta was surely refused by an object: the same cell has then taken
-// what a part of a counter does not. It must not be made again, since that may have
-// ended the object.
+// metObject reports whether a delta was surely refused by an object: the same cell has then taken,
+// in the same step, what a part of a counter does not. It must not be made again, since that may have
+// ended the object. What was not applied, or long ago, says nothing: a token or a time is
+// judged before what the cell is.
 func metObject(deltas []store.Delta, results []store.Result, refused int) bool {
 	for j := refused + 1; j < len(deltas); j++ {
-		if deltas[j].Cell == deltas[refused].Cell && results[j].Outcome != store.Split && deltas[j].NeedsWhole() {
+		if r := &results[j]; deltas[j].Cell == deltas[refused].Cell && r.Outcome == store.Applied && !r.Replayed && deltas[j].NeedsWhole() {
 			return true
 		}
 	}
