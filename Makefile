@@ -40,7 +40,7 @@ FUZZTIME ?= 30s
 CYCLES   ?= 50
 ROUNDS   ?= 5
 
-.PHONY: help setup servers run build stage package image chart test announce test-short race lint fuzz crash faults redis-suite bench bench-peers generate screenshots site
+.PHONY: help setup servers run build stage package image chart test announce test-faults test-others test-short race lint fuzz crash faults redis-suite bench bench-peers generate screenshots site
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -106,9 +106,15 @@ test-short: ## run the tests that need no servers, and long ones in short, in a 
 		awk '!/internal\/(pgtest|serving|load\/redisproc)( |$$)/ { print $$1 }')
 
 test: announce servers $(CLIENTS)/testdata/node/node_modules $(TYPESCRIPT)/node_modules ## run the tests
-	go test -timeout 10m ./...
-	go -C $(CLIENTS) test -timeout 10m ./...
+	go test -p 3 -timeout 10m ./...
+	@$(MAKE) --no-print-directory -j 2 test-faults test-others
+
+# The tests of the other modules. Those of faults wait most of their time, so the others run beside them.
+test-faults:
 	go -C $(FAULTS) test -timeout 10m ./...
+
+test-others:
+	go -C $(CLIENTS) test -timeout 10m ./...
 	go -C $(BENCH) test -timeout 10m ./...
 	go -C tools test ./site ./slim
 	go -C $(PACK) test ./...
