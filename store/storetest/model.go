@@ -200,7 +200,7 @@ func (m *model) put(d *store.Delta, full bool) (is store.Value, r store.Result) 
 		if d.Want {
 			r.Before, r.After = merged.answer[0], merged.answer[1]
 		}
-		if was.Exists && !merged.changed && is.DeadlineMS == was.DeadlineMS {
+		if was.Exists && is.Exists && !merged.changed && is.DeadlineMS == was.DeadlineMS { // else it is over already, or changed
 			is, r.Version = was, was.Version
 		}
 	}
