@@ -106,7 +106,7 @@ test-short: ## run the tests that need no servers, and long ones in short, in a 
 		awk '!/internal\/(pgtest|serving|load\/redisproc)( |$$)/ { print $$1 }')
 
 test: announce servers $(CLIENTS)/testdata/node/node_modules $(TYPESCRIPT)/node_modules ## run the tests
-	go test -p 3 -timeout 10m ./...
+	go test -timeout 10m ./...
 	@$(MAKE) --no-print-directory -j 2 test-faults test-others
 
 # The tests of the other modules. Those of faults wait most of their time, so the others run beside them.
