@@ -372,6 +372,7 @@ func TestRoom(t *testing.T) {
 	l, _, _ := open(t, o, 0)
 	fs.block()
 	add(l, 0, store.Synced)
+	l.Flush(false)
 	<-fs.blocked // the syncer has the first frame in hand
 	n := 0
 	for ; ; n++ {
@@ -433,6 +434,7 @@ func TestPipelining(t *testing.T) {
 	l, _, _ := open(t, o, 0)
 	fs.block()
 	first, _ := add(l, 0, store.Synced)
+	l.Flush(false)
 	<-fs.blocked
 	var last *wal.Frame
 	for id := range 100 {
