@@ -164,7 +164,7 @@ func (s *Space) holdsSketch(args [][]byte) bool {
 	if is(args[0], "SET") && !slices.ContainsFunc(args[3:], func(a []byte) bool { return is(a, "GET") }) {
 		return false
 	}
-	return s.at(args[1]).is.Sketch != ""
+	return s.at(args[1]).is.Held != ""
 }
 
 func wrongArity(name string) Reply {
@@ -175,7 +175,7 @@ func mget(s *Space, args [][]byte) Reply {
 	r := Reply{Kind: Array, All: make([]Reply, 0, len(args)-1)}
 	for _, key := range args[1:] {
 		e := s.at(key)
-		if e.is.Sketch != "" { // It is no string.
+		if e.is.Held != "" { // It is no string.
 			r.All = append(r.All, Reply{})
 			continue
 		}

@@ -23,7 +23,7 @@ func TestHeads(t *testing.T) {
 	} {
 		w := newWorld()
 		w.do(t, stringsOf(command)...)
-		held := w.keys["k"].Sketch
+		held := w.keys["k"].Held
 		name, pieces, ok := keyspace.PiecesOf(held)
 		if got := hex.EncodeToString([]byte(held)); ok != (want != "") || ok && got != want {
 			t.Errorf("%s: %s, want %s", command, got, want)
@@ -48,7 +48,7 @@ func FuzzHold(f *testing.F) {
 		s := w.space()
 		args := bytes.Fields([]byte(command))
 		s.Do(args)
-		f.Add([]byte(s.Is(string(args[1])).Sketch))
+		f.Add([]byte(s.Is(string(args[1])).Held))
 	}
 	f.Add([]byte("\x00text"))
 	f.Fuzz(func(t *testing.T, held []byte) {

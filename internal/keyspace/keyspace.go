@@ -29,7 +29,7 @@ type Value struct {
 	IsText     bool
 	N          int64
 	Text       string // if it is text
-	Sketch     string // if it is a sketch: the bytes that its key holds
+	Held       string // if it is anything else, such as a sketch: the bytes that its key holds
 	DeadlineMS int64  // Unix milliseconds; 0 is never
 }
 
@@ -207,7 +207,7 @@ type Change struct {
 
 	Before int64 // what the count was, of OpAdd
 
-	Sketch string
+	Held   string
 	Pieces []Piece
 	Asks   []byte
 
@@ -225,7 +225,7 @@ type Change struct {
 func (s *Space) Changes() (all []Change) {
 	for _, key := range s.order {
 		e := s.keys[key]
-		c := Change{Key: key, DeadlineMS: e.is.DeadlineMS, LivesMS: e.lives, WasObject: e.was.IsText || e.was.Sketch != ""}
+		c := Change{Key: key, DeadlineMS: e.is.DeadlineMS, LivesMS: e.lives, WasObject: e.was.IsText || e.was.Held != ""}
 		pieces := e.changes()
 		switch {
 		case !e.put && !e.added && e.asks == nil && len(pieces) == 0:
@@ -237,10 +237,10 @@ func (s *Space) Changes() (all []Change) {
 			c.Op, c.DeadlineMS, c.LivesMS = OpDelete, 0, 0
 		case e.anew && e.is.IsText:
 			c.Op, c.Text, c.Ages = OpPut, e.is.Text, true
-		case e.anew && e.is.Sketch != "":
-			c.Op, c.Sketch, c.Pieces, c.Ages = OpHold, e.is.Sketch, pieces, true
+		case e.anew && e.is.Held != "":
+			c.Op, c.Held, c.Pieces, c.Ages = OpHold, e.is.Held, pieces, true
 		case len(pieces) > 0:
-			c.Op, c.Sketch, c.Pieces, c.Ages = OpHold, e.is.Sketch, pieces, e.aged
+			c.Op, c.Held, c.Pieces, c.Ages = OpHold, e.is.Held, pieces, e.aged
 		case e.asks != nil:
 			c.Op, c.Asks, c.Ages = OpMerge, e.asks, e.aged
 		case e.anew:

@@ -118,7 +118,7 @@ func (w *world) apply(t *testing.T, s *keyspace.Space) {
 		if v.DeadlineMS != 0 && v.DeadlineMS <= w.now {
 			v = keyspace.Value{}
 		}
-		if c.WasObject != (v.IsText || v.Sketch != "") {
+		if c.WasObject != (v.IsText || v.Held != "") {
 			t.Fatalf("%+v of %+v", c, v)
 		}
 		ms := c.DeadlineMS
@@ -138,9 +138,9 @@ func (w *world) apply(t *testing.T, s *keyspace.Space) {
 		case keyspace.OpPut:
 			v = keyspace.Value{Exists: true, IsText: true, Text: c.Text}
 		case keyspace.OpMerge:
-			v.Exists, v.Sketch = true, merged(t, v.Sketch, c.Asks, s.Is(c.Key).Sketch)
+			v.Exists, v.Held = true, merged(t, v.Held, c.Asks, s.Is(c.Key).Held)
 		case keyspace.OpHold:
-			if v = (keyspace.Value{Exists: true, Sketch: c.Sketch, DeadlineMS: v.DeadlineMS}); len(c.Pieces) > 0 {
+			if v = (keyspace.Value{Exists: true, Held: c.Held, DeadlineMS: v.DeadlineMS}); len(c.Pieces) > 0 {
 				w.put(t, &c)
 			}
 		case keyspace.OpExpire:
@@ -158,9 +158,9 @@ func (w *world) apply(t *testing.T, s *keyspace.Space) {
 // put takes over the pieces of a change.
 func (w *world) put(t *testing.T, c *keyspace.Change) {
 	t.Helper()
-	name, _, ok := keyspace.PiecesOf(c.Sketch)
+	name, _, ok := keyspace.PiecesOf(c.Held)
 	if !ok {
-		t.Fatalf("pieces of %x", c.Sketch)
+		t.Fatalf("pieces of %x", c.Held)
 	}
 	for _, p := range c.Pieces {
 		at := pieceOf(c.Key, name, p.Index)
@@ -361,7 +361,7 @@ func beside(t *testing.T, keys []string, prepare func(*redis), draws func(*rand.
 				if v.Exists {
 					got = keyspace.Reply{Kind: keyspace.Bulk, Text: v.String()}
 				}
-				if v.Sketch != "" {
+				if v.Held != "" {
 					got, want = w.space().Do(bytesOf([]string{"PFCOUNT", key})), c.do(t, "PFCOUNT", key)
 				}
 				if !same("GET", got, want) {

@@ -109,15 +109,15 @@ func Hold(bytes string) (v Value, ok bool) {
 	if _, ok := headOf(bytes); !ok {
 		return Value{}, false
 	}
-	return Value{Exists: true, Sketch: bytes}, true
+	return Value{Exists: true, Held: bytes}, true
 }
 
 // Type returns what TYPE calls a value.
 func (v Value) Type() string {
-	if v.Sketch == "" {
+	if v.Held == "" {
 		return "string"
 	}
-	h, _ := headOf(v.Sketch)
+	h, _ := headOf(v.Held)
 	switch h.kind {
 	case sketch.KindFilter:
 		return "MBbloom--"
@@ -160,10 +160,10 @@ func (s *Space) body(key []byte, kind sketch.Kind, absent string) (b body, wrong
 	switch {
 	case !b.e.is.Exists:
 		return b, absent
-	case b.e.is.Sketch == "":
+	case b.e.is.Held == "":
 		return b, errWrongType
 	}
-	b.head, _ = headOf(b.e.is.Sketch)
+	b.head, _ = headOf(b.e.is.Held)
 	if b.kind != kind {
 		return b, errWrongType
 	}
@@ -240,7 +240,7 @@ func (b *body) each(f func(state string)) {
 // state returns a piece that was loaded; "" if nothing has come to it yet.
 func (b *body) state(i int) string {
 	if b.pieces == 1 {
-		return b.e.is.Sketch
+		return b.e.is.Held
 	}
 	return b.e.pieces[i].is
 }
@@ -265,10 +265,10 @@ func (b *body) become(i int, asks []byte, next string) {
 // become makes a whole sketch another one, and keeps its deadline.
 func (e *entry) become(asks []byte, next string) {
 	if e.anew || e.asks != nil || asks == nil || !e.is.Exists && e.was.Exists {
-		e.edit(Value{Exists: true, Sketch: next})
+		e.edit(Value{Exists: true, Held: next})
 		return
 	}
-	e.is.Exists, e.is.Sketch, e.asks = true, next, asks
+	e.is.Exists, e.is.Held, e.asks = true, next, asks
 }
 
 // make makes a key a sketch in pieces that has none yet, or a whole one.
@@ -279,7 +279,7 @@ func (b *body) make(h head) {
 	}
 	b.s.named++
 	b.name = b.s.Seed + b.s.named
-	b.e.assign(Value{Exists: true, Sketch: b.bytes()}, 0)
+	b.e.assign(Value{Exists: true, Held: b.bytes()}, 0)
 	b.e.fresh = true
 }
 
@@ -296,6 +296,6 @@ func (e *entry) changes() (all []Piece) {
 
 // inPieces reports whether a key holds a sketch whose pieces are parts of the key.
 func (e *entry) inPieces() bool {
-	_, _, pieces := PiecesOf(e.is.Sketch)
+	_, _, pieces := PiecesOf(e.is.Held)
 	return pieces
 }

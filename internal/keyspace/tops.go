@@ -60,7 +60,7 @@ func (s *Space) top(key []byte) (e *entry, t *sketch.Top, wrong string) {
 	if wrong != "" {
 		return b.e, nil, wrong
 	}
-	t, err := sketch.ParseTop(b.e.is.Sketch)
+	t, err := sketch.ParseTop(b.e.is.Held)
 	if err != nil {
 		return b.e, nil, errWrongType
 	}
@@ -123,7 +123,7 @@ func (s *Space) raise(key []byte, items []sketch.Amount, bad string) Reply {
 	next := string(t.Append(nil))
 	asks, err := sketch.AppendTopRequest(nil, t.K(), adds)
 	if err == nil { // A request counts its items in another order.
-		if joined, _, _, ok := sketch.Decide(nil, e.is.Sketch, asks); !ok || string(joined) != next {
+		if joined, _, _, ok := sketch.Decide(nil, e.is.Held, asks); !ok || string(joined) != next {
 			asks = nil
 		}
 	}

@@ -13,7 +13,7 @@ const errNotUniques = "WRONGTYPE Key is not a valid HyperLogLog string value."
 // uniques returns the sketch of uniques that a key holds, "" if it is absent; wrong says why it holds none.
 func (s *Space) uniques(key []byte) (e *entry, wrong string) {
 	b, wrong := s.body(key, sketch.KindUnique, "")
-	if wrong != "" && b.e.is.Sketch == "" { // To Redis it is a string, but no HyperLogLog.
+	if wrong != "" && b.e.is.Held == "" { // To Redis it is a string, but no HyperLogLog.
 		wrong = errNotUniques
 	}
 	return b.e, wrong
@@ -25,7 +25,7 @@ func pfAdd(s *Space, args [][]byte) Reply {
 		return failed(wrong)
 	}
 	asks := UniquesAsk(args[2:])
-	next, changed, _, ok := sketch.Decide(nil, e.is.Sketch, asks)
+	next, changed, _, ok := sketch.Decide(nil, e.is.Held, asks)
 	switch {
 	case !ok:
 		return failed(errNotUniques)
@@ -52,14 +52,14 @@ func (s *Space) union(keys [][]byte) (u *sketch.Unique, wrong string) {
 		if wrong != "" {
 			return nil, wrong
 		}
-		if e.is.Sketch == "" {
+		if e.is.Held == "" {
 			continue
 		}
 		var err error
 		if u == nil {
-			u, err = sketch.TrustUnique(e.is.Sketch)
+			u, err = sketch.TrustUnique(e.is.Held)
 		} else {
-			err = u.MergeTrusted(e.is.Sketch)
+			err = u.MergeTrusted(e.is.Held)
 		}
 		if err != nil {
 			return nil, errNotUniques
@@ -89,7 +89,7 @@ func pfMerge(s *Space, args [][]byte) Reply {
 		asks = u.Append(nil)
 	}
 	e := s.at(args[1])
-	if !e.is.Exists || string(asks) != e.is.Sketch {
+	if !e.is.Exists || string(asks) != e.is.Held {
 		e.become(asks, string(asks))
 	}
 	return ok()

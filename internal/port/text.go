@@ -233,8 +233,8 @@ func (p *Port) textDeltas(changes []keyspace.Change) (deltas []store.Delta, err 
 			d.Op, d.Event = store.OpMerge, &store.Event{Part: store.Object, Bytes: c.Asks}
 		case keyspace.OpHold:
 			p.texts.found(p.namespace)
-			d.Op, d.Event = store.OpPut, &store.Event{Part: store.Object, Bytes: []byte(c.Sketch)}
-			deltas = append(deltas, withPieces(d, c.Sketch, c.Pieces)...)
+			d.Op, d.Event = store.OpPut, &store.Event{Part: store.Object, Bytes: []byte(c.Held)}
+			deltas = append(deltas, withPieces(d, c.Held, c.Pieces)...)
 			continue
 		}
 		deltas = append(deltas, d)

@@ -43,7 +43,7 @@ func encodeEncoding(e *encoder) {
 	switch {
 	case e.told == nil || e.told[0] == nil:
 		e.text("int")
-	case e.told[0].Sketch != "", len(e.told[0].Text) > embeddedMax:
+	case e.told[0].Held != "", len(e.told[0].Text) > embeddedMax:
 		e.text("raw")
 	default:
 		e.text("embstr")

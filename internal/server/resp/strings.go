@@ -27,7 +27,7 @@ func encodeBefore(e *encoder, results []store.Result) {
 
 // meetsSketch reports whether the first result of a reply is of a key that holds a sketch.
 func (e *encoder) meetsSketch() bool {
-	return e.told != nil && e.told[0] != nil && e.told[0].Sketch != ""
+	return e.told != nil && e.told[0] != nil && e.told[0].Held != ""
 }
 
 // encodeNth is encodeBefore for one of several results.
@@ -35,7 +35,7 @@ func encodeNth(e *encoder, results []store.Result, i int) {
 	r := &results[i]
 	switch {
 	case refusal(e, r):
-	case e.told != nil && e.told[i] != nil && e.told[i].Sketch != "":
+	case e.told != nil && e.told[i] != nil && e.told[i].Held != "":
 		e.null() // as MGET has it
 	case e.told != nil && e.told[i] != nil:
 		e.text(e.told[i].Text)

@@ -288,7 +288,7 @@ func (c *cycle) readTexts(ctx context.Context, values []store.Value, errs []erro
 		for n, i := range at {
 			v := space.Is(keys[n])
 			c.results[i] = store.Result{Outcome: store.Applied, Before: v.N, After: v.N, Existed: v.Exists, DeadlineMS: v.DeadlineMS}
-			if c.texts[i] = nil; v.IsText || v.Sketch != "" {
+			if c.texts[i] = nil; v.IsText || v.Held != "" {
 				c.texts[i] = &v
 			}
 		}
