@@ -93,4 +93,11 @@ func TestDocs(t *testing.T) {
 	f("docs/tutorial.md", 15)
 	f("docs/integrations.md", 8)
 	f("docs/security.md", 9)
+	tasks, err := filepath.Glob("../../docs/howto/*.md")
+	if err != nil || len(tasks) < 10 {
+		t.Errorf("%d pages in docs/howto, %v", len(tasks), err)
+	}
+	for _, p := range tasks {
+		f(filepath.Join("docs", "howto", filepath.Base(p)), 1)
+	}
 }

@@ -18,7 +18,7 @@ func TestBuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	source := os.DirFS("../..")
-	for _, pattern := range []string{"docs/*.md", "docs/design/*.md"} {
+	for _, pattern := range []string{"docs/*.md", "docs/howto/*.md", "docs/design/*.md"} {
 		pages, err := fs.Glob(source, pattern)
 		if err != nil || len(pages) == 0 {
 			t.Fatal(pages, err)
