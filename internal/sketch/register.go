@@ -117,11 +117,11 @@ type finer struct {
 func joinFiner(dst, src []byte, to, from int, are finer) {
 	shift := from - to
 	for i, r := range src {
-		if r == 0 {
+		set := levels(r) << are.above
+		if set == 0 { // It has no item, or is none of a sketch: see Decide.
 			continue
 		}
 		i += are.first
-		set := levels(r) << are.above
 		if low := i & (1<<shift - 1); low != 0 {
 			// All its items have this number of zeros, and then a one.
 			set = 1 << (shift - bits.Len(uint(low)) + to - 1)
