@@ -96,7 +96,7 @@ func define(c *call) error {
 		return err
 	}
 	change, err := c.db.Define(c.ctx, defs, o)
-	if err == nil && o.IfNone && len(change.Changes) == 0 && len(defs) > 0 { // There are some.
+	if err == nil && o.IfNone && len(change.Changes) == 0 && change.ID != 0 { // There are some.
 		err = store.ErrChanged
 	}
 	if errors.Is(err, store.ErrChanged) {

@@ -36,6 +36,7 @@ func TestDefinitions(t *testing.T) {
 	f.do("GET", path, "").want(t, 200, "id=0")
 	f.do("PUT", path, windowed, "If-Match: "+none).want(t, 200, "id=1", "dry_run=false")
 	f.do("PUT", path, `{"definitions":[{"pattern":"w"}]}`, "If-Match: "+none).problem(t, 412, "changed", "the definitions are not those of If-Match")
+	f.do("PUT", path, `{"definitions":[]}`, "If-Match: "+none).problem(t, 412, "changed", "the definitions are not those of If-Match")
 	f.do("PUT", path, windowed, `If-Match: "d1"`).want(t, 200, "id=1", "changes=[]")
 
 	r = f.do("GET", path, "")
