@@ -12,7 +12,8 @@ type Audit = store.Audit
 
 // Verify checks what the DB serves, in all namespaces, against the store's
 // independent record of what was applied, windows, dimensions and ledgers against
-// their counters' totals and against each other, and what is reserved against the
+// their counters' totals and against each other, the windows of top lists against each
+// other, and what is reserved against the
 // reservations there are. It returns ErrUnsupported for a store
 // that keeps no record. A nil error means that the check was made, not that it found
 // no drift.

@@ -2,9 +2,11 @@ package history
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/quipudb/quipu/internal/ledger"
+	"github.com/quipudb/quipu/internal/sketch"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -25,6 +27,7 @@ type sums struct {
 	outside, cells  uint64
 	windows         []counts // not sorted, and some more than once
 	values, counter int64    // of a dimension: values that were admitted, and how many were counted
+	stopped         bool     // a list of it has counted to where numbers stop
 }
 
 // A counts is what was counted in the window that begins at start.
@@ -83,11 +86,20 @@ func (c *counted) take(shard int, f *store.PartFields, content *store.Content, q
 			s.values++
 		}
 	case store.PartWindow, store.PartWindowDim:
-		s.cells += uint64(content.N)
-		if n := len(s.windows); n > 0 && s.windows[n-1].start == f.Position {
-			s.windows[n-1].n += uint64(content.N)
+		s.window(f.Position, uint64(content.N))
+	case store.PartSketch, store.PartWindowSketch, store.PartShared, store.PartWindowShared:
+		if q.views[i].Top == 0 {
+			return nil
+		}
+		n, err := sketch.TopTotal(content.Bytes)
+		if err != nil {
+			return store.Errorf(store.KindCorrupt, "%s: %w", q.names[i], err)
+		}
+		s.stopped = s.stopped || n == math.MaxInt64
+		if q.views[i].ListsWindows() {
+			s.window(f.Position, uint64(n))
 		} else {
-			s.windows = append(s.windows, counts{f.Position, uint64(content.N)})
+			s.cells += uint64(n)
 		}
 	case store.PartEntries:
 		if f.Name != "" {
@@ -106,6 +118,16 @@ func (c *counted) take(shard int, f *store.PartFields, content *store.Content, q
 	default:
 	}
 	return nil
+}
+
+// window adds what was counted in a window.
+func (s *sums) window(start int64, n uint64) {
+	s.cells += n
+	if last := len(s.windows) - 1; last >= 0 && s.windows[last].start == start {
+		s.windows[last].n += n
+	} else {
+		s.windows = append(s.windows, counts{start, n})
+	}
 }
 
 // summed sorts counts by where an aligned window begins that has them, and adds up those of

@@ -3,7 +3,6 @@ package history
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/quipudb/quipu/internal/book"
@@ -52,7 +51,7 @@ func (r *Reader) equations(e *book.Entry) *equations {
 			// As long as its floor is where it was in the beginning, nothing has gone.
 			q.whole[i] = now[s.View.ID] == floorsOf(views.Floors(r.Known.Namespace, since))[s.View.ID]
 		}
-		if q.from[i] = never; q.whole[i] {
+		if q.from[i] = never; q.whole[i] || s.ListsWindows() {
 			q.from[i] = 0
 		}
 	}
@@ -82,11 +81,18 @@ func floorsOf(floors []store.Floor) map[uint16]store.Epoch {
 // windowed reports whether view i is windows of all events.
 func (q *equations) windowed(i int) bool { return q.views[i].Kind == store.PartWindow }
 
+// alike reports whether views i and j are windows of the same events: of all, or of those of
+// one top list.
+func (q *equations) alike(i, j int) bool {
+	a, b := &q.views[i], &q.views[j]
+	return a.Kind == b.Kind && a.Top == b.Top && (q.windowed(i) || a.ListsWindows())
+}
+
 // finer returns the view with the longest windows of which those of view i consist, or -1.
 func (q *equations) finer(i int) int {
 	best := -1
 	for j := range q.views {
-		if j == i || !q.windowed(i) || !q.windowed(j) || !q.views[j].Grid.Within(q.views[i].Grid) || q.views[j].Grid.Longest() >= q.views[i].Grid.Longest() {
+		if j == i || !q.alike(i, j) || !q.views[j].Grid.Within(q.views[i].Grid) || q.views[j].Grid.Longest() >= q.views[i].Grid.Longest() {
 			continue
 		}
 		if best < 0 || q.views[j].Grid.Longest() > q.views[best].Grid.Longest() {
@@ -149,9 +155,27 @@ func (q *equations) among(c *counted) (found []finding) {
 		}
 	}
 	for _, p := range q.pairs {
-		found = append(found, q.compare(c, p)...)
+		if !c.views[p.coarse].stopped {
+			found = append(found, q.compare(c, p)...)
+		}
 	}
-	return append(found, q.reactions(c)...)
+	return append(append(found, q.listed(c)...), q.reactions(c)...)
+}
+
+// listed returns which top lists have more in their windows than they have of all time. They
+// may have less: some windows are kept no more, and some events came too late for theirs.
+func (q *equations) listed(c *counted) (found []finding) {
+	for i := range q.views {
+		s := &q.views[i]
+		if !s.ListsWindows() {
+			continue
+		}
+		ever := slices.IndexFunc(q.views, func(o view.Shown) bool { return o.Top == s.Top && !o.ListsWindows() }) // as old as its windows
+		if have, want := c.views[i].cells, c.views[ever].cells; have > want && !c.views[ever].stopped {
+			found = append(found, finding{q.names[i] + " together: at most " + q.names[ever], have, want, true})
+		}
+	}
+	return found
 }
 
 // began reports whether all cells of the counter were written to since a view came. What
@@ -204,12 +228,4 @@ func (q *equations) compare(c *counted, p pair) (found []finding) {
 		}
 	}
 	return found
-}
-
-// drift returns a finding as people see it.
-func (f finding) drift(c store.Cell) store.Drift {
-	return store.Drift{
-		What: fmt.Sprintf("counter %q of namespace %q: %s", c.Key, c.Namespace, f.what),
-		Have: strconv.FormatInt(int64(f.have), 10), Want: strconv.FormatInt(int64(f.want), 10),
-	}
 }

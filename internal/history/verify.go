@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/quipudb/quipu/internal/book"
+	"github.com/quipudb/quipu/internal/view"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -36,6 +38,9 @@ func (r *Reader) Verify(ctx context.Context, a *store.Audit) error {
 	if v.restless > 0 {
 		a.Unproved = append(a.Unproved, fmt.Sprintf("namespace %q: %d counters were written to each time that their windows were compared", r.Known.Namespace, v.restless))
 	}
+	if v.relisted > 0 {
+		a.Unproved = append(a.Unproved, fmt.Sprintf("namespace %q: %d patterns have top lists by key that were added to each time that their windows were compared", r.Known.Namespace, v.relisted))
+	}
 	if v.rebooked > 0 {
 		a.Unproved = append(a.Unproved, fmt.Sprintf("namespace %q: %d counters have windows that differ, of a time for which other definitions held", r.Known.Namespace, v.rebooked))
 	}
@@ -46,9 +51,9 @@ func (r *Reader) Verify(ctx context.Context, a *store.Audit) error {
 }
 
 type verifier struct {
-	reader                           *Reader
-	audit                            *store.Audit
-	drifts, more, restless, rebooked int
+	reader                                     *Reader
+	audit                                      *store.Audit
+	drifts, more, restless, relisted, rebooked int
 }
 
 // pending are counters that were walked over, and wait for their totals.
@@ -68,10 +73,14 @@ func (v *verifier) entry(ctx context.Context, e *book.Entry) error {
 		}
 		return rows
 	}
+	if err := v.shared(ctx, q); err != nil {
+		return err
+	}
 	sets := r.sets(q, under)
-	m := &merger{reader: r, page: min(max(verifyRows/len(sets), 64), store.ScanMax)}
-	for _, rows := range sets {
-		if err := m.add(ctx, rows); err != nil {
+	m := &merger{reader: r}
+	page := min(max(verifyRows/len(sets), sketchPage), store.ScanMax)
+	for _, s := range sets {
+		if err := m.add(ctx, s.rows, min(page, s.page)); err != nil {
 			return err
 		}
 	}
@@ -110,34 +119,54 @@ func (q *equations) index(id uint16) int {
 	return -1
 }
 
-// sets returns the rows that have what the equations of counters need; of has them for one
-// kind, and if it is kept for a time, for one view and epoch.
-func (r *Reader) sets(q *equations, of func(store.PartFields) store.Rows) []store.Rows {
-	var sets []store.Rows
-	for _, kind := range []store.PartKind{store.PartBook, store.PartOutside, store.PartDim, store.PartAdmitted} {
-		sets = append(sets, of(store.PartFields{Kind: kind}))
-	}
+// A set is rows that equations need, and how many of them are read at a time at most.
+type set struct {
+	rows store.Rows
+	page int
+}
+
+// sets returns what the equations of counters need; of has the rows of one kind, and if it is
+// kept for a time, of one view and epoch.
+func (r *Reader) sets(q *equations, of func(store.PartFields) store.Rows) []set {
+	var sets []set
+	kinds := []store.PartKind{store.PartBook, store.PartOutside, store.PartDim, store.PartAdmitted}
 	if q.reacts() {
-		for _, kind := range []store.PartKind{store.PartGeneration, store.PartMembers, store.PartMember} {
-			sets = append(sets, of(store.PartFields{Kind: kind}))
-		}
+		kinds = append(kinds, store.PartGeneration, store.PartMembers, store.PartMember)
+	}
+	for _, kind := range kinds {
+		sets = append(sets, set{of(store.PartFields{Kind: kind}), store.ScanMax})
+	}
+	if slices.ContainsFunc(q.views, func(s view.Shown) bool { return s.Top != 0 && s.Kind == store.PartSketch }) {
+		sets = append(sets, set{of(store.PartFields{Kind: store.PartSketch}), sketchPage})
 	}
 	for i := range q.views {
-		s := &q.views[i]
-		if s.Kind&store.PartRetained == 0 || s.Kind.Shared() || q.from[i] == never {
+		if q.views[i].Kind.Shared() {
 			continue
 		}
-		from := max(q.from[i], 0)
-		if s.Keep != 0 {
-			begin, end := store.EpochAt(r.Now, time.Duration(s.View.Epoch)).Span()
-			from = max(from, r.Now-s.Keep-2*(end-begin)-s.Grid.Longest())
-		}
-		_ = epochs(s.View, from, r.Now+2*book.Ahead, func(e store.Epoch) error {
-			sets = append(sets, of(store.PartFields{Kind: s.Kind, View: s.View.ID, Epoch: e}))
-			return nil
-		})
+		r.needed(q, i, func(f store.PartFields, page int) { sets = append(sets, set{of(f), page}) })
 	}
 	return sets
+}
+
+// needed calls f for the epochs of view i that have what is in an equation, if it has epochs.
+func (r *Reader) needed(q *equations, i int, f func(fields store.PartFields, page int)) {
+	s := &q.views[i]
+	if s.Kind&store.PartRetained == 0 || q.from[i] == never {
+		return
+	}
+	page := store.ScanMax
+	if s.Top != 0 {
+		page = sketchPage
+	}
+	from := max(q.from[i], 0)
+	if s.Keep != 0 {
+		begin, end := store.EpochAt(r.Now, time.Duration(s.View.Epoch)).Span()
+		from = max(from, r.Now-s.Keep-2*(end-begin)-s.Grid.Longest())
+	}
+	_ = epochs(s.View, from, r.Now+2*book.Ahead, func(e store.Epoch) error {
+		f(store.PartFields{Kind: s.Kind, View: s.View.ID, Epoch: e}, page)
+		return nil
+	})
 }
 
 // judge reads the totals of counters that were walked over, and looks again at those that
@@ -172,10 +201,8 @@ func (v *verifier) again(ctx context.Context, q *equations, key string) error {
 		for _, f := range found {
 			if !f.sure {
 				unsure = true
-			} else if v.drifts++; v.drifts > driftsMax {
-				v.more++
 			} else {
-				v.audit.Drift = append(v.audit.Drift, f.drift(v.reader.cell(key)))
+				v.drift(fmt.Sprintf("counter %q of namespace %q: ", key, v.reader.Known.Namespace), f)
 			}
 		}
 		if unsure {
@@ -185,6 +212,15 @@ func (v *verifier) again(ctx context.Context, q *equations, key string) error {
 	}
 	v.restless++
 	return nil
+}
+
+// drift notes what does not hold, of what is named.
+func (v *verifier) drift(of string, f finding) {
+	if v.drifts++; v.drifts > driftsMax {
+		v.more++
+		return
+	}
+	v.audit.Drift = append(v.audit.Drift, store.Drift{What: of + f.what, Have: strconv.FormatInt(int64(f.have), 10), Want: strconv.FormatInt(int64(f.want), 10)})
 }
 
 // alone evaluates the equations of one counter, and reports whether nothing was written
@@ -221,8 +257,8 @@ func (r *Reader) gather(ctx context.Context, q *equations, key string) (*counted
 			}
 			return store.RowsOf(cell, from, to)
 		})
-		for _, rows := range sets {
-			if err := r.scan(ctx, rows, func(p *store.PartEntry) error {
+		for _, s := range sets {
+			if err := r.scanBy(ctx, s.rows, s.page, func(p *store.PartEntry) error {
 				f, _ := p.Part.Fields()
 				return c.take(shard, &f, &p.Content, q)
 			}); err != nil {
@@ -240,21 +276,21 @@ func (r *Reader) gather(ctx context.Context, q *equations, key string) (*counted
 // A merger walks several ranges of rows side by side, counter by counter.
 type merger struct {
 	reader *Reader
-	page   int
 	walks  walks
 }
 
 // A walk is one range of rows.
 type walk struct {
 	rows  store.Rows
+	page  int
 	found []store.PartEntry
 	more  bool
 	key   string // of the counter that comes next
 }
 
-// add begins a walk over rows.
-func (m *merger) add(ctx context.Context, rows store.Rows) error {
-	w := &walk{rows: rows, more: true}
+// add begins a walk over rows, so many at a time.
+func (m *merger) add(ctx context.Context, rows store.Rows, page int) error {
+	w := &walk{rows: rows, page: page, more: true}
 	if ok, err := m.fill(ctx, w); err != nil || !ok {
 		return err
 	}
@@ -265,10 +301,10 @@ func (m *merger) add(ctx context.Context, rows store.Rows) error {
 // fill reads the next page of a walk, if it has none; ok is false at the end.
 func (m *merger) fill(ctx context.Context, w *walk) (ok bool, err error) {
 	if len(w.found) == 0 && w.more {
-		if w.found, err = m.reader.Store.ScanParts(ctx, w.rows, m.page); err != nil {
+		if w.found, err = m.reader.Store.ScanParts(ctx, w.rows, w.page); err != nil {
 			return false, err
 		}
-		if w.more = len(w.found) == m.page; w.more {
+		if w.more = len(w.found) == w.page; w.more {
 			w.rows = beyond(w.rows, &w.found[len(w.found)-1])
 		}
 	}

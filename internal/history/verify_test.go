@@ -30,12 +30,13 @@ func TestVerify(t *testing.T) {
 		w := newWorld(t)
 		d := three()
 		d.Windows[0] = window("30m", "", 8*day) // of fewer epochs
+		d.Tops = ranked().Tops
 		w.define(d)
 		w.drawHistory(t, 12)
 		w.beside("k1", 5)
 		if rapid.Bool().Draw(t, "defined again") {
 			w.now += day
-			switch rapid.IntRange(0, 3).Draw(t, "change") {
+			switch rapid.IntRange(0, 4).Draw(t, "change") {
 			case 0:
 				d.Windows = append(d.Windows, window("1w", "Europe/Berlin", 1800*day))
 			case 1:
@@ -44,6 +45,8 @@ func TestVerify(t *testing.T) {
 				d.Dimensions = append(d.Dimensions, definition.Dimension{By: []string{"platform"}})
 			case 3:
 				d.Ledger.Record = definition.Adjustments
+			case 4:
+				d.Tops[0].K, d.Tops[1].Name = 20, "others"
 			}
 			w.define(d)
 			w.drawHistory(t, 12)

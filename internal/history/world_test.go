@@ -13,6 +13,7 @@ import (
 	"github.com/quipudb/quipu/internal/books"
 	"github.com/quipudb/quipu/internal/history"
 	"github.com/quipudb/quipu/internal/ledger"
+	"github.com/quipudb/quipu/internal/sketch"
 	"github.com/quipudb/quipu/internal/view"
 	"github.com/quipudb/quipu/store"
 	"github.com/quipudb/quipu/store/memstore"
@@ -173,7 +174,7 @@ func (w *world) add(key string, shard int, l ledger.Line, dims ...call.Dimension
 		w.t.Fatal(err)
 	}
 	riders := w.riders(key, l)
-	w.apply(key, shard, store.Delta{Op: store.OpAdd, N: l.Amount, Event: &store.Event{Plan: plan.Event.Plan, Riders: riders}})
+	w.apply(key, shard, store.Delta{Op: store.OpAdd, N: l.Amount, Event: &store.Event{Plan: plan.Event.Plan, Riders: riders, Bytes: w.asks(key, l.Amount, dims)}})
 	e := event{key: key, n: l.Amount, at: at, ms: w.now, dims: dims, counted: map[uint16]bool{}}
 	if len(riders) > 0 {
 		e.line = &l
@@ -183,6 +184,33 @@ func (w *world) add(key string, shard int, l ledger.Line, dims ...call.Dimension
 	}
 	w.events = append(w.events, e)
 	w.totals[key] += l.Amount
+}
+
+// asks returns what an add asks of the top lists of its counter.
+func (w *world) asks(key string, n int64, dims []call.Dimension) []byte {
+	tops := w.views(key).Tops()
+	if n < 1 || len(tops) == 0 {
+		return nil
+	}
+	asks := make([][]byte, 1, 1+len(tops)) // of users there is nothing
+	for _, t := range tops {
+		var ask []byte
+		item := key
+		if t.By != definition.ByKey {
+			item = ""
+			if i := slices.IndexFunc(dims, func(d call.Dimension) bool { return d.Name == t.By }); i >= 0 {
+				item = dims[i].Value
+			}
+		}
+		if item != "" {
+			var err error
+			if ask, err = sketch.AppendTopRequest(nil, t.Items(), []sketch.Amount{{Item: item, N: n}}); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+		asks = append(asks, ask)
+	}
+	return store.AppendAsks(nil, asks...)
 }
 
 // set assigns a value to a counter that was never split.

@@ -455,6 +455,11 @@ func FuzzTop(f *testing.F) {
 		if s == "" || s[0] == byte(sketch.KindTop) {
 			canonical(t, s, rewriteTop)
 		}
+		if top, err := sketch.ParseTop(s); err == nil {
+			if n, err := sketch.TopTotal(s); err != nil || n != top.Total() {
+				t.Fatalf("%x: total %d, %v, and of the list %d", s, n, err, top.Total())
+			}
+		}
 		decides(t, s, a, b)
 	})
 }

@@ -52,6 +52,17 @@ func ParseTop(state string) (*Top, error) {
 	return t, nil
 }
 
+// TopTotal returns the Total of the list whose state this is. It looks no further than the number.
+func TopTotal(state string) (int64, error) {
+	c := cutter{s: state}
+	c.head(KindTop, topVersion)
+	k, total := c.number(TopMax), c.number(math.MaxInt64)
+	if c.bad || k < 1 {
+		return 0, bad("no top list begins like this")
+	}
+	return total, nil
+}
+
 // parseEntries takes n entries, and returns what was counted of them at least.
 func (t *Top) parseEntries(c *cutter, n int) (listed int64) {
 	t.names = make([]byte, 0, c.left())

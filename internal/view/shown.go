@@ -17,6 +17,9 @@ type Shown struct {
 	Top       int           // a list in Views.Tops, from 1 on; 0 is none
 }
 
+// ListsWindows reports whether s has the windows of a top list.
+func (s *Shown) ListsWindows() bool { return s.Top != 0 && s.Kind&store.PartRetained != 0 }
+
 // All returns all views.
 func (v *Views) All() []Shown {
 	all := make([]Shown, len(v.views))
