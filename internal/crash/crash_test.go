@@ -64,7 +64,12 @@ func TestCrash(t *testing.T) {
 	f("resp", func(t *testing.T, rng *rand.Rand) { overLoop(t, binary, rng) })
 	f("resp-tls", func(t *testing.T, rng *rand.Rand) { overGoroutines(t, binary, rng) })
 	f("reserve", func(t *testing.T, rng *rand.Rand) { reserved(t, binary, rng) })
-	f("sketches", func(t *testing.T, rng *rand.Rand) { sketched(t, binary, rng) })
+	f("sketches", func(t *testing.T, rng *rand.Rand) { sketched(t, binary, rng, "", 1) })
+	f("sketches-postgres", func(t *testing.T, rng *rand.Rand) { sketched(t, binary, rng, pgtest.For(t).URL(), 2) })
+	f("sketches-redis", func(t *testing.T, rng *rand.Rand) {
+		s := redisproc.For(t, "--appendonly", "yes", "--appendfsync", "always")
+		sketched(t, binary, rng, "redis://"+s.Addr, 2)
+	})
 	f("scripts", func(t *testing.T, rng *rand.Rand) { scripted(t, binary, rng, "", 1, 3) })
 	f("scripts-postgres", func(t *testing.T, rng *rand.Rand) { scripted(t, binary, rng, pgtest.For(t).URL(), 2, 3) })
 	f("scripts-redis", func(t *testing.T, rng *rand.Rand) {

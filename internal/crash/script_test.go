@@ -2,7 +2,6 @@ package crash
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -27,13 +26,12 @@ const step = `local n = redis.call('incr', KEYS[1]) redis.call('set', KEYS[2], '
 // all of it is in.
 const lone = `local n = tonumber((redis.call('get', KEYS[1]) or 'n0'):sub(2)) + 1 redis.call('set', KEYS[1], 'n' .. n) return n`
 
-// A troupe is servers of one store that are killed while clients send them scripts.
+// A troupe is servers of one store that are killed while clients send them commands.
 type troupe struct {
 	t       *testing.T
 	args    []string
 	binary  string
-	step    string
-	keys    int // of the step
+	dir     string // of the store, if it is embedded
 	servers []*serving.Process
 	addrs   []atomic.Pointer[string]
 	over    atomic.Bool
@@ -42,38 +40,66 @@ type troupe struct {
 	problems []error
 }
 
-// A scripter is what one client has sent, and was told.
-type scripter struct{ sent, told int64 }
-
-// scripted has clients send scripts while servers are killed. Afterwards each has counted what it
-// was told at least, and no more than it has sent; and each script was one step.
-func scripted(t *testing.T, binary string, rng *rand.Rand, store string, servers, keys int) {
-	s := &troupe{t: t, binary: binary, step: step, keys: keys, args: []string{"--http", "off", "--resp", "127.0.0.1:0"}, servers: make([]*serving.Process, servers), addrs: make([]atomic.Pointer[string], servers)}
+// newTroupe starts servers over a store, or, if that is empty, one with a directory of its own.
+func newTroupe(t *testing.T, binary, store string, servers int) *troupe {
+	t.Helper()
+	s := &troupe{t: t, binary: binary, args: []string{"--http", "off", "--resp", "127.0.0.1:0"}, servers: make([]*serving.Process, servers), addrs: make([]atomic.Pointer[string], servers)}
 	if store == "" {
-		s.args = append(s.args, "--data", filepath.Join(t.TempDir(), "data"))
+		s.dir = filepath.Join(t.TempDir(), "data")
+		s.args = append(s.args, "--data", s.dir)
 	} else {
 		s.args = append(s.args, "--store", store)
-	}
-	check := `local n = tonumber(redis.call('get', KEYS[1]) or 0) if n > 0 and redis.call('get', KEYS[2]) ~= 'n' .. n then return -1 end return n`
-	if keys == 1 {
-		s.step, check = lone, `return tonumber((redis.call('get', KEYS[1]) or 'n0'):sub(2))`
 	}
 	for i := range servers {
 		s.start(i)
 	}
-	clients := make([]scripter, scripters)
-	var all sync.WaitGroup
-	for i := range clients {
-		all.Go(func() { s.play(t.Context(), i, &clients[i]) })
-	}
+	return s
+}
+
+// kill kills servers under load, one at a time.
+func (s *troupe) kill(rng *rand.Rand) {
+	s.t.Helper()
 	for range *cycles {
 		pause(100*time.Millisecond+time.Duration(rng.IntN(300))*time.Millisecond, nil)
-		i := rng.IntN(servers)
+		i := rng.IntN(len(s.servers))
+		if err := s.servers[i].Died(); err != nil {
+			s.t.Fatalf("server %d: %v\n%s", i, err, &s.servers[i].Log)
+		}
 		s.servers[i].Kill()
 		s.start(i)
 	}
 	pause(200*time.Millisecond, nil)
 	s.over.Store(true)
+}
+
+func (s *troupe) problem(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.problems = append(s.problems, fmt.Errorf(format, args...))
+}
+
+// A scripter is what one client has sent, and was told: by a script with so many keys.
+type scripter struct {
+	step       string
+	keys       int
+	sent, told int64
+}
+
+// scripted has clients send scripts while servers are killed. Afterwards each has counted what it
+// was told at least, and no more than it has sent; and each script was one step.
+func scripted(t *testing.T, binary string, rng *rand.Rand, store string, servers, keys int) {
+	s, source := newTroupe(t, binary, store, servers), step
+	check := `local n = tonumber(redis.call('get', KEYS[1]) or 0) if n > 0 and redis.call('get', KEYS[2]) ~= 'n' .. n then return -1 end return n`
+	if keys == 1 {
+		source, check = lone, `return tonumber((redis.call('get', KEYS[1]) or 'n0'):sub(2))`
+	}
+	clients := make([]scripter, scripters)
+	var all sync.WaitGroup
+	for i := range clients {
+		clients[i].step, clients[i].keys = source, keys
+		all.Go(func() { s.play(i, &clients[i]) })
+	}
+	s.kill(rng)
 	all.Wait()
 	sum, told := int64(0), int64(0)
 	c := s.dial(0)
@@ -142,38 +168,49 @@ type closed struct{ net.Conn }
 func (closed) Write([]byte) (int, error) { return 0, net.ErrClosed }
 func (closed) Close() error              { return nil }
 
-// eval runs a script on a client's keys, and returns the number that it replies.
-func (c *stage) eval(source string, keys, client int) (int64, error) {
-	args := []string{"EVAL", source, fmt.Sprint(keys), fmt.Sprintf("count:%d", client), fmt.Sprintf("word:%d", client), "count:all"}[:3+keys]
+// do sends a command, and returns its reply: of an array the first. Only what nobody answered is an error.
+func (c *stage) do(args ...string) (string, error) {
 	text := fmt.Sprintf("*%d\r\n", len(args))
 	for _, a := range args {
 		text += fmt.Sprintf("$%d\r\n%s\r\n", len(a), a)
 	}
 	if _, err := io.WriteString(c, text); err != nil {
-		return 0, err
+		return "", err
 	}
 	line, err := c.r.ReadString('\n')
+	if err == nil && line[0] == '*' {
+		line, err = c.r.ReadString('\n')
+	}
+	return strings.TrimSpace(line), err
+}
+
+// number returns the number that a command replies.
+func (c *stage) number(args ...string) (int64, error) {
+	line, err := c.do(args...)
 	if err != nil {
 		return 0, err
 	}
 	if n, is := strings.CutPrefix(line, ":"); is {
-		return number(strings.TrimSpace(n))
+		return number(n)
 	}
-	return 0, errors.New(strings.TrimSpace(line))
+	return 0, errors.New(line)
+}
+
+// eval runs a script on a client's keys, and returns the number that it replies.
+func (c *stage) eval(source string, keys, client int) (int64, error) {
+	return c.number([]string{"EVAL", source, fmt.Sprint(keys), fmt.Sprintf("count:%d", client), fmt.Sprintf("word:%d", client), "count:all"}[:3+keys]...)
 }
 
 // play sends scripts until it is over.
-func (s *troupe) play(_ context.Context, i int, is *scripter) {
+func (s *troupe) play(i int, is *scripter) {
 	c := s.dial(i % len(s.servers))
 	defer func() { _ = c.Close() }()
 	for last := int64(0); !s.over.Load(); {
 		is.sent++
-		n, err := c.eval(s.step, s.keys, i)
+		n, err := c.eval(is.step, is.keys, i)
 		switch {
 		case err == nil && n <= last:
-			s.mu.Lock()
-			s.problems = append(s.problems, fmt.Errorf("client %d: %d after %d", i, n, last))
-			s.mu.Unlock()
+			s.problem("client %d: %d after %d", i, n, last)
 			return
 		case err == nil:
 			last, is.told = n, is.told+1

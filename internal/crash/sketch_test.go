@@ -1,150 +1,142 @@
 package crash
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
-	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 )
 
 const (
 	counters    = 8   // who add to sketches
-	counterMost = 150 // items of each, so that all are counted exactly
+	counterMost = 150 // items of each in one set of sketches, so that all are counted exactly
 )
 
-// A booth is a server whose keys hold sketches.
-type booth struct {
-	*host
-	over     atomic.Bool
-	mu       sync.Mutex
-	problems []error
+// A counting is what one caller has asked of one set of sketches, and was told.
+type counting struct {
+	asked, told map[string]bool // items, and those that every sketch of the set has acknowledged
+	sent, done  int64           // to the top list
 }
 
-func (b *booth) problem(format string, args ...any) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.problems = append(b.problems, fmt.Errorf(format, args...))
-}
-
-// sketched has callers add items to sketches of each kind, small and in pieces, while the server is killed. Afterwards
-// everything that was acknowledged is there, and nothing that was not asked for.
-func sketched(t *testing.T, binary string, rng *rand.Rand) {
-	b := &booth{host: newHost(t, binary, "--resp")}
-	for _, command := range []string{"CMS.INITBYDIM counts 300 5", "CMS.INITBYDIM pieces 4000 5", "BF.RESERVE large 0.001 200000"} {
-		if got, err := b.ask(command); err != nil || got != "+OK" {
-			t.Fatalf("%s: %q, %v", command, got, err)
+// sketched has callers add items to sketches of each kind, small and in pieces, while servers are killed. Afterwards
+// everything that was acknowledged is there, and nothing that was not asked for. After some items they go on with
+// another set of sketches, in which everything is exact again.
+func sketched(t *testing.T, binary string, rng *rand.Rand, store string, servers int) {
+	s := newTroupe(t, binary, store, servers)
+	c := s.dial(0)
+	defer func() { _ = c.Close() }()
+	sets := *cycles
+	for set := range sets {
+		for _, command := range []string{"CMS.INITBYDIM counts:%d 300 5", "CMS.INITBYDIM pieces:%d 4000 5", "BF.RESERVE large:%d 0.001 200000", "TOPK.RESERVE top:%d 10"} {
+			if got, err := c.do(strings.Fields(fmt.Sprintf(command, set))...); err != nil || got != "+OK" {
+				t.Fatalf(command+": %q, %v", set, got, err)
+			}
 		}
 	}
 	var all sync.WaitGroup
-	told, asked := make([]map[string]bool, counters), make([]map[string]int, counters)
-	for i := range counters {
-		told[i], asked[i] = map[string]bool{}, map[string]int{}
-		all.Go(func() { b.count(i, told[i], asked[i]) })
+	noted := make([][]counting, counters) // by caller and set
+	for i := range noted {
+		noted[i] = make([]counting, sets)
+		all.Go(func() { s.count(i, noted[i]) })
 	}
-	for range *cycles {
-		pause(time.Duration(100+rng.IntN(500))*time.Millisecond, b.process.Exited)
-		if err := b.process.Died(); err != nil {
+	s.kill(rng)
+	all.Wait()
+	c = s.dial(0)
+	items, sure := 0, 0
+	for set := range sets {
+		n, m := s.recount(c, set, noted)
+		items, sure = items+n, sure+m
+	}
+	_ = c.Close()
+	if sure == 0 {
+		t.Error("nothing was acknowledged")
+	}
+	for _, p := range s.servers {
+		if err := p.Drain(); err != nil {
+			t.Error(err)
+		}
+	}
+	if s.dir != "" {
+		command(t, binary, "verify", "--data", s.dir)
+	} else {
+		addr, err := ready(t.Context(), launch(t, binary, "--http", "127.0.0.1:0", "--store", store))
+		if err != nil {
 			t.Fatal(err)
 		}
-		b.process.Kill()
-		b.start()
+		command(t, binary, "verify", "--addr", "http://"+addr)
 	}
-	b.over.Store(true)
-	all.Wait()
-	items, sure := 0, 0
-	for i := range counters {
-		items += len(asked[i])
-		for item := range told[i] {
-			sure++
-			for _, filter := range []string{"BF.EXISTS small ", "BF.EXISTS large "} {
-				if got, err := b.ask(filter + item); got != ":1" {
-					b.problem("%s%s was acknowledged, and is %q, %v", filter, item, got, err)
-				}
-			}
-		}
-	}
-	if n, err := b.number("PFCOUNT uniques"); n < sure || n > items {
-		b.problem("%d uniques, %v; %d were acknowledged of %d", n, err, sure, items)
-	}
-	for _, sketch := range []string{"counts", "pieces"} {
-		for i := range counters {
-			for item, times := range asked[i] {
-				least := 0
-				if told[i][item] {
-					least = 1
-				}
-				got, err := b.ask("CMS.QUERY " + sketch + " " + item)
-				n, bad := strconv.Atoi(strings.TrimPrefix(got, ":"))
-				if sum := items * 3 / 100; bad != nil || n < least || sketch == "pieces" && n > times+sum {
-					b.problem("%s has %q of %s, %v; want %d to %d", sketch, got, item, err, least, times)
-				}
-			}
-		}
-	}
-	if err := b.process.Drain(); err != nil {
-		t.Fatal(err)
-	}
-	command(t, binary, "verify", "--data", b.dir)
 	t.Logf("%d kills: %d items, of which %d were acknowledged", *cycles, items, sure)
-	if err := errors.Join(b.problems[:min(len(b.problems), 10)]...); err != nil {
-		t.Fatal(err)
+	if err := errors.Join(s.problems[:min(len(s.problems), 10)]...); err != nil {
+		t.Error(err)
 	}
 }
 
-// count adds items one after the other to all sketches, and writes down which were acknowledged by all, and how
-// often each was sent.
-func (b *booth) count(caller int, told map[string]bool, asked map[string]int) {
-	for i := 0; !b.over.Load() && i < counterMost; i++ {
-		item := fmt.Sprintf("item-%d-%d", caller, i)
-		asked[item] = 1
-		done := true
-		for _, command := range []string{"PFADD uniques %s", "BF.ADD small %s", "BF.ADD large %s", "CMS.INCRBY counts %s 1", "CMS.INCRBY pieces %s 1"} {
-			got, err := b.ask(fmt.Sprintf(command, item))
-			if err == nil && got == "" || strings.HasPrefix(got, "-") {
-				b.problem("%s %s: %q", command, item, got)
+// count adds items one after the other to the sketches of each set.
+func (s *troupe) count(caller int, sets []counting) {
+	c := s.dial(caller % len(s.servers))
+	defer func() { _ = c.Close() }()
+	for set := range sets {
+		of := &sets[set]
+		of.asked, of.told = map[string]bool{}, map[string]bool{}
+		for i := 0; i < counterMost && !s.over.Load(); i++ {
+			item, done := fmt.Sprintf("item-%d-%d", caller, i), true
+			send := func(command string, args ...any) bool {
+				got, err := c.do(strings.Fields(fmt.Sprintf(command, args...))...)
+				switch {
+				case err != nil: // It was killed, and may have counted.
+					done = false
+					_ = c.Close()
+					c = s.dial(caller % len(s.servers))
+				case strings.HasPrefix(got, "-"):
+					s.problem(command+": %q", append(args, got)...)
+				}
+				return err == nil
 			}
-			if err != nil { // It is down.
-				done = false
-				pause(20*time.Millisecond, nil)
+			of.asked[item] = true
+			for _, command := range []string{"PFADD uniques:%d %s", "BF.ADD small:%d %s", "BF.ADD large:%d %s", "CMS.INCRBY counts:%d %s 1", "CMS.INCRBY pieces:%d %s 1"} {
+				send(command, set, item)
+			}
+			of.sent++
+			if send("TOPK.INCRBY top:%d caller-%d 1", set, caller) {
+				of.done++
+			}
+			if done {
+				of.told[item] = true
 			}
 		}
-		if done {
-			told[item] = true
+	}
+}
+
+// recount compares a set of sketches with what was asked and told, and returns how many items that were.
+func (s *troupe) recount(c *stage, set int, noted [][]counting) (items, sure int) {
+	for _, of := range noted {
+		items, sure = items+len(of[set].asked), sure+len(of[set].told)
+	}
+	is := func(name, item string, least, most int64, command ...string) {
+		if n, err := c.number(command...); err != nil || n < least || n > most {
+			s.problem("%s:%d has %d of %s, %v; want %d to %d", name, set, n, item, err, least, most)
 		}
 	}
-}
-
-// ask sends a command on a connection of its own, and returns its reply, or of an array the first.
-func (b *booth) ask(command string) (string, error) {
-	conn, err := net.DialTimeout("tcp", b.addr, 5*time.Second)
-	if err != nil {
-		return "", err
+	key := func(name string) string { return fmt.Sprintf("%s:%d", name, set) }
+	if items > 0 {
+		is("uniques", "all", int64(sure), int64(items), "PFCOUNT", key("uniques"))
 	}
-	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-	if _, err := io.WriteString(conn, command+"\r\n"); err != nil {
-		return "", err
+	for i, of := range noted {
+		for item := range of[set].asked {
+			least := int64(0)
+			if of[set].told[item] {
+				least = 1
+				is("small", item, 1, 1, "BF.EXISTS", key("small"), item)
+				is("large", item, 1, 1, "BF.EXISTS", key("large"), item)
+			}
+			is("counts", item, least, int64(items), "CMS.QUERY", key("counts"), item)
+			is("pieces", item, least, 1+int64(items)*3/100, "CMS.QUERY", key("pieces"), item)
+		}
+		if name := fmt.Sprintf("caller-%d", i); of[set].sent > 0 {
+			is("top", name, of[set].done, of[set].sent, "TOPK.COUNT", key("top"), name)
+		}
 	}
-	r := bufio.NewReader(conn)
-	line, err := r.ReadString('\n')
-	if err == nil && line[0] == '*' {
-		line, err = r.ReadString('\n')
-	}
-	return strings.TrimSpace(line), err
-}
-
-func (b *booth) number(command string) (int, error) {
-	got, err := b.ask(command)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(strings.TrimPrefix(got, ":"))
+	return items, sure
 }
