@@ -18,7 +18,7 @@ func open(partitions int, hooks ...storetest.Hook) storetest.Opener {
 	return func(t testing.TB, c storetest.Config) *storetest.Instance {
 		h := new(storetest.Hooks)
 		h.On(storetest.OnApply, hooks...)
-		return &storetest.Instance{Store: over(t, storetest.Wrap(memory(partitions, c), h))}
+		return &storetest.Instance{Store: over(t, storetest.Wrap(memory(partitions, c), h)), Probes: true}
 	}
 }
 
@@ -58,7 +58,7 @@ func TestLawsWhenNodesDie(t *testing.T) {
 			t.Cleanup(func() { _ = n.Close() })
 			return n
 		}
-		inst := &storetest.Instance{Store: another(t), Crash: another}
+		inst := &storetest.Instance{Store: another(t), Crash: another, Probes: true}
 		inst.Reopen = func(t testing.TB) store.Store {
 			if err := inst.Store.Close(); err != nil {
 				t.Error(err)

@@ -160,6 +160,6 @@ func TestTrainLeavesOneBehind(t *testing.T) {
 // A node keeps the laws over a store that carries.
 func TestLawsCarried(t *testing.T) {
 	storetest.Run(t, func(t testing.TB, c storetest.Config) *storetest.Instance {
-		return &storetest.Instance{Store: over(t, carrying(memory(8, c)))}
+		return &storetest.Instance{Store: over(t, carrying(memory(8, c))), Probes: true}
 	})
 }

@@ -54,6 +54,10 @@ type Instance struct {
 	// Beside opens another store on what this one keeps, with other limits, as
 	// another server would. It is nil for stores that are not shared.
 	Beside func(t testing.TB, l store.Limits) (store.Store, error)
+
+	// Probes says that the store makes small writes of its own, to see whether what is behind
+	// it answers. So how many changes there were is not up to its callers alone.
+	Probes bool
 }
 
 // Run checks every law on stores made by open.
