@@ -591,12 +591,12 @@ func (w *world) sharded() (n int) {
 	return n
 }
 
-// events runs histories of events over a store, under some policies.
+// events runs histories of events over stores, under some policies.
 func events(t *testing.T, some, rests int, back func(t *testing.T, rng *rand.Rand) *backing) {
 	rng := chance(t)
-	b := back(t, rng)
 	sharded := 0
 	for range max(1, *runs) {
+		b := back(t, rng)
 		history := drawEvents(rng)
 		p := plainly(t, history, chronicleOf(history))
 		for range some {
@@ -628,13 +628,16 @@ func TestEventsInMemory(t *testing.T) {
 func TestEventsEmbedded(t *testing.T) { events(t, 3, 3, embedded) }
 
 func TestEventsPostgres(t *testing.T) {
-	events(t, 1, 3, func(t *testing.T, _ *rand.Rand) *backing { return overPostgres(t) })
+	b := overPostgres(t)
+	events(t, 1, 3, func(*testing.T, *rand.Rand) *backing { return b })
 }
 
 func TestEventsRedis(t *testing.T) {
-	events(t, 1, 3, func(t *testing.T, _ *rand.Rand) *backing { return overRedis(t) })
+	b := overRedis(t)
+	events(t, 1, 3, func(*testing.T, *rand.Rand) *backing { return b })
 }
 
 func TestEventsCluster(t *testing.T) {
-	events(t, 1, 3, func(t *testing.T, _ *rand.Rand) *backing { return overCluster(t) })
+	b := overCluster(t)
+	events(t, 1, 3, func(*testing.T, *rand.Rand) *backing { return b })
 }
