@@ -67,9 +67,9 @@ func (c *cutter) amount() int64 {
 	return n
 }
 
-// head takes the kind and the version that all bytes of a kind begin with.
-func (c *cutter) head(k Kind, version byte) {
-	if h := c.text(2); h != string([]byte{byte(k), version}) {
+// topHead takes the kind and the version that all bytes of top lists begin with.
+func (c *cutter) topHead() {
+	if c.text(2) != string([]byte{byte(KindTop), topVersion}) {
 		c.bad = true
 	}
 }

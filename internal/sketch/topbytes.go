@@ -23,7 +23,7 @@ const (
 // ParseTop returns the list whose state this is.
 func ParseTop(state string) (*Top, error) {
 	c := cutter{s: state}
-	c.head(KindTop, topVersion)
+	c.topHead()
 	k := int(c.number(TopMax))
 	if c.bad || k < 1 {
 		return nil, bad("no top list begins like this")
@@ -55,7 +55,7 @@ func ParseTop(state string) (*Top, error) {
 // TopTotal returns the Total of the list whose state this is. It looks no further than the number.
 func TopTotal(state string) (int64, error) {
 	c := cutter{s: state}
-	c.head(KindTop, topVersion)
+	c.topHead()
 	k, total := c.number(TopMax), c.number(math.MaxInt64)
 	if c.bad || k < 1 {
 		return 0, bad("no top list begins like this")
@@ -151,7 +151,7 @@ type topRequest struct {
 
 func parseTopRequest(asks string) (r topRequest, ok bool) {
 	c := cutter{s: asks}
-	c.head(KindTop, topVersion)
+	c.topHead()
 	r.k = int(c.number(TopMax))
 	switch what := c.byte(); {
 	case c.bad || r.k < 1:

@@ -100,7 +100,7 @@ func decideTopOne(dst []byte, state string, k int, a Amount) (next []byte, answe
 // would stop at the largest.
 func walkTop(state string, k int, a Amount) (w topWalk, ok bool) {
 	c := cutter{s: state}
-	c.head(KindTop, topVersion)
+	c.topHead()
 	w.k = int(c.number(TopMax))
 	w.total = c.number(math.MaxInt64)
 	w.n = int(c.number(topEntriesMax))
