@@ -145,6 +145,7 @@ func (e *Engine) checkpointLocked(ctx context.Context, sweep bool) error {
 		}
 	}
 	c := e.newCheckpoint()
+	e.stillSome(c.pace)
 	e.mu.Lock()
 	e.begin(c)
 	sweep = sweep || c.timeMS >= max(e.sweepMS, e.sweptMS+e.o.Limits.TokenWindow.Milliseconds()/8)
@@ -154,6 +155,7 @@ func (e *Engine) checkpointLocked(ctx context.Context, sweep bool) error {
 
 // begin takes what is to be saved. The lock is held.
 func (e *Engine) begin(c *checkpoint) {
+	e.stillFirst(len(e.live))
 	c.frame = e.log.Begin()
 	c.position = c.frame.Pos()
 	e.log.End(store.Synced)

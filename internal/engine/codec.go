@@ -217,6 +217,9 @@ const (
 
 	// Of format 3.
 	partMerge = 4 // varint by how much: by what the recAsk before it asks
+
+	// Of format 4.
+	partTake = 5 // varint by how much its registers rise: by what the recAsk before it asks
 )
 
 // appendPlan appends a plan that only adds.
@@ -441,6 +444,7 @@ func (r *reader) partChange() partChange {
 	switch {
 	case c.op == partAdd && !c.part.Kind().HasBytes(), c.op == partDelete:
 	case c.op == partMerge && (c.part.Kind().IsSketch() || c.part.Kind() == store.PartObject):
+	case c.op == partTake && c.part.Kind() == store.PartObject:
 	case c.op == partPut && c.part.Kind().HasBytes():
 		c.put = r.bytes(r.uvarint())
 	default:

@@ -122,6 +122,8 @@ func describePart(r *reader) string {
 		return fmt.Sprintf("its part %x %+d", c.part, c.n)
 	case partDelete:
 		return fmt.Sprintf("its part %x deleted, was %d", c.part, c.n)
+	case partTake:
+		return fmt.Sprintf("its part %x taken into, registers %+d", c.part, c.n)
 	case partMerge:
 		return fmt.Sprintf("its part %x merged %+d", c.part, c.n)
 	default:

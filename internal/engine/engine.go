@@ -188,6 +188,7 @@ type Engine struct {
 	members     known             // of the members on disk
 	madeMembers int               // slots of them since the last checkpoint began
 	blobs       map[uint32]string // of the parts in memory that have bytes, by slot
+	live        live              // those that are changed where they are
 	blobBytes   int64             // that those are
 	epochs      tallies
 	fences      fences

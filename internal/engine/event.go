@@ -103,6 +103,9 @@ func (c *change) event(d *store.Delta, p plan) store.Result {
 		return res
 	}
 	c.run.plan = nil
+	if res, done := c.taken(d, &p); done {
+		return res
+	}
 	if v := e.viewOf(d); v != nil {
 		if res, done := c.bundled(v, d, &p); done {
 			return res

@@ -62,6 +62,13 @@ func seedRecords() [][]byte {
 		appendBook(nil, store.Book{Namespace: "n", ID: 3}),
 		appendFloor(nil, store.Floor{Namespace: defaultNamespace, Kind: store.PartWindow, View: 1, Epoch: 7}),
 	}
+	registers := []byte{1, 1, 3, 1, 8, 0, 0, 0, 0, 0, 0, 0}
+	all = append(all, bytes.Join([][]byte{
+		appendObject(nil, cell, 0), appendPartRecord(nil, store.Object, partPut, 0),
+		{byte(len(registers))},
+		registers,
+		appendObject(nil, cell, 0), appendAsk(nil, []byte{1, 1, 3, 0, 0xf0, 0, 0, 0, 0, 1}), appendPartRecord(nil, store.Object, partTake, 8),
+	}, nil))
 	return append(all, bytes.Join(all, nil), nil, []byte{0}, bytes.Repeat([]byte{0xff}, 40),
 		varint(appendCellRecord(nil, recAdd, bytes.Repeat([]byte{1}, 2000)), 1), uvarint(appendCellRecord(nil, recLayout, cell), 1<<63))
 }
@@ -71,7 +78,7 @@ func emptied(e *Engine) *Engine {
 	return &Engine{
 		o: e.o, id: e.id, db: e.db, base: e.base, timer: time.NewTimer(time.Hour),
 		cells: newTable(0), tokens: newTable(tokenBytes), marks: newMarks(), names: namespaces{}, extras: map[uint32]extra{},
-		blobs: map[uint32]string{}, epochs: tallies{}, fences: newFences(), views: newViews(),
+		blobs: map[uint32]string{}, live: live{}, epochs: tallies{}, fences: newFences(), views: newViews(),
 		dirtyBit: dirty0,
 	}
 }

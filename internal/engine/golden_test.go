@@ -105,6 +105,11 @@ func TestGoldenRecords(t *testing.T) {
 	text := store.Delta{Cell: store.Cell{Namespace: "n", Key: "text"}, Op: store.OpPut, Event: &store.Event{Part: store.Object, Bytes: []byte("text")}}
 	text.Expiry, text.DeadlineMS = store.ExpirySet, now.UnixMilli()+300
 	do(text)
+	for _, hashes := range [][]uint64{{1 << 63, 1 << 62, 1 << 61}, {7 << 61}, {7 << 61}} { // One more than it lists; one more; none.
+		do(store.Delta{Cell: store.Cell{Namespace: "n", Key: "few"}, Op: store.OpMerge, Event: &store.Event{
+			Part: store.Object, Bytes: sketch.AppendUniqueRequest(nil, sketch.PrecisionMin, hashes),
+		}})
+	}
 	fs = fs.CrashClone(vfs.CrashCloneCfg{})
 	e = start() // it leaves out versions
 	do(store.Delta{Cell: a, Op: store.OpAdd, N: 1})

@@ -44,11 +44,12 @@ const (
 	formatFirst   = 1
 	formatEvents  = 2 // events, parts, books and floors
 	formatBytes   = 3 // keys that hold bytes, and sketches, which are replayed by what was asked of them
-	formatVersion = formatBytes
+	formatTakes   = 4 // sketches that are changed where they are: what the log says of their merges
+	formatVersion = formatTakes
 )
 
 // news is what each format brought.
-var news = [...]string{formatEvents: "events", formatBytes: "sketches or keys that hold bytes"}
+var news = [...]string{formatEvents: "events", formatBytes: "sketches or keys that hold bytes", formatTakes: "sketches of users under keys of their own"}
 
 // Open opens the store in a directory, or makes one if the directory is empty
 // or does not exist. It replays the log behind the last checkpoint, and
@@ -79,7 +80,7 @@ func Open(dir string, o Options) (*Engine, error) {
 		broken: make(chan struct{}), compacted: make(chan struct{}, 1), checkpointing: make(gate, 1),
 		cells: newTable(0), tokens: newTable(tokenBytes),
 		marks: newMarks(), names: namespaces{},
-		blobs: map[uint32]string{}, epochs: tallies{}, fences: newFences(), views: newViews(),
+		blobs: map[uint32]string{}, live: live{}, epochs: tallies{}, fences: newFences(), views: newViews(),
 		extras: map[uint32]extra{}, soonestSet: math.MaxInt64, soonestNew: math.MaxInt64,
 		dirtyBit: dirty0, cellsMax: o.Memory / cellShare, counters: newKnown(o.Memory/filterShare, 1), members: newKnown(o.Memory/memberFilterShare, memberRoom), clock: clock.New(o.Now, o.Elapsed),
 	}
@@ -447,10 +448,12 @@ func formatOf(b *store.Batch) (format int32) {
 	}
 	for i := range b.Deltas {
 		switch d := &b.Deltas[i]; {
+		case isLive(d):
+			return formatTakes
 		case d.IsObject(), d.MergesSketches():
-			return formatBytes
+			format = formatBytes
 		case d.Event != nil, d.Guard.Token != "" && decide.MayRefuse(d): // Tokens of before know no refusals.
-			format = formatEvents
+			format = max(format, formatEvents)
 		}
 	}
 	return format

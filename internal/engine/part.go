@@ -113,7 +113,8 @@ func (e *Engine) content(id uint32) store.Content {
 	}
 	c := store.Content{N: s.value, Exists: true}
 	if s.meta&hasExtra != 0 {
-		c.Bytes = e.blobs[id]
+		e.still(id)
+		c.N, c.Bytes = s.value, e.blobs[id]
 	}
 	return c
 }
@@ -128,6 +129,7 @@ func (e *Engine) setBytes(id uint32, bytes string, has, again bool) {
 		if again {
 			e.putBytes -= int64(len(e.blobs[id]))
 		}
+		delete(e.live, id)
 		if s.meta &^= hasExtra; !has {
 			delete(e.blobs, id)
 		}

@@ -114,6 +114,7 @@ func (e *Engine) readPart(at *look, known bool, h *horizon, n *needs) (c store.C
 		}
 		return store.Content{}, false
 	}
+	e.still(id)
 	s := e.cells.slot(id)
 	s.meta |= recent
 	value, m, _ := e.visible(id, h)

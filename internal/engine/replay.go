@@ -223,7 +223,7 @@ func (p *replay) second(r *reader, kind byte, done bool) error {
 		}
 	case recPart:
 		c := r.partChange()
-		if p.of == nil || c.op == partMerge && p.asks == nil {
+		if p.of == nil || (c.op == partMerge || c.op == partTake) && p.asks == nil {
 			r.fail()
 		}
 		if !done && !r.bad {
@@ -285,6 +285,10 @@ func (p *replay) part(cell []byte, c partChange) error {
 		e.settlePart(hash, e.cells.find(uint32(hash), cell), c.part, 0, store.Memory)
 	}
 	id, weight := e.locatePart(hash, decodeCell(cell), c.part)
+	if c.op == partTake {
+		return p.take(id, c)
+	}
+	e.still(id) // The record has the number that it had.
 	s := e.cells.slot(id)
 	v, was := store.Content{N: s.value + c.n, Exists: true}, s.value
 	switch c.op {
@@ -306,21 +310,50 @@ func (p *replay) part(cell []byte, c partChange) error {
 	return nil
 }
 
+// read reads a sketch, if nothing before it in the log has.
+func (p *replay) read(id uint32) error {
+	e := p.e
+	if e.cells.slot(id).meta.state() != unread {
+		return nil
+	}
+	r, err := e.readCell(e.base, e.cells.keyOf(id))
+	if err == nil {
+		e.resolve(id, r)
+	}
+	return err
+}
+
+// notWhatItWas says that a sketch does not become what it became when the log was written.
+func (p *replay) notWhatItWas() error {
+	return store.Errorf(store.KindCorrupt, "log position %d: a sketch does not become what it was", p.at)
+}
+
+// take takes into a sketch what was asked of it, where it is.
+func (p *replay) take(id uint32, c partChange) error {
+	e := p.e
+	if err := p.read(id); err != nil {
+		return err
+	}
+	if has, ok := sketch.Takes(e.blobs[id], p.asks); has || !ok || e.cells.slot(id).meta.state() != present {
+		return p.notWhatItWas()
+	}
+	if _, rise := e.takeIn(id, p.asks, 0, store.Memory); int64(rise) != c.n {
+		return p.notWhatItWas()
+	}
+	return nil
+}
+
 // merge returns what a sketch becomes, and the number that it was.
 func (p *replay) merge(id uint32, c partChange) (v store.Content, was int64, err error) {
 	e := p.e
-	if e.cells.slot(id).meta.state() == unread {
-		r, err := e.readCell(e.base, e.cells.keyOf(id))
-		if err != nil {
-			return v, 0, err
-		}
-		e.resolve(id, r)
+	if err := p.read(id); err != nil {
+		return v, 0, err
 	}
 	had := e.content(id)
 	next, changed, _, ok := sketch.Decide(nil, had.Bytes, p.asks)
 	v = c.part.Kind().Content(next)
 	if !ok || !changed || v.N-had.N != c.n {
-		return v, 0, store.Errorf(store.KindCorrupt, "log position %d: a sketch does not become what it was", p.at)
+		return v, 0, p.notWhatItWas()
 	}
 	return v, had.N, nil
 }

@@ -34,6 +34,16 @@ func TestServes(t *testing.T) {
 		d.Op, d.Event = store.OpSet, &store.Event{Part: store.PartFields{Kind: store.PartMember, Name: "u"}.Part(), Plan: plan}
 		return isLed(&d)
 	})
+	storetest.Serves(t, liveServes|store.NeedMark|store.NeedIf|store.NeedFence, func(b *store.Batch) bool {
+		d := b.Deltas[0] // made a merge into the sketch that a key is, for the rest of what it asks
+		e := store.Event{}
+		if d.Event != nil {
+			e = *d.Event
+		}
+		e.Part, e.Bytes, e.Plan, e.Riders = store.Object, []byte{1}, nil, nil
+		d.Op, d.Event = store.OpMerge, &e
+		return isLive(&d)
+	})
 	// A delta knows nothing of its batch.
 	storetest.Serves(t, unreadServes|store.NeedMark|store.NeedIf, func(b *store.Batch) bool {
 		return !e.mustRead(&b.Deltas[0], unreadServes, &slot{}, 0, appendCell(nil, c), 1)
