@@ -19,7 +19,7 @@ func (c *cycle) answered(s *session) {
 func (c *cycle) undecided(taken bool) (n int) {
 	for i := range c.entries {
 		switch e := &c.entries[i]; {
-		case e.kind == decided && !taken:
+		case e.kind.ofResults() && !taken:
 			n++
 		case e.kind == added && c.lane.took(e) == taken:
 			n += int(e.n)
@@ -114,6 +114,8 @@ func (c *cycle) reply(r *run, entries []entry) {
 			r.s.fail(errorText(err))
 		case c.barred(e) != nil:
 			r.s.fail(errorText(c.barred(e)))
+		case e.kind == visited:
+			c.visited(&r.s.encoder, &c.visits[e.nth], &c.results[e.at])
 		default:
 			if c.texts != nil {
 				r.s.told = c.texts[e.at : e.at+e.n]

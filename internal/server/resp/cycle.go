@@ -69,10 +69,11 @@ type cycle struct {
 	joined  bool // some deltas are one step
 	reacts  bool // some deltas are reactions
 
-	united   []*united          // PFADDs whose deltas do not say yet what they ask
-	unions   map[string]*united // the last of each key, if nothing else came after it
-	unitedTo int                // how many deltas there were after the last of them
-	asked    int                // bytes that are asked of sketches
+	united   []united         // PFADDs that are one delta; unite says what those ask
+	visits   []visit          // PFADDs; it may have more
+	unions   map[string]int32 // the last united of each key, if nothing else came after it
+	unitedTo int              // how many deltas there were after the last of them
+	asked    int              // bytes that are asked of sketches
 
 	err  error   // of the whole batch
 	errs []error // of each result, if parts of the batch were applied by themselves
@@ -103,7 +104,7 @@ func (c *cycle) done(err error) {
 // n commands. A turn has thousands, so it has no pointer for the collector to follow.
 type entry struct {
 	at, n int32 // n results, or bytes of text, from at on; if added, n times of the addition at
-	nth   int32 // if added, which was the first of them; if decided, which of the encoders makes the reply
+	nth   int32 // if added, which was the first of them; if decided, which of the encoders makes the reply; if visited, which visit it is
 	kind  kind
 }
 
@@ -115,7 +116,11 @@ const (
 	textual             // text
 	added               // the values after additions of the lane, OK if those are blind
 	asked               // the answer of a limit
+	visited             // whether a result says that items of a visit were new
 )
+
+// ofResults reports whether the reply is made of results.
+func (k kind) ofResults() bool { return k == decided || k == visited }
 
 // encode appends the reply that results make.
 type encode func(e *encoder, results []store.Result)
@@ -139,7 +144,7 @@ type run struct {
 // reset makes a cycle ready for use.
 func (c *cycle) reset(db *quipu.DB) {
 	c.db = db
-	if cap(c.entries) > keptCommandsMax || cap(c.keys) > keptCommandsMax<<5 || cap(c.lane.Keys) > keptCommandsMax<<5 || cap(c.text) > keptTextMax {
+	if cap(c.entries) > keptCommandsMax || cap(c.keys) > keptCommandsMax<<5 || cap(c.lane.Keys) > keptCommandsMax<<5 || cap(c.text) > keptTextMax || cap(c.united) > keptUnited {
 		*c = cycle{db: db, wake: c.wake}
 	}
 	clear(c.runs)
@@ -153,9 +158,8 @@ func (c *cycle) reset(db *quipu.DB) {
 	c.keys, c.text, c.said = c.keys[:0], c.text[:0], 0
 	c.singles, c.whole, c.joined, c.reacts, c.slow, c.err = 0, false, false, false, false, nil
 	c.texts, c.errs, c.homes, c.split = nil, nil, c.homes[:0], false
-	clear(c.united)
 	clear(c.unions)
-	c.united, c.unitedTo, c.asked = c.united[:0], 0, 0
+	c.united, c.visits, c.unitedTo, c.asked = c.united[:0], c.visits[:0], 0, 0
 }
 
 func (c *cycle) empty() bool { return len(c.runs) == 0 }
@@ -360,7 +364,7 @@ func (c *cycle) trim() {
 		switch e.kind {
 		case textual:
 			m.text = max(m.text, int(e.at+e.n))
-		case decided:
+		case decided, visited:
 			m.deltas = max(m.deltas, int(e.at+e.n))
 		case asked:
 			m.asks = max(m.asks, int(e.at+e.n))

@@ -81,7 +81,7 @@ func (c *cycle) divide() []portion {
 // deltasOf returns from where to where the deltas are that a reply depends on.
 func (c *cycle) deltasOf(e *entry) (from, to int32) {
 	switch {
-	case e.kind == decided:
+	case e.kind.ofResults():
 		return e.at, e.at + e.n
 	case e.kind == textual || e.kind == asked || !c.lane.Each[e.at].Left:
 		return 0, 0

@@ -38,12 +38,13 @@ type ceiling struct {
 // memoryEvery is how long what the process uses is believed.
 const memoryEvery = 20 * time.Millisecond
 
-// over reports whether the process uses more.
-func (c *ceiling) over(since time.Duration) bool {
+// over reports whether the process uses more, for a door that began then.
+func (c *ceiling) over(began time.Time) bool {
 	most := c.max.Load()
 	if most == 0 { // Fast path.
 		return false
 	}
+	since := time.Since(began)
 	if at := c.at.Load(); at == 0 || since-time.Duration(at) > memoryEvery {
 		c.inUse.Store(readHeap().inUse)
 		c.at.Store(int64(since))

@@ -229,7 +229,7 @@ func (c *cycle) spell() {
 		}
 	}
 	for i := range c.entries {
-		if e := &c.entries[i]; e.kind == decided {
+		if e := &c.entries[i]; e.kind.ofResults() {
 			e.at += int32(left)
 		}
 	}

@@ -60,9 +60,20 @@ func sketchCommands() []*command {
 // A united is the PFADDs of a cycle to one key that are one delta: the store says of each item whether it was
 // new, so each caller has its own reply.
 type united struct {
-	delta  int
-	hashes []uint64 // of the items, each once, in the order in which they came
-	at     [sketch.UniquesToldMost]uint8
+	delta  int32
+	n      uint8                          // items
+	hashes [sketch.UniquesToldMost]uint64 // of the items, each once, in the order in which they came
+	at     [sketch.UniquesToldMost]uint8  // the bit of each in the answer
+}
+
+// keptUnited is how many of these a cycle keeps room for.
+const keptUnited = 1 << 10
+
+// A visit is the reply to one PFADD: whether one of some items of a united was new.
+type visit struct {
+	united int32
+	first  bool   // it may have made the sketch
+	mine   uint64 // the items that nobody before it has asked for
 }
 
 func planPFAdd(c *cycle, _ *session, args [][]byte) (encode, error) {
@@ -71,9 +82,11 @@ func planPFAdd(c *cycle, _ *session, args [][]byte) (encode, error) {
 	}
 	items := args[2:]
 	few := len(items) <= sketch.UniquesToldMost && !c.whole
-	if u := c.unions[textOf(args[1])]; few && u != nil && len(u.hashes)+len(items) <= sketch.UniquesToldMost && len(c.entries) < cycleCommandsMax {
-		c.join(u, items, false)
-		return nil, nil
+	if few && len(c.entries) < cycleCommandsMax {
+		if u, is := c.unions[textOf(args[1])]; is && int(c.united[u].n)+len(items) <= sketch.UniquesToldMost {
+			c.join(u, items, false)
+			return nil, nil
+		}
 	}
 	if c.crammed(1) || c.asked > askedBytesMax && !c.whole {
 		return nil, errFull
@@ -92,12 +105,12 @@ func planPFAdd(c *cycle, _ *session, args [][]byte) (encode, error) {
 		c.encoded(encodePFAdd, len(c.deltas)-1)
 		return nil, nil
 	}
-	u := &united{delta: len(c.deltas) - 1}
 	if c.unions == nil {
-		c.unions = make(map[string]*united)
+		c.unions = make(map[string]int32)
 	}
+	u := int32(len(c.united))
 	c.unions[d.Cell.Key] = u
-	c.united = append(c.united, u)
+	c.united = append(c.united, united{delta: int32(len(c.deltas) - 1)})
 	c.join(u, items, true)
 	return nil, nil
 }
@@ -107,25 +120,29 @@ func planPFAdd(c *cycle, _ *session, args [][]byte) (encode, error) {
 const askedBytesMax = store.BatchBytesMax / 4
 
 // join adds items to those that are asked for together. The first of a key may make the sketch.
-func (c *cycle) join(u *united, items [][]byte, first bool) {
-	var mine uint64 // those of its items that nobody has asked for before
+func (c *cycle) join(at int32, items [][]byte, first bool) {
+	u, v := &c.united[at], visit{united: at, first: first}
 	for _, item := range items {
 		hash := sketch.Hash(textOf(item))
-		if !slices.Contains(u.hashes, hash) {
-			mine |= 1 << len(u.hashes)
-			u.hashes = append(u.hashes, hash)
+		if !slices.Contains(u.hashes[:u.n], hash) {
+			v.mine |= 1 << u.n
+			u.hashes[u.n] = hash
+			u.n++
 			c.asked += int(unsafe.Sizeof(hash))
 		}
 	}
-	c.entries = append(c.entries, entry{kind: decided, at: int32(u.delta), n: 1, nth: int32(len(c.encoders))})
-	c.encoders = append(c.encoders, func(e *encoder, results []store.Result) {
-		switch r := &results[0]; {
-		case r.Outcome == store.Unmet:
-			e.fail(string(errNotUniques))
-		case !refusal(e, r):
-			e.flag(first && !r.Existed || u.changed(mine, uint64(r.After)))
-		}
-	})
+	c.entries = append(c.entries, entry{kind: visited, at: u.delta, n: 1, nth: int32(len(c.visits))})
+	c.visits = append(c.visits, v)
+}
+
+// visited replies to a PFADD by what the store has answered to all of its key.
+func (c *cycle) visited(e *encoder, v *visit, r *store.Result) {
+	switch {
+	case r.Outcome == store.Unmet:
+		e.fail(string(errNotUniques))
+	case !refusal(e, r):
+		e.flag(v.first && !r.Existed || c.united[v.united].changed(v.mine, uint64(r.After)))
+	}
 }
 
 // changed reports whether one of some items was new, by the answer of the store.
@@ -140,15 +157,21 @@ func (u *united) changed(mine, fresh uint64) bool {
 
 // unite has the deltas of a cycle ask for what came together.
 func (c *cycle) unite() {
-	for _, u := range c.united {
-		if u.delta >= len(c.deltas) { // It was taken back: see trim.
+	if len(c.united) == 0 {
+		return
+	}
+	asks := make([]byte, 0, c.asked+8*len(c.united)) // some more than that is; the batch has views of it
+	for i := range c.united {
+		u := &c.united[i]
+		if int(u.delta) >= len(c.deltas) { // It was taken back: see trim.
 			continue
 		}
-		c.deltas[u.delta].Event.Bytes = sketch.AppendUniqueRequestAt(nil, sketch.PrecisionDefault, u.hashes, u.at[:])
+		from := len(asks)
+		asks = sketch.AppendUniqueRequestAt(asks, sketch.PrecisionDefault, u.hashes[:u.n], u.at[:])
+		c.deltas[u.delta].Event.Bytes = asks[from:len(asks):len(asks)]
 	}
-	clear(c.united)
 	clear(c.unions)
-	c.united = c.united[:0]
+	c.unitedTo = -1
 }
 
 // unions are how many items sketches had together, by their keys: as long as none of them has another version, they have

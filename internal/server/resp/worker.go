@@ -252,7 +252,7 @@ func (w *worker) find(s *session, args [][]byte) (*command, error) {
 		return nil, errNoAuth
 	case c.flags&flagWrite != 0 && s.d.db.Port().ReadOnly(): // One that is refused by the store takes its whole cycle with it.
 		return c, store.ErrReadOnly
-	case s.grows(c) && s.d.memory.over(time.Since(s.d.start)):
+	case s.grows(c) && s.d.memory.over(s.d.start):
 		return c, errMaxMemory
 	}
 	return c, s.vet(c, args)
