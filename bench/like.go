@@ -44,7 +44,9 @@ func (l *likers) next(dst []byte, _ int) []byte {
 }
 
 // appendUser appends a name of 16 bytes.
-func appendUser(dst []byte, user int64) []byte { return fmt.Appendf(dst, "user-%011d", user) }
+func appendUser(dst []byte, user int64) []byte {
+	return appendDigits(append(dst, "user-"...), user, 11)
+}
 
 // likes has a server take reactions, and Redis the script.
 func likes(s *session) (err error) {
@@ -69,10 +71,14 @@ func likes(s *session) (err error) {
 	}
 	users := int64(pick(s, likesUsers, 1000))
 	quipu := &likers{users: users, command: func(dst []byte, post, user int64) []byte {
-		return append(appendUser(fmt.Appendf(dst, "*4\r\n$7\r\nQ.REACT\r\n$11\r\npost:%06d\r\n$16\r\n", post), user), "\r\n$4\r\nlike\r\n"...)
+		dst = appendDigits(append(dst, "*4\r\n$7\r\nQ.REACT\r\n$11\r\npost:"...), post, 6)
+		return append(appendUser(append(dst, "\r\n$16\r\n"...), user), "\r\n$4\r\nlike\r\n"...)
 	}}
+	call := "*6\r\n$7\r\nEVALSHA\r\n$40\r\n" + sha + "\r\n$1\r\n2\r\n$12\r\nusers:"
 	script := &likers{users: users, command: func(dst []byte, post, user int64) []byte {
-		return append(appendUser(fmt.Appendf(dst, "*6\r\n$7\r\nEVALSHA\r\n$40\r\n%s\r\n$1\r\n2\r\n$12\r\nusers:%06d\r\n$12\r\nlikes:%06d\r\n$16\r\n", sha, post, post), user), "\r\n"...)
+		dst = appendDigits(append(dst, call...), post, 6)
+		dst = appendDigits(append(dst, "\r\n$12\r\nlikes:"...), post, 6)
+		return append(appendUser(append(dst, "\r\n$16\r\n"...), user), "\r\n"...)
 	}}
 	var turns []func() error
 	for _, depth := range []int{16, 64} {

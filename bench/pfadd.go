@@ -27,7 +27,8 @@ const (
 
 // appendVisit appends the n-th visit.
 func appendVisit(dst []byte, n int64) []byte {
-	return append(appendUser(fmt.Appendf(dst, "*3\r\n$5\r\nPFADD\r\n$7\r\npage:%02d\r\n$16\r\n", n%visitedPages), n/visitedPages%visitors), "\r\n"...)
+	dst = appendDigits(append(dst, "*3\r\n$5\r\nPFADD\r\n$7\r\npage:"...), n%visitedPages, 2)
+	return append(appendUser(append(dst, "\r\n$16\r\n"...), n/visitedPages%visitors), "\r\n"...)
 }
 
 // pfadds has a server and Redis take visitors into sketches.

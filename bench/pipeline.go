@@ -91,6 +91,18 @@ func (p *pipeline) send(depth int, want byte, next func(dst []byte) []byte) erro
 	return nil
 }
 
+// appendDigits appends the last digits of a number. Callers share the processors with the servers, and package
+// fmt would take longer than those do for a command.
+func appendDigits(dst []byte, n int64, digits int) []byte {
+	for range digits {
+		dst = append(dst, '0')
+	}
+	for i := len(dst) - 1; digits > 0; i, digits, n = i-1, digits-1, n/10 {
+		dst[i] += byte(n % 10)
+	}
+	return dst
+}
+
 // ask sends a command, and returns its reply, which is one line.
 func ask(ctx context.Context, addr, command string) (reply string, err error) {
 	p, err := dialPipeline(ctx, addr)
