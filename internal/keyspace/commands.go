@@ -3,41 +3,40 @@ package keyspace
 import (
 	"bytes"
 	"math"
-	"slices"
 	"strings"
 )
 
 // A command is one that a Space can execute.
 type command struct {
 	arity       int // as Redis has it: the name counts, and below 0 it is the least
-	first, step int // of its keys; 0 steps is one key, or with last those up to there
+	first, step int // of its keys, from 1 on; 0 steps is one key, or with last those up to there
 	last        int
 	writes      bool
 	do          func(s *Space, args [][]byte) Reply
 }
 
 var commands = map[string]command{
-	"GET":         {2, 1, 0, 1, false, func(s *Space, a [][]byte) Reply { return s.at(a[1]).value() }},
+	"GET":         {2, 1, 0, 1, false, ofText(func(e *entry, _ [][]byte) Reply { return e.value() })},
 	"MGET":        {-2, 1, 1, -1, false, mget},
-	"STRLEN":      {2, 1, 0, 1, false, func(s *Space, a [][]byte) Reply { return number(int64(len(s.at(a[1]).is.String()))) }},
+	"STRLEN":      {2, 1, 0, 1, false, ofText(func(e *entry, _ [][]byte) Reply { return number(int64(len(e.is.String()))) })},
 	"GETRANGE":    {4, 1, 0, 1, false, getRange},
 	"SUBSTR":      {4, 1, 0, 1, false, getRange},
 	"SET":         {-3, 1, 0, 1, true, set},
 	"SETNX":       {3, 1, 0, 1, true, setNX},
 	"SETEX":       {4, 1, 0, 1, true, setEX("EX", "setex")},
 	"PSETEX":      {4, 1, 0, 1, true, setEX("PX", "psetex")},
-	"GETSET":      {3, 1, 0, 1, true, getSet},
-	"GETDEL":      {2, 1, 0, 1, true, getDel},
+	"GETSET":      {3, 1, 0, 1, true, ofText(getSet)},
+	"GETDEL":      {2, 1, 0, 1, true, ofText(getDel)},
 	"GETEX":       {-2, 1, 0, 1, true, getEx},
 	"MSET":        {-3, 1, 2, -1, true, mset},
 	"MSETNX":      {-3, 1, 2, -1, true, msetNX},
-	"APPEND":      {3, 1, 0, 1, true, appendText},
+	"APPEND":      {3, 1, 0, 1, true, ofText(appendText)},
 	"SETRANGE":    {4, 1, 0, 1, true, setRange},
 	"INCR":        {2, 1, 0, 1, true, func(s *Space, a [][]byte) Reply { return s.at(a[1]).plus(1) }},
 	"DECR":        {2, 1, 0, 1, true, func(s *Space, a [][]byte) Reply { return s.at(a[1]).plus(-1) }},
 	"INCRBY":      {3, 1, 0, 1, true, plusBy(1)},
 	"DECRBY":      {3, 1, 0, 1, true, plusBy(-1)},
-	"INCRBYFLOAT": {3, 1, 0, 1, true, plusFloat},
+	"INCRBYFLOAT": {3, 1, 0, 1, true, ofText(plusFloat)},
 	"DEL":         {-2, 1, 1, -1, true, del},
 	"UNLINK":      {-2, 1, 1, -1, true, del},
 	"EXISTS":      {-2, 1, 1, -1, false, exists},
@@ -80,6 +79,41 @@ var commands = map[string]command{
 	"TOPK.COUNT":     {-3, 1, 0, 1, false, topCount},
 	"TOPK.LIST":      {-2, 1, 0, 1, false, topList},
 	"TOPK.INFO":      {2, 1, 0, 1, false, topInfo},
+
+	"PUBLISH": {3, 0, 0, 0, true, publish},
+
+	"HGET":         {3, 1, 0, 1, false, ofHash(hget)},
+	"HMGET":        {-3, 1, 0, 1, false, ofHash(hmget)},
+	"HGETALL":      {2, 1, 0, 1, false, ofHash(hall(Map, true, true))},
+	"HKEYS":        {2, 1, 0, 1, false, ofHash(hall(Array, true, false))},
+	"HVALS":        {2, 1, 0, 1, false, ofHash(hall(Array, false, true))},
+	"HLEN":         {2, 1, 0, 1, false, ofHash(hlen)},
+	"HEXISTS":      {3, 1, 0, 1, false, ofHash(hexists)},
+	"HSTRLEN":      {3, 1, 0, 1, false, ofHash(hstrlen)},
+	"HSET":         {-4, 1, 0, 1, true, hset(true)},
+	"HMSET":        {-4, 1, 0, 1, true, hset(false)},
+	"HSETNX":       {4, 1, 0, 1, true, hsetNX},
+	"HDEL":         {-3, 1, 0, 1, true, hdel},
+	"HINCRBY":      {4, 1, 0, 1, true, hincrBy},
+	"HINCRBYFLOAT": {4, 1, 0, 1, true, hincrByFloat},
+
+	"ZSCORE":           {3, 1, 0, 1, false, ofSorted(zscore)},
+	"ZMSCORE":          {-3, 1, 0, 1, false, ofSorted(zmscore)},
+	"ZCARD":            {2, 1, 0, 1, false, ofSorted(zcard)},
+	"ZRANK":            {3, 1, 0, 1, false, ofSorted(zrank(false))},
+	"ZREVRANK":         {3, 1, 0, 1, false, ofSorted(zrank(true))},
+	"ZCOUNT":           {4, 1, 0, 1, false, zcount},
+	"ZRANGE":           {-4, 1, 0, 1, false, zrange(rangeOptions{}, true)},
+	"ZREVRANGE":        {-4, 1, 0, 1, false, zrange(rangeOptions{reverse: true}, false)},
+	"ZRANGEBYSCORE":    {-4, 1, 0, 1, false, zrange(rangeOptions{byScore: true}, false)},
+	"ZREVRANGEBYSCORE": {-4, 1, 0, 1, false, zrange(rangeOptions{byScore: true, reverse: true}, false)},
+	"ZADD":             {-4, 1, 0, 1, true, zadd},
+	"ZINCRBY":          {4, 1, 0, 1, true, zincrBy},
+	"ZREM":             {-3, 1, 0, 1, true, zrem},
+	"ZREMRANGEBYSCORE": {4, 1, 0, 1, true, zremByScore},
+	"ZREMRANGEBYRANK":  {4, 1, 0, 1, true, zremByRank},
+	"ZPOPMIN":          {-2, 1, 0, 1, true, zpop(false)},
+	"ZPOPMAX":          {-2, 1, 0, 1, true, zpop(true)},
 }
 
 // Has reports whether a Space can execute a command, and whether that may change anything.
@@ -109,7 +143,7 @@ func KeysOf(args [][]byte) (keys [][]byte) {
 	if last < 0 {
 		last += len(args)
 	}
-	for i := c.first; i <= last && i < len(args); i += max(c.step, 1) {
+	for i := c.first; i > 0 && i <= last && i < len(args); i += max(c.step, 1) {
 		keys = append(keys, args[i])
 	}
 	if is(args[0], "CMS.MERGE") {
@@ -142,29 +176,27 @@ func (s *Space) Do(args [][]byte) Reply {
 		return failed("ERR unknown command '" + name[:min(len(name), 128)] + "'")
 	case !c.fits(len(args)):
 		return wrongArity(name)
-	case isOfText(name) && s.holdsSketch(args):
-		return failed(errWrongType)
 	}
 	return c.do(s, args)
 }
 
-// isOfText reports whether a command looks at the text of its key.
-func isOfText(name string) bool {
-	switch strings.ToUpper(name) {
-	case "GET", "STRLEN", "GETRANGE", "SUBSTR", "SET", "GETSET", "GETDEL", "GETEX", "APPEND", "SETRANGE", "INCR", "DECR", "INCRBY", "DECRBY", "INCRBYFLOAT":
-		return true
-	default:
-		return false
+// text returns a key whose text a command looks at; wrong says why it has none.
+func (s *Space) text(key []byte) (e *entry, wrong string) {
+	if e = s.at(key); e.is.Held != "" {
+		return e, errWrongType
 	}
+	return e, ""
 }
 
-// holdsSketch reports whether the key of a command that looks at text holds a sketch. A SET
-// looks only if it has GET.
-func (s *Space) holdsSketch(args [][]byte) bool {
-	if is(args[0], "SET") && !slices.ContainsFunc(args[3:], func(a []byte) bool { return is(a, "GET") }) {
-		return false
+// ofText makes a command of what it does with a key that holds text, a count, or nothing.
+func ofText(do func(e *entry, args [][]byte) Reply) func(*Space, [][]byte) Reply {
+	return func(s *Space, args [][]byte) Reply {
+		e, wrong := s.text(args[1])
+		if wrong != "" {
+			return failed(wrong)
+		}
+		return do(e, args)
 	}
-	return s.at(args[1]).is.Held != ""
 }
 
 func wrongArity(name string) Reply {
@@ -190,7 +222,11 @@ func getRange(s *Space, args [][]byte) Reply {
 	if !ok1 || !ok2 {
 		return failed(errInteger)
 	}
-	text := s.at(args[1]).is.String()
+	e, wrong := s.text(args[1])
+	if wrong != "" {
+		return failed(wrong)
+	}
+	text := e.is.String()
 	n := int64(len(text))
 	if from < 0 && to < 0 && from > to {
 		return bulk("")
@@ -220,6 +256,9 @@ func set(s *Space, args [][]byte) Reply {
 	}
 	e, done := s.at(args[1]), ok()
 	if o.get {
+		if e.is.Held != "" {
+			return failed(errWrongType)
+		}
 		done = e.value()
 	}
 	if o.nx && e.is.Exists || o.xx && !e.is.Exists {
@@ -274,18 +313,16 @@ func setEX(unit, name string) func(*Space, [][]byte) Reply {
 	}
 }
 
-func getSet(s *Space, args [][]byte) Reply {
+func getSet(e *entry, args [][]byte) Reply {
 	if !fits(args[2]) {
 		return failed(errTooLong)
 	}
-	e := s.at(args[1])
 	was := e.value()
 	e.assign(textValue(string(args[2])), 0)
 	return was
 }
 
-func getDel(s *Space, args [][]byte) Reply {
-	e := s.at(args[1])
+func getDel(e *entry, _ [][]byte) Reply {
 	was := e.value()
 	if e.is.Exists {
 		e.assign(Value{}, 0)
@@ -298,7 +335,10 @@ func getEx(s *Space, args [][]byte) Reply {
 	if wrong != "" {
 		return failed(wrong)
 	}
-	e := s.at(args[1])
+	e, wrong := s.text(args[1])
+	if wrong != "" {
+		return failed(wrong)
+	}
 	was := e.value()
 	if !e.is.Exists {
 		return was
@@ -358,8 +398,7 @@ func msetNX(s *Space, args [][]byte) Reply {
 	return number(1)
 }
 
-func appendText(s *Space, args [][]byte) Reply {
-	e := s.at(args[1])
+func appendText(e *entry, args [][]byte) Reply {
 	text := e.is.String()
 	if len(text)+len(args[2]) > TextMax {
 		return failed(errTooLong)
@@ -377,7 +416,10 @@ func setRange(s *Space, args [][]byte) Reply {
 	case at < 0:
 		return failed(errOffset)
 	}
-	e := s.at(args[1])
+	e, wrong := s.text(args[1])
+	if wrong != "" {
+		return failed(wrong)
+	}
 	text := []byte(e.is.String())
 	if len(args[3]) == 0 {
 		return number(int64(len(text)))

@@ -1,5 +1,5 @@
-// Package keyspace is what Redis's commands on strings, sketches and keys do to a snapshot of keys,
-// of which each is absent, a count, text, or a sketch. A Space asks for the keys that its commands
+// Package keyspace is what Redis's commands on strings, sketches, small hashes and sorted sets, and keys do to a
+// snapshot of keys, of which each is absent, a count, text, a sketch, or a collection. A Space asks for the keys that its commands
 // name, keeps what they change over them, and says in the end what it has read and what is
 // to be written. So the commands of a transaction, or of a script, are one batch on
 // condition that what they have read is still so.
@@ -29,7 +29,7 @@ type Value struct {
 	IsText     bool
 	N          int64
 	Text       string // if it is text
-	Held       string // if it is anything else, such as a sketch: the bytes that its key holds
+	Held       string // if it is a sketch or a collection: the bytes that its key holds
 	DeadlineMS int64  // Unix milliseconds; 0 is never
 }
 
@@ -79,6 +79,12 @@ type Space struct {
 	// exist is empty. It is called for sketches in pieces alone.
 	Pieces func(key, name string, indexes []int) ([]string, error)
 
+	// Receivers returns how many listen to a channel, or why nobody publishes to it; nil if nobody listens to any.
+	Receivers func(channel string) (int64, error)
+
+	published      []Message
+	publishedBytes int
+
 	// Seed makes the names of pieces others than all before.
 	Seed uint64
 }
@@ -118,7 +124,9 @@ func (s *Space) Save() (back func()) {
 	for key, e := range s.keys {
 		saved[key] = e.copy()
 	}
+	published, bytes := len(s.published), s.publishedBytes
 	return func() {
+		s.published, s.publishedBytes = s.published[:published], bytes
 		for key, e := range s.keys {
 			if was, known := saved[key]; known {
 				*e = was
@@ -194,7 +202,7 @@ const (
 	OpSet       // make it a count
 	OpPut       // make it text
 	OpExpire    // change nothing but the deadline
-	OpHold      // make it a sketch, and change its pieces
+	OpHold      // make it a sketch or a collection, and change its pieces
 	OpMerge     // take what is asked into the sketch that it is, or is to be
 )
 
@@ -217,7 +225,7 @@ type Change struct {
 	DeadlineMS int64
 	LivesMS    int64
 
-	WasObject bool // the key held text or a sketch before
+	WasObject bool // the key held text, a sketch or a collection before
 }
 
 // Changes returns what is to be written, by the order in which keys were named; but what frees a
@@ -297,6 +305,7 @@ const (
 	Bool   // N is 1 or 0
 	Double // F; of scripts also Text, as it is to be written
 	Map    // All are names and values in turn
+	Pairs  // All are members and scores in turn, which to RESP2 are an array, and to RESP3 an array of pairs
 
 	// Those that only scripts reply.
 	BigNumber // Text
@@ -342,7 +351,10 @@ func (e *entry) value() Reply {
 
 // plus adds to a count.
 func (e *entry) plus(by int64) Reply {
-	if e.is.IsText {
+	switch {
+	case e.is.Type() != "string":
+		return failed(errWrongType)
+	case e.is.IsText, e.is.Held != "": // To Redis a HyperLogLog is text.
 		return failed(errInteger)
 	}
 	n := e.is.N + by

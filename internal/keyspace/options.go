@@ -215,8 +215,7 @@ func float(text string) (*big.Float, bool) {
 	return n, true
 }
 
-func plusFloat(s *Space, args [][]byte) Reply {
-	e := s.at(args[1])
+func plusFloat(e *entry, args [][]byte) Reply {
 	was := new(big.Float).SetPrec(floatBits)
 	if e.is.Exists {
 		n, is := float(e.is.String())
@@ -229,17 +228,26 @@ func plusFloat(s *Space, args [][]byte) Reply {
 	if !is {
 		return failed(errFloat)
 	}
-	if was.IsInf() || by.IsInf() {
-		return failed(errNaN)
-	}
-	sum := new(big.Float).SetPrec(floatBits).Add(was, by)
-	if sum.MantExp(nil) > 1<<14 {
-		return failed(errNaN)
-	}
-	text := sum.Text('f', 17)
-	if text = strings.TrimRight(strings.TrimRight(text, "0"), "."); text == "-0" {
-		text = "0"
+	text, wrong := sumOf(was, by)
+	if wrong != "" {
+		return failed(wrong)
 	}
 	e.edit(textValue(text))
 	return bulk(text)
+}
+
+// sumOf returns how Redis writes the sum of two numbers.
+func sumOf(a, b *big.Float) (text, wrong string) {
+	if a.IsInf() || b.IsInf() {
+		return "", errNaN
+	}
+	sum := new(big.Float).SetPrec(floatBits).Add(a, b)
+	if sum.MantExp(nil) > 1<<14 {
+		return "", errNaN
+	}
+	text = sum.Text('f', 17)
+	if text = strings.TrimRight(strings.TrimRight(text, "0"), "."); text == "-0" {
+		text = "0"
+	}
+	return text, ""
 }

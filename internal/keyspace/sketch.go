@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/quipudb/quipu/internal/collection"
 	"github.com/quipudb/quipu/internal/sketch"
 )
 
@@ -107,7 +108,9 @@ func Hold(bytes string) (v Value, ok bool) {
 		return Value{Exists: true, IsText: true, Text: text}, true
 	}
 	if _, ok := headOf(bytes); !ok {
-		return Value{}, false
+		if _, ok := collection.KindOf(bytes); !ok {
+			return Value{}, false
+		}
 	}
 	return Value{Exists: true, Held: bytes}, true
 }
@@ -116,6 +119,12 @@ func Hold(bytes string) (v Value, ok bool) {
 func (v Value) Type() string {
 	if v.Held == "" {
 		return "string"
+	}
+	switch collection.Kind(v.Held[0]) {
+	case collection.KindHash:
+		return "hash"
+	case collection.KindSorted:
+		return "zset"
 	}
 	h, _ := headOf(v.Held)
 	switch h.kind {

@@ -72,7 +72,7 @@ func TestSketchReplies(t *testing.T) {
 		{"PFMERGE new count", "WRONGTYPE Key is not a valid HyperLogLog string value."},
 		{"EXISTS new", "0"},
 		{"GET u", wrongType},
-		{"INCR u", wrongType},
+		{"INCR u", "ERR value is not an integer or out of range"},
 		{"APPEND u x", wrongType},
 		{"GETSET u x", wrongType},
 		{"SET u x GET", wrongType},
