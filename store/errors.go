@@ -83,7 +83,7 @@ var (
 	ErrOutdated    = &Error{Kind: KindOutdated, Detail: "made under definitions that have changed"}
 	ErrLate        = &Error{Kind: KindLate, Detail: "it is for a time that is not kept any more"}
 	ErrEnded       = &Error{Kind: KindEnded, Detail: "the reservation has ended"}
-	ErrNotCount    = &Error{Kind: KindNotCount, Detail: "the key holds text or a sketch, not a count"}
+	ErrNotCount    = &Error{Kind: KindNotCount, Detail: "the key holds text, a sketch, a hash or a sorted set, not a count"}
 )
 
 // An Error is an error with a kind.

@@ -15,8 +15,8 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// ErrText is returned when a key is to hold text, or a sketch, that has a definition: it counts.
-var ErrText = store.Errorf(store.KindInvalid, "the definition of the key says how it counts: it can't hold text or a sketch")
+// ErrText is returned when a key is to hold anything else than a count that has a definition.
+var ErrText = store.Errorf(store.KindInvalid, "the definition of the key says how it counts: it can't hold text, a sketch, a hash or a sorted set")
 
 // Text executes commands on keys that may hold text, as one step. Do is given a snapshot of
 // the keys that it names, and what it makes of them is one batch, on condition that they are

@@ -166,6 +166,11 @@ func (r *run) execute(args [][]byte) (reply keyspace.Reply, wrong string) {
 		r.meter.charge(r.l, costSketch)
 		r.meter.work(r.l, stepsSketch)
 	}
+	if name[0] == 'H' || name[0] == 'Z' { // It reads a collection as a whole, and may write it so.
+		size := len(r.Space.Is(string(args[1])).Held)
+		r.meter.charge(r.l, 2*size)
+		r.meter.work(r.l, size/collectionBytesStep)
+	}
 	reply = r.Space.Do(args)
 	if err := r.Space.Err(); err != nil {
 		r.meter.stop(err)
@@ -193,10 +198,11 @@ func (r *run) named(keys [][]byte) (wrong string) {
 	return ""
 }
 
-// What a command on a sketch takes, about.
+// What a command on a sketch takes, about; and how many bytes of a collection are a step.
 const (
-	costSketch  = 64 << 10
-	stepsSketch = 10_000
+	costSketch          = 64 << 10
+	stepsSketch         = 10_000
+	collectionBytesStep = 4
 )
 
 const errArity = "Wrong number of args calling Redis command from script"
@@ -220,7 +226,7 @@ func (r *run) value(reply *keyspace.Reply) lua.LValue {
 		return r.errorTable("-" + reply.Text)
 	case keyspace.Array:
 		return r.array(reply.All)
-	case keyspace.Bool, keyspace.Double, keyspace.Map:
+	case keyspace.Bool, keyspace.Double, keyspace.Map, keyspace.Pairs:
 		return r.typed(reply)
 	default:
 		if r.resp3 {
@@ -239,6 +245,15 @@ func (r *run) array(all []keyspace.Reply) lua.LValue {
 	return t
 }
 
+// pairs makes an array of arrays of two.
+func (r *run) pairs(all []keyspace.Reply) lua.LValue {
+	pairs := make([]keyspace.Reply, 0, len(all)/2)
+	for i := 0; i+1 < len(all); i += 2 {
+		pairs = append(pairs, keyspace.Reply{Kind: keyspace.Array, All: all[i : i+2]})
+	}
+	return r.array(pairs)
+}
+
 // typed is value for what RESP2 has no type for.
 func (r *run) typed(reply *keyspace.Reply) lua.LValue {
 	switch {
@@ -248,8 +263,10 @@ func (r *run) typed(reply *keyspace.Reply) lua.LValue {
 		return lua.LNumber(reply.N)
 	case reply.Kind == keyspace.Double && !r.resp3:
 		return lua.LString(formatNumber(reply.F, 17))
-	case reply.Kind == keyspace.Map && !r.resp3:
+	case reply.Kind == keyspace.Map && !r.resp3, reply.Kind == keyspace.Pairs && !r.resp3:
 		return r.array(reply.All)
+	case reply.Kind == keyspace.Pairs:
+		return r.pairs(reply.All)
 	}
 	r.meter.charge(r.l, 2*costTable+costField*(len(reply.All)+4))
 	t := r.l.CreateTable(0, 1)
