@@ -92,7 +92,7 @@ func RESP() Needs {
 	n := Needs{}
 	n.rows(needs(OnNothing, 0), "AUTH", "HELLO", "QUIT", "RESET")
 	n.rows(needs(OnLogin, 0),
-		"PING", "ECHO", "SELECT", "MULTI", "EXEC", "DISCARD", "UNWATCH", "TIME", "INFO", "ROLE", "SUBSCRIBE", "UNSUBSCRIBE", "FUNCTION|FLUSH",
+		"PING", "ECHO", "SELECT", "MULTI", "EXEC", "DISCARD", "UNWATCH", "TIME", "INFO", "ROLE", "UNSUBSCRIBE", "PUNSUBSCRIBE", "PUBSUB", "PUBSUB|HELP", "FUNCTION|FLUSH",
 		"CLIENT", "ACL", "CONFIG", "MEMORY", "OBJECT", "LATENCY", "SLOWLOG", "FUNCTION", // alone, these are wrong
 		"CLIENT|ID", "CLIENT|INFO", "CLIENT|SETNAME", "CLIENT|GETNAME", "CLIENT|SETINFO", "CLIENT|NO-EVICT", "CLIENT|NO-TOUCH",
 		"CLIENT|TRACKINGINFO", "CLIENT|CACHING", "CLIENT|GETREDIR", "CLIENT|REPLY", "CLIENT|MAINT_NOTIFICATIONS",
@@ -107,16 +107,25 @@ func RESP() Needs {
 		"GET", "MGET", "STRLEN", "GETRANGE", "SUBSTR", "EXISTS", "TOUCH", "TYPE", "TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME", "WATCH",
 		"OBJECT|ENCODING", "OBJECT|FREQ", "OBJECT|IDLETIME", "OBJECT|REFCOUNT", "MEMORY|USAGE",
 		"Q.GET", "Q.RANGE", "Q.BY", "Q.UNIQUE", "Q.TOP", "SCARD", "SMEMBERS", "SSCAN",
-		"PFCOUNT", "BF.EXISTS", "BF.MEXISTS", "BF.INFO", "BF.CARD", "CMS.QUERY", "CMS.INFO", "TOPK.QUERY", "TOPK.COUNT", "TOPK.LIST", "TOPK.INFO")
+		"PFCOUNT", "BF.EXISTS", "BF.MEXISTS", "BF.INFO", "BF.CARD", "CMS.QUERY", "CMS.INFO", "TOPK.QUERY", "TOPK.COUNT", "TOPK.LIST", "TOPK.INFO",
+		"HGET", "HMGET", "HGETALL", "HKEYS", "HVALS", "HLEN", "HEXISTS", "HSTRLEN",
+		"ZSCORE", "ZMSCORE", "ZCARD", "ZRANK", "ZREVRANK", "ZCOUNT", "ZRANGE", "ZREVRANGE", "ZRANGEBYSCORE", "ZREVRANGEBYSCORE")
 	n.rows(needs(OnPrefix, Read), "KEYS", "SCAN")
 	n.rows(needs(OnNamespace, Read), "DBSIZE", "RANDOMKEY")
+	// Channels are granted as keys of the same names are, in the namespace of the user.
+	n.rows(needs(OnKeys, Read), "SUBSCRIBE", "PUBSUB|NUMSUB")
+	n.rows(needs(OnPrefix, Read), "PSUBSCRIBE", "PUBSUB|CHANNELS")
+	n.rows(needs(OnNamespace, Read), "PUBSUB|NUMPAT")
+	n.rows(needs(OnKeys, Write), "PUBLISH")
 	n.rows(needs(OnKeys, Write),
 		"SETNX", "SETEX", "PSETEX", "MSET", "MSETNX", "INCR", "DECR", "INCRBY", "DECRBY", "INCREX", "APPEND", "SETRANGE", "INCRBYFLOAT",
 		"DEL", "UNLINK", "EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT", "PERSIST", "Q.ADD", "Q.SETTLE",
 		"PFADD", "BF.RESERVE", "BF.ADD", "BF.MADD", "BF.INSERT", "CMS.INITBYDIM", "CMS.INITBYPROB", "CMS.INCRBY", "TOPK.RESERVE", "TOPK.ADD", "TOPK.INCRBY")
+	// What these reply of what they change is what their callers make of it.
+	n.rows(needs(OnKeys, Write), "HSET", "HMSET", "HSETNX", "HDEL", "HINCRBY", "HINCRBYFLOAT", "ZADD", "ZINCRBY", "ZREM", "ZREMRANGEBYSCORE", "ZREMRANGEBYRANK")
 	// With GET, a SET reads too: see the door.
 	n.rows(needs(OnKeys, Write), "SET")
-	n.rows(needs(OnKeys, Read|Write), "GETSET", "GETDEL", "GETEX", "RENAME", "RENAMENX", "COPY", "PFMERGE", "CMS.MERGE")
+	n.rows(needs(OnKeys, Read|Write), "GETSET", "GETDEL", "GETEX", "RENAME", "RENAMENX", "COPY", "PFMERGE", "CMS.MERGE", "ZPOPMIN", "ZPOPMAX")
 	n.rows(either(Read|Write), "Q.LOOKUP")
 	n.rows(needs(OnKeys, Decide), "Q.REACT", "Q.UNREACT", "SADD", "SREM", "Q.RESERVE", "Q.COMMIT", "Q.RELEASE", "Q.EXTEND", "Q.ALLOW", "CL.THROTTLE")
 	n.rows(either(Read|Decide), "Q.REACTION", "SISMEMBER", "SMISMEMBER", "Q.RESERVATION", "Q.RESERVATIONS", "Q.PEEK")

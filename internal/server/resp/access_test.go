@@ -142,8 +142,14 @@ func TestCommandsByPrincipal(t *testing.T) {
 				args = []string{"SCAN", "0", "MATCH", key + "*"}
 			case "Q.COMMIT", "Q.RELEASE", "Q.EXTEND", "Q.RESERVATION":
 				args[1] = ids[key]
-			case "Q.ALLOW", "Q.PEEK", "Q.FORGET":
+			case "Q.ALLOW", "Q.PEEK", "Q.FORGET", "PUBLISH", "SUBSCRIBE":
 				args[1] = key
+			case "PSUBSCRIBE":
+				args[1] = key + "*"
+			case "PUBSUB|CHANNELS":
+				args = append(args, key+"*")
+			case "PUBSUB|NUMSUB":
+				args = append(args, key)
 			}
 			for _, p := range tries {
 				c := dial(t, d.addr)
@@ -269,6 +275,45 @@ func TestWaysAround(t *testing.T) {
 		f("CLIENT TRACKING ON BCAST", noKey)
 		f("CLIENT TRACKING ON BCAST PREFIX out", noKey)
 		f("CLIENT TRACKING ON BCAST PREFIX in:", ok)
+	})
+}
+
+// Channels are granted as keys of their names are.
+func TestChannelGrants(t *testing.T) {
+	const noChannel = "-NOPERM No permissions to access a channel\r\n"
+	transports(t, func(t *testing.T, o resp.Options) {
+		d := openGuarded(t, o)
+		_, reader := d.key(t, keyring.Wish{Name: "r", Grants: []string{"read:n/in:*"}})
+		_, writer := d.key(t, keyring.Wish{Name: "w", Grants: []string{"write:n/in:*"}})
+		_, other := d.key(t, keyring.Wish{Name: "o", Grants: []string{"all:m"}})
+		r, w, c := dial(t, d.addr), dial(t, d.addr), dial(t, d.addr)
+		r.line("HELLO 3 AUTH n " + reader)
+		w.expect("AUTH "+writer, ok)
+		c.expect("AUTH "+other, ok)
+		r.expect("SUBSCRIBE in:1 out", noChannel)
+		r.expect("SUBSCRIBE out", noChannel)
+		r.expect("PSUBSCRIBE *", noChannel)
+		r.expect("PSUBSCRIBE in:* i*", noChannel)
+		r.expect("PUBSUB CHANNELS", noChannel)
+		r.expect("PUBSUB NUMPAT", "-NOPERM User r has no permissions to run the 'pubsub|numpat' command\r\n")
+		r.expect("PUBLISH in:1 x", "-NOPERM User r has no permissions to run the 'publish' command\r\n")
+		r.expect("SUBSCRIBE in:1", ">3\r\n"+bulk("subscribe")+bulk("in:1")+one)
+		r.expect("SUBSCRIBE __redis__:invalidate", ">3\r\n"+bulk("subscribe")+bulk("__redis__:invalidate")+":2\r\n")
+		r.expect("PSUBSCRIBE in:*", ">3\r\n"+bulk("psubscribe")+bulk("in:*")+":3\r\n")
+		w.expect("PUBLISH out x", noChannel)
+		w.expect("SUBSCRIBE in:1", "-NOPERM User w has no permissions to run the 'subscribe' command\r\n")
+		if got := w.do("EVAL", "return redis.call('publish', 'out', 'x')", "0"); !strings.HasPrefix(got, "-NOPERM ACL failure in script: No permissions to access a channel") {
+			t.Errorf("in a script: %q", got)
+		}
+		c.expect("PUBLISH in:1 x", zero) // It is another's.
+		w.expect("PUBLISH in:1 x", ":2\r\n")
+		if got := r.reply(); !strings.Contains(got, "message") {
+			t.Errorf("heard %q", got)
+		}
+		r.reply()
+		// Whoever becomes somebody else listens to nothing.
+		r.expect("AUTH n root", ok)
+		w.expect("PUBLISH in:1 x", zero)
 	})
 }
 

@@ -374,6 +374,7 @@ func (c *command) categories() []string {
 	if category == "" {
 		category = map[string]string{
 			"generic": "keyspace", "string": "string", "counter": "string", "limit": "string", "connection": "connection", "transactions": "transaction", "set": "set", "hyperloglog": "hyperloglog", "scripting": "scripting",
+			"hash": "hash", "sorted-set": "sortedset",
 		}[c.group]
 	}
 	var w []string
@@ -385,6 +386,8 @@ func (c *command) categories() []string {
 		{"read", c.flags&flagRead != 0 && c.flags&flagScript == 0},
 		{"write", c.flags&flagWrite != 0},
 		{"set", category == "set"},
+		{"sortedset", category == "sortedset"},
+		{"hash", category == "hash"},
 		{"string", category == "string"},
 		{"hyperloglog", category == "hyperloglog"},
 		{"pubsub", category == "pubsub"},

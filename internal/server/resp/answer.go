@@ -117,7 +117,7 @@ func (c *cycle) reply(r *run, entries []entry) {
 		case e.kind == visited:
 			c.visited(&r.s.encoder, &c.visits[e.nth], &c.results[e.at])
 		default:
-			if c.texts != nil {
+			if int(e.at+e.n) <= len(c.texts) {
 				r.s.told = c.texts[e.at : e.at+e.n]
 			}
 			c.encoders[e.nth](&r.s.encoder, c.results[e.at:e.at+e.n])
@@ -163,6 +163,8 @@ func (c *cycle) values(s *session, e *entry) (failed int) {
 			failed += s.failures(c.errs[at], 1)
 		case result.Outcome == store.Barred:
 			failed += s.failures(c.why(int(at)), 1)
+		case isText(result) && int(at) < len(c.texts) && c.texts[at] != nil:
+			failed += s.failures(errWrongType, 1)
 		case isText(result):
 			failed += s.failures(errNotInteger, 1)
 		case result.Outcome != store.Applied:

@@ -27,7 +27,7 @@ const (
 )
 
 func ping(s *session, args [][]byte) error {
-	if s.subscribed && !s.resp3 && len(args) <= 2 { // It takes what it reads for a message.
+	if s.listens() && !s.resp3 && len(args) <= 2 { // It takes what it reads for a message.
 		s.array(2)
 		s.text("pong")
 		s.bulk(slices.Concat(args[1:]...))
@@ -61,6 +61,7 @@ func resetSession(s *session, _ [][]byte) error {
 	s.muted, s.skip = false, false
 	s.unfollow()
 	s.setSubscribed(false)
+	s.d.hub.leave(s)
 	s.leave()
 	s.mu.Lock()
 	s.name, s.noEvict, s.noTouch = "", false, false
@@ -321,12 +322,12 @@ func (d *Door) all() []*session {
 
 func clientList(s *session, args [][]byte) error {
 	var ids map[int64]bool
-	all := true
+	all, kind := true, kindAny
 	switch {
 	case len(args) == 2:
 	case len(args) == 4 && is(args[2], "TYPE"):
 		var err error
-		if all, err = isNormal(args[3]); err != nil {
+		if kind, err = clientKind(args[3]); err != nil {
 			return err
 		}
 	case len(args) > 3 && is(args[2], "ID"):
@@ -346,7 +347,7 @@ func clientList(s *session, args [][]byte) error {
 		if s.full() {
 			break
 		}
-		if all || ids[o.id] {
+		if (all || ids[o.id]) && kind.matches(o) {
 			size := 0
 			if o == s {
 				size = sizeOf(args)
@@ -358,15 +359,34 @@ func clientList(s *session, args [][]byte) error {
 	return nil
 }
 
-// isNormal reports whether a type of clients is that of all clients here.
-func isNormal(kind []byte) (bool, error) {
+// A kindOfClient is what CLIENT LIST and CLIENT KILL call a type of clients.
+type kindOfClient int
+
+const (
+	kindAny kindOfClient = iota
+	kindNormal
+	kindPubSub
+	kindNone // nobody here is
+)
+
+func clientKind(kind []byte) (kindOfClient, error) {
 	switch {
 	case is(kind, "NORMAL"):
-		return true, nil
-	case is(kind, "MASTER"), is(kind, "REPLICA"), is(kind, "SLAVE"), is(kind, "PUBSUB"):
-		return false, nil
+		return kindNormal, nil
+	case is(kind, "PUBSUB"):
+		return kindPubSub, nil
+	case is(kind, "MASTER"), is(kind, "REPLICA"), is(kind, "SLAVE"):
+		return kindNone, nil
 	}
-	return false, wireError("ERR Unknown client type '" + clip(kind, 128) + "'")
+	return kindNone, wireError("ERR Unknown client type '" + clip(kind, 128) + "'")
+}
+
+// matches reports whether a session is of a kind, to any goroutine.
+func (k kindOfClient) matches(s *session) bool {
+	s.mu.Lock()
+	listens := s.listens()
+	s.mu.Unlock()
+	return k == kindAny || k == kindNormal && !listens || k == kindPubSub && listens
 }
 
 // sizeOf returns how many bytes a command is.
@@ -389,9 +409,12 @@ func (s *session) describe(now time.Time, size int) string {
 	if c := s.last.Load(); c != nil {
 		last = c.lower
 	}
-	flag, sub := tracks, 0
+	flag, sub, psub := tracks, s.listening.nChannels.Load(), s.listening.nPatterns.Load()
 	if s.subscribed {
-		flag, sub = "P"+flag, 1
+		sub++
+	}
+	if sub+psub > 0 {
+		flag = "P" + flag
 	}
 	queued := s.queuing.Load()
 	if queued >= 0 {
@@ -407,9 +430,9 @@ func (s *session) describe(now time.Time, size int) string {
 		flag = "N"
 	}
 	idle := max(now.UnixMilli()-s.active.Load(), 0) / 1000
-	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=0 name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=0 ssub=0 multi=%d "+
+	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=0 name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=%d ssub=0 multi=%d "+
 		"qbuf=%d qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=%d oll=0 omem=0 tot-mem=%d events=r cmd=%s user=%s redir=%d resp=%d lib-name=%s lib-ver=%s",
-		s.id, s.addr, s.local, s.name, int64(now.Sub(s.since)/time.Second), idle, flag, s.index, sub, queued,
+		s.id, s.addr, s.local, s.name, int64(now.Sub(s.since)/time.Second), idle, flag, s.index, sub, psub, queued,
 		size, s.waiting.Load(), s.bytes.Load(), last, s.user, redirect, s.protocol, s.library[0], s.library[1])
 }
 
@@ -419,7 +442,7 @@ type killFilter struct {
 	addr, local string
 	user        string
 	age         int64
-	none        bool // a type that nobody here has
+	kind        kindOfClient
 	self        bool // the caller too
 }
 
@@ -482,11 +505,10 @@ func (f *killFilter) parse(args [][]byte) error {
 		case is(args[i], "MAXAGE") && ok:
 			f.age = number
 		case is(args[i], "TYPE"):
-			normal, err := isNormal(args[i+1])
-			if err != nil {
+			var err error
+			if f.kind, err = clientKind(args[i+1]); err != nil {
 				return err
 			}
-			f.none = !normal
 		case is(args[i], "SKIPME") && (is(args[i+1], "YES") || is(args[i+1], "NO")):
 			f.self = is(args[i+1], "NO")
 		default:
@@ -500,7 +522,7 @@ func (f *killFilter) matches(s *session) bool {
 	s.mu.Lock()
 	user := s.user
 	s.mu.Unlock()
-	return !f.none &&
+	return f.kind.matches(s) &&
 		(f.id == 0 || f.id == s.id) && (f.addr == "" || f.addr == s.addr) && (f.local == "" || f.local == s.local) &&
 		(f.user == "" || f.user == user) && (f.age < 0 || time.Since(s.since) >= time.Duration(f.age)*time.Second)
 }

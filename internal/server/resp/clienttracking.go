@@ -1,14 +1,8 @@
 package resp
 
 import (
-	"slices"
-
 	"github.com/quipudb/quipu/internal/track"
 )
-
-// invalidateChannel is where clients with RESP2 are told what to forget: Redis's name. It
-// is the only one there is.
-const invalidateChannel = "__redis__:invalidate"
 
 // Redis's words.
 const (
@@ -28,7 +22,6 @@ const (
 const (
 	errTrackingShared   = wireError("ERR BCAST is not possible over a store that other servers share: they do not tell which keys they change")
 	errTrackingPrefixes = wireError("ERR too many prefixes")
-	errNoChannels       = wireError("ERR the only channel is " + invalidateChannel + ": there is no publishing here")
 )
 
 // A wish is what CLIENT TRACKING asks for.
@@ -251,66 +244,4 @@ func clientTrackingInfo(s *session, _ [][]byte) error {
 	s.text("prefixes")
 	s.texts(prefixes)
 	return nil
-}
-
-// subscribe has the session be told what others that redirect to it have to forget.
-func subscribe(s *session, args [][]byte) error {
-	for _, name := range args[1:] {
-		if string(name) != invalidateChannel {
-			return errNoChannels
-		}
-	}
-	for range args[1:] {
-		s.setSubscribed(true)
-		s.subscription("subscribe", invalidateChannel)
-	}
-	return nil
-}
-
-func unsubscribe(s *session, args [][]byte) error {
-	names := args[1:]
-	if len(names) == 0 && s.subscribed {
-		names = [][]byte{[]byte(invalidateChannel)}
-	}
-	for _, name := range names {
-		if string(name) == invalidateChannel {
-			s.setSubscribed(false)
-		}
-		s.subscription("unsubscribe", string(name))
-	}
-	if len(names) == 0 {
-		s.subscription("unsubscribe", "")
-	}
-	return nil
-}
-
-// setSubscribed has CLIENT LIST say so too.
-func (s *session) setSubscribed(on bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.subscribed = on
-}
-
-// subscription tells of a channel, or of none, and how many the session has.
-func (s *session) subscription(what, channel string) {
-	s.push(3)
-	s.text(what)
-	if channel == "" {
-		s.null()
-	} else {
-		s.text(channel)
-	}
-	s.flag(s.subscribed)
-}
-
-// whileSubscribed are the commands for a client with RESP2 that waits for messages: it takes
-// what it reads for one.
-var whileSubscribed = []string{"SUBSCRIBE", "UNSUBSCRIBE", "PING", "QUIT", "RESET"}
-
-// checkSubscribed returns why a command can't be executed now.
-func (s *session) checkSubscribed(c *command) error {
-	if !s.subscribed || s.resp3 || slices.Contains(whileSubscribed, c.name) {
-		return nil
-	}
-	return wireError("ERR Can't execute '" + c.lower + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
 }

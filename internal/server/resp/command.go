@@ -47,7 +47,7 @@ func (c *command) joins(args [][]byte) bool {
 // long reports whether a command that needs nothing of the store may have a long
 // reply, or take long to make it: all but those that say that they are short.
 func (c *command) long() bool {
-	return c.local != nil && c.flags&(flagInline|flagControl|flagLone) == 0
+	return c.local != nil && c.flags&(flagInline|flagControl|flagLone|flagText) == 0
 }
 
 // A keySpec says which arguments are keys: from first to last, which is counted

@@ -46,13 +46,17 @@ func selectDB(s *session, args [][]byte) error {
 }
 
 // use makes a database of a user the one that the session works in, for a principal. If it
-// listens to prefixes that this one may not read there, it listens to nothing any more.
+// listens to prefixes that this one may not read there, it listens to nothing any more; nor does it to channels if it
+// is somebody else's now.
 func (s *session) use(who *access.Principal, user string, index int) error {
 	namespace := namespaceOf(user, index)
 	if err := store.CheckNamespace(namespace); err != nil {
 		return wireError("ERR database " + itoa(int64(index)) + " would be a namespace with too long a name")
 	}
 	db := s.d.view(namespace)
+	if who != s.view.Principal || user != s.user { // The channels are another's.
+		s.d.hub.leave(s)
+	}
 	s.become(who, namespace)
 	s.mu.Lock()
 	s.db, s.who, s.user, s.index = db, who, user, index

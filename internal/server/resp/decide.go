@@ -30,6 +30,9 @@ func (c *cycle) apply(ctx context.Context, conditions []store.Condition) {
 	if at := c.stale(all); len(at) > 0 && c.err == nil && !c.joined {
 		c.err = c.again(ctx, at)
 	}
+	if c.err == nil {
+		c.lookAt(ctx, c.uncounted(all))
+	}
 }
 
 // A portion is what one partition of the store decides of a cycle. What becomes of
@@ -123,6 +126,7 @@ func (c *cycle) decide(ctx context.Context, p *portion) {
 			c.took(at, nil, err)
 		}
 	}
+	c.lookAt(ctx, c.uncounted(p.home))
 }
 
 // gathered decides what commands of their own do, each by itself, unless some of it

@@ -132,10 +132,13 @@ func infoPersistence(_ context.Context, s *session) []string {
 func infoStats(_ context.Context, s *session) []string {
 	m := &s.d.meters
 	_, keys, items, prefixes, _ := s.d.tracker.counts()
+	channels, patterns := s.d.hub.counts()
 	return []string{
 		fmt.Sprintf("total_connections_received:%d", m.connections.Load()),
 		fmt.Sprintf("total_commands_processed:%d", m.commands.Load()),
 		fmt.Sprintf("evicted_clients:%d", m.evicted.Load()),
+		fmt.Sprintf("pubsub_channels:%d", channels),
+		fmt.Sprintf("pubsub_patterns:%d", patterns),
 		fmt.Sprintf("tracking_total_keys:%d", keys),
 		fmt.Sprintf("tracking_total_items:%d", items),
 		fmt.Sprintf("tracking_total_prefixes:%d", prefixes),

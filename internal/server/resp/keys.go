@@ -241,9 +241,9 @@ func (s *session) sweep(ctx context.Context, pattern, only, after string, keys i
 	return last, nil
 }
 
-// isSketchType reports whether TYPE calls some sketches so.
-func isSketchType(name string) bool {
-	return slices.Contains([]string{"MBbloom--", "CMSk-TYPE", "TopK-TYPE"}, name)
+// isHeldType reports whether TYPE calls some sketches or collections so.
+func isHeldType(name string) bool {
+	return slices.Contains([]string{"MBbloom--", "CMSk-TYPE", "TopK-TYPE", "hash", "zset"}, name)
 }
 
 // ofType returns those of some keys that are of a type, all if none is given.
@@ -287,7 +287,7 @@ func scan(ctx context.Context, s *session, args [][]byte) error {
 			return wireError("ERR invalid cursor")
 		}
 	}
-	if only != "" && only != "string" && !isSketchType(only) {
+	if only != "" && only != "string" && !isHeldType(only) {
 		count = 0
 	}
 	ctx, cancel := s.d.deadline(ctx)

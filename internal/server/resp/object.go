@@ -36,17 +36,11 @@ func planObject(reply func(*encoder)) func(*cycle, *session, [][]byte) (encode, 
 	}
 }
 
-// embeddedMax is how long text may be that Redis keeps beside its object.
-const embeddedMax = 44
-
 func encodeEncoding(e *encoder) {
-	switch {
-	case e.told == nil || e.told[0] == nil:
+	if e.told == nil || e.told[0] == nil {
 		e.text("int")
-	case e.told[0].Held != "", len(e.told[0].Text) > embeddedMax:
-		e.text("raw")
-	default:
-		e.text("embstr")
+	} else {
+		e.text(e.told[0].Encoding())
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,8 +15,9 @@ import (
 
 // Redis's words for what is not granted.
 const (
-	errNoKeys = wireError("NOPERM No permissions to access a key")
-	errEnded  = wireError("NOAUTH Authentication required: what this connection has shown was revoked, or has expired.")
+	errNoKeys    = wireError("NOPERM No permissions to access a key")
+	errNoChannel = wireError("NOPERM No permissions to access a channel")
+	errEnded     = wireError("NOAUTH Authentication required: what this connection has shown was revoked, or has expired.")
 )
 
 // loginTimeout bounds the verifying of a token, which may have to fetch the issuer's keys.
@@ -58,6 +60,7 @@ func (s *session) expel() {
 	s.discard()
 	s.unfollow()
 	s.setSubscribed(false)
+	s.d.hub.leave(s)
 	s.leave()
 }
 
@@ -151,23 +154,32 @@ func (s *session) permit(c *command, args [][]byte) error {
 	if c.name == "SET" && setReads(args) {
 		need.Grants |= access.Read
 	}
-	if s.view.Freely(need) { // Fast path.
+	view, denied := s.view, errNoKeys
+	if c.group == "pubsub" { // Channels are the user's, whatever database is selected.
+		view, denied = s.view.Principal.In(s.user), errNoChannel
+	}
+	if view.Freely(need) { // Fast path.
 		return nil
 	}
 	names, err := s.namesIn(c, args)
 	if err != nil {
 		return err
 	}
-	if len(names) > 0 && s.view.Principal.Some(s.view.Namespace)&need.Grants != 0 {
+	if c.name == "SUBSCRIBE" { // What is told there is what the session has read.
+		if names = slices.DeleteFunc(names, func(name []byte) bool { return string(name) == invalidateChannel }); len(names) == 0 {
+			return nil
+		}
+	}
+	if len(names) > 0 && view.Principal.Some(view.Namespace)&need.Grants != 0 {
 		for _, name := range names {
-			if !s.view.MayName(need, textOf(name)) {
-				_ = s.d.gate.Denied(&s.view, need)
-				return errNoKeys
+			if !view.MayName(need, textOf(name)) {
+				_ = s.d.gate.Denied(&view, need)
+				return denied
 			}
 		}
 		return nil
 	}
-	_ = s.d.gate.Denied(&s.view, need)
+	_ = s.d.gate.Denied(&view, need)
 	return wireError("NOPERM User " + s.whoami() + " has no permissions to run the '" + c.lower + "' command")
 }
 
@@ -244,8 +256,23 @@ func (s *session) namesIn(c *command, args [][]byte) (names [][]byte, err error)
 	case "Q.COMMIT", "Q.RELEASE", "Q.EXTEND", "Q.RESERVATION":
 		key, err := s.db.Port().ReservedKey(string(args[1]))
 		return [][]byte{[]byte(key)}, err
-	case "Q.ALLOW", "Q.PEEK", "Q.FORGET": // the name of a limit
+	case "Q.ALLOW", "Q.PEEK", "Q.FORGET", "PUBLISH": // the name of a limit, or of a channel
 		return args[1:2], nil
+	case "SUBSCRIBE":
+		return slices.Clone(args[1:]), nil
+	case "PUBSUB|NUMSUB":
+		return args[2:], nil
+	case "PSUBSCRIBE":
+		for _, pattern := range args[1:] {
+			names = append(names, []byte(literalPrefix(string(pattern))))
+		}
+		return names, nil
+	case "PUBSUB|CHANNELS":
+		prefix := ""
+		if len(args) > 2 {
+			prefix = literalPrefix(string(args[2]))
+		}
+		return [][]byte{[]byte(prefix)}, nil
 	}
 	for _, at := range c.keys.positions(args) {
 		names = append(names, args[at])

@@ -44,7 +44,7 @@ func TestSameAsRedis(t *testing.T) {
 
 func sameAsRedis(t *testing.T, redis, addr string, seed uint64) {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0))}
-	g.texts, g.sketches = g.IntN(2) == 0, g.IntN(2) == 0
+	g.texts, g.sketches, g.collections = g.IntN(2) == 0, g.IntN(2) == 0, g.IntN(2) == 0
 	pairs := []pair{newPair(t, addr, redis), newPair(t, addr, redis)}
 	pairs[0].redis.line("FLUSHALL")
 	pairs[0].redis.line("MSET w:1 1 w:2 2")
@@ -100,7 +100,7 @@ func sameReply(c []string, got, want string) bool {
 	}
 	switch name := strings.ToUpper(c[0]); {
 	case name == "OBJECT": // Redis tells how text came to be, too.
-		kept := []string{bulk("int"), bulk("embstr"), bulk("raw")}
+		kept := []string{bulk("int"), bulk("embstr"), bulk("raw"), bulk("listpack"), bulk("hashtable"), bulk("skiplist")}
 		return slices.Contains(kept, got) && slices.Contains(kept, want)
 	case name == "KEYS":
 		return slices.Equal(sortedLines(got), sortedLines(want))
@@ -128,6 +128,8 @@ type generator struct {
 	*rand.Rand
 	texts    bool // keys hold text too
 	sketches bool // and sketches of uniques
+
+	collections bool // and hashes and sorted sets
 }
 
 func (g *generator) pick(words ...string) string { return words[g.IntN(len(words))] }
@@ -211,6 +213,49 @@ func (g *generator) sketch() []string {
 	}
 }
 
+// collection is a command on hashes and sorted sets.
+func (g *generator) collection() []string {
+	k := func() string { return g.pick("c:1", "c:2", "z:1", "z:2", "z:1", "c:1", "a") }
+	field := func() string { return g.pick("f", "g", "h", "", "7") }
+	score := func() string { return g.pick("1", "2", "-1.5", "0.1", "1e20", "inf", "x") }
+	value := func() string { return g.pick("", "x", "1.5", "inf", "7") } // short, so that Redis keeps the order, too
+	some := func(c []string, f func() string) []string {
+		for range g.IntN(3) {
+			c = append(c, f())
+		}
+		return c
+	}
+	switch g.IntN(18) {
+	case 0, 1, 2:
+		return []string{g.pick("HSET", "HMSET"), k(), field(), value(), field(), value()}[:4+2*g.IntN(2)]
+	case 3:
+		return some([]string{g.pick("HDEL", "HMGET", "ZREM", "ZMSCORE"), k(), field()}, field)
+	case 4:
+		return []string{g.pick("HGETALL", "HKEYS", "HVALS", "HLEN", "ZCARD", "TYPE", "EXISTS", "TTL", "PERSIST"), k()}
+	case 5:
+		return []string{g.pick("HGET", "HEXISTS", "HSTRLEN", "ZSCORE", "ZRANK", "ZREVRANK"), k(), field()}
+	case 6:
+		return []string{g.pick("HINCRBY", "HINCRBYFLOAT"), k(), field(), g.amount()}
+	case 7:
+		return []string{"HSETNX", k(), field(), value()}
+	case 8, 9, 10:
+		c := some([]string{"ZADD", k()}, func() string { return g.pick("NX", "XX", "GT", "LT", "CH", "INCR") })
+		return append(c, []string{score(), field(), score(), field()}[:2+2*g.IntN(2)]...)
+	case 11:
+		return []string{"ZINCRBY", k(), score(), field()}
+	case 12, 13:
+		return some([]string{"ZRANGE", k(), g.pick("0", "-2", "1"), g.pick("-1", "1", "5")}, func() string { return g.pick("WITHSCORES", "REV", "BYSCORE") })
+	case 14:
+		return some([]string{g.pick("ZRANGEBYSCORE", "ZREVRANGEBYSCORE", "ZREVRANGE", "ZCOUNT"), k(), g.pick("-inf", "(1", "1"), g.pick("+inf", "2", "(2")}, func() string { return "WITHSCORES" })
+	case 15:
+		return []string{g.pick("ZREMRANGEBYSCORE", "ZREMRANGEBYRANK"), k(), g.pick("-5", "1"), g.pick("1", "2", "0")}
+	case 16:
+		return some([]string{g.pick("ZPOPMIN", "ZPOPMAX"), k()}, func() string { return g.pick("0", "1", "2", "-1", "x") })
+	default:
+		return [][]string{{"DEL", k()}, {"EXPIRE", k(), g.seconds()}, {"RENAME", k(), k()}, {"COPY", k(), k()}, {"GET", k()}, {"OBJECT", "ENCODING", k()}}[g.IntN(6)]
+	}
+}
+
 // seconds is far from now, and no two are near each other.
 func (g *generator) seconds() string { return strconv.Itoa(100 + 10*g.IntN(1_000_000)) }
 
@@ -266,6 +311,9 @@ func (g *generator) plain() []string {
 	}
 	if g.sketches && g.IntN(4) == 0 {
 		return g.sketch()
+	}
+	if g.collections && g.IntN(3) == 0 {
+		return g.collection()
 	}
 	switch g.IntN(46) {
 	case 0, 1, 2, 3:

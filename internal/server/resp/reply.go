@@ -311,6 +311,15 @@ func (e *encoder) fields(n int) {
 	}
 }
 
+// pairs announces n pairs, which are arrays of their own in RESP3.
+func (e *encoder) pairs(n int) {
+	if e.resp3 {
+		e.array(n)
+	} else {
+		e.array(2 * n)
+	}
+}
+
 // push announces n elements that answer no command: in RESP2 they are an array.
 func (e *encoder) push(n int) {
 	if e.resp3 {

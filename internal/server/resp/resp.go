@@ -89,6 +89,7 @@ type Door struct {
 	run       string // names this start of the door
 	cursors   cursors
 	tracker   *tracker
+	hub       *hub
 	unions    unions
 	scripts   script.Cache
 	memory    ceiling
@@ -156,6 +157,7 @@ func New(db *quipu.DB, o Options) *Door {
 	}
 	d.names = sortedNames(d.commands)
 	d.tracker = newTracker(d)
+	d.hub = newHub(d)
 	d.gate.OnChange(d.expelEnded)
 	d.slow.usec.Store(slowUsecDefault)
 	d.slow.length.Store(slowLengthDefault)
@@ -327,6 +329,12 @@ func (d *Door) Meters(f func(name, help string, value float64)) {
 	f("quipu_resp_tracking_keys", "Keys that RESP connections track.", float64(keys))
 	f("quipu_resp_invalidations_total", "Keys that RESP connections were told to forget.", float64(d.tracker.told.Load()))
 	f("quipu_resp_tracking_evicted_total", "Times that RESP connections were told to forget what had not changed, because too many keys were tracked.", float64(evicted))
+	channels, patterns := d.hub.counts()
+	f("quipu_resp_channels", "Channels that RESP connections listen to.", float64(channels))
+	f("quipu_resp_channel_patterns", "Patterns of channels that RESP connections listen to.", float64(patterns))
+	f("quipu_resp_published_total", "Messages published through RESP.", float64(d.hub.published.Load()))
+	f("quipu_resp_messages_total", "Messages given to RESP connections that listen, each counted once for every connection.", float64(d.hub.told.Load()))
+	f("quipu_resp_listeners_dropped_total", "RESP connections closed because they took too few of the messages that they listen to.", float64(d.hub.dropped.Load()))
 	scripts, _ := d.scripts.Len()
 	f("quipu_resp_scripts", "Scripts that the RESP door keeps.", float64(scripts))
 	f("quipu_resp_scripts_broken_off_total", "Scripts that were broken off at a limit, and have changed nothing.", float64(m.brokenOff.Load()))

@@ -139,12 +139,16 @@ func evalCommand(ctx context.Context, s *session, args [][]byte) error {
 	ctx, cancel := s.d.deadline(ctx)
 	defer cancel()
 	var r keyspace.Reply
+	var published []keyspace.Message
 	if err := s.db.Port().Text(ctx, keys, nil, func(space *keyspace.Space) (err error) {
+		s.publishing(space)
 		r, err = s.runScript(ctx, e, space)
+		published = space.Published()
 		return err
 	}); err != nil {
 		return err
 	}
+	s.tellAll(published)
 	s.answerText(&r)
 	return nil
 }

@@ -71,6 +71,7 @@ type session struct {
 
 	follow     follow      // what it tracks
 	subscribed bool        // to invalidations
+	listening  listening   // what it listens to, and what it was told there
 	news       news        // that it is to be told
 	heard      atomic.Bool // there is some
 	nudge      func()      // has the transport tell it, from any goroutine
@@ -133,6 +134,7 @@ func (d *Door) open(addr, local string, hang, nudge func()) *session {
 func (s *session) end() {
 	s.part()
 	s.d.tracker.leave(s)
+	s.d.hub.leave(s)
 	s.d.mu.Lock()
 	delete(s.d.sessions, s.id)
 	s.d.mu.Unlock()
@@ -164,7 +166,7 @@ func (s *session) unwatch() { s.watched, s.watching = nil, 0 }
 // has nothing more to do for now; meanwhile claimMemory adds what a reply takes.
 func (s *session) account(at time.Time) {
 	now := large(cap(s.in)) + large(cap(s.out)) + large(16*cap(s.parser.spans)) + large(s.kept) + large(s.owed) +
-		int64(s.queued+s.watching+len(s.name)+len(s.library[0])+len(s.library[1]))
+		int64(s.queued+s.watching+len(s.name)+len(s.library[0])+len(s.library[1])) + s.listening.bytes.Load() + s.listening.mailBytes.Load()
 	if was := s.bytes.Swap(now); was != now {
 		s.d.buffered.Add(now - was)
 	}

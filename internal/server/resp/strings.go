@@ -18,15 +18,15 @@ func planGet(c *cycle, _ *session, args [][]byte) (encode, error) {
 
 // encodeBefore replies the value that was there, or null.
 func encodeBefore(e *encoder, results []store.Result) {
-	if e.meetsSketch() {
+	if e.meetsMore() {
 		e.fail(string(errWrongType))
 		return
 	}
 	encodeNth(e, results, 0)
 }
 
-// meetsSketch reports whether the first result of a reply is of a key that holds a sketch.
-func (e *encoder) meetsSketch() bool {
+// meetsMore reports whether the first result of a reply is of a key that holds neither a count nor text.
+func (e *encoder) meetsMore() bool {
 	return e.told != nil && e.told[0] != nil && e.told[0].Held != ""
 }
 
@@ -373,7 +373,7 @@ func planStrLen(c *cycle, _ *session, args [][]byte) (encode, error) {
 	return func(e *encoder, results []store.Result) {
 		var room [20]byte
 		n := 0
-		if e.meetsSketch() {
+		if e.meetsMore() {
 			e.fail(string(errWrongType))
 			return
 		}

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/quipudb/quipu/internal/access"
@@ -18,7 +19,7 @@ var (
 // newTable returns all commands.
 func newTable() table {
 	t, needs := table{}, access.RESP()
-	for _, group := range [][]*command{stringCommands(), keyCommands(), transactionCommands(), connectionCommands(), serverCommands(), scriptCommands(), objectCommands(), accessCommands(), slowlogCommands(), latencyCommands(), ownCommands(), reactionCommands(), limitCommands(), reservationCommands(), sketchCommands()} {
+	for _, group := range [][]*command{stringCommands(), keyCommands(), transactionCommands(), connectionCommands(), serverCommands(), scriptCommands(), objectCommands(), accessCommands(), slowlogCommands(), latencyCommands(), ownCommands(), reactionCommands(), limitCommands(), reservationCommands(), sketchCommands(), collectionCommands(), pubsubCommands()} {
 		for _, c := range group {
 			t[c.name] = c
 			c.lower = strings.ToLower(c.name)
@@ -29,7 +30,7 @@ func newTable() table {
 			for _, sub := range c.subs {
 				sub.lower = strings.ToLower(sub.name)
 				sub.group, sub.child = c.group, true
-				sub.category = c.category
+				sub.category = cmp.Or(sub.category, c.category)
 				sub.need, _ = needs.Of(sub.name)
 			}
 		}
@@ -77,7 +78,7 @@ func keyCommands() []*command {
 		{name: "UNLINK", arity: -2, flags: flagText | writes | flagAtomic, keys: allKeys.used("RM delete"), plan: planDelete, slow: del, since: "4.0.0", about: "Deletes counters."},
 		{name: "EXISTS", arity: -2, flags: reads, keys: allKeys.used("RO"), plan: planExists, since: "1.0.0", about: "Returns how many of the counters exist."},
 		{name: "TOUCH", arity: -2, flags: reads, keys: allKeys.used("RO"), plan: planExists, since: "3.2.1", about: "Returns how many of the counters exist."},
-		{name: "TYPE", arity: 2, flags: flagText | reads, keys: oneKey.used("RO"), plan: planType, since: "1.0.0", about: "Returns the type of a key: string, set, that of a sketch, or none."},
+		{name: "TYPE", arity: 2, flags: flagText | reads, keys: oneKey.used("RO"), plan: planType, since: "1.0.0", about: "Returns the type of a key: string, hash, zset, set, that of a sketch, or none."},
 		{name: "KEYS", arity: 2, flags: flagDangerous | flagRead | flagSweep, slow: keys, since: "1.0.0", about: "Returns all keys that match a pattern."},
 		{name: "SCAN", arity: -2, flags: flagRead | flagSweep, slow: scan, since: "2.8.0", about: "Returns the keys a few at a time."},
 		{name: "RANDOMKEY", arity: 1, flags: flagRead, slow: randomKey, since: "1.0.0", about: "Returns the key of some counter."},
@@ -136,10 +137,7 @@ func connectionCommands() []*command {
 			"MAINT_NOTIFICATIONS": {name: "CLIENT|MAINT_NOTIFICATIONS", syntax: "MAINT_NOTIFICATIONS ON|OFF", arity: -3, local: clientMaintenance, since: "8.0.0", about: "Accepted: there are no such notifications."},
 		}},
 	}
-	return grouped("connection", append(commands,
-		&command{name: "SUBSCRIBE", arity: -2, flags: flagLone, category: "pubsub", local: subscribe, since: "2.0.0", about: "Subscribes to " + invalidateChannel + ", the one channel there is."},
-		&command{name: "UNSUBSCRIBE", arity: -1, flags: flagLone, category: "pubsub", local: unsubscribe, since: "2.0.0", about: "Ends the subscription."},
-	))
+	return grouped("connection", commands)
 }
 
 func serverCommands() []*command {

@@ -3,6 +3,7 @@ package resp
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/quipudb/quipu/internal/keyspace"
@@ -20,12 +21,64 @@ const errTextNow = wireError("TRYAGAIN The key has begun to hold text: send the 
 // isText reports whether a result says that its key holds text.
 func isText(r *store.Result) bool { return r.Outcome == store.NotCount || r.Outcome == store.Split }
 
-// notCount replies, of an addition, that the key holds text, if it does.
+// notCount replies, of an addition, that the key holds text or something else, if it does.
 func notCount(e *encoder, r *store.Result) bool {
-	if isText(r) {
+	switch {
+	case !isText(r):
+		return false
+	case e.meetsMore():
+		e.fail(string(errWrongType))
+	default:
 		e.fail(string(errNotInteger))
 	}
-	return isText(r)
+	return true
+}
+
+// uncounted returns the keys that additions of a portion were refused by, since they hold no count, and the
+// results that say so.
+func (c *cycle) uncounted(home int32) (refused map[string][]int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.deltas {
+		if home != all && (i >= len(c.homes) || c.homes[i] != home) || c.errs != nil && c.errs[i] != nil {
+			continue
+		}
+		if d := &c.deltas[i]; i < len(c.results) && d.Op == store.OpAdd && d.Event == nil && isText(&c.results[i]) {
+			if refused == nil {
+				refused = make(map[string][]int)
+			}
+			refused[d.Cell.Key] = append(refused[d.Cell.Key], i)
+		}
+	}
+	return refused
+}
+
+// lookAt looks at what such keys hold: the replies for text and for anything else differ. If it can't, they
+// are for text.
+func (c *cycle) lookAt(ctx context.Context, refused map[string][]int) {
+	for keys := range slices.Chunk(slices.Sorted(maps.Keys(refused)), textsMax) {
+		held := make([]keyspace.Value, len(keys))
+		if c.db.Port().Text(ctx, keys, nil, func(space *keyspace.Space) error {
+			for i, key := range keys {
+				held[i] = space.Is(key)
+			}
+			return nil
+		}) != nil {
+			return
+		}
+		c.mu.Lock()
+		if n := len(c.deltas) - len(c.texts); n > 0 {
+			c.texts = append(c.texts, make([]*keyspace.Value, n)...)
+		}
+		for i, key := range keys {
+			for _, at := range refused[key] {
+				if held[i].Type() != "string" { // To Redis a HyperLogLog is text.
+					c.texts[at] = &held[i]
+				}
+			}
+		}
+		c.mu.Unlock()
+	}
 }
 
 // textual reports whether a command is to be executed on a snapshot. One that reads has no
@@ -90,6 +143,10 @@ func onSnapshot(c *command) bool {
 	_, has := keyspace.Has(c.name)
 	return has || c.flags&flagScript != 0 || c.plan == nil && c.slow == nil
 }
+
+// ofSession reports whether a command needs nothing of the store, and does nothing that a transaction might not do
+// in the end: only PUBLISH does, of those that have no other way.
+func (c *command) ofSession() bool { return c.plan == nil && c.slow == nil && c.flags&flagText == 0 }
 
 // keysOf returns the keys of commands, each once.
 func keysOf(commands ...[][]byte) (keys []string, err error) {
@@ -167,14 +224,17 @@ func execText(ctx context.Context, s *session, _ [][]byte) error {
 	ctx, cancel := s.d.deadline(ctx)
 	defer cancel()
 	replies := make([]keyspace.Reply, len(queue))
+	var published []keyspace.Message
 	err = s.db.Port().Text(ctx, keys, conditions, func(space *keyspace.Space) (err error) {
+		s.publishing(space)
+		defer func() { published = space.Published() }()
 		for i, q := range queue {
 			switch {
 			case q.command.flags&flagScript != 0:
 				if replies[i], err = s.evalIn(ctx, q.args, space); err != nil {
 					return err
 				}
-			case q.command.plan != nil || q.command.slow != nil:
+			case !q.command.ofSession():
 				replies[i] = space.Do(q.args)
 			}
 		}
@@ -187,10 +247,13 @@ func execText(ctx context.Context, s *session, _ [][]byte) error {
 	if err != nil && len(conditions) > 0 {
 		return err
 	}
+	if err == nil {
+		s.tellAll(published)
+	}
 	s.array(len(queue))
 	for i, q := range queue {
 		switch {
-		case q.command.plan == nil && q.command.slow == nil:
+		case q.command.ofSession():
 			s.try(q.command.local, q.args)
 			continue
 		case err != nil:
@@ -236,6 +299,14 @@ func (s *session) answerText(r *keyspace.Reply) {
 	case keyspace.Array:
 		s.array(len(r.All))
 		for i := range r.All {
+			s.answerText(&r.All[i])
+		}
+	case keyspace.Pairs:
+		s.pairs(len(r.All) / 2)
+		for i := range r.All {
+			if i%2 == 0 && s.resp3 {
+				s.array(2)
+			}
 			s.answerText(&r.All[i])
 		}
 	case keyspace.BigNumber, keyspace.Verbatim, keyspace.Set:

@@ -253,7 +253,9 @@ func (s *session) tellNews() {
 	}
 	if s.fault != nil { // There is no room; and what it has read may be old.
 		s.overflow(start)
+		return
 	}
+	s.tellMail()
 }
 
 // invalidate begins an invalidation, and reports whether the session can be told one.

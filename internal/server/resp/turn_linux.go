@@ -195,9 +195,8 @@ func (l *loop) ask(c *cycle) {
 		r := &c.runs[i]
 		if slices.ContainsFunc(c.entries[from:r.to], func(e entry) bool { return e.kind == asked }) {
 			waiting = append(waiting, r)
-			if r.left++; !r.held {
-				r.hold()
-			}
+			r.left++
+			r.hold()
 		}
 		from = r.to
 	}
@@ -238,6 +237,14 @@ func (l *loop) start(c *cycle) {
 		l.hold(c)
 		c.left.Add(1)
 		l.aside(c, func(ctx context.Context) error { return c.again(ctx, at) })
+	}
+	if refused := c.uncounted(all); len(refused) > 0 {
+		l.hold(c)
+		c.left.Add(1)
+		l.aside(c, func(ctx context.Context) error {
+			c.lookAt(ctx, refused)
+			return nil
+		})
 	}
 }
 
@@ -280,8 +287,10 @@ func (l *loop) hold(c *cycle) {
 }
 
 func (r *run) hold() {
-	r.held = true
-	r.s.held++
+	if !r.held {
+		r.held = true
+		r.s.held++
+	}
 }
 
 // aside waits for a part of a cycle in a goroutine.

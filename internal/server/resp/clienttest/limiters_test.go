@@ -183,3 +183,9 @@ func TestRedsync(t *testing.T) {
 func TestNodeLimiters(t *testing.T) {
 	program(t, "nodejs npm", "node", filepath.Join("testdata", "node", "limiters.mjs"), addr)
 }
+
+// bottleneck shares its limiters between processes by scripts on hashes and sorted sets, and tells by channels
+// who may go on. It runs over ioredis and over node-redis 3, the last that it takes.
+func TestBottleneck(t *testing.T) {
+	program(t, "nodejs npm", "node", filepath.Join("testdata", "node", "bottleneck.mjs"), addr)
+}
