@@ -22,22 +22,22 @@ import (
 
 // accessFlags say who may come in, besides those with an --api-key.
 type accessFlags struct {
-	RequireAuth bool     `help:"Refuse callers who show no key, token or certificate, even while the server knows none."`
-	Anonymous   []string `help:"Grant to callers who show nothing, such as \"read:shop\". Everything else needs a key. Repeatable." placeholder:"GRANT" sep:"none"`
+	RequireAuth bool     `help:"Refuse callers without a key, token or certificate, even if the server has no keys yet."`
+	Anonymous   []string `help:"Grant to callers without credentials, such as \"read:shop\". Everything else needs a key. Repeatable." placeholder:"GRANT" sep:"none"`
 
-	TLSClientCA string   `name:"tls-client-ca" help:"Issuers of client certificates (PEM)." placeholder:"FILE"`
+	TLSClientCA string   `name:"tls-client-ca" help:"Certificates of the issuers of client certificates (PEM)." placeholder:"FILE"`
 	CertGrant   []string `help:"Grant to holders of certificates, such as \"CN=billing => read+write:shop\". Repeatable." placeholder:"MAPPING" sep:"none"`
 
 	JWKS        string        `name:"jwks" help:"Keys that verify tokens (JWT): a JSON web key set, as a file or an https URL." placeholder:"FILE|URL"`
 	JWTIssuer   string        `name:"jwt-issuer" help:"Issuer (iss) that tokens must have." placeholder:"ISSUER"`
 	JWTAudience string        `name:"jwt-audience" help:"Audience (aud) that tokens must be for." placeholder:"AUDIENCE"`
-	JWTLeeway   time.Duration `name:"jwt-leeway" help:"By how much the clock of the issuer may differ." default:"30s"`
+	JWTLeeway   time.Duration `name:"jwt-leeway" help:"How far the clock of the token's issuer may differ from the server's." default:"30s"`
 	JWTGrant    []string      `name:"jwt-grant" help:"Grant to holders of tokens, such as \"groups=shop-team => read+write:shop\". Repeatable." placeholder:"MAPPING" sep:"none"`
 
 	QuotaRequests    int64 `help:"Requests per second that each key, token or certificate may send to this server; 0 is unlimited. A key's own quota takes precedence." default:"0" placeholder:"N"`
-	QuotaWrites      int64 `help:"Writes per second of each." default:"0" placeholder:"N"`
-	QuotaBytes       int64 `help:"Bytes per second that each may send." default:"0" placeholder:"N"`
-	QuotaConnections int64 `help:"New connections per second of each." default:"0" placeholder:"N"`
+	QuotaWrites      int64 `help:"Writes per second that each key, token or certificate may send." default:"0" placeholder:"N"`
+	QuotaBytes       int64 `help:"Bytes per second that each key, token or certificate may send." default:"0" placeholder:"N"`
+	QuotaConnections int64 `help:"New connections per second that each key, token or certificate may open." default:"0" placeholder:"N"`
 }
 
 // leewayMax is how much clocks may differ at most: more would keep tokens alive that have

@@ -22,8 +22,8 @@ type verifyCmd struct {
 
 // Help is shown by --help.
 func (*verifyCmd) Help() string {
-	return `If something differs, or is known to be lost, it prints a line for each difference and exits with code 1. Lines that begin
-with "not proved" say what the check can't know, such as whether somebody removed the end of a log that was not closed.
+	return `If something differs or was lost, the command prints a line for each difference and exits with code 1. Lines that begin with
+"not proved" say what the check can't know, such as whether somebody removed the end of a log that was not closed.
 
 Examples:
 

@@ -24,15 +24,15 @@ import (
 
 type adviseCmd struct {
 	Writes    *rate          `name:"writes-per-second" help:"Writes a second to the hottest counter." placeholder:"N"`
-	Reads     *rate          `name:"reads-per-second" help:"Reads a second of the same counter." placeholder:"N"`
+	Reads     *rate          `name:"reads-per-second" help:"Reads a second from the same counter." placeholder:"N"`
 	Accuracy  string         `help:"What readers need: exact; bounded (may be old, but includes every write acknowledged before its age); or approximate (a crash may lose some writes)." placeholder:"WORD"`
 	Freshness *time.Duration `help:"How old a read may be." placeholder:"TIME"`
 	Bounded   bool           `help:"The counter must never cross a floor or a ceiling."`
-	Unique    bool           `help:"It counts distinct things, each once."`
+	Unique    bool           `help:"The counter counts distinct things, each once."`
 	Regions   int            `help:"Number of regions that write." default:"1"`
 	Nodes     int            `help:"Number of servers." default:"1"`
 	Store     string         `help:"Where counts are kept: embedded, postgres, redis, or the URL of a store." placeholder:"STORE"`
-	Pattern   word           `help:"The keys that the policy is for." default:"*"`
+	Pattern   word           `help:"Key pattern of the policy." default:"*"`
 
 	Addr   address       `help:"Watch a running server and advise on its hottest counters." placeholder:"ADDR" env:"-"`
 	For    time.Duration `help:"How long to watch it." default:"10s"`
@@ -42,13 +42,13 @@ type adviseCmd struct {
 
 // Help is shown by --help.
 func (*adviseCmd) Help() string {
-	return `It prints a policy as YAML for a configuration file. Comments give the reasons, the expected cost, and the alternatives
-that were rejected. On a terminal it asks for what is missing. The figures were measured on one machine with 2 cores
-(bench/results): take them as proportions, and measure your own with quipu bench.
+	return `The command prints a policy as YAML for a configuration file. Comments give the reasons, the expected cost, and the
+alternatives that were rejected. On a terminal it asks for what is missing. The figures were measured on one machine
+with 2 cores (bench/results): take them as proportions, and measure your own with quipu bench.
 
-With --addr it watches a running server and says for each of its hottest counters which policy it has, what should change
-and why. It assumes that readers need what the policy promises, unless you give --accuracy. It counts all reads of the
-server as reads of each counter, because a server does not count them by counter.
+With --addr it watches a running server. For each of the hottest counters it says which policy applies, what should
+change and why. It assumes that readers need what the policy promises, unless you give --accuracy. It counts all reads
+of the server as reads of each counter, because a server does not count reads by counter.
 
 Examples:
 

@@ -14,16 +14,16 @@ type allowCmd struct {
 
 	Name  word    `arg:"" help:"The limit."`
 	Who   word    `arg:"" help:"The client."`
-	Cost  *number `arg:"" optional:"" help:"How much it wants to use; 1 if not given."`
-	Peek  bool    `help:"Only say what is left." xor:"what"`
+	Cost  *number `arg:"" optional:"" help:"How much the client wants to use; 1 if not given."`
+	Peek  bool    `help:"Print what is left and use nothing." xor:"what"`
 	Reset bool    `help:"Forget what the client has used." xor:"what"`
-	Burn  bool    `help:"If it is refused, use up what is left, up to the cost." xor:"what"`
-	ID    word    `name:"id" help:"Token for this call. Repeated with the same token, it has the first answer." placeholder:"TOKEN"`
+	Burn  bool    `help:"If the call is refused, use up what is left, up to the cost." xor:"what"`
+	ID    word    `name:"id" help:"Token for this call. A repeated call with the same token returns the first answer." placeholder:"TOKEN"`
 }
 
 // Help is shown by --help.
 func (*allowCmd) Help() string {
-	return `It prints how much is left. If the call is refused it says why, and the exit code is 1. The limits of the name need
+	return `If the limit refuses the call, the command prints the reason and exits with code 1. The limit needs
 a definition: see the section on rate limits in docs/decided.md.
 
 Examples:

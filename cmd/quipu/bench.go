@@ -21,18 +21,18 @@ type benchCmd struct {
 
 	Op        load.Op   `help:"Operation: incr, add (an increment that does not ask for the value), get, set, throttle (CL.THROTTLE, over RESP), or mixed." enum:"incr,add,get,set,throttle,mixed" default:"incr"`
 	ReadShare float64   `help:"Share of get in a mixed load, from 0 to 1; the rest is incr." default:"0.9"`
-	Dist      load.Dist `help:"Which keys: hot is a single one; uniform or zipf over --keys." enum:"hot,uniform,zipf" default:"hot"`
+	Dist      load.Dist `help:"Distribution of keys: hot is a single key; uniform and zipf choose from --keys keys." enum:"hot,uniform,zipf" default:"hot"`
 	Keys      int64     `help:"Number of keys." default:"1000000"`
-	Key       word      `help:"The hot key, such as one that has a policy, instead of key:000000000000." placeholder:"KEY"`
+	Key       word      `help:"The hot key instead of key:000000000000, such as one with a policy." placeholder:"KEY"`
 
 	Connections int           `help:"Number of connections." short:"c" default:"50"`
 	Depth       int           `help:"Requests that a connection sends before it waits (pipelining)." default:"1"`
 	Duration    time.Duration `help:"How long to measure." default:"10s"`
-	Requests    *int64        `help:"How many requests to send, however long it takes, instead of --duration." placeholder:"N"`
+	Requests    *int64        `help:"Number of requests to send, instead of a --duration." placeholder:"N"`
 	Warmup      time.Duration `help:"How long to run before measuring." default:"1s"`
-	Rate        float64       `help:"Send so many requests a second, whatever the server does (open loop); latency is measured from when each was due. Without it, each connection waits for its replies." placeholder:"R"`
+	Rate        float64       `help:"Send this many requests a second, however fast the server answers (open loop). Latency is measured from the time a request was due. Without this flag, each connection waits for its replies." placeholder:"R"`
 
-	ServerPID int    `name:"server-pid" help:"Process id of the server, to measure its CPU time. A local RESP server is asked for it." placeholder:"PID"`
+	ServerPID int    `name:"server-pid" help:"Process id of the server, to measure its CPU time. A local RESP server reports it by itself." placeholder:"PID"`
 	JSON      bool   `name:"json" help:"Print the result as JSON."`
 	Plot      string `help:"Draw a chart of the result into a file." placeholder:"FILE.svg"`
 }
@@ -43,11 +43,11 @@ func (*benchCmd) Help() string {
 
 Examples:
 
-  quipu bench                                          over RESP, one hot key, for 10 s
+  quipu bench                                          one hot key over RESP, for 10 s
   quipu bench --target redis://127.0.0.1:6379          a Redis server
   quipu bench --target http://127.0.0.1:8080           over REST
   quipu bench --depth 64 --dist zipf --op mixed
-  quipu bench --op add --key likes:42                  writes that ask for no value, to a key of yours
+  quipu bench --op add --key likes:42                  writes to your own key that ask for no value
   quipu bench --rate 20000 --plot latency.svg          open loop, with a chart`
 }
 

@@ -31,26 +31,26 @@ type cli struct {
 	List         listCmd         `cmd:"" help:"Print the counters whose keys start with a prefix."`
 	Reset        resetCmd        `cmd:"" help:"Set a counter to 0 and print the value it had."`
 	Delete       deleteCmd       `cmd:"" help:"Delete a counter and print the value it had."`
-	Reserve      reserveCmd      `cmd:"" help:"Take an amount out of a counter for a time, and print the id."`
-	Commit       commitCmd       `cmd:"" help:"Take what is reserved for good, and print the amount."`
-	Release      releaseCmd      `cmd:"" help:"Give back what is reserved, and print the amount."`
-	Extend       extendCmd       `cmd:"" help:"Have a reservation expire later, and print when."`
+	Reserve      reserveCmd      `cmd:"" help:"Reserve an amount of a counter for a limited time, and print the id."`
+	Commit       commitCmd       `cmd:"" help:"Take a reserved amount for good, and print the amount."`
+	Release      releaseCmd      `cmd:"" help:"Give back a reserved amount, and print the amount."`
+	Extend       extendCmd       `cmd:"" help:"Make a reservation expire later, and print when it does."`
 	Reservations reservationsCmd `cmd:"" help:"Print the open reservations of a counter."`
-	Range        rangeCmd        `cmd:"" help:"Draw what was counted in a stretch of time."`
-	By           byCmd           `cmd:"" help:"Draw what was counted for each value of a dimension."`
-	Unique       uniqueCmd       `cmd:"" help:"Print how many different users a counter had."`
-	Top          topCmd          `cmd:"" help:"Watch a top list: what came most often."`
-	Ledger       ledgerCmd       `cmd:"" help:"Print the changes of a counter that were written down."`
+	Range        rangeCmd        `cmd:"" help:"Draw a chart of a counter over time."`
+	By           byCmd           `cmd:"" help:"Draw a chart of a counter by the values of a dimension."`
+	Unique       uniqueCmd       `cmd:"" help:"Print how many distinct users a counter has."`
+	Top          topCmd          `cmd:"" help:"Watch a top list: the most frequent items."`
+	Ledger       ledgerCmd       `cmd:"" help:"Print the ledger of a counter: the changes that were recorded."`
 	Adjust       adjustCmd       `cmd:"" help:"Correct a counter, with a reason, and print its new value."`
-	Undo         undoCmd         `cmd:"" help:"Take back a write by its token, and print the amount."`
-	Recount      recountCmd      `cmd:"" help:"Repair what the views of a counter do not add up to, and print what was wrong."`
-	React        reactCmd        `cmd:"" help:"Make a choice what a user has chosen of a counter."`
-	Unreact      unreactCmd      `cmd:"" help:"Take back what a user has chosen."`
-	Reaction     reactionCmd     `cmd:"" help:"Print how many users have each choice, or what one has chosen."`
-	Members      membersCmd      `cmd:"" help:"Print the users of a counter."`
+	Undo         undoCmd         `cmd:"" help:"Undo a write by its token, and print the amount."`
+	Recount      recountCmd      `cmd:"" help:"Repair a counter whose views do not add up to its total, and print what was wrong."`
+	React        reactCmd        `cmd:"" help:"Record the reaction of a user, such as a like."`
+	Unreact      unreactCmd      `cmd:"" help:"Remove the reaction of a user."`
+	Reaction     reactionCmd     `cmd:"" help:"Print how many users chose each reaction, or the reaction of one user."`
+	Members      membersCmd      `cmd:"" help:"Print the users who reacted to a counter."`
 	Erase        eraseCmd        `cmd:"" help:"Remove a name from all ledgers and reactions."`
-	Lookup       lookupCmd       `cmd:"" help:"Print what became of a write, by its token."`
-	Allow        allowCmd        `cmd:"" help:"Ask a limit whether a client may use a cost, and print what is left."`
+	Lookup       lookupCmd       `cmd:"" help:"Print whether a write was applied, by its token."`
+	Allow        allowCmd        `cmd:"" help:"Check a rate limit for a client, and print how much is left."`
 	Settle       settleCmd       `cmd:"" help:"Make a token final: if its write was not applied yet, it never will be."`
 
 	Hot     hotCmd     `cmd:"" help:"Watch the counters that are written to the most."`
@@ -65,9 +65,9 @@ type cli struct {
 	Conf    confCmd    `cmd:"" name:"config" help:"Check a configuration file."`
 	Policy  policyCmd  `cmd:"" help:"Show and change the policies: how keys are counted."`
 	Key     keyCmd     `cmd:"" help:"Create, list, rotate and revoke API keys."`
-	Audit   auditCmd   `cmd:"" help:"Print what administrators have done."`
+	Audit   auditCmd   `cmd:"" help:"Print the latest actions of administrators."`
 	Advise  adviseCmd  `cmd:"" help:"Recommend a policy for a counter, with the reasons."`
-	Health  healthCmd  `cmd:"" help:"Ask whether a server is ready."`
+	Health  healthCmd  `cmd:"" help:"Check whether a server is ready."`
 	About   aboutCmd   `cmd:"" name:"version" help:"Print the version, the commit and the Go version."`
 
 	Completion completionCmd `cmd:"" help:"Print a script that completes commands and flags in a shell."`

@@ -326,7 +326,8 @@ type checkCmd struct {
 
 // Help is shown by --help.
 func (checkCmd) Help() string {
-	return `It opens nothing but the TLS files, and ignores the environment. Policies that can never match produce a warning.
+	return `The command opens no file besides this one and the TLS files, and ignores the environment. Policies that can never match
+produce a warning.
 
 Example:
 

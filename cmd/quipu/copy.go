@@ -38,18 +38,17 @@ type copyCmd struct {
 
 // Help is shown by --help.
 func (*copyCmd) Help() string {
-	return `Copies every counter, with its value and its deadline, from one store into another. It opens the stores itself: no
-server may be using an embedded one, and nothing should write to either meanwhile.
+	return `The command copies every counter, with its value and its deadline, from one store into another. It opens the stores
+itself, so stop any server that uses an embedded store, and stop all writes to both stores.
 
-Only what differs is written, so a copy that was cut off goes on where it was when it is run again. If the target has
-counters that the source has not, nothing is written, unless --overwrite is given. At the end both are compared: exit
-code 0 says that the target has exactly what the source had at one moment. If counters changed meanwhile, it says so,
-and the exit code is 1: stop the writers and run it again, which then takes the time of a comparison.
+It writes only what differs, so you can run an interrupted copy again and it continues where it stopped. If the target
+has counters that the source does not have, it writes nothing, unless you give --overwrite. At the end it compares
+both stores. Exit code 0 means that the target has exactly what the source had at one moment. If counters changed
+during the copy, it says so and exits with code 1: stop the writers and run it again.
 
-Tokens and marks are not copied: a write made before the copy counts again if it is sent again after it. Windows,
-dimensions, ledgers, reactions and what clients of limits have used are not copied either: a namespace that has
-definitions, or limits that were used, is refused, unless --totals is given. Reservations are not copied: a namespace
-that has open ones is refused until they have ended.
+It does not copy tokens: a write that was made before the copy counts again if it is sent again afterwards. It does
+not copy windows, dimensions, ledgers, reactions and the usage of rate limits either. It refuses a namespace that has
+these, unless you give --totals. It refuses a namespace with open reservations until they have ended.
 
 Examples:
 

@@ -45,7 +45,7 @@ func (m moment) fixed() (string, error) {
 
 // factFlags are what a command says of an event besides its amount.
 type factFlags struct {
-	At  moment   `help:"When it happened, which decides the windows that count it. The default is now, by the store's clock." placeholder:"TIME"`
+	At  moment   `help:"Time of the event. It decides which windows count it. The default is now, by the store's clock." placeholder:"TIME"`
 	Dim []string `help:"Value of a dimension, such as country=DE. May be given more than once." placeholder:"NAME=VALUE" sep:"none"`
 }
 
@@ -75,8 +75,8 @@ func (f *factFlags) put(body map[string]any) error {
 
 // correctionFlags say why a counter is corrected.
 type correctionFlags struct {
-	Reason string `help:"Why, for the ledger." required:""`
-	Actor  string `help:"Who corrects it, for the ledger." placeholder:"NAME"`
+	Reason string `help:"Reason, for the ledger." required:""`
+	Actor  string `help:"Person or program that makes the correction, for the ledger." placeholder:"NAME"`
 }
 
 func (f *correctionFlags) body() map[string]any {
@@ -85,8 +85,8 @@ func (f *correctionFlags) body() map[string]any {
 
 // whyFlags may say why a counter is changed.
 type whyFlags struct {
-	Reason string `help:"Why, for the ledger, if the counter has one."`
-	Actor  string `help:"Who changes it, for the ledger." placeholder:"NAME"`
+	Reason string `help:"Reason, for the ledger, if the counter has one."`
+	Actor  string `help:"Person or program that makes the change, for the ledger." placeholder:"NAME"`
 }
 
 // why adds what was given to the body of a request.
@@ -120,8 +120,8 @@ type adjustCmd struct {
 
 // Help is shown by --help.
 func (*adjustCmd) Help() string {
-	return `A correction is always in the ledger of the counter, whatever its definition says. With --at and --dim it corrects the windows
-and the dimensions that the mistake was counted in.
+	return `The ledger of the counter always records a correction, even if its definition records nothing else. Give --at and --dim
+to correct the windows and the dimensions that counted the mistake.
 
 Examples:
 
@@ -143,15 +143,15 @@ type undoCmd struct {
 	remote          `embed:""`
 	correctionFlags `embed:""`
 
-	Token word `arg:"" help:"The token: the --id of the write that is taken back."`
+	Token word `arg:"" help:"The --id of the write to undo."`
 	Key   word `help:"The counter of the write." required:"" placeholder:"KEY"`
 }
 
 // Help is shown by --help.
 func (*undoCmd) Help() string {
-	return `It adds the inverse amount, with the time and the dimensions of the original, and an entry in the ledger that names it. A write
-is taken back once: a second undo changes nothing. The ledger must have the original: the counter's definition says what
-it records, and for how long.
+	return `The command adds the opposite amount, with the time and the dimensions of the original write, and records it in the ledger.
+A write can be undone once: a second undo changes nothing. The ledger must still have the original write: the counter's
+definition says what the ledger records, and for how long.
 
 Example:
 
@@ -186,8 +186,9 @@ type recountCmd struct {
 
 // Help is shown by --help.
 func (*recountCmd) Help() string {
-	return `The total is believed, unless all views agree on another one. What was repaired is in the ledger of the counter. "quipu verify"
-finds the counters that need it. Windows that differ from each other are left as they are: then it exits with code 1.
+	return `"quipu verify" finds the counters that need this. The command takes the total as right, unless all views agree on another
+one. The ledger of the counter records each repair. If windows differ from each other, the command leaves them
+unchanged and exits with code 1.
 
 Example:
 

@@ -19,7 +19,7 @@ import (
 type writeFlags struct {
 	remote `embed:""`
 
-	ID *word `name:"id" help:"Token for this write. Repeated with the same token, it counts once. The default is a new token for each run." placeholder:"TOKEN"`
+	ID *word `name:"id" help:"Token for this write. A repeated write with the same token counts once. The default is a new token for each run." placeholder:"TOKEN"`
 }
 
 // receipt is what the server says of a write.
@@ -82,11 +82,11 @@ type addCmd struct {
 
 	Key      word           `arg:"" help:"The counter."`
 	N        *number        `arg:"" optional:"" help:"The amount, which may be negative; 1 if not given."`
-	Floor    *number        `help:"Refuse it if the counter would end below this." placeholder:"N"`
-	Ceiling  *number        `help:"Refuse it if the counter would end above this." placeholder:"N"`
-	Saturate bool           `help:"Go as far as the floor or the ceiling, the policy's included, instead of being refused."`
-	TTL      *time.Duration `name:"ttl" help:"Delete the counter so long after this, such as 30s or 7d." placeholder:"TIME"`
-	Who      word           `help:"Who did what is counted." placeholder:"NAME"`
+	Floor    *number        `help:"Refuse the write if the counter would end below this value." placeholder:"N"`
+	Ceiling  *number        `help:"Refuse the write if the counter would end above this value." placeholder:"N"`
+	Saturate bool           `help:"Instead of refusing the write, add as much as the floor or the ceiling allows, including those of the counter's definition."`
+	TTL      *time.Duration `name:"ttl" help:"Delete the counter after this time, such as 30s or 7d." placeholder:"TIME"`
+	Who      word           `help:"User who caused the event." placeholder:"NAME"`
 }
 
 // Help is shown by --help.
@@ -95,9 +95,9 @@ func (*addCmd) Help() string {
 
   quipu add page.views
   quipu add stock.shoes -3
-  quipu add orders 1 --id order-4711     counts once, however often it is run
-  quipu add stock.shoes -3 --floor 0     takes three, or none
-  quipu add hits.10:25 --ttl 1h          a counter that goes by itself
+  quipu add orders 1 --id order-4711     counts once, however often you run it
+  quipu add stock.shoes -3 --floor 0     takes three or none
+  quipu add hits.10:25 --ttl 1h          deletes the counter after an hour
   quipu add page.views --at 2026-10-01T08:00:00Z --dim country=DE
   quipu add -- -5 1                      a key that looks like a flag`
 }
@@ -138,7 +138,7 @@ type setCmd struct {
 
 	Key       word    `arg:"" help:"The counter."`
 	N         number  `arg:"" help:"The new value."`
-	IfVersion *uint64 `help:"Set it only if the counter is at this version, as get --exact --json prints it; 0 is a counter that does not exist. A counter that is split has none, until this was tried." placeholder:"VERSION"`
+	IfVersion *uint64 `help:"Set the counter only if it has this version, as get --exact --json prints it. 0 means that the counter does not exist. A counter that is split has no version until you try this once." placeholder:"VERSION"`
 }
 
 // Help is shown by --help.
@@ -175,7 +175,7 @@ type resetCmd struct {
 
 // Help is shown by --help.
 func (*resetCmd) Help() string {
-	return `No increment is lost: each is either in the printed value or counted from 0 on.
+	return `No increment is lost: each one is either in the printed value or in the new count from 0.
 
 Example:
 
@@ -289,7 +289,7 @@ type getCmd struct {
 	Exact        bool           `help:"Include every write acknowledged before this read."`
 	Session      *string        `help:"Include the write that returned this session (add --json prints it)." placeholder:"SESSION"`
 	MaxStaleness *time.Duration `help:"Accept a value up to this old." placeholder:"TIME"`
-	At           moment         `help:"Print what the counters were then, as far as their windows tell." placeholder:"TIME"`
+	At           moment         `help:"Print the values at this time, as far as the counters' windows go back." placeholder:"TIME"`
 }
 
 // Help is shown by --help.
@@ -355,14 +355,14 @@ type listCmd struct {
 	Prefix word `arg:"" optional:"" help:"Only keys with this prefix."`
 	Limit  int  `help:"Maximum number of counters to print; with --all, the size of a page." default:"100"`
 	All    bool `help:"Print all counters, page by page."`
-	Sum    bool `help:"Print the sum and the number of all counters instead."`
+	Sum    bool `help:"Print only the number of counters and their sum."`
 }
 
 // Help is shown by --help.
 func (*listCmd) Help() string {
 	return `Each line has the key, a tab and the value, in the byte order of the keys. Keys with control characters are quoted;
---json prints every key as it is. --sum reads the counters one after the other, so it
-counts some of the writes that arrive in the meantime.
+--json prints every key as it is. --sum reads the counters one after the other, so it includes some of the writes that
+arrive in the meantime.
 
 Examples:
 
@@ -488,8 +488,15 @@ type lookupCmd struct {
 
 // Help is shown by --help.
 func (*lookupCmd) Help() string {
-	return `It prints applied, refused, settled, expired or unknown, and changes nothing: a write that is unknown may still arrive. Only the
-counters of definitions remember that a write was refused, by a floor, a ceiling or a condition.
+	return `The command changes nothing. It prints one word:
+
+  applied   the write counted
+  refused   a floor, a ceiling or a condition refused the write
+  settled   the write did not count, and never will
+  expired   the token is too old to tell
+  unknown   the write did not count yet; it may still arrive
+
+Only counters with a definition remember that a write was refused.
 
 Example:
 
@@ -507,7 +514,8 @@ type settleCmd struct {
 
 // Help is shown by --help.
 func (*settleCmd) Help() string {
-	return `It prints applied if the write was applied, refused if it was refused and that is remembered, or settled if it was not applied and now never will be.
+	return `The command prints "applied" if the write counted, "refused" if the counter remembers that it refused the write, and
+"settled" if the write did not count. A settled write never counts, even if it arrives later.
 
 Example:
 

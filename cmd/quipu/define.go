@@ -93,15 +93,16 @@ type policyApplyCmd struct {
 	policyServer `embed:""`
 
 	File   string `arg:"" help:"YAML file with definitions, such as one for --config."`
-	DryRun bool   `help:"Only print what would change."`
-	Yes    bool   `help:"Do not ask."`
+	DryRun bool   `help:"Print what would change, and change nothing."`
+	Yes    bool   `help:"Do not ask for confirmation."`
 }
 
 // Help is shown by --help.
 func (*policyApplyCmd) Help() string {
-	return `It replaces the definitions of each namespace that the file has definitions for: which windows, dimensions and ledgers keys have,
-and their floors and ceilings. The store keeps them, for all servers. It prints what begins, begins anew and ends, and asks before it publishes. A view
-that begins anew shows nothing of what it had. Policies in the file are left alone.
+	return `Definitions say which windows, dimensions, ledgers, floors and ceilings keys have. The store keeps them, for all servers.
+The command replaces all definitions of each namespace that the file mentions. It prints which views begin, begin anew
+and end, and asks before it publishes the change. A view that begins anew loses what it has counted. The command
+ignores the policies in the file.
 
 Examples:
 

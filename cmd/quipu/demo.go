@@ -25,9 +25,10 @@ type demoCmd struct {
 
 // Help is shown by --help.
 func (*demoCmd) Help() string {
-	return `Starts a server in a temporary directory, puts a believable load on it, and prints the address of the dashboard: views
-by country and device with windows and different visitors, reactions to posts, a flash sale with reservations, an API with
-rate limits, and a post that goes viral. On Ctrl-C the server ends and the directory is removed.
+	return `The command starts a server in a temporary directory, simulates traffic, and prints the address of the dashboard. The
+traffic has page views by country and device with distinct visitors, reactions to posts, a flash sale with
+reservations, an API with rate limits, and a post that goes viral. On Ctrl-C the command stops the server and removes
+the directory.
 
 Examples:
 

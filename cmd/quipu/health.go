@@ -14,19 +14,20 @@ import (
 )
 
 type healthCmd struct {
-	Addr    address       `help:"Address of the server: HOST:PORT or a URL. By default that of --http, on this machine." placeholder:"ADDR"`
+	Addr    address       `help:"Address of the server: HOST:PORT or a URL. The default is the address of --http on this machine." placeholder:"ADDR"`
 	HTTP    string        `name:"http" help:"The --http of the server." default:"127.0.0.1:8080"`
-	TLSCert string        `name:"tls-cert" help:"The --tls-cert of the server, if it has one: then it is asked over TLS." placeholder:"FILE"`
+	TLSCert string        `name:"tls-cert" help:"The --tls-cert of the server, if it has one. The command then uses TLS." placeholder:"FILE"`
 	Timeout time.Duration `help:"How long to wait for the answer." default:"3s"`
 }
 
 // Help is shown by --help.
 func (*healthCmd) Help() string {
-	return `It prints "ready" or "degraded" and exits with code 0 if the server can serve, and with 3 if not. A degraded server serves,
-though some counters can't be reached.
+	return `The command prints "ready" or "degraded" and exits with code 0 if the server can serve. Otherwise it exits with code 3. A
+degraded server serves, but some counters can't be reached.
 
-It reads the variables of the server, QUIPU_HTTP and QUIPU_TLS_CERT, so that a health check inside its container needs
-no flags. It sends no API key, and without --addr it does not verify the certificate, which names another host.
+The command reads the environment variables of the server, QUIPU_HTTP and QUIPU_TLS_CERT, so a health check inside the
+server's container needs no flags. It sends no API key. Without --addr it does not verify the certificate, because the
+certificate names another host.
 
 Examples:
 

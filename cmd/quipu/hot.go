@@ -51,14 +51,14 @@ func (*hotCmd) Help() string {
 	return `It shows the hottest counters of all namespaces, the hottest first, then other counters that are split. On a terminal
 it redraws the table until you press q or Ctrl-C; otherwise it prints the table once.
 
-  RATE         writes a second through this server, mostly those of the last second
-  P99          how long the slowest write in a hundred took
-  WORST SHARD  the same for its slowest shard, if it is split
-  SHARDS       how many cells hold it; the server decides this
-  GROWTH       how much a split counter changes a second, whoever writes to it
-  ROLLUP       the age of the total kept for readers, and how often it is refreshed
+  RATE         writes a second through this server, mostly in the last second
+  P99          the time that 99 of 100 writes took at most
+  WORST SHARD  the same for the slowest part of a split counter
+  SHARDS       number of parts that the counter is split into; the server decides this
+  GROWTH       how much a split counter grows a second, by the writes of all servers
+  ROLLUP       age of the total that is kept for readers, and how often it is refreshed
 
-A server sees only the writes that go through it. If several servers share a store, ask each.
+A server sees only the writes that go through it. If several servers share a store, run the command for each.
 
 Examples:
 

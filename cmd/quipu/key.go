@@ -13,8 +13,8 @@ import (
 type keyCmd struct {
 	Create keyCreateCmd `cmd:"" help:"Create a key and print it. It is shown only once."`
 	List   keyListCmd   `cmd:"" help:"Print the keys: ids, names and grants."`
-	Rotate keyRotateCmd `cmd:"" help:"Give a key another secret and print it. It is shown only once."`
-	Revoke keyRevokeCmd `cmd:"" help:"End a key."`
+	Rotate keyRotateCmd `cmd:"" help:"Replace the secret of a key and print the new one. It is shown only once."`
+	Revoke keyRevokeCmd `cmd:"" help:"Revoke a key: the server refuses it from then on."`
 }
 
 // keysPath is the path of the keys in the REST API.
@@ -33,22 +33,23 @@ type apiKeyReply struct {
 type keyCreateCmd struct {
 	remote `embed:""`
 
-	Name    word          `arg:"" help:"Name for logs and lists: of the program or the person that has the key."`
-	Grants  []string      `arg:"" help:"What it may do: GRANTS:NAMESPACE or GRANTS:NAMESPACE/PREFIX*. The grants are read, write, decide and admin, joined by +, or all. The namespace * is every one."`
-	Expires time.Duration `help:"After how long it ends, such as 90d. The default is never." placeholder:"TIME"`
+	Name    word          `arg:"" help:"Name for logs and lists, such as the program or the person that uses the key."`
+	Grants  []string      `arg:"" help:"What the key may do: GRANTS:NAMESPACE or GRANTS:NAMESPACE/PREFIX*. The grants are read, write, decide and admin, joined by +, or all. The namespace * stands for all namespaces."`
+	Expires time.Duration `help:"Time until the key expires, such as 90d. The default is never." placeholder:"TIME"`
 
-	Requests    int64 `help:"Requests per second that it may send to each server; 0 is what --quota-requests says." placeholder:"N"`
-	Writes      int64 `help:"Writes per second." placeholder:"N"`
-	Bytes       int64 `help:"Bytes per second that it may send." placeholder:"N"`
-	Connections int64 `help:"New connections per second." placeholder:"N"`
+	Requests    int64 `help:"Requests per second that the key may send to each server. 0 applies the server's --quota-requests." placeholder:"N"`
+	Writes      int64 `help:"Writes per second that the key may send." placeholder:"N"`
+	Bytes       int64 `help:"Bytes per second that the key may send." placeholder:"N"`
+	Connections int64 `help:"New connections per second that the key may open." placeholder:"N"`
 }
 
 // Help is shown by --help.
 func (*keyCreateCmd) Help() string {
-	return `The key is printed to stdout, and everything else to stderr. The server keeps a digest of it, and can't show it again.
-All servers that share a store know the key within about a second.
+	return `The command prints the key to stdout, and everything else to stderr. The server keeps only a digest of the key, so it can't
+show the key again. All servers that share a store accept the key within about a second.
 
-The first key of a server that has no --api-key closes it to everyone who shows none, and so must have "admin:*".
+A server without --api-key serves everyone until it has its first key. From then on it refuses callers without a key.
+So the first key must have "admin:*".
 
 Examples:
 
@@ -95,13 +96,13 @@ func (r *remote) printKey(out *output, raw []byte, k *apiKeyReply) error {
 
 type keyListCmd struct {
 	remote `embed:""`
-	All    bool `help:"Print keys that were revoked or have expired, too."`
+	All    bool `help:"Also print keys that were revoked or have expired."`
 }
 
 // Help is shown by --help.
 func (*keyListCmd) Help() string {
-	return `It prints the keys of the store that the caller administers: id, state, expiry, name and grants. Keys of --api-key are
-not in the store, and are not listed.`
+	return `The command prints the keys that the caller may administer: id, state, expiry, name and grants. The keys of --api-key are
+not in the store and are not listed.`
 }
 
 // Run prints the keys.
@@ -132,14 +133,14 @@ func (c *keyListCmd) Run(ctx context.Context, out *output) error {
 type keyRotateCmd struct {
 	remote `embed:""`
 
-	ID    word          `arg:"" name:"id" help:"Id of the key, as list prints it."`
-	Grace time.Duration `help:"How long the secret before is still accepted, such as 1h." placeholder:"TIME"`
+	ID    word          `arg:"" name:"id" help:"Id of the key, as \"quipu key list\" prints it."`
+	Grace time.Duration `help:"How long the old secret is still accepted, such as 1h." placeholder:"TIME"`
 }
 
 // Help is shown by --help.
 func (*keyRotateCmd) Help() string {
-	return `The name, the grants and the quota stay. Without --grace the old secret ends at once, and so do connections that
-were made with it.
+	return `The name, the grants and the quota stay. Without --grace the server refuses the old secret at once, and closes the
+connections that use it.
 
 Example:
 
@@ -163,13 +164,13 @@ func (c *keyRotateCmd) Run(ctx context.Context, out *output) error {
 type keyRevokeCmd struct {
 	remote `embed:""`
 
-	ID word `arg:"" name:"id" help:"Id of the key, as list prints it."`
+	ID word `arg:"" name:"id" help:"Id of the key, as \"quipu key list\" prints it."`
 }
 
 // Help is shown by --help.
 func (*keyRevokeCmd) Help() string {
-	return `The key is refused at once by this server, and within about a second by all that share the store. Connections that
-were made with it are closed.`
+	return `This server refuses the key at once. Other servers that share the store refuse it within about a second. They close the
+connections that use it.`
 }
 
 // Run revokes a key.
@@ -187,13 +188,13 @@ func (c *keyRevokeCmd) Run(ctx context.Context, out *output) error {
 
 type auditCmd struct {
 	remote `embed:""`
-	Limit  int `help:"How many acts to print, the latest first." default:"100"`
+	Limit  int `help:"Maximum number of actions to print, the latest first." default:"100"`
 }
 
 // Help is shown by --help.
 func (*auditCmd) Help() string {
-	return `It prints the last acts that the server remembers, at most 1000, since its start. The log of each server has all of
-them, as lines with the message "audit".`
+	return `The command prints the latest actions since the server's start, at most 1000. The log of each server has all of them, as
+lines with the message "audit".`
 }
 
 // Run prints acts.

@@ -14,7 +14,8 @@ type migrateCmd struct {
 
 // Help is shown by --help.
 func (*migrateCmd) Help() string {
-	return `It works in one transaction. Servers do the same when they start; this command does it beforehand.
+	return `The command makes the whole change in one transaction. Servers make the same change when they start. Use this command to
+make it beforehand, such as with another database user.
 
 Example:
 

@@ -42,14 +42,15 @@ type mirrorCmd struct {
 
 // Help is shown by --help.
 func (*mirrorCmd) Help() string {
-	return `Reads the totals of a running server and writes them into a table of yours, again and again. A pass writes only rows that
-changed, in batches; one that fails goes on where it stopped. Rows of counters that were deleted stay.
+	return `The command repeatedly reads the totals of a running server and writes them into your table. A pass writes only rows that
+changed, in batches. After a failure it continues where it stopped. It never deletes rows, even if the counter was
+deleted.
 
-The table is for reading: where it lags or is lost, the server has the counts. With --grows, a value lower than the one
-in the table is refused, counted and logged: it means that the store has lost data.
+The table is a copy for reading: the server has the counts. With --grows, the command never lowers a value in the
+table. It counts and logs the attempt, which means that the store has lost data or a counter was reset.
 
-SIGTERM and SIGINT end it after the batch under way, with exit code 0. With --once the exit code is 1 if lower values
-were refused.
+SIGTERM and SIGINT end the command after the current batch, with exit code 0. With --once the exit code is 1 if lower
+values were refused.
 
 Examples:
 
@@ -57,7 +58,7 @@ Examples:
   quipu mirror --to postgres://app@db/app --table shop.likes --prefix likes: --grows --every 10s --metrics 127.0.0.1:9464
   quipu mirror --to postgres://app@db/app --table totals --once
 
-A table to begin with:
+You can create a table like this:
 
   create table totals (key text primary key, value bigint not null)`
 }

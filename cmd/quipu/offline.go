@@ -20,7 +20,7 @@ import (
 type source struct {
 	remote `embed:""`
 
-	Data string `help:"Use this data directory instead of a server. No server may have it open." placeholder:"DIR"`
+	Data string `help:"Read this data directory instead of asking a server. No server may have it open." placeholder:"DIR"`
 }
 
 // offline reports whether the directory is meant. A flag goes before an

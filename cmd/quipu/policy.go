@@ -24,7 +24,7 @@ type policyCmd struct {
 	Rm      policyRmCmd      `cmd:"" aliases:"delete" help:"Remove a policy that was made through the API."`
 	Load    policyLoadCmd    `cmd:"" help:"Replace the policies made through the API with those of a file."`
 	Apply   policyApplyCmd   `cmd:"" help:"Publish the definitions of a file: windows, dimensions and ledgers."`
-	Presets policyPresetsCmd `cmd:"" help:"Print the presets, and what each promises."`
+	Presets policyPresetsCmd `cmd:"" help:"Print the presets and the promise of each."`
 	Check   policyCheckCmd   `cmd:"" help:"Check the policies and definitions in a file."`
 }
 
@@ -225,7 +225,7 @@ type policyShowCmd struct {
 
 // Help is shown by --help.
 func (*policyShowCmd) Help() string {
-	return `It prints every setting, defaults included. "quipu policy explain" says where they come from.
+	return `The command prints every setting, including the defaults. "quipu policy explain" says where they come from.
 
 Examples:
 
@@ -279,8 +279,8 @@ type policyExplainCmd struct {
 
 // Help is shown by --help.
 func (*policyExplainCmd) Help() string {
-	return `Policies made through the API come before those of the server's configuration file. The first that matches applies. If the key
-has a definition, it is printed too, and since when each of its views is complete.
+	return `Policies made through the API come before those of the server's configuration file. The first that matches applies. If the
+key has a definition, the command also prints the definition and since when each view is complete.
 
 Example:
 

@@ -32,12 +32,12 @@ type policySetCmd struct {
 
 // Help is shown by --help.
 func (*policySetCmd) Help() string {
-	return `The server keeps the policy over restarts. It replaces the policy with the same pattern and namespace. A new one is put
-before the first policy that matches all of its keys, so that it applies. Policies made through the API come before those
-of the configuration file.
+	return `The policy survives restarts of the server. It replaces the policy with the same pattern and namespace. The server puts a
+new policy before the first policy that matches all of its keys, so that it takes effect. Policies made through the API
+come before those of the configuration file.
 
-Settings: preset, durability, shards, max-shards, single, spread, cool-down, timing, interval, stale, partial. Settings override those of the preset. The pattern comes first; it can't begin with the name of a setting and
-a "=".
+Settings: preset, durability, shards, max-shards, single, spread, cool-down, timing, interval, stale, partial. They
+override those of the preset. The pattern comes first, and can't begin with the name of a setting and a "=".
 
 Examples:
 
@@ -224,8 +224,8 @@ type policyLoadCmd struct {
 
 // Help is shown by --help.
 func (*policyLoadCmd) Help() string {
-	return `All policies made through the API are replaced at once; if one in the file is wrong, nothing changes. The server keeps
-them over restarts, and they come before those of its configuration file. Other settings in the file are ignored.
+	return `The command replaces all policies made through the API at once. If one in the file is wrong, nothing changes. The policies
+survive restarts, and come before those of the server's configuration file. Other settings in the file are ignored.
 Policies that can never match produce a warning.
 
 Example:

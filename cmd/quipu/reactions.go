@@ -72,13 +72,13 @@ type reactCmd struct {
 	writeFlags `embed:""`
 
 	Key    word `arg:"" help:"The counter."`
-	User   word `arg:"" help:"The user that chooses."`
-	Choice word `arg:"" help:"One of the choices that the counter's definition has."`
+	User   word `arg:"" help:"The user who reacts."`
+	Choice word `arg:"" help:"The reaction: one of the choices in the counter's definition."`
 }
 
 // Help is shown by --help.
 func (*reactCmd) Help() string {
-	return `The choice takes the place of what the user had chosen before. One that the user has already changes nothing. The counter
+	return `A user has one reaction to a counter. A new one replaces the one before. The same one again changes nothing. The counter
 needs a definition with choices: see "quipu policy explain".
 
 Examples:
@@ -99,12 +99,12 @@ type unreactCmd struct {
 	writeFlags `embed:""`
 
 	Key  word `arg:"" help:"The counter."`
-	User word `arg:"" help:"The user that takes it back."`
+	User word `arg:"" help:"The user whose reaction is removed."`
 }
 
 // Help is shown by --help.
 func (*unreactCmd) Help() string {
-	return `Afterwards the user has no choice of the counter.
+	return `If the user has no reaction, nothing changes.
 
 Example:
 
@@ -123,12 +123,12 @@ type reactionCmd struct {
 	remote `embed:""`
 
 	Key  word `arg:"" help:"The counter."`
-	User word `arg:"" optional:"" help:"Print what this user has chosen. The default is how many users have each choice."`
+	User word `arg:"" optional:"" help:"Print the reaction of this user. The default is the number of users with each reaction."`
 }
 
 // Help is shown by --help.
 func (*reactionCmd) Help() string {
-	return `A user without a choice has -.
+	return `For a user without a reaction the command prints -.
 
 Examples:
 
@@ -167,14 +167,14 @@ type membersCmd struct {
 	remote `embed:""`
 
 	Key    word `arg:"" help:"The counter."`
-	Choice word `help:"Only users that have this choice." placeholder:"NAME"`
+	Choice word `help:"Print only users with this reaction." placeholder:"NAME"`
 	Limit  int  `help:"Maximum number of users to print; with --all, the size of a page." default:"100"`
 	All    bool `help:"Print all users, page by page."`
 }
 
 // Help is shown by --help.
 func (*membersCmd) Help() string {
-	return `It prints users and their choices, in the byte order of their names.
+	return `The command prints users and their reactions, in the byte order of their names.
 
 Examples:
 

@@ -35,20 +35,21 @@ type reserveCmd struct {
 
 	Key   word          `arg:"" help:"The counter."`
 	N     *number       `arg:"" optional:"" help:"The amount; 1 if not given."`
-	TTL   time.Duration `name:"ttl" required:"" help:"After how long it expires, and is given back by itself, such as 30s or 15m." placeholder:"TIME"`
-	Who   word          `help:"Whom it is for." placeholder:"NAME"`
-	Floor *number       `help:"Refuse it if the counter would end below this. The default is the floor of its definition, or 0." placeholder:"N"`
+	TTL   time.Duration `name:"ttl" required:"" help:"Time until the reservation expires and the amount is given back, such as 30s or 15m." placeholder:"TIME"`
+	Who   word          `help:"User or order that the reservation is for." placeholder:"NAME"`
+	Floor *number       `help:"Refuse the reservation if the counter would end below this. The default is the floor of its definition, or 0." placeholder:"N"`
 }
 
 // Help is shown by --help.
 func (*reserveCmd) Help() string {
-	return `What is reserved is not available any more, until it is committed or released, or expires.
+	return `A reserved amount is not available to others. "quipu commit" takes it for good and "quipu release" gives it back. If neither
+happens in time, the reservation expires and the amount is given back.
 
 Examples:
 
   quipu reserve stock.shoes 2 --ttl 10m
-  quipu reserve stock.shoes --ttl 10m --who eve --id cart-4711     reserves once, however often it is run
-  quipu commit $(quipu reserve tokens:acme 4000 --ttl 1m) 3127     takes 3,127 of them, and gives back the rest`
+  quipu reserve stock.shoes --ttl 10m --who eve --id cart-4711     reserves once, however often you run it
+  quipu commit $(quipu reserve tokens:acme 4000 --ttl 1m) 3127     takes 3,127 and gives back the rest`
 }
 
 // Run reserves and prints the id.
@@ -106,12 +107,12 @@ type commitCmd struct {
 	remote `embed:""`
 
 	Reservation word    `arg:"" name:"id" help:"The id of the reservation."`
-	N           *number `arg:"" optional:"" help:"How much is taken for good; all that is reserved if not given. The rest is given back."`
+	N           *number `arg:"" optional:"" help:"Amount to take for good. The rest is given back. The default is all that is reserved."`
 }
 
 // Help is shown by --help.
 func (*commitCmd) Help() string {
-	return `It may be run again: it takes the amount once. A reservation that has expired, or was released, can't be committed any more.
+	return `You can run the command again: it takes the amount once. A reservation that was released or has expired can't be committed.
 
 Examples:
 
@@ -150,12 +151,12 @@ type extendCmd struct {
 	remote `embed:""`
 
 	Reservation word          `arg:"" name:"id" help:"The id of the reservation."`
-	TTL         time.Duration `name:"ttl" required:"" help:"After how long from now it expires, such as 30s or 15m." placeholder:"TIME"`
+	TTL         time.Duration `name:"ttl" required:"" help:"Time from now until the reservation expires, such as 30s or 15m." placeholder:"TIME"`
 }
 
 // Help is shown by --help.
 func (*extendCmd) Help() string {
-	return `It never expires earlier than it would have.
+	return `The command never makes a reservation expire earlier.
 
 Example:
 
@@ -172,12 +173,13 @@ type reservationsCmd struct {
 	remote `embed:""`
 
 	Key word `arg:"" help:"The counter."`
-	Who word `help:"Only those for whom." placeholder:"NAME"`
+	Who word `help:"Print only reservations for this user or order." placeholder:"NAME"`
 }
 
 // Help is shown by --help.
 func (*reservationsCmd) Help() string {
-	return `It prints id, amount, when it expires and for whom. What there is, is reserved and is available goes to the standard error.
+	return `Each line has the id, the amount, the time of expiry and the user or order it is for. The sums (in all, reserved and
+available) go to standard error.
 
 Example:
 

@@ -49,14 +49,14 @@ type serveCmd struct {
 
 	WaitForStore time.Duration `help:"How long to wait at the start for a PostgreSQL or Redis server that can't be reached." default:"0s"`
 
-	StoreName          string `help:"Schema in PostgreSQL, or prefix of the keys in Redis." default:"quipu" placeholder:"NAME"`
+	StoreName          string `help:"Name of the schema in PostgreSQL, or prefix of the keys in Redis." default:"quipu" placeholder:"NAME"`
 	StoreConnections   int    `help:"Maximum number of connections to PostgreSQL." default:"16"`
 	RedisReplicas      int    `help:"Number of Redis replicas that must have a write before it is acknowledged as synced." default:"0" placeholder:"N"`
 	RedisAllowEviction bool   `help:"Accept a Redis server that may drop counters when its memory is full."`
-	ReadOnly           bool   `help:"Refuse writes. For servers that share a store with others."`
+	ReadOnly           bool   `help:"Refuse writes. Useful for servers that share a store with others."`
 
 	APIKey    apiKeys  `name:"api-key" help:"Key that callers must send as a bearer token. Repeatable." placeholder:"KEY"`
-	Insecure  bool     `help:"Serve other machines without an API key, under any host name."`
+	Insecure  bool     `help:"Serve other machines without an API key, and under any host name."`
 	AllowHost []string `help:"Host name that requests may use besides localhost and IP addresses. Only checked without an API key. Repeatable." placeholder:"NAME"`
 	TLSCert   string   `name:"tls-cert" help:"TLS certificate chain (PEM)." placeholder:"FILE"`
 	TLSKey    string   `name:"tls-key" help:"Private key of the TLS certificate (PEM)." placeholder:"FILE"`
@@ -68,9 +68,9 @@ type serveCmd struct {
 	KeyQuota       int64         `help:"Maximum number of keys in one namespace." default:"1000000000"`
 	TokenQuota     int64         `help:"Maximum number of tokens remembered in one namespace." default:"10000000"`
 	NamespaceQuota int           `help:"Maximum number of namespaces that have a key or a token." default:"10000"`
-	UserQuota      int64         `help:"Maximum number of choices that users have in one namespace, about." default:"1000000000"`
-	HoldQuota      int64         `help:"Maximum number of reservations open in one namespace, about." default:"10000000"`
-	TokenWindow    time.Duration `help:"How long a token is remembered: within it, a repeated write counts once and returns the first result." default:"24h"`
+	UserQuota      int64         `help:"Maximum number of user reactions in one namespace (approximate)." default:"1000000000"`
+	HoldQuota      int64         `help:"Maximum number of open reservations in one namespace (approximate)." default:"10000000"`
+	TokenWindow    time.Duration `help:"How long a token is remembered. Within this time, a repeated write counts once and returns the first result." default:"24h"`
 	MaxConnections *int          `help:"Maximum number of open connections for each of --http, --resp and --rpc. By default 10000, or as many as the total has memory for." placeholder:"N"`
 	RequestTimeout time.Duration `help:"Time limit for a call, including the time to receive it." default:"5s"`
 	RequestMemory  size          `help:"Memory for large requests and replies. When it is used up, further large calls wait. By default 64MiB, or a sixteenth of the total if that is less." placeholder:"SIZE"`
@@ -84,19 +84,20 @@ type serveCmd struct {
 
 // Help is shown by --help.
 func (*serveCmd) Help() string {
-	return `When it is ready to serve, it prints one line, such as
+	return `When the server is ready, it prints one line, such as
 
   ready http=127.0.0.1:8080 resp=127.0.0.1:6380 rpc=127.0.0.1:50051
 
-On SIGTERM and SIGINT it accepts no new connections, gives running calls up to 6 s to finish, and exits with
-code 0, within 10 s whatever a PostgreSQL or Redis does.
-Policies, TLS certificates and the keys of tokens are reloaded when their files change and on SIGHUP; other settings
-take effect at the next start.
+On SIGTERM and SIGINT it accepts no new connections, gives running calls up to 6 s to finish, and exits with code 0. It
+exits within 10 s, even if PostgreSQL or Redis does not answer.
 
-An address that other machines can reach needs an API key, --jwks, --tls-client-ca, --require-auth or --insecure. Callers
-with an --api-key may do everything; "quipu key" makes keys that may do less. docs/security.md says more. Without an API key, the server answers only
-requests addressed to an IP address, to localhost or to a name of --allow-host, so that web pages can't reach it through
-a domain of their own.
+The server reloads policies, TLS certificates and the keys that verify tokens when their files change and on SIGHUP.
+Other settings take effect at the next start.
+
+An address that other machines can reach needs an API key, --jwks, --tls-client-ca, --require-auth or --insecure.
+Callers with an --api-key may do everything. "quipu key" creates keys that may do less: see docs/security.md. Without
+an API key, the server answers only requests that are addressed to an IP address, to localhost or to a name of
+--allow-host. So a web page can't reach it through a domain of its own.
 
 Examples:
 

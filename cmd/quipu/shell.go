@@ -20,7 +20,7 @@ type completionCmd struct {
 
 // Help is shown by --help.
 func (*completionCmd) Help() string {
-	return `The script asks this program what it can complete, so it stays right when the program is upgraded.
+	return `The script asks the program for its commands and flags, so you need no new script after an upgrade.
 
 Examples:
 
@@ -56,7 +56,7 @@ type manCmd struct {
 
 // Help is shown by --help.
 func (*manCmd) Help() string {
-	return `The pages say what --help says, for man(1).
+	return `The pages have the text of --help, in the format of man(1).
 
 Examples:
 

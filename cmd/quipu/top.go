@@ -17,21 +17,21 @@ type topCmd struct {
 	remote `embed:""`
 	span   `embed:""`
 
-	Name  word          `arg:"" help:"The list, as its definition has it."`
-	Key   word          `arg:"" optional:"" help:"The counter whose list it is. Without it the list is by key, of all counters of a pattern."`
-	Limit int           `short:"k" help:"Number of items. The default is as many as the definition says." placeholder:"N"`
-	Trend bool          `help:"Show what rose the most: from the range before to this one, or between the two windows that ended last."`
+	Name  word          `arg:"" help:"The name of the list in the definition."`
+	Key   word          `arg:"" optional:"" help:"The counter that has the list. Leave it out for a list by key, which covers all counters of a pattern."`
+	Limit int           `short:"k" help:"Number of items. The default is the number in the definition." placeholder:"N"`
+	Trend bool          `help:"Show the items that rose the most, from the range before to this one. Without a range, compare the two windows that ended last."`
 	Every time.Duration `help:"Time between updates." default:"1s"`
 	Once  bool          `help:"Print the list and exit."`
 }
 
 // Help is shown by --help.
 func (*topCmd) Help() string {
-	return `The definition must have the list, such as top: {name: trending, by: key}. Without --from and --to it is about all time.
-On a terminal it redraws the list until you press q or Ctrl-C; otherwise it prints the list once.
+	return `The list needs a definition, such as top: {name: trending, by: key}. Without --from and --to it covers all time. On a
+terminal the command redraws the list until you press q or Ctrl-C. Otherwise it prints the list once.
 
-Each item has its number. Where that is not exact, the two bounds behind it always hold. The list counts what was added: amounts below zero
-and corrections take nothing out of it.
+Each item has its count. If the count is not exact, a lower and an upper bound follow, which always hold. The list
+counts additions only: negative amounts and corrections do not lower it.
 
 Examples:
 

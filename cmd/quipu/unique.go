@@ -16,14 +16,15 @@ type uniqueCmd struct {
 
 	Key  word   `arg:"" help:"The counter."`
 	By   string `help:"A dimension, to print the users of each of its values." placeholder:"DIMENSION"`
-	Top  int    `help:"Print only so many values, those with the most users." placeholder:"N"`
-	With string `help:"Another counter, to print how many users both had." placeholder:"KEY"`
+	Top  int    `help:"Print only this many values, those with the most users." placeholder:"N"`
+	With string `help:"Another counter: print how many users both counters have." placeholder:"KEY"`
 }
 
 // Help is shown by --help.
 func (*uniqueCmd) Help() string {
-	return `The definition of the counter must have "unique: who", and writes must say who it was; or the key has no definition, and holds a sketch. Without --from and --to it is about all
-time. A user who came in several windows counts once. Few users are counted exactly; of many, the number is an estimate, and the range behind it holds in 95 of 100 cases.
+	return `The counter needs a definition with "unique: who", and writes must name the user (--who). A key that PFADD wrote works too.
+Without --from and --to the number covers all time. A user who appears in several windows counts once. Small numbers
+are exact. Large numbers are estimates, and the range that follows is right in 95 of 100 cases.
 
 Examples:
 

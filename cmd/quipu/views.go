@@ -18,8 +18,8 @@ import (
 
 // span are the flags of a stretch of time.
 type span struct {
-	From moment `help:"Where it begins: a time such as 2026-10-01T08:00:00Z or 2026-10-01, Unix milliseconds, or -24h for a day ago. The default is all that there is." placeholder:"TIME"`
-	To   moment `help:"Where it ends. The default is now." placeholder:"TIME"`
+	From moment `help:"Start of the range: a time such as 2026-10-01T08:00:00Z or 2026-10-01, Unix milliseconds, or -24h for a day ago. The default is the beginning of the data." placeholder:"TIME"`
+	To   moment `help:"End of the range. The default is now." placeholder:"TIME"`
 }
 
 func (s *span) query() url.Values {
@@ -62,19 +62,19 @@ type rangeCmd struct {
 	remote `embed:""`
 	span   `embed:""`
 
-	Key    word   `arg:"" help:"The counter, or with --prefix what the keys of the counters start with."`
-	Step   string `help:"How long each point is, such as 1m, 1h, 1d or 1mo. The default is the shortest that gives at most 1,000 points." placeholder:"WIDTH"`
-	Zone   string `help:"Time zone in which days, weeks and months begin, and the dates of --from and --to. The default is that of the counter's windows, and for dates UTC." placeholder:"NAME"`
+	Key    word   `arg:"" help:"The counter. With --prefix: the prefix of the counters' keys."`
+	Step   string `help:"Length of each point, such as 1m, 1h, 1d or 1mo. The default is the shortest that gives at most 1,000 points." placeholder:"WIDTH"`
+	Zone   string `help:"Time zone for days, weeks and months and for the dates of --from and --to. The default is the zone of the counter's windows, and UTC for dates." placeholder:"NAME"`
 	Prefix bool   `help:"Sum over all counters whose keys start with KEY."`
-	Rate   bool   `help:"Print rates too: how much was counted a second."`
+	Rate   bool   `help:"Also print rates: how much was counted a second."`
 	CSV    bool   `name:"csv" help:"Print comma-separated values."`
 }
 
 // Help is shown by --help.
 func (*rangeCmd) Help() string {
-	return `It draws a bar for each point. A point marked ~ is not all there is to it: an edge of the range or of the step is within a window,
-or not all of its events were counted by windows. Of many empty points in a row it draws the first and the last. The
-rate of a point that is not over is up to now. The counter needs a definition with windows: see "quipu policy explain".
+	return `The counter needs a definition with windows: see "quipu policy explain". The command draws a bar for each point. A point
+marked ~ is incomplete: it begins or ends within a window, or windows did not count all of its events. If many points
+in a row are empty, only the first and the last are drawn. The rate of the current point is the rate so far.
 
 Examples:
 
@@ -248,15 +248,15 @@ type byCmd struct {
 	span   `embed:""`
 
 	Key       word `arg:"" help:"The counter."`
-	Dimension word `arg:"" help:"The dimension; of several names with a comma between, such as country,platform."`
-	Top       int  `help:"Print only so many values, those with the highest counts." placeholder:"N"`
+	Dimension word `arg:"" help:"The dimension. Several names have commas between them, such as country,platform."`
+	Top       int  `help:"Print only this many values, those with the highest counts." placeholder:"N"`
 	CSV       bool `name:"csv" help:"Print comma-separated values."`
 }
 
 // Help is shown by --help.
 func (*byCmd) Help() string {
-	return `Without --from and --to it is about all time. "(none)" are events that brought no value, "(other)" is what has no line of
-its own: values beyond the limit of the dimension, and beyond --top.
+	return `Without --from and --to the chart covers all time. "(none)" counts events without a value. "(other)" counts the values that
+have no line of their own, because they are beyond the limit of the dimension or beyond --top.
 
 Examples:
 
@@ -365,15 +365,15 @@ type ledgerCmd struct {
 	Key   word `arg:"" help:"The counter."`
 	Limit int  `help:"Maximum number of entries to print; with --all, the size of a page." default:"100"`
 	All   bool `help:"Print all entries, page by page."`
-	Actor word `help:"Only entries made by this actor." placeholder:"NAME"`
-	Token word `help:"Only the entries of this token." placeholder:"TOKEN"`
+	Actor word `help:"Print only entries made by this actor." placeholder:"NAME"`
+	Token word `help:"Print only the entries of this token." placeholder:"TOKEN"`
 	CSV   bool `name:"csv" help:"Print comma-separated values."`
 }
 
 // Help is shown by --help.
 func (*ledgerCmd) Help() string {
-	return `It prints the latest entry first. With --json each line is one entry. --from and --to are about when an entry was
-recorded, which is by the clock of the store.
+	return `The command prints the latest entry first. With --json each line is one entry. --from and --to select by the time an entry
+was recorded, by the clock of the store.
 
 Examples:
 
@@ -496,13 +496,13 @@ type eraseCmd struct {
 	remote `embed:""`
 
 	Who word `arg:"" help:"The name."`
-	Yes bool `help:"Do not ask."`
+	Yes bool `help:"Do not ask for confirmation."`
 }
 
 // Help is shown by --help.
 func (*eraseCmd) Help() string {
-	return `The entries of all ledgers of the namespace lose the name as their actor. What was counted stays, and so do reasons, tokens and
-values of dimensions. Reactions of the user are taken back. It can't be undone, and may be run again.
+	return `The command removes the name as the actor of ledger entries in the whole namespace, and removes the reactions of the user.
+Counts, reasons, tokens and values of dimensions stay. It can't be undone. You can run it again.
 
 Example:
 
