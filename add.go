@@ -21,20 +21,21 @@ func (db *DB) Add(ctx context.Context, key string, delta int64, opts ...WriteOpt
 	return db.write(ctx, store.OpAdd, key, delta, nil, opts)
 }
 
-// Set makes the value of a counter the one given. A counter that did not exist
-// exists afterwards. Concurrent adds land before it or after it.
+// Set assigns a value to a counter, and creates the counter if it does not
+// exist. Each concurrent add is applied before it or after it.
 func (db *DB) Set(ctx context.Context, key string, value int64, opts ...WriteOption) (Receipt, error) {
 	return db.write(ctx, store.OpSet, key, value, nil, opts)
 }
 
-// Reset sets a counter to zero. With WantValue it takes the count: Before is
-// what was counted since the last Reset, and no add is lost between the two.
+// Reset sets a counter to zero. With WantValue it also returns the count:
+// Before is what was counted since the last Reset, and no add is lost in
+// between.
 func (db *DB) Reset(ctx context.Context, key string, opts ...WriteOption) (Receipt, error) {
 	return db.write(ctx, store.OpSet, key, 0, &port.Fact{Kind: ledger.Reset}, opts)
 }
 
-// Delete makes a counter not exist; deleting one that does not exist is no
-// error. The tokens of its writes stay remembered.
+// Delete removes a counter. Deleting a counter that does not exist is no error.
+// The tokens of its writes are still remembered.
 func (db *DB) Delete(ctx context.Context, key string, opts ...WriteOption) (Receipt, error) {
 	return db.write(ctx, store.OpDelete, key, 0, nil, opts)
 }
@@ -119,7 +120,7 @@ func (db *DB) receipt(ctx context.Context, out *Receipt, d *store.Delta, fact *p
 		}
 		f, err := db.port.Store().Lookup(ctx, d.Cell, d.Guard.Token)
 		if err != nil { // whatever its kind says of the look-up, the write counted
-			return store.Errorf(store.KindUnknown, "a repeat, whose first result can't be read: %w", err)
+			return store.Errorf(store.KindUnknown, "the write was applied before, but its first result can't be read: %w", err)
 		}
 		if !f.Want {
 			return nil
@@ -153,7 +154,7 @@ func boundError(d *store.Delta, r *store.Result) error {
 	e := &call.BoundError{Value: r.Before, Asked: d.N, Set: d.Op == store.OpSet, Forgotten: r.Forgotten}
 	b := d.Guard.Bound
 	if r.Replayed && !refuses(b, d, r.Before) { // Another definition has done it.
-		return store.Errorf(store.KindBound, "this write was refused by a floor or a ceiling before, when the counter was %d, and its token remembers that: send it again with another token", r.Before)
+		return store.Errorf(store.KindBound, "this write was refused by a floor or a ceiling before, when the counter was %d, and its token stands for that refusal: send the write again with another token", r.Before)
 	}
 	e.Above = d.N > 0
 	if e.Set {

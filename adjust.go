@@ -11,9 +11,9 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// Adjust corrects a counter: it is an Add that is always written down in the counter's
-// ledger, whatever its definition asks for, with the reason and who did it. With At and
-// Dim it corrects the windows and dimensions that are meant.
+// Adjust corrects a counter. It is an Add that the ledger of the counter always
+// records, with its reason and actor. At and Dim select the windows and
+// dimensions to correct.
 func (db *DB) Adjust(ctx context.Context, key string, delta int64, c Correction, opts ...WriteOption) (Receipt, error) {
 	if err := c.Check(); err != nil {
 		return Receipt{}, err
@@ -21,11 +21,12 @@ func (db *DB) Adjust(ctx context.Context, key string, delta int64, c Correction,
 	return db.write(ctx, store.OpAdd, key, delta, &port.Fact{Kind: ledger.Adjust, Actor: c.Actor, Reason: c.Reason}, opts)
 }
 
-// Undo takes back what the write with a token has added to a counter, in the same windows
-// and dimensions, and writes that down. It needs the line that the write has left in the
-// counter's ledger, and returns ErrUnmet if there is none, or none any more: then Adjust
-// does it by hand. A line is taken back once: a second Undo changes nothing, and its
-// receipt says Replayed, with the version that the counter has by then.
+// Undo takes back what the write with a token added to a counter, in the same
+// windows and dimensions, and records that in the ledger. It needs the ledger
+// entry of the write. If there is none, or it has expired, Undo returns
+// ErrUnmet: then use Adjust. A write can be undone once: a second Undo changes
+// nothing, and its Receipt has Replayed set and the present version of the
+// counter.
 func (db *DB) Undo(ctx context.Context, key, token string, c Correction) (Receipt, error) {
 	cell, err := db.checkToken(key, token)
 	if err == nil {
@@ -40,11 +41,11 @@ func (db *DB) Undo(ctx context.Context, key, token string, c Correction) (Receip
 	}
 	switch {
 	case found.Kind.Reacts():
-		return Receipt{}, store.Errorf(store.KindUnmet, "the token was used for a reaction: take back the reaction of the user instead")
+		return Receipt{}, store.Errorf(store.KindUnmet, "the token was used for a reaction, which undo does not change: remove the reaction of the user instead")
 	case !found.Kind.Adds():
-		return Receipt{}, store.Errorf(store.KindUnmet, "the token was used for a %s, and only what was added can be taken back: set the counter, or adjust it", found.Kind)
+		return Receipt{}, store.Errorf(store.KindUnmet, "the token was used for a %s, and only an add can be undone: set the counter, or adjust it", found.Kind)
 	case !found.Known, found.Delta == math.MinInt64:
-		return Receipt{}, store.Errorf(store.KindUnmet, "nobody knows by how much the write has changed the counter: adjust it")
+		return Receipt{}, store.Errorf(store.KindUnmet, "the amount of the write is not known, so it can't be undone: adjust the counter instead")
 	}
 	r, err := db.write(ctx, store.OpAdd, key, -found.Delta, &port.Fact{
 		Kind: ledger.Undo, Actor: c.Actor, Reason: c.Reason, AtMS: found.AtMS, Dims: found.Dims,
@@ -71,7 +72,7 @@ var errUndone = errors.New("taken back before")
 
 // notRecorded returns the error of a write that the ledger does not have.
 func notRecorded(key string) error {
-	return store.Errorf(store.KindUnmet, "the ledger of %q has no line of the token: it does not record such writes, or no longer keeps it. Adjust the counter by the opposite amount instead", key)
+	return store.Errorf(store.KindUnmet, "the ledger of %q has no entry for the token: it does not record such writes, or the entry has expired. Adjust the counter by the opposite amount instead", key)
 }
 
 // lineOf returns the line that the write with a token has left.

@@ -9,12 +9,12 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// AddBatch adds many events in one call, up to EventsMax. It is not one
-// transaction: each event is decided by itself, exactly as Add would, and a
-// refused one has Err set in its receipt. Receipts are in the order of the
-// events. Events of one counter are decided in their order.
+// AddBatch adds up to EventsMax events in one call. It is not one transaction:
+// each event is decided by itself, exactly as Add would, and a refused one has
+// Err set in its receipt. Receipts are in the order of the events. Events of
+// one counter are decided in their order.
 //
-// An error means that nothing can be said of any event; after ErrUnknown, send
+// An error means that the fate of all events is unknown. After ErrUnknown, send
 // the same events again if they have tokens.
 func (db *DB) AddBatch(ctx context.Context, events []Event) ([]Receipt, error) {
 	if err := db.port.Err(); err != nil {

@@ -10,12 +10,13 @@ import (
 // Package call has the options and answers of calls, so that a client can import them
 // without the engine.
 type (
-	// A WriteOption changes what one write means. Give each at most once, in any
-	// order, but a Dim for each dimension. An option that has no meaning for a call is refused with ErrInvalid.
+	// A WriteOption changes one write. Give each at most once and in any order; only
+	// Dim may repeat, once for each dimension. An option that does not fit the call is
+	// refused with ErrInvalid.
 	WriteOption = call.WriteOption
 
-	// A ReadOption says what a reader needs of the answer. Give them in any order:
-	// the answer meets all of them.
+	// A ReadOption says what the reader needs. The answer meets all options, in any
+	// order.
 	ReadOption = call.ReadOption
 
 	// An Event is one Add among many.
@@ -24,92 +25,94 @@ type (
 	// A Dimension is a value that an event has in one of the dimensions of its counter.
 	Dimension = call.Dimension
 
-	// A Correction says why a counter is corrected, and by whom.
+	// A Correction has the reason and the actor of a correction, for the ledger of the
+	// counter.
 	Correction = call.Correction
 
 	// A Book is the definitions of a namespace.
 	Book = call.Book
 
-	// A View is one answer that a definition has kept up to date.
+	// A View is one of the answers that a definition keeps up to date, such as its
+	// windows of an hour.
 	View = call.View
 
-	// DefineOptions say when definitions are to be taken.
+	// DefineOptions are conditions for Define.
 	DefineOptions = call.DefineOptions
 
-	// A Change is what became of definitions that were proposed.
+	// A Change says what Define changed, or would change.
 	Change = call.Change
 
-	// A Receipt says what became of one write.
+	// A Receipt is the result of one write.
 	Receipt = call.Receipt
 
-	// AllowOptions say more of a call of Allow. The zero value says nothing.
+	// AllowOptions change a call of Allow. The zero value changes nothing.
 	AllowOptions = call.AllowOptions
 
 	// A Decision says whether a client may use what it asked for.
 	Decision = call.Decision
 
-	// A Count is the answer to a read, and says what it is.
+	// A Count is the answer to a read: a value that says how exact and how old it is.
 	Count = call.Count
 
-	// ListOptions say which page of a list is wanted. The zero value is the first.
+	// ListOptions select a page of a list. The zero value is the first page.
 	ListOptions = call.ListOptions
 
-	// A Sum is what the counters whose keys start with a prefix add up to.
+	// A Sum is the sum of the counters whose keys start with a prefix.
 	Sum = call.Sum
 
 	// A Page is a part of a list.
 	Page = call.Page
 
-	// RangeOptions say which range of time is wanted, and in which steps.
+	// RangeOptions select a range of time and its steps.
 	RangeOptions = call.RangeOptions
 
-	// A Series is what was counted in a range of time.
+	// A Series is a counter over time.
 	Series = call.Series
 
-	// A Point is what was counted in one step of a range.
+	// A Point is what was counted in one step of a Series.
 	Point = call.Point
 
-	// ByOptions say over which time a dimension is wanted.
+	// ByOptions select the range of time of a Breakdown.
 	ByOptions = call.ByOptions
 
-	// UniqueOptions say of which time, and by which dimension, users are wanted.
+	// UniqueOptions select the users to count.
 	UniqueOptions = call.UniqueOptions
-	// Uniques is how many different users a counter had.
+	// Uniques is the number of distinct users of a counter.
 	Uniques = call.Uniques
-	// A UniqueEstimate is how many different users there were.
+	// A UniqueEstimate is a number of distinct users, with bounds.
 	UniqueEstimate = call.UniqueEstimate
 
-	// A Breakdown is what was counted for each value of a dimension.
+	// A Breakdown has the count of each value of a dimension.
 	Breakdown = call.Breakdown
 
-	// A DimensionValue is what was counted for one value.
+	// A DimensionValue is the count of one value of a dimension.
 	DimensionValue = call.DimensionValue
 
-	// LedgerOptions say which lines of a ledger are wanted.
+	// LedgerOptions select entries of a ledger.
 	LedgerOptions = call.LedgerOptions
 
 	// A LedgerPage is a part of a ledger.
 	LedgerPage = call.LedgerPage
 
-	// A Line is one change of a counter, written down.
+	// A Line is one entry of a ledger: a recorded change of a counter.
 	Line = call.Line
 
-	// An Erasure says what was done to take someone's name out of ledgers.
+	// An Erasure says how much Erase has removed.
 	Erasure = call.Erasure
 
-	// A Recounted says what Recount has found, and what it has done about it.
+	// A Recounted says which differences Recount found and repaired.
 	Recounted = call.Recounted
 
-	// A Reaction says what became of what a user chose.
+	// A Reaction is the result of React or Unreact.
 	Reaction = call.Reaction
 
-	// A ChoiceCount is how many users have a choice.
+	// A ChoiceCount is the number of users with one choice.
 	ChoiceCount = call.ChoiceCount
 
-	// Reactions are how many users have each choice of a counter.
+	// Reactions has the number of users with each choice of a counter.
 	Reactions = call.Reactions
 
-	// MembersOptions say which users of a counter are wanted.
+	// MembersOptions select users of a counter.
 	MembersOptions = call.MembersOptions
 
 	// A MembersPage is a part of the users of a counter.
@@ -118,7 +121,7 @@ type (
 	// A Member is a user who has a choice.
 	Member = call.Member
 
-	// A Fate is what is known of a token.
+	// A Fate says what is known of a token.
 	Fate = call.Fate
 
 	// A BoundError is the error of a write that a floor or a ceiling refused. It
@@ -148,7 +151,7 @@ const (
 	DimsMax         = call.DimsMax         // dimensions that an event may have a value in
 )
 
-// The durability words, weakest first.
+// The durabilities, the weakest first.
 const (
 	Memory  = store.Memory  // acknowledged at once: a crash of the process may lose it
 	Written = store.Written // survives the death of the process, not power loss
@@ -168,74 +171,77 @@ const (
 // counts once and returns the first result.
 func Token(token string) WriteOption { return call.Token(token) }
 
-// Who says who did what is counted; "" says nothing. It has a meaning for Add
-// only.
+// Who names the user who caused the event. An empty name means no option. Who
+// is an option of Add only.
 func Who(who string) WriteOption { return call.Who(who) }
 
-// At says when the counted event happened; the zero time says nothing. It picks the
-// windows that count the event, up to a day ahead of the store's time; a total counts all
-// events, whenever they happened. It has a meaning for Add only.
+// At gives the time of the counted event. It selects the windows that count the
+// event, up to a day ahead of the store's time. A total counts all events,
+// whatever their time. The zero time means no option. At is an option of Add
+// only.
 func At(t time.Time) WriteOption { return call.At(t) }
 
-// Dim says which value the counted event has in a dimension, such as the country it came
-// from. The definition of the counter declares the dimensions; another one is refused with
-// ErrInvalid. Give it once for each dimension. It has a meaning for Add only.
+// Dim gives the value of a dimension for the counted event, such as the country
+// it came from. Give it once for each dimension. The definition of the counter
+// declares the dimensions, and any other is refused with ErrInvalid. Dim is an
+// option of Add only.
 func Dim(name, value string) WriteOption { return call.Dim(name, value) }
 
-// Because says why a counter is set, reset or deleted, and by whom, for the line in its
-// ledger. Either may be empty. A counter without a ledger has no line, and keeps neither. It
-// has a meaning for Set, Reset and Delete only.
+// Because gives the reason for a change and its actor, for the ledger of the
+// counter. Either may be empty. A counter without a ledger keeps neither.
+// Because is an option of Set, Reset and Delete only.
 func Because(c Correction) WriteOption { return call.Because(c) }
 
 // WantValue asks for the value before and after the write.
 func WantValue() WriteOption { return call.WantValue() }
 
-// IfVersion applies the write only if the counter is at this version, and
-// refuses it with ErrChanged otherwise. Version 0 is a counter that does not
+// IfVersion applies the write only if the counter has this version. Otherwise
+// it is refused with ErrChanged. Version 0 means that the counter does not
 // exist.
 func IfVersion(version uint64) WriteOption { return call.IfVersion(version) }
 
-// Floor refuses an Add that would take the counter below n, with a *BoundError. A
-// counter that is below it already can be added to, but not taken from. It has a
-// meaning for Add only.
+// Floor refuses an Add that would take the counter below n, with a *BoundError.
+// If the counter is below n already, it can be raised but not lowered. Floor is
+// an option of Add only.
 func Floor(n int64) WriteOption { return call.Floor(n) }
 
-// Ceiling refuses an Add that would take the counter above n, with a *BoundError.
-// A counter that is above it already can be taken from, but not added to. It has a
-// meaning for Add only.
+// Ceiling refuses an Add that would take the counter above n, with a
+// *BoundError. If the counter is above n already, it can be lowered but not
+// raised. Ceiling is an option of Add only.
 func Ceiling(n int64) WriteOption { return call.Ceiling(n) }
 
-// Saturate makes an Add that a floor or a ceiling would refuse go as far as that,
-// whether it is the call's own or that of the counter's definition; with neither, as
-// far as int64 goes. The receipt says how much was applied. It has a meaning for
-// Add only.
+// Saturate makes an Add that a floor or a ceiling would refuse add as much as
+// possible instead. That holds for the bounds of the call and of the counter's
+// definition, and for the range of int64. The receipt says how much was
+// applied. Saturate is an option of Add only.
 func Saturate() WriteOption { return call.Saturate() }
 
-// TTL makes the counter not exist any more so long after the Add, by the clock of
-// the store, to the millisecond. Each Add with a TTL sets it anew; one without
-// leaves it as it is. It has a meaning for Add only.
+// TTL deletes the counter this long after the Add, by the clock of the store,
+// to the millisecond. Each Add with a TTL sets the deadline anew, and an Add
+// without one keeps it. TTL is an option of Add only.
 func TTL(d time.Duration) WriteOption { return call.TTL(d) }
 
-// Exact asks for the value that counts every write acknowledged before the
-// read began.
+// Exact asks for a value that includes every write acknowledged before the read
+// began.
 func Exact() ReadOption { return call.Exact() }
 
-// Session asks for a value that counts the write whose Receipt had this
-// session, and all that the writer had seen by then. If the store has lost that
-// write the read returns ErrSessionLost: drop the session, and read again without
-// it.
+// Session asks for a value that includes the write whose Receipt had this
+// session, and all that its writer had seen by then. If the store has lost that
+// write, the read returns ErrSessionLost: drop the session, and read again
+// without it.
 func Session(session string) ReadOption { return call.Session(session) }
 
-// MaxStaleness asks for a value that counts every write acknowledged d before
-// the read began.
+// MaxStaleness asks for a value that includes every write acknowledged more
+// than d before the read began.
 func MaxStaleness(d time.Duration) ReadOption { return call.MaxStaleness(d) }
 
-// AsOf asks for the total that the counter had at a time, by the times of its events. It
-// needs windows, and is exact only as far as these, and the ledger of what was set, can
-// prove it. A counter whose windows do not begin at that time is told as of the next time
-// at which they do: see Count.AsOf. It goes with no other option, and with Read alone.
+// AsOf asks for the total that the counter had at a time, by the times of its
+// events. The counter needs windows. The answer is exact as far as the windows
+// and the ledger can prove it. If no window begins at that time, the answer is
+// for the next time at which one does: see Count.AsOf. AsOf can't be combined
+// with other options, and only Read accepts it.
 func AsOf(t time.Time) ReadOption { return call.AsOf(t) }
 
-// MaxError asks for a value that is proved to be at most n away from the exact
-// one.
+// MaxError asks for a value that is proved to differ from the exact one by at
+// most n.
 func MaxError(n int64) ReadOption { return call.MaxError(n) }

@@ -10,13 +10,14 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// Define makes definitions those of the namespace: which windows, dimensions and ledgers
-// its counters have besides their totals, and between which values they must stay. All DBs over the store count by them from then
-// on; when Define returns, they are in force. The change says which views begin, and which
-// end. A view lacks the events from before it began, and says so when it is read.
+// Define replaces the definitions of the namespace. They declare the windows,
+// dimensions, ledgers, floors and ceilings of its counters. When Define
+// returns, all DBs over the store count by the new definitions. The Change says
+// which views begin and which end. A view lacks the events from before it
+// began, and says so when it is read.
 //
-// After ErrUnavailable or ErrUnknown some counters may be counted by the new definitions
-// and some by the old ones: call Define again.
+// After ErrUnavailable or ErrUnknown, some counters may be counted by the new
+// definitions and some by the old ones: call Define again.
 func (db *DB) Define(ctx context.Context, definitions []definition.Definition, o DefineOptions) (Change, error) {
 	if err := db.port.Err(); err != nil {
 		return Change{}, err
@@ -32,8 +33,8 @@ func (db *DB) Definitions(ctx context.Context) (Book, error) {
 	return db.definitions(ctx, func(*book.Entry, *book.Book) bool { return true })
 }
 
-// DefinitionOf returns the one definition that holds for a key, and its views. There is
-// none if the key has only a total.
+// DefinitionOf returns the definition that applies to a key, and its views. The
+// Book is empty if the key has only a total.
 func (db *DB) DefinitionOf(ctx context.Context, key string) (Book, error) {
 	if err := store.CheckKey(key); err != nil {
 		return Book{}, err

@@ -16,25 +16,26 @@ var (
 	ErrInvalid = store.ErrInvalid
 	// ErrTooLarge is returned when a key, token or batch is over its limit.
 	ErrTooLarge = store.ErrTooLarge
-	// ErrOverflow is returned when the sum would leave int64.
+	// ErrOverflow is returned when the result does not fit into an int64.
 	ErrOverflow = store.ErrOverflow
-	// ErrToken is returned when the token was used for another payload.
+	// ErrToken is returned when the token was used before for another write.
 	ErrToken = store.ErrToken
 	// ErrExpired is returned when the token is older than the window.
 	ErrExpired = store.ErrExpired
 	// ErrSettled is returned when the token was settled before its write
 	// arrived.
 	ErrSettled = store.ErrSettled
-	// ErrChanged is returned when the counter is not at the version asked for.
+	// ErrChanged is returned when the counter does not have the version that IfVersion
+	// gave.
 	ErrChanged = store.ErrChanged
 	// ErrBound is returned, by a *BoundError, when a floor or a ceiling refused the
 	// write.
 	ErrBound = store.ErrBound
-	// ErrFull is returned when the namespace is at its limit of keys, tokens, choices of users, or
-	// open reservations.
+	// ErrFull is returned when the namespace is at its limit of keys, tokens, user
+	// reactions or open reservations.
 	ErrFull = store.ErrFull
-	// ErrUnavailable is returned when the store can't serve now; nothing
-	// changed, and the same call may succeed later.
+	// ErrUnavailable is returned when the store can't serve now. Nothing changed, and
+	// the same call may succeed later.
 	ErrUnavailable = store.ErrUnavailable
 	// ErrUnknown is returned when the outcome of a write is unknown: send it
 	// again with the same token, or settle the token.
@@ -45,18 +46,18 @@ var (
 	// has expired.
 	ErrEnded = store.ErrEnded
 
-	// ErrNotCount is returned when the key holds text, which was set over the Redis
-	// protocol. Nothing was changed.
+	// ErrNotCount is returned when the key holds text, a sketch, a hash or a sorted
+	// set, which the Redis protocol writes. Nothing changed.
 	ErrNotCount = store.ErrNotCount
 	// ErrClosed is returned after Close.
 	ErrClosed = store.ErrClosed
 	// ErrCorrupt is returned when stored bytes are not what was written.
 	ErrCorrupt = store.ErrCorrupt
-	// ErrUnsupported is returned when the store can't do what was asked.
+	// ErrUnsupported is returned when the store has no way to do this.
 	ErrUnsupported = store.ErrUnsupported
 	// ErrLost is returned when acknowledged data is missing.
 	ErrLost = store.ErrLost
-	// ErrSessionLost is returned by a read whose session has seen what the store
-	// has lost: drop the session, and read again without it.
+	// ErrSessionLost is returned by a read when the store has lost a write that the
+	// session has seen: drop the session, and read again without it.
 	ErrSessionLost = store.ErrSessionLost
 )

@@ -8,9 +8,9 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// Range returns what was counted for a key in a range of time, step by step, from the
-// windows that its definition asks for. With RangeOptions.Prefix it adds up all counters
-// whose keys start with it.
+// Range returns a counter over time, step by step. It needs windows in the
+// counter's definition. With RangeOptions.Prefix it adds up all counters whose
+// keys start with key.
 func (db *DB) Range(ctx context.Context, key string, o RangeOptions) (Series, error) {
 	r, err := db.history(ctx)
 	if err != nil {
@@ -19,9 +19,9 @@ func (db *DB) Range(ctx context.Context, key string, o RangeOptions) (Series, er
 	return r.Range(ctx, key, o)
 }
 
-// By returns what was counted for each value of a dimension that the definition of a key
-// has, of all time or in a range. Several names have a comma between them, as they are
-// defined.
+// By returns the count of each value of a dimension, for all time or for a
+// range. The definition of the key declares the dimension. A dimension of
+// several names is written with commas between them.
 func (db *DB) By(ctx context.Context, key, dimension string, o ByOptions) (Breakdown, error) {
 	r, err := db.history(ctx)
 	if err != nil {
@@ -30,10 +30,11 @@ func (db *DB) By(ctx context.Context, key, dimension string, o ByOptions) (Break
 	return r.By(ctx, key, dimension, o)
 }
 
-// Uniques returns how many different users a counter had, of all time or in a range, if its
-// definition has them counted: exactly while they are few, then as an estimate with its
-// error. A range is the union of its windows: a user who came in several counts once. A key without a
-// definition may hold a sketch of its own, which AddUniques or a Redis client has made: that is of all time.
+// Uniques returns the number of distinct users of a counter, for all time or
+// for a range. The counter's definition must count users. Small numbers are
+// exact, and larger ones are estimates with an error. A user who appears in
+// several windows of the range counts once. A key without a definition may hold
+// a sketch, from AddUniques or a Redis client, which covers all time.
 func (db *DB) Uniques(ctx context.Context, key string, o UniqueOptions) (Uniques, error) {
 	r, err := db.history(ctx)
 	if err != nil {
@@ -42,10 +43,10 @@ func (db *DB) Uniques(ctx context.Context, key string, o UniqueOptions) (Uniques
 	return r.Uniques(ctx, key, o)
 }
 
-// AddUniques takes users into those that a counter had until now, without counting anything.
-// It reports whether one of them was not there before. The definition of the counter must
-// have its users counted. A key without a definition holds a sketch of its own, which is made if the key is absent;
-// it does not count anything else.
+// AddUniques adds users to the set of users of a counter, as of now, and counts
+// nothing else. It reports whether at least one user is new. The definition of
+// the counter must count users. Without a definition the key holds a sketch,
+// which the first call creates; such a key can't be a counter too.
 func (db *DB) AddUniques(ctx context.Context, key string, users ...string) (changed bool, err error) {
 	if err := call.CheckUniques(users); err != nil {
 		return false, err
@@ -53,9 +54,10 @@ func (db *DB) AddUniques(ctx context.Context, key string, users ...string) (chan
 	return db.port.AddUniques(ctx, key, users)
 }
 
-// Top returns a top list, of all time or in a range: what came most often, with bounds that hold
-// for each number. call.TopOptions.Key is the counter whose list it is; without it the list is by
-// key, of all counters of a pattern. A range is the union of its windows.
+// Top returns a top list, the most frequent items with bounds that always hold,
+// for all time or for a range. call.TopOptions.Key is the counter that has the
+// list. Without it the list is by key and covers all counters of a pattern. A
+// range merges the lists of its windows.
 func (db *DB) Top(ctx context.Context, name string, o call.TopOptions) (call.Top, error) {
 	r, err := db.history(ctx)
 	if err != nil {
@@ -64,8 +66,8 @@ func (db *DB) Top(ctx context.Context, name string, o call.TopOptions) (call.Top
 	return r.Top(ctx, name, o)
 }
 
-// Ledger returns the changes of a counter that were written down, the latest first, a page
-// at a time. A page may be empty and have a next one, if few lines match.
+// Ledger returns the recorded changes of a counter, the latest first, a page at
+// a time. If few entries match, a page may be empty and still have a next one.
 func (db *DB) Ledger(ctx context.Context, key string, o LedgerOptions) (LedgerPage, error) {
 	r, err := db.history(ctx)
 	if err != nil {
@@ -74,13 +76,14 @@ func (db *DB) Ledger(ctx context.Context, key string, o LedgerOptions) (LedgerPa
 	return r.Ledger(ctx, key, o)
 }
 
-// Erase takes someone's name out of all ledgers of the namespace, as the actor of lines.
-// Counts stay, and so do reasons, tokens and the values of dimensions: these must not name
-// people. Reactions of the user are taken back, and counters that count each user once in a
-// window do not remember the user any more.
+// Erase removes the name of a person from the namespace. Ledger entries lose it
+// as their actor, the reactions of the user are removed, and counters that
+// count each user once forget the user. Counts, reasons, tokens and values of
+// dimensions stay, so these must not contain names of people.
 //
-// If ctx has a deadline, it stops in time and returns what was done up to there, which is
-// not Complete: go on from Next. The cursor of the first call is "". It may be repeated.
+// If ctx has a deadline, Erase stops in time and returns what it has done, with
+// Complete unset: continue from Next. The cursor of the first call is "". Erase
+// can be repeated.
 func (db *DB) Erase(ctx context.Context, who, cursor string) (Erasure, error) {
 	if db.port.ReadOnly() {
 		return Erasure{}, store.ErrReadOnly

@@ -6,16 +6,18 @@ import (
 	"github.com/quipudb/quipu/internal/port"
 )
 
-// Allow asks the limits of a name whether a client may use a cost, and uses it if all of them
-// allow it. The limits are those of the definition of the name, unless the options bring
-// some. A cost of 0 uses nothing: it tells what is left.
+// Allow checks the rate limits of a name for a client. If all of them allow the
+// cost, it uses the cost. The limits are those in the definition of the name,
+// unless the options have others. A cost of 0 uses nothing and tells how much
+// is left.
 //
-// No more is allowed than the limits say, by the clock of the store, however many DBs ask it.
-// If the clock steps back, limits refuse until it has caught up. After ErrUnknown the cost may
-// have been used: repeat the call with its token, if it has one.
+// All DBs over the store together allow no more than the limits say, by the
+// clock of the store. If that clock steps back, limits refuse until it has
+// caught up. After ErrUnknown the cost may have been used: repeat the call with
+// the same token.
 //
-// The durability is that of the policy for the name. What is used with Memory may be forgotten
-// in a crash.
+// The durability is that of the policy for the name. With Memory, a crash may
+// lose what was used.
 func (db *DB) Allow(ctx context.Context, name, who string, cost int64, o AllowOptions) (Decision, error) {
 	ask, err := db.ask(name, who, cost, &o)
 	if err != nil {
@@ -54,7 +56,8 @@ func (db *DB) ask(name, who string, cost int64, o *AllowOptions) (port.Ask, erro
 	return ask, err
 }
 
-// ResetLimit forgets what a client of a limit has used. That it has used nothing is no error.
+// ResetLimit makes a limit forget what a client has used. It is no error if the
+// client has used nothing.
 func (db *DB) ResetLimit(ctx context.Context, name, who string) error {
 	if err := db.port.Err(); err != nil {
 		return err

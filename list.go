@@ -17,8 +17,8 @@ import (
 const pageDefault = 100
 
 // List returns the counters whose keys start with prefix, in the byte order of
-// their keys, a page at a time. A counter that exists all the while is in
-// exactly one page, whatever happens to others. The last page may be empty.
+// their keys, a page at a time. A counter that exists during the whole listing
+// is on exactly one page. The last page may be empty.
 func (db *DB) List(ctx context.Context, prefix string, o ListOptions) (Page, error) {
 	if err := db.port.Err(); err != nil {
 		return Page{}, err
@@ -79,7 +79,7 @@ func (db *DB) parseCursor(cursor, prefix string) (after string, err error) {
 			return key, nil
 		}
 	}
-	return "", store.Errorf(store.KindInvalid, "cursor %.40q is not of this list: want what the page before gave, with the same prefix", cursor)
+	return "", store.Errorf(store.KindInvalid, "cursor %.40q does not belong to this list: want the cursor of the page before, with the same prefix", cursor)
 }
 
 // listOf stands for a list and a key in it.
@@ -92,12 +92,12 @@ func (db *DB) listOf(key, prefix string) uint32 {
 	return h.Sum32()
 }
 
-// Sum returns what the counters whose keys start with prefix add up to, and how
-// many they are. It reads SumPage of them at a time, so that it needs little memory and
-// is no single step: a write that is made meanwhile may be in the sum or not.
+// Sum returns the sum of the counters whose keys start with prefix, and their
+// number. It reads SumPage counters at a time, so it needs little memory, and
+// it may or may not include writes that arrive in the meantime.
 //
-// If ctx has a deadline, it stops in time and returns the sum up to there, which is
-// not Complete: go on from Next. The cursor of the first call is "".
+// If ctx has a deadline, Sum stops in time and returns the sum so far, with
+// Complete unset: continue from Next. The cursor of the first call is "".
 func (db *DB) Sum(ctx context.Context, prefix, cursor string) (Sum, error) {
 	began := time.Now()
 	until := time.Time{}

@@ -9,29 +9,29 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// Options are what a DB can be told. The zero value is ready to use.
+// Options configure a DB. The zero value is ready to use.
 type Options struct {
-	// Policies say how keys are counted; the first that names a key holds.
+	// Policies say how keys are counted. The first that matches a key applies.
 	Policies []Policy
 
-	// Limits bound what the embedded engine keeps; see Limits for the
-	// defaults. A store given to New brings its own.
+	// Limits bound what the embedded store keeps; see Limits for the defaults. A store
+	// that is given to New has limits of its own.
 	Limits Limits
 
-	// Memory is the memory limit of the embedded engine in bytes. The default
-	// is 256 MiB.
+	// Memory is the memory limit of the embedded store in bytes. The default is 256
+	// MiB.
 	Memory int64
 
-	// Recall is how many counters are remembered as they were last read, for
-	// when the store can't be reached: see Policy.Stale and MaxStaleness. The
-	// default is none; the embedded engine has no use for it.
+	// Recall is the number of counters whose last value the DB remembers, for the time
+	// when the store can't be reached: see Policy.Stale and MaxStaleness. The default
+	// is none. The embedded store does not need it.
 	Recall int
 
-	// ReadOnly refuses writes with ErrReadOnly. It is for servers that share a
-	// store with others, so that readers and writers scale and fail apart.
+	// ReadOnly refuses writes with ErrReadOnly. Use it for servers that only read a
+	// shared store.
 	ReadOnly bool
 
-	// Logger takes reports of background work. The default is slog.Default().
+	// Logger receives reports of background work. The default is slog.Default().
 	Logger *slog.Logger
 }
 
@@ -53,13 +53,13 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Open opens the DB in a directory, on the embedded engine. A directory that
-// does not exist or is empty becomes a new DB. Only one process can have it
-// open.
+// Open opens the DB in a directory, with the embedded store. If the directory
+// does not exist or is empty, Open creates a new DB. Only one process can have
+// it open.
 //
-// After a crash Open replays the log: what was acknowledged as synced is
-// there. It returns ErrCorrupt or ErrLost, naming the file, if the directory
-// was damaged.
+// After a crash, Open replays the log, so everything that was acknowledged as
+// synced is there. If the directory is damaged, it returns ErrCorrupt or
+// ErrLost and names the file.
 func Open(dir string, o Options) (*DB, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err

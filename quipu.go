@@ -9,10 +9,8 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// A DB keeps counters. It is safe for concurrent use.
-//
-// A DB is a view of one namespace; all views of a DB share its store and are
-// closed together.
+// A DB keeps counters. It is safe for concurrent use. A DB is a view of one
+// namespace. All views of a DB share its store and are closed together.
 type DB struct {
 	port  *port.Port
 	reads *sync.Pool // of *readCall, for all views
@@ -20,10 +18,10 @@ type DB struct {
 
 // New returns a DB over a store, in the namespace "default". Closing the DB
 // closes the store. If the options are not valid, every call returns the error
-// that Options.Validate returns.
+// of Options.Validate.
 //
-// A store that others share is used by way of a node, which sums what callers
-// have to write at the same moment.
+// If several servers share the store, the DB combines the writes of its callers
+// into batches.
 func New(s store.Store, o Options) *DB {
 	return &DB{reads: &sync.Pool{New: func() any { return new(readCall) }}, port: port.New(s, defaultNamespace, port.Options{
 		Policies: o.Policies, Recall: o.Recall, ReadOnly: o.ReadOnly, Logger: o.Logger, Limits: o.Limits, Err: o.Validate(),
@@ -37,22 +35,23 @@ const defaultNamespace = "default"
 // returns ErrInvalid or ErrTooLarge.
 func (db *DB) In(namespace string) *DB { return &DB{port: db.port.In(namespace), reads: db.reads} }
 
-// Via returns a view of the same namespace that names the source of its writes, in 1 to 64
-// bytes of UTF-8: ledgers have it. Of a DB that is used directly the source is "library",
-// and of the doors of a server "rest", "rpc", "resp" and "cli".
+// Via returns a view of the same namespace that records source as the source of
+// its writes in ledgers. A source has 1 to 64 bytes of UTF-8. A DB that is used
+// directly has the source "library". The server uses "rest", "rpc", "resp" and
+// "cli".
 func (db *DB) Via(source string) *DB { return &DB{port: db.port.Via(source), reads: db.reads} }
 
-// Port returns what the servers of this module need beyond the methods of a DB. Its
-// type is internal: other programs have no use for it.
+// Port returns an internal interface for the servers of this module. Other
+// programs have no use for it.
 func (db *DB) Port() *port.Port { return db.port }
 
-// Ready returns nil if the DB can be written to, or read if it is read-only, and
-// otherwise why not. One that some partitions do not answer is ready: the counters
-// of the others can be served.
+// Ready returns nil if the DB can serve: writes, or reads if it is read-only.
+// Otherwise it returns the reason. A DB is ready even if some partitions of its
+// store do not answer.
 func (db *DB) Ready(ctx context.Context) error { return db.port.Health(ctx).Ready() }
 
-// Size returns how many counters there are. Those that have expired lately may
-// be among them.
+// Size returns the number of counters. It may include counters that expired
+// lately.
 func (db *DB) Size(ctx context.Context) (int64, error) {
 	if err := db.port.Err(); err != nil {
 		return 0, err
@@ -64,8 +63,8 @@ func (db *DB) Size(ctx context.Context) (int64, error) {
 	return s.Size(ctx, db.port.Namespace())
 }
 
-// Backup writes a consistent copy of all namespaces to w while the DB serves.
-// It returns ErrUnsupported for a store that has its own way to be backed up.
+// Backup writes a consistent copy of all namespaces to w while the DB serves. A
+// store with its own kind of backup returns ErrUnsupported.
 func (db *DB) Backup(ctx context.Context, w io.Writer) error {
 	if err := db.port.Err(); err != nil {
 		return err
@@ -81,6 +80,6 @@ func (db *DB) Backup(ctx context.Context, w io.Writer) error {
 // order. Names are in the style of Prometheus; counters end in _total.
 func (db *DB) Meters(f func(name, help string, value float64)) { db.port.Meters(f) }
 
-// Close closes the DB, all its views, and the store after the calls under way.
-// Later calls return ErrClosed; a second Close returns nil.
+// Close closes the DB, all its views and the store, after the running calls.
+// Later calls return ErrClosed. A second Close returns nil.
 func (db *DB) Close() error { return db.port.Close() }

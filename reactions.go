@@ -11,13 +11,14 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// React makes a choice what a user has chosen of a counter, in the place of what was chosen
-// before. The definition of the counter has the choices. How many users have each choice,
-// the counter itself, which is the number of users that have one, and its views change in
-// one step. A choice that the user has already changes nothing, and the reaction says so.
+// React records the choice of a user for a counter, in place of the user's
+// earlier choice. The definition of the counter declares the choices. The
+// counter is the number of users with a choice. The number for each choice, the
+// counter and its views change in one step. If the user has this choice
+// already, nothing changes, and the Reaction says so.
 //
-// A user is 1 to 255 bytes of UTF-8. Of the options, Token and WantValue have a meaning:
-// with WantValue the reaction has the counts.
+// The name of a user has 1 to 255 bytes of UTF-8. The options are Token and
+// WantValue, which asks for the counts.
 func (db *DB) React(ctx context.Context, key, user, choice string, opts ...WriteOption) (Reaction, error) {
 	choices := db.port.KnownChoices(key)
 	n := slices.Index(choices, choice) + 1
@@ -33,7 +34,7 @@ func (db *DB) React(ctx context.Context, key, user, choice string, opts ...Write
 	return db.react(ctx, port.Reaction{Key: key, User: user, Choice: int64(n)}, choices, opts)
 }
 
-// Unreact makes a user have no choice of a counter. If there was none it changes nothing.
+// Unreact removes the choice of a user. If there is none, nothing changes.
 func (db *DB) Unreact(ctx context.Context, key, user string, opts ...WriteOption) (Reaction, error) {
 	choices := db.port.KnownChoices(key)
 	if choices == nil {
@@ -101,8 +102,8 @@ func reactTerms(opts []WriteOption) (t call.WriteTerms, err error) {
 	return t, nil
 }
 
-// Choice returns what a user has chosen of each of up to KeysMax keys, in their order; empty
-// is nothing.
+// Choice returns the choice that a user made for each of up to KeysMax keys, in
+// their order. It is empty if the user made none.
 func (db *DB) Choice(ctx context.Context, user string, keys ...string) ([]string, error) {
 	if err := db.port.Err(); err != nil {
 		return nil, err
@@ -135,7 +136,7 @@ func (db *DB) Choice(ctx context.Context, user string, keys ...string) ([]string
 	return names, nil
 }
 
-// Reactions returns how many users have each choice of a counter.
+// Reactions returns the number of users with each choice of a counter.
 func (db *DB) Reactions(ctx context.Context, key string) (Reactions, error) {
 	choices, err := db.choices(ctx, key)
 	if err != nil {
@@ -159,8 +160,9 @@ func (db *DB) counts(ctx context.Context, key string, choices []string) (all []C
 	return all, sum, nil
 }
 
-// Members returns the users that have a choice of a counter, in the byte order of their
-// names, a page at a time. A user that has it all the while is in exactly one page.
+// Members returns the users who have a choice of a counter, in the byte order
+// of their names, a page at a time. A user who has a choice during the whole
+// listing is on exactly one page.
 func (db *DB) Members(ctx context.Context, key string, o MembersOptions) (MembersPage, error) {
 	choices, err := db.choices(ctx, key)
 	if err != nil {

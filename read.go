@@ -12,9 +12,9 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// VersionMixed is the least Version of a value that is made up of several cells:
-// of a counter that is split, or of a total and what was written since. No write
-// can be made at such a version.
+// VersionMixed is the smallest Version of a value that was added up from
+// several cells, because the counter is split, or from a total and later
+// writes. IfVersion can't be used with such a version.
 const VersionMixed = spread.OfShards
 
 // Read returns the count of a key. A counter that does not exist reads as zero.
@@ -204,12 +204,12 @@ func (db *DB) lost(ctx context.Context, sessions []session.Position, key string,
 			return err
 		}
 		if lost && db.port.ReadOnly() { // It may read a replica.
-			return store.Errorf(store.KindUnavailable, "this server only reads, and what it reads has not come as far as the session, or has lost what it had seen: %q was at version %d, and is at %d",
+			return store.Errorf(store.KindUnavailable, "this read-only server reads a replica that is behind the session, or that has lost the session's write: %q was at version %d, and is at %d",
 				key, s.Version, v.Version)
 		}
 		if lost {
 			db.port.SessionLost()
-			return store.Errorf(store.KindSessionLost, "the session is lost, because the store has lost what it had seen; drop it, and read again without it: %q was at version %d, and is at %d",
+			return store.Errorf(store.KindSessionLost, "the store has lost a write that the session has seen; drop the session, and read again without it: %q was at version %d, and is at %d",
 				key, s.Version, v.Version)
 		}
 	}

@@ -15,14 +15,14 @@ type (
 	// A ReservationPage is a part of the open reservations of a counter, and what it has.
 	ReservationPage = call.ReservationPage
 
-	// ReservationOptions say which reservations of a counter are wanted. The zero value is
-	// the first page of all.
+	// ReservationOptions select open reservations of a counter. The zero value is the
+	// first page of all.
 	ReservationOptions = call.ReservationOptions
 
-	// Stock is what there is of a counter that has reservations.
+	// Stock says how much of a counter is reserved and how much is available.
 	Stock = call.Stock
 
-	// HoldState is what has become of a reservation.
+	// HoldState is the state of a reservation.
 	HoldState = call.HoldState
 )
 
@@ -34,14 +34,16 @@ const (
 	HoldExpired   = call.HoldExpired   // it has expired, or has ended so long ago that nobody remembers how
 )
 
-// All is the amount of a Commit that takes all that is reserved.
+// All is the amount that makes Commit take everything that is reserved.
 const All = call.All
 
-// Reserve takes an amount out of a counter for a time: until it is committed or released,
-// and if it is neither, until it expires and is given back by itself. The counter's own value
-// is what is available, and does not go below the Floor of the call, or that of the counter's
-// policy, or 0: then the error is a *BoundError. A repeat under the same Token returns the
-// same reservation, as it is by then. Options are Token, Who, Floor and WantValue.
+// Reserve takes an amount out of a counter for a limited time. Commit takes it
+// for good and Release gives it back. If neither happens within ttl, the
+// reservation expires and the amount is given back. The value of the counter is
+// what is available. It does not go below the Floor of the call, or of the
+// counter's definition, or 0: then the error is a *BoundError. A repeat with
+// the same Token returns the same reservation in its present state. The options
+// are Token, Who, Floor and WantValue.
 func (db *DB) Reserve(ctx context.Context, key string, amount int64, ttl time.Duration, opts ...WriteOption) (Reservation, error) {
 	t, err := call.ReserveTermsOf(opts)
 	if err == nil {
@@ -57,9 +59,10 @@ func (db *DB) Reserve(ctx context.Context, key string, amount int64, ttl time.Du
 	return db.port.Reserve(ctx, r)
 }
 
-// Commit takes amount of a reservation for good, from 0 up to what is reserved, or All, and
-// makes the rest available again. If it was committed before with the same amount, it returns
-// that; ErrEnded is returned if it has ended in another way. The option is WantValue.
+// Commit takes amount of a reservation for good and gives back the rest. The
+// amount is from 0 to what is reserved, or All. If the reservation was
+// committed before with the same amount, Commit returns that. If it ended in
+// another way, it returns ErrEnded. The only option is WantValue.
 func (db *DB) Commit(ctx context.Context, id string, amount int64, opts ...WriteOption) (Reservation, error) {
 	want, err := call.WantsValue("Commit", opts)
 	if err != nil {
@@ -68,8 +71,9 @@ func (db *DB) Commit(ctx context.Context, id string, amount int64, opts ...Write
 	return db.port.Commit(ctx, id, amount, want)
 }
 
-// Release makes all that is reserved available again. If it was released before it returns
-// that; ErrEnded is returned if it has ended in another way. The option is WantValue.
+// Release gives back all that is reserved. If the reservation was released
+// before, Release returns that. If it ended in another way, it returns
+// ErrEnded. The only option is WantValue.
 func (db *DB) Release(ctx context.Context, id string, opts ...WriteOption) (Reservation, error) {
 	want, err := call.WantsValue("Release", opts)
 	if err != nil {
@@ -78,8 +82,9 @@ func (db *DB) Release(ctx context.Context, id string, opts ...WriteOption) (Rese
 	return db.port.Release(ctx, id, want)
 }
 
-// Extend has a reservation expire ttl after now, by the clock of the store, unless it expires
-// later anyway. It returns ErrEnded if it has ended. The option is WantValue.
+// Extend makes a reservation expire ttl from now, by the clock of the store,
+// unless it expires later anyway. If the reservation has ended, it returns
+// ErrEnded. The only option is WantValue.
 func (db *DB) Extend(ctx context.Context, id string, ttl time.Duration, opts ...WriteOption) (Reservation, error) {
 	want, err := call.WantsValue("Extend", opts)
 	if err != nil {
@@ -88,13 +93,13 @@ func (db *DB) Extend(ctx context.Context, id string, ttl time.Duration, opts ...
 	return db.port.Extend(ctx, id, ttl, want)
 }
 
-// Reservation returns what has become of a reservation, and what its counter has.
+// Reservation returns the state of a reservation and the stock of its counter.
 func (db *DB) Reservation(ctx context.Context, id string) (Reservation, error) {
 	return db.port.Reservation(ctx, id)
 }
 
-// Reservations returns open reservations of a counter, in the order of their amounts, and
-// what the counter has.
+// Reservations returns the open reservations of a counter, in the order of
+// their amounts, and its stock.
 func (db *DB) Reservations(ctx context.Context, key string, o ReservationOptions) (ReservationPage, error) {
 	return db.port.Reservations(ctx, key, o)
 }

@@ -283,7 +283,7 @@ func TestStockWhileItChanges(t *testing.T) {
 	if _, err := v.Reservation(ctx, r.ID); !errors.Is(err, quipu.ErrUnavailable) || errors.Is(err, quipu.ErrUnknown) {
 		t.Errorf("a look: %v", err)
 	}
-	if _, err := v.Reserve(ctx, "a", 1, time.Hour, quipu.WantValue()); !errors.Is(err, quipu.ErrUnknown) || !strings.Contains(err.Error(), "it was done") {
+	if _, err := v.Reserve(ctx, "a", 1, time.Hour, quipu.WantValue()); !errors.Is(err, quipu.ErrUnknown) || !strings.Contains(err.Error(), "the write was applied") {
 		t.Errorf("a reservation: %v", err)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// Lookup reports what is known now of a token on a counter. It changes nothing:
-// a write with the token may still be on its way.
+// Lookup reports what is known of a token now. It changes nothing: a write with
+// the token may still arrive.
 func (db *DB) Lookup(ctx context.Context, key, token string) (Fate, error) {
 	cell, err := db.checkToken(key, token)
 	if err != nil {
@@ -58,8 +58,9 @@ func pastReaction(fate *Fate, f *store.Fate, choices []string) {
 	r.Applied, r.Value, r.Before, r.HasValue = 0, 0, 0, false
 }
 
-// Settle decides a token on a counter for good. If its write was applied, or refused and
-// that is remembered, it says so; if not, the write never will be: a late arrival is refused with
+// Settle makes the fate of a token final. If its write was applied, Settle says
+// so; it also says so if the write was refused and the counter remembers that.
+// Otherwise the write never counts: if it arrives later, it is refused with
 // ErrSettled. The decision is synced, whatever the policy of the key.
 func (db *DB) Settle(ctx context.Context, key, token string) (Fate, error) {
 	cell, err := db.checkToken(key, token)
@@ -103,7 +104,7 @@ func (db *DB) checkToken(key, token string) (store.Cell, error) {
 // store's, or the one that the token's time is from.
 func (db *DB) refusal(d *store.Delta, o store.Outcome) error {
 	if o == store.Unmet && d.Event != nil && d.Guard.Exists == store.ExistsAny {
-		return store.Errorf(store.KindUnmet, "the counter has a deadline from before its definition, and one that has windows, dimensions or a ledger has none: remove the deadline first")
+		return store.Errorf(store.KindUnmet, "the counter has a deadline from before its definition, but a counter with windows, dimensions or a ledger can't have one: remove the deadline first")
 	}
 	ms, ok := store.TokenTime(d.Guard.Token)
 	if o != store.Expired || !ok {
@@ -143,7 +144,7 @@ func (db *DB) reused(ctx context.Context, d *store.Delta) error {
 	}
 	first, again := did(f.Op, f.N), did(d.Op, d.N)
 	if first == again {
-		return store.Errorf(store.KindToken, "%s: both are to %s, but who, the time, the dimensions, the floor, the ceiling, the lifetime or the version asked for differs", store.ErrToken.Detail, first)
+		return store.Errorf(store.KindToken, "%s: both writes are to %s, but they differ in who, time, dimensions, floor, ceiling, lifetime or version", store.ErrToken.Detail, first)
 	}
 	return store.Errorf(store.KindToken, "%s: first it was to %s, now it is to %s", store.ErrToken.Detail, first, again)
 }

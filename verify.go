@@ -10,13 +10,13 @@ import (
 // An Audit is the result of Verify.
 type Audit = store.Audit
 
-// Verify checks what the DB serves, in all namespaces, against the store's
-// independent record of what was applied, windows, dimensions and ledgers against
-// their counters' totals and against each other, the windows of top lists against each
-// other, and what is reserved against the
-// reservations there are. It returns ErrUnsupported for a store
-// that keeps no record. A nil error means that the check was made, not that it found
-// no drift.
+// Verify checks what the DB serves, in all namespaces, against a separate
+// record of all applied writes that the store keeps. It also checks that
+// windows, dimensions and ledgers add up to the totals of their counters and
+// agree with each other, that the windows of top lists agree, and that what is
+// reserved equals the open reservations. If the store keeps no such record, it
+// returns ErrUnsupported. A nil error means that the check was made, not that
+// it found no drift.
 func (db *DB) Verify(ctx context.Context) (Audit, error) {
 	if err := db.port.Err(); err != nil {
 		return Audit{}, err
@@ -95,9 +95,10 @@ func (db *DB) verifyNamespace(ctx context.Context, namespace string, a *Audit) e
 	return nil
 }
 
-// Recount makes a counter and its views add up again after Verify has found that they do
-// not, in one step that is written down in the counter's ledger. The total is believed,
-// unless all views that can tell agree on another one.
+// Recount repairs a counter whose views do not add up to its total, as Verify
+// reports. The total counts as right, unless all views that can tell agree on
+// another one. The repair is one step, and the ledger of the counter records
+// it.
 func (db *DB) Recount(ctx context.Context, key string, c Correction) (Recounted, error) {
 	if err := c.Check(); err != nil {
 		return Recounted{}, err

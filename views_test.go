@@ -214,7 +214,7 @@ func TestViewsHaveNoDeadline(t *testing.T) {
 		v.define(days("a*"))
 		for _, db := range []*quipu.DB{v.DB, v.other()} {
 			_, err := db.Add(ctx, "a", 1, quipu.TTL(time.Hour))
-			if !errors.Is(err, quipu.ErrInvalid) || !strings.Contains(err.Error(), "has no deadline") {
+			if !errors.Is(err, quipu.ErrInvalid) || !strings.Contains(err.Error(), "can't have a deadline") {
 				t.Errorf("%v", err)
 			}
 			rs, err := db.AddBatch(ctx, []quipu.Event{{Key: "a", Delta: 1}, {Key: "a", Delta: 1, TTL: time.Hour}, {Key: "b", Delta: 1, TTL: time.Hour}})
@@ -447,7 +447,7 @@ func TestLateEvents(t *testing.T) {
 		}
 		for _, opts := range [][]quipu.WriteOption{{ago(31)}, {ago(31), quipu.Token("new")}, {ago(31), quipu.WantValue()}} {
 			_, err := v.Add(ctx, "a", 1, opts...)
-			if !errors.Is(err, quipu.ErrInvalid) || !strings.Contains(err.Error(), "the event is 31d old, and its counter takes events of up to 30d") {
+			if !errors.Is(err, quipu.ErrInvalid) || !strings.Contains(err.Error(), "the event is 31d old, and the definition of its counter refuses events older than 30d") {
 				t.Errorf("refused: %v", err)
 			}
 		}
@@ -566,8 +566,8 @@ func TestUndo(t *testing.T) {
 		}
 		// Without any definition.
 		ok(v.Add(ctx, "b", 5, quipu.Token("plain")))
-		f("no line of the token", store.ErrUnmet, undo("b", "plain"))
-		f("no line of the token", store.ErrUnmet, undo("b", "never"))
+		f("no entry for the token", store.ErrUnmet, undo("b", "plain"))
+		f("no entry for the token", store.ErrUnmet, undo("b", "never"))
 		ok(v.Adjust(ctx, "b", 3, why, quipu.Token("fix")))
 		v.holds("b", 8, "entries=1")
 		var first quipu.Receipt

@@ -350,7 +350,7 @@ type Outcome uint8
 const (
 	Applied     Outcome = iota + 1 // done. For OpSettle: the token's write was applied, and this is its result
 	Settled                        // the token was settled before its write arrived: it never will be applied
-	Overflow                       // the sum would leave int64
+	Overflow                       // the result does not fit into an int64
 	Mismatch                       // the token was used for another payload
 	Expired                        // the token is older than the window, or made as far ahead
 	Changed                        // the version did not match

@@ -15,7 +15,7 @@ const (
 	KindOther       Kind = iota
 	KindInvalid          // the request is wrong and changed nothing; sending it again won't help
 	KindTooLarge         // a key, token, batch or reply is over its limit
-	KindOverflow         // the sum would leave int64
+	KindOverflow         // the result does not fit into an int64
 	KindToken            // the token was used for another payload
 	KindExpired          // the token is older than the window
 	KindSettled          // the token was settled before its write arrived
@@ -35,7 +35,7 @@ const (
 	KindSplit            // the cell is a part of a counter, which must be put together first
 	KindSessionLost      // the store has lost what a session has seen: drop the session
 	KindUntimely         // too early or too late by the store's time
-	KindOutdated         // made under definitions that have changed: read them, and make it anew
+	KindOutdated         // the definitions have changed since the write was made: read them, and make it anew
 	KindLate             // for a part that is not kept any more: make it anew
 	KindEnded            // the reservation has ended: it was committed or released, or it has expired
 	KindNotCount         // the key holds bytes, and no count
@@ -60,7 +60,7 @@ func (k Kind) String() string {
 var (
 	ErrInvalid     = &Error{Kind: KindInvalid, Detail: "invalid"}
 	ErrTooLarge    = &Error{Kind: KindTooLarge, Detail: "too large"}
-	ErrOverflow    = &Error{Kind: KindOverflow, Detail: "the sum would leave int64"}
+	ErrOverflow    = &Error{Kind: KindOverflow, Detail: "the result does not fit into an int64"}
 	ErrToken       = &Error{Kind: KindToken, Detail: "the token was used for another payload"}
 	ErrExpired     = &Error{Kind: KindExpired, Detail: "the token is older than the window"}
 	ErrSettled     = &Error{Kind: KindSettled, Detail: "the token was settled before its write arrived"}
@@ -75,13 +75,13 @@ var (
 	ErrUnsupported = &Error{Kind: KindUnsupported, Detail: "unsupported"}
 	ErrLost        = &Error{Kind: KindLost, Detail: "acknowledged data is missing"}
 	ErrUnmet       = &Error{Kind: KindUnmet, Detail: "a condition on the counter's existence or deadline was not met"}
-	ErrBound       = &Error{Kind: KindBound, Detail: "the counter would leave its bound"}
-	ErrReadOnly    = &Error{Kind: KindReadOnly, Detail: "read-only: writes are not taken here"}
-	ErrSplit       = &Error{Kind: KindSplit, Detail: "the counter is split, and is being put together: try again"}
-	ErrSessionLost = &Error{Kind: KindSessionLost, Detail: "the store has lost what the session has seen: drop it, and read again without it"}
+	ErrBound       = &Error{Kind: KindBound, Detail: "the counter would cross its floor or ceiling"}
+	ErrReadOnly    = &Error{Kind: KindReadOnly, Detail: "this server is read-only and refuses writes"}
+	ErrSplit       = &Error{Kind: KindSplit, Detail: "the counter is split, and its parts are being merged: try again"}
+	ErrSessionLost = &Error{Kind: KindSessionLost, Detail: "the store has lost a write that the session has seen: drop the session, and read again without it"}
 	ErrUntimely    = &Error{Kind: KindUntimely, Detail: "too early or too late by the store's time"}
-	ErrOutdated    = &Error{Kind: KindOutdated, Detail: "made under definitions that have changed"}
-	ErrLate        = &Error{Kind: KindLate, Detail: "it is for a time that is not kept any more"}
+	ErrOutdated    = &Error{Kind: KindOutdated, Detail: "the definitions have changed since the write was made"}
+	ErrLate        = &Error{Kind: KindLate, Detail: "it is for a time that is no longer kept"}
 	ErrEnded       = &Error{Kind: KindEnded, Detail: "the reservation has ended"}
 	ErrNotCount    = &Error{Kind: KindNotCount, Detail: "the key holds text, a sketch, a hash or a sorted set, not a count"}
 )

@@ -94,7 +94,7 @@ func CheckWindow(has, asked time.Duration) error {
 	if asked == 0 || has == asked.Truncate(time.Millisecond) {
 		return nil
 	}
-	return Errorf(KindInvalid, "the store was made with a token window of %s, and this asks for %s: all who share it must ask for the same", has, asked)
+	return Errorf(KindInvalid, "the store was created with a token window of %s, not %s: all servers that share it must use the same --token-window", has, asked)
 }
 
 // CheckNamespace returns an error if callers can't have a namespace of this name.

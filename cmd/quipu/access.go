@@ -64,7 +64,7 @@ func (f *accessFlags) check() error {
 	}
 	for _, m := range certs {
 		if !server.CertificateField(strings.ToUpper(m.Field)) {
-			return &flagError{"cert-grant", fmt.Errorf("%q is no field of a certificate: want CN, O, OU, DNS, URI or EMAIL", m.Field)}
+			return &flagError{"cert-grant", fmt.Errorf("%q is not a field of a certificate: want CN, O, OU, DNS, URI or EMAIL", m.Field)}
 		}
 	}
 	if _, err := access.ParseMappings(f.JWTGrant); err != nil {

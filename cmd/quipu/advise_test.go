@@ -134,7 +134,7 @@ func TestAdviseHot(t *testing.T) {
 		refused(t, 2, "leave out --", "advise", "--addr", p.url, flag)
 	}
 	refused(t, 2, "give --freshness", "advise", "--addr", p.url, "--accuracy", "bounded")
-	refused(t, 2, "--freshness goes with --accuracy", "advise", "--addr", p.url, "--freshness", "1s")
+	refused(t, 2, "--freshness needs --accuracy", "advise", "--addr", p.url, "--freshness", "1s")
 	refused(t, 1, "has no metrics of quipu", "advise", "--addr", reply(t, 200, "x 1"), "--for", "1ms")
 	refused(t, 3, "connection refused", "advise", "--addr", "http://127.0.0.1:1")
 }

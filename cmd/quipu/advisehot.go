@@ -49,7 +49,7 @@ func (c *adviseCmd) advise(ctx context.Context, out *output, command *kong.Conte
 		}
 		n.Freshness = max(n.Freshness, 0)
 	case n.Freshness != unknown:
-		return usage("--freshness goes with --accuracy")
+		return usage("--freshness needs --accuracy")
 	}
 	seen, err := c.look(ctx, out, &n)
 	if err != nil {

@@ -39,7 +39,7 @@ func (c *allowCmd) Run(ctx context.Context, out *output) error {
 	cost := number(1)
 	switch {
 	case c.Cost != nil && (c.Peek || c.Reset):
-		return usage("a cost is used, and --peek and --reset use nothing: leave it out")
+		return usage("--peek and --reset use nothing: leave out the cost")
 	case c.Cost != nil:
 		cost = *c.Cost
 	}
@@ -72,7 +72,7 @@ func (c *allowCmd) Run(ctx context.Context, out *output) error {
 		return nil
 	case d.Allowed:
 		if d.Source != "store" {
-			out.hint("the store can't be reached, and the answer is what the definition says of that: " + d.Source)
+			out.hint("the store can't be reached; this answer follows the definition for that case: " + d.Source)
 		}
 		return out.print("%d", d.Remaining)
 	}

@@ -74,7 +74,7 @@ func (c *config) load(file string, flags []*kong.Flag) error {
 		err = documents.Decode(&second)
 	}
 	if err == nil {
-		return c.at(second.Line, errors.New("this begins a second YAML document: want one"))
+		return c.at(second.Line, errors.New("a second YAML document begins here: want one document"))
 	}
 	if !errors.Is(err, io.EOF) {
 		return c.syntax(raw, err)

@@ -68,7 +68,7 @@ func (c *copyCmd) Validate() error {
 			return fmt.Errorf("%s: want embedded:DIR", end.flag)
 		}
 		if scheme == schemeMemory {
-			return fmt.Errorf("%s: a memory store begins empty and ends with the command", end.flag)
+			return fmt.Errorf("%s: a memory store starts empty and is lost when the command ends: want another store", end.flag)
 		}
 	}
 	if c.From == c.To && c.FromName == c.ToName {
@@ -209,7 +209,7 @@ func explain(r transfer.Report, err error) error {
 		return fmt.Errorf("%w: nothing was copied; --totals copies the totals alone into a namespace without definitions, and backup and restore copy all of an embedded store", of)
 	}
 	if of, ok := errors.AsType[*transfer.UsedError](err); ok {
-		return fmt.Errorf("%w: nothing was copied; --totals leaves that behind, so that clients begin anew, and backup and restore copy all of an embedded store", of)
+		return fmt.Errorf("%w: nothing was copied; --totals leaves the usage behind, so that clients start anew, and backup and restore copy all of an embedded store", of)
 	}
 	if of, ok := errors.AsType[*transfer.HeldError](err); ok {
 		return fmt.Errorf("%w: nothing was copied; commit or release them, or wait until they expire, and run it again", of)

@@ -172,7 +172,7 @@ func (c *undoCmd) Run(ctx context.Context, out *output) error {
 		return printRaw(out, raw, err)
 	}
 	if r.Replayed {
-		out.hint("it was taken back before: nothing changed")
+		out.hint("the write was undone before: nothing changed")
 	}
 	return out.print("%d", r.Applied)
 }
@@ -214,7 +214,7 @@ func (c *recountCmd) Run(ctx context.Context, out *output) error {
 		return err
 	}
 	for _, text := range r.Left {
-		out.hint("left as it is: " + text)
+		out.hint("left unchanged: " + text)
 	}
-	return errors.New("it does not add up: of what is left as it is, nothing says which side is right")
+	return errors.New("the counter does not add up: nothing shows which of the values left unchanged is right")
 }

@@ -39,7 +39,7 @@ func (f *writeFlags) token() (string, error) {
 	case *f.ID == "":
 		return "", usage("--id is empty: leave it out to have a token made")
 	case strings.ContainsFunc(string(*f.ID), unicode.IsControl):
-		return "", usage("--id %q: a token has no control characters here", *f.ID)
+		return "", usage("--id %q: want a token without control characters", *f.ID)
 	}
 	return string(*f.ID), nil
 }
@@ -63,12 +63,12 @@ func (f *writeFlags) write(ctx context.Context, out *output, q request, show fun
 	}
 	switch {
 	case r.Duplicate && r.DuplicateError > 0:
-		out.hint(fmt.Sprintf("nothing was added: the user was counted in this window before, or is one of %.0f who are taken for one", 1/r.DuplicateError))
+		out.hint(fmt.Sprintf("nothing was added: the user was counted in this window before (one new user in %.0f is mistaken for one who was)", 1/r.DuplicateError))
 	case r.Duplicate:
 		out.hint("nothing was added: the user was counted in this window before")
 	}
 	if r.Late {
-		out.hint("late: windows that no longer keep this time do without the event, or count it as later, as its definition says")
+		out.hint("the event is late: windows that no longer keep its time leave it out or count it at a later time, as its definition says")
 	}
 	return out.print("%d", show(r))
 }
@@ -324,7 +324,7 @@ func (c *getCmd) Run(ctx context.Context, out *output) error {
 	}
 	if c.At != "" {
 		if len(q.query) > 0 {
-			return usage("--at goes with none of --exact, --session and --max-staleness")
+			return usage("--at can't be combined with --exact, --session or --max-staleness")
 		}
 		return c.earlier(ctx, out, q.query)
 	}

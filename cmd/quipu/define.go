@@ -66,7 +66,7 @@ func propose(ctx context.Context, db *quipu.DB, conf *config, readOnly bool, log
 			return fmt.Errorf("compare the definitions of namespace %s: %w", p.namespace, err)
 		}
 		if len(c.Changes) > 0 {
-			logger.Warn("the store has other definitions than the configuration file, and counts by its own; quipu policy apply publishes those of the file",
+			logger.Warn("the definitions in the store differ from those in the configuration file, and apply; quipu policy apply publishes those of the file",
 				"file", conf.file, "namespace", p.namespace, "differences", strings.Join(c.Changes, "; "))
 		}
 	}
@@ -118,7 +118,7 @@ func (c *policyApplyCmd) Run(ctx context.Context, out *output) error {
 	}
 	all := conf.proposals()
 	if len(all) == 0 {
-		return fmt.Errorf("%s has no definitions: want a list definitions", c.File)
+		return fmt.Errorf("%s has no definitions: want a list named \"definitions\"", c.File)
 	}
 	for _, p := range all {
 		if err := c.apply(ctx, out, p); err != nil {

@@ -45,7 +45,7 @@ func (c *demoCmd) Validate() error {
 	case c.For < 0:
 		return &flagError{"for", errors.New("want more than 0s")}
 	case c.HTTP == doorOff:
-		return &flagError{"http", errors.New("want an address: the demo is there to be looked at")}
+		return &flagError{"http", errors.New("want an address: the dashboard of the demo needs one")}
 	}
 	return nil
 }

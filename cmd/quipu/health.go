@@ -42,7 +42,7 @@ func (c *healthCmd) Validate() error {
 		return &flagError{"timeout", errors.New("want more than 0s")}
 	}
 	if c.Addr == "" && c.HTTP == doorOff {
-		return &flagError{"http", errors.New("the server has no REST door to ask: give it one, or ask another with --addr")}
+		return &flagError{"http", errors.New("the server serves no REST API: start it with --http, or check another server with --addr")}
 	}
 	if c.Addr != "" {
 		return nil
@@ -95,7 +95,7 @@ func (c *healthCmd) Run(ctx context.Context, out *output) error {
 	}
 	var said struct{ Status string }
 	if err := json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&said); err != nil || said.Status == "" {
-		return &exitError{exitUnavailable, fmt.Errorf("%s does not answer as a Quipu server does", r.Addr)}
+		return &exitError{exitUnavailable, fmt.Errorf("%s does not answer like a Quipu server", r.Addr)}
 	}
 	return out.print("%s", strings.ToValidUTF8(said.Status, "?"))
 }

@@ -98,7 +98,7 @@ func withoutArgument(err error) error {
 	p, ok := errors.AsType[*kong.ParseError](err)
 	if ok && p.Context != nil && strings.HasPrefix(err.Error(), "unexpected argument ") {
 		if n := p.Context.Selected(); n != nil && n.Name == "serve" {
-			return errors.New("serve takes flags only, and an argument follows them")
+			return errors.New("serve takes only flags, but an argument was given")
 		}
 	}
 	return err

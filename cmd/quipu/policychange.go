@@ -49,7 +49,7 @@ Examples:
 // Run sets.
 func (c *policySetCmd) Run(ctx context.Context, out *output) error {
 	if name, _, ok := strings.Cut(string(c.Pattern), "="); ok && isSetting(name) {
-		return usage("%q is where the pattern belongs: want PATTERN NAME=VALUE …, such as 'likes:*' preset=likes", string(c.Pattern))
+		return usage("the pattern is missing before %q: want PATTERN NAME=VALUE …, such as 'likes:*' preset=likes", string(c.Pattern))
 	}
 	settings := map[string]string{"pattern": string(c.Pattern)}
 	if c.Namespace != "" {
@@ -249,7 +249,7 @@ func (c *policyLoadCmd) Run(ctx context.Context, out *output) error {
 	}
 	c.warn(out, raw)
 	if conf.definitions != nil {
-		out.hint("the file has " + countDefinitions(conf.definitions) + " too, which this command leaves alone: quipu policy apply publishes them")
+		out.hint("the file has " + countDefinitions(conf.definitions) + " too, which this command ignores: quipu policy apply publishes them")
 	}
 	if c.JSON {
 		return out.print("%s", raw)

@@ -173,7 +173,7 @@ func (b *policyBook) warn() {
 		return fmt.Sprintf("%s:%d: policy %d", b.conf.file, b.places[i-len(b.made)], i)
 	})
 	if texts != nil {
-		b.logger.Warn("policies can never match, because earlier ones match all of their keys", "count", len(texts), "first", texts[0])
+		b.logger.Warn("some policies can never match, because earlier ones match all of their keys", "count", len(texts), "first", texts[0])
 	}
 }
 
@@ -190,7 +190,7 @@ func (b *policyBook) readMade() ([]quipu.Policy, error) {
 		return nil, nil
 	}
 	if err == nil && c.definitions != nil {
-		err = c.at(c.definitions[0].Line, errors.New("this file is for policies alone: the store keeps definitions, and quipu policy apply changes them"))
+		err = c.at(c.definitions[0].Line, errors.New("this file can have only policies: the store keeps definitions, and quipu policy apply changes them"))
 	}
 	return c.policies, err
 }
@@ -268,7 +268,7 @@ func (b *policyBook) rereadConfig() error {
 	}
 	b.places, b.proposed = c.places, &c
 	if dropped > 0 && len(c.policies) == 0 { // more likely a slip than a wish
-		b.logger.Warn("the configuration file no longer has policies: those that it had are dropped", "file", b.conf.file, "dropped", dropped)
+		b.logger.Warn("the configuration file no longer has policies: the server dropped the earlier ones", "file", b.conf.file, "dropped", dropped)
 	}
 	names := maps.Clone(b.conf.settings)
 	maps.Copy(names, c.settings)

@@ -240,7 +240,7 @@ func TestPoliciesAreReadOnce(t *testing.T) {
 // What can never match is said when it is read, with its line.
 func TestReloadSaysWhatNeverMatches(t *testing.T) {
 	text := func(line int) string {
-		return fmt.Sprintf(`msg="policies can never match, because earlier ones match all of their keys" count=2 first="FILE:%d: policy 1 can never match`, line)
+		return fmt.Sprintf(`msg="some policies can never match, because earlier ones match all of their keys" count=2 first="FILE:%d: policy 1 can never match`, line)
 	}
 	s := openShelf(t, "policies: [{pattern: '*'}, {pattern: a}, {pattern: b}]\n")
 	s.says(strings.ReplaceAll(text(1), "FILE", s.confFile))

@@ -158,7 +158,7 @@ func (r *remote) unreached(err error, doubt int) error {
 	}
 	hangups := []error{errNotHTTP, io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE}
 	if slices.ContainsFunc(hangups, func(hangup error) bool { return errors.Is(err, hangup) }) {
-		err = fmt.Errorf("%w; is that the REST door? --addr wants the address of the server's --http, not of --resp or --rpc", err)
+		err = fmt.Errorf("%w; is that the REST API? --addr needs the address of the server's --http, not of --resp or --rpc", err)
 		if doubt != exitUnknown {
 			code = exitFailed
 		}

@@ -211,7 +211,7 @@ func (c *reservationsCmd) Run(ctx context.Context, out *output) error {
 		} else if first {
 			text := fmt.Sprintf("%d in all, %d reserved, %d available", page.Value, page.Reserved, page.Available)
 			if !page.Exact {
-				text += "; it was changed while it was read, and these are of moments side by side"
+				text += "; the counter changed during the read, so these numbers are from slightly different moments"
 			}
 			out.hint(text)
 		}

@@ -268,7 +268,7 @@ func (c *serveCmd) Run(ctx context.Context, out *output, conf *config) error {
 	case err := <-ended:
 		return err
 	case <-time.After(endMax):
-		logger.Warn("the store did not let go in time: ending without it", "limit", endMax)
+		logger.Warn("the store did not close in time: exiting without it", "limit", endMax)
 		return nil
 	}
 }
@@ -330,7 +330,7 @@ func warnFull(meters func(func(name, help string, value float64)), logger *slog.
 		}
 	})
 	if full {
-		logger.Warn("the disk of --data is nearly full: writes are refused until --memory plus 64 MiB are free", "free", formatSize(int64(free)))
+		logger.Warn("the disk of --data is nearly full: the server refuses writes until --memory plus 64 MiB are free", "free", formatSize(int64(free)))
 	}
 }
 

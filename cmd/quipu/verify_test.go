@@ -146,7 +146,7 @@ func TestViewDrift(t *testing.T) {
 	f(1, differ, "", "verify", "--data", dir)
 	p = serve()
 	for range 2 { // The first puts aside what differs from the total. What differs from each other stays.
-		f(1, "", "quipu: left as it is: windows of 1h in the window from ", "recount", "v2", "--reason", "a flipped bit", "--addr", p.url)
+		f(1, "", "quipu: left unchanged: windows of 1h in the window from ", "recount", "v2", "--reason", "a flipped bit", "--addr", p.url)
 	}
 	f(1, `"left":["windows of 1h`, "it does not add up", "recount", "v2", "--reason", "a flipped bit", "--addr", p.url, "--json")
 	f(1, differ, "", "verify", "--addr", p.url)

@@ -315,7 +315,7 @@ func (c *byCmd) Run(ctx context.Context, out *output) error {
 		return err
 	}
 	if b.Outside != 0 {
-		out.hint(fmt.Sprintf("the counter has %d besides: it was set, counted before the dimension was defined, or added by SQL", b.Outside))
+		out.hint(fmt.Sprintf("the counter has %d more, which no value counts: it was set, counted before the dimension was defined, or added by SQL", b.Outside))
 	}
 	switch {
 	case b.From == nil || b.To == nil:

@@ -121,7 +121,7 @@ func TestViewCommands(t *testing.T) {
 		}
 	}
 	hint("late: windows that no longer keep this time do without the event", "add", "v9", "--at", "1971-01-01")
-	hint("it was taken back before: nothing changed\n", "undo", "t", "--key", "v1", "--reason", "a test")
+	hint("the write was undone before: nothing changed\n", "undo", "t", "--key", "v1", "--reason", "a test")
 	hint("a prefix takes no *\n", "range", "v*", "--prefix")
 	hint("no entries\n", "ledger", "v2")
 	hint("v1 is not exact: as of 2025-10-02T00:00:00Z, by its windows, which lack events since\n", "get", "v1", "--at", "2025-10-02")

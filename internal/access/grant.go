@@ -50,7 +50,7 @@ func parseGrant(text string) (g Grant, err error) {
 			}
 		}
 		if bit == 0 {
-			return 0, fmt.Errorf("%q is no grant: want read, write, decide or admin, with + between them, or all", word)
+			return 0, fmt.Errorf("%q is not a grant: want read, write, decide or admin, with + between them, or all", word)
 		}
 		g |= bit
 	}
@@ -96,7 +96,7 @@ func ParseRule(text string) (r Rule, err error) {
 		return r, nil
 	}
 	if r.Prefix, ok = strings.CutSuffix(prefix, "*"); !ok {
-		return Rule{}, fmt.Errorf("grant %q: the prefix of keys has to end in *: %s", text, want)
+		return Rule{}, fmt.Errorf("grant %q: the prefix of keys must end in *: %s", text, want)
 	}
 	if r.Prefix == "" {
 		return r, nil

@@ -34,7 +34,7 @@ func ParseMapping(text string) (m Mapping, err error) {
 	field, value, ok := strings.Cut(text[:at], "=")
 	field, value = strings.TrimSpace(field), strings.TrimSpace(value)
 	if !ok || field == "" || value == "" {
-		return m, fmt.Errorf("%q: it names no field and value: %s", text, want)
+		return m, fmt.Errorf("%q: the field and the value are missing: %s", text, want)
 	}
 	rule := strings.TrimSpace(text[at+len("=>"):])
 	grants, where, _ := strings.Cut(rule, ":")

@@ -23,7 +23,7 @@ func (q Quota) Check() error {
 		n    int64
 	}{{"requests", q.Requests}, {"writes", q.Writes}, {"bytes", q.Bytes}, {"connections", q.Connections}} {
 		if f.n < 0 || f.n > limit.AmountMax {
-			return fmt.Errorf("quota of %d %s a second: want 0 to %d, of which 0 is no limit", f.n, f.name, limit.AmountMax)
+			return fmt.Errorf("quota of %d %s a second: want 0 to %d, where 0 means no limit", f.n, f.name, limit.AmountMax)
 		}
 	}
 	return nil

@@ -174,7 +174,7 @@ func (r *Roll) Add(k Record, nowMS int64) error {
 		return err
 	}
 	if len(k.Grants) == 0 {
-		return store.Errorf(store.KindInvalid, "grants: a key without any could do nothing; want such as read+write:shop")
+		return store.Errorf(store.KindInvalid, "grants: there are none, so the key could do nothing; want grants such as read+write:shop")
 	}
 	if _, err := ParseRules(k.Grants); err != nil {
 		return store.Errorf(store.KindInvalid, "grants: %w", err)
@@ -253,7 +253,7 @@ func (r *Roll) Administered(nowMS int64) bool {
 
 // noKey is returned for an id that no key has.
 func noKey(id string) error {
-	return store.Errorf(store.KindInvalid, "id: no key in use has the id %.40q: the list of keys has the ids", id)
+	return store.Errorf(store.KindInvalid, "id: no key in use has the id %.40q: see the list of keys", id)
 }
 
 // Principals returns those of the secrets of a key, in their order, with the quota of everybody

@@ -126,9 +126,9 @@ func (n *Needs) check() error {
 	case n.Nodes > 1 && n.Store == Embedded:
 		return fmt.Errorf("an embedded store has one server: %d need %s or %s", n.Nodes, Postgres, Redis)
 	case n.Bounded && n.Unique:
-		return fmt.Errorf("a count of different things has no floor or ceiling here: ask for one of them")
+		return fmt.Errorf("a count of distinct things can't have a floor or a ceiling: choose one of them")
 	case n.Bounded && n.Accuracy != Exact:
-		return fmt.Errorf("a counter with a floor or ceiling is exact: %s can't be kept with it", n.Accuracy)
+		return fmt.Errorf("a counter with a floor or a ceiling is exact, so %s is not possible", n.Accuracy)
 	}
 	return nil
 }

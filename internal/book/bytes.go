@@ -64,7 +64,7 @@ func Parse(raw []byte) (*Book, error) {
 // check returns an error if b is over a limit, or contradicts itself.
 func (b *Book) check() error {
 	if n := len(b.Entries) + len(b.Former); n > PatternsMax {
-		return store.Errorf(store.KindTooLarge, "%d patterns, with those that were there before: at most %d", n, PatternsMax)
+		return store.Errorf(store.KindTooLarge, "%d patterns, including earlier ones: at most %d", n, PatternsMax)
 	}
 	if n := len(b.Bytes()); n > BytesMax {
 		return store.Errorf(store.KindTooLarge, "definitions of %d bytes: at most %d", n, BytesMax)

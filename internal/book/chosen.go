@@ -54,7 +54,7 @@ func (b *Book) choose(old *Book) error {
 				continue
 			}
 			if n := min(len(c.Choices), len(d.Choices)); !slices.Equal(c.Choices[:n], d.Choices[:n]) || d.Pattern == c.Pattern && n < len(c.Choices) {
-				return store.Errorf(store.KindInvalid, "pattern %q: choices [%s] would change what users of %q have chosen, by [%s]: keep those in their order, and put others after them",
+				return store.Errorf(store.KindInvalid, "pattern %q: choices [%s] would change the meaning of reactions to %q, which were made under [%s]: keep these in their order, and add others after them",
 					d.Pattern, strings.Join(d.Choices, ", "), c.Pattern, strings.Join(c.Choices, ", "))
 			}
 			kept = kept || covers(d.Pattern, c.Pattern) && len(d.Choices) >= len(c.Choices) && d.Shards >= c.Shards
@@ -62,7 +62,7 @@ func (b *Book) choose(old *Book) error {
 		if i := slices.IndexFunc(b.Entries, func(e Entry) bool {
 			return c.Shards > 0 && e.Definition.Bound() != nil && overlap(e.Definition.Pattern, c.Pattern)
 		}); i >= 0 {
-			return store.Errorf(store.KindInvalid, "pattern %q: a floor or a ceiling, and users of %q are laid over several shards, of which none knows how many users all have: leave it out",
+			return store.Errorf(store.KindInvalid, "pattern %q: the users of %q are spread over several shards, so no shard can check a floor or a ceiling: leave it out",
 				b.Entries[i].Definition.Pattern, c.Pattern)
 		}
 		covered := func(o Chosen) bool {

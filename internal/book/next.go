@@ -49,7 +49,7 @@ func (b *Book) Next(p Proposal) (*Book, error) {
 			return nil, err
 		}
 		if slices.ContainsFunc(p.Definitions[:i], func(e definition.Definition) bool { return covers(e.Pattern, d.Pattern) }) {
-			return nil, store.Errorf(store.KindInvalid, "pattern %q: an earlier pattern has all of its keys: put it before that", d.Pattern)
+			return nil, store.Errorf(store.KindInvalid, "pattern %q: an earlier pattern matches all of its keys: move it before that pattern", d.Pattern)
 		}
 		entry, err := b.entry(n, p.Definitions, i)
 		if err != nil {
@@ -113,7 +113,7 @@ func (b *Book) entry(n *Book, definitions []definition.Definition, i int) (Entry
 		v, ok := had[s.Name(&e.Definition)]
 		if !ok || !near(v.Epoch, keep) {
 			if n.Views == ViewsMax {
-				return e, store.Errorf(store.KindTooLarge, "pattern %q: the namespace has had %d views, and ids are not used twice", e.Definition.Pattern, ViewsMax)
+				return e, store.Errorf(store.KindTooLarge, "pattern %q: the namespace has used all %d ids of views, and none can be reused", e.Definition.Pattern, ViewsMax)
 			}
 			n.Views++
 			v = View{uint16(n.Views), n.ID, keep}

@@ -199,7 +199,7 @@ func (b *Books) Renew(ctx context.Context, namespace string, id int64) error {
 		return err
 	}
 	if s.known.ID() <= id {
-		return store.Errorf(store.KindOutdated, "the %s store refuses what is counted by book %d of namespace %q, and has no later one: it has lost definitions. Publish them again",
+		return store.Errorf(store.KindOutdated, "the %s store refuses writes under book %d of namespace %q, but has no later book: it has lost definitions. Publish them again",
 			b.store.Traits().Name, id, namespace)
 	}
 	return nil

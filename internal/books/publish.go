@@ -153,7 +153,7 @@ func (b *Books) finish(ctx context.Context, s *shelf) error {
 		err = replies[i].Err
 	}
 	if err != nil {
-		return fmt.Errorf("book %d of namespace %q is published, but not in force: publish the definitions again: %w", k.Book.ID, k.Namespace, err)
+		return fmt.Errorf("book %d of namespace %q is published, but not yet in force: publish the definitions again: %w", k.Book.ID, k.Namespace, err)
 	}
 	at := int64(0) // The latest of the times, and the first millisecond that began after it.
 	for i := range batches {
@@ -167,7 +167,7 @@ func (b *Books) finish(ctx context.Context, s *shelf) error {
 		at = value[0].N
 	}
 	if err != nil {
-		return fmt.Errorf("book %d of namespace %q is published, but nobody knows since when it is in force: publish the definitions again: %w", k.Book.ID, k.Namespace, err)
+		return fmt.Errorf("book %d of namespace %q is published, but the time since when it is in force is not recorded: publish the definitions again: %w", k.Book.ID, k.Namespace, err)
 	}
 	again := *k
 	again.InForce = at

@@ -125,7 +125,7 @@ func (w *Worker) run(ctx context.Context) {
 		} else if wait = retryAfter; ctx.Err() == nil {
 			w.failures.Add(1)
 			if !failing { // It is said once, however long it lasts.
-				w.Logger.Warn("expired reservations are not given back", "err", err)
+				w.Logger.Warn("giving back expired reservations failed and will be retried", "err", err)
 			}
 			failing = true
 		}

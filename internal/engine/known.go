@@ -79,7 +79,7 @@ func (e *Engine) tendFilter(more int) {
 	case len(old.blocks) < blocksMax:
 		e.setFilter(k, old.widened(more, blocksMax))
 	case old.keys+more > len(old.blocks)*blockKeysMax:
-		e.o.Logger.Info("there are more counters than the filter of their keys has room for: new ones are looked for on disk", "counters", live)
+		e.o.Logger.Info("there are more counters than fit into the filter of keys: the first write to a new counter reads the disk", "counters", live)
 		e.setFilter(k, nil)
 	}
 }
@@ -107,7 +107,7 @@ func (e *Engine) makeFilter(k *known, keys int) {
 func (e *Engine) beginFilter(k *known, keys int) (fill func()) {
 	walk, err := e.walkOf(k)
 	if err != nil {
-		e.o.Logger.Warn("the filter of keys can't be made", "error", err)
+		e.o.Logger.Warn("can't build the filter of keys", "error", err)
 		return nil
 	}
 	e.mu.Lock()
@@ -126,9 +126,9 @@ func (e *Engine) beginFilter(k *known, keys int) (fill func()) {
 		e.filled(k, f, err)
 		switch {
 		case err == nil:
-			e.o.Logger.Debug("made the filter of keys", "took", time.Since(began))
+			e.o.Logger.Debug("built the filter of keys", "took", time.Since(began))
 		case !errors.Is(err, store.ErrClosed):
-			e.o.Logger.Warn("the filter of keys can't be made", "error", err)
+			e.o.Logger.Warn("can't build the filter of keys", "error", err)
 		}
 	}
 }

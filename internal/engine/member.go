@@ -74,7 +74,7 @@ func (e *Engine) tendMembers(more int) {
 	case len(old.blocks) < blocksMax:
 		e.makeFilter(k, memberGrowth*keys)
 	case keys > len(old.blocks)*blockKeysMax:
-		e.o.Logger.Info("there are more users than the filter of them has room for: new ones are looked for on disk", "users", old.keys)
+		e.o.Logger.Info("there are more users than fit into the filter of users: the first write of a new user reads the disk", "users", old.keys)
 		e.setFilter(k, nil)
 	}
 }
@@ -86,7 +86,7 @@ func (e *Engine) findMembers() {
 	}
 	size, err := e.db.EstimateDiskUsage([]byte{rowPart}, []byte{rowPart + 1})
 	if err != nil {
-		e.o.Logger.Warn("the filter of users can't be made", "error", err)
+		e.o.Logger.Warn("can't build the filter of users", "error", err)
 		return
 	}
 	e.makeFilter(&e.members, int(size/memberRowBytes)*memberRoom)

@@ -110,7 +110,7 @@ func warnOpen(o Options, dir string) {
 		return
 	}
 	if info, err := o.FS.Stat(dir); err == nil && info.Mode().Perm()&0o077 != 0 {
-		o.Logger.Warn("other users of this machine may read the data directory: chmod 700 keeps them out",
+		o.Logger.Warn("other users of this machine can read the data directory: chmod 700 prevents that",
 			"dir", dir, "mode", fmt.Sprintf("%04o", info.Mode().Perm()))
 	}
 }
@@ -184,7 +184,7 @@ func (e *Engine) open() error {
 		e.o.Logger.Info("recovered", "frames", found.Frames, "bytes", found.Bytes, "took", time.Since(began))
 	}
 	if c := found.Cut; c != nil {
-		e.o.Logger.Warn("dropped the torn end of the log: nothing in it was known to be synced",
+		e.o.Logger.Warn("dropped the torn end of the log: nothing in it was acknowledged as synced",
 			"file", c.File, "offset", c.Offset, "bytes", c.Bytes, "reason", c.Reason)
 	}
 	e.weigh()
@@ -479,7 +479,7 @@ func (e *Engine) upgrade(to int32) error {
 		return store.Errorf(store.KindUnavailable, "raise the format of %s to %d: %w", e.dir, to, err)
 	}
 	e.format.Store(to)
-	e.o.Logger.Info("the store has "+news[to]+" now: programs of before can't open it any more", "dir", e.dir, "format", to)
+	e.o.Logger.Info("the data directory now has "+news[to]+": older releases can't open it any more", "dir", e.dir, "format", to)
 	return nil
 }
 

@@ -97,7 +97,7 @@ func (e *Engine) startClock() error {
 	e.kept.ms = last
 	gap := e.clock.Start(last)
 	if off := e.clock.Off(); off < -clock.StepMax {
-		e.o.Logger.Warn("the wall clock is behind the time of the last change: until it has caught up, the store's time runs at half speed",
+		e.o.Logger.Warn("the system clock is behind the time of the last change: the store's time runs at half speed until the clock has caught up",
 			"by", -off)
 	}
 	if last == 0 || time.Duration(gap)*time.Millisecond <= clock.StepMax {
@@ -133,6 +133,6 @@ func (e *Engine) watchClock() {
 	if known {
 		return
 	}
-	e.o.Logger.Warn("the wall clock has jumped: the store's time follows slowly, so that nothing expires early",
+	e.o.Logger.Warn("the system clock jumped: the store's time follows slowly, so that nothing expires early",
 		"by", last, "ahead of the store's time by", off)
 }

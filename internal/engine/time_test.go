@@ -206,7 +206,7 @@ func TestClockJumpIsReported(t *testing.T) {
 		e.WatchClock()
 		e.WatchClock()
 		if logged {
-			if line := <-log; !strings.Contains(line, "the wall clock has jumped") || !strings.Contains(line, "by="+leap.String()) {
+			if line := <-log; !strings.Contains(line, "the system clock jumped") || !strings.Contains(line, "by="+leap.String()) {
 				t.Errorf("after a jump of %v: %s", leap, line)
 			}
 		}

@@ -39,10 +39,10 @@ func (r *Reader) AsOf(ctx context.Context, key string, at int64) (call.Count, er
 	}
 	sources := views.Sources(view.NoDimension, r.Now, r.Known.Since)
 	if len(sources) == 0 {
-		return call.Count{}, store.Errorf(store.KindInvalid, "no windows are defined for %q: what it was earlier is not known", key)
+		return call.Count{}, store.Errorf(store.KindInvalid, "no windows are defined for %q: its earlier values are not known", key)
 	}
 	if at > r.Now {
-		return call.Count{}, store.Errorf(store.KindInvalid, "the value as of %s: that is in the future", time.UnixMilli(at).UTC().Format(time.RFC3339))
+		return call.Count{}, store.Errorf(store.KindInvalid, "%s is in the future", time.UnixMilli(at).UTC().Format(time.RFC3339))
 	}
 	end := sources[len(sources)-1].Grid.At(r.Now + book.Ahead).To
 	var n call.Count

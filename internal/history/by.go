@@ -120,7 +120,7 @@ func (r *Reader) allTime(ctx context.Context, b *call.Breakdown, views *view.Vie
 func (r *Reader) windowed(ctx context.Context, b *call.Breakdown, views *view.Views, i int, cells []store.Cell, o call.ByOptions) (values, error) {
 	sources := views.Sources(i, r.Now, r.Known.Since)
 	if len(sources) == 0 {
-		return nil, store.Errorf(store.KindInvalid, "dimension %q of %q is kept for all time only, without windows: leave out the range", b.Dimension, b.Key)
+		return nil, store.Errorf(store.KindInvalid, "dimension %q of %q covers all time and has no windows: leave out the range", b.Dimension, b.Key)
 	}
 	span := r.span(sources, o.From, o.To)
 	if o.To.IsZero() {

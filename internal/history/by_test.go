@@ -122,7 +122,7 @@ func TestByRefused(t *testing.T) {
 	f(`no definition names "x"`, "x", "country", call.ByOptions{})
 	f("want country", "k", "city", call.ByOptions{})
 	f("negative", "k", "country", call.ByOptions{Top: -1})
-	f("for all time only", "k", "country", call.ByOptions{From: at(noon)})
+	f("covers all time", "k", "country", call.ByOptions{From: at(noon)})
 }
 
 // TestAsOf compares the value at earlier times with the events, and with what was set.

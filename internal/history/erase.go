@@ -36,7 +36,7 @@ func (r *Reader) Erase(ctx context.Context, who, cursor string) (call.Erasure, e
 	}
 	after, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
 	if err != nil {
-		return w.done, store.Errorf(store.KindInvalid, "cursor %.40q is not of this list: want what the call before gave", cursor)
+		return w.done, store.Errorf(store.KindInvalid, "cursor %.40q does not belong to this call: want the cursor of the call before", cursor)
 	}
 	if end, ok := ctx.Deadline(); ok {
 		w.until = time.Now().Add(time.Until(end) * 3 / 4)

@@ -144,7 +144,7 @@ func (r *Reader) cursor(key string, o call.LedgerOptions, m *merged) string {
 // definition, that came later: what they have is later too.
 func (r *Reader) resume(key string, o call.LedgerOptions, m *merged) error {
 	bad := func() error {
-		return store.Errorf(store.KindInvalid, "cursor %.40q is not of this ledger: want what the page before gave, with the same options", o.Cursor)
+		return store.Errorf(store.KindInvalid, "cursor %.40q does not belong to this ledger: want the cursor of the page before, with the same options", o.Cursor)
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(o.Cursor)
 	if err != nil || len(raw) < 4 || binary.BigEndian.Uint32(raw) != r.listOf(key, o) {

@@ -170,12 +170,12 @@ func TestLedgerRefused(t *testing.T) {
 	f("key is empty", store.ErrInvalid, "", call.LedgerOptions{})
 	f("limit -1", store.ErrInvalid, "k1", call.LedgerOptions{Limit: -1})
 	f("at most 1000", store.ErrTooLarge, "k1", call.LedgerOptions{Limit: 1001})
-	f("not of this ledger", store.ErrInvalid, "k2", call.LedgerOptions{Cursor: p.Next})
-	f("not of this ledger", store.ErrInvalid, "k1", call.LedgerOptions{Cursor: p.Next, Actor: "x"})
-	f("not of this ledger", store.ErrInvalid, "k1", call.LedgerOptions{Cursor: p.Next + "AA"})
-	f("not of this ledger", store.ErrInvalid, "k1", call.LedgerOptions{Cursor: "*"})
+	f("does not belong to this ledger", store.ErrInvalid, "k2", call.LedgerOptions{Cursor: p.Next})
+	f("does not belong to this ledger", store.ErrInvalid, "k1", call.LedgerOptions{Cursor: p.Next, Actor: "x"})
+	f("does not belong to this ledger", store.ErrInvalid, "k1", call.LedgerOptions{Cursor: p.Next + "AA"})
+	f("does not belong to this ledger", store.ErrInvalid, "k1", call.LedgerOptions{Cursor: "*"})
 	w.now -= 100 * day // It is of an epoch that has not come yet.
-	f("not of this ledger", store.ErrInvalid, "k1", call.LedgerOptions{Cursor: p.Next})
+	f("does not belong to this ledger", store.ErrInvalid, "k1", call.LedgerOptions{Cursor: p.Next})
 }
 
 // A store may decide on an event before it writes down its token: the line is older then.

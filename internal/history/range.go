@@ -55,7 +55,7 @@ func (r *Reader) Range(ctx context.Context, key string, o call.RangeOptions) (ca
 		if whole == nil {
 			whole, first = rg, e.Definition.Pattern
 		} else if !whole.Merge(rg) {
-			return call.Series{}, store.Errorf(store.KindUnsupported, "keys that start with %q have different windows, by the patterns %q and %q, which can't be added in these steps: ask for a step, and a range, that both can tell, or for a longer prefix",
+			return call.Series{}, store.Errorf(store.KindUnsupported, "keys that start with %q have different windows, by the patterns %q and %q, which can't be added in these steps: choose a step and a range that both have windows for, or for a longer prefix",
 				key, first, e.Definition.Pattern)
 		}
 	}

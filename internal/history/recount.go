@@ -43,7 +43,7 @@ func (r *Reader) Recount(ctx context.Context, key string, c call.Correction) (ca
 		}
 		return done, err
 	}
-	return call.Recounted{}, store.Errorf(store.KindUnavailable, "%q was written to each time that it was recounted: try again", key)
+	return call.Recounted{}, store.Errorf(store.KindUnavailable, "%q was changed during each attempt to recount it: try again", key)
 }
 
 // repair returns what makes a counter add up: its total as it should be, and how much has

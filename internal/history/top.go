@@ -36,7 +36,7 @@ func (r *Reader) Top(ctx context.Context, name string, o call.TopOptions) (call.
 	case k == 0:
 		k = top.Items()
 	case k > top.Items():
-		return call.Top{}, store.Errorf(store.KindInvalid, "%d items: top list %s is of the first %d by its definition", k, name, top.Items())
+		return call.Top{}, store.Errorf(store.KindInvalid, "%d items: the definition of top list %s keeps the first %d", k, name, top.Items())
 	}
 	t := call.Top{Name: name, Key: o.Key, By: top.By, AsOf: time.Now(), Trend: o.Trend}
 	switch {
@@ -74,7 +74,7 @@ func (r *Reader) listed(ctx context.Context, name, key string) (*listing, error)
 				return &listing{reader: r, views: views, list: at, shared: true, cells: r.lanes()}, nil
 			}
 		}
-		return nil, store.Errorf(store.KindInvalid, "no definition has top list %q by key: define it first, such as {pattern: \"posts:*\", top: {name: %s, by: key}}; a list by another name is of one counter: say of which", name, name)
+		return nil, store.Errorf(store.KindInvalid, "no definition has top list %q by key: define it first, such as {pattern: \"posts:*\", top: {name: %s, by: key}}; if the list belongs to one counter, name the counter", name, name)
 	}
 	views, err := r.views(key)
 	if err != nil {
@@ -83,7 +83,7 @@ func (r *Reader) listed(ctx context.Context, name, key string) (*listing, error)
 	at, ok := views.Top(name, false)
 	if !ok {
 		if _, shared := views.Top(name, true); shared {
-			return nil, store.Errorf(store.KindInvalid, "top list %q is of all counters of a pattern: ask for it without a counter", name)
+			return nil, store.Errorf(store.KindInvalid, "top list %q covers all counters of a pattern: ask for it without a counter", name)
 		}
 		return nil, store.Errorf(store.KindInvalid, "the definition of %q has no top list %q: define it first, such as top: {name: %s, by: country}", key, name, name)
 	}
@@ -178,7 +178,7 @@ func (q *listing) windows(ctx context.Context, t *call.Top, from, to time.Time) 
 }
 
 func noWindows(name string) error {
-	return store.Errorf(store.KindInvalid, "top list %q is kept for all time only, without windows: leave out the range and the trend, or give its definition windows", name)
+	return store.Errorf(store.KindInvalid, "top list %q covers all time and has no windows: leave out the range and the trend, or add windows to its definition", name)
 }
 
 // span merges the fewest windows that a span has.

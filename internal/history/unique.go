@@ -119,7 +119,7 @@ func (r *Reader) held(ctx context.Context, u *call.Uniques, key string, o call.U
 	case err != nil:
 		return nil, view.NotUniques(key)
 	case !o.From.IsZero(), !o.To.IsZero(), o.By != "":
-		return nil, store.Errorf(store.KindInvalid, "%q is a sketch of all time, without windows and dimensions: for those, define {pattern: \"%s\", unique: who}", key, key)
+		return nil, store.Errorf(store.KindInvalid, "%q is a sketch that covers all time, without windows and dimensions: for those, define {pattern: \"%s\", unique: who}", key, key)
 	}
 	u.Aligned, u.Complete = true, true
 	return all, nil
@@ -184,7 +184,7 @@ func (g *gathering) windows(ctx context.Context, u *call.Uniques, views *view.Vi
 	r := g.reader
 	sources := views.Sketches(i, r.Now, r.Known.Since)
 	if len(sources) == 0 {
-		return store.Errorf(store.KindInvalid, "the users are kept for all time only, without windows: leave out the range")
+		return store.Errorf(store.KindInvalid, "the sketch of users covers all time and has no windows: leave out the range")
 	}
 	span := r.span(sources, o.From, o.To)
 	if o.To.IsZero() {

@@ -43,7 +43,7 @@ func ParseID(namespace, id string) (Hold, error) {
 		return Hold{}, store.Errorf(store.KindTooLarge, "id of a reservation of %d bytes: at most %d", len(id), IDBytesMax)
 	}
 	bad := func() (Hold, error) {
-		return Hold{}, store.Errorf(store.KindInvalid, "%.40q is no id of a reservation in namespace %q: want what reserve has returned, as it is", id, namespace)
+		return Hold{}, store.Errorf(store.KindInvalid, "%.40q is not the id of a reservation in namespace %q: want the id that reserve returned", id, namespace)
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(id)
 	if err != nil || len(b) < 5 || b[0] != format || binary.BigEndian.Uint32(b[1:]) != sumOf(namespace, b[5:]) {

@@ -62,7 +62,7 @@ func New(ctx context.Context, from string, logger *slog.Logger) (*Source, error)
 	if err := s.refresh(ctx); err != nil && !s.isURL {
 		return nil, err
 	} else if err != nil {
-		logger.Warn("the keys of tokens can't be read: tokens are refused until they are", "from", s.from, "error", err)
+		logger.Warn("can't read the keys that verify tokens: the server refuses tokens until it can", "from", s.from, "error", err)
 	}
 	ctx, s.stop = context.WithCancel(context.Background())
 	s.done.Go(func() { s.run(ctx) })
@@ -182,7 +182,7 @@ func (s *Source) run(ctx context.Context) {
 		}
 		err := s.refresh(ctx)
 		if err != nil && ctx.Err() == nil && !failing {
-			s.logger.Warn("the keys of tokens can't be read: those known last stay in effect", "from", s.from, "error", err)
+			s.logger.Warn("can't read the keys that verify tokens: those read last stay in effect", "from", s.from, "error", err)
 		}
 		failing = err != nil
 	}

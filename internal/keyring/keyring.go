@@ -121,7 +121,7 @@ func (r *Ring) run(ctx context.Context) {
 		if err != nil {
 			r.failures.Add(1)
 			if !failing { // It is said once, however long it lasts.
-				r.logger.Warn("API keys can't be read: those known last stay in effect", "error", err)
+				r.logger.Warn("can't read the API keys: those read last stay in effect", "error", err)
 			}
 		}
 		failing = err != nil
@@ -282,7 +282,7 @@ func (r *Ring) tryChange(ctx context.Context, f func(*access.Roll, int64) error)
 		_, err = r.load(ctx)
 		return err
 	}
-	return store.Errorf(store.KindUnavailable, "the API keys are changed all the time by others")
+	return store.Errorf(store.KindUnavailable, "others changed the API keys during each attempt: try again")
 }
 
 // write puts a list into the store, if its cell is still at a version.

@@ -223,7 +223,7 @@ func (f *frame) tell(c *change, op store.Op, reply *store.Reply) {
 
 // ErrDeadline is why a definition bars a delta that says no more than a command of Redis
 // can: such a delta brings neither a time nor dimensions.
-var ErrDeadline = store.Errorf(store.KindInvalid, "a counter that has windows, dimensions, a ledger, choices or users who count once has no deadline, and by its definition this one has some of them")
+var ErrDeadline = store.Errorf(store.KindInvalid, "this counter can't have a deadline, because its definition has windows, dimensions, a ledger, choices or once")
 
 // Why returns why the definition of its counter bars a delta, of which a fact may be known
 // besides.

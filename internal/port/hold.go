@@ -109,7 +109,7 @@ func (f *frame) reserve(d *store.Delta, fact *Fact, keys *books.Keys, e *store.E
 		bound = *of
 	}
 	if bound.High != math.MaxInt64 {
-		return nil, store.Errorf(store.KindInvalid, "%q has a ceiling, and a counter that has one can't be reserved: what is given back might not fit under it", d.Cell.Key)
+		return nil, store.Errorf(store.KindInvalid, "%q has a ceiling, so it can't be reserved: a released amount might not fit under the ceiling", d.Cell.Key)
 	}
 	switch {
 	case a.floor != nil:
@@ -123,7 +123,7 @@ func (f *frame) reserve(d *store.Delta, fact *Fact, keys *books.Keys, e *store.E
 			return nil, store.Errorf(store.KindInvalid, "%q is counted by reactions, and can't be reserved", d.Cell.Key)
 		}
 		if n := definition.HoldCells(entry.Cells()); n > definition.RidersMax {
-			return nil, store.Errorf(store.KindInvalid, "%q has %d views, and to commit a reservation would change %d cells: at most %d", d.Cell.Key, entry.Cells(), n, definition.RidersMax)
+			return nil, store.Errorf(store.KindInvalid, "%q has %d views, so a commit of a reservation would change %d cells: at most %d", d.Cell.Key, entry.Cells(), n, definition.RidersMax)
 		}
 	}
 	e.NotAfter = a.deadline
@@ -288,4 +288,4 @@ func (f *frame) guard(e *store.Event, d *store.Delta, fact *Fact) (*store.Event,
 }
 
 // ErrHeld is why a counter is not deleted or reset, and gets no deadline.
-var ErrHeld = store.Errorf(store.KindUnmet, "reservations of the counter are open: it can't be deleted or reset, and can have no deadline, before they have ended")
+var ErrHeld = store.Errorf(store.KindUnmet, "the counter has open reservations: until they have ended, it can't be deleted or reset, and can't have a deadline")

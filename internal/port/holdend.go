@@ -137,7 +137,7 @@ func (s *shared) mend(ctx context.Context, cell store.Cell) (mended bool, err er
 }
 
 // errBusy is that a hold was changed each time that it was to be.
-var errBusy = store.Errorf(store.KindUnavailable, "the reservation was changed by others each time: try again")
+var errBusy = store.Errorf(store.KindUnavailable, "others changed the reservation during each attempt: try again")
 
 // endOf returns the delta that ends a hold, and its fact. The token may be empty.
 func (p *Port) endOf(h hold.Hold, do doing, taken, deadline int64, token string) (store.Delta, Fact) {

@@ -74,7 +74,7 @@ func afterCursor(cell store.Cell, cursor string) (string, error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
 	part := store.Part(raw)
 	if f, ok := part.Fields(); err != nil || !ok || f.Kind != store.PartHold || f.View != 0 {
-		return "", store.Errorf(store.KindInvalid, "cursor %.40q is not of reservations: want what the page before gave", cursor)
+		return "", store.Errorf(store.KindInvalid, "cursor %.40q does not belong to a list of reservations: want the cursor of the page before", cursor)
 	}
 	_, row := store.AppendRow(nil, cell, part)
 	return string(row) + "\x00", nil

@@ -160,7 +160,7 @@ func (p *Port) notReserved(ctx context.Context, d *store.Delta, fact *Fact, r *s
 }
 
 // errMortal is why a counter that has a deadline takes no step of a hold.
-var errMortal = store.Errorf(store.KindUnmet, "the counter has a deadline, and one that has reservations can have none: remove the deadline first")
+var errMortal = store.Errorf(store.KindUnmet, "the counter has a deadline, but a counter with reservations can't have one: remove the deadline first")
 
 // limited returns the error of a limit on reservations.
 func (p *Port) limited(d *store.Delta, fact *Fact, r *store.Result) error {
@@ -194,7 +194,7 @@ func (p *Port) withStock(ctx context.Context, out *call.Reservation) (err error)
 	out.Stock, err = p.Stock(ctx, out.Key)
 	out.HasStock = err == nil
 	if err != nil && store.KindOf(err) != store.KindInvalid {
-		err = store.Errorf(store.KindUnknown, "it was done, and what the counter has can't be read: %w", err)
+		err = store.Errorf(store.KindUnknown, "the write was applied, but the counter can't be read: %w", err)
 	}
 	return err
 }

@@ -119,7 +119,7 @@ func (p *Port) Allow(ctx context.Context, asks []Ask, answers []Answer) error {
 			return err
 		}
 		if attempt == attemptsMax {
-			return store.Errorf(store.KindUnavailable, "limits change all the time, or the store's clock does: try again")
+			return store.Errorf(store.KindUnavailable, "the limits or the store's clock changed at each attempt: try again")
 		}
 		pending = again
 	}
@@ -271,11 +271,11 @@ func (p *Port) fill(a *Answer, ask *Ask, r *store.Result) {
 	case store.Applied, store.Untimely:
 		a.Reply, a.Replayed = limit.Unpack(r.Before, r.After), r.Replayed
 		if a.Unknown {
-			a.Err = store.Errorf(store.KindUnsupported, "the store does not know how limit %q, or what its client has used, is written: is a newer Quipu using it?", ask.Name)
+			a.Err = store.Errorf(store.KindUnsupported, "the store can't read limit %q or the usage of its client: a newer Quipu may have written it", ask.Name)
 		}
 	case store.Bounded:
 		p.limits.crowded.Add(1)
-		a.Err = store.Errorf(store.KindFull, "limit %q has as many clients as it may have, %d: a further one has to wait until others have used nothing for long enough, or the definition needs more clients",
+		a.Err = store.Errorf(store.KindFull, "limit %q is at its maximum of %d clients: wait until some of them are idle for long enough, or raise clients in the definition",
 			ask.Name, a.By.clients)
 	default:
 		a.Err = r.Outcome.Err()
@@ -317,7 +317,7 @@ func (p *Port) StartAllow(asks []Ask, answers []Answer, done func(error)) bool {
 			}
 			p.fill(a, &asks[i], &r.Results[i])
 			if a.Err == nil && a.Outside {
-				a.Err = store.Errorf(store.KindUnavailable, "the store's time is not that of this server: try again")
+				a.Err = store.Errorf(store.KindUnavailable, "the clocks of the store and of this server differ: try again")
 			}
 			p.limits.count(a)
 		}
@@ -346,7 +346,7 @@ func (p *Port) PeekLimit(ctx context.Context, ask *Ask) (Answer, error) {
 	nowMS := p.NowMS(cell)
 	_, _, a.Reply = limit.Decide(nil, content[0].Bytes, a.By.asks(ask.Cost, ask.Burn, nowMS), nowMS*1000)
 	if a.Unknown {
-		return a, store.Errorf(store.KindUnsupported, "it is not known how what the client of limit %q has used is written: was it a newer Quipu?", ask.Name)
+		return a, store.Errorf(store.KindUnsupported, "the usage of the client of limit %q can't be read: a newer Quipu may have written it", ask.Name)
 	}
 	return a, nil
 }

@@ -41,7 +41,7 @@ func (p *Port) KnownChoices(key string) []string {
 const memberTries = 8
 
 func errRestless(key string) error {
-	return store.Errorf(store.KindUnavailable, "%q was reset each time that its reactions were read: try again", key)
+	return store.Errorf(store.KindUnavailable, "%q was reset during each attempt to read its reactions: try again", key)
 }
 
 // Chosen fills choices[i] with the number of what a user has chosen of keys[i]; 0 is nothing.
@@ -211,5 +211,5 @@ func (p *Port) parseMemberCursor(q *MembersQuery) (after string, err error) {
 			return user, nil
 		}
 	}
-	return "", store.Errorf(store.KindInvalid, "cursor %.40q is not of this list: want what the page before gave, with the same choice", q.Cursor)
+	return "", store.Errorf(store.KindInvalid, "cursor %.40q does not belong to this list: want the cursor of the page before, with the same choice", q.Cursor)
 }

@@ -46,5 +46,5 @@ func (p *Port) OnceError(key string) float64 {
 
 // fullOnce returns the error of an add whose user a filter has no room for.
 func fullOnce(keys *books.Keys) error {
-	return store.Errorf(store.KindFull, "the counter has no room for a further user in this window: its definition remembers %d; raise users of once, or leave out approximate", keys.OnceUsers())
+	return store.Errorf(store.KindFull, "the counter has no room for another user in this window: its definition remembers %d users; raise users of once, or leave out approximate", keys.OnceUsers())
 }

@@ -63,11 +63,11 @@ func reacting(d *store.Delta, fact *Fact) (r Reacting, user string) {
 
 // ErrReactions is why a definition bars an add to a counter that has choices, and a value for
 // it that is not 0.
-var ErrReactions = store.Errorf(store.KindInvalid, "the counter is changed by reactions alone, as its definition has choices: it is the number of users that have one")
+var ErrReactions = store.Errorf(store.KindInvalid, "only reactions change this counter, because its definition has choices: it is the number of users who have a choice")
 
 // NoChoices returns the error of a reaction to a counter whose definition has no choices.
 func NoChoices(key string) error {
-	return store.Errorf(store.KindInvalid, "no definition gives %q choices: define some first, such as {pattern: \"%s\", choices: [like, dislike]}", key, key)
+	return store.Errorf(store.KindInvalid, "%q has no choices: define some first, such as {pattern: \"%s\", choices: [like, dislike]}", key, key)
 }
 
 // ErrChoice returns the error of a choice that a counter does not have.
@@ -207,7 +207,7 @@ func (p *Port) React(ctx context.Context, reactions []Reaction, results []Reacte
 		}
 	}
 	for _, i := range todo {
-		results[i] = Reacted{Err: store.Errorf(store.KindUnavailable, "%q was reset each time that the reaction was made: try again", reactions[i].Key)}
+		results[i] = Reacted{Err: store.Errorf(store.KindUnavailable, "%q was reset during each attempt to record the reaction: try again", reactions[i].Key)}
 	}
 	return nil
 }
@@ -257,9 +257,9 @@ func (p *Port) reactOnce(ctx context.Context, reactions []Reaction, results []Re
 
 // The errors of reactions.
 var (
-	errReset   = store.Errorf(store.KindUnmet, "the counter was reset while the reaction was made, and its token remembers that it was refused: make it again with another token")
-	errGone    = store.Errorf(store.KindUnmet, "the counter has a deadline from before its definition, and one that has choices has none: remove the deadline first")
-	errCrowded = store.Errorf(store.KindBound, "the number of users that have a choice would leave the floor or the ceiling of the counter")
+	errReset   = store.Errorf(store.KindUnmet, "the counter was reset while the reaction was made, and its token stands for that refusal: send the reaction again with another token")
+	errGone    = store.Errorf(store.KindUnmet, "the counter has a deadline from before its definition, but a counter with choices can't have one: remove the deadline first")
+	errCrowded = store.Errorf(store.KindBound, "the number of users with a choice would cross the floor or the ceiling of the counter")
 )
 
 // reaction returns the delta and the fact of a reaction.

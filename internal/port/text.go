@@ -16,7 +16,7 @@ import (
 )
 
 // ErrText is returned when a key is to hold anything else than a count that has a definition.
-var ErrText = store.Errorf(store.KindInvalid, "the definition of the key says how it counts: it can't hold text, a sketch, a hash or a sorted set")
+var ErrText = store.Errorf(store.KindInvalid, "the key has a definition as a counter, so it can't hold text, a sketch, a hash or a sorted set")
 
 // Text executes commands on keys that may hold text, as one step. Do is given a snapshot of
 // the keys that it names, and what it makes of them is one batch, on condition that they are
@@ -36,7 +36,7 @@ func (p *Port) Text(ctx context.Context, keys []string, watched []store.Conditio
 	defer leave()
 	for tries := 0; ; tries++ {
 		if err := rest(ctx, tries); err != nil {
-			return store.Errorf(store.KindUnavailable, "the keys are changed all the time: %w", err)
+			return store.Errorf(store.KindUnavailable, "others changed the keys during each attempt: %w", err)
 		}
 		again, err := p.text(ctx, keys, watched, do)
 		if !again {
@@ -175,7 +175,7 @@ func (p *Port) Copy(ctx context.Context, from string, to *Port, as string, repla
 	}
 	for tries := 0; ; tries++ {
 		if err := rest(ctx, tries); err != nil {
-			return false, store.Errorf(store.KindUnavailable, "the keys are changed all the time: %w", err)
+			return false, store.Errorf(store.KindUnavailable, "others changed the keys during each attempt: %w", err)
 		}
 		snap := snapshot{p: p, held: make(map[string]held)}
 		if err := snap.read(ctx, []string{from}); err != nil {
@@ -285,7 +285,7 @@ type held struct {
 func (s *snapshot) read(ctx context.Context, keys []string) error {
 	for tries := 0; ; tries++ {
 		if err := rest(ctx, tries); err != nil {
-			return store.Errorf(store.KindUnavailable, "the keys are changed all the time: %w", err)
+			return store.Errorf(store.KindUnavailable, "others changed the keys during each attempt: %w", err)
 		}
 		values, err := s.p.whole(ctx, keys)
 		if err != nil {

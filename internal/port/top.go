@@ -10,7 +10,7 @@ import (
 // users, then what it asks of each top list; nil if that is nothing.
 func listed(user []byte, d *store.Delta, fact *Fact, tops []definition.Top) ([]byte, error) {
 	if b := d.Guard.Bound; b != nil && b.Saturate {
-		return nil, store.Errorf(store.KindInvalid, "the counter has a top list, which counts what is asked for: an add that may be cut short can't be in it; leave out saturate")
+		return nil, store.Errorf(store.KindInvalid, "the counter has a top list, which can't count an add that may be cut short: leave out saturate")
 	}
 	some := user != nil
 	asks := make([][]byte, 1, 1+len(tops))

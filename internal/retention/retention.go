@@ -85,7 +85,7 @@ func (w *Worker) Start() {
 			more, failed := w.Members(ctx)
 			if err = errors.Join(err, failed, w.Count(ctx)); err != nil && ctx.Err() == nil {
 				w.failures.Add(1)
-				w.Logger.Warn("what is not kept any more is not removed", "err", err)
+				w.Logger.Warn("removing expired data failed and will be retried", "err", err)
 			}
 			if more {
 				soon.Reset(Soon)

@@ -29,7 +29,7 @@ const (
 
 // ErrCredentials is returned for a credential that is nobody's. It does not say why: that is
 // for the log.
-var ErrCredentials = errors.New("the credential is wrong, was revoked, or has expired")
+var ErrCredentials = errors.New("the credentials are wrong, were revoked or have expired")
 
 // GateOptions say who may come in. Without any of it everyone may do everything.
 type GateOptions struct {
@@ -179,7 +179,7 @@ func (g *Gate) Enter(ctx context.Context, from Caller, credential string) (*acce
 	if i := g.o.Keys.index(credential); i >= 0 {
 		return g.roots[i], nil
 	}
-	why := errors.New("no key is like that")
+	why := errors.New("no such key")
 	if g.o.Tokens != nil && jwt.Looks(credential) {
 		p, err := g.token(ctx, credential, now)
 		if err == nil {

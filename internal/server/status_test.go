@@ -84,7 +84,7 @@ func TestDetail(t *testing.T) {
 		}
 	}
 	f(store.ErrClosed, "the server is closing")
-	f(store.ErrOverflow, "the sum would leave int64")
+	f(store.ErrOverflow, "the result does not fit into an int64")
 }
 
 func TestKeys(t *testing.T) {

@@ -55,7 +55,7 @@ func Parse(text string) (p Position, err error) {
 		}
 	}
 	if !ok || !dotted || err != nil {
-		return p, store.Errorf(store.KindInvalid, "session %.40q is not one that a receipt has", text)
+		return p, store.Errorf(store.KindInvalid, "session %.40q is not a session: want the session of a write's reply", text)
 	}
 	return p, nil
 }

@@ -46,9 +46,9 @@ func (v *Views) Once(at, now int64, user string) (rider store.Rider, has bool, e
 	span := r.grid.At(at)
 	switch {
 	case user == "":
-		return rider, true, store.Errorf(store.KindInvalid, "by its definition the counter counts each user once: say who it is")
+		return rider, true, store.Errorf(store.KindInvalid, "the definition of the counter counts each user once: name the user (who)")
 	case now >= span.To+r.keep:
-		return rider, true, store.Errorf(store.KindInvalid, "the event is too late: the users of its window are not remembered any more")
+		return rider, true, store.Errorf(store.KindInvalid, "the event is too late: the users of its window are no longer remembered")
 	}
 	part := store.PartFields{Kind: r.kind(), View: r.ID, Epoch: r.epoch(span.From), Position: span.From, Name: user}
 	if !r.filtered {

@@ -34,7 +34,7 @@ func (v *Views) Admit(at, now int64) (moment int64, clamped bool, err error) {
 		return oldest, true, nil
 	}
 	age := time.Duration(now-at) * time.Millisecond
-	return 0, false, store.Errorf(store.KindInvalid, "the event is %s old, and its counter takes events of up to %s: its definition refuses later ones",
+	return 0, false, store.Errorf(store.KindInvalid, "the event is %s old, and the definition of its counter refuses events older than %s",
 		definition.Keep(age.Round(time.Second)), v.lateAfter)
 }
 

@@ -35,12 +35,12 @@ func (v *Views) Unique() int {
 // NoUnique returns the error of a question about users, if the definition of their counter
 // does not have them counted.
 func NoUnique(key string) error {
-	return store.Errorf(store.KindInvalid, "no definition has the users of %q counted: define it first, such as {pattern: \"%s\", unique: who}", key, key)
+	return store.Errorf(store.KindInvalid, "no definition counts the users of %q: define it first, such as {pattern: \"%s\", unique: who}", key, key)
 }
 
 // NotUniques returns the error of a call about the items of a key that has no definition, and holds no sketch of uniques.
 func NotUniques(key string) error {
-	return store.Errorf(store.KindInvalid, "%q holds a count, or something else than a sketch of uniques: to have its users counted too, define {pattern: \"%s\", unique: who}", key, key)
+	return store.Errorf(store.KindInvalid, "%q holds a count, or something other than a sketch of users: to count its users too, define {pattern: \"%s\", unique: who}", key, key)
 }
 
 // UniqueOf returns the view that has the users of all time, of dimension i or of NoDimension,

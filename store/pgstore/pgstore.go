@@ -126,7 +126,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 		return nil, err
 	}
 	if found != 0 && found != format {
-		logger.Info("brought the schema in PostgreSQL to a newer format: servers of older releases can't use it from now on",
+		logger.Info("upgraded the PostgreSQL schema: servers of older releases can't use it any more",
 			"schema", o.Schema, "was", found, "is", format)
 	}
 	config.MaxConns = int32(min(max(o.MaxConns, 2), 10_000))

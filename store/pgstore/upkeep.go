@@ -55,7 +55,7 @@ func (s *Store) keepUp(ctx context.Context) {
 			s.meters.upkeepErrors.Add(1)
 			if time.Since(logged) >= logEvery {
 				logged = time.Now()
-				s.logger.Warn("the upkeep of the PostgreSQL schema failed, and is tried again: until it succeeds, tokens and expired counters pile up", "error", err)
+				s.logger.Warn("the cleanup of the PostgreSQL schema failed and will be retried; until it succeeds, old tokens and expired counters pile up", "error", err)
 			}
 		}
 		if busy {

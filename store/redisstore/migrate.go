@@ -27,7 +27,7 @@ func (s *Store) raise(ctx context.Context, key, is string) error {
 		return store.Errorf(store.KindUnsupported,
 			"%s has layout 1, of an older Quipu: start a server that writes, which brings it to layout %d; one that only reads changes nothing", key, layoutVersion)
 	}
-	s.options.Logger.Info("bringing the store in Redis to a newer layout: servers of older releases can't use it from now on",
+	s.options.Logger.Info("upgrading the layout of the Redis store: servers of older releases can't use it any more",
 		"was", 1, "is", layoutVersion)
 	set := s.client.B().Hset().Key(key).FieldValue().FieldValue("layout", strconv.Itoa(layoutVersion)).Build()
 	if err := s.client.Do(ctx, set).Error(); err != nil {

@@ -267,9 +267,9 @@ func (s *Store) say(keeps store.Durability) {
 	switch was := store.Durability(s.said.Swap(uint32(keeps))); {
 	case was == keeps:
 	case keeps == store.Memory:
-		s.options.Logger.Warn("Redis keeps no log, so its restart loses acknowledged counts, and replies say memory: set appendonly yes, and appendfsync always for synced")
+		s.options.Logger.Warn("Redis keeps no log, so a restart loses acknowledged counts and replies state the durability memory; for synced, set appendonly yes and appendfsync always")
 	case was != 0:
-		s.options.Logger.Warn("the settings of Redis have changed, and what replies promise with them", "was", was.String(), "is", keeps.String())
+		s.options.Logger.Warn("the settings of Redis changed, and with them the durability that replies state", "was", was.String(), "is", keeps.String())
 	}
 }
 

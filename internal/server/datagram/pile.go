@@ -94,7 +94,7 @@ type outcome uint8
 const (
 	taken outcome = iota
 	full          // there is no room for another entry
-	over          // the sum would leave int64
+	over          // the result does not fit into an int64
 )
 
 // entryBytes is about what an entry takes besides its text.

@@ -140,6 +140,6 @@ func (d *Door) settle(key string, lines int64, err error) {
 	meter.Add(lines)
 	d.meters.waiting.Add(-lines)
 	if err != nil {
-		d.logger.Warn("lines of StatsD did not count", "key", key, "lines", lines, "error", err)
+		d.logger.Warn("StatsD lines were not counted", "key", key, "lines", lines, "error", err)
 	}
 }

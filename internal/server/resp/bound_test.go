@@ -24,7 +24,7 @@ func TestDefinedBounds(t *testing.T) {
 		}
 		return db
 	}
-	const leaves = "-ERR the counter would leave its bound\r\n"
+	const leaves = "-ERR the counter would cross its floor or ceiling\r\n"
 	outside := func(n string) string {
 		return "-ERR " + n + " is outside the floor and the ceiling that the definition has: 0 to 9\r\n"
 	}
@@ -112,7 +112,7 @@ func TestIncrExForgotten(t *testing.T) {
 		f("SET a 4", ok)
 		f("INCREX a UBOUND 4 ID t", "*2\r\n:4\r\n:0\r\n")
 		f("INCREX a UBOUND 4 ID u", "*2\r\n:4\r\n:0\r\n")
-		const forgotten = "-ERR the counter would leave its bound; there is no room to remember that, so a repeat is decided anew\r\n"
+		const forgotten = "-ERR the counter would cross its floor or ceiling; there is no room to remember that, so a repeat is decided anew\r\n"
 		f("INCREX a UBOUND 4 ID v", forgotten)
 		f("INCREX a UBOUND 4", "*2\r\n:4\r\n:0\r\n")
 		f("INCREX a UBOUND 4 ID t", "*2\r\n:4\r\n:0\r\n")

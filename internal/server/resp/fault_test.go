@@ -162,7 +162,7 @@ func TestStoreFails(t *testing.T) {
 		f(context.DeadlineExceeded, "-UNAVAILABLE the deadline of the call passed; nothing changed\r\n")
 		f(store.Errorf(store.KindCorrupt, "/var/lib/quipu/1.wal: a bit flipped"), "-CORRUPT"+seeLog)
 		f(store.Errorf(store.KindLost, "/var/lib/quipu/1.wal: gone"), "-LOST the store has lost acknowledged writes; this call counted nothing; try again\r\n")
-		f(store.ErrSessionLost, "-SESSIONLOST the store has lost what the session has seen: drop it, and read again without it\r\n")
+		f(store.ErrSessionLost, "-SESSIONLOST the store has lost a write that the session has seen: drop the session, and read again without it\r\n")
 		f(errors.New("/var/lib/quipu: broken"), "-ERR"+seeLog)
 		f(store.Errorf(store.KindTooLarge, "9 of something: at most 8"), "-ERR 9 of something: at most 8\r\n")
 		f(store.Errorf(store.KindInvalid, "something is wrong"), "-ERR something is wrong\r\n")

@@ -242,7 +242,7 @@ func (h *hub) post(s *session, m message) {
 	if s.listening.mailBytes.Load()+size > mailBytesMax {
 		if s.listening.mail != nil { // It is told once.
 			h.dropped.Add(1)
-			h.d.options.Logger.Warn("connection closed: it took too few of the messages that it listens to", "client", s.addr)
+			h.d.options.Logger.Warn("connection closed: the client read its messages too slowly", "client", s.addr)
 			s.listening.mail = nil
 			s.hang()
 		}

@@ -55,7 +55,7 @@ func TestReactions(t *testing.T) {
 		f("SSCAN post:1 0 MATCH c*", "*2\r\n"+bulk("0")+"*1\r\n"+bulk("cy"))
 
 		// Users of one call are decided one by one, and a refusal says for how many it was not.
-		const crowded = "-ERR the number of users that have a choice would leave the floor or the ceiling of the counter"
+		const crowded = "-ERR the number of users with a choice would cross the floor or the ceiling of the counter"
 		for _, key := range []string{"few:1", "few:2"} {
 			f("SADD "+key+" ana bob cy", crowded+"; of the 3 users of this call 2 were changed\r\n")
 			f("SADD "+key+" di", crowded+"\r\n")
@@ -131,7 +131,7 @@ func TestReactions(t *testing.T) {
 		f("Q.ADD view:1 1 WHO ana", one)
 		f("Q.ADD view:1 1 WHO bob ID t", ":2\r\n")
 		f("Q.ADD view:1 1 WHO bob ID t", ":2\r\n")
-		if got := c.line("INCR view:1"); !strings.HasPrefix(got, "-ERR by its definition the counter counts each user once: say who it is") {
+		if got := c.line("INCR view:1"); !strings.HasPrefix(got, "-ERR the definition of the counter counts each user once: name the user (who)") {
 			t.Errorf("%q", got)
 		}
 

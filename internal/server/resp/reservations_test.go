@@ -60,7 +60,7 @@ func TestReservations(t *testing.T) {
 	f("GET stock", bulk("6"))
 	f("Q.RESERVE stock 7 30", "-ERR 7 asked for, and 6 available\r\n")
 	f("Q.RESERVE stock 1 30 FLOOR 6", "-ERR 1 asked for, and 6 available, which must not go below 6\r\n")
-	const held = "-ERR reservations of the counter are open: it can't be deleted or reset, and can have no deadline, before they have ended\r\n"
+	const held = "-ERR the counter has open reservations: until they have ended, it can't be deleted or reset, and can't have a deadline\r\n"
 	f("DEL stock", held)
 	f("GETDEL stock", held)
 	f("EXPIRE stock 10", held)

@@ -342,7 +342,7 @@ func TestOwnCommands(t *testing.T) {
 				t.Errorf("Q.GET %s: %q", option, got)
 			}
 		}
-		f("Q.GET a SESSION x", "-ERR session \"x\" is not one that a receipt has\r\n")
+		f("Q.GET a SESSION x", "-ERR session \"x\" is not a session: want the session of a write's reply\r\n")
 		f("Q.GET a STALE -1", "-ERR STALE: want milliseconds between 0 and a day\r\n")
 		f("Q.GET a WHAT", syntax)
 		if got := c.line("Q.GET none"); !strings.Contains(got, bulk("exists")+zero) {

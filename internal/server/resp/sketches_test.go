@@ -214,7 +214,7 @@ func TestSketchesDefined(t *testing.T) {
 		}
 		c := dial(t, openOver(t, db, o).addr)
 		for _, words := range []string{"PFADD u a", "BF.ADD u a", "TOPK.RESERVE u 5", "CMS.INITBYDIM u 10 5", "CMS.INITBYDIM u 5000 5", "PFMERGE u", "PFADD u"} {
-			if got := c.line(words); got != "-ERR the definition of the key says how it counts: it can't hold text, a sketch, a hash or a sorted set\r\n" {
+			if got := c.line(words); got != "-ERR the key has a definition as a counter, so it can't hold text, a sketch, a hash or a sorted set\r\n" {
 				t.Errorf("%s: %q", words, got)
 			}
 			c.expect("EXISTS u", zero)

@@ -230,7 +230,7 @@ func (w *worker) hangUp(s *session) verdict {
 		return s.again()
 	}
 	s.d.meters.protocol.Add(1)
-	s.d.options.Logger.Warn("HTTP request on the RESP door: connection closed", "client", s.addr)
+	s.d.options.Logger.Warn("an HTTP request arrived on the RESP port: connection closed", "client", s.addr)
 	s.closing = true
 	return executed
 }

@@ -307,7 +307,7 @@ func (c *call) parseQuery() (err error) {
 	}
 	for name, values := range c.query {
 		if name != int64Parameter && !slices.Contains(c.known, name) {
-			return invalid(name, "this path has no such parameter")
+			return invalid(name, "this path has no parameter of this name")
 		}
 		if len(values) > 1 {
 			return invalid(name, "given more than once")
@@ -353,7 +353,7 @@ func (c *call) token() (string, error) {
 	if strings.HasPrefix(v, `"`) {
 		var ok bool
 		if v, ok = unquote(v); !ok {
-			return "", invalid(field, "its quotes are not closed, or something follows them")
+			return "", invalid(field, "its quotation marks are not closed, or something follows them")
 		}
 	}
 	if v == "" {
@@ -406,11 +406,11 @@ func (c *call) precondition() (version uint64, ok bool, err error) {
 		return 0, false, invalid("If-Match", "give it or If-None-Match, not both")
 	case none != nil:
 		if len(none) != 1 || none[0] != "*" {
-			return 0, false, invalid("If-None-Match", "only * has a meaning for a write")
+			return 0, false, invalid("If-None-Match", "a write accepts only *")
 		}
 		return 0, true, nil
 	case len(match) != 1 || match[0] == "*" || strings.Contains(match[0], ","):
-		return 0, false, invalid("If-Match", "want one ETag, as a read gave it")
+		return 0, false, invalid("If-Match", "want one ETag, as a read returned it")
 	}
 	// A version of several cells is left to the store: it refuses the write, and
 	// makes a split counter one cell again, so that the next read has a version.

@@ -258,7 +258,7 @@ func (d *decoder) cloudEvent() (e cloudEvent) {
 func decodeCloudEvents(header http.Header, body []byte) (events []cloudEvent, batch bool, err error) {
 	kind, _, err := mime.ParseMediaType(header.Get("Content-Type"))
 	if err != nil && header.Get("Content-Type") != "" {
-		return nil, false, invalid("Content-Type", "it is no media type")
+		return nil, false, invalid("Content-Type", "it is not a media type")
 	}
 	d := decoder{b: body}
 	switch {

@@ -27,7 +27,7 @@ func adjust(c *call) error {
 func undo(c *call) error {
 	key := c.query.Get("key")
 	if key == "" {
-		return invalid("key", "say of which counter: ?key=…")
+		return invalid("key", "name the counter: ?key=…")
 	}
 	why, err := c.correction()
 	if err != nil {

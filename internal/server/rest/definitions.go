@@ -127,13 +127,13 @@ func (c *call) defineOptions() (o quipu.DefineOptions, err error) {
 	case len(match) == 1 && match[0] == "*", len(match) == 0 && o.DryRun:
 		return o, nil
 	case len(match) != 1 || strings.Contains(match[0], ","):
-		return o, invalid("If-Match", "want the ETag of the definitions, as a GET gave it, or * to replace any")
+		return o, invalid("If-Match", "want the ETag of the definitions, as a GET returned it, or * to replace any version")
 	}
 	digits, ok := strings.CutPrefix(strings.TrimSuffix(match[0], `"`), `"d`)
 	o.IfID, err = strconv.ParseInt(digits, 10, 64)
 	switch {
 	case !ok || err != nil || bookTag(o.IfID) != match[0]:
-		return o, invalid("If-Match", "want the ETag of the definitions, as a GET gave it, or * to replace any")
+		return o, invalid("If-Match", "want the ETag of the definitions, as a GET returned it, or * to replace any version")
 	case o.IfID == 0:
 		o.IfNone = true
 	}
@@ -166,7 +166,7 @@ func decodeDefinitions(body []byte, namespace string) ([]definition.Definition, 
 	defs := make([]definition.Definition, len(drafts))
 	for i, one := range drafts {
 		if one.Namespace != namespace {
-			return nil, invalid("definitions", "the one of "+strconv.Quote(one.Definition.Pattern)+" is for another namespace than the path")
+			return nil, invalid("definitions", "the one of "+strconv.Quote(one.Definition.Pattern)+" is for a namespace other than that of the path")
 		}
 		defs[i] = one.Definition
 	}

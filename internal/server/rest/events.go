@@ -147,7 +147,7 @@ func events(c *call) error {
 		return err
 	}
 	if token, err := c.token(); err != nil || token != "" {
-		return invalid(tokenHeader, "the source and the id of an event are its token")
+		return invalid(tokenHeader, "leave it out: the source and the id of an event are its token")
 	}
 	if _, guarded, _ := c.precondition(); guarded {
 		return invalid("If-Match", "an event has no version")

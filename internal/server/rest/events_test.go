@@ -92,7 +92,7 @@ func TestCloudEventsRefused(t *testing.T) {
 	refused(400, "invalid", "key: the event has no data.page", "?key=data.page", envelope("1", `,"data":{"page":{}}`), structured)
 	refused(400, "invalid", "key: want the name of an attribute", "?key=type,", envelope("1", ""), structured)
 	refused(400, "invalid", "dims: want the name of an attribute", "?dims=data..x", envelope("1", ""), structured)
-	refused(400, "invalid", "the source and the id of an event are its token", "", envelope("1", ""), structured, "Idempotency-Key: x")
+	refused(400, "invalid", "leave it out: the source and the id of an event are its token", "", envelope("1", ""), structured, "Idempotency-Key: x")
 	refused(400, "invalid", "an event has no version", "", envelope("1", ""), structured, "If-None-Match: *")
 	refused(400, "invalid", "percent-encoded", "", "", "ce-specversion: 1.0", "ce-id: %zz", "ce-source: s", "ce-type: t")
 	refused(400, "invalid", "unknown dimension", "", envelope("1", `,"data":{"dims":{"os":"x"}}`), structured)

@@ -133,7 +133,7 @@ func createKey(c *call) error {
 			return err
 		}
 		if first && !roll.Administered(c.start.UnixMilli()) {
-			return invalid("grants", `the first key closes the server to everyone who shows none: grant it "admin:*", or nobody could make another`)
+			return invalid("grants", `once a key exists, the server refuses callers without one: grant the first key "admin:*", or nobody could create another`)
 		}
 		return nil
 	})
@@ -184,7 +184,7 @@ func revokeKey(c *call) error {
 			return err
 		}
 		if c.who.ID == k.ID && !c.h.gate.Administered() && !roll.Administered(c.start.UnixMilli()) {
-			return store.Errorf(store.KindInvalid, "this is the last key that administers the server: make another first")
+			return store.Errorf(store.KindInvalid, "this is the last key that can administer the server: create another first")
 		}
 		return nil
 	})

@@ -35,7 +35,7 @@ func allow(c *call) error {
 		refused = http.StatusTooManyRequests
 	case "", "200":
 	default:
-		return invalid("status", "want 200 or 429, which is what a refusal is answered with, not "+strconv.Quote(c.query.Get("status")))
+		return invalid("status", "want 200 or 429, the status of a refusal, not "+strconv.Quote(c.query.Get("status")))
 	}
 	d, err := c.db.Allow(c.ctx, c.args.name, a.who, a.cost, a.options)
 	if err != nil {

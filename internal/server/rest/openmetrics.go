@@ -20,7 +20,7 @@ const (
 func openMetrics(c *call) error {
 	prefix := c.query.Get("prefix")
 	if prefix == "" {
-		return invalid("prefix", "say which counters: ?prefix=…")
+		return invalid("prefix", "name the counters: ?prefix=…")
 	}
 	limit, err := c.count("limit")
 	switch {

@@ -38,7 +38,7 @@ func (f fixed) Policies() ([]quipu.Policy, int) { return f.db.Policies(), 0 }
 
 // ReplacePolicies refuses.
 func (fixed) ReplacePolicies(_ context.Context, _, _ []quipu.Policy) error {
-	return store.Errorf(store.KindUnsupported, "this server keeps no policies made by API")
+	return store.Errorf(store.KindUnsupported, "this server does not store policies made through the API")
 }
 
 func listPolicies(c *call) error {
@@ -88,7 +88,7 @@ func policyTag(made []quipu.Policy) string {
 func replacePolicies(c *call) error {
 	match := c.r.Header["If-Match"]
 	if len(match) != 1 || strings.Contains(match[0], ",") {
-		return invalid("If-Match", "want the ETag of the policies, as a GET gave it, or * to replace any")
+		return invalid("If-Match", "want the ETag of the policies, as a GET returned it, or * to replace any version")
 	}
 	raw, err := c.body(batchBytesMax)
 	if err != nil {

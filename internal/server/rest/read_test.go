@@ -75,7 +75,7 @@ func TestGetParameters(t *testing.T) {
 	bad("max_error=-1", "max_error")
 	bad("max_error=1.5", "max_error")
 	bad("read=%zz", "query")
-	bad("max_stale=5s", "max_stale: this path has no such parameter")
+	bad("max_stale=5s", "max_stale: this path has no parameter of this name")
 	bad("read=exact&read=cached", "read: given more than once")
 }
 

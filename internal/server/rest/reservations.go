@@ -180,7 +180,7 @@ func reserved(c *call) error {
 func reservedOf(c *call) error {
 	key := c.query.Get("key")
 	if key == "" {
-		return invalid("key", "say of which counter: ?key=…")
+		return invalid("key", "name the counter: ?key=…")
 	}
 	o := quipu.ReservationOptions{Who: c.query.Get("who"), Cursor: c.query.Get("cursor")}
 	var err error

@@ -23,7 +23,7 @@ func settle(c *call) error {
 func (c *call) fate(ask func(ctx context.Context, key, token string) (quipu.Fate, error)) error {
 	key, token := c.query.Get("key"), c.args.id
 	if key == "" {
-		return invalid("key", "say of which counter: ?key=…")
+		return invalid("key", "name the counter: ?key=…")
 	}
 	f, err := ask(c.ctx, key, token)
 	if err != nil {

@@ -95,7 +95,7 @@ func rangeOf(c *call) error { return c.ranged(c.args.key, false) }
 
 func rangeOfPrefix(c *call) error {
 	if !c.query.Has("prefix") {
-		return invalid("prefix", "say of which counters: ?prefix=…")
+		return invalid("prefix", "name the counters: ?prefix=…")
 	}
 	return c.ranged(c.query.Get("prefix"), true)
 }

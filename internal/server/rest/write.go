@@ -25,7 +25,7 @@ func add(c *call, negate bool) error {
 	}
 	if negate {
 		if e.Delta == math.MinInt64 {
-			return invalid("delta", "its negative is over the limit of int64")
+			return invalid("delta", "its negative does not fit into an int64")
 		}
 		e.Delta = -e.Delta
 	}

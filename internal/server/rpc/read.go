@@ -117,7 +117,7 @@ func (d *Door) Backup(_ *pb.BackupRequest, s grpc.ServerStreamingServer[pb.Backu
 		case <-sent:
 			stalled.Reset(stallMax)
 		case <-stalled.C:
-			return store.Errorf(store.KindUnavailable, "the taker of the backup takes nothing")
+			return store.Errorf(store.KindUnavailable, "the client stopped reading the backup")
 		}
 	}
 }
