@@ -7,83 +7,82 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// A Receipt says what became of one write.
+// A Receipt is the result of one write.
 type Receipt struct {
 	Namespace, Key string // of the counter
 
-	// Applied is the amount added. For Set, Reset and Delete it is, with
-	// HasValue, the change of the value, held at the limits of int64.
+	// Applied is the amount added. For Set, Reset and Delete it is the change of the
+	// value, if HasValue is set, limited to the range of int64.
 	Applied int64
 
-	// Value and Before are the counter after and before the write, if HasValue
-	// is set: the write asked for them with WantValue, and if it is a repeat, so
-	// did the first.
+	// Value and Before are the value after and before the write. They are valid if
+	// HasValue is set: the write asked for them with WantValue and, if this is a
+	// repeat, so did the first write.
 	Value, Before int64
 	HasValue      bool
 
-	// Replayed says that this write was a repeat: it changed nothing, and this
-	// is the result of the first.
+	// Replayed says that this write was a repeat: it changed nothing, and this is the
+	// result of the first.
 	Replayed bool
 
-	// Late says that some windows do without the event, because they do not keep its
-	// time any more, or that by its definition it was counted as if it had happened
-	// later. The total has it. A repeat does not say so.
+	// Late says that the event came late for its windows: some windows no longer keep
+	// its time and do not count it, or the definition made it count at a later time.
+	// The total counts it. A repeat does not set Late.
 	Late bool
 
-	// Duplicate says that by its definition the counter counts each user once in a
-	// window, and had counted this one: nothing was added.
+	// Duplicate says that nothing was added, because the definition counts each user
+	// once in a window and this user was counted before.
 	Duplicate bool
 
-	// DuplicateError is which part of the users who were not counted yet is told to be Duplicate
-	// all the same, if the definition counts approximately. It is 0 if that is not so.
+	// DuplicateError is the share of new users who are mistaken for a Duplicate, if
+	// the definition counts approximately. Otherwise it is 0.
 	DuplicateError float64
 
-	// Version is the counter's version after the write, for IfVersion; 0 after
-	// a Delete, and of a Duplicate.
+	// Version is the counter's version after the write, for IfVersion. It is 0 after a
+	// Delete and for a Duplicate.
 	Version uint64
 
-	// Durability is what the acknowledgement means.
+	// Durability is the durability that the write has.
 	Durability store.Durability
 
 	// Err says why an event was refused. Only AddBatch sets it.
 	Err error
 }
 
-// Session returns the position of the write, for a reader that must see it. It
-// is opaque: hand it to the ReadOption of the same name, in this process or
-// another.
+// Session returns the position of the write, for readers that must see it. It
+// is opaque: give it to the ReadOption Session, in this process or another.
 func (r Receipt) Session() string {
 	return session.Position{Version: r.Version, Counter: session.Counter(r.Namespace, r.Key)}.String()
 }
 
-// A Fate is what is known of a token.
+// A Fate says what is known of a token.
 type Fate struct {
 	State store.TokenState
 
-	// Receipt is what the write returned, if State is store.TokenApplied.
+	// Receipt is the result of the write, if State is store.TokenApplied.
 	Receipt Receipt
 
-	// Reacted says that the write was a reaction: it chose Choice, and Before was chosen
-	// before. Either is empty if there was none. Receipt has no values then.
+	// Reacted says that the write was a reaction: it replaced the choice Before by
+	// Choice. Either is empty if there was none. Receipt has no values then.
 	Reacted        bool
 	Choice, Before string
 
-	// At is when the token was decided; zero if unknown.
+	// At is the time when the token was decided; zero if unknown.
 	At time.Time
 }
 
-// A Count is the answer to a read, and says what it is.
+// A Count is the answer to a read: a value that says how exact and how old it
+// is.
 type Count struct {
 	Key   string
 	Value int64
 
-	// Lower and Upper bound the exact value at AsOf, or at a moment between that and
-	// the read if it was changed meanwhile, if Bounded is set; otherwise nothing is
-	// proved. Of a counter that is split over several partitions of a store, they
-	// bound a value that lies between what it was when its shards began to be read
-	// and what it was when all were: it counts every write acknowledged before, and
-	// of those made meanwhile some, perhaps a later one without an earlier one, so
-	// the counter need not have had it at any moment.
+	// Lower and Upper bound the exact value if Bounded is set; otherwise nothing is
+	// proved. They hold at AsOf, or at a moment between AsOf and the read if the
+	// counter changed in between. The parts of a split counter are read one after the
+	// other. So the bounds of a split counter include every write acknowledged before
+	// the read, and some of the writes made during it, perhaps a later one without an
+	// earlier one. The counter need not have had such a value at any moment.
 	Lower, Upper int64
 	Bounded      bool
 
@@ -100,12 +99,13 @@ type Count struct {
 	Version   uint64        // changes whenever Value does; 0 if the counter does not exist; for IfVersion, if it is below quipu.VersionMixed
 }
 
-// A Sum is what the counters whose keys start with a prefix add up to.
+// A Sum is the sum of the counters whose keys start with a prefix.
 type Sum struct {
 	Value int64
 	Keys  int64 // how many counters that is
 
-	// Complete says that all were read; otherwise Next is the cursor to go on from.
+	// Complete says that all counters were read. Otherwise Next is the cursor to
+	// continue from.
 	Complete bool
 	Next     string
 
@@ -113,7 +113,7 @@ type Sum struct {
 	AsOf  time.Time // it counts every write acknowledged before, to the counters it has
 }
 
-// ListOptions say which page of a list is wanted. The zero value is the first.
+// ListOptions select a page of a list. The zero value is the first page.
 type ListOptions struct {
 	Limit  int    // counters in a page, up to PageMax; the default is 100
 	Cursor string // Next of the page before

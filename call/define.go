@@ -18,42 +18,44 @@ type Book struct {
 	Views       []View                  // of all definitions, in their order
 }
 
-// A View is one answer that a definition has kept up to date, such as its windows of an hour.
+// A View is one of the answers that a definition keeps up to date, such as its
+// windows of an hour.
 type View struct {
 	Pattern string // of the definition
 	Name    string // such as "windows of 1h", "dimension country", "ledger of all"
 
-	// Since is from when on the view is complete: earlier events are in the total, but not
-	// in the view. It is zero while the definitions are not in force.
+	// Since is the time from which on the view is complete. Earlier events are in the
+	// total, but not in the view. It is zero while the definitions are not yet in
+	// force.
 	Since time.Time
 
 	Keep definition.Keep // how long what is counted is kept; 0 is for ever
 }
 
-// DefineOptions say when definitions are to be taken. The zero value is always.
+// DefineOptions are conditions for Define. The zero value has none.
 type DefineOptions struct {
 	DryRun bool  // only say what would change
 	IfID   int64 // only if the book has this id, and ErrChanged otherwise; 0 is any
 	IfNone bool  // only if there never were any definitions; otherwise nothing changes
 }
 
-// A Change is what became of definitions that were proposed.
+// A Change says what Define changed, or would change.
 type Change struct {
 	ID      int64    // of the book that has them, or with DryRun would have
 	Changes []string // what begins, begins anew, ends, or is kept for another time; empty if nothing changed
 }
 
-// A Correction says why a counter is corrected, and by whom. It is written down in the
-// counter's ledger.
+// A Correction has the reason and the actor of a correction, for the ledger of
+// the counter.
 type Correction struct {
 	Reason string
 	Actor  string // may be empty
 }
 
-// ReasonBytesMax is how long a reason may be.
+// ReasonBytesMax is the maximum length of a reason.
 const ReasonBytesMax = 1 << 10
 
-// Check returns an error if a correction can't be written down.
+// Check returns an error if the correction is not valid.
 func (c Correction) Check() error {
 	if strings.TrimSpace(c.Reason) == "" {
 		return store.Errorf(store.KindInvalid, "a correction needs a reason")
@@ -61,7 +63,7 @@ func (c Correction) Check() error {
 	return c.CheckTexts()
 }
 
-// CheckTexts is Check for a write that may go without a reason.
+// CheckTexts is Check for a write that needs no reason.
 func (c Correction) CheckTexts() error {
 	switch {
 	case len(c.Reason) > ReasonBytesMax:

@@ -15,13 +15,14 @@ type BoundError struct {
 	Above bool  // the limit is a ceiling
 	Set   bool  // the write was no Add
 
-	// Forgotten says that the token of the write does not remember this, because there
-	// was no room for it: sent again, the write is decided anew. The tokens of counters
-	// without views never remember it, and do not say so.
+	// Forgotten says that there was no room to remember the refusal with the token: if
+	// the write is sent again, it is decided again. The tokens of counters without a
+	// definition never remember a refusal, and do not set Forgotten.
 	Forgotten bool
 }
 
-// Error says what was asked and what stood in the way.
+// Error returns the amount or value that was asked for and the limit that
+// refused it.
 func (e *BoundError) Error() string {
 	side := "below the floor"
 	if e.Above {
@@ -37,7 +38,8 @@ func (e *BoundError) Error() string {
 	return fmt.Sprintf("quipu: adding %d to %d would end %s of %d%s", e.Asked, e.Value, side, e.Limit, more)
 }
 
-// Forgotten is what the error of a refusal adds that the write's token does not remember.
+// Forgotten is added to the error of a refused write if its token does not
+// remember the refusal.
 const Forgotten = "; there is no room to remember that, so a repeat is decided anew"
 
 // Unwrap returns store.ErrBound.

@@ -7,7 +7,7 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// An Event is one Add among many. The zero value of a field means that the
+// An Event is one Add of an AddBatch. The zero value of a field means that the
 // option of the same name is not given.
 type Event struct {
 	Key       string
@@ -27,7 +27,7 @@ type Event struct {
 // as the country it came from.
 type Dimension struct{ Name, Value string }
 
-// Terms returns what the event says besides its counter and its amount.
+// Terms returns the options of the event.
 func (e *Event) Terms() WriteTerms {
 	t := WriteTerms{
 		Token: e.Token, HasToken: e.Token != "", Who: e.Who, HasWho: e.Who != "", HasAt: !e.At.IsZero(),
@@ -46,10 +46,10 @@ func (e *Event) Terms() WriteTerms {
 	return t
 }
 
-// WhoBytesMax is how long the name of who did something may be.
+// WhoBytesMax is the maximum length of the name of a user.
 const WhoBytesMax = 255
 
-// CheckWho returns an error if who can't name anyone.
+// CheckWho returns an error if who is not a valid name.
 func CheckWho(who string) error {
 	switch {
 	case len(who) > WhoBytesMax:

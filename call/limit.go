@@ -7,28 +7,28 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// AllowOptions say more of a call of Allow. The zero value says nothing.
+// AllowOptions change a call of Allow. The zero value changes nothing.
 type AllowOptions struct {
-	// Limits are what is allowed, in place of the definition of the name. What a client has
-	// used is kept by the names of the limits. They are at most definition.LimitsMax.
+	// Limits replace those of the definition of the name. The usage of a client is
+	// kept under the names of the limits. There are at most definition.LimitsMax.
 	Limits []definition.Limit
 
-	// Away says what becomes of the call while the store can't be reached, together with
-	// Limits. Without them the definition says it.
+	// Away says how the call is decided while the store can't be reached. It is for
+	// calls with Limits; otherwise the definition says it.
 	Away definition.Away
 
-	// Burn makes a call that is refused use up what is left, up to its cost.
+	// Burn makes a refused call use up what is left, up to its cost.
 	Burn bool
 
-	// DryRun only says what the answer would be: nothing is used.
+	// DryRun returns the answer and uses nothing.
 	DryRun bool
 
 	// Token, if not empty, names this call: a repeat returns the first answer and uses
-	// nothing. A call that was refused may be repeated, and is decided anew.
+	// nothing. A refused call may be repeated, and is decided again.
 	Token string
 }
 
-// Check returns an error if no call can have these options.
+// Check returns an error if the options contradict each other.
 func (o *AllowOptions) Check() error {
 	if err := definition.CheckLimits(o.Limits); err != nil {
 		return store.Errorf(store.KindInvalid, "%w", err)
@@ -37,13 +37,13 @@ func (o *AllowOptions) Check() error {
 		return store.Errorf(store.KindInvalid, "%w", err)
 	}
 	if o.Away != (definition.Away{}) && len(o.Limits) == 0 {
-		return store.Errorf(store.KindInvalid, "away goes with limits: without them the definition says it")
+		return store.Errorf(store.KindInvalid, "away needs limits in the call: without them the definition applies")
 	}
 	if o.Token == "" {
 		return nil
 	}
 	if o.DryRun {
-		return store.Errorf(store.KindInvalid, "a dry run uses nothing, and has no token")
+		return store.Errorf(store.KindInvalid, "a dry run uses nothing, so it takes no token")
 	}
 	return store.CheckToken(o.Token)
 }
@@ -52,24 +52,26 @@ func (o *AllowOptions) Check() error {
 type Decision struct {
 	Allowed bool
 
-	// Policy is the name of the limit that the rest is of: the one that refuses for longest,
-	// or if it is allowed the one that has the least left.
+	// Policy is the name of the limit that the fields below describe. If the call was
+	// refused, it is the limit that refuses for longest; otherwise the limit that has
+	// the least left.
 	Policy    string
 	Limit     int64 // the most that it admits at once
 	Remaining int64
 
-	// RetryAfter is after how long the same call may be allowed, if nothing else is used by
-	// then: 0 if it was allowed, and negative if it never is, because the cost is above Limit.
+	// RetryAfter is the time after which the same call may be allowed, if nothing else
+	// is used until then. It is 0 if the call was allowed, and negative if the cost is
+	// above Limit, so that the call is never allowed.
 	RetryAfter time.Duration
 
-	// ResetAfter is after how long nothing of the limit is used any more.
+	// ResetAfter is the time after which nothing of the limit is used any more.
 	ResetAfter time.Duration
 
-	// Limits are all that were asked. They must not be changed.
+	// Limits are all limits that were checked. They must not be changed.
 	Limits []definition.Limit
 
-	// Source is what decided: "store"; or while the store can't be reached "open", "closed" or
-	// "share", as the definition says.
+	// Source says what decided: "store", or, if the store could not be reached,
+	// "open", "closed" or "share", as the definition says.
 	Source string
 
 	Replayed bool // the call is a repeat, and this is the first answer
@@ -83,8 +85,8 @@ const (
 	SourceShare  = "share"
 )
 
-// Never is the RetryAfter of what is never allowed.
+// Never is the RetryAfter of a call that is never allowed.
 const Never time.Duration = -1
 
-// WhoOfLimitBytesMax is how long the name of a limit's client may be.
+// WhoOfLimitBytesMax is the maximum length of the name of a limit's client.
 const WhoOfLimitBytesMax = store.PartNameBytesMax

@@ -16,8 +16,9 @@ const (
 	SumPage   = 1000               // counters that Sum reads at a time
 )
 
-// A WriteOption changes what one write means. Give each at most once, in any
-// order, but a Dim for each dimension. An option that has no meaning for a call is refused with ErrInvalid.
+// A WriteOption changes one write. Give each at most once and in any order;
+// only Dim may repeat, once for each dimension. An option that does not fit the
+// call is refused with ErrInvalid.
 type WriteOption struct {
 	kind writeKind
 	text string
@@ -70,60 +71,62 @@ func (k writeKind) refused(adds bool) string {
 // counts once and returns the first result.
 func Token(token string) WriteOption { return WriteOption{kind: writeToken, text: token} }
 
-// At says when the counted event happened; the zero time says nothing. It picks the
-// windows that count the event, up to a day ahead of the store's time; a total counts all
-// events, whenever they happened. It has a meaning for Add only.
+// At gives the time of the counted event. It selects the windows that count the
+// event, up to a day ahead of the store's time. A total counts all events,
+// whatever their time. The zero time means no option. At is an option of Add
+// only.
 func At(t time.Time) WriteOption { return WriteOption{kind: writeAt, n: uint64(t.UnixMilli())} }
 
-// Dim says which value the counted event has in a dimension, such as the country it came
-// from. The definition of the counter declares the dimensions; another one is refused with
-// ErrInvalid. Give it once for each dimension. It has a meaning for Add only.
+// Dim gives the value of a dimension for the counted event, such as the country
+// it came from. Give it once for each dimension. The definition of the counter
+// declares the dimensions, and any other is refused with ErrInvalid. Dim is an
+// option of Add only.
 func Dim(name, value string) WriteOption {
 	return WriteOption{kind: writeDim, name: name, text: value}
 }
 
-// Who says who did what is counted; "" says nothing. It has a meaning for Add
-// only.
+// Who names the user who caused the event. An empty name means no option. Who
+// is an option of Add only.
 func Who(who string) WriteOption { return WriteOption{kind: writeWho, text: who} }
 
 // WantValue asks for the value before and after the write.
 func WantValue() WriteOption { return WriteOption{kind: writeWant} }
 
-// IfVersion applies the write only if the counter is at this version, and
-// refuses it with ErrChanged otherwise. Version 0 is a counter that does not
+// IfVersion applies the write only if the counter has this version. Otherwise
+// it is refused with ErrChanged. Version 0 means that the counter does not
 // exist.
 func IfVersion(version uint64) WriteOption { return WriteOption{kind: writeVersion, n: version} }
 
-// Floor refuses an Add that would take the counter below n, with a *BoundError. A
-// counter that is below it already can be added to, but not taken from. It has a
-// meaning for Add only.
+// Floor refuses an Add that would take the counter below n, with a *BoundError.
+// If the counter is below n already, it can be raised but not lowered. Floor is
+// an option of Add only.
 func Floor(n int64) WriteOption { return WriteOption{kind: writeFloor, n: uint64(n)} }
 
-// Ceiling refuses an Add that would take the counter above n, with a *BoundError.
-// A counter that is above it already can be taken from, but not added to. It has a
-// meaning for Add only.
+// Ceiling refuses an Add that would take the counter above n, with a
+// *BoundError. If the counter is above n already, it can be lowered but not
+// raised. Ceiling is an option of Add only.
 func Ceiling(n int64) WriteOption { return WriteOption{kind: writeCeiling, n: uint64(n)} }
 
-// Saturate makes an Add that a floor or a ceiling would refuse go as far as that,
-// whether it is the call's own or that of the counter's definition; with neither, as
-// far as int64 goes. The receipt says how much was applied. It has a meaning for
-// Add only.
+// Saturate makes an Add that a floor or a ceiling would refuse add as much as
+// possible instead. That holds for the bounds of the call and of the counter's
+// definition, and for the range of int64. The receipt says how much was
+// applied. Saturate is an option of Add only.
 func Saturate() WriteOption { return WriteOption{kind: writeSaturate} }
 
-// TTL makes the counter not exist any more so long after the Add, by the clock of
-// the store, to the millisecond. Each Add with a TTL sets it anew; one without
-// leaves it as it is. It has a meaning for Add only.
+// TTL deletes the counter this long after the Add, by the clock of the store,
+// to the millisecond. Each Add with a TTL sets the deadline anew, and an Add
+// without one keeps it. TTL is an option of Add only.
 func TTL(d time.Duration) WriteOption { return WriteOption{kind: writeTTL, n: uint64(d)} }
 
-// Because says why a counter is set, reset or deleted, and by whom, for the line in its
-// ledger. Either may be empty. A counter without a ledger has no line, and keeps neither. It
-// has a meaning for Set, Reset and Delete only.
+// Because gives the reason for a change and its actor, for the ledger of the
+// counter. Either may be empty. A counter without a ledger keeps neither.
+// Because is an option of Set, Reset and Delete only.
 func Because(c Correction) WriteOption {
 	return WriteOption{kind: writeBecause, text: c.Reason, name: c.Actor}
 }
 
-// WriteTerms are what the options of a write say together, for a client that
-// sends them over a wire.
+// WriteTerms are the options of a write as one struct, for a client that sends
+// them to a server.
 type WriteTerms struct {
 	Token     string // if HasToken
 	Who       string // if HasWho
@@ -184,8 +187,8 @@ func WriteTermsOf(opts []WriteOption, adds bool) (t WriteTerms, err error) {
 	return t, nil
 }
 
-// A ReadOption says what a reader needs of the answer. Give them in any order:
-// the answer meets all of them.
+// A ReadOption says what the reader needs. The answer meets all options, in any
+// order.
 type ReadOption struct {
 	kind readKind
 	text string
@@ -202,34 +205,35 @@ const (
 	readAsOf
 )
 
-// Exact asks for the value that counts every write acknowledged before the
-// read began.
+// Exact asks for a value that includes every write acknowledged before the read
+// began.
 func Exact() ReadOption { return ReadOption{kind: readExact} }
 
-// Session asks for a value that counts the write whose Receipt had this
-// session, and all that the writer had seen by then. If the store has lost that
-// write the read returns ErrSessionLost: drop the session, and read again without
-// it.
+// Session asks for a value that includes the write whose Receipt had this
+// session, and all that its writer had seen by then. If the store has lost that
+// write, the read returns ErrSessionLost: drop the session, and read again
+// without it.
 func Session(session string) ReadOption { return ReadOption{kind: readSession, text: session} }
 
-// MaxStaleness asks for a value that counts every write acknowledged d before
-// the read began.
+// MaxStaleness asks for a value that includes every write acknowledged more
+// than d before the read began.
 func MaxStaleness(d time.Duration) ReadOption {
 	return ReadOption{kind: readStaleness, n: int64(d)}
 }
 
-// MaxError asks for a value that is proved to be at most n away from the exact
-// one.
+// MaxError asks for a value that is proved to differ from the exact one by at
+// most n.
 func MaxError(n int64) ReadOption { return ReadOption{kind: readError, n: n} }
 
-// AsOf asks for the total that the counter had at a time, by the times of its events. It
-// needs windows, and is exact only as far as these, and the ledger of what was set, can
-// prove it. A counter whose windows do not begin at that time is told as of the next time
-// at which they do: see Count.AsOf. It goes with no other option, and with Read alone.
+// AsOf asks for the total that the counter had at a time, by the times of its
+// events. The counter needs windows. The answer is exact as far as the windows
+// and the ledger can prove it. If no window begins at that time, the answer is
+// for the next time at which one does: see Count.AsOf. AsOf can't be combined
+// with other options, and only Read accepts it.
 func AsOf(t time.Time) ReadOption { return ReadOption{kind: readAsOf, n: t.UnixMilli()} }
 
-// ReadTerms are what the options of a read say together, for a client that sends
-// them over a wire.
+// ReadTerms are the options of a read as one struct, for a client that sends
+// them to a server.
 type ReadTerms struct {
 	Exact        bool
 	Sessions     []string
@@ -240,7 +244,8 @@ type ReadTerms struct {
 	HasStaleness, HasError, HasAsOf bool
 }
 
-// ReadTermsOf returns what options say, or ErrInvalid if one is none.
+// ReadTermsOf returns the options as one struct, or ErrInvalid if one is not
+// valid.
 func ReadTermsOf(opts []ReadOption) (t ReadTerms, err error) {
 	for _, o := range opts {
 		switch o.kind {
@@ -258,7 +263,7 @@ func ReadTermsOf(opts []ReadOption) (t ReadTerms, err error) {
 			}
 		case readAsOf:
 			if len(opts) > 1 {
-				return ReadTerms{}, store.Errorf(store.KindInvalid, "a read as of a time goes with no other option")
+				return ReadTerms{}, store.Errorf(store.KindInvalid, "a read as of a time can't be combined with other options")
 			}
 			t.HasAsOf, t.AsOfMS = true, o.n
 		default:

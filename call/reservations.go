@@ -7,7 +7,7 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// All is the amount of a commit that takes all that is reserved.
+// All is the amount that makes a commit take everything that is reserved.
 const All int64 = -1
 
 // The limits of a list of reservations.
@@ -16,8 +16,8 @@ const (
 	reservationsDefault = 100
 )
 
-// A Reservation is an amount that was taken out of a counter for a time. It ends once: it
-// is committed, released, or given back when it expires.
+// A Reservation is an amount that is taken out of a counter for a limited time.
+// It ends once: it is committed, released, or given back when it expires.
 type Reservation struct {
 	ID             string // by which it is committed, released, extended and looked at
 	Namespace, Key string // of the counter
@@ -33,27 +33,28 @@ type Reservation struct {
 	Stock
 	HasStock bool
 
-	// Replayed says that the call was a repeat: it changed nothing, and this is what the
-	// first has done. ExpiresAt and State are as they are now.
+	// Replayed says that the call was a repeat: it changed nothing, and this is the
+	// result of the first. ExpiresAt and State are the present ones.
 	Replayed bool
 
-	// Durability is what the acknowledgement means; of a call that changes nothing, nothing.
+	// Durability is the durability that the write has. A call that changes nothing has
+	// none.
 	Durability store.Durability
 }
 
-// Stock is what there is of a counter that has reservations.
+// Stock says how much of a counter is reserved and how much is available.
 type Stock struct {
 	Value     int64 // what there is: what is available, and what is reserved
 	Reserved  int64 // the sum of all open reservations
 	Available int64 // the counter's own value, as any read of it tells
 	Open      int64 // how many reservations are open
 
-	// Exact says that these are of one moment. If the counter is changed again and again
-	// while it is read, they are of moments side by side, and need not add up.
+	// Exact says that the fields are of the same moment. If the counter keeps changing
+	// during the read, they are of slightly different moments and need not add up.
 	Exact bool
 }
 
-// HoldState is what has become of a reservation.
+// HoldState is the state of a reservation.
 type HoldState uint8
 
 // The states. They are sent: append only.
@@ -72,15 +73,15 @@ func (s HoldState) String() string { return holdWords[min(int(s), len(holdWords)
 // MarshalText returns the word for s.
 func (s HoldState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// ReservationOptions say which reservations of a counter are wanted. The zero value is the
-// first page of all.
+// ReservationOptions select open reservations of a counter. The zero value is
+// the first page of all.
 type ReservationOptions struct {
 	Who    string // only those for whom; "" is all
 	Limit  int    // in a page, up to ReservationsMax; the default is 100
 	Cursor string // Next of the page before
 }
 
-// Check returns the options with the limit that is meant, or an error.
+// Check returns the options with the default limit filled in, or an error.
 func (o ReservationOptions) Check() (ReservationOptions, error) {
 	if o.Limit < 0 || o.Limit > ReservationsMax {
 		return o, store.Errorf(store.KindInvalid, "limit of %d reservations: want 1 to %d", o.Limit, ReservationsMax)
@@ -91,8 +92,9 @@ func (o ReservationOptions) Check() (ReservationOptions, error) {
 	return o, nil
 }
 
-// A ReservationPage is a part of the open reservations of a counter, and what it has. A page
-// of one who may be short, or empty, and have a Next all the same.
+// A ReservationPage is a page of the open reservations of a counter, and its
+// stock. With ReservationOptions.Who, a page may be short or empty and still
+// have a Next.
 type ReservationPage struct {
 	Key string
 	Stock
@@ -125,8 +127,8 @@ func ReserveTermsOf(opts []WriteOption) (WriteTerms, error) {
 	return WriteTermsOf(opts, true)
 }
 
-// WantsValue reports whether the options of what ends or extends a reservation ask for what
-// the counter has, or returns an error if there are others.
+// WantsValue reports whether the options of Commit, Release or Extend ask for
+// the stock. It returns an error if there are other options.
 func WantsValue(call string, opts []WriteOption) (want bool, err error) {
 	for _, o := range opts {
 		if o.kind != writeWant {
@@ -137,7 +139,8 @@ func WantsValue(call string, opts []WriteOption) (want bool, err error) {
 	return want, nil
 }
 
-// EndedError returns the error of a call for a reservation that has ended in another way.
+// EndedError returns the error of a call for a reservation that has ended in
+// another way.
 func EndedError(state HoldState, committed int64) error {
 	how := "it has expired, or ended so long ago that nobody remembers how"
 	switch state {

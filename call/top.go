@@ -6,27 +6,27 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// TopOptions say which part of a top list is wanted, and of which time. The zero value is all
-// that the list of all counters is asked for, of all time.
+// TopOptions select a part of a top list, and its time. The zero value selects
+// a list by key, for all time.
 type TopOptions struct {
-	// Key is the counter whose list is wanted. It is empty for a list by key, which is of all
-	// counters of a pattern.
+	// Key is the counter that has the list. It is empty for a list by key, which
+	// covers all counters of a pattern.
 	Key string
 
-	// K is how many items are wanted. The default is as many as the definition says, and no
-	// more can be.
+	// K is the number of items. The default and the maximum is the number in the
+	// definition.
 	K int
 
-	// From and To are the range, with the defaults of RangeOptions. If both are zero, all time
-	// is meant; of a trend, the window that has ended last.
+	// From and To are the range, with the defaults of RangeOptions. If both are zero,
+	// the list covers all time; a trend covers the window that ended last.
 	From, To time.Time
 
-	// Trend has the items that rose the most come first: from the range before, which is as long,
-	// to this one.
+	// Trend orders the items by how much they rose, from the range of the same length
+	// before to this one.
 	Trend bool
 }
 
-// Check returns an error if o asks for what no list has.
+// Check returns an error if no list can have the options.
 func (o TopOptions) Check() error {
 	if o.K < 0 {
 		return store.Errorf(store.KindInvalid, "%d items: want 1 or more", o.K)
@@ -34,32 +34,32 @@ func (o TopOptions) Check() error {
 	return nil
 }
 
-// A TopItem is an item of a top list, with bounds of its number that always hold.
+// A TopItem is an item of a top list, with bounds of its count that always
+// hold.
 type TopItem struct {
 	Item  string
 	Count int64 // the upper bound: it is never below what was counted
 	Lower int64
 	Upper int64
 
-	// Of a trend: by how much more it was counted than in the range before, in the middle of
-	// what the bounds say. It is below 0 if it was less.
+	// Rise is, for a trend, the estimated growth from the range before, and RiseLower
+	// and RiseUpper bound it. It is negative if the count fell.
 	Rise, RiseLower, RiseUpper int64
 }
 
-// A Top is a top list: what came most often.
-//
-// It has what was added. Amounts below zero and corrections take nothing out of it.
+// A Top is a top list: the most frequent items. It counts additions only:
+// negative amounts and corrections do not lower it.
 type Top struct {
 	Name  string
 	Key   string    // the counter, or empty
 	By    string    // what is listed: key, or the name of a value
 	Items []TopItem // the most frequent first; of a trend, those that rose the most
 
-	// Exact tells that all numbers are exact, and that no item is missing that belongs here.
+	// Exact says that all counts are exact and that no item is missing.
 	Exact bool
-	// Rest is the most that may have been counted of an item that is not in Items. An item
-	// whose Lower is above it certainly belongs here. A trend tells nothing of items that
-	// neither list has.
+	// Rest is the highest count that an item outside of Items can have. An item whose
+	// Lower is above Rest certainly belongs to the list. A trend says nothing about
+	// items that are in neither of the two lists.
 	Rest int64
 	// Total is the sum of all that was added, listed or not.
 	Total int64

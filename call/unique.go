@@ -6,10 +6,11 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// UniquesMax is how many users one call takes into those of a counter.
+// UniquesMax is the maximum number of users in one call.
 const UniquesMax = 10_000
 
-// CheckUniques returns an error if users can't be taken into those of a counter.
+// CheckUniques returns an error if users can't be added to the users of a
+// counter.
 func CheckUniques(users []string) error {
 	if len(users) == 0 {
 		return store.Errorf(store.KindInvalid, "no users: want 1 to %d", UniquesMax)
@@ -25,35 +26,37 @@ func CheckUniques(users []string) error {
 	return nil
 }
 
-// UniqueOptions say of which time and by which dimension the number of different users is
-// wanted. The zero value is all time.
+// UniqueOptions select the time and the dimension of a number of distinct
+// users. The zero value is all time.
 type UniqueOptions struct {
-	// From and To are the range, with the defaults of RangeOptions. If both are zero, all
-	// time is meant, which also has the users of windows that are not kept any more.
+	// From and To are the range, with the defaults of RangeOptions. If both are zero,
+	// all time is covered, including users whose windows were removed.
 	From, To time.Time
 
-	// By is a dimension: the users of each of its values are wanted too.
+	// By is a dimension: the users of each of its values are counted too.
 	By string
 
-	// Top is how many values are wanted, those with the most users. The default is all.
+	// Top is the number of values to return, those with the most users. The default is
+	// all.
 	Top int
 
-	// With is another counter, whose users of the same time are compared with these.
+	// With is another counter, whose users in the same time are compared with these.
 	With string
 }
 
-// A UniqueEstimate is how many different users there were.
+// A UniqueEstimate is a number of distinct users, with bounds.
 type UniqueEstimate struct {
 	Count int64
 
-	// Lower and Upper are bounds that hold in 95 of 100 cases, and StandardError is how far
-	// from the truth Count is in 68 of 100. If Exact, the count is exact, and so are they.
+	// Lower and Upper are bounds that hold in 95 of 100 cases. StandardError is the
+	// distance from the truth that Count keeps in 68 of 100 cases. If Exact is set,
+	// the count is exact and equals both bounds.
 	Lower, Upper  int64
 	StandardError float64
 	Exact         bool
 }
 
-// Uniques is how many different users a counter had.
+// Uniques is the number of distinct users of a counter.
 type Uniques struct {
 	Key string
 	UniqueEstimate
@@ -71,7 +74,7 @@ type Uniques struct {
 	AsOf         time.Time // every event acknowledged before is there
 }
 
-// A UniqueValue is how many different users a value of a dimension had.
+// A UniqueValue is the number of distinct users of a value of a dimension.
 type UniqueValue struct {
 	Value  string   // empty for events that brought none
 	Values []string // for a dimension of several names, in their order; then Value is empty

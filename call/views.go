@@ -6,31 +6,31 @@ import (
 	"github.com/quipudb/quipu/definition"
 )
 
-// PointsDefault is the most points that a range has if no step is asked for.
+// PointsDefault is the maximum number of points of a range without a step.
 const PointsDefault = 1000
 
-// RangeOptions say which range of time is wanted, and in which steps. The zero value is
-// all that is kept, up to now.
+// RangeOptions select a range of time and its steps. The zero value is all that
+// is kept, up to now.
 type RangeOptions struct {
-	// From and To are the range: the time at From belongs to it, the time at To does not.
-	// The default of From is the first window that is kept; that of To is the end of the
-	// step that has begun last.
+	// From and To are the range, which includes From and excludes To. The default of
+	// From is the first window that is kept. The default of To is the end of the
+	// current step.
 	From, To time.Time
 
-	// Step is how long each point is. The default is the shortest width of the counter's
-	// windows that makes at most PointsDefault points.
+	// Step is the length of each point. The default is the shortest width of the
+	// counter's windows that makes at most PointsDefault points.
 	Step definition.Width
 
-	// Zone is the time zone in which a step of a day or more begins. The default is the
-	// one that the counter's windows have.
+	// Zone is the time zone in which a step of a day or more begins. The default is
+	// the zone of the counter's windows.
 	Zone string
 
-	// Prefix says that the key is a prefix: the answer is the sum over all counters whose
-	// keys start with it and that have windows.
+	// Prefix says that the key is a prefix: the answer is the sum of all counters
+	// whose keys start with it and that have windows.
 	Prefix bool
 }
 
-// A Series is what was counted in a range of time.
+// A Series is a counter over time.
 type Series struct {
 	Key    string // or the prefix
 	Step   definition.Width
@@ -41,8 +41,9 @@ type Series struct {
 	Exact    bool  // there are points, and all of them are
 	Complete bool  // there are points, and all of them are
 
-	// CompleteFrom is from when on all events are counted: earlier windows are not kept any
-	// more, or the definition came later. It is the end of the range if no point is complete.
+	// CompleteFrom is the time from which on all events are counted. Earlier windows
+	// were removed, or the definition is younger. It is the end of the range if no
+	// point is complete.
 	CompleteFrom time.Time
 
 	AsOf time.Time // every event acknowledged before is counted
@@ -56,8 +57,8 @@ type Point struct {
 	Complete bool // every event between From and To is counted
 }
 
-// Rate returns how much was counted a second: over the time from From to To, or up to asOf if
-// the point is not over by then. It is 0 if no time of it has passed.
+// Rate returns the average count a second, from From to To, or to asOf if the
+// point is not over by then. It is 0 if the point has only just begun.
 func (p Point) Rate(asOf time.Time) float64 {
 	if asOf.After(p.To) {
 		asOf = p.To
@@ -69,7 +70,7 @@ func (p Point) Rate(asOf time.Time) float64 {
 	return float64(p.Value) / passed
 }
 
-// Rate returns how much was counted a second over all points: see Point.Rate.
+// Rate returns the average count a second over all points: see Point.Rate.
 func (s *Series) Rate() float64 {
 	n := len(s.Points)
 	if n == 0 {
@@ -78,18 +79,19 @@ func (s *Series) Rate() float64 {
 	return Point{From: s.Points[0].From, To: s.Points[n-1].To, Value: s.Sum}.Rate(s.AsOf)
 }
 
-// ByOptions say over which time a dimension is wanted. The zero value is all time.
+// ByOptions select the range of time of a Breakdown. The zero value is all
+// time.
 type ByOptions struct {
-	// From and To are the range, with the defaults of RangeOptions. If both are zero, all
-	// time is meant, which also has the events that no window keeps any more.
+	// From and To are the range, with the defaults of RangeOptions. If both are zero,
+	// the Breakdown covers all time, including events whose windows were removed.
 	From, To time.Time
 
-	// Top is how many values are wanted, those with the highest counts. The default is
-	// all.
+	// Top is the number of values to return, those with the highest counts. The
+	// default is all.
 	Top int
 }
 
-// A Breakdown is what was counted for each value of a dimension.
+// A Breakdown has the count of each value of a dimension.
 type Breakdown struct {
 	Key, Dimension string
 
@@ -97,9 +99,9 @@ type Breakdown struct {
 	Other  int64            // all that is not in Values: values beyond the dimension's limit, and beyond Top
 	Sum    int64            // all of it
 
-	// Outside is, for all time, what the counter has and no value has: what was counted
-	// before the dimension was defined, what was set, and what was added by SQL. It is 0 for
-	// a range.
+	// Outside is, for all time, the part of the counter that no value counts: what was
+	// counted before the dimension was defined, what was set, and what was added by
+	// SQL. It is 0 for a range.
 	Outside int64
 
 	Exact        bool      // From and To are what was asked for: see Point
@@ -109,14 +111,14 @@ type Breakdown struct {
 	AsOf         time.Time // every event acknowledged before is counted
 }
 
-// A DimensionValue is what was counted for one value.
+// A DimensionValue is the count of one value of a dimension.
 type DimensionValue struct {
 	Value  string   // empty for events that brought none
 	Values []string // for a dimension of several names, in their order; then Value is empty
 	Count  int64
 }
 
-// LedgerOptions say which lines of a ledger are wanted. The zero value is the latest.
+// LedgerOptions select entries of a ledger. The zero value selects the latest.
 type LedgerOptions struct {
 	Limit  int    // lines in a page, up to LedgerMax; the default is 100
 	Cursor string // Next of the page before, with the same options
@@ -125,21 +127,23 @@ type LedgerOptions struct {
 	From, To     time.Time // only lines that were recorded in between
 }
 
-// LedgerMax is how many lines a page of a ledger may have.
+// LedgerMax is the maximum number of entries on a page of a ledger.
 const LedgerMax = 1000
 
-// A LedgerPage is a part of a ledger, the latest line first. Lines of one shard of a
-// counter are in the order in which they were applied, those of different shards by time.
+// A LedgerPage is a page of a ledger, the latest entry first. If the counter is
+// split, entries of one part are in the order in which they were applied, and
+// entries of different parts are ordered by time.
 type LedgerPage struct {
 	Lines []Line
 	Next  string // the Cursor of the next page; empty if there is none
 
-	// CompleteFrom is from when on every change that the counter's definition asks for is
-	// there; zero if it asks for none. Adjustments are always recorded.
+	// CompleteFrom is the time from which on the ledger has every change that the
+	// definition asks for. It is zero if the definition asks for none. Adjustments are
+	// always recorded.
 	CompleteFrom time.Time
 }
 
-// A Line is one change of a counter, written down.
+// A Line is one entry of a ledger: a recorded change of a counter.
 type Line struct {
 	Position string // names the line among those of its counter
 	Kind     string // add, adjust, undo, set, reset, delete, react, unreact
@@ -161,8 +165,7 @@ type Line struct {
 	Dims []Dimension
 }
 
-// An Erasure says what was done to take someone's name out of ledgers and reactions, in one
-// call.
+// An Erasure says how much one call of Erase has removed.
 type Erasure struct {
 	Counters  int64 // that had the name
 	Lines     int64 // of ledgers, that do not have it any more
@@ -170,13 +173,13 @@ type Erasure struct {
 	Windows   int64 // of counters that count each user once, that do not remember the user any more
 	Looked    int64 // entries and users that were looked at
 
-	// Complete says that all was looked at; otherwise Next is the cursor to go on
-	// from.
+	// Complete says that everything was looked at. Otherwise Next is the cursor to
+	// continue from.
 	Complete bool
 	Next     string
 }
 
-// A Recounted says what Recount has found, and what it has done about it.
+// A Recounted says which differences Recount found and repaired.
 type Recounted struct {
 	Key           string
 	Before, After int64    // the total

@@ -16,7 +16,7 @@ import (
 // lost. Each client begins with another of them.
 func connect(addr string, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	if strings.Contains(addr, "://") {
-		return nil, store.Errorf(store.KindInvalid, "dial %s: want HOST:PORT, where the server has its RPC door (--rpc), and no URL", addr)
+		return nil, store.Errorf(store.KindInvalid, "dial %s: want HOST:PORT, the address of the server's --rpc, and not a URL", addr)
 	}
 	all := strings.Split(addr, ",")
 	if len(all) == 1 {

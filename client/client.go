@@ -24,7 +24,7 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// TimeoutDefault is how long a call may take if nobody says.
+// TimeoutDefault is the time limit of a call if nothing else sets one.
 const TimeoutDefault = 10 * time.Second
 
 const (
@@ -34,21 +34,20 @@ const (
 	pingTimeout      = 5 * time.Second
 )
 
-// Options are what a client is told. The zero value is ready to use.
+// Options configure a client. The zero value is ready to use.
 type Options struct {
-	// APIKey is sent with every call, if the server wants one.
+	// APIKey is sent with every call. It may be empty if the server requires none.
 	APIKey string
 
-	// TLS encrypts the connection; nil sends everything in the clear.
+	// TLS encrypts the connection. If it is nil, nothing is encrypted.
 	TLS *tls.Config
 
-	// Timeout is how long a call may take, its retries included, if its context
-	// has no deadline. The default is TimeoutDefault.
+	// Timeout is the time limit of a call, retries included, if its context has no
+	// deadline. The default is TimeoutDefault.
 	Timeout time.Duration
 
-	// Tokens gives each write that has no token a new one, so that it can be
-	// sent again when its answer was lost. See the package's comment for what
-	// that costs.
+	// Tokens gives each write without a token a new one, so that the client can repeat
+	// it after a lost answer. The package comment says what that costs.
 	Tokens bool
 }
 
@@ -75,17 +74,19 @@ type shared struct {
 	end    func()        // closes it
 }
 
-// ErrUnauthorized is returned by Dial, and by every call, when the server wants
-// an API key and Options.APIKey is none of its own.
+// ErrUnauthorized is returned by Dial and by every call if the server requires
+// an API key and does not accept Options.APIKey.
 var ErrUnauthorized = errors.New("quipu: the API key is wrong or missing")
 
-// Dial connects to the RPC door of a server, at HOST:PORT, and makes one call
-// that reads nothing. It returns store.ErrUnavailable, with what went wrong last,
-// if the server can't be reached by the end of ctx, or of Options.Timeout if ctx
-// has no deadline. A connection that is lost later is made again by itself.
+// Dial connects to the gRPC address (--rpc) of a server, HOST:PORT, and makes
+// one call to test the connection. If the server can't be reached before ctx
+// ends, or within Options.Timeout if ctx has no deadline, Dial returns
+// store.ErrUnavailable with the last cause. A connection that is lost later is
+// made again automatically.
 //
-// Several addresses, with commas between them, are of servers that share a store:
-// the client uses one of them, and another if that can't be reached.
+// Several addresses with commas between them must belong to servers that share
+// a store. The client uses one of them, and switches to another if it can't be
+// reached.
 func Dial(ctx context.Context, addr string, o Options) (*DB, error) {
 	if o.Timeout == 0 {
 		o.Timeout = TimeoutDefault
@@ -174,7 +175,7 @@ func (db *DB) In(namespace string) *DB {
 }
 
 // Verify checks what the server serves, in all namespaces: see quipu.DB.Verify.
-// It takes as long as ctx lets it.
+// Only ctx limits its time.
 func (db *DB) Verify(ctx context.Context) (store.Audit, error) {
 	var reply *pb.VerifyReply
 	err := db.do(ctx, manner{repeatable: true, long: true}, func(ctx context.Context, o ...grpc.CallOption) (err error) {
@@ -191,9 +192,9 @@ func (db *DB) Verify(ctx context.Context) (store.Audit, error) {
 	return a, nil
 }
 
-// Backup writes a consistent copy of all namespaces to out: see quipu.DB.Backup. It
-// takes as long as ctx lets it, and is not tried again. What was written is whole
-// only if there is no error.
+// Backup writes a consistent copy of all namespaces to out: see
+// quipu.DB.Backup. Only ctx limits its time. The client does not try it again.
+// The copy is complete only if there is no error.
 func (db *DB) Backup(ctx context.Context, out io.Writer) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -221,9 +222,9 @@ func (db *DB) Backup(ctx context.Context, out io.Writer) error {
 	return decodeError(err, false)
 }
 
-// Close closes the connection and all views after the calls under way, which do
-// not wait to be sent again. Close writers before it. Later calls return
-// store.ErrClosed; a second Close returns nil.
+// Close closes the connection and all views after the running calls, which are
+// not sent again. Close writers before it. Later calls return store.ErrClosed.
+// A second Close returns nil.
 func (db *DB) Close() error {
 	db.end()
 	db.mu.Lock()

@@ -106,7 +106,7 @@ func (db *DB) Undo(ctx context.Context, key, token string, c call.Correction) (c
 	})
 }
 
-// Recount repairs what the views of a counter do not add up to: see quipu.DB.Recount.
+// Recount repairs a counter whose views do not add up: see quipu.DB.Recount.
 func (db *DB) Recount(ctx context.Context, key string, c call.Correction) (call.Recounted, error) {
 	if err := checkText("key", key, "reason", c.Reason, "actor", c.Actor); err != nil {
 		return call.Recounted{}, err

@@ -31,7 +31,7 @@ func entryOf(key string, opts []call.WriteOption) (string, error) {
 		return "", err
 	}
 	if t.HasToken || t.WantValue || t.HasVersion || t.HasFloor || t.HasCeiling || t.Saturate || t.HasTTL {
-		return "", store.Errorf(store.KindInvalid, "a Writer takes the options At, Dim and Who: others need an answer for each add")
+		return "", store.Errorf(store.KindInvalid, "a Writer takes only the options At, Dim and Who, because the others need an answer for each add")
 	}
 	if err := cmp.Or(store.CheckKey(key), call.CheckWho(t.Who), checkDims(t.Dims)); err != nil {
 		return "", err

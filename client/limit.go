@@ -11,9 +11,9 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// Allow asks the limits of a name whether a client may use a cost: see quipu.DB.Allow. It is
-// sent again after an attempt that may have been counted only if it has a token, or uses
-// nothing.
+// Allow checks the rate limits of a name for a client: see quipu.DB.Allow.
+// After an attempt that may have been counted, the client sends it again only
+// if it has a token or uses nothing.
 func (db *DB) Allow(ctx context.Context, name, who string, cost int64, o call.AllowOptions) (call.Decision, error) {
 	if err := checkText("name", name, "who", who, "token", o.Token); err != nil {
 		return call.Decision{}, err
@@ -42,7 +42,8 @@ func (db *DB) Allow(ctx context.Context, name, who string, cost int64, o call.Al
 	return d, nil
 }
 
-// ResetLimit forgets what a client of a limit has used: see quipu.DB.ResetLimit.
+// ResetLimit makes a limit forget what a client has used: see
+// quipu.DB.ResetLimit.
 func (db *DB) ResetLimit(ctx context.Context, name, who string) error {
 	if err := checkText("name", name, "who", who); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// React makes a choice what a user has chosen of a counter: see quipu.DB.React.
+// React records the choice of a user for a counter: see quipu.DB.React.
 func (db *DB) React(ctx context.Context, key, user, choice string, opts ...call.WriteOption) (call.Reaction, error) {
 	t, err := db.reactTerms(key, user, choice, opts)
 	if err != nil {
@@ -25,7 +25,7 @@ func (db *DB) React(ctx context.Context, key, user, choice string, opts ...call.
 	})
 }
 
-// Unreact takes back what a user has chosen of a counter: see quipu.DB.Unreact.
+// Unreact removes the choice of a user: see quipu.DB.Unreact.
 func (db *DB) Unreact(ctx context.Context, key, user string, opts ...call.WriteOption) (call.Reaction, error) {
 	t, err := db.reactTerms(key, user, "", opts)
 	if err != nil {
@@ -77,7 +77,8 @@ func decodeCounts(counts []*pb.ChoiceCount) (out []call.ChoiceCount) {
 	return out
 }
 
-// Choice returns what a user has chosen of each of some keys: see quipu.DB.Choice.
+// Choice returns the choices that a user made for some keys: see
+// quipu.DB.Choice.
 func (db *DB) Choice(ctx context.Context, user string, keys ...string) ([]string, error) {
 	if err := checkText("user", user); err != nil {
 		return nil, err
@@ -100,7 +101,8 @@ func (db *DB) Choice(ctx context.Context, user string, keys ...string) ([]string
 	return reply.Choices, nil
 }
 
-// Reactions returns how many users have each choice of a counter: see quipu.DB.Reactions.
+// Reactions returns the number of users with each choice of a counter: see
+// quipu.DB.Reactions.
 func (db *DB) Reactions(ctx context.Context, key string) (call.Reactions, error) {
 	if err := checkText("key", key); err != nil {
 		return call.Reactions{}, err

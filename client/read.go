@@ -83,7 +83,7 @@ func (db *DB) List(ctx context.Context, prefix string, o call.ListOptions) (call
 	return p, nil
 }
 
-// Sum returns what counters add up to: see quipu.DB.Sum.
+// Sum returns the sum of counters: see quipu.DB.Sum.
 func (db *DB) Sum(ctx context.Context, prefix, cursor string) (call.Sum, error) {
 	if err := checkText("prefix", prefix, "cursor", cursor); err != nil {
 		return call.Sum{}, err
@@ -103,7 +103,7 @@ func (db *DB) Lookup(ctx context.Context, key, token string) (call.Fate, error) 
 	return db.fate(ctx, manner{repeatable: true}, key, token, db.rpc.Lookup)
 }
 
-// Settle decides a token for good: see quipu.DB.Settle.
+// Settle makes the fate of a token final: see quipu.DB.Settle.
 func (db *DB) Settle(ctx context.Context, key, token string) (call.Fate, error) {
 	return db.fate(ctx, manner{write: true, repeatable: true}, key, token, db.rpc.Settle)
 }

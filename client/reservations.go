@@ -12,7 +12,8 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// Reserve takes an amount out of a counter for a time: see quipu.DB.Reserve.
+// Reserve takes an amount out of a counter for a limited time: see
+// quipu.DB.Reserve.
 func (db *DB) Reserve(ctx context.Context, key string, amount int64, ttl time.Duration, opts ...call.WriteOption) (call.Reservation, error) {
 	t, err := call.ReserveTermsOf(opts)
 	if err == nil {
@@ -73,7 +74,7 @@ func (db *DB) Release(ctx context.Context, id string, opts ...call.WriteOption) 
 	})
 }
 
-// Extend has a reservation expire later: see quipu.DB.Extend.
+// Extend makes a reservation expire later: see quipu.DB.Extend.
 func (db *DB) Extend(ctx context.Context, id string, ttl time.Duration, opts ...call.WriteOption) (call.Reservation, error) {
 	want, err := call.WantsValue("Extend", opts)
 	if err == nil {
@@ -88,7 +89,7 @@ func (db *DB) Extend(ctx context.Context, id string, ttl time.Duration, opts ...
 	})
 }
 
-// Reservation returns what has become of a reservation: see quipu.DB.Reservation.
+// Reservation returns the state of a reservation: see quipu.DB.Reservation.
 func (db *DB) Reservation(ctx context.Context, id string) (call.Reservation, error) {
 	if err := checkText("id", id); err != nil {
 		return call.Reservation{}, err

@@ -86,7 +86,7 @@ func (s *shipper) send(ctx context.Context, b *batch) {
 			return
 		}
 		if err := s.settle(ctx, b, round); err != nil {
-			b.err = store.Errorf(store.KindUnknown, "given up before it was durable: %w", err)
+			b.err = store.Errorf(store.KindUnknown, "the writer gave up before the add was durable: %w", err)
 			return
 		}
 	}

@@ -10,7 +10,8 @@ import (
 	pb "github.com/quipudb/quipu/quipupb"
 )
 
-// Uniques returns how many different users a counter had: see quipu.DB.Uniques.
+// Uniques returns the number of distinct users of a counter: see
+// quipu.DB.Uniques.
 func (db *DB) Uniques(ctx context.Context, key string, o call.UniqueOptions) (call.Uniques, error) {
 	if err := checkText("key", key, "dimension", o.By, "with", o.With); err != nil {
 		return call.Uniques{}, err
@@ -25,9 +26,10 @@ func (db *DB) Uniques(ctx context.Context, key string, o call.UniqueOptions) (ca
 	return protocol.DecodeUniques(reply, key, o), nil
 }
 
-// AddUniques takes users into those of a counter: see quipu.DB.AddUniques. It may be sent
-// again, since who was taken in is not taken in twice; then it may say that nothing has
-// changed though the first attempt did it.
+// AddUniques adds users to the set of users of a counter: see
+// quipu.DB.AddUniques. The client may send it again, which is harmless. After a
+// repeat it may report that no user is new although the first attempt added
+// them.
 func (db *DB) AddUniques(ctx context.Context, key string, users ...string) (changed bool, err error) {
 	if err := checkText("key", key); err != nil {
 		return false, err

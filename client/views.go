@@ -14,7 +14,7 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// Range returns what was counted in a stretch of time: see quipu.DB.Range.
+// Range returns a counter over time: see quipu.DB.Range.
 func (db *DB) Range(ctx context.Context, key string, o call.RangeOptions) (call.Series, error) {
 	if err := checkText("key", key, "zone", o.Zone); err != nil {
 		return call.Series{}, err
@@ -40,7 +40,7 @@ func (db *DB) Range(ctx context.Context, key string, o call.RangeOptions) (call.
 	return s, nil
 }
 
-// By returns what was counted for each value of a dimension: see quipu.DB.By.
+// By returns the count of each value of a dimension: see quipu.DB.By.
 func (db *DB) By(ctx context.Context, key, dimension string, o call.ByOptions) (call.Breakdown, error) {
 	if err := checkText("key", key, "dimension", dimension); err != nil {
 		return call.Breakdown{}, err

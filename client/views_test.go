@@ -87,8 +87,8 @@ func TestWriterIsToldWhy(t *testing.T) {
 	}
 	w := serve(t, db).writer(client.WriterOptions{})
 	for want, o := range map[string]call.WriteOption{
-		`unknown dimension "country": the counter has none`:            call.Dim("country", "DE"),
-		"its counter takes events of up to 1y: its definition refuses": call.At(time.Unix(60, 0)),
+		`unknown dimension "country": the counter has none`:          call.Dim("country", "DE"),
+		"the definition of its counter refuses events older than 1y": call.At(time.Unix(60, 0)),
 	} {
 		if err := w.Add(t.Context(), "v1", 1, o); !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

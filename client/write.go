@@ -46,7 +46,7 @@ func (db *DB) Add(ctx context.Context, key string, delta int64, opts ...call.Wri
 	})
 }
 
-// Set assigns to a counter: see quipu.DB.Set.
+// Set assigns a value to a counter: see quipu.DB.Set.
 func (db *DB) Set(ctx context.Context, key string, value int64, opts ...call.WriteOption) (call.Receipt, error) {
 	t, err := db.terms(key, false, opts)
 	if err != nil {
@@ -70,7 +70,7 @@ func (db *DB) Reset(ctx context.Context, key string, opts ...call.WriteOption) (
 	})
 }
 
-// Delete makes a counter not exist: see quipu.DB.Delete.
+// Delete removes a counter: see quipu.DB.Delete.
 func (db *DB) Delete(ctx context.Context, key string, opts ...call.WriteOption) (call.Receipt, error) {
 	t, err := db.terms(key, false, opts)
 	if err != nil {

@@ -10,49 +10,49 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// Mode is when an Add of a Writer returns.
+// A Mode says when an Add of a Writer returns.
 type Mode uint8
 
 // The modes.
 const (
-	// Wait makes Add return when what it added is durable, or refused. Adds that
-	// come while a batch is on its way share the next one.
+	// Wait makes Add return when what it added is durable or refused. Adds that are
+	// made while a batch is being sent share the next one.
 	Wait Mode = iota
 
-	// Flush makes Add return at once. What was added is shipped every
-	// WriterOptions.Every, or when it is of WriterOptions.Keys keys. If the
-	// process dies, what was added since then is lost, and what was on its way
-	// counted once or not at all. Writer.Flush and Writer.Close ship the rest.
+	// Flush makes Add return at once. The Writer sends what was added every
+	// WriterOptions.Every, or when it has WriterOptions.Keys keys. If the process
+	// dies, what was added since then is lost, and what was being sent counted once or
+	// not at all. Writer.Flush and Writer.Close send the rest.
 	Flush
 )
 
-// WriterOptions are what a Writer is told. The zero value waits.
+// WriterOptions configure a Writer. The zero value has the mode Wait.
 type WriterOptions struct {
 	Mode Mode
 
-	// Every and Keys say when a Writer that flushes ships what it has. The
-	// defaults are 1 second and 2,000 keys.
+	// Every and Keys say when a Writer in mode Flush sends what it has. The defaults
+	// are 1 second and 2,000 keys.
 	Every time.Duration
 	Keys  int
 
-	// KeysMax is how many keys may wait to be shipped; as many again may be on
-	// their way. At the limit an Add to another key waits. The default is 100,000.
+	// KeysMax is the maximum number of keys that wait to be sent. As many again may be
+	// under way. At the limit, an Add to another key waits. The default is 100,000.
 	KeysMax int
 
-	// OnFailure is told of each add that was refused after Add returned, and of
-	// acknowledged batches that the server has lost. It is called by one
-	// goroutine, which ships nothing until it returns.
+	// OnFailure receives each add that was refused after Add returned, and
+	// acknowledged batches that the server has lost. One goroutine calls it, and sends
+	// nothing until it returns.
 	OnFailure func(Failure)
 }
 
-// A Failure is what a Writer could not do.
+// A Failure is an add that a Writer could not make.
 type Failure struct {
 	Key   string // "" if it is about no key
 	Delta int64  // what was to be added
 	Err   error
 }
 
-// Stats are what a Writer has done.
+// Stats say what a Writer has done so far.
 type Stats struct {
 	Pending int64  // keys that wait to be shipped
 	OnWay   int64  // keys that are being shipped
@@ -67,15 +67,14 @@ type Stats struct {
 	Flushes      uint64
 }
 
-// A Writer combines adds in this process, key by key, and ships them as numbered
-// batches of a writer that the server issued. A batch is frozen before it is
-// sent, and is sent again, unchanged, until there is a definite answer: whatever
-// happens to the connection or the server, it counts once. A Writer is safe for
-// concurrent use.
+// A Writer combines adds in this process, key by key, and sends them as
+// numbered batches. A batch does not change after it was first sent, and it is
+// sent again until there is a definite answer. So it counts once, whatever
+// happens to the connection or the server. A Writer is safe for concurrent use.
 //
-// Adds to one key that share a batch are one write: they are refused together. Those with
-// options share one only if they happened in the same second, by the same who, and have the
-// same dimensions.
+// Adds to one key in the same batch are one write: they are refused together.
+// Adds with options share a write only if they are of the same second and have
+// the same Who and the same dimensions.
 type Writer struct {
 	db      *DB
 	o       WriterOptions
@@ -138,13 +137,13 @@ func (db *DB) Writer(ctx context.Context, o WriterOptions) (*Writer, error) {
 	return w, nil
 }
 
-// Add adds delta to a counter, and returns by the Writer's mode. An error means
-// that nothing was added, unless it is store.ErrUnknown: then ctx ended while the
-// add was on its way.
+// Add adds delta to a counter. The Writer's mode says when it returns. An error
+// means that nothing was added, unless it is store.ErrUnknown: then ctx ended
+// while the add was being sent.
 //
-// The options At, Dim and Who say more of what is counted. At counts to the second. Without
-// it, an add with options happened when Add was called, and one without options when its
-// batch was made, by the clock of this machine.
+// The options are At, Dim and Who. At has a precision of a second. Without it,
+// an add with options has the time of the call of Add, and an add without
+// options the time at which its batch was made, by the clock of this machine.
 func (w *Writer) Add(ctx context.Context, key string, delta int64, opts ...call.WriteOption) error {
 	entry := key
 	if len(opts) > 0 {
@@ -306,8 +305,8 @@ func (w *Writer) join(key string, delta int64) (b *batch, entry int, room chan s
 	return w.open, entry, nil, nil
 }
 
-// Flush returns when everything that was added before it is durable or refused,
-// with the first failure since the last Flush that no Add has returned.
+// Flush waits until everything that was added before is durable or refused. It
+// returns the first failure since the last Flush that no Add has returned.
 func (w *Writer) Flush(ctx context.Context) error {
 	w.mu.Lock()
 	if w.closed {
@@ -334,10 +333,10 @@ func (w *Writer) takeFailure() error {
 	return err
 }
 
-// Close ships what was added and ends the Writer. If ctx ends before, what is not
-// durable by then is given up: what was sent may have counted, the rest has not,
-// and the error is store.ErrUnknown. Otherwise it returns what Flush would. Later
-// calls return store.ErrClosed; a second Close returns nil.
+// Close sends what was added and ends the Writer. If ctx ends first, Close
+// gives up: what was already sent may have counted, the rest has not, and the
+// error is store.ErrUnknown. Otherwise it returns what Flush returns. Later
+// calls return store.ErrClosed. A second Close returns nil.
 func (w *Writer) Close(ctx context.Context) error {
 	w.mu.Lock()
 	if !w.closed {

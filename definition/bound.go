@@ -2,7 +2,7 @@ package definition
 
 import "github.com/quipudb/quipu/store"
 
-// Bound returns the bound that d sets, or nil.
+// Bound returns the floor and the ceiling of d, or nil.
 func (d *Definition) Bound() *store.Bound {
 	if d.Floor == nil && d.Ceiling == nil {
 		return nil

@@ -1,11 +1,10 @@
-// Package definition says what a counter is: what is counted for each event besides the
-// total, by windows of time, by dimensions, and line by line in a ledger; between which
-// values it must stay; what users may choose, and what counts once for each of them; and
-// what clients may use.
+// Package definition has definitions, which say what is counted for a key
+// besides its total: windows of time, dimensions, unique users, top lists and a
+// ledger. They also set floors and ceilings, reactions, and rate limits.
 //
-// A definition differs from a policy. A policy changes what counting costs, and each server
-// has its own. A definition changes what the numbers mean, so it is kept in the store, and
-// all servers count by the same one.
+// A definition differs from a policy. A policy changes what counting costs, and
+// each server has its own. A definition changes what the numbers mean, so the
+// store keeps it, and all servers use the same one.
 package definition
 
 import (
@@ -32,70 +31,69 @@ const (
 	valuesDefault = 1_000
 )
 
-// A Definition says what is counted for the keys that it names. Of the definitions of a
-// namespace, the first that names a key holds for it.
+// A Definition says what is counted for the keys that its pattern names. The
+// first definition of a namespace that matches a key applies to it.
 type Definition struct {
 	// Pattern is a key, or a prefix followed by '*'.
 	Pattern string `json:"pattern"`
 
-	// Windows are lengths of time by which events are counted.
+	// Windows count events by time.
 	Windows []Window `json:"windows,omitempty"`
 
-	// Dimensions are what events are counted by, such as the country they came from.
+	// Dimensions count events by their values, such as the country they came from.
 	Dimensions []Dimension `json:"dimensions,omitempty"`
 
-	// Ledger says which changes are written down.
+	// Ledger says which changes are recorded.
 	Ledger Ledger `json:"ledger,omitzero"`
 
-	// Late says what becomes of events that are too old.
+	// Late says how events are counted that are too old.
 	Late Late `json:"late,omitzero"`
 
-	// Floor and Ceiling are where a counter must stay; nil is nowhere. A write that would
-	// take it beyond one is refused. A counter that is beyond one already, since it was
-	// before the definition, can come back step by step. One cell decides every write, so
-	// such a counter is never split. One that does not exist is 0, and can be deleted
-	// whatever its bounds are.
+	// Floor and Ceiling bound a counter; nil is no bound. A write that would cross one
+	// is refused. If the counter is already outside, because it was so before the
+	// definition, it can come back step by step. One cell decides every write, so such
+	// a counter is never split. A counter that does not exist is 0, and a counter can
+	// be deleted whatever its bounds are.
 	Floor   *int64 `json:"floor,omitempty"`
 	Ceiling *int64 `json:"ceiling,omitempty"`
 
-	// Choices are what a user may choose one of: the counter is changed by reactions
-	// alone, and is the number of users that have a choice. What a later definition
-	// adds comes after those that were there.
+	// Choices are the reactions that users may have, one for each user. The counter is
+	// the number of users with a reaction, and only reactions change it. A later
+	// definition can only add choices at the end.
 	Choices []string `json:"choices,omitempty"`
 
-	// Shards is over how many cells the users of each counter with choices are laid, and
-	// with them its writes; 0 is one cell. A counter keeps the number that it had when its
-	// first user reacted.
+	// Shards is the number of cells over which the users of a counter with choices are
+	// spread, and with them its writes; 0 means one. A counter keeps the number that
+	// it had at its first reaction.
 	Shards int `json:"shards,omitempty"`
 
-	// Once has each user counted at most once in each window of time.
+	// Once counts each user at most once in each window of time.
 	Once Once `json:"once,omitzero"`
 
-	// Unique has the number of different users counted too.
+	// Unique also counts the number of distinct users.
 	Unique Unique `json:"unique,omitzero"`
 
-	// Tops are lists of what came most often.
+	// Tops are lists of the most frequent items.
 	Tops []Top `json:"top,omitempty"`
 
-	// Limits are what clients may use of the limits whose names have the pattern. A limit is
-	// no counter, and counters of the same name are not changed by it.
+	// Limits are the rate limits of the names that match the pattern. A limit is not a
+	// counter, and does not change a counter of the same name.
 	Limits []Limit `json:"limits,omitempty"`
 
-	// Away says what becomes of a call that asks a limit while the store can't be reached.
+	// Away says how limits decide while the store can't be reached.
 	Away Away `json:"away,omitzero"`
 
-	// Clients is of how many clients each limit remembers what they used: a further one is
-	// refused. The default is 1,000,000.
+	// Clients is the number of clients whose usage each limit remembers. Further
+	// clients are refused. The default is 1,000,000.
 	Clients int64 `json:"clients,omitempty"`
 
-	// Reservations are the limits of what may be reserved of a counter at once; nil is the
-	// defaults.
+	// Reservations limits what may be reserved of a counter; nil means the defaults.
 	Reservations *Reservations `json:"reservations,omitempty"`
 }
 
-// A Window has events counted by stretches of time of one width.
+// A Window counts events by stretches of time of one length.
 type Window struct {
-	// Every is how long a window is.
+	// Every is the length of a window.
 	Every Width `json:"every"`
 
 	// Zone is the name of the time zone in which days, weeks, months and years begin.
@@ -113,25 +111,25 @@ type Width = calendar.Width
 // ParseWidth returns the width that s names.
 func ParseWidth(s string) (Width, error) { return calendar.ParseWidth(s) }
 
-// A Dimension has events counted by the values that they bring.
+// A Dimension counts events by one of their values, or by several together.
 type Dimension struct {
-	// By are the names of the values. Several are counted together, each combination by
-	// itself.
+	// By are the names of the values. Several names count each combination of their
+	// values.
 	By []string `json:"by"`
 
-	// Windows are the widths of those windows that the dimension has too; nil means all
-	// that the definition has. Values are always counted for all time.
+	// Windows are the widths of the definition's windows that also count this
+	// dimension; nil means all of them. Values are always counted for all time too.
 	Windows []Width `json:"windows,omitzero"`
 
-	// Limit is how many values are told apart, for each counter. All further ones are
-	// counted as one, other. The default is 1,000.
+	// Limit is the number of values that each counter tells apart. All further values
+	// are counted together as "other". The default is 1,000.
 	Limit int `json:"limit,omitempty"`
 }
 
 // Name returns the names of d, with a comma between them.
 func (d Dimension) Name() string { return strings.Join(d.By, ",") }
 
-// Values returns how many values are told apart.
+// Values returns the number of values that are told apart.
 func (d Dimension) Values() int {
 	if d.Limit == 0 {
 		return valuesDefault
@@ -139,16 +137,16 @@ func (d Dimension) Values() int {
 	return d.Limit
 }
 
-// Has reports whether d is counted by windows of a width.
+// Has reports whether windows of a width count d.
 func (d Dimension) Has(w Width) bool { return d.Windows == nil || slices.Contains(d.Windows, w) }
 
-// A Ledger says which changes are written down, each with its time and its reason.
+// A Ledger says which changes are recorded, each with its time and its reason.
 type Ledger struct {
 	Record Record `json:"record"`
 	Keep   Keep   `json:"keep,omitempty"` // how long; 0 is for ever
 }
 
-// A Record is which changes are written down.
+// A Record says which changes a ledger records.
 type Record uint8
 
 // The records.
@@ -176,17 +174,17 @@ func (r *Record) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Late says what becomes of an event that happened too long ago. The zero value counts it in
-// the total, and in those windows that still keep its time.
+// Late says how an event is counted that happened too long ago. The zero value
+// counts it in the total, and in the windows that still keep its time.
 type Late struct {
 	Then Then `json:"then"`
 
-	// After is how old an event may be. The default is the longest time that a window is
-	// kept for.
+	// After is the age at which an event is late. The default is the longest time for
+	// which a window is kept.
 	After Keep `json:"after,omitempty"`
 }
 
-// Then is what becomes of an event that is too old.
+// Then is how an event is counted that is too old.
 type Then uint8
 
 // Its possible fates.
@@ -214,7 +212,7 @@ func (t *Then) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// LateAfter returns how old an event may be before it is late; 0 is any age.
+// LateAfter returns the age at which an event is late; 0 means never.
 func (d Definition) LateAfter() Keep {
 	if d.Late.Then == Count || d.Late.After != 0 {
 		return d.Late.After
@@ -226,7 +224,8 @@ func (d Definition) LateAfter() Keep {
 	return longest
 }
 
-// Cells returns how many cells an event may change besides the total: one for each view.
+// Cells returns the number of cells that an event may change besides the total:
+// one for each view.
 func (d Definition) Cells() int {
 	n := len(d.Windows)
 	for _, by := range d.Dimensions {
@@ -271,8 +270,8 @@ func (d Definition) windows() int64 {
 	return sum
 }
 
-// Check returns an error if d names no keys, or can't be kept. Whether its zones exist is
-// for those who have zones.
+// Check returns an error if d is not valid. It does not check that the time
+// zones exist.
 func (d Definition) Check() error {
 	if err := policy.CheckPattern(d.Pattern); err != nil {
 		return err
@@ -293,7 +292,7 @@ func (d Definition) Check() error {
 		if k := d.Sketches(); k > 0 {
 			sketches = fmt.Sprintf(", one for each of %d sketches", k)
 		}
-		return store.Errorf(store.KindTooLarge, "pattern %q: an event may change %d cells, two for each of %d views%s: at most %d: have fewer windows or dimensions, or fewer windows for each dimension",
+		return store.Errorf(store.KindTooLarge, "pattern %q: an event may change %d cells, two for each of %d views%s: at most %d: use fewer windows or dimensions, or fewer windows for each dimension",
 			d.Pattern, n, d.Cells(), sketches, RidersMax)
 	}
 	if n := d.windows(); n > WindowsMax {
@@ -324,7 +323,7 @@ func (d Definition) checkParts() error {
 	case d.Ledger.Record > All:
 		return fmt.Errorf("unknown record %d of a ledger", d.Ledger.Record)
 	case d.Ledger.Record == Off && d.Ledger.Keep != 0:
-		return fmt.Errorf("a ledger has keep but no record: want record to be adjustments or all, or leave out keep")
+		return fmt.Errorf("a ledger has keep but no record: set record to adjustments or all, or leave out keep")
 	case d.Ledger.Keep != 0:
 		if err := d.Ledger.Keep.check(); err != nil {
 			return err
@@ -356,7 +355,7 @@ func (d Definition) checkLate() error {
 	case l.Then > Clamp:
 		return fmt.Errorf("late: unknown word %d", l.Then)
 	case l.Then == Count && l.After != 0:
-		return fmt.Errorf("late: count takes events of any age: leave out after, or have refuse or clamp")
+		return fmt.Errorf("late: count takes events of any age: leave out after, or use refuse or clamp")
 	case l.Then != Count && d.Cells() == 0: // a sketch of all time has no time either
 		return fmt.Errorf("late: without windows, dimensions or a ledger events have no time: leave it out")
 	case d.LateAfter() == 0 && l.Then != Count:
@@ -372,7 +371,7 @@ func (w Window) check() error {
 	case w.Every == Width{}:
 		return fmt.Errorf("want every")
 	case w.Zone != "" && w.Every.Fixed():
-		return fmt.Errorf("hours, minutes and seconds are the same in all zones: leave out zone, or have 1d, 1w, 1mo, 3mo or 1y")
+		return fmt.Errorf("hours, minutes and seconds are the same in all zones: leave out zone, or use 1d, 1w, 1mo, 3mo or 1y")
 	case w.Zone == "UTC":
 		return fmt.Errorf("leave out zone for UTC")
 	case time.Duration(w.Keep) < w.Every.Shortest():

@@ -14,8 +14,7 @@ const (
 	year = Keep(366 * 24 * time.Hour)
 )
 
-// A Keep is how long something is kept. A year of it is 366 days, so that none is cut
-// short.
+// A Keep is how long something is kept. A year has 366 days.
 type Keep time.Duration
 
 // ParseKeep returns the time that s names: a duration such as 90m, 24h or 30d, or whole

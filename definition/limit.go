@@ -10,7 +10,7 @@ import (
 	"github.com/quipudb/quipu/internal/limit"
 )
 
-// The most that limits may be.
+// The limits of rate limits.
 const (
 	LimitsMax      = limit.RulesMax  // of one definition
 	LimitAmountMax = limit.AmountMax // of a rate, a burst, and a cost
@@ -19,44 +19,46 @@ const (
 	clientsDefault = 1_000_000
 )
 
-// A Limit is how much a client may use in a length of time. Several limits of one
-// definition are decided together: what one of them refuses uses nothing of the others.
+// A Limit says how much a client may use in a length of time. The limits of a
+// definition are decided together: if one refuses, nothing is used of the
+// others.
 type Limit struct {
-	// Name tells the limits of one definition apart. The default is Per. What a client
-	// has used is kept under the name when the rest changes.
+	// Name tells the limits of one definition apart. The default is Per. If other
+	// settings of the limit change, the usage of its clients is kept under the name.
 	Name string `json:"name,omitempty"`
 
-	// Algorithm is how the limit is judged. The default is a bucket.
+	// Algorithm says how the limit is decided. The default is Bucket.
 	Algorithm Algorithm `json:"algorithm,omitzero"`
 
 	// Rate is how much may be used in each Per.
 	Rate int64 `json:"rate"`
 
-	// Per is a length of time. A calendar has 1d, 1w, 1mo, 3mo, 1y and so on as its zone has
-	// them; for the others 1d and 1w are 24 and 168 hours.
+	// Per is a length of time. For Calendar, it is a day, a week, a month and so on of
+	// the time zone. For the others, 1d and 1w are 24 and 168 hours.
 	Per Width `json:"per"`
 
-	// Burst is how much a bucket holds, and so what may be used at once. The default is Rate.
+	// Burst is the size of a bucket: how much may be used at once. The default is
+	// Rate.
 	Burst int64 `json:"burst,omitempty"`
 
 	// Zone is the name of the time zone of a calendar. The default is UTC.
 	Zone string `json:"zone,omitempty"`
 }
 
-// An Algorithm is how a limit is judged.
+// An Algorithm says how a limit is decided.
 type Algorithm uint8
 
 // The algorithms.
 const (
-	// Bucket holds Burst at most, and Rate comes back in each Per, evenly: GCRA, a token
-	// bucket.
+	// Bucket is a token bucket (GCRA): it holds at most Burst, and Rate comes back
+	// evenly in each Per.
 	Bucket Algorithm = iota
-	// FixedWindow lets Rate be used in each stretch of Per, counted from 1970 on.
+	// FixedWindow allows Rate in each window of length Per, counted from 1970.
 	FixedWindow
-	// SlidingWindow is FixedWindow, and of what was used in the stretch before, as much counts
-	// as is less than Per ago if it was used evenly.
+	// SlidingWindow is FixedWindow that also counts a share of the window before: as
+	// much as is less than Per ago, assuming even use.
 	SlidingWindow
-	// Calendar lets Rate be used in each day, week, month or year of a time zone.
+	// Calendar allows Rate in each day, week, month or year of a time zone.
 	Calendar
 )
 
@@ -97,7 +99,7 @@ func (l Limit) Most() int64 {
 // Window returns the windows of a calendar.
 func (l Limit) Window() Window { return Window{Every: l.Per, Zone: l.Zone} }
 
-// Tag returns the number that stands for a name where what was used is kept.
+// Tag returns the number that stands for the name in the store.
 func (l Limit) Tag() uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(l.Called()))
@@ -118,7 +120,7 @@ func (l Limit) check() error {
 	case l.Per == Width{}:
 		return fmt.Errorf("want per, such as 1s, 1m, 1h or 1d")
 	case l.Burst != 0 && l.Algorithm != Bucket:
-		return fmt.Errorf("burst is for a bucket alone: leave it out")
+		return fmt.Errorf("only a bucket has a burst: leave it out")
 	case l.Burst < 0 || l.Burst > LimitAmountMax:
 		return fmt.Errorf("burst of %d: want 1 to %d", l.Burst, int64(LimitAmountMax))
 	}
@@ -133,16 +135,16 @@ func (l Limit) check() error {
 	}
 	switch {
 	case l.Zone != "":
-		return fmt.Errorf("zone is for a calendar alone: leave it out")
+		return fmt.Errorf("only a calendar has a zone: leave it out")
 	case !l.Per.Fixed() && l.Per.Shortest() > time.Duration(week):
-		return fmt.Errorf("per %s: months and years differ in length: have the algorithm calendar, or a number of hours", l.Per)
+		return fmt.Errorf("per %s: months and years differ in length: use the algorithm calendar, or give a number of hours", l.Per)
 	case l.Per.Shortest() > limit.PerUSMax*time.Microsecond:
 		return fmt.Errorf("per %s: at most 366 days", l.Per)
 	}
 	return nil
 }
 
-// CheckLimits returns an error if limits can't be decided together.
+// CheckLimits returns an error if limits are not valid together.
 func CheckLimits(limits []Limit) error {
 	if len(limits) > LimitsMax {
 		return fmt.Errorf("%d limits: at most %d", len(limits), LimitsMax)
@@ -156,26 +158,26 @@ func CheckLimits(limits []Limit) error {
 			case other.Called() == l.Called():
 				return fmt.Errorf("two limits are called %q: give them names", l.Called())
 			case other.Tag() == l.Tag():
-				return fmt.Errorf("limits %q and %q: these two names can't be told apart: give one of them another", other.Called(), l.Called())
+				return fmt.Errorf("limits %q and %q: these two names can't be told apart: rename one of them", other.Called(), l.Called())
 			}
 		}
 	}
 	return nil
 }
 
-// Away says what becomes of a call that asks a limit while the store can't be reached. The zero
-// value has it fail, as any other.
+// Away says how a call of Allow is decided while the store can't be reached.
+// With the zero value the call fails, like any other.
 type Away struct {
 	Then AwayThen `json:"then"`
 
-	// Servers is among how many servers the limit is divided, if they Share it.
+	// Servers is the number of servers that divide the limit, if Then is Share.
 	Servers int `json:"servers,omitempty"`
 }
 
-// ServersMax is among how many servers a limit may be divided.
+// ServersMax is the maximum number of servers that divide a limit.
 const ServersMax = 1000
 
-// AwayThen is what becomes of such a call.
+// AwayThen is the decision while the store can't be reached.
 type AwayThen uint8
 
 // Its possible fates.
@@ -204,15 +206,15 @@ func (t *AwayThen) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Check returns an error if nobody can do so.
+// Check returns an error if a is not valid.
 func (a Away) Check() error {
 	switch {
 	case a.Then > Share:
 		return fmt.Errorf("away: unknown word %d", a.Then)
 	case a.Then == Share && (a.Servers < 1 || a.Servers > ServersMax):
-		return fmt.Errorf("away: among how many servers is the limit shared? Want {then: share, servers: 3}, up to %d", ServersMax)
+		return fmt.Errorf("away: share needs the number of servers: want {then: share, servers: 3}, up to %d", ServersMax)
 	case a.Then != Share && a.Servers != 0:
-		return fmt.Errorf("away: servers are for share alone: leave it out")
+		return fmt.Errorf("away: only share has servers: leave it out")
 	}
 	return nil
 }
@@ -244,7 +246,7 @@ func (l Limit) String() string {
 	return mapping(parts...)
 }
 
-// MaxClients returns of how many clients a limit of the definition remembers what they used.
+// MaxClients returns the number of clients whose usage a limit of d remembers.
 func (d *Definition) MaxClients() int64 {
 	if d.Clients == 0 {
 		return clientsDefault
@@ -259,9 +261,9 @@ func (d *Definition) checkLimits() error {
 	}
 	switch {
 	case len(d.Limits) == 0 && d.Away != Away{}:
-		return fmt.Errorf("away is of limits, and there are none: leave it out")
+		return fmt.Errorf("away needs limits: leave it out, or add limits")
 	case len(d.Limits) == 0 && d.Clients != 0:
-		return fmt.Errorf("clients are of limits, and there are none: leave it out")
+		return fmt.Errorf("clients needs limits: leave it out, or add limits")
 	case d.Clients < 0 || d.Clients > ClientsMax:
 		return fmt.Errorf("clients: %d: want 1 to %d", d.Clients, ClientsMax)
 	}

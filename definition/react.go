@@ -8,37 +8,37 @@ import (
 	"time"
 )
 
-// ChoicesMax is how many choices a definition may have.
+// ChoicesMax is the maximum number of choices of a definition.
 const ChoicesMax = 32
 
-// ShardsMax is over how many cells the users of a counter may be laid.
+// ShardsMax is the maximum number of cells for the users of a counter.
 const ShardsMax = 64
 
-// A Once has each user counted at most once in each window of time.
+// A Once counts each user at most once in each window of time.
 type Once struct {
-	// Every is how long a window is.
+	// Every is the length of a window.
 	Every Width `json:"every"`
 
 	// Zone is the name of the time zone in which days, weeks, months and years begin.
 	// The default is UTC. Windows of a fixed length have none.
 	Zone string `json:"zone,omitempty"`
 
-	// Keep is how long after the end of a window its users are remembered. An event that
-	// is later than that is refused, since nobody could tell whether its user was counted.
-	// The default is a day.
+	// Keep is how long the users of a window are remembered after its end. Events that
+	// are later than that are refused, because their users may have been counted. The
+	// default is a day.
 	Keep Keep `json:"keep,omitempty"`
 
-	// Approximate is which part of the users who were not counted in the window yet may be taken
-	// for some who were, and not be counted. It makes the users of a window a filter of some
-	// bits for each, in place of their names. Zero remembers every user exactly.
+	// Approximate is the share of new users who may be mistaken for counted ones and
+	// not counted. The users of a window are then kept in a filter of some bits each,
+	// instead of by name. Zero remembers every user exactly.
 	Approximate Percent `json:"approximate,omitempty"`
 
-	// Users is how many users of a counter a filter has to remember in each window. A further
-	// one may be refused. The default is 100,000. It is for Approximate only.
+	// Users is the number of users that the filter of a window has room for, with
+	// Approximate. Further users may be refused. The default is 100,000.
 	Users int64 `json:"users,omitempty"`
 }
 
-// The limits of filters of users.
+// The limits of Once.
 const (
 	OnceErrorMin Percent = 10      // 17 hashes
 	OnceErrorMax Percent = 100_000 // 4 hashes
@@ -47,7 +47,8 @@ const (
 	onceUsers = 100_000
 )
 
-// Remembers returns how many users of a counter a filter has to remember in each window.
+// Remembers returns the number of users that the filter of a window has room
+// for.
 func (o Once) Remembers() int64 {
 	if o.Users == 0 {
 		return onceUsers
@@ -57,7 +58,7 @@ func (o Once) Remembers() int64 {
 
 const onceKeep = Keep(24 * time.Hour)
 
-// Kept returns how long after the end of a window its users are remembered.
+// Kept returns how long the users of a window are remembered after its end.
 func (o Once) Kept() Keep {
 	if o.Keep == 0 {
 		return onceKeep
@@ -65,7 +66,7 @@ func (o Once) Kept() Keep {
 	return o.Keep
 }
 
-// Window returns the windows in which users are counted once.
+// Window returns the windows of o.
 func (o Once) Window() Window { return Window{Every: o.Every, Zone: o.Zone, Keep: o.Kept()} }
 
 // String returns o as a file has it.
@@ -96,7 +97,7 @@ func (o Once) check() error {
 	case o.Every == Width{}:
 		return fmt.Errorf("once: want every")
 	case o.Zone != "" && o.Every.Fixed():
-		return fmt.Errorf("once: hours, minutes and seconds are the same in all zones: leave out zone, or have 1d, 1w, 1mo, 3mo or 1y")
+		return fmt.Errorf("once: hours, minutes and seconds are the same in all zones: leave out zone, or use 1d, 1w, 1mo, 3mo or 1y")
 	case o.Zone == "UTC":
 		return fmt.Errorf("once: leave out zone for UTC")
 	case o.Approximate == 0 && o.Users != 0:
@@ -113,7 +114,7 @@ func (o Once) check() error {
 	return nil
 }
 
-// Clocks returns all windows that a definition lays over time.
+// Clocks returns all windows of a definition.
 func (d *Definition) Clocks() []Window {
 	if d.Once == (Once{}) {
 		return d.Windows
@@ -138,13 +139,13 @@ func (d Definition) checkReactions() error {
 	case d.Shards < 0 || d.Shards > ShardsMax:
 		return fmt.Errorf("shards of %d: want 1 to %d", d.Shards, ShardsMax)
 	case d.Shards > 0 && len(d.Choices) == 0:
-		return fmt.Errorf("shards: they are for counters that have choices; other counters are split by themselves while they are hot")
+		return fmt.Errorf("shards: only counters with choices take it; Quipu splits other counters by itself while they are hot")
 	case d.Shards > 1 && d.Bound() != nil:
-		return fmt.Errorf("shards with a floor or a ceiling: no shard knows how many users all others have; leave one of them out")
+		return fmt.Errorf("shards with a floor or a ceiling: a shard does not know how many users the others have; leave out one of them")
 	case len(d.Choices) > 0 && d.Once != Once{}:
 		return fmt.Errorf("once and choices: a user has one choice anyway; leave out once")
 	case len(d.Choices) > 0 && len(d.Dimensions) > 0:
-		return fmt.Errorf("choices and dimensions: a reaction brings no values; leave out dimensions")
+		return fmt.Errorf("choices and dimensions: a reaction has no values of dimensions; leave out dimensions")
 	}
 	return d.Once.check()
 }

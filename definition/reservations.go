@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// ReservationsMax is how many reservations of a counter may be open at once, unless the
-// definition says otherwise.
+// ReservationsMax is the maximum number of open reservations of a counter,
+// unless the definition has another.
 const ReservationsMax = 100_000
 
-// Reservations are limits of what may be reserved of a counter at once. A limit of 0 is the
-// default.
+// Reservations limits what may be reserved of a counter at once. A limit of 0
+// is the default.
 type Reservations struct {
 	Max    int64 `json:"max,omitempty"`       // how many; the default is ReservationsMax
 	Total  int64 `json:"total,omitempty"`     // their sum; the default is no limit
@@ -20,10 +20,11 @@ type Reservations struct {
 	MaxTTL Keep  `json:"max_ttl,omitempty"`   // for how long one may be made or extended; the default is a year
 }
 
-// HoldCells returns how many cells a commit may change of a counter that has so many views:
-// two for each, and besides these the book, what is outside of views, a line, the part in
-// the order of deadlines, the counter's own value, and two numbers for all holds and for
-// those of one who.
+// HoldCells returns the number of cells that a commit may change if the counter
+// has this many views. That is two for each view, and besides these the book,
+// what is outside of views, a ledger entry, the part in the order of deadlines,
+// the counter's own value, and two numbers for all reservations and for those
+// of one user.
 func HoldCells(views int) int { return 2*views + 9 }
 
 func (d *Definition) checkReservations() error {
@@ -32,11 +33,11 @@ func (d *Definition) checkReservations() error {
 	}
 	switch n := HoldCells(d.Cells()); {
 	case d.Ceiling != nil:
-		return fmt.Errorf("a counter that has a ceiling can't be reserved: what is given back might not fit under it")
+		return fmt.Errorf("a counter with a ceiling can't be reserved, because a released amount might not fit under the ceiling")
 	case len(d.Choices) > 0:
 		return fmt.Errorf("a counter of reactions can't be reserved: leave out choices or reservations")
 	case n > RidersMax:
-		return fmt.Errorf("to commit one changes %d cells, with %d views: at most %d: have fewer windows or dimensions", n, d.Cells(), RidersMax)
+		return fmt.Errorf("a commit would change %d cells, with %d views: at most %d: use fewer windows or dimensions", n, d.Cells(), RidersMax)
 	}
 	return d.Reservations.check()
 }

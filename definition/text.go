@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// String returns d as a file has it, on one line: what is not a default, as a YAML
-// mapping.
+// String returns d as a YAML mapping on one line, without defaults, as files
+// have it.
 func (d Definition) String() string {
 	parts := []string{"pattern: " + strconv.Quote(d.Pattern)}
 	if len(d.Windows) > 0 {

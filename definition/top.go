@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// ByKey has a Top list the keys of the pattern, as Top.By has it.
+// ByKey is the value of Top.By for a list of the keys of the pattern.
 const ByKey = "key"
 
 // The limits of top lists.
@@ -56,9 +56,9 @@ func (d Definition) checkTops() error {
 	for i, t := range d.Tops {
 		switch {
 		case !nameOK(t.Name):
-			return fmt.Errorf("top list %q: want a name of a letter, and then at most %d letters, digits, '_', '-' or '.'", t.Name, NameBytesMax-1)
+			return fmt.Errorf("top list %q: want a name: a letter, and then at most %d letters, digits, '_', '-' or '.'", t.Name, NameBytesMax-1)
 		case !nameOK(t.By):
-			return fmt.Errorf("top list %s: by %q: want key, or the name of a value that events bring", t.Name, t.By)
+			return fmt.Errorf("top list %s: by %q: want key, or the name of a value of the events", t.Name, t.By)
 		case t.K < 0 || t.K > TopMax:
 			return fmt.Errorf("top list %s: k of %d: want 1 to %d", t.Name, t.K, TopMax)
 		case len(d.Choices) > 0:

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Who is the name of the user whom an event is of, as Unique.Of has it.
+// Who is the value of Unique.Of that counts the users of events.
 const Who = "who"
 
 // A Unique has the number of different users counted beside the events: for all time, and in
@@ -27,7 +27,7 @@ const (
 	UniqueErrorMax Percent = 100_000 // takes up to 64 bytes
 )
 
-// A Percent is a part of a whole, in millionths. It is written in percent, as in 0.8%.
+// A Percent is a share in millionths. Its text is in percent, such as 0.8%.
 type Percent int64
 
 // String returns s in percent.
@@ -47,7 +47,7 @@ func (s *Percent) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Sketches returns how many sketches an event changes.
+// Sketches returns the number of sketches that an event changes.
 func (d Definition) Sketches() int {
 	tops := len(d.Tops) * (1 + len(d.Windows))
 	if d.Unique.Of == "" {
@@ -82,7 +82,7 @@ func (d Definition) checkUnique() error {
 	case u.Error != 0 && (u.Error < UniqueErrorMin || u.Error > UniqueErrorMax):
 		return fmt.Errorf("unique: error of %s: want %s to %s", u.Error, UniqueErrorMin, UniqueErrorMax)
 	case len(d.Choices) > 0:
-		return fmt.Errorf("unique and choices: a user who chose is counted once anyway; leave out unique")
+		return fmt.Errorf("unique and choices: a user with a choice counts once anyway; leave out unique")
 	}
 	return nil
 }

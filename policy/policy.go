@@ -1,5 +1,6 @@
-// Package policy says how counters are counted and read: which keys a policy names,
-// what it asks for, how it is written, and which of many holds for a key.
+// Package policy has policies, which say how counters are counted and read:
+// their settings, their text form, their presets, and which of several applies
+// to a key.
 package policy
 
 import (
@@ -31,60 +32,59 @@ const (
 	intervalDefault = time.Second
 )
 
-// A Policy says how the keys it names are counted. Of the policies of a DB, the
-// first that names a key holds for it.
+// A Policy says how the keys that it names are counted. The first policy of a
+// DB that matches a key applies to it.
 type Policy struct {
-	// Namespace is the namespace whose keys are meant; empty means any.
+	// Namespace is the namespace of the keys. Empty means any.
 	Namespace string
 
 	// Pattern is a key, or a prefix followed by '*'. A '*' anywhere else is
 	// invalid.
 	Pattern string
 
-	// Durability is what a nil error from a write means. The default is
-	// Synced.
+	// Durability is the durability that a nil error from a write promises. The default
+	// is Synced.
 	Durability store.Durability
 
-	// Shards is how many shards a counter is laid out over soon after its first
-	// adds. The default is one; a counter that gets hot is split without being told.
+	// Shards is the number of parts into which a counter is split soon after its first
+	// adds. The default is one. A counter that becomes hot is split even without this.
 	Shards int
 
-	// MaxShards is how many shards a counter is split into at most. The default
-	// is ShardsMax.
+	// MaxShards is the maximum number of parts of a split counter. The default is
+	// ShardsMax.
 	MaxShards int
 
 	// Single counters are never split.
 	Single bool
 
-	// Spread says which shard of a split counter an add goes to.
+	// Spread chooses the part of a split counter that an add goes to.
 	Spread Spread
 
-	// CoolDown is how long a split counter must be quiet before it is folded.
-	// The default is 10 s.
+	// CoolDown is how long a split counter must be quiet before its parts are merged
+	// again. The default is 10 s.
 	CoolDown time.Duration
 
-	// Timing says when the shards of a counter are summed for its readers. It
-	// allows for old values and does not ask for them: over a store in this process,
-	// where an exact read costs no more, every read is exact.
+	// Timing says when the parts of a counter are added up for readers. It permits old
+	// values but does not require them: over a store in this process, where an exact
+	// read costs no more, every read is exact.
 	Timing Timing
 
-	// Interval is how long a total that is kept for readers is served before it
-	// is refreshed. One that could not be refreshed in time is served until it is
-	// two intervals old, and then readers ask the store. The default is 1 s. FanIn
-	// keeps none.
+	// Interval is how long a total is served to readers before it is refreshed. If a
+	// refresh fails, the old total is served until it is two intervals old, and then
+	// readers ask the store. The default is 1 s. FanIn keeps no totals.
 	Interval time.Duration
 
-	// Stale is how old a value may be that is served when the store can't be
-	// reached. The default is none: then reads fail. It needs Options.Recall.
+	// Stale is the maximum age of a value that is served when the store can't be
+	// reached. The default is none, so that reads fail. It needs Options.Recall.
 	Stale time.Duration
 
-	// Partial lets a read that can't reach some shards have the sum of the
-	// others, which then says that it is not complete. Without it such a read
+	// Partial lets a read that can't reach some parts of a counter return the sum of
+	// the others. The answer says that it is not complete. Without Partial such a read
 	// fails.
 	Partial bool
 }
 
-// A Spread is a way to choose the shard that an add goes to.
+// A Spread chooses the part of a split counter that an add goes to.
 type Spread uint8
 
 // The ways to spread.
@@ -109,7 +109,7 @@ func (s Spread) String() string {
 // MarshalText returns the word for s, for JSON and logs.
 func (s Spread) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// A Timing is a time at which the shards of a counter are summed.
+// A Timing says when the parts of a counter are added up.
 type Timing uint8
 
 // The timings.
@@ -189,7 +189,7 @@ func (p Policy) check() error {
 	case p.MaxShards < 0 || p.MaxShards > ShardsMax:
 		return refuse("max-shards of %d: want 1 to %d", p.MaxShards, ShardsMax)
 	case p.Single && (p.Shards > 1 || p.MaxShards > 1):
-		return refuse("single counters are never split: leave out shards and max-shards, or single")
+		return refuse("single counters are never split: leave out either single, or shards and max-shards")
 	case e.Shards > e.MaxShards:
 		return refuse("%d shards are more than the %d of max-shards", e.Shards, e.MaxShards)
 	case p.Interval != 0 && p.Timing == FanIn:
@@ -210,7 +210,7 @@ func (p Policy) checkNames() error {
 	return CheckPattern(p.Pattern)
 }
 
-// CheckPattern returns an error if a pattern names no keys.
+// CheckPattern returns an error if a pattern is not valid.
 func CheckPattern(pattern string) error {
 	prefix := strings.TrimSuffix(pattern, "*")
 	switch {
@@ -226,8 +226,8 @@ func CheckPattern(pattern string) error {
 	return nil
 }
 
-// Check returns an error if one of the policies, or all together, can't
-// be kept.
+// Check returns an error if one of the policies is not valid, or if there are
+// too many.
 func Check(policies []Policy) error {
 	if len(policies) > Max {
 		return store.Errorf(store.KindTooLarge, "%d policies: at most %d", len(policies), Max)
@@ -255,10 +255,10 @@ func (e *SettingError) Unwrap() error { return e.Err }
 // settingNames are the names of the settings, as files have them.
 const settingNames = "preset, namespace, pattern, durability, shards, max-shards, single, spread, cool-down, timing, interval, stale, partial"
 
-// Parse returns the policy of which settings are given by their names, as
-// files have them: those of the fields in lower case, with a dash between
-// words. A preset gives what the others leave open. The error is a
-// *SettingError if one setting is wrong.
+// Parse returns the policy with the given settings. The names of settings are
+// those of the fields, in lower case with dashes between words, as in files. A
+// preset supplies the settings that are not given. If a setting is wrong, the
+// error is a *SettingError.
 func Parse(settings map[string]string) (p Policy, err error) {
 	if name, ok := settings["preset"]; ok {
 		if p, ok = Preset(name); !ok {
@@ -360,7 +360,7 @@ func parseDuration(value string) (time.Duration, error) {
 	return d, nil
 }
 
-// A Setting is one setting of a policy, as it is written.
+// A Setting is one setting of a policy, in its text form.
 type Setting struct {
 	Name  string // as files have it
 	Value any    // a string, an int, a bool, or a fmt.Stringer for words and durations
@@ -385,8 +385,8 @@ func (p Policy) Settings() []Setting {
 	}
 }
 
-// String returns p as a file has it, on one line: what is not a default, as a
-// YAML mapping.
+// String returns p as a YAML mapping on one line, without defaults, as files
+// have it.
 func (p Policy) String() string {
 	var parts []string
 	for _, s := range p.Settings() {

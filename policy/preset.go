@@ -8,14 +8,14 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// A Named is a policy for a common kind of counter, that lacks a pattern.
+// A Named is a preset: a policy without a pattern for a common kind of counter.
 type Named struct {
 	Name    string
 	Promise string // what it promises, in a sentence
 	Policy  Policy
 }
 
-// Presets returns the policies that have names.
+// Presets returns all presets.
 func Presets() []Named {
 	return []Named{
 		{
@@ -57,7 +57,7 @@ func Presets() []Named {
 	}
 }
 
-// Preset returns the policy that has a name.
+// Preset returns the preset with a name.
 func Preset(name string) (Policy, bool) {
 	for _, p := range Presets() {
 		if p.Name == name {

@@ -8,8 +8,8 @@ import (
 // unnamed is the policy of keys that no policy names.
 var unnamed = Policy{Pattern: "*"}.Effective()
 
-// A Set is the policies of a DB, made ready to be looked up. It does not change: it
-// is replaced. A nil Set has none.
+// A Set is the policies of a DB, prepared for lookup. It never changes. A nil
+// Set has no policies.
 type Set struct {
 	Hybrid bool // a policy is
 
@@ -56,7 +56,7 @@ func (s *Set) In(namespace string) Rules {
 	return s.rest
 }
 
-// A Rule is a policy made ready for one namespace.
+// A Rule is a policy of one namespace, prepared for lookup.
 type Rule struct {
 	Index  int    // in all policies
 	Policy Policy // with its defaults
@@ -65,8 +65,8 @@ type Rule struct {
 	prefix bool
 }
 
-// Rules are those of one namespace, in order. A call that looks more than once
-// takes them once, since they may be replaced.
+// Rules are the rules of one namespace, in order. They may be replaced, so a
+// call that looks more than once must get them once.
 type Rules []Rule
 
 // rulesFor returns the rules that hold in a namespace; "" is one that no policy
@@ -83,7 +83,7 @@ func rulesFor(policies []Policy, namespace string) Rules {
 	return rs
 }
 
-// Keeps reports whether a policy has totals kept for readers.
+// Keeps reports whether a policy keeps totals for readers.
 func (rs Rules) Keeps() bool {
 	for i := range rs {
 		if rs[i].Policy.Timing != FanIn {
@@ -93,7 +93,7 @@ func (rs Rules) Keeps() bool {
 	return false
 }
 
-// Of returns the rule that holds for key, or nil.
+// Of returns the rule that applies to key, or nil.
 func (rs Rules) Of(key string) *Rule {
 	for i := range rs {
 		r := &rs[i]
@@ -104,7 +104,8 @@ func (rs Rules) Of(key string) *Rule {
 	return nil
 }
 
-// Policy returns what holds for key. It is shared: nobody may change it.
+// Policy returns the policy that applies to key. It is shared and must not be
+// changed.
 func (rs Rules) Policy(key string) *Policy {
 	if r := rs.Of(key); r != nil {
 		return &r.Policy

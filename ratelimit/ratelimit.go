@@ -1,8 +1,9 @@
-// Package ratelimit puts limits before the handlers of net/http: a middleware asks a Quipu
-// whether a client may call, by a library in this process or over the wire, and answers
-// those who may not with 429 and what they need to know to come back.
+// Package ratelimit limits the requests to handlers of net/http. Its middleware
+// asks Quipu whether a client may call, in this process or over the network. It
+// answers refused requests with status 429 and says when the client may come
+// back.
 //
-// Package grpclimit beside it does the same for gRPC.
+// Package grpclimit does the same for gRPC.
 package ratelimit
 
 import (
@@ -23,33 +24,34 @@ type Allower interface {
 	Allow(ctx context.Context, name, who string, cost int64, o call.AllowOptions) (call.Decision, error)
 }
 
-// Options say what is asked for a request.
+// Options configure Handler.
 type Options struct {
-	// Name is the limit that is asked. It needs a definition, or Limits in Call.
+	// Name is the limit to check. It needs a definition, or Limits in Call.
 	Name string
 
-	// Who returns the client of a request. Without it that is the address that the connection
-	// comes from, without the port: behind a proxy say who it is instead.
+	// Who returns the client of a request. The default is the address of the
+	// connection, without the port. Behind a proxy, return the client's own address
+	// instead.
 	Who func(*http.Request) string
 
-	// Cost returns what a request costs. Without it that is 1. A request that costs 0 is let
-	// through.
+	// Cost returns the cost of a request. The default is 1. A request that costs 0 is
+	// passed on.
 	Cost func(*http.Request) int64
 
-	// Call is said with each question.
+	// Call has the options of each call of Allow.
 	Call call.AllowOptions
 
-	// Refused answers a request that is not allowed, in place of a problem of RFC 9457. The
-	// header has been set.
+	// Refused answers a refused request. The default answer is a problem of RFC 9457.
+	// The header is already set.
 	Refused func(w http.ResponseWriter, r *http.Request, d call.Decision)
 
-	// Failed answers a request that nobody could decide on, in place of 503. To let such
-	// requests through, have it call the handler, or have the definition of the limit
-	// say what becomes of them while the store is away.
+	// Failed answers a request for which no decision could be made. The default answer
+	// is 503. To let such requests through, call the handler here, or let the
+	// definition of the limit decide what happens while the store can't be reached.
 	Failed func(w http.ResponseWriter, r *http.Request, err error)
 }
 
-// Handler returns a middleware that lets requests through that are allowed.
+// Handler returns a middleware that passes only allowed requests on.
 func Handler(a Allower, o Options) func(http.Handler) http.Handler {
 	if o.Who == nil {
 		o.Who = Peer
@@ -85,7 +87,7 @@ func Handler(a Allower, o Options) func(http.Handler) http.Handler {
 	}
 }
 
-// Peer returns the address that a request's connection comes from, without the port.
+// Peer returns the address of a request's connection, without the port.
 func Peer(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -94,9 +96,10 @@ func Peer(r *http.Request) string {
 	return host
 }
 
-// SetHeader says in a header what was decided, as draft-ietf-httpapi-ratelimit-headers-10 has
-// it: RateLimit-Policy has all limits, and RateLimit the one that is nearest to its end. If
-// the call was refused and may be allowed later, Retry-After says when, in seconds.
+// SetHeader writes a decision into a header, by
+// draft-ietf-httpapi-ratelimit-headers-10. RateLimit-Policy has all limits, and
+// RateLimit has the one that is closest to refusing. If the call was refused
+// and may be allowed later, Retry-After has the number of seconds to wait.
 func SetHeader(h http.Header, d *call.Decision) {
 	var policy strings.Builder
 	for i := range d.Limits {
