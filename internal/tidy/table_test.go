@@ -97,7 +97,12 @@ var table = map[string]row{
 		tests: []string{".", "./definition", "./store/memstore", "./store/storetest"},
 	},
 	// A node is a store around whichever store it is given.
-	"internal/node": {code: []string{"./store", "./internal/decide", "./internal/sketch"}},
+	"internal/node": {code: []string{"./store", "./internal/decide", "./internal/sketch", "./internal/trace"}},
+	// Spans of calls, and what sends them to a collector. Only the command links the latter.
+	"internal/trace": {},
+	"internal/otlp":  {code: []string{"./internal/trace", "google.golang.org/protobuf/encoding/protowire"}, tests: []string{"./internal/otlp/otlptest", "google.golang.org/protobuf/..."}},
+	// A collector for tests.
+	"internal/otlp/otlptest": {code: []string{"google.golang.org/protobuf/..."}},
 	// What makes one store hold what another holds.
 	"internal/transfer": {code: []string{"./internal/books", "./store"}, tests: []string{".", "./definition"}},
 	// What writes totals into tables of PostgreSQL.
@@ -154,7 +159,7 @@ var table = map[string]row{
 		code:  []string{".", "./call", "./definition", "./policy", "./store", "./internal/access", "./internal/duration", "./internal/instant", "./internal/keyspace", "./internal/port", "./internal/script", "./internal/server", "./internal/sketch", "./internal/track"},
 		tests: []string{"./internal/hostile", "./internal/keyring", "./internal/load/redisproc", "./internal/session", "github.com/redis/rueidis"},
 	},
-	"internal/server/rest": {code: []string{".", "./call", "./definition", "./policy", "./ratelimit", "./store", "./internal/access", "./internal/alert", "./internal/draft", "./internal/duration", "./internal/instant", "./internal/keyring", "./internal/port", "./internal/server", "./internal/server/dash", "./internal/server/pulse"}},
+	"internal/server/rest": {code: []string{".", "./call", "./definition", "./policy", "./ratelimit", "./store", "./internal/access", "./internal/alert", "./internal/draft", "./internal/duration", "./internal/instant", "./internal/keyring", "./internal/port", "./internal/server", "./internal/server/dash", "./internal/server/pulse", "./internal/trace"}},
 	// What the overview of a server is made of, and the files of the page that shows it.
 	"internal/server/pulse": {code: []string{"./deploy", "./internal/alert", "./internal/port", "./internal/server"}, tests: []string{"."}},
 	// What alerting rules say of one server, and the rules.
@@ -166,7 +171,7 @@ var table = map[string]row{
 	"internal/server/datagram": {code: []string{".", "./call", "./definition", "./store", "./internal/statsd"}},
 	"internal/server/rpc": {
 		code: []string{
-			".", "./call", "./definition", "./store", "./internal/access", "./internal/envoypb", "./internal/port", "./internal/server", "./internal/protocol", "./quipupb", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
+			".", "./call", "./definition", "./store", "./internal/access", "./internal/envoypb", "./internal/port", "./internal/server", "./internal/protocol", "./internal/trace", "./quipupb", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
 		},
 		tests: []string{"./internal/hostile", "./internal/keyring"},
 	},
@@ -176,7 +181,7 @@ var table = map[string]row{
 	"quipupb":           {code: []string{"google.golang.org/grpc/...", "google.golang.org/protobuf/..."}, tests: []string{"./call"}},
 	"internal/protocol": {code: []string{"./call", "./definition", "./quipupb"}, pure: true},
 	"client": {
-		code:  []string{"./call", "./definition", "./store", "./internal/protocol", "./quipupb", "google.golang.org/grpc/..."},
+		code:  []string{"./call", "./definition", "./store", "./internal/protocol", "./internal/trace", "./quipupb", "google.golang.org/grpc/..."},
 		tests: []string{".", "./internal/server/...", "./store/memstore"},
 	},
 
@@ -229,11 +234,11 @@ var table = map[string]row{
 	"cmd/quipu": {
 		code: []string{
 			".", "./definition", "./policy", "./store", "./internal/access", "./internal/jwks", "./internal/jwt", "./internal/keyring", "./internal/port", "./internal/advise", "./internal/completion", "./internal/demo", "./internal/draft", "./internal/duration", "./internal/engine", "./internal/instant", "./internal/load/...", "./internal/manual",
-			"./internal/memory", "./internal/mirror", "./internal/server/...",
+			"./internal/memory", "./internal/mirror", "./internal/otlp", "./internal/server/...", "./internal/trace",
 			"./internal/hot", "./internal/spread", "./internal/transfer", "./internal/wal",
 			"github.com/alecthomas/kong", "go.yaml.in/yaml/v3",
 		},
-		tests: []string{"./client", "./internal/hostile", "./internal/pgtest", "github.com/jackc/pgx/v5", "google.golang.org/grpc/..."},
+		tests: []string{"./client", "./internal/hostile", "./internal/otlp/otlptest", "./internal/pgtest", "github.com/jackc/pgx/v5", "google.golang.org/grpc/..."},
 	},
 	"cmd/quipu/backend.go": {code: []string{
 		"./internal/node", "./store/memstore", "./store/pgstore", "./store/redisstore",
