@@ -17,6 +17,7 @@ import (
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/internal/access"
 	"github.com/quipudb/quipu/internal/server"
+	"github.com/quipudb/quipu/internal/trace"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -55,15 +56,16 @@ var (
 // A call is one request being answered. Calls are reused.
 type call struct {
 	*endpoint
-	h     *Handler
-	w     http.ResponseWriter
-	r     *http.Request
-	ctx   context.Context // ends at the call's deadline
-	db    *quipu.DB       // in the namespace that the path names
-	args  params
-	query url.Values // nil if there is none
-	id    string     // of the request
-	start time.Time
+	h      *Handler
+	w      http.ResponseWriter
+	r      *http.Request
+	ctx    context.Context // ends at the call's deadline
+	db     *quipu.DB       // in the namespace that the path names
+	args   params
+	query  url.Values // nil if there is none
+	id     string     // of the request
+	start  time.Time
+	traced *trace.Span // its span, or nil if it is not sampled
 
 	status int                 // of the reply, 0 before it
 	in     []byte              // the body
@@ -102,6 +104,9 @@ func (c *call) begin(h *Handler, w http.ResponseWriter, r *http.Request) {
 		c.id = h.ids.next()
 	}
 	w.Header()["X-Request-Id"] = []string{c.id}
+	if h.tracer != nil && c.spans != "" {
+		c.trace()
+	}
 }
 
 // end is deferred: it turns a panic into a reply, measures, and lets go of the
@@ -119,6 +124,9 @@ func (c *call) end() {
 	c.note()
 	took := time.Since(c.start)
 	c.meter.Observe(c.status, took)
+	if c.traced != nil {
+		c.endSpan()
+	}
 	if c.h.logger.Enabled(c.ctx, slog.LevelDebug) {
 		c.h.logger.Debug("request", "request_id", c.id, "method", c.r.Method, "path", c.r.URL.EscapedPath(),
 			"status", c.status, "took", took, "remote", c.r.RemoteAddr)

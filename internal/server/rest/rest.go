@@ -27,6 +27,7 @@ import (
 	"github.com/quipudb/quipu/internal/access"
 	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/internal/server/pulse"
+	"github.com/quipudb/quipu/internal/trace"
 )
 
 // TimeoutDefault is the deadline of a call if the options name none.
@@ -40,6 +41,7 @@ type Options struct {
 	Timeout time.Duration   // the deadline of a call; 0 for TimeoutDefault
 	Budget  *server.Budget  // memory of large requests; nil for one of RequestMemoryDefault
 	Pprof   bool            // serve /debug/pprof/, for administrators
+	Tracer  *trace.Tracer   // where calls have spans; nil if none have
 
 	// Policies keeps the policies that callers make; nil if they can't make any.
 	Policies Policies
@@ -60,6 +62,7 @@ type Handler struct {
 	gate       *server.Gate
 	needs      access.Needs
 	metrics    *server.Metrics
+	tracer     *trace.Tracer
 	logger     *slog.Logger
 	policies   Policies
 	deadlines  deadlines
@@ -102,6 +105,7 @@ func New(db *quipu.DB, o Options) *Handler {
 		gate:     o.Gate,
 		needs:    access.REST(),
 		metrics:  o.Metrics,
+		tracer:   o.Tracer,
 		logger:   o.Logger,
 		policies: o.Policies,
 		long:     make(chan struct{}, 1),
@@ -132,6 +136,7 @@ type endpoint struct {
 	need   access.Need
 	placed bool // the table says so
 	meter  *server.Route
+	spans  string // what its spans are called; "" if it has none
 }
 
 // ServeHTTP answers one request: the chain of every call, in one place.

@@ -157,7 +157,7 @@ func (h *Handler) mount(pprof bool) {
 }
 
 func (h *Handler) endpoint(r route) *endpoint {
-	e := &endpoint{route: r, meter: h.metrics.Route(r.method, r.path)}
+	e := &endpoint{route: r, meter: h.metrics.Route(r.method, r.path), spans: spansOf(&r)}
 	if e.need, e.placed = h.needs.Of(r.operation()); r.method == "other" {
 		e.need = access.Need{} // there is nothing to be granted
 	}
