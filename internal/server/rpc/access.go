@@ -52,6 +52,9 @@ func (d *Door) admit(ctx context.Context, info *tap.Info) (context.Context, erro
 	who, err := d.identify(ctx, info)
 	v := d.visit(ctx, info.FullMethodName)
 	v.need, v.who = need, who
+	if d.tracer != nil && traced(info.FullMethodName) {
+		v.trace(info)
+	}
 	if who != nil {
 		place.Known()
 		if err := d.gate.Spend(who, access.Cost{Requests: 1, Connections: once(place.Used(who))}); err != nil {

@@ -109,6 +109,9 @@ func (d *Door) end(ctx context.Context, method string, start time.Time, panicked
 	if method != pb.Quipu_Write_FullMethodName { // whose batches are measured
 		d.meters[method].Observe(code, took)
 	}
+	if v := visitOf(ctx); v != nil && v.span != nil {
+		v.endSpan(method, code)
+	}
 	if d.logger.Enabled(ctx, slog.LevelDebug) {
 		d.logger.Debug("call", "method", method, "code", code.String(), "took", took)
 	}

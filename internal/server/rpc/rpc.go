@@ -28,6 +28,7 @@ import (
 	"github.com/quipudb/quipu/internal/access"
 	"github.com/quipudb/quipu/internal/envoypb"
 	"github.com/quipudb/quipu/internal/server"
+	"github.com/quipudb/quipu/internal/trace"
 	pb "github.com/quipudb/quipu/quipupb"
 )
 
@@ -67,6 +68,7 @@ type Options struct {
 	Logger  *slog.Logger    // calls at debug level, faults at error; nil for slog.Default()
 	Timeout time.Duration   // the deadline of a call; 0 for TimeoutDefault
 	Budget  *server.Budget  // memory of large calls; nil for one of RequestMemoryDefault
+	Tracer  *trace.Tracer   // where calls have spans; nil if none have
 
 	// CallsMax is how many calls there may be at a time, over all connections; 0
 	// for CallsMaxDefault.
@@ -84,6 +86,7 @@ type Door struct {
 	needs    access.Needs
 	meters   map[string]*server.Call // by the full name of the method
 	refused  *server.Call            // of those that had no key
+	tracer   *trace.Tracer
 	logger   *slog.Logger
 	timeout  time.Duration
 	budget   *server.Budget
@@ -117,7 +120,7 @@ func New(db *quipu.DB, o Options) *Door {
 		o.CallsMax = CallsMaxDefault
 	}
 	d := &Door{
-		db: db.Via("rpc"), gate: o.Gate, needs: access.RPC(), logger: o.Logger, timeout: o.Timeout, budget: o.Budget, callsMax: int64(o.CallsMax),
+		db: db.Via("rpc"), gate: o.Gate, needs: access.RPC(), tracer: o.Tracer, logger: o.Logger, timeout: o.Timeout, budget: o.Budget, callsMax: int64(o.CallsMax),
 		long: make(chan struct{}, 1), open: make(chan struct{}, openCallsMax), draining: make(chan struct{}),
 	}
 	d.drain = sync.OnceFunc(func() { close(d.draining) })

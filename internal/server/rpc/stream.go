@@ -203,6 +203,11 @@ func (w *writeStream) forget() {
 func (w *writeStream) answer() {
 	ctx, cancel := context.WithTimeout(w.ctx, w.door.timeout)
 	defer cancel()
+	if w.door.tracer != nil {
+		var end func()
+		ctx, end = w.trace(ctx)
+		defer end()
+	}
 	w.answers = make([]pb.WriteReply, len(w.requests)) // gRPC may still be sending the last ones
 	w.deltas = w.deltas[:0]
 	for start := 0; start < len(w.requests); {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/quipudb/quipu/call"
 	"github.com/quipudb/quipu/internal/access"
+	"github.com/quipudb/quipu/internal/trace"
 	pb "github.com/quipudb/quipu/quipupb"
 	"github.com/quipudb/quipu/store"
 )
@@ -52,6 +53,7 @@ type visit struct {
 	bytesMax int         // of a message
 	taken    int64       // of the budget, for the last message
 
+	span   *trace.Span       // nil if the call is not sampled
 	who    *access.Principal // nil is nobody
 	need   access.Need
 	target string // the namespace of the last message, for the audit log
