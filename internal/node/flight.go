@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quipudb/quipu/internal/trace"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -19,8 +20,9 @@ type flight struct {
 	bytes   int
 	entries []*entry
 	refs    atomic.Int32
-	begun   time.Time // when it was frozen
-	room    []byte    // to combine what is asked
+	begun   time.Time   // when it was frozen
+	room    []byte      // to combine what is asked
+	span    *trace.Span // of the present attempt, or nil
 
 	sent  bool // it was given to the store at least once
 	doubt bool // and perhaps it was applied

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quipudb/quipu/internal/trace"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -57,6 +58,8 @@ type entry struct {
 	nth        int   // its place in a run
 	before     int64 // the sum of those before it in the run
 	err        error // why it has no results
+
+	span *trace.Span // of the call, or nil
 }
 
 type entryState uint8
@@ -89,7 +92,7 @@ func (l *lane) enter(ctx context.Context, b *store.Batch, r *store.Reply, call *
 		return nil, err
 	}
 	e.state, e.run, e.alone, e.gone, e.err = queued, call == nil && isRun(b) && !l.short.has(&b.Deltas[0]), isAlone(b), false, nil
-	e.call, e.era = call, era
+	e.call, e.era, e.span = call, era, trace.From(ctx)
 	l.insert(e, l.last)
 	if !l.flying {
 		l.flying = true
@@ -219,7 +222,7 @@ func (e *entry) leave() entryState {
 // free makes the entry ready for another caller.
 func (e *entry) free() {
 	n := e.lane.node
-	e.lane, e.batch, e.reply, e.call, e.flight = nil, nil, nil, nil, nil
+	e.lane, e.batch, e.reply, e.call, e.flight, e.span = nil, nil, nil, nil, nil, nil
 	n.freeEntries.Put(e)
 }
 

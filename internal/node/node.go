@@ -169,6 +169,14 @@ func (n *Node) Apply(ctx context.Context, batches []store.Batch, replies []store
 		return err
 	}
 	defer n.running.Done()
+	ctx, span := n.span(ctx, "apply")
+	err := n.apply(ctx, batches, replies)
+	end(span, err)
+	return err
+}
+
+// apply applies batches, those that go one way after those that go the other.
+func (n *Node) apply(ctx context.Context, batches []store.Batch, replies []store.Reply) error {
 	// The batches of a call are applied in their order, so what goes one way waits
 	// for what goes the other.
 	for from := 0; from < len(batches); {
@@ -407,7 +415,10 @@ func (n *Node) Read(ctx context.Context, cells []store.Cell, values []store.Valu
 		return n.under.Read(ctx, cells, values)
 	}
 	n.reads.Add(uint64(len(cells)))
-	if err := n.read(cells, func() error { return n.under.Read(ctx, cells, values) }); err != nil {
+	ctx, span := n.span(ctx, "read")
+	err := n.read(cells, func() error { return n.under.Read(ctx, cells, values) })
+	end(span, err)
+	if err != nil {
 		return err
 	}
 	for i := range values {
@@ -418,10 +429,12 @@ func (n *Node) Read(ctx context.Context, cells []store.Cell, values []store.Valu
 
 // Scan returns up to count cells of a namespace in key order.
 func (n *Node) Scan(ctx context.Context, r store.Range, count int) (found []store.Entry, err error) {
+	ctx, span := n.span(ctx, "scan")
 	err = n.read(nil, func() error {
 		found, err = n.under.Scan(ctx, r, count)
 		return err
 	})
+	end(span, err)
 	for i := range found {
 		found[i].Value.Version = fine(found[i].Value.Version)
 	}
@@ -430,10 +443,12 @@ func (n *Node) Scan(ctx context.Context, r store.Range, count int) (found []stor
 
 // Lookup reports what is known of a token now.
 func (n *Node) Lookup(ctx context.Context, c store.Cell, token string) (f store.Fate, err error) {
+	ctx, span := n.span(ctx, "lookup")
 	err = n.read([]store.Cell{c}, func() error {
 		f, err = n.under.Lookup(ctx, c, token)
 		return err
 	})
+	end(span, err)
 	f.Result.Version = fine(f.Result.Version)
 	return f, err
 }

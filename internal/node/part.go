@@ -21,16 +21,21 @@ func (n *Node) ReadParts(ctx context.Context, parts []store.PartCell, contents [
 		return n.under.ReadParts(ctx, parts, contents)
 	}
 	n.reads.Add(uint64(len(parts)))
-	return n.read(cells, func() error { return n.under.ReadParts(ctx, own, contents) })
+	ctx, span := n.span(ctx, "read parts")
+	err := n.read(cells, func() error { return n.under.ReadParts(ctx, own, contents) })
+	end(span, err)
+	return err
 }
 
 // ScanParts returns up to count parts of a range of rows in their order.
 func (n *Node) ScanParts(ctx context.Context, r store.Rows, count int) (found []store.PartEntry, err error) {
 	r.From, r.To = coarseRow(r.Namespace, r.From), coarseRow(r.Namespace, r.To)
+	ctx, span := n.span(ctx, "scan parts")
 	err = n.read(nil, func() error {
 		found, err = n.under.ScanParts(ctx, r, count)
 		return err
 	})
+	end(span, err)
 	for i := range found {
 		found[i].Part = finePart(found[i].Part)
 	}

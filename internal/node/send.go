@@ -68,10 +68,13 @@ func (l *lane) attempt(f *flight) error {
 	}
 	f.sent = true
 	defer l.pulse.watch()()
-	if err := n.under.Apply(ctx, f.batches[:], f.replies[:]); err != nil {
-		return err
+	f.depart()
+	err := n.under.Apply(ctx, f.batches[:], f.replies[:])
+	if err == nil {
+		err = f.replies[0].Err
 	}
-	return f.replies[0].Err
+	f.arrive(err)
+	return err
 }
 
 // enroll makes a flight the next of the lane's writer, and gets one if need be.

@@ -211,6 +211,7 @@ func (t *trip) take(l *lane) {
 		l.assign(f)
 		f.sent = true
 		t.flights, t.lanes, t.left = append(t.flights, f), append(t.lanes, l), t.left+1
+		f.depart()
 		t.batches, t.replies = append(t.batches, &f.batches[0]), append(t.replies, &f.replies[0])
 	}
 }
@@ -245,6 +246,7 @@ func (t *trip) done(i int, err error) {
 	if err == nil {
 		err = f.replies[0].Err
 	}
+	f.arrive(err)
 	t.mu.Lock()
 	t.lanes[i] = nil
 	if t.left--; t.left == 0 {
