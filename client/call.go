@@ -9,10 +9,12 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/quipudb/quipu/call"
+	"github.com/quipudb/quipu/internal/trace"
 	pb "github.com/quipudb/quipu/quipupb"
 	"github.com/quipudb/quipu/store"
 )
@@ -49,6 +51,7 @@ func (db *DB) do(ctx context.Context, c manner, send func(context.Context, ...gr
 		ctx, cancel = db.deadline(ctx)
 		defer cancel()
 	}
+	ctx = db.traced(ctx)
 	doubt := false // an attempt may have counted
 	for attempt := 0; ; attempt++ {
 		var p peer.Peer
@@ -87,6 +90,22 @@ func (c manner) ended(cause, last error, doubt bool) error {
 		return cause
 	}
 	return store.Errorf(store.KindUnavailable, "%s: %w", detail, cause)
+}
+
+// traced returns ctx with the trace context that is sent with a call, if there is one.
+func (s *shared) traced(ctx context.Context) context.Context {
+	if s.options.Trace == nil {
+		return ctx
+	}
+	parent, state := s.options.Trace(ctx)
+	if _, ok := trace.ParseParent(parent); !ok {
+		return ctx
+	}
+	ctx = metadata.AppendToOutgoingContext(ctx, trace.ParentHeader, parent)
+	if state != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, trace.StateHeader, state)
+	}
+	return ctx
 }
 
 // deadline returns ctx with a deadline, if it has none.

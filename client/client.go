@@ -49,6 +49,12 @@ type Options struct {
 	// Tokens gives each write without a token a new one, so that the client can repeat
 	// it after a lost answer. The package comment says what that costs.
 	Tokens bool
+
+	// Trace returns the trace context of a call, from its context: what the W3C calls
+	// traceparent and tracestate. They are sent with the call, so that the server's
+	// spans are part of the caller's trace. What is no trace context is not sent. The
+	// batches of a Writer have none: they carry the adds of many callers.
+	Trace func(ctx context.Context) (traceparent, tracestate string)
 }
 
 // A DB is a connection to a server, in one namespace. It is safe for concurrent
@@ -206,7 +212,7 @@ func (db *DB) Backup(ctx context.Context, out io.Writer) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the stream if out fails
-	s, err := db.rpc.Backup(ctx, &pb.BackupRequest{})
+	s, err := db.rpc.Backup(db.traced(ctx), &pb.BackupRequest{})
 	for err == nil {
 		var r *pb.BackupReply
 		if r, err = s.Recv(); err != nil {
