@@ -195,7 +195,7 @@ func exposed(t *testing.T) []string {
 	conf := writeFile(t, "policies:\n  - {pattern: hot, shards: 2, timing: rollup}\n")
 	var names []string
 	for _, store := range []string{"embedded:", "memory:", startPostgres(t).URL(), "redis://" + redisproc.For(t, "--appendonly", "yes").Addr} {
-		p := start(t, nil, "--http", "127.0.0.1:0", "--statsd", "127.0.0.1:0", "--store", store, "--config", conf)
+		p := start(t, nil, "--http", "127.0.0.1:0", "--statsd", "127.0.0.1:0", "--trace-endpoint", "http://127.0.0.1:9", "--store", store, "--config", conf)
 		_, addr, _ := strings.Cut(p.ready, "rpc=")
 		addr, _, _ = strings.Cut(addr, " ")
 		db, err := client.Dial(t.Context(), addr, client.Options{}) // asks whether it is let in

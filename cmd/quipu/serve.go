@@ -20,6 +20,7 @@ import (
 	"github.com/quipudb/quipu/internal/server/resp"
 	"github.com/quipudb/quipu/internal/server/rest"
 	"github.com/quipudb/quipu/internal/server/rpc"
+	"github.com/quipudb/quipu/internal/trace"
 )
 
 const (
@@ -74,6 +75,8 @@ type serveCmd struct {
 	MaxConnections *int          `help:"Maximum number of open connections for each of --http, --resp and --rpc. By default 10000, or as many as the total has memory for." placeholder:"N"`
 	RequestTimeout time.Duration `help:"Time limit for a call, including the time to receive it." default:"5s"`
 	RequestMemory  size          `help:"Memory for large requests and replies. When it is used up, further large calls wait. By default 64MiB, or a sixteenth of the total if that is less." placeholder:"SIZE"`
+
+	traceFlags `embed:""`
 
 	Pprof     bool   `help:"Serve Go profiles under /debug/pprof/."`
 	LogLevel  string `help:"Lowest level to log: debug, info, warn or error." enum:"debug,info,warn,error" default:"info"`
@@ -155,6 +158,9 @@ func (c *serveCmd) Validate() error {
 		}
 	}
 	if err := c.accessFlags.check(); err != nil {
+		return err
+	}
+	if err := c.traceFlags.check(); err != nil {
 		return err
 	}
 	if err := c.tlsFiles().Check(); err != nil {
@@ -300,7 +306,12 @@ func (c *serveCmd) serve(ctx context.Context, out *output, conf *config, logger 
 	}
 	defer g.close()
 	s := server.New(logger)
-	closeDoors, err := c.addDoors(s, db, book, g, logger)
+	tr, err := c.openTracing(ctx, logger)
+	if err != nil {
+		return err
+	}
+	defer tr.close()
+	closeDoors, err := c.addDoors(s, db, book, g, tr, logger)
 	defer closeDoors() // before the store is closed: ends what the drain cut off
 	if err != nil {
 		return err
@@ -359,6 +370,7 @@ type means struct {
 	book    *policyBook
 	gate    *server.Gate
 	metrics *server.Metrics
+	tracer  *trace.Tracer // nil if nothing is traced
 	budget  *server.Budget
 	logger  *slog.Logger
 	doors   func() []server.DoorAddress
@@ -366,12 +378,14 @@ type means struct {
 
 // addDoors opens the doors that are not off. What it returns closes them, also
 // after an error.
-func (c *serveCmd) addDoors(s *server.Server, db *quipu.DB, book *policyBook, g *guard, logger *slog.Logger) (closeDoors func(), err error) {
+func (c *serveCmd) addDoors(s *server.Server, db *quipu.DB, book *policyBook, g *guard, tr *tracing, logger *slog.Logger) (closeDoors func(), err error) {
 	m := means{db: db, book: book, gate: g.gate, metrics: server.NewMetrics(db.Port()), budget: server.NewBudget(c.plan.requests), logger: logger, doors: s.Doors}
 	m.metrics.WatchBudget(m.budget)
 	m.metrics.WatchMemory(c.plan.parts())
 	m.metrics.WatchMeter(book)
 	g.meters(m.metrics)
+	m.tracer = tr.tracer()
+	tr.meters(m.metrics)
 	closeDoors = func() {}
 	for _, d := range []struct {
 		name, addr, refusal string
@@ -424,7 +438,7 @@ func (c *serveCmd) addDoors(s *server.Server, db *quipu.DB, book *policyBook, g 
 // rest returns the REST door.
 func (c *serveCmd) rest(m means) (server.Door, func()) {
 	o := rest.Options{
-		Gate: m.gate, Metrics: m.metrics, Logger: m.logger, Timeout: c.RequestTimeout, Budget: m.budget, Pprof: c.Pprof,
+		Gate: m.gate, Metrics: m.metrics, Tracer: m.tracer, Logger: m.logger, Timeout: c.RequestTimeout, Budget: m.budget, Pprof: c.Pprof,
 		Policies: m.book, About: pulse.About{Version: versionName(), Doors: m.doors},
 	}
 	if m.gate.Open() && !c.Insecure {
@@ -450,7 +464,7 @@ func (c *serveCmd) resp(m means) (server.Door, func()) {
 // rpc returns the RPC door.
 func (c *serveCmd) rpc(m means) (server.Door, func()) {
 	d := rpc.New(m.db, rpc.Options{
-		Gate: m.gate, Metrics: m.metrics, Logger: m.logger, Timeout: c.RequestTimeout, Budget: m.budget,
+		Gate: m.gate, Metrics: m.metrics, Tracer: m.tracer, Logger: m.logger, Timeout: c.RequestTimeout, Budget: m.budget,
 		CallsMax: c.plan.conns,
 	})
 	return d, func() { _ = d.Close() }
