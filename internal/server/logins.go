@@ -62,17 +62,17 @@ func (g *Gate) Login(who *access.Principal) (name string, until time.Time) {
 	return name, until
 }
 
-// LoggedIn returns who a login is of, or nil.
-func (g *Gate) LoggedIn(name string) *access.Principal {
+// LoggedIn returns who a login is of, or nil, and when it ends.
+func (g *Gate) LoggedIn(name string) (who *access.Principal, until time.Time) {
 	l := &g.logins
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	in, ok := l.by[sha256.Sum256([]byte(name))]
 	now := time.Now()
 	if !ok || now.After(in.until) || in.who.Ended(now.UnixMilli()) {
-		return nil
+		return nil, time.Time{}
 	}
-	return in.who
+	return in.who, in.until
 }
 
 // Logout ends a login.

@@ -1,7 +1,11 @@
 package rest
 
 import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
 	"errors"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -12,8 +16,12 @@ import (
 	"github.com/quipudb/quipu/internal/server"
 )
 
-// loginCookie is the name of the cookie in which a browser has its login.
-const loginCookie = "quipu_session"
+// loginCookie is what the name of the cookie begins with in which a browser has its login, and
+// csrfHeader the header that a change with that cookie must have.
+const (
+	loginCookie = "quipu_session"
+	csrfHeader  = "X-Csrf-Token"
+)
 
 // operation returns the name that a route has in the table of package access: of those below
 // a namespace there is one for both forms.
@@ -75,7 +83,7 @@ func (c *call) find() (*access.Principal, error) {
 		return g.Enter(c.r.Context(), c.caller(), server.Bearer(header))
 	}
 	if c.login() != "" {
-		if who := g.LoggedIn(c.login()); who != nil {
+		if who, _ := g.LoggedIn(c.login()); who != nil {
 			c.viaCookie = true
 			return who, nil
 		}
@@ -91,11 +99,29 @@ func (c *call) login() string {
 	if len(c.r.Header["Cookie"]) == 0 { // Fast path.
 		return ""
 	}
-	cookie, err := c.r.Cookie(loginCookie)
+	cookie, err := c.r.Cookie(c.loginCookie())
 	if err != nil {
 		return ""
 	}
 	return cookie.Value
+}
+
+// loginCookie returns the name of the cookie. It ends in the port that the browser has called:
+// browsers send one cookie to all ports of a machine, and two servers on one machine must not
+// log each other's users out.
+func (c *call) loginCookie() string {
+	_, port, err := net.SplitHostPort(c.r.Host)
+	if n, e := strconv.ParseUint(port, 10, 16); err != nil || e != nil || n == 0 {
+		return loginCookie
+	}
+	return loginCookie + "_" + port
+}
+
+// csrfOf returns what a page sends in csrfHeader. It is made of the login, which no script can
+// read, so a page has it from this server alone.
+func csrfOf(login string) string {
+	sum := sha256.Sum256([]byte("csrf\x00" + login))
+	return hex.EncodeToString(sum[:16])
 }
 
 func (c *call) caller() server.Caller { return server.Caller{Door: "rest", Addr: c.r.RemoteAddr} }
@@ -206,20 +232,40 @@ func (c *call) names() ([]string, error) {
 }
 
 // forged refuses a change that a browser sends with its login, unless it says that a page of
-// this server has made it. The cookie alone is strict, and modern browsers send it from nowhere
-// else; this is for those that are not.
-func (c *call) forged() bool {
+// this server has made it, and that page knows what only such a page can. The cookie alone is
+// strict, and modern browsers send it from nowhere else; this is for those that are not.
+func (c *call) forged() error {
 	if !c.viaCookie || c.safe() {
-		return false
+		return nil
 	}
+	own := false
 	switch c.r.Header.Get("Sec-Fetch-Site") {
 	case "same-origin":
-		return false
+		own = true
 	case "":
 		from, err := url.Parse(c.r.Header.Get("Origin"))
-		return err != nil || from.Host == "" || from.Host != c.r.Host
+		own = err == nil && from.Host != "" && from.Host == c.r.Host
 	}
-	return true
+	switch {
+	case !own:
+		return foreign()
+	case c.entry: // It brings a key, and the login that it had may be another's.
+		return nil
+	case subtle.ConstantTimeCompare([]byte(c.r.Header.Get(csrfHeader)), []byte(csrfOf(c.login()))) != 1:
+		return &problem{
+			status: http.StatusForbidden, kind: "forbidden", title: "Token missing",
+			detail: "a change with a login needs the header " + csrfHeader + " with the csrf that GET /api/v1/session tells",
+		}
+	}
+	return nil
+}
+
+// foreign is the answer to a page of another origin.
+func foreign() error {
+	return &problem{
+		status: http.StatusForbidden, kind: "forbidden", title: "Cross-origin request",
+		detail: "browsers may not call this from a page of another origin",
+	}
 }
 
 // note writes down what an administrator did, or tried to.

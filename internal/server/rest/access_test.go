@@ -317,35 +317,63 @@ func TestLogin(t *testing.T) {
 	r := f.do("POST", "/api/v1/session", `{"key":"`+reader+`"}`)
 	r.want(t, 200, "name=reader", "kind=key")
 	set := r.header.Get("Set-Cookie")
-	for _, part := range []string{"quipu_session=", "HttpOnly", "SameSite=Strict", "Path=/", "Max-Age="} {
+	for _, part := range []string{"quipu_session_", "HttpOnly", "SameSite=Strict", "Path=/", "Max-Age="} {
 		if !strings.Contains(set, part) {
 			t.Errorf("cookie %q has no %s", set, part)
 		}
+	}
+	if secure := f.do("POST", "/api/v1/session", `{"key":"root"}`, "Sec-Fetch-Site: same-origin", "Origin: https://front.example").header.Get("Set-Cookie"); !strings.Contains(secure, "Secure") || strings.Contains(set, "Secure") {
+		t.Errorf("cookie %q behind TLS, and %q without", secure, set)
 	}
 	if strings.Contains(set, "qk_") || strings.Contains(r.body, reader) {
 		t.Error("the key comes back")
 	}
 	cookie := "Cookie: " + strings.Split(set, ";")[0]
-	f.do("GET", "/api/v1/session", "", cookie).want(t, 200, "name=reader")
+	f.do("GET", "/api/v1/session", "", cookie).want(t, 200, "name=reader", "csrf="+csrf(t, r))
+	f.do("GET", "/api/v1/session", "", "Authorization: Bearer "+reader).want(t, 200, "name=reader", "csrf")
+	if at := f.do("GET", "/api/v1/session", "", cookie); !strings.Contains(at.body, `"expires_at"`) {
+		t.Errorf("nobody knows when the login ends: %s", at.body)
+	}
 	f.do("GET", "/api/v1/namespaces/n/counters/a", "", cookie).want(t, 200)
 	f.do("GET", "/api/v1/namespaces/m/counters/a", "", cookie).problem(t, 403, "forbidden", "not granted")
 	r = f.do("POST", "/api/v1/session", `{"key":"root"}`)
 	admin := "Cookie: " + strings.Split(r.header.Get("Set-Cookie"), ";")[0]
+	token := "X-Csrf-Token: " + csrf(t, r)
 	const path = "/api/v1/counters/a/increment"
-	f.do("POST", path, "", admin).problem(t, 403, "forbidden", "origin") // nobody says where the page is from
-	f.do("POST", path, "", admin, "Sec-Fetch-Site: cross-site").problem(t, 403, "forbidden", "origin")
-	f.do("POST", path, "", admin, "Sec-Fetch-Site: none").problem(t, 403, "forbidden", "origin")
-	f.do("POST", path, "", admin, "Origin: https://evil.example").problem(t, 403, "forbidden", "origin")
-	f.do("POST", path, "", admin, "Origin: null").problem(t, 403, "forbidden", "origin")
-	f.do("POST", path, "", admin, "Origin: "+f.url).want(t, 200)
-	f.do("POST", path, "", admin, "Sec-Fetch-Site: same-origin").want(t, 200)
-	f.do("DELETE", "/api/v1/session", "", admin).problem(t, 403, "forbidden", "origin")
-	f.do("DELETE", "/api/v1/session", "", admin, "Sec-Fetch-Site: same-origin").want(t, 200)
+	f.do("POST", path, "", admin, token).problem(t, 403, "forbidden", "origin") // nobody says where the page is from
+	f.do("POST", path, "", admin, token, "Sec-Fetch-Site: cross-site").problem(t, 403, "forbidden", "origin")
+	f.do("POST", path, "", admin, token, "Sec-Fetch-Site: none").problem(t, 403, "forbidden", "origin")
+	f.do("POST", path, "", admin, token, "Origin: https://evil.example").problem(t, 403, "forbidden", "origin")
+	f.do("POST", path, "", admin, token, "Origin: null").problem(t, 403, "forbidden", "origin")
+	f.do("POST", path, "", admin, "Sec-Fetch-Site: same-origin").problem(t, 403, "forbidden", "X-Csrf-Token")
+	f.do("POST", path, "", admin, "X-Csrf-Token: 0", "Sec-Fetch-Site: same-origin").problem(t, 403, "forbidden", "X-Csrf-Token")
+	f.do("POST", path, "", cookie, token, "Sec-Fetch-Site: same-origin").problem(t, 403, "forbidden", "X-Csrf-Token") // that of another login
+	f.do("POST", path, "", admin, token, "Origin: "+f.url).want(t, 200)
+	f.do("POST", path, "", admin, token, "Sec-Fetch-Site: same-origin").want(t, 200)
+	f.do("POST", "/api/v1/read", `{"keys":["a"]}`, admin).want(t, 200) // changes nothing
+	// The login of one port is none on another: a browser sends the cookie to both.
+	f.do("GET", "/api/v1/session", "", strings.Replace(admin, "quipu_session_", "quipu_session_1", 1)).problem(t, 401, "unauthorized", "")
+	// Another login ends the one before, without what a change needs.
+	again := f.do("POST", "/api/v1/session", `{"key":"root"}`, admin, "Sec-Fetch-Site: same-origin")
+	f.do("GET", "/api/v1/session", "", admin).problem(t, 401, "unauthorized", "")
+	admin, token = "Cookie: "+strings.Split(again.header.Get("Set-Cookie"), ";")[0], "X-Csrf-Token: "+csrf(t, again)
+	f.do("DELETE", "/api/v1/session", "", admin, token).problem(t, 403, "forbidden", "origin")
+	f.do("DELETE", "/api/v1/session", "", admin, token, "Sec-Fetch-Site: same-origin").want(t, 200)
 	f.do("GET", "/api/v1/session", "", admin).problem(t, 401, "unauthorized", "")
 	// A key that is revoked takes its logins along.
 	id := strings.Split(reader, "_")[1]
 	f.do("DELETE", "/api/v1/keys/"+id, "", "Authorization: Bearer root").want(t, 200)
 	f.do("GET", "/api/v1/session", "", cookie).problem(t, 401, "unauthorized", "")
+}
+
+// csrf returns what a login replied that changes have to show.
+func csrf(t *testing.T, r reply) string {
+	t.Helper()
+	var i struct{ CSRF string }
+	if err := json.Unmarshal([]byte(r.body), &i); err != nil || len(i.CSRF) != 32 {
+		t.Fatalf("%d %s", r.status, r.body)
+	}
+	return i.CSRF
 }
 
 // Whoever shows nothing may do what was granted to everyone, and no more; a wrong key is not

@@ -165,11 +165,11 @@ func (c *call) admit() error {
 	if err := c.identify(); err != nil {
 		return err
 	}
-	if !c.anyOrigin && crossOrigin(c.r) || c.forged() {
-		return &problem{
-			status: http.StatusForbidden, kind: "forbidden", title: "Cross-origin request",
-			detail: "browsers may not call this from a page of another origin",
-		}
+	if !c.anyOrigin && crossOrigin(c.r) {
+		return foreign()
+	}
+	if err := c.forged(); err != nil {
+		return err
 	}
 	if err := c.parseQuery(); err != nil {
 		return err

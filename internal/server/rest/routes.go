@@ -23,6 +23,7 @@ type route struct {
 	page        bool     // a file of the dashboard
 	keysInBody  bool     // the handler asks whether its keys are granted
 	reads       bool     // changes nothing, though it is a POST
+	entry       bool     // gives a login
 }
 
 // safe reports whether a call of the route changes nothing.
@@ -108,7 +109,7 @@ func routes() []route {
 		{method: "DELETE", path: apiPath + "/keys/{id}", serve: revokeKey},
 		{method: "GET", path: apiPath + "/audit", serve: auditTrail, known: []string{"limit"}},
 		{method: "GET", path: apiPath + "/session", serve: whoAmI},
-		{method: "POST", path: apiPath + "/session", serve: logIn},
+		{method: "POST", path: apiPath + "/session", serve: logIn, entry: true},
 		{method: "DELETE", path: apiPath + "/session", serve: logOut},
 		{method: "GET", path: "/healthz", anyOrigin: true, anyQuery: true, serve: healthz},
 		{method: "GET", path: "/readyz", anyOrigin: true, anyQuery: true, serve: readyz},

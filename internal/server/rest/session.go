@@ -3,6 +3,7 @@ package rest
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/quipudb/quipu/internal/access"
@@ -16,6 +17,7 @@ type identity struct {
 	Grants    []string   `json:"grants"`
 	ExpiresAt *time.Time `json:"expires_at,omitempty"` // of the login, or of what was shown
 	Open      bool       `json:"open"`                 // everyone may do everything here
+	CSRF      string     `json:"csrf,omitempty"`       // what a change with the login must show
 }
 
 func (c *call) identityOf(p *access.Principal, until time.Time) identity {
@@ -27,7 +29,15 @@ func (c *call) identityOf(p *access.Principal, until time.Time) identity {
 }
 
 // whoAmI replies who the caller is.
-func whoAmI(c *call) error { return c.secretJSON(c.identityOf(c.who, time.Time{})) }
+func whoAmI(c *call) error {
+	i := c.identityOf(c.who, time.Time{})
+	if c.viaCookie {
+		var until time.Time
+		_, until = c.h.gate.LoggedIn(c.login())
+		i.ExpiresAt, i.CSRF = given(until), csrfOf(c.login())
+	}
+	return c.secretJSON(i)
+}
 
 // logIn takes a key or a token, and gives the browser a cookie in its place.
 func logIn(c *call) error {
@@ -54,7 +64,9 @@ func logIn(c *call) error {
 	}
 	name, until := g.Login(who)
 	c.setLogin(name, int(time.Until(until)/time.Second))
-	return c.secretJSON(c.identityOf(who, until))
+	i := c.identityOf(who, until)
+	i.CSRF = csrfOf(name)
+	return c.secretJSON(i)
 }
 
 // logOut ends the login of a browser, if it has one.
@@ -66,9 +78,11 @@ func logOut(c *call) error {
 	return c.secretJSON(struct{}{})
 }
 
-// setLogin sets the cookie. No script can read it, and no other site has it sent.
+// setLogin sets the cookie. No script can read it, and no other site has it sent. A browser
+// that called by https, perhaps a proxy before this server, sends it encrypted only.
 func (c *call) setLogin(value string, seconds int) {
 	http.SetCookie(c.w, &http.Cookie{
-		Name: loginCookie, Value: value, Path: "/", MaxAge: seconds, HttpOnly: true, Secure: c.r.TLS != nil, SameSite: http.SameSiteStrictMode,
+		Name: c.loginCookie(), Value: value, Path: "/", MaxAge: seconds, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Secure: c.r.TLS != nil || strings.HasPrefix(c.r.Header.Get("Origin"), "https://"),
 	})
 }
