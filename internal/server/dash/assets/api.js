@@ -1,17 +1,6 @@
 // Calls of the REST API, and its live stream.
 
-// The key of a login is kept for this tab only, and is sent in a header: a key in an
-// address would end up in logs. All that knows of it is in these three functions.
-const KEY = "quipu.key";
-export const loggedIn = () => sessionStorage.getItem(KEY) !== null;
-export const login = (key) => sessionStorage.setItem(KEY, key);
-export const logout = () => sessionStorage.removeItem(KEY);
-
-function credentials(headers) {
-  const key = sessionStorage.getItem(KEY);
-  if (key !== null) headers.set("Authorization", `Bearer ${key}`);
-  return headers;
-}
+import { csrf, needed, renew } from "./session.js";
 
 // A Problem is an error as the API tells it.
 export class Problem extends Error {
@@ -34,26 +23,39 @@ export function read(text) {
   });
 }
 
+// request makes a call. If it is refused for want of a login, it waits for one and is made
+// again: it was refused before it did anything.
 async function request(method, path, { body, headers, signal } = {}) {
-  const all = credentials(new Headers(headers));
-  if (body !== undefined) all.set("Content-Type", "application/json");
-  let res;
-  try {
-    res = await fetch(path, { method, headers: all, body, signal, credentials: "same-origin", cache: "no-store" });
-  } catch (err) {
-    if (err.name === "AbortError") throw err;
-    throw unreachable();
+  for (let again = false; ; again = true) {
+    const all = new Headers(headers);
+    if (body !== undefined) all.set("Content-Type", "application/json");
+    const token = csrf();
+    if (token) all.set("X-Csrf-Token", token);
+    let res;
+    try {
+      res = await fetch(path, { method, headers: all, body, signal, credentials: "same-origin", cache: "no-store" });
+    } catch (err) {
+      if (err.name === "AbortError") throw err;
+      throw unreachable();
+    }
+    if (res.ok) return res;
+    if (res.status === 401) {
+      await needed(signal);
+      continue;
+    }
+    const text = await res.text();
+    if (res.status === 403 && method !== "GET" && !again) { // Another tab may have logged in.
+      const known = await renew().catch(() => false);
+      if (known && csrf() !== token) continue;
+    }
+    let p = {};
+    try {
+      p = read(text);
+    } catch {
+      p = { detail: `the server replied ${res.status}` };
+    }
+    throw new Problem(res.status, p);
   }
-  if (res.ok) return res;
-  const text = await res.text();
-  let p = {};
-  try {
-    p = read(text);
-  } catch {
-    p = { detail: `the server replied ${res.status}` };
-  }
-  if (res.status === 401) window.dispatchEvent(new CustomEvent("quipu-login", { detail: loggedIn() }));
-  throw new Problem(res.status, p);
 }
 
 // call makes a call, and returns what it replied. The ETag is in its property etag.
@@ -66,14 +68,6 @@ export async function call(method, path, options = {}) {
 }
 
 export const get = (path, options) => call("GET", path, options);
-
-export async function download(path, name) {
-  const res = await request("GET", path);
-  const url = URL.createObjectURL(await res.blob());
-  const a = Object.assign(document.createElement("a"), { href: url, download: name });
-  a.click();
-  setTimeout(() => URL.revokeObjectURL(url), 60e3);
-}
 
 // api returns the path of a call in a namespace.
 export function api(ns, path) {
@@ -108,8 +102,8 @@ export function events(f) {
 }
 
 // live keeps one stream open until its signal ends it, and opens it again when it
-// breaks. A page that is hidden has none. It takes {event: function}, and state(text)
-// for what becomes of the stream.
+// breaks. A page that is hidden has none. It takes {event: function}, where denied is for
+// a user who may have no stream, and state(name) for what becomes of the stream.
 export async function live(path, handlers, state, signal) {
   let wait = 500;
   while (!signal.aborted) {
@@ -136,7 +130,11 @@ export async function live(path, handlers, state, signal) {
       }
     } catch (err) {
       if (signal.aborted) return;
-      if (err.status === 401) state("denied");
+      if (err.status === 403 || err.status === 401) { // Whoever has a prefix or a namespace alone has no stream.
+        state("denied");
+        handlers.denied?.();
+        return;
+      }
     } finally {
       document.removeEventListener("visibilitychange", hidden);
       signal.removeEventListener("abort", end);

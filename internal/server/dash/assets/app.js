@@ -1,7 +1,8 @@
 // The frame of the page: which page is shown, the theme, the login, and the live stream.
 
-import { byID, problem, text } from "./dom.js";
-import { get, live, loggedIn, login, logout } from "./api.js";
+import { byID, note, problem, text } from "./dom.js";
+import { live } from "./api.js";
+import { loggedIn, login, logout, needed, refuse, renew, who } from "./session.js";
 import { overview } from "./overview.js";
 import { counters } from "./counters.js";
 import { counter } from "./counter.js";
@@ -28,7 +29,8 @@ async function show() {
   const [path, search = ""] = (location.hash.slice(1) || "/").split("?");
   const page = pages.find((p) => p.path.test(path));
   const main = byID("main");
-  if (!page) {
+  const args = page && parts(page.path.exec(path));
+  if (!args) {
     location.replace("#/");
     return;
   }
@@ -36,7 +38,6 @@ async function show() {
     if (a.getAttribute("href") === page.nav) a.setAttribute("aria-current", "page");
     else a.removeAttribute("aria-current");
   }
-  const args = page.path.exec(path).slice(1).map(decodeURIComponent);
   document.title = `${args[1] ?? page.title} – Quipu`;
   main.dataset.page = page.title;
   state("connecting");
@@ -47,14 +48,25 @@ async function show() {
   };
   main.replaceChildren();
   window.scrollTo(0, 0);
+  if (!who()) await renew().then((known) => known || needed(signal)).catch(() => {}); // calls say what is wrong
+  if (signal.aborted) return;
   try {
     await page.view(main, context);
   } catch (err) {
-    if (!signal.aborted && err.status !== 401) main.replaceChildren(problem(err, show));
+    if (!signal.aborted) main.replaceChildren(problem(err, show));
   }
 }
 
-const words = { connecting: "Connecting", live: "Live", lost: "Reconnecting", paused: "Paused", denied: "Locked" };
+// parts returns what an address names, or undefined if it is not encoded as addresses are.
+function parts(match) {
+  try {
+    return match.slice(1).map(decodeURIComponent);
+  } catch {
+    return undefined;
+  }
+}
+
+const words = { connecting: "Connecting", live: "Live", lost: "Reconnecting", paused: "Paused", denied: "Not live", locked: "Locked" };
 
 function state(name) {
   byID("live").dataset.state = name;
@@ -80,47 +92,74 @@ function theme(next) {
 
 byID("theme").addEventListener("click", () => theme(themes[(themes.indexOf(themeNow()) + 1) % themes.length]));
 
-// The login asks for a key when a call was refused for want of one.
+// The login asks for a key when a call was refused for want of one. The page behind it
+// stays as it is, and goes on when there is one.
 const dialog = byID("login");
-window.addEventListener("quipu-login", ({ detail: had }) => {
+window.addEventListener("quipu-login", ({ detail: { had } }) => {
   if (dialog.open) return;
-  if (had) logout();
-  text(byID("login-problem"), had ? "The server did not accept this key." : "");
-  byID("logout").hidden = true;
+  state("locked");
+  text(byID("login-why"), had?.csrf ? "Your login has ended: the key was revoked or has expired, or the server was restarted. The page stays as it is." : "This server asks for an API key.");
+  text(byID("login-problem"), "");
+  byID("login-without").hidden = !without();
   dialog.showModal();
   byID("login-key").focus();
 });
-dialog.addEventListener("cancel", (e) => e.preventDefault());
+// Whoever may do something without a login may go on without one.
+const without = () => Boolean(who());
+dialog.addEventListener("cancel", (e) => {
+  if (without()) refuse();
+  else e.preventDefault();
+});
+byID("login-without").addEventListener("click", () => {
+  refuse();
+  dialog.close();
+});
+byID("login-plain").hidden = window.isSecureContext;
 byID("login-form").addEventListener("submit", async (e) => {
   e.preventDefault();
-  const input = byID("login-key");
+  const input = byID("login-key"), send = byID("login-send");
   const key = input.value.trim();
   if (!/^[\x21-\x7e]+$/.test(key)) {
     text(byID("login-problem"), "A key is printable ASCII without spaces.");
     return;
   }
-  login(key);
-  try {
-    await get("api/v1/overview");
-  } catch (err) {
-    if (err.status === 401) {
-      logout();
-      text(byID("login-problem"), "The server did not accept this key.");
-      input.select();
-      return;
-    }
+  send.disabled = true;
+  const wrong = await login(key);
+  send.disabled = false;
+  text(byID("login-problem"), wrong);
+  if (wrong) input.select();
+});
+byID("logout").addEventListener("click", async () => {
+  if (!loggedIn()) {
+    needed().catch(() => {});
+    return;
   }
-  input.value = "";
-  dialog.close();
-  byID("logout").hidden = false;
-  show();
+  try {
+    await logout();
+  } catch (err) {
+    note(`You are still logged in: ${err.message}.`, true);
+  }
 });
-byID("logout").addEventListener("click", () => {
-  logout();
-  byID("logout").hidden = true;
-  show();
+window.addEventListener("quipu-logout", show);
+
+// What a user who was known before sees, another one does not.
+let last;
+window.addEventListener("quipu-session", ({ detail: { now } }) => {
+  byID("logout").hidden = !now || now.open;
+  text(byID("logout"), loggedIn() ? "Log out" : "Log in");
+  byID("user").hidden = !loggedIn();
+  text(byID("user"), now?.name ?? "");
+  byID("user").title = now ? `Granted: ${now.grants.join(", ")}` : "";
+  if (!now) return;
+  if (dialog.open && (now.csrf || now.open)) {
+    byID("login-key").value = "";
+    dialog.close();
+    state("connecting");
+  }
+  const next = JSON.stringify([now.name, now.grants]);
+  if (last !== undefined && last !== next) show();
+  last = next;
 });
-byID("logout").hidden = !loggedIn();
 
 document.querySelector(".skip").addEventListener("click", (e) => {
   e.preventDefault(); // the address names the page

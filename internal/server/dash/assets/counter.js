@@ -46,6 +46,7 @@ export async function counter(root, page) {
   page.stream(api(ns, `live${query({ key })}`), {
     counter: show,
     problem: (p) => text(bounds, sentence(p.detail)),
+    denied: () => poll(page, () => get(at(""), { signal: page.signal }).then(show, (err) => text(bounds, sentence(err.message)))),
     overview({ hot }) {
       const known = hot.find((c) => c.namespace === ns && c.key === key)?.rates;
       if (known && !changes.length) changes.push(...known);
@@ -77,6 +78,13 @@ export async function counter(root, page) {
   await Promise.race([Promise.allSettled(parts.map((p) => p.el.ready)), pause(2000, page.signal)]);
   for (const { el, into } of parts) into.append(el);
   rest.append(right.children.length ? h("div", { class: "halves top-aligned" }, left, right) : left, because);
+}
+
+// poll calls a function now and then, while the page is seen.
+function poll(page, load) {
+  load();
+  const timer = setInterval(() => document.hidden || load(), 2000);
+  page.signal.addEventListener("abort", () => clearInterval(timer));
 }
 
 // windows shows what was counted in a range of time: by step, by dimension, and by how

@@ -1,7 +1,8 @@
 // Operations: what an operator does, and what would wake one.
 
 import { empty, facts, h, mono, panel, problem, sentence, table, text } from "./dom.js";
-import { call, download, get, loggedIn } from "./api.js";
+import { call, get } from "./api.js";
+import { may } from "./session.js";
 import { num, plural, span, time } from "./format.js";
 
 export async function operations(root, page) {
@@ -70,20 +71,7 @@ function verify(page) {
 }
 
 function backup() {
-  const words = "One file with all namespaces, as of one moment. The server goes on serving; ";
-  if (!loggedIn()) return panel("Backup", h("p", {}, words, mono("quipu restore"), " makes a directory of it."), h("a", { class: "button primary", href: "api/v1/backup", download: "quipu.tar" }, "Download a backup"));
-  const said = h("div", { role: "status" });
-  const button = h("button", { type: "button", class: "primary" }, "Download a backup");
-  button.addEventListener("click", async () => {
-    button.disabled = true;
-    said.replaceChildren(h("p", { class: "sub" }, "Downloading. A large store is better backed up with the command line: quipu backup."));
-    try {
-      await download("api/v1/backup", "quipu.tar");
-      said.replaceChildren(h("p", { class: "done" }, "✓ Downloaded."));
-    } catch (err) {
-      said.replaceChildren(problem(err));
-    }
-    button.disabled = false;
-  });
-  return panel("Backup", h("p", {}, words, mono("quipu restore"), " makes a directory of it."), button, said);
+  const words = h("p", {}, "One file with all namespaces, as of one moment. The server goes on serving; ", mono("quipu restore"), " makes a directory of it.");
+  if (!may("admin")) return panel("Backup", words, h("p", { class: "sub" }, "Your key is not granted admin on all namespaces."));
+  return panel("Backup", words, h("a", { class: "button primary", href: "api/v1/backup", download: "quipu.tar" }, "Download a backup"));
 }

@@ -1,6 +1,6 @@
 // The overview: how the server fares now, and in the last minutes.
 
-import { empty, facts, h, mono, panel, s, table, text } from "./dom.js";
+import { empty, facts, h, mono, panel, problem, s, table, text } from "./dom.js";
 import { lines, spark } from "./chart.js";
 import { bytes, ms, num, percent, plural, rate, short, span, time, timeOfDay } from "./format.js";
 import { encode } from "./api.js";
@@ -61,6 +61,9 @@ export async function overview(root, page) {
     if (list.length > SECONDS) list.shift();
   };
   page.stream("api/v1/live", {
+    denied() {
+      root.replaceChildren(h("h1", {}, "Overview"), problem({ title: "Not granted", message: "the overview is of all namespaces, and your key is granted less. Counters, policies, limits and stock of what it is granted are on the other pages" }));
+    },
     overview(o) {
       const { rates, memory, disk } = o;
       if (o.history) {

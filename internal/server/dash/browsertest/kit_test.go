@@ -70,6 +70,7 @@ func run(m *testing.M) int {
 type server struct {
 	t   *testing.T
 	url string
+	key string // that calls show; empty if none is needed
 	cmd *exec.Cmd
 	err bytes.Buffer
 }
@@ -120,6 +121,9 @@ func (s *server) call(method, path, body string, header ...string) string {
 	}
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
+	}
+	if s.key != "" {
+		req.Header.Set("Authorization", "Bearer "+s.key)
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -253,36 +253,6 @@ func TestRestart(t *testing.T) {
 	b.wait(`document.querySelector(".big").innerText === "2"`)
 }
 
-// A server with keys asks for one. The key is in no address, and is forgotten with the
-// tab.
-func TestLogin(t *testing.T) {
-	s := serve(t, "--api-key", "right-key")
-	b := open(t, 1440, 900)
-	b.expect("status of 401")
-	b.to(s.url + "/")
-	b.wait(`document.querySelector("#login").open`)
-	login := func(key string) {
-		b.do(chromedp.Evaluate(`document.querySelector("#login-key").value = ""`, nil), chromedp.SendKeys("#login-key", key+kb.Enter))
-	}
-	login("wrong-key")
-	b.says("#login-problem", "did not accept")
-	login("right-key")
-	b.wait(`!document.querySelector("#login").open`)
-	b.says("#live", "Live")
-	b.says("main", "embedded store")
-	if got := eval[string](b, `location.href + JSON.stringify(performance.getEntries().map((e) => e.name))`); strings.Contains(got, "right-key") {
-		t.Errorf("the key is in an address: %s", got)
-	}
-	b.do(chromedp.Reload())
-	b.says("#live", "Live")
-	b.do(chromedp.Click("#logout"))
-	b.wait(`document.querySelector("#login").open`)
-	other := open(t, 1440, 900)
-	other.expect("status of 401")
-	other.to(s.url + "/")
-	other.wait(`document.querySelector("#login").open`)
-}
-
 // The page can be used from the keyboard: what is focused can be seen, and charts are
 // read by arrow keys.
 func TestKeyboard(t *testing.T) {
