@@ -13,7 +13,7 @@ package store
 // its answer; and Existed and DeadlineMS are those of the key.
 //
 // Its riders are of parts of PartSketch: the pieces of a sketch that is larger than a part. They outlive the key,
-// so whoever makes one gives them names that no others had.
+// so whoever makes one gives them names that no others had, and package internal/retention removes them later.
 const Object Part = "\x0f\x00\x00\x80\x00\x00\x00\x00\x00\x00\x00"
 
 // LayoutObject is the layout of a cell whose key holds bytes. No counter can be laid out

@@ -51,7 +51,7 @@ const (
 	PartWidth      PartKind = 0x0b // the widest layout inside the longest retention
 	PartGeneration PartKind = 0x0c // of members: those of another generation are gone
 	PartPage       PartKind = 0x0d // a page of a text that servers share, bytes; its position is its number
-	PartDue        PartKind = 0x0e // what ends at its position, in Unix microseconds: a reservation, or a hint that a counter has some
+	PartDue        PartKind = 0x0e // what ends at its position, in Unix microseconds: a reservation, a hint that a counter has some, or at 0 a namespace that has what a worker looks for
 	PartObject     PartKind = 0x0f // what its key holds if that is no count, bytes: see Object
 	PartShared     PartKind = 0x10 // a sketch of many counters, bytes: see LaneCell
 

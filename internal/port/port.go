@@ -185,6 +185,9 @@ func (p *Port) Books() *books.Books { return p.books }
 // Due returns what gives back reservations that have expired.
 func (p *Port) Due() *due.Worker { return p.due }
 
+// Keeping returns what removes what is no longer kept.
+func (p *Port) Keeping() *retention.Worker { return p.keeping }
+
 // Totals returns what is kept for readers.
 func (p *Port) Totals() *total.Totals { return p.totals }
 

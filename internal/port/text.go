@@ -92,7 +92,13 @@ func (p *Port) text(ctx context.Context, keys []string, watched []store.Conditio
 	case err != nil:
 		return false, err
 	}
-	deltas, err := p.textDeltas(space.Changes())
+	changes := space.Changes()
+	if slices.ContainsFunc(changes, func(c keyspace.Change) bool { return len(c.Pieces) > 0 }) {
+		if err := p.keeping.NotePieces(ctx, p.namespace); err != nil {
+			return false, err
+		}
+	}
+	deltas, err := p.textDeltas(changes)
 	if err != nil {
 		return false, err
 	}

@@ -1,7 +1,7 @@
 // Package retention lets go of what definitions do not keep any more: it raises the floors
 // of a store, below which parts do not exist. The store removes them by itself. It also
-// removes what clients of limits have used long ago, and users who are gone since their
-// counter was reset.
+// removes what clients of limits have used long ago, users who are gone since their
+// counter was reset, and pieces of large sketches that no key names any more.
 //
 // Every server does so. A floor only rises, and what it rises to follows from the book of
 // the namespace and from the store's time, so it does not matter how many do, or when.
@@ -26,7 +26,7 @@ import (
 // more.
 const Every = time.Minute
 
-// Soon is how long after a round of users who are gone the next one begins, if there are more.
+// Soon is how long after a round that has removed something the next one begins, if there is more.
 const Soon = time.Second
 
 // Options are what a worker needs.
@@ -49,6 +49,7 @@ type Worker struct {
 	walked string // where the next walk through what clients of limits have used goes on
 	gone   place  // where the next walk through counters that were reset goes on
 	census census // of users
+	pieces pieces // of large sketches
 
 	floors, failures, lapsed, cleared atomic.Uint64
 }
@@ -73,21 +74,31 @@ func (w *Worker) Start() {
 		tick, soon := time.NewTicker(Every), time.NewTimer(Every)
 		defer tick.Stop()
 		defer soon.Stop()
+		members, pieces := true, true // whether there are more of them to look at at once
 		for {
-			var err error
+			var errs [4]error
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				err = w.Sweep(ctx)
+				errs[0] = w.Sweep(ctx)
+				members, pieces = true, true
 			case <-soon.C:
 			}
-			more, failed := w.Members(ctx)
-			if err = errors.Join(err, failed, w.Count(ctx)); err != nil && ctx.Err() == nil {
+			if members {
+				members, errs[1] = w.Members(ctx)
+				errs[2] = w.Count(ctx)
+			}
+			if pieces {
+				before := w.pieces.removed.Load()
+				done, err := w.Pieces(ctx)
+				pieces, errs[3] = !done && err == nil && w.pieces.removed.Load() != before, err
+			}
+			if err := errors.Join(errs[:]...); err != nil && ctx.Err() == nil {
 				w.failures.Add(1)
 				w.Logger.Warn("removing expired data failed and will be retried", "err", err)
 			}
-			if more {
+			if members || pieces {
 				soon.Reset(Soon)
 			}
 		}
@@ -106,6 +117,8 @@ func (w *Worker) Meters(f func(name, help string, value float64)) {
 	f("quipu_limits_lapsed_total", "Clients of limits that were forgotten, because they had used nothing for long enough, by this server.", float64(w.lapsed.Load()))
 	f("quipu_members", "Choices that users have of counters, each counted once, as this server has counted last.", float64(w.census.all()))
 	f("quipu_members_cleared_total", "Rows of users who were gone, because their counter was reset or deleted, that this server has removed.", float64(w.cleared.Load()))
+	f("quipu_sketch_pieces", "Pieces of large sketches that keys hold, as this server has counted last.", float64(w.pieces.used.Load()))
+	f("quipu_sketch_pieces_removed_total", "Pieces of large sketches that were deleted, replaced or have expired, which this server has removed.", float64(w.pieces.removed.Load()))
 	f("quipu_retention_failures_total", "Attempts to remove what is not kept any more that failed.", float64(w.failures.Load()))
 }
 

@@ -76,7 +76,7 @@ var table = map[string]row{
 		},
 	},
 	// What lets go of parts that are not kept any more.
-	"internal/retention": {code: []string{"./store", "./internal/book", "./internal/books", "./internal/limit", "./internal/view"}, tests: []string{"./definition", "./internal/sketch"}},
+	"internal/retention": {code: []string{"./store", "./internal/book", "./internal/books", "./internal/keyspace", "./internal/limit", "./internal/view"}, tests: []string{"./definition", "./internal/sketch"}},
 	// Reservations as parts, and their ids.
 	"internal/hold": {code: []string{"./store"}, pure: true},
 	// What gives back reservations that have expired.
@@ -238,7 +238,7 @@ var table = map[string]row{
 			"./internal/hot", "./internal/spread", "./internal/transfer", "./internal/wal",
 			"github.com/alecthomas/kong", "go.yaml.in/yaml/v3",
 		},
-		tests: []string{"./client", "./internal/hostile", "./internal/otlp/otlptest", "./internal/pgtest", "github.com/jackc/pgx/v5", "google.golang.org/grpc/..."},
+		tests: []string{"./client", "./internal/hostile", "./internal/keyspace", "./internal/otlp/otlptest", "./internal/pgtest", "github.com/jackc/pgx/v5", "google.golang.org/grpc/..."},
 	},
 	"cmd/quipu/backend.go": {code: []string{
 		"./internal/node", "./store/memstore", "./store/pgstore", "./store/redisstore",
