@@ -223,7 +223,8 @@ func (w *Worker) piecesOf(ctx context.Context, found []store.PartEntry) error {
 			return f.Name == name
 		})
 		if len(dead) == 0 {
-			break
+			w.pieces.sum += int64(len(found))
+			return nil
 		}
 		b := store.Batch{Partition: store.PartitionOf(c, len(w.raised)), Books: known.Fence, Apart: true, Durability: store.Memory}
 		b.Deltas = []store.Delta{dropping(c, v, held, dead)}
@@ -236,11 +237,10 @@ func (w *Worker) piecesOf(ctx context.Context, found []store.PartEntry) error {
 		}
 		if result.Outcome == store.Applied {
 			w.pieces.removed.Add(int64(len(dead)))
-			w.pieces.sum -= int64(len(dead))
-			break
+			w.pieces.sum += int64(len(found) - len(dead))
+			return nil
 		}
 	}
-	w.pieces.sum += int64(len(found))
 	return nil
 }
 
