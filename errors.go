@@ -49,6 +49,11 @@ var (
 	// ErrNotCount is returned when the key holds text, a sketch, a hash or a sorted
 	// set, which the Redis protocol writes. Nothing changed.
 	ErrNotCount = store.ErrNotCount
+	// ErrNotSketch is returned by calls on sketches when the key holds something else, or a sketch of
+	// another kind or shape. Nothing was changed.
+	ErrNotSketch = store.ErrNotSketch
+	// ErrAbsent is returned by calls on sketches when the key does not exist, and the call does not make it.
+	ErrAbsent = store.ErrAbsent
 	// ErrClosed is returned after Close.
 	ErrClosed = store.ErrClosed
 	// ErrCorrupt is returned when stored bytes are not what was written.

@@ -39,12 +39,14 @@ const (
 	KindLate             // for a part that is not kept any more: make it anew
 	KindEnded            // the reservation has ended: it was committed or released, or it has expired
 	KindNotCount         // the key holds bytes, and no count
+	KindNotSketch        // the key holds no sketch, or one of another kind or shape
+	KindAbsent           // the key does not exist, and the call needs it
 )
 
 var kindWords = [...]string{
 	"internal", "invalid", "too_large", "overflow", "token", "expired", "settled", "changed", "full", "mark", "retired",
 	"unavailable", "unknown", "closed", "corrupt", "unsupported", "lost", "unmet", "bound", "read_only", "split", "session_lost",
-	"untimely", "outdated", "late", "ended", "not_a_count",
+	"untimely", "outdated", "late", "ended", "not_a_count", "not_a_sketch", "absent",
 }
 
 // String returns the word for a kind that every wire has.
@@ -84,6 +86,8 @@ var (
 	ErrLate        = &Error{Kind: KindLate, Detail: "it is for a time that is no longer kept"}
 	ErrEnded       = &Error{Kind: KindEnded, Detail: "the reservation has ended"}
 	ErrNotCount    = &Error{Kind: KindNotCount, Detail: "the key holds text, a sketch, a hash or a sorted set, not a count"}
+	ErrNotSketch   = &Error{Kind: KindNotSketch, Detail: "the key holds no sketch, or one of another kind or shape"}
+	ErrAbsent      = &Error{Kind: KindAbsent, Detail: "the key does not exist"}
 )
 
 // An Error is an error with a kind.

@@ -111,6 +111,7 @@ func RunThrough(t *testing.T, d Door, open Open) {
 		{"reaction", reactions},
 		{"sharded reaction", shardedReactions},
 		{"unique", uniques},
+		{"sketch", sketches},
 		{"top", tops},
 		{"history", histories},
 	} {

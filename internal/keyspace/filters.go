@@ -1,6 +1,7 @@
 package keyspace
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 
@@ -122,7 +123,7 @@ func (b *body) makeFilter(h head) {
 	}
 	asks, err := sketch.AppendFilterRequest(nil, h.piece, nil)
 	if f, bad := sketch.NewFilter(h.piece); err == nil && bad == nil {
-		b.become(0, asks, string(f.Append(nil)))
+		b.become(0, becoming{asks: asks, next: string(f.Append(nil))})
 	}
 }
 
@@ -208,13 +209,20 @@ func (s *Space) fill(key []byte, items [][]byte, o *filterOptions) (all []Reply,
 		return nil, wrong
 	}
 	hashes := hashed(items)
-	if all, ok := b.fillTogether(hashes); ok {
-		return all, ""
+	fresh, room, err := b.fillTogether(hashes)
+	switch {
+	case err != nil:
+		return nil, "ERR " + err.Error()
+	case !room:
+		return b.fillApart(hashes), ""
 	}
-	return b.fillApart(hashes), ""
+	for _, is := range fresh {
+		all = append(all, truth(is))
+	}
+	return all, ""
 }
 
-func hashed(items [][]byte) []uint64 {
+func hashed[T string | []byte](items []T) []uint64 {
 	hashes := make([]uint64, len(items))
 	for i, item := range items {
 		hashes[i] = sketch.Hash(string(item))
@@ -230,10 +238,9 @@ func (b *body) filterAt(i int) (*sketch.Filter, error) {
 	return sketch.NewFilter(b.piece)
 }
 
-// byPiece returns which pieces have items, and loads them.
-func (b *body) byPiece(hashes []uint64) map[int][]uint64 {
-	at := make(map[int][]uint64)
-	var indexes []int
+// byPiece returns which pieces have items, in the order in which the items name them.
+func (b *body) byPiece(hashes []uint64) (indexes []int, at map[int][]uint64) {
+	at = make(map[int][]uint64)
 	for _, h := range hashes {
 		i := b.pieceOf(h)
 		if at[i] == nil {
@@ -241,54 +248,59 @@ func (b *body) byPiece(hashes []uint64) map[int][]uint64 {
 		}
 		at[i] = append(at[i], h)
 	}
-	b.load(indexes)
-	return at
+	return indexes, at
 }
 
-// fillTogether adds all items, those of each piece in the order that a request has them. It
-// reports false, and changes nothing, if there is no room for one.
-func (b *body) fillTogether(hashes []uint64) (all []Reply, ok bool) {
-	type filled struct {
-		asks []byte
-		next string
-	}
-	is, fresh := make(map[int]filled), make(map[uint64]bool)
-	for i, some := range b.byPiece(hashes) {
-		if b.s.fault != nil {
-			return nil, true
-		}
+// fillTogether adds all items, those of each piece in the order that a request has them, and reports which are new. It
+// reports false for room, and changes nothing, if there is none for one of them.
+func (b *body) fillTogether(hashes []uint64) (fresh []bool, room bool, err error) {
+	is, added := make(map[int]becoming), make(map[uint64]bool)
+	indexes, at := b.byPiece(hashes)
+	err = b.visit(indexes, func(i int) error {
 		f, err := b.filterAt(i)
 		if err != nil {
-			return nil, false
+			return err
 		}
+		some := at[i]
 		slices.Sort(some)
 		some = slices.Compact(some)
 		for _, h := range some {
-			added, room := f.Add(h)
-			if !room {
-				return nil, false
+			var room bool
+			if added[h], room = f.Add(h); !room {
+				return errNoRoom
 			}
-			fresh[h] = added
 		}
 		asks, err := sketch.AppendFilterRequest(nil, b.piece, some)
 		if err != nil { // It is too long.
 			asks = nil
 		}
-		is[i] = filled{asks, string(f.Append(nil))}
+		is[i], err = b.next(i, asks, f.Append(nil))
+		return err
+	})
+	if errors.Is(err, errNoRoom) {
+		return nil, false, nil
 	}
-	for i, f := range is {
-		b.become(i, f.asks, f.next)
+	if err != nil || b.s.fault != nil {
+		return make([]bool, len(hashes)), true, err
+	}
+	for _, i := range indexes {
+		b.become(i, is[i])
 	}
 	for _, h := range hashes {
-		all = append(all, truth(fresh[h]))
-		delete(fresh, h) // The next one is there already.
+		fresh = append(fresh, added[h])
+		delete(added, h) // The next one is there already.
 	}
-	return all, true
+	return fresh, true, nil
 }
+
+// errNoRoom says that a filter has no room for an item.
+var errNoRoom = errors.New("keyspace: no room")
 
 // fillApart adds items one after the other until one finds no room.
 func (b *body) fillApart(hashes []uint64) (all []Reply) {
 	filters := make(map[int]*sketch.Filter)
+	indexes, _ := b.byPiece(hashes)
+	b.load(indexes)
 	for _, h := range hashes {
 		i := b.pieceOf(h)
 		f := filters[i]
@@ -310,8 +322,15 @@ func (b *body) fillApart(hashes []uint64) (all []Reply) {
 		}
 		all = append(all, truth(added))
 	}
+	is := make(map[int]becoming)
 	for i, f := range filters {
-		b.become(i, nil, string(f.Append(nil)))
+		var err error
+		if is[i], err = b.next(i, nil, f.Append(nil)); err != nil {
+			return []Reply{failed("ERR " + err.Error())}
+		}
+	}
+	for i := range is {
+		b.become(i, is[i])
 	}
 	return all
 }
@@ -338,14 +357,32 @@ func (s *Space) find(key []byte, items [][]byte) (all []Reply, wrong string) {
 	if wrong != "" && wrong != errNotFound {
 		return nil, wrong
 	}
-	hashes := hashed(items)
+	found := make([]bool, len(items))
 	if wrong == "" {
-		b.byPiece(hashes)
+		found = b.found(hashed(items))
 	}
-	for _, h := range hashes {
-		all = append(all, truth(wrong == "" && s.fault == nil && sketch.FilterHas(b.state(b.pieceOf(h)), h)))
+	for _, is := range found {
+		all = append(all, truth(is))
 	}
 	return all, ""
+}
+
+// found reports which items a filter has.
+func (b *body) found(hashes []uint64) []bool {
+	has := make(map[uint64]bool, len(hashes))
+	indexes, at := b.byPiece(hashes)
+	_ = b.visit(indexes, func(i int) error { // It returns no error.
+		state := b.state(i)
+		for _, h := range at[i] {
+			has[h] = sketch.FilterHas(state, h)
+		}
+		return nil
+	})
+	found := make([]bool, len(hashes))
+	for i, h := range hashes {
+		found[i] = has[h]
+	}
+	return found
 }
 
 // A FilterInfo tells of the filter that a key holds.
@@ -354,12 +391,15 @@ type FilterInfo struct {
 	Bytes, Parts    int64
 	Expansion       int64 // 0 if it does not grow
 	Rate            float64
+	Error           float64 // the part of other items that is found now
+	Full            bool    // a piece is
+	Exact           bool    // Items is
 }
 
 // filterInfo tells of a filter.
 func (b *body) filterInfo() (info FilterInfo) {
 	info.Expansion, info.Rate = int64(b.filter.Expansion), b.filter.Rate()
-	info.Parts = 1
+	info.Parts, info.Exact = 1, true
 	b.each(func(state string) {
 		f, err := sketch.ParseFilter(state)
 		if err != nil {
@@ -370,6 +410,8 @@ func (b *body) filterInfo() (info FilterInfo) {
 		info.Bytes += int64(one.Bytes)
 		info.Capacity += int64(one.Capacity)
 		info.Parts = max(info.Parts, int64(one.Parts))
+		info.Error += one.Error / float64(b.pieces) // Other items are in each piece as often as in any.
+		info.Full, info.Exact = info.Full || one.Full, info.Exact && one.Exact
 	})
 	if b.pieces > 1 {
 		info.Capacity = max(info.Capacity, int64(b.filter.Capacity))

@@ -76,7 +76,7 @@ func (b *body) makeCounts(shape sketch.FrequencyShape) (wrong string) {
 	if err != nil || bad != nil {
 		return errCountsTooBig
 	}
-	b.become(0, asks, string(f.Append(nil)))
+	b.become(0, becoming{asks: asks, next: string(f.Append(nil))})
 	return ""
 }
 
@@ -107,7 +107,10 @@ func cmsIncrBy(s *Space, args [][]byte) Reply {
 		}
 		items = append(items, sketch.HashAmount{Hash: sketch.Hash(string(args[i])), N: n})
 	}
-	counts := b.count(items)
+	counts, err := b.count(items)
+	if err != nil {
+		return failed("CMS: " + err.Error())
+	}
 	r := Reply{Kind: Array}
 	for _, c := range counts {
 		r.All = append(r.All, number(c.Upper))
@@ -115,45 +118,59 @@ func cmsIncrBy(s *Space, args [][]byte) Reply {
 	return r
 }
 
-// count counts amounts, of which none is below 0, and returns what each item came to.
-func (b *body) count(items []sketch.HashAmount) (counts []sketch.Count) {
-	at, adds := make(map[int]*sketch.Frequency), make(map[int][]sketch.HashAmount)
+// A refusedTake is why an amount can't be taken away from an item.
+type refusedTake struct {
+	at    int // which item of the call
+	count int64
+}
+
+func (e *refusedTake) Error() string { return "more is taken away than was counted" }
+
+// count counts amounts, of which those below 0 are taken away, and returns what each item came to. It
+// counts all or none.
+func (b *body) count(items []sketch.HashAmount) (counts []sketch.Count, err error) {
+	at := make(map[int][]int) // which items each piece has
 	var indexes []int
-	for _, a := range items {
-		i := b.pieceOf(a.Hash)
-		if adds[i] == nil {
-			indexes, adds[i] = append(indexes, i), []sketch.HashAmount{}
-		}
-		if a.N > 0 {
-			adds[i] = append(adds[i], a)
-		}
-	}
-	if b.load(indexes); b.s.fault != nil {
-		return make([]sketch.Count, len(items))
-	}
-	for _, a := range items {
+	for n, a := range items {
 		i := b.pieceOf(a.Hash)
 		if at[i] == nil {
-			f, err := b.countsAt(i)
-			if err != nil {
-				b.s.fault = err
-				return make([]sketch.Count, len(items))
-			}
-			at[i] = f
+			indexes = append(indexes, i)
 		}
-		if a.N > 0 {
-			at[i].Add(a.Hash, a.N)
-		}
-		counts = append(counts, at[i].Count(a.Hash))
+		at[i] = append(at[i], n)
 	}
-	for _, i := range indexes {
-		asks, err := sketch.AppendFrequencyRequest(nil, b.part, adds[i])
-		if err != nil || b.counts.Conservative && len(adds[i]) > 1 { // It is too long, or would be counted in another order.
+	counts = make([]sketch.Count, len(items))
+	is := make(map[int]becoming)
+	err = b.visit(indexes, func(i int) error {
+		f, err := b.countsAt(i)
+		if err != nil {
+			return err
+		}
+		var adds []sketch.HashAmount
+		takes := false
+		for _, n := range at[i] {
+			a := items[n]
+			if a.N != 0 && !f.Add(a.Hash, a.N) {
+				return &refusedTake{n, f.Count(a.Hash).Upper}
+			}
+			if takes = takes || a.N < 0; a.N > 0 {
+				adds = append(adds, a)
+			}
+			counts[n] = f.Count(a.Hash)
+		}
+		asks, err := sketch.AppendFrequencyRequest(nil, b.part, adds)
+		if err != nil || takes || b.counts.Conservative && len(adds) > 1 { // It is too long, or would be counted in another order.
 			asks = nil
 		}
-		b.become(i, asks, string(at[i].Append(nil)))
+		is[i], err = b.next(i, asks, f.Append(nil))
+		return err
+	})
+	if err != nil || b.s.fault != nil {
+		return counts, err
 	}
-	return counts
+	for _, i := range indexes {
+		b.become(i, is[i])
+	}
+	return counts, nil
 }
 
 func cmsQuery(s *Space, args [][]byte) Reply {
@@ -169,16 +186,25 @@ func cmsQuery(s *Space, args [][]byte) Reply {
 }
 
 // counted returns how often items came.
-func (b *body) counted(hashes []uint64) (counts []sketch.Count) {
-	b.byPiece(hashes)
-	for _, h := range hashes {
-		c := sketch.Count{Confidence: 1}
-		if b.s.fault == nil {
-			if state := b.state(b.pieceOf(h)); state != "" {
-				c, _ = sketch.FrequencyCount(state, h)
+func (b *body) counted(hashes []uint64) []sketch.Count {
+	has := make(map[uint64]sketch.Count, len(hashes))
+	indexes, at := b.byPiece(hashes)
+	_ = b.visit(indexes, func(i int) error { // It returns no error.
+		state := b.state(i)
+		for _, h := range at[i] {
+			if c, ok := sketch.FrequencyCount(state, h); ok {
+				has[h] = c
 			}
 		}
-		counts = append(counts, c)
+		return nil
+	})
+	counts := make([]sketch.Count, len(hashes))
+	for i, h := range hashes {
+		c, ok := has[h]
+		if !ok { // Nothing has come to its piece yet.
+			c.Confidence = 1
+		}
+		counts[i] = c
 	}
 	return counts
 }
@@ -214,22 +240,58 @@ func cmsMerge(s *Space, args [][]byte) Reply {
 			return failed("CMS: width/depth is not equal")
 		}
 	}
-	next := make([]string, to.pieces)
-	for i := range to.pieces {
-		sum, err := to.sumOf(i, from, weights)
-		if err != nil {
-			return failed("CMS: MERGE overflow")
+	if err := to.mergeCounts(from, weights); err != nil {
+		return failed("CMS: MERGE overflow")
+	}
+	return ok()
+}
+
+// mergeCounts makes a sketch what others are together, each so many times.
+func (b *body) mergeCounts(from []body, weights []int64) error {
+	return b.merge(from, func(i int) (string, error) {
+		sum, err := b.sumOf(i, from, weights)
+		if err != nil || b.s.fault != nil || b.state(i) == "" && sum.Total() == 0 {
+			return "", err
 		}
-		if s.fault == nil && (to.state(i) != "" || sum.Total() > 0) {
-			next[i] = string(sum.Append(nil))
+		return string(sum.Append(nil)), nil
+	})
+}
+
+// merge makes each piece of a sketch what of returns, if that is not empty. The same pieces of others are loaded for it
+// meanwhile.
+func (b *body) merge(from []body, of func(i int) (next string, err error)) error {
+	next := make([]string, b.pieces)
+	for i := range b.pieces {
+		b.load([]int{i})
+		var more []int // of which nobody else has looked at this piece
+		for n := range from {
+			if from[n].pieces > 1 && from[n].e.pieces[i] == nil {
+				more = append(more, n)
+			}
+			from[n].load([]int{i})
 		}
+		if b.s.fault != nil {
+			return nil
+		}
+		var err error
+		if next[i], err = of(i); err != nil {
+			return err
+		}
+		for _, n := range more {
+			if from[n].e != b.e {
+				delete(from[n].e.pieces, i)
+			}
+		}
+	}
+	if b.s.fault != nil {
+		return nil
 	}
 	for i, state := range next {
 		if state != "" {
-			to.become(i, nil, state)
+			b.become(i, becoming{next: state, same: state == b.state(i)})
 		}
 	}
-	return ok()
+	return nil
 }
 
 // mergedPiecesMax is how many pieces a sketch may have that is the sum of others: all of them are one
@@ -239,10 +301,8 @@ const mergedPiecesMax = 48
 // sumOf returns the sum of the same piece of some sketches, each so many times.
 func (b *body) sumOf(i int, from []body, weights []int64) (*sketch.Frequency, error) {
 	sum, err := sketch.NewFrequency(b.part)
-	b.load([]int{i})
 	for n := range from {
-		from[n].load([]int{i})
-		if err != nil || b.s.fault != nil || from[n].state(i) == "" {
+		if err != nil || from[n].state(i) == "" {
 			continue
 		}
 		var one *sketch.Frequency
@@ -282,24 +342,26 @@ func cmsInfo(s *Space, args [][]byte) Reply {
 	if wrong != "" {
 		return failed(wrong)
 	}
+	total, _ := b.total()
 	return Reply{Kind: Map, All: []Reply{
 		{Kind: Status, Text: "width"},
 		number(int64(b.counts.Width)),
 		{Kind: Status, Text: "depth"},
 		number(int64(b.counts.Depth)),
 		{Kind: Status, Text: "count"},
-		number(b.total()),
+		number(total),
 	}}
 }
 
-// total returns the sum of all that was counted.
-func (b *body) total() (sum int64) {
+// total returns the sum of all that was counted, and how long the counters are.
+func (b *body) total() (sum, bytes int64) {
 	b.each(func(state string) {
 		if f, err := sketch.ParseFrequency(state); err == nil {
 			if sum += f.Total(); sum < 0 {
 				sum = math.MaxInt64
 			}
+			bytes += int64(len(state))
 		}
 	})
-	return sum
+	return sum, bytes
 }

@@ -85,6 +85,9 @@ type Space struct {
 	published      []Message
 	publishedBytes int
 
+	// Single says that one call is all that the Space is for: what its changes do not need is let go.
+	Single bool
+
 	// Seed makes the names of pieces others than all before.
 	Seed uint64
 }

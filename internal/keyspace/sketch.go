@@ -148,8 +148,8 @@ type Piece struct {
 
 // A piece is a part of a sketch that was looked at.
 type piece struct {
-	was, is string
-	asks    []byte // all that made is of was, if that is one request
+	is      string
+	asks    []byte // all that has changed it, if that is one request
 	changed bool
 }
 
@@ -159,8 +159,9 @@ const errPieces = "ERR the sketch is too large to be renamed or copied"
 // A body is a sketch that a command works on. Its pieces are looked at by load.
 type body struct {
 	head
-	s *Space
-	e *entry
+	s       *Space
+	e       *entry
+	written int // bytes of pieces that are to be
 }
 
 // body returns the sketch of a kind that a key holds; wrong says why there is none.
@@ -215,35 +216,50 @@ func (b *body) load(indexes []int) {
 		return
 	}
 	for n, i := range more {
-		b.e.pieces[i].was, b.e.pieces[i].is = states[n], states[n]
+		b.e.pieces[i].is = states[n]
 	}
 }
 
-// atOnce is how many pieces are looked at together by those who look at all.
+// atOnce is how many pieces are looked at together by those who look at many.
 const atOnce = 16
 
-// each calls f for each piece to which something has come, in their order. Pieces that nothing else has looked at are
-// forgotten again.
-func (b *body) each(f func(state string)) {
-	for from := 0; from < b.pieces && b.s.fault == nil; from += atOnce {
+// visit looks at pieces, a few at a time, and calls f for each. Pieces that nothing else has looked at are forgotten
+// again. It ends at the first error.
+func (b *body) visit(indexes []int, f func(i int) error) error {
+	for some := range slices.Chunk(indexes, atOnce) {
 		var more []int
-		for i := from; i < min(from+atOnce, b.pieces); i++ {
-			if b.e.pieces[i] == nil {
+		for _, i := range some {
+			if b.pieces > 1 && b.e.pieces[i] == nil {
 				more = append(more, i)
 			}
 		}
-		if b.load(more); b.s.fault != nil {
-			return
+		if b.load(some); b.s.fault != nil {
+			return nil
 		}
-		for i := from; i < min(from+atOnce, b.pieces); i++ {
-			if state := b.state(i); state != "" {
-				f(state)
+		for _, i := range some {
+			if err := f(i); err != nil {
+				return err
 			}
 		}
 		for _, i := range more {
 			delete(b.e.pieces, i)
 		}
 	}
+	return nil
+}
+
+// each calls f for each piece to which something has come, in their order.
+func (b *body) each(f func(state string)) {
+	all := make([]int, b.pieces)
+	for i := range all {
+		all[i] = i
+	}
+	_ = b.visit(all, func(i int) error { // It returns no error.
+		if state := b.state(i); state != "" {
+			f(state)
+		}
+		return nil
+	})
 }
 
 // state returns a piece that was loaded; "" if nothing has come to it yet.
@@ -254,21 +270,55 @@ func (b *body) state(i int) string {
 	return b.e.pieces[i].is
 }
 
-// become makes a piece what it is when something is asked of it. If asks is nil, or something was asked of it before, the
-// piece is written as a whole: requests that are joined may come to something else than one after the other.
-func (b *body) become(i int, asks []byte, next string) {
-	if next == b.state(i) {
-		return
+// A becoming is what a piece is to be: what is asked of it, or if that is nil all of it.
+type becoming struct {
+	asks []byte
+	next string
+	same bool // it stays as it is
+}
+
+// stepBytesMax is how much one command may write of pieces: all that it changes is one batch.
+const stepBytesMax = 3 << 20
+
+// pieceBytes is what a piece counts for in a batch besides what is asked of it.
+const pieceBytes = 1 << 10
+
+// errStep is the error of a command that would write more.
+var errStep = errors.New("the items change more of the sketch than fits into one step: send fewer at a time")
+
+// next returns what a piece that was loaded is to be.
+func (b *body) next(i int, asks, next []byte) (is becoming, err error) {
+	if string(next) == b.state(i) {
+		return becoming{same: true}, nil
 	}
 	if b.pieces == 1 {
-		b.e.become(asks, next)
-		return
+		return becoming{asks: asks, next: string(next)}, nil
 	}
-	p := b.e.pieces[i]
-	if p.changed {
+	if p := b.e.pieces[i]; p.changed { // Requests that are joined may come to something else than one after the other.
 		asks = nil
 	}
-	p.is, p.asks, p.changed = next, asks, true
+	written := pieceBytes + len(asks)
+	if asks == nil {
+		written = len(next)
+	}
+	if b.written += written; b.written > stepBytesMax {
+		return is, errStep
+	}
+	if is.asks = asks; asks == nil || !b.s.Single {
+		is.next = string(next)
+	}
+	return is, nil
+}
+
+// become makes a piece what it is to be.
+func (b *body) become(i int, is becoming) {
+	switch {
+	case is.same:
+	case b.pieces == 1:
+		b.e.become(is.asks, is.next)
+	default:
+		b.e.pieces[i] = &piece{is: is.next, asks: is.asks, changed: true}
+	}
 }
 
 // become makes a whole sketch another one, and keeps its deadline.

@@ -45,13 +45,23 @@ func topReserve(s *Space, args [][]byte) Reply {
 			return failed("TopK: invalid decay value. must be '<= 1' & '> 0'")
 		}
 	}
-	t, err := sketch.NewTop(int(k))
-	asks, bad := sketch.AppendTopRequest(nil, int(k), nil)
-	if err != nil || bad != nil {
+	if err := e.makeTop(int(k)); err != nil {
 		return failed("TopK: invalid k")
 	}
-	e.become(asks, string(t.Append(nil)))
 	return ok()
+}
+
+// makeTop makes a key an empty top list.
+func (e *entry) makeTop(k int) error {
+	t, err := sketch.NewTop(k)
+	if err != nil {
+		return err
+	}
+	asks, err := sketch.AppendTopRequest(nil, k, nil)
+	if err == nil {
+		e.become(asks, string(t.Append(nil)))
+	}
+	return err
 }
 
 // top returns the list that a key holds.
@@ -100,25 +110,36 @@ func (s *Space) raise(key []byte, items []sketch.Amount, bad string) Reply {
 	case bad != "":
 		return failed(bad)
 	}
-	var adds []sketch.Amount
-	r := Reply{Kind: Array}
 	for _, a := range items {
 		if len(a.Item) > sketch.TopItemBytesMax {
 			return failed("TopK: an item has at most " + strconv.Itoa(sketch.TopItemBytesMax) + " bytes")
 		}
-		expelled, out := "", false
-		if a.N > 0 {
-			expelled, out = t.AddExpelling(a.Item, a.N)
-			adds = append(adds, a)
-		}
+	}
+	r := Reply{Kind: Array}
+	e.raise(t, items, func(_ int, expelled string, out bool) {
 		if out {
 			r.All = append(r.All, bulk(expelled))
 		} else {
 			r.All = append(r.All, Reply{})
 		}
+	})
+	return r
+}
+
+// raise counts items one after the other in the list that a key holds. Of each it tells which item has left
+// the list for it, if one has.
+func (e *entry) raise(t *sketch.Top, items []sketch.Amount, tell func(i int, expelled string, out bool)) {
+	var adds []sketch.Amount
+	for i, a := range items {
+		expelled, out := "", false
+		if a.N > 0 {
+			expelled, out = t.AddExpelling(a.Item, a.N)
+			adds = append(adds, a)
+		}
+		tell(i, expelled, out)
 	}
 	if len(adds) == 0 {
-		return r
+		return
 	}
 	next := string(t.Append(nil))
 	asks, err := sketch.AppendTopRequest(nil, t.K(), adds)
@@ -128,7 +149,6 @@ func (s *Space) raise(key []byte, items []sketch.Amount, bad string) Reply {
 		}
 	}
 	e.become(asks, next)
-	return r
 }
 
 func topQuery(s *Space, args [][]byte) Reply {

@@ -50,8 +50,14 @@ func (p *Port) Apply(ctx context.Context, deltas []store.Delta, results []store.
 // the counters are in different partitions of the store, and ErrTooLarge if they
 // are more than fit into one step.
 func (p *Port) ApplyIf(ctx context.Context, conditions []store.Condition, deltas []store.Delta, results []store.Result) error {
+	_, err := p.applyIf(ctx, conditions, deltas, results)
+	return err
+}
+
+// applyIf is ApplyIf, and says how durable what was done is.
+func (p *Port) applyIf(ctx context.Context, conditions []store.Condition, deltas []store.Delta, results []store.Result) (store.Durability, error) {
 	if p.err != nil {
-		return p.err
+		return 0, p.err
 	}
 	b := store.Batch{If: conditions, Deltas: deltas, Durability: p.address(deltas, nil)}
 	cells := make([]store.Cell, 0, len(conditions)+len(deltas))
@@ -70,15 +76,15 @@ func (p *Port) ApplyIf(ctx context.Context, conditions []store.Condition, deltas
 			b.Partition = home
 		}
 		if home != b.Partition {
-			return store.Errorf(store.KindUnsupported, "the counters are in different partitions of the %s store", p.traits.Name)
+			return 0, store.Errorf(store.KindUnsupported, "the counters are in different partitions of the %s store", p.traits.Name)
 		}
 	}
 	replies := make([]store.Reply, 1)
 	if err := p.Write(ctx, []store.Batch{b}, replies, nil); err != nil {
-		return err
+		return 0, err
 	}
 	copy(results, replies[0].Results)
-	return replies[0].Err
+	return replies[0].Durability, replies[0].Err
 }
 
 // Start is Apply for a caller that can't wait, and has no more deltas than fit into a

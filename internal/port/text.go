@@ -12,6 +12,7 @@ import (
 
 	"github.com/quipudb/quipu/internal/hot"
 	"github.com/quipudb/quipu/internal/keyspace"
+	"github.com/quipudb/quipu/internal/total"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -26,21 +27,27 @@ var ErrText = store.Errorf(store.KindInvalid, "the key has a definition as a cou
 //
 // Nothing is written if do returns an error.
 func (p *Port) Text(ctx context.Context, keys []string, watched []store.Condition, do func(*keyspace.Space) error) error {
+	_, err := p.execute(ctx, keys, watched, once{}, func(s *keyspace.Space, _ bool) error { return do(s) })
+	return err
+}
+
+// execute is Text for a write that may have a token: if it was taken before, nothing that do makes is written.
+func (p *Port) execute(ctx context.Context, keys []string, watched []store.Condition, o once, do func(s *keyspace.Space, replayed bool) error) (w written, err error) {
 	if p.err != nil {
-		return p.err
+		return w, p.err
 	}
 	leave, err := p.turns.take(ctx, p.namespace, keys)
 	if err != nil {
-		return err
+		return w, err
 	}
 	defer leave()
 	for tries := 0; ; tries++ {
 		if err := rest(ctx, tries); err != nil {
-			return store.Errorf(store.KindUnavailable, "others changed the keys during each attempt: %w", err)
+			return w, store.Errorf(store.KindUnavailable, "others changed the keys during each attempt: %w", err)
 		}
-		again, err := p.text(ctx, keys, watched, do)
+		w, again, err := p.attempt(ctx, keys, watched, o, do)
 		if !again {
-			return err
+			return w, err
 		}
 	}
 }
@@ -61,81 +68,73 @@ func rest(ctx context.Context, tries int) error {
 	}
 }
 
-// text is Text once. Again says that others have changed a key meanwhile.
-func (p *Port) text(ctx context.Context, keys []string, watched []store.Condition, do func(*keyspace.Space) error) (again bool, err error) {
-	snap := snapshot{p: p, held: make(map[string]held)}
+// attempt is execute once. Again says that others have changed a key meanwhile.
+func (p *Port) attempt(ctx context.Context, keys []string, watched []store.Condition, o once, do func(s *keyspace.Space, replayed bool) error) (w written, again bool, err error) {
+	snap := snapshot{p: p, held: make(map[string]held), asOf: time.Now()}
 	if err := snap.read(ctx, keys); err != nil {
-		return false, err
+		return w, false, err
 	}
-	of := ""
-	if len(keys) > 0 {
-		of = keys[0]
+	if w.replayed, err = p.known(ctx, &o); err != nil {
+		return w, false, err
 	}
-	later := false
-	space := keyspace.New(p.NowMS(p.Cell(of)), func(key string) (keyspace.Value, error) {
-		if _, known := snap.held[key]; !known {
-			later = true
-			if err := snap.read(ctx, []string{key}); err != nil {
-				return keyspace.Value{}, err
-			}
-		}
-		return snap.held[key].Value, nil
-	})
-	space.Seed = rand.Uint64()
-	space.Pieces = func(key, name string, indexes []int) ([]string, error) { return snap.pieces(ctx, key, name, indexes) }
-	err = do(space)
+	space, later := snap.space(ctx, keys)
+	err = do(space, w.replayed)
+	w.asOf = snap.asOf
 	switch fault := space.Err(); {
 	case errors.Is(fault, errMoved):
-		return true, nil
+		return w, true, nil
 	case fault != nil:
-		return false, fault
+		return w, false, fault
 	case err != nil:
-		return false, err
+		return w, false, err
 	}
-	changes := space.Changes()
-	if slices.ContainsFunc(changes, func(c keyspace.Change) bool { return len(c.Pieces) > 0 }) {
-		if err := p.keeping.NotePieces(ctx, p.namespace); err != nil {
-			return false, err
+	var deltas []store.Delta
+	if !w.replayed {
+		changes := space.Changes()
+		if slices.ContainsFunc(changes, func(c keyspace.Change) bool { return len(c.Pieces) > 0 }) {
+			if err := p.keeping.NotePieces(ctx, p.namespace); err != nil {
+				return w, false, err
+			}
 		}
-	}
-	deltas, err := p.textDeltas(changes)
-	if err != nil {
-		return false, err
+		if deltas, err = p.textDeltas(changes); err != nil {
+			return w, false, err
+		}
+		deltas = o.under(deltas, space)
 	}
 	if len(deltas) == 0 && len(watched) == 0 {
-		if !later || len(snap.held) < 2 {
-			return false, nil // What was read was so at one moment, or is one key.
+		if !*later || len(snap.held) < 2 {
+			return w, false, nil // What was read was so at one moment, or is one key.
 		}
 		same, err := snap.still(ctx, space.Keys())
-		return !same && err == nil, err
+		return w, !same && err == nil, err
 	}
 	conditions := slices.Clone(watched)
 	for _, key := range space.Keys() {
 		conditions = append(conditions, store.Condition{Cell: store.Cell{Key: key}, Version: snap.held[key].version})
 	}
 	results := make([]store.Result, len(deltas))
-	err = p.ApplyIf(ctx, conditions, deltas, results)
+	w.durability, err = p.applyIf(ctx, conditions, deltas, results)
 	switch store.KindOf(err) {
 	case store.KindChanged:
 		changed, err := p.changed(ctx, watched)
-		return err == nil && !changed, errors.Join(err, ifTrue(changed, store.ErrChanged))
+		return w, err == nil && !changed, errors.Join(err, ifTrue(changed, store.ErrChanged))
 	case store.KindSplit, store.KindNotCount:
-		return true, nil
+		return w, true, nil
 	default:
 	}
 	if err != nil {
-		return false, err
+		return w, false, err
 	}
 	for i := range results {
 		switch o := results[i].Outcome; o {
 		case store.Applied, store.Unmet: // A deadline that is gone by now.
 		case store.Split, store.NotCount, store.Changed:
-			return true, nil
+			return w, true, nil
 		default:
-			return false, o.Err()
+			return w, false, o.Err()
 		}
 	}
-	return false, nil
+	return w, false, nil
 }
 
 func ifTrue(is bool, err error) error {
@@ -279,11 +278,34 @@ func pieceOf(name string, i int) store.Part {
 type snapshot struct {
 	p    *Port
 	held map[string]held
+	asOf time.Time
 }
 
 type held struct {
 	keyspace.Value
 	version uint64
+}
+
+// space returns what commands are executed on that name some keys, and perhaps others, which are read then: later
+// says so.
+func (s *snapshot) space(ctx context.Context, keys []string) (space *keyspace.Space, later *bool) {
+	of := ""
+	if len(keys) > 0 {
+		of = keys[0]
+	}
+	later = new(bool)
+	space = keyspace.New(s.p.NowMS(s.p.Cell(of)), func(key string) (keyspace.Value, error) {
+		if _, known := s.held[key]; !known {
+			*later = true
+			if err := s.read(ctx, []string{key}); err != nil {
+				return keyspace.Value{}, err
+			}
+		}
+		return s.held[key].Value, nil
+	})
+	space.Seed = rand.Uint64()
+	space.Pieces = func(key, name string, indexes []int) ([]string, error) { return s.pieces(ctx, key, name, indexes) }
+	return space, later
 }
 
 // read reads keys. Those of one partition are read at one moment: what a key holds besides its
@@ -327,6 +349,7 @@ func (s *snapshot) take(ctx context.Context, keys []string, values []store.Value
 	var at []int
 	for i := range values {
 		v := &values[i]
+		s.asOf = total.AsOf(s.asOf, *v)
 		s.held[keys[i]] = held{keyspace.Value{Exists: v.Exists, N: v.N, DeadlineMS: v.DeadlineMS}, v.Version}
 		if v.IsObject() {
 			at, parts = append(at, i), append(parts, store.PartCell{Cell: s.p.Cell(keys[i]), Part: store.Object})

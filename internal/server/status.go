@@ -82,6 +82,10 @@ func statusOf(k store.Kind) Status {
 		return Status{Title: "Reservation ended", HTTP: http.StatusGone, RPC: codes.FailedPrecondition}
 	case store.KindNotCount:
 		return Status{Title: "Not a count", HTTP: http.StatusConflict, RPC: codes.FailedPrecondition}
+	case store.KindNotSketch:
+		return Status{Title: "Not such a sketch", HTTP: http.StatusConflict, RPC: codes.FailedPrecondition}
+	case store.KindAbsent:
+		return Status{Title: "Key absent", HTTP: http.StatusNotFound, RPC: codes.NotFound}
 	case store.KindOther:
 		return Status{Title: "Internal error", HTTP: http.StatusInternalServerError, RPC: codes.Internal, Private: true}
 	default:
@@ -106,7 +110,7 @@ func RESPWord(k store.Kind) string {
 		return "SESSIONLOST"
 	case store.KindEnded:
 		return "ENDED"
-	case store.KindNotCount:
+	case store.KindNotCount, store.KindNotSketch:
 		return "WRONGTYPE"
 	case store.KindUnknown, store.KindToken, store.KindExpired, store.KindSettled, store.KindCorrupt, store.KindLost:
 		return strings.ToUpper(StatusOf(k).Word)

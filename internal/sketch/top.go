@@ -167,14 +167,28 @@ func (t *Top) Add(item string, n int64) bool {
 }
 
 // AddExpelling is Add, and returns which item was among the first K before and is not
-// any more. It sorts the list.
+// any more. It sorts the list if the item comes to be among them.
 func (t *Top) AddExpelling(item string, n int64) (expelled string, ok bool) {
-	last := ""
-	full := len(t.heap) >= t.k
-	if full {
-		last = string(t.name(&t.all[t.order()[t.k-1]]))
+	if len(t.heap) < t.k {
+		t.Add(item, n)
+		return "", false
 	}
-	if !t.Add(item, n) || !full || t.Has(last) {
+	if _, listed := t.find(item, Hash(item)); !listed && t.room < len(item)+topEntryHead {
+		return t.addExpelling(item, n) // The last of them may have to leave its place to a long name.
+	}
+	// Fast path: BenchmarkTopExpelling. No item of the first K leaves the list, so if the item has come to be one of
+	// them, the one behind them is the one that was the last.
+	had := t.Has(item)
+	if !t.Add(item, n) || had || !t.Has(item) {
+		return "", false
+	}
+	return string(t.name(&t.all[t.order()[t.k]])), true
+}
+
+// addExpelling is AddExpelling for any list.
+func (t *Top) addExpelling(item string, n int64) (expelled string, ok bool) {
+	last := string(t.name(&t.all[t.order()[t.k-1]]))
+	if !t.Add(item, n) || t.Has(last) {
 		return "", false
 	}
 	return last, true

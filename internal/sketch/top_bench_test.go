@@ -43,6 +43,21 @@ func BenchmarkTopAdd(b *testing.B) {
 	}
 }
 
+// BenchmarkTopExpelling adds one item to a list of 1,000 that is full, and asks which one leaves.
+func BenchmarkTopExpelling(b *testing.B) {
+	items := stream(1, 1<<20)
+	top := newTop(b, 1000)
+	for _, item := range items {
+		top.Add(item, 1)
+	}
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		_, _ = top.AddExpelling(items[i&(1<<20-1)], 1)
+		i++
+	}
+}
+
 // BenchmarkTopQuery asks for the bounds of one item.
 func BenchmarkTopQuery(b *testing.B) {
 	items := stream(1, 1<<16)

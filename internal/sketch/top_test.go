@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -305,6 +306,30 @@ func TestTopExpelling(t *testing.T) {
 	for item, want := range map[string]bool{"": true, "foo": true, "baz": false, "qux": false, "none": false} {
 		if top.Has(item) != want {
 			t.Errorf("has %q: %v", item, !want)
+		}
+	}
+}
+
+// TestTopExpellingRandomly compares who leaves the first k with the list before and after.
+func TestTopExpellingRandomly(t *testing.T) {
+	seed := rand.Uint64()
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	for range 20 {
+		k := 1 + rnd.IntN(300)
+		top, names := newTop(t, k), []string{"", strings.Repeat("n", 240)}
+		for range 3000 {
+			item := names[rnd.IntN(2)] + strconv.Itoa(rnd.IntN(2*sketch.TopEntries(k)))
+			before := top.List(k)
+			got, ok := top.AddExpelling(item, 1+rnd.Int64N(5))
+			want := ""
+			if len(before) == k {
+				if last := before[k-1].Item; !top.Has(last) {
+					want = last
+				}
+			}
+			if got != want || ok != (want != "") {
+				t.Fatalf("a list of %d, %q: expelled %q %v, want %q (seed %d)", k, item, got, ok, want, seed)
+			}
 		}
 	}
 }

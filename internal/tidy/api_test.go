@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "write api.txt anew")
 const (
 	apiTypesMax   = 52
 	apiFuncsMax   = 20
-	apiMethodsMax = 50
+	apiMethodsMax = 55
 )
 
 // TestAPI holds what the root package exports to api.txt, so that growing it is a

@@ -124,7 +124,7 @@ var table = map[string]row{
 	// Lua scripts on strings and keys, as Redis runs them.
 	"internal/script": {code: []string{"./internal/keyspace", "github.com/yuin/gopher-lua/..."}, tests: []string{"./internal/load/redisproc"}, pure: true},
 	// Redis's commands on strings and keys, tested beside those of a real Redis.
-	"internal/keyspace":   {pure: true, code: []string{"./internal/collection", "./internal/sketch"}, tests: []string{"./internal/load/redisproc"}},
+	"internal/keyspace":   {pure: true, code: []string{"./call", "./store", "./internal/collection", "./internal/sketch"}, tests: []string{"./internal/load/redisproc"}},
 	"internal/collection": {pure: true},
 	"internal/replica":    {code: []string{"./store"}, pure: true},
 	"internal/rollup":     {code: []string{"./store"}, pure: true},
