@@ -71,6 +71,7 @@ type shared struct {
 	rpc     pb.QuipuClient
 	react   pb.ReactionsClient
 	reserve pb.ReservationsClient
+	sketch  pb.SketchesClient
 	limits  pb.LimitsClient
 	options Options
 
@@ -101,7 +102,7 @@ func Dial(ctx context.Context, addr string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shared{conn: conn, rpc: pb.NewQuipuClient(conn), react: pb.NewReactionsClient(conn), reserve: pb.NewReservationsClient(conn), limits: pb.NewLimitsClient(conn), options: o, ending: make(chan struct{})}
+	s := &shared{conn: conn, rpc: pb.NewQuipuClient(conn), react: pb.NewReactionsClient(conn), reserve: pb.NewReservationsClient(conn), limits: pb.NewLimitsClient(conn), sketch: pb.NewSketchesClient(conn), options: o, ending: make(chan struct{})}
 	s.end = sync.OnceFunc(func() { close(s.ending) })
 	db := &DB{shared: s, namespace: defaultNamespace}
 	if err := db.greet(ctx); err != nil {

@@ -5,4 +5,4 @@
 // that for them. A released field keeps its number and its meaning.
 package quipupb
 
-//go:generate go -C ../tools run ./protogen ../quipupb/quipu.proto ../quipupb/limits.proto ../quipupb/reactions.proto ../quipupb/reservations.proto
+//go:generate go -C ../tools run ./protogen ../quipupb/quipu.proto ../quipupb/limits.proto ../quipupb/reactions.proto ../quipupb/reservations.proto ../quipupb/sketches.proto

@@ -1,4 +1,4 @@
-// quipu.proto sha256:2227b044ab38fdfd7ae5653964aeff24052762bd85ad6c572a9910fd4459c332
+// quipu.proto sha256:8e06faa08b8b80b60cf67d4b2d42f7a492d628ebe7d2064e3f7cd8fe9c7e5963
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.
@@ -55,6 +55,9 @@ const (
 	Kind_KIND_READ_ONLY    Kind = 19 // this server does not take writes
 	Kind_KIND_SESSION_LOST Kind = 21 // the store has lost what a session has seen: drop the session
 	Kind_KIND_ENDED        Kind = 25 // the reservation has ended: it was committed or released, or it has expired
+	Kind_KIND_NOT_A_COUNT  Kind = 26 // the key holds text, a sketch, a hash or a sorted set, and no count
+	Kind_KIND_NOT_A_SKETCH Kind = 27 // the key holds no sketch, or one of another kind or shape
+	Kind_KIND_ABSENT       Kind = 28 // the key does not exist, and the call needs it
 )
 
 // Enum value maps for Kind.
@@ -82,6 +85,9 @@ var (
 		19: "KIND_READ_ONLY",
 		21: "KIND_SESSION_LOST",
 		25: "KIND_ENDED",
+		26: "KIND_NOT_A_COUNT",
+		27: "KIND_NOT_A_SKETCH",
+		28: "KIND_ABSENT",
 	}
 	Kind_value = map[string]int32{
 		"KIND_OTHER":        0,
@@ -106,6 +112,9 @@ var (
 		"KIND_READ_ONLY":    19,
 		"KIND_SESSION_LOST": 21,
 		"KIND_ENDED":        25,
+		"KIND_NOT_A_COUNT":  26,
+		"KIND_NOT_A_SKETCH": 27,
+		"KIND_ABSENT":       28,
 	}
 )
 
@@ -6097,7 +6106,7 @@ const file_quipu_proto_rawDesc = "" +
 	"\arefused\x18\b \x03(\v2\x1c.quipu.v1.WriteReply.RefusalR\arefused\x1aF\n" +
 	"\aRefusal\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12%\n" +
-	"\x05error\x18\x02 \x01(\v2\x0f.quipu.v1.ErrorR\x05error*\x90\x03\n" +
+	"\x05error\x18\x02 \x01(\v2\x0f.quipu.v1.ErrorR\x05error*\xce\x03\n" +
 	"\x04Kind\x12\x0e\n" +
 	"\n" +
 	"KIND_OTHER\x10\x00\x12\x10\n" +
@@ -6126,7 +6135,10 @@ const file_quipu_proto_rawDesc = "" +
 	"\x0eKIND_READ_ONLY\x10\x13\x12\x15\n" +
 	"\x11KIND_SESSION_LOST\x10\x15\x12\x0e\n" +
 	"\n" +
-	"KIND_ENDED\x10\x19*n\n" +
+	"KIND_ENDED\x10\x19\x12\x14\n" +
+	"\x10KIND_NOT_A_COUNT\x10\x1a\x12\x15\n" +
+	"\x11KIND_NOT_A_SKETCH\x10\x1b\x12\x0f\n" +
+	"\vKIND_ABSENT\x10\x1c*n\n" +
 	"\n" +
 	"Durability\x12\x1a\n" +
 	"\x16DURABILITY_UNSPECIFIED\x10\x00\x12\x15\n" +

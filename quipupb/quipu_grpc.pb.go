@@ -1,4 +1,4 @@
-// quipu.proto sha256:2227b044ab38fdfd7ae5653964aeff24052762bd85ad6c572a9910fd4459c332
+// quipu.proto sha256:8e06faa08b8b80b60cf67d4b2d42f7a492d628ebe7d2064e3f7cd8fe9c7e5963
 
 // The protocol of Quipu: everything that the REST API offers, and a stream for
 // writers.

@@ -25,13 +25,16 @@ func REST() Needs {
 	n.rows(needs(OnNothing, 0), "GET /healthz", "GET /readyz", "GET /openapi.json", "GET page")
 	n.rows(needs(OnKeys, Read),
 		"GET counters/{key}", "GET counters/{key}/exact", "GET counters/{key}/range", "GET counters/{key}/by/{dimension}",
-		"GET counters/{key}/ledger", "GET counters/{key}/top/{name}", "GET uniques/{key}", "POST read", "GET policies/explain",
+		"GET counters/{key}/ledger", "GET counters/{key}/top/{name}", "GET uniques/{key}", "GET sketches/{key}", "POST sketches/{key}/query", "POST read", "GET policies/explain",
 		"GET reactions/{key}", "GET members/{key}")
 	n.rows(needs(OnPrefix, Read), "GET counters", "GET sum", "GET range", "GET openmetrics")
 	n.rows(needs(OnKeys, Write),
 		"POST counters/{key}/increment", "POST counters/{key}/decrement", "PUT counters/{key}", "POST counters/{key}/reset",
-		"DELETE counters/{key}", "POST counters/{key}/adjust", "POST counters/{key}/recount", "POST uniques/{key}", "POST batch", "POST events",
+		"DELETE counters/{key}", "POST counters/{key}/adjust", "POST counters/{key}/recount", "POST uniques/{key}",
+		"PUT sketches/{key}", "POST sketches/{key}/items", "POST batch", "POST events",
 		"POST tokens/{id}/settle", "POST tokens/{id}/undo")
+	// What is merged is read, and its sum can be.
+	n.rows(needs(OnKeys, Read|Write), "POST sketches/{key}/merge")
 	// A token is its caller's own name for a write, and the answer is the receipt.
 	n.rows(either(Read|Write), "GET tokens/{id}")
 	n.rows(needs(OnKeys, Decide),
@@ -81,6 +84,9 @@ func RPC() Needs {
 	quipu(needs(OnKeys, Read), "Reactions", "Counts", "Members")
 	quipu(needs(OnKeys, Decide), "Reservations", "Reserve", "Commit", "Release", "Extend")
 	quipu(either(Read|Decide), "Reservations", "Reservation", "Reservations")
+	quipu(needs(OnKeys, Write), "Sketches", "MakeSketch", "AddItems")
+	quipu(needs(OnKeys, Read), "Sketches", "AskItems", "Sketch")
+	quipu(needs(OnKeys, Read|Write), "Sketches", "MergeSketches")
 	quipu(needs(OnKeys, Decide), "Limits", "Allow")
 	quipu(needs(OnKeys, Admin), "Limits", "ResetLimit")
 	n.rows(needs(OnKeys, Decide), "envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit")

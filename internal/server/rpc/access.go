@@ -203,6 +203,12 @@ func (v *visit) names(m proto.Message) (need access.Need, names []string, err er
 			return need, nil, nil
 		}
 		return need, []string{*r.Key}, nil
+	case *pb.MergeSketchesRequest:
+		names = []string{r.Key}
+		for _, from := range r.From {
+			names = append(names, from.GetKey())
+		}
+		return need, names, nil
 	case *pb.AllowRequest:
 		return need, []string{r.Name}, nil
 	case *pb.ResetLimitRequest:

@@ -147,6 +147,7 @@ func (d *Door) tell(ctx context.Context, method string, err error) *pb.Error {
 		pb.Quipu_Range_FullMethodName, pb.Quipu_By_FullMethodName, pb.Quipu_Ledger_FullMethodName, pb.Quipu_Definitions_FullMethodName,
 		pb.Quipu_Verify_FullMethodName, pb.Quipu_Backup_FullMethodName,
 		pb.Reactions_Choice_FullMethodName, pb.Reactions_Counts_FullMethodName, pb.Reactions_Members_FullMethodName,
+		pb.Sketches_AskItems_FullMethodName, pb.Sketches_Sketch_FullMethodName,
 		pb.Reservations_Reservation_FullMethodName, pb.Reservations_Reservations_FullMethodName:
 		of = server.ReadDetail
 	}

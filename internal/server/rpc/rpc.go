@@ -142,6 +142,7 @@ func New(db *quipu.DB, o Options) *Door {
 	d.server.RegisterService(calls(&pb.Quipu_ServiceDesc, d.call), d)
 	d.server.RegisterService(calls(&pb.Reactions_ServiceDesc, d.call), &reactions{door: d})
 	d.server.RegisterService(calls(&pb.Reservations_ServiceDesc, d.call), &reservations{door: d})
+	d.server.RegisterService(calls(&pb.Sketches_ServiceDesc, d.call), &sketches{door: d})
 	d.server.RegisterService(calls(&pb.Limits_ServiceDesc, d.call), &limits{door: d})
 	d.server.RegisterService(calls(&envoypb.RateLimitService_ServiceDesc, d.call), &envoy{door: d})
 	d.server.RegisterService(calls(&grpc_health_v1.Health_ServiceDesc, d.openCall), &health{door: d})

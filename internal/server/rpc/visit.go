@@ -75,7 +75,8 @@ func (d *Door) visit(ctx context.Context, method string) *visit {
 	v := &visit{door: d, bytesMax: messageBytesMax}
 	timed := true
 	switch method {
-	case pb.Quipu_AddBatch_FullMethodName, pb.Quipu_GetBatch_FullMethodName:
+	case pb.Quipu_AddBatch_FullMethodName, pb.Quipu_GetBatch_FullMethodName, pb.Quipu_AddUniques_FullMethodName,
+		pb.Sketches_AddItems_FullMethodName, pb.Sketches_AskItems_FullMethodName:
 		v.bytesMax = batchBytesMax
 	case pb.Quipu_Write_FullMethodName:
 		v.bytesMax, timed = batchBytesMax, false
