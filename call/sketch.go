@@ -40,10 +40,10 @@ type Shape struct {
 	Growth int
 	Fixed  bool
 
-	// Frequencies exceed the truth by more than Epsilon times the total with a probability of Delta at most. The
-	// defaults are 0.001 and 0.01. Or Width counters in each of Depth rows are asked for.
-	Epsilon, Delta float64
-	Width, Depth   int
+	// Frequencies exceed the truth by at most Epsilon times the total with the probability Confidence. The
+	// defaults are 0.001 and 0.99. Or Width counters in each of Depth rows are asked for.
+	Epsilon, Confidence float64
+	Width, Depth        int
 	// Conservative frequencies are closer to the truth for rare items. Nothing can be taken away from them.
 	Conservative bool
 

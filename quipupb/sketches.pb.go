@@ -1,4 +1,4 @@
-// sketches.proto sha256:c877d1e0375dd40216bc9e30267838e98c348988063a7b26a6e2e66de4387e44
+// sketches.proto sha256:baac3d5e907dca0f6bf76c09d8b22286eee3a22ee5a80027ea16ebd2e45ae4bc
 
 // The protocol of Quipu's sketches: filters, frequencies and top lists that keys hold.
 
@@ -28,14 +28,14 @@ const (
 // A SketchShape says what a sketch is made for. Fields of other kinds are absent.
 type SketchShape struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`          // filter, frequencies or top; and in replies uniques
-	Capacity      int64                  `protobuf:"varint,2,opt,name=capacity,proto3" json:"capacity,omitempty"` // of a filter: how many items it is made for
-	Error         float64                `protobuf:"fixed64,3,opt,name=error,proto3" json:"error,omitempty"`      // which part of the items that were never added it may find; 0 is 0.01
-	Growth        int32                  `protobuf:"varint,4,opt,name=growth,proto3" json:"growth,omitempty"`     // how many times larger each further part is; 0 is 2
-	Fixed         bool                   `protobuf:"varint,5,opt,name=fixed,proto3" json:"fixed,omitempty"`       // it does not grow
-	Epsilon       float64                `protobuf:"fixed64,6,opt,name=epsilon,proto3" json:"epsilon,omitempty"`  // of frequencies; 0 is 0.001
-	Delta         float64                `protobuf:"fixed64,7,opt,name=delta,proto3" json:"delta,omitempty"`      // 0 is 0.01
-	Width         int64                  `protobuf:"varint,8,opt,name=width,proto3" json:"width,omitempty"`       // in the place of epsilon and delta
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`               // filter, frequencies or top; and in replies uniques
+	Capacity      int64                  `protobuf:"varint,2,opt,name=capacity,proto3" json:"capacity,omitempty"`      // of a filter: how many items it is made for
+	Error         float64                `protobuf:"fixed64,3,opt,name=error,proto3" json:"error,omitempty"`           // which part of the items that were never added it may find; 0 is 0.01
+	Growth        int32                  `protobuf:"varint,4,opt,name=growth,proto3" json:"growth,omitempty"`          // how many times larger each further part is; 0 is 2
+	Fixed         bool                   `protobuf:"varint,5,opt,name=fixed,proto3" json:"fixed,omitempty"`            // it does not grow
+	Epsilon       float64                `protobuf:"fixed64,6,opt,name=epsilon,proto3" json:"epsilon,omitempty"`       // of frequencies; 0 is 0.001
+	Confidence    float64                `protobuf:"fixed64,7,opt,name=confidence,proto3" json:"confidence,omitempty"` // 0 is 0.99
+	Width         int64                  `protobuf:"varint,8,opt,name=width,proto3" json:"width,omitempty"`            // in the place of epsilon and confidence
 	Depth         int64                  `protobuf:"varint,9,opt,name=depth,proto3" json:"depth,omitempty"`
 	Conservative  bool                   `protobuf:"varint,10,opt,name=conservative,proto3" json:"conservative,omitempty"`
 	K             int32                  `protobuf:"varint,11,opt,name=k,proto3" json:"k,omitempty"` // of a top list: how many items it is asked for
@@ -115,9 +115,9 @@ func (x *SketchShape) GetEpsilon() float64 {
 	return 0
 }
 
-func (x *SketchShape) GetDelta() float64 {
+func (x *SketchShape) GetConfidence() float64 {
 	if x != nil {
-		return x.Delta
+		return x.Confidence
 	}
 	return 0
 }
@@ -1087,15 +1087,17 @@ var File_sketches_proto protoreflect.FileDescriptor
 
 const file_sketches_proto_rawDesc = "" +
 	"\n" +
-	"\x0esketches.proto\x12\bquipu.v1\x1a\vquipu.proto\"\x8f\x02\n" +
+	"\x0esketches.proto\x12\bquipu.v1\x1a\vquipu.proto\"\x99\x02\n" +
 	"\vSketchShape\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1a\n" +
 	"\bcapacity\x18\x02 \x01(\x03R\bcapacity\x12\x14\n" +
 	"\x05error\x18\x03 \x01(\x01R\x05error\x12\x16\n" +
 	"\x06growth\x18\x04 \x01(\x05R\x06growth\x12\x14\n" +
 	"\x05fixed\x18\x05 \x01(\bR\x05fixed\x12\x18\n" +
-	"\aepsilon\x18\x06 \x01(\x01R\aepsilon\x12\x14\n" +
-	"\x05delta\x18\a \x01(\x01R\x05delta\x12\x14\n" +
+	"\aepsilon\x18\x06 \x01(\x01R\aepsilon\x12\x1e\n" +
+	"\n" +
+	"confidence\x18\a \x01(\x01R\n" +
+	"confidence\x12\x14\n" +
 	"\x05width\x18\b \x01(\x03R\x05width\x12\x14\n" +
 	"\x05depth\x18\t \x01(\x03R\x05depth\x12\"\n" +
 	"\fconservative\x18\n" +

@@ -1,4 +1,4 @@
-// sketches.proto sha256:c877d1e0375dd40216bc9e30267838e98c348988063a7b26a6e2e66de4387e44
+// sketches.proto sha256:baac3d5e907dca0f6bf76c09d8b22286eee3a22ee5a80027ea16ebd2e45ae4bc
 
 // The protocol of Quipu's sketches: filters, frequencies and top lists that keys hold.
 

@@ -138,8 +138,8 @@ func filterOf(capacity int64) call.Shape {
 	return call.Shape{Kind: call.SketchFilter, Capacity: capacity}
 }
 
-func countsOf(epsilon, delta float64) call.Shape {
-	return call.Shape{Kind: call.SketchFrequencies, Epsilon: epsilon, Delta: delta}
+func countsOf(epsilon, confidence float64) call.Shape {
+	return call.Shape{Kind: call.SketchFrequencies, Epsilon: epsilon, Confidence: confidence}
 }
 
 func topOf(k int) call.Shape { return call.Shape{Kind: call.SketchTop, K: k} }
@@ -177,13 +177,13 @@ func sketches(s *suite) {
 	s.sketching("a key that holds something else is no such sketch, and the error says what it holds", func(k sketcher) {
 		k.add("count", 5)
 		k.makes("filter", filterOf(1000))
-		k.makes("counts", countsOf(0.01, 0.01))
+		k.makes("counts", countsOf(0.01, 0.99))
 		k.makes("top", topOf(3))
 		if _, err := k.AddUniques(k.ctx, "uniques", "ann"); err != nil {
 			k.Fatalf("%v", err)
 		}
 		holds := map[string]string{"count": "a count", "filter": "a filter of 1000 items", "counts": "frequencies of width 200 and depth 7", "top": "a top list of 3", "uniques": "uniques"}
-		shapes := map[string]call.Shape{"filter": filterOf(999), "counts": countsOf(0.01, 0.1), "top": topOf(4)}
+		shapes := map[string]call.Shape{"filter": filterOf(999), "counts": countsOf(0.01, 0.9), "top": topOf(4)}
 		for key, what := range holds {
 			for _, shape := range shapes {
 				_, err := k.MakeSketch(k.ctx, key, shape)
@@ -249,11 +249,11 @@ func sketches(s *suite) {
 		f(call.Shape{Kind: call.SketchFrequencies, Width: 10}, quipu.ErrInvalid)
 		f(call.Shape{Kind: call.SketchFrequencies, Depth: 10}, quipu.ErrInvalid)
 		f(call.Shape{Kind: call.SketchFrequencies, Width: 10, Depth: 65}, quipu.ErrInvalid)
-		f(call.Shape{Kind: call.SketchFrequencies, Width: 10, Depth: 2, Delta: 0.1}, quipu.ErrInvalid)
+		f(call.Shape{Kind: call.SketchFrequencies, Width: 10, Depth: 2, Confidence: 0.1}, quipu.ErrInvalid)
 		f(call.Shape{Kind: call.SketchFrequencies, Width: math.MaxInt32, Depth: 64}, quipu.ErrTooLarge)
 		f(call.Shape{Kind: call.SketchFrequencies, Epsilon: 1}, quipu.ErrInvalid)
 		f(call.Shape{Kind: call.SketchFrequencies, Epsilon: 1e-12}, quipu.ErrTooLarge)
-		f(call.Shape{Kind: call.SketchFrequencies, Delta: -1}, quipu.ErrInvalid)
+		f(call.Shape{Kind: call.SketchFrequencies, Confidence: -1}, quipu.ErrInvalid)
 		f(call.Shape{Kind: call.SketchFrequencies, Capacity: 5}, quipu.ErrInvalid)
 		f(topOf(0), quipu.ErrInvalid)
 		f(topOf(1001), quipu.ErrInvalid)
@@ -269,7 +269,7 @@ func sketches(s *suite) {
 	})
 	s.sketching("what no sketch can take is refused, and changes nothing", func(k sketcher) {
 		k.makes("filter", filterOf(10))
-		k.makes("counts", countsOf(0.01, 0.01))
+		k.makes("counts", countsOf(0.01, 0.99))
 		k.makes("conservative", call.Shape{Kind: call.SketchFrequencies, Width: 100, Depth: 3, Conservative: true})
 		k.makes("top", topOf(3))
 		all := []string{"filter", "counts", "conservative", "top"}
@@ -445,7 +445,7 @@ func sketches(s *suite) {
 				k.Fatalf("%d lower bounds of %d are wrong (seed %d)", low, len(names), seed)
 			}
 		}
-		f("plain", countsOf(0.01, 0.01), true)
+		f("plain", countsOf(0.01, 0.99), true)
 		f("conservative", call.Shape{Kind: call.SketchFrequencies, Width: 500, Depth: 4, Conservative: true}, false)
 		f("large", call.Shape{Kind: call.SketchFrequencies, Width: 20_000, Depth: 5}, true)
 		f("large and conservative", call.Shape{Kind: call.SketchFrequencies, Width: 20_000, Depth: 5, Conservative: true}, false)
@@ -512,7 +512,7 @@ func sketches(s *suite) {
 	})
 	s.sketching("a repeat under a token adds nothing", func(k sketcher) {
 		shapes := map[string]call.Shape{
-			"filter": filterOf(100), "large filter": filterOf(100_000), "counts": countsOf(0.01, 0.01), "top": topOf(3),
+			"filter": filterOf(100), "large filter": filterOf(100_000), "counts": countsOf(0.01, 0.99), "top": topOf(3),
 			"large counts": {Kind: call.SketchFrequencies, Width: 20_000, Depth: 5}, "conservative": {Kind: call.SketchFrequencies, Width: 20_000, Depth: 5, Conservative: true},
 		}
 		for key, shape := range shapes {
@@ -580,7 +580,7 @@ func sketches(s *suite) {
 		}
 	})
 	s.sketching("a token that many use at once counts once", func(k sketcher) {
-		for key, shape := range map[string]call.Shape{"counts": countsOf(0.01, 0.01), "large": {Kind: call.SketchFrequencies, Width: 50_000, Depth: 10, Conservative: true}} {
+		for key, shape := range map[string]call.Shape{"counts": countsOf(0.01, 0.99), "large": {Kind: call.SketchFrequencies, Width: 50_000, Depth: 10, Conservative: true}} {
 			k.makes(key, shape)
 			var items []call.Item
 			for i := range 200 { // of more pieces than riders fit
@@ -608,7 +608,7 @@ func sketches(s *suite) {
 		}
 	})
 	s.sketching("what many add at once is all there", func(k sketcher) {
-		k.makes("counts", countsOf(0.01, 0.01))
+		k.makes("counts", countsOf(0.01, 0.99))
 		k.makes("large", call.Shape{Kind: call.SketchFrequencies, Width: 20_000, Depth: 5})
 		k.makes("top", topOf(5))
 		k.makes("filter", filterOf(100_000))
@@ -665,7 +665,7 @@ func sketches(s *suite) {
 		for _, fk := range fs {
 			k.delete(fk)
 		}
-		for _, shape := range []call.Shape{countsOf(0.01, 0.01), {Kind: call.SketchFrequencies, Width: 20_000, Depth: 3}} {
+		for _, shape := range []call.Shape{countsOf(0.01, 0.99), {Kind: call.SketchFrequencies, Width: 20_000, Depth: 3}} {
 			cs, token := k.near(3, shape), fmt.Sprint("merge ", shape.Width)
 			k.adds(cs[0], []call.Item{{Item: "a", N: 100}})
 			k.adds(cs[1], []call.Item{{Item: "a", N: 3}, {Item: "b"}})
@@ -719,9 +719,9 @@ func sketches(s *suite) {
 		k.delete(ts[0])
 		k.delete(ts[1])
 		k.makes("f", filterOf(100))
-		cs := k.near(2, countsOf(0.01, 0.01))
+		cs := k.near(2, countsOf(0.01, 0.99))
 		k.delete(cs[1])
-		k.makes(cs[1], countsOf(0.02, 0.01))
+		k.makes(cs[1], countsOf(0.02, 0.99))
 		for i := range cs {
 			_, err = k.MergeSketches(k.ctx, cs[i], []call.SketchSource{{Key: cs[1-i]}})
 			k.refused(err, quipu.ErrNotSketch, "width 200", "width 100")

@@ -19,8 +19,8 @@ import (
 
 // The defaults of shapes.
 const (
-	epsilonDefault = 0.001
-	deltaDefault   = 0.01
+	epsilonDefault    = 0.001
+	confidenceDefault = 0.99
 )
 
 // kindOf returns what doors call a kind of sketch.
@@ -52,7 +52,7 @@ func wantedOf(shape *call.Shape) (w wanted, err error) {
 		rest.Capacity, rest.Error, rest.Growth, rest.Fixed = 0, 0, 0, false
 		w.head, err = wantedFilter(shape)
 	case call.SketchFrequencies:
-		rest.Epsilon, rest.Delta, rest.Width, rest.Depth, rest.Conservative = 0, 0, 0, 0, false
+		rest.Epsilon, rest.Confidence, rest.Width, rest.Depth, rest.Conservative = 0, 0, 0, 0, false
 		w.head, err = wantedCounts(shape)
 	case call.SketchTop:
 		rest.K = 0
@@ -105,8 +105,8 @@ func wantedCounts(s *call.Shape) (h head, err error) {
 	h.kind = sketch.KindFrequency
 	if s.Width != 0 || s.Depth != 0 {
 		switch {
-		case s.Epsilon != 0 || s.Delta != 0:
-			return h, store.Errorf(store.KindInvalid, "frequencies have either epsilon and delta, or width and depth")
+		case s.Epsilon != 0 || s.Confidence != 0:
+			return h, store.Errorf(store.KindInvalid, "frequencies have either an epsilon and a confidence, or a width and a depth")
 		case s.Width < 1 || s.Depth < 1:
 			return h, store.Errorf(store.KindInvalid, "frequencies of width %d and depth %d: want 1 or more of both", s.Width, s.Depth)
 		case s.Depth > sketch.FrequencyDepthMax:
@@ -114,17 +114,17 @@ func wantedCounts(s *call.Shape) (h head, err error) {
 		}
 		h.counts = sketch.FrequencyShape{Width: s.Width, Depth: s.Depth}
 	} else {
-		epsilon, delta := s.Epsilon, s.Delta
+		epsilon, confidence := s.Epsilon, s.Confidence
 		if epsilon == 0 {
 			epsilon = epsilonDefault
 		}
-		if delta == 0 {
-			delta = deltaDefault
+		if confidence == 0 {
+			confidence = confidenceDefault
 		}
-		if !(epsilon > 0 && epsilon < 1 && delta > 0 && delta < 1) {
-			return h, store.Errorf(store.KindInvalid, "frequencies with epsilon %v and delta %v: want more than 0 and less than 1", epsilon, delta)
+		if !(epsilon > 0 && epsilon < 1 && confidence > 0 && confidence < 1) {
+			return h, store.Errorf(store.KindInvalid, "frequencies with an epsilon of %v and a confidence of %v: want more than 0 and less than 1", epsilon, confidence)
 		}
-		h.counts, err = sketch.FrequencyShapeFor(epsilon, delta)
+		h.counts, err = sketch.FrequencyShapeFor(epsilon, 1-confidence)
 	}
 	h.counts.Conservative = s.Conservative
 	if err == nil {

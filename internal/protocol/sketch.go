@@ -14,7 +14,7 @@ func int32of(n int) int32 { return int32(max(math.MinInt32, min(math.MaxInt32, n
 func EncodeShape(s *call.Shape) *pb.SketchShape {
 	return &pb.SketchShape{
 		Kind: string(s.Kind), Capacity: s.Capacity, Error: s.Error, Growth: int32of(s.Growth), Fixed: s.Fixed,
-		Epsilon: s.Epsilon, Delta: s.Delta, Width: int64(s.Width), Depth: int64(s.Depth), Conservative: s.Conservative, K: int32of(s.K),
+		Epsilon: s.Epsilon, Confidence: s.Confidence, Width: int64(s.Width), Depth: int64(s.Depth), Conservative: s.Conservative, K: int32of(s.K),
 	}
 }
 
@@ -22,7 +22,7 @@ func EncodeShape(s *call.Shape) *pb.SketchShape {
 func DecodeShape(s *pb.SketchShape) call.Shape {
 	return call.Shape{
 		Kind: call.SketchKind(s.GetKind()), Capacity: s.GetCapacity(), Error: s.GetError(), Growth: int(s.GetGrowth()), Fixed: s.GetFixed(),
-		Epsilon: s.GetEpsilon(), Delta: s.GetDelta(), Width: int(s.GetWidth()), Depth: int(s.GetDepth()), Conservative: s.GetConservative(), K: int(s.GetK()),
+		Epsilon: s.GetEpsilon(), Confidence: s.GetConfidence(), Width: int(s.GetWidth()), Depth: int(s.GetDepth()), Conservative: s.GetConservative(), K: int(s.GetK()),
 	}
 }
 

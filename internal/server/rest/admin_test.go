@@ -28,6 +28,9 @@ func kindWords() []string {
 	for k := store.KindOther; k <= store.KindLost; k++ {
 		words = append(words, server.StatusOf(k).Word)
 	}
+	for k := store.KindNotCount; k <= store.KindAbsent; k++ {
+		words = append(words, server.StatusOf(k).Word)
+	}
 	return words
 }
 

@@ -56,7 +56,7 @@ func (c *call) askInt64(field, how string) error {
 func isInt64(name string) bool {
 	switch name {
 	case "after", "amount", "applied", "asked", "available", "before", "burst", "ceiling", "cells", "clients", "committed", "count",
-		"counters", "delta", "deltas", "floor", "id", "keys", "limit", "lines", "looked", "lower", "max", "open", "other", "outside",
+		"counters", "delta", "deltas", "floor", "id", "keys", "limit", "lines", "looked", "lower", "max", "n", "open", "other", "outside",
 		"per_who", "reactions", "remaining", "reserved", "reset_after_ms", "rest", "retry_after_ms", "rollup_age_ms", "rollup_interval_ms",
 		"staleness_ms", "step_ms", "sum", "tokens", "total", "upper", "users", "value", "version", "who_total", "windows":
 		return true

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -143,7 +144,7 @@ func (p *problem) err(set bool) error {
 		e.Limit, e.Above = *p.Ceiling, true
 		return e
 	}
-	for k := store.KindOther; k <= store.KindNotCount; k++ {
+	for k := store.KindOther; k <= store.KindAbsent; k++ {
 		if k.String() == p.Kind {
 			return store.Errorf(k, "%s", p.Detail)
 		}
@@ -545,6 +546,153 @@ func (w *wire) AddUniques(ctx context.Context, key string, users ...string) (boo
 	var r struct{ Changed bool }
 	err := w.do(ctx, "POST", "/uniques/"+escape(key), nil, map[string]any{"items": items}, &r)
 	return r.Changed, err
+}
+
+func (w *wire) MakeSketch(ctx context.Context, key string, shape call.Shape, opts ...quipu.WriteOption) (bool, error) {
+	header, ttl, err := sketchHeader(opts)
+	if err != nil {
+		return false, err
+	}
+	body := map[string]any{"kind": shape.Kind}
+	for name, v := range map[string]any{
+		"capacity": shape.Capacity, "error": shape.Error, "growth": shape.Growth, "fixed": shape.Fixed, "epsilon": shape.Epsilon, "confidence": shape.Confidence,
+		"width": shape.Width, "depth": shape.Depth, "conservative": shape.Conservative, "k": shape.K,
+	} {
+		if !reflect.ValueOf(v).IsZero() {
+			body[name] = v
+		}
+	}
+	if ttl != "" {
+		body["ttl"] = ttl
+	}
+	var r struct{ Made bool }
+	err = w.do(ctx, "PUT", "/sketches/"+escape(key), header, body, &r)
+	return r.Made, err
+}
+
+// sketchHeader returns what options are over REST: a header, and a lifetime.
+func sketchHeader(opts []quipu.WriteOption) (header http.Header, ttl string, err error) {
+	t, err := call.WriteTermsOf(opts, true)
+	header = http.Header{}
+	if t.HasToken {
+		header.Set("Idempotency-Key", t.Token)
+	}
+	if t.HasTTL {
+		ttl = t.TTL.String()
+	}
+	if t.HasFloor && err == nil {
+		err = quipu.ErrInvalid // nothing says it
+	}
+	return header, ttl, err
+}
+
+// A wireItem is what a sketch knows of an item.
+type wireItem struct {
+	Item                 string
+	Added, Found, Listed bool
+	Count, Lower, Upper  int64
+	Expelled             string
+}
+
+func wireItems(items []wireItem) []call.SketchItem {
+	if items == nil {
+		return nil
+	}
+	out := make([]call.SketchItem, len(items))
+	for i, x := range items {
+		out[i] = call.SketchItem{Item: x.Item, Added: x.Added, Found: x.Found, Listed: x.Listed, Count: x.Count, Lower: x.Lower, Upper: x.Upper, Expelled: x.Expelled}
+	}
+	return out
+}
+
+func (w *wire) AddItems(ctx context.Context, key string, items []call.Item, opts ...quipu.WriteOption) (call.Addition, error) {
+	header, ttl, err := sketchHeader(opts)
+	if err != nil {
+		return call.Addition{}, err
+	}
+	sent := make([]any, len(items))
+	for i, item := range items {
+		if sent[i] = text(item.Item); item.N != 0 {
+			sent[i] = map[string]any{"item": text(item.Item), "n": item.N}
+		}
+	}
+	body := map[string]any{"items": sent}
+	if ttl != "" {
+		body["ttl"] = ttl
+	}
+	var r struct {
+		Key        string
+		Kind       call.SketchKind
+		Items      []wireItem
+		Confidence float64
+		Replayed   bool
+		Durability string
+	}
+	if err := w.do(ctx, "POST", "/sketches/"+escape(key)+"/items", header, body, &r); err != nil {
+		return call.Addition{}, err
+	}
+	return call.Addition{Key: r.Key, Kind: r.Kind, Items: wireItems(r.Items), Confidence: r.Confidence, Replayed: r.Replayed, Durability: map[string]store.Durability{"memory": store.Memory, "written": store.Written, "synced": store.Synced}[r.Durability]}, nil
+}
+
+func (w *wire) AskItems(ctx context.Context, key string, items ...string) (call.Asked, error) {
+	sent := make([]text, len(items))
+	for i, item := range items {
+		sent[i] = text(item)
+	}
+	var r struct {
+		Key               string
+		Kind              call.SketchKind
+		Items             []wireItem
+		Exact             bool
+		Error, Confidence float64
+		AsOf              time.Time `json:"as_of"`
+	}
+	err := w.do(ctx, "POST", "/sketches/"+escape(key)+"/query", nil, map[string]any{"items": sent}, &r)
+	return call.Asked{Key: r.Key, Kind: r.Kind, Items: wireItems(r.Items), Exact: r.Exact, Error: r.Error, Confidence: r.Confidence, AsOf: r.AsOf}, err
+}
+
+func (w *wire) Sketch(ctx context.Context, key string, k int) (call.Sketch, error) {
+	query := ""
+	if k != 0 {
+		query = "?k=" + strconv.Itoa(k)
+	}
+	var r struct {
+		Key                        string
+		Shape                      call.Shape
+		Total, Bytes               int64
+		Exact, Full                bool
+		Error, Epsilon, Confidence float64
+		Capacity, Rest             int64
+		Items                      []wireItem
+		Uniques                    estimated
+		ExpiresAt                  time.Time `json:"expires_at"`
+		AsOf                       time.Time `json:"as_of"`
+	}
+	err := w.do(ctx, "GET", "/sketches/"+escape(key)+query, nil, nil, &r)
+	return call.Sketch{
+		Key: r.Key, Shape: r.Shape, Total: r.Total, Bytes: r.Bytes, Exact: r.Exact, Full: r.Full, Error: r.Error, Epsilon: r.Epsilon, Confidence: r.Confidence,
+		Capacity: r.Capacity, Rest: r.Rest, Items: wireItems(r.Items), Uniques: r.Uniques.told(), ExpiresAt: r.ExpiresAt, AsOf: r.AsOf,
+	}, err
+}
+
+func (w *wire) MergeSketches(ctx context.Context, key string, from []call.SketchSource, opts ...quipu.WriteOption) (bool, error) {
+	header, ttl, err := sketchHeader(opts)
+	if err != nil {
+		return false, err
+	}
+	sent := make([]any, len(from))
+	for i, f := range from {
+		if sent[i] = text(f.Key); f.Weight != 0 {
+			sent[i] = map[string]any{"key": text(f.Key), "weight": f.Weight}
+		}
+	}
+	body := map[string]any{"from": sent}
+	if ttl != "" {
+		body["ttl"] = ttl
+	}
+	var r struct{ Replayed bool }
+	err = w.do(ctx, "POST", "/sketches/"+escape(key)+"/merge", header, body, &r)
+	return r.Replayed, err
 }
 
 func (w *wire) Sum(ctx context.Context, prefix, cursor string) (quipu.Sum, error) {
