@@ -40,6 +40,7 @@ type cli struct {
 	By           byCmd           `cmd:"" help:"Draw a chart of a counter by the values of a dimension."`
 	Unique       uniqueCmd       `cmd:"" help:"Print how many distinct users a counter has."`
 	Top          topCmd          `cmd:"" help:"Watch a top list: the most frequent items."`
+	Sketch       sketchCmd       `cmd:"" help:"Make and query sketches: filters, frequencies and top lists."`
 	Ledger       ledgerCmd       `cmd:"" help:"Print the ledger of a counter: the changes that were recorded."`
 	Adjust       adjustCmd       `cmd:"" help:"Correct a counter, with a reason, and print its new value."`
 	Undo         undoCmd         `cmd:"" help:"Undo a write by its token, and print the amount."`

@@ -732,9 +732,19 @@ func sketches(s *suite) {
 		k.fails(err, quipu.ErrTooLarge)
 		_, err = k.MergeSketches(k.ctx, "f", []call.SketchSource{{Key: "f", Weight: -1}})
 		k.fails(err, quipu.ErrInvalid)
-		k.makes("huge", filterOf(500_000))
-		_, err = k.MergeSketches(k.ctx, "huge", []call.SketchSource{{Key: "huge"}})
-		k.fails(err, quipu.ErrTooLarge)
+		k.makes("huge", call.Shape{Kind: call.SketchFrequencies, Width: 1_000_000, Depth: 5})
+		var many []call.Item
+		for i := range 2000 {
+			many = append(many, call.Item{Item: fmt.Sprint(i)})
+		}
+		k.adds("huge", many[:20])
+		merge("huge", call.SketchSource{Key: "huge"}, call.SketchSource{Key: "huge"})
+		k.adds("huge", many)
+		_, err = k.MergeSketches(k.ctx, "huge", []call.SketchSource{{Key: "huge"}, {Key: "huge"}})
+		k.refused(err, quipu.ErrTooLarge, "too large to be merged")
+		if is := k.tells("huge"); is.Total != 2040 {
+			k.Fatalf("%+v", is)
+		}
 	})
 	s.sketching("a sketch with a lifetime ends", func(k sketcher) {
 		k.makes("a", topOf(3), quipu.TTL(time.Hour))

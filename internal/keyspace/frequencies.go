@@ -1,7 +1,9 @@
 package keyspace
 
 import (
+	"errors"
 	"math"
+	"slices"
 
 	"github.com/quipudb/quipu/internal/sketch"
 )
@@ -228,9 +230,6 @@ func cmsMerge(s *Space, args [][]byte) Reply {
 	if wrong != "" {
 		return failed(wrong)
 	}
-	if to.pieces > mergedPiecesMax {
-		return failed("CMS: the sketch is too large to be merged")
-	}
 	from := make([]body, n)
 	for i := range from {
 		if from[i], wrong = s.body(rest[i], sketch.KindFrequency, errNoCounts); wrong != "" {
@@ -240,7 +239,9 @@ func cmsMerge(s *Space, args [][]byte) Reply {
 			return failed("CMS: width/depth is not equal")
 		}
 	}
-	if err := to.mergeCounts(from, weights); err != nil {
+	if err := to.mergeCounts(from, weights); errors.Is(err, errStep) {
+		return failed("CMS: the sketch is too large to be merged")
+	} else if err != nil {
 		return failed("CMS: MERGE overflow")
 	}
 	return ok()
@@ -257,46 +258,46 @@ func (b *body) mergeCounts(from []body, weights []int64) error {
 	})
 }
 
-// merge makes each piece of a sketch what of returns, if that is not empty. The same pieces of others are loaded for it
-// meanwhile.
+// merge makes each piece of a sketch what of returns, if that is not empty. The same pieces of others are loaded for it, a few
+// at a time.
 func (b *body) merge(from []body, of func(i int) (next string, err error)) error {
-	next := make([]string, b.pieces)
-	for i := range b.pieces {
-		b.load([]int{i})
-		var more []int // of which nobody else has looked at this piece
-		for n := range from {
-			if from[n].pieces > 1 && from[n].e.pieces[i] == nil {
-				more = append(more, n)
+	all := make([]int, b.pieces)
+	for i := range all {
+		all[i] = i
+	}
+	next := make(map[int]becoming)
+	for some := range slices.Chunk(all, max(atOnce/(len(from)+1), 1)) {
+		if err := holding(append(from[:len(from):len(from)], *b), some, func() error {
+			for _, i := range some {
+				state, err := of(i)
+				if err == nil && state != "" {
+					next[i], err = b.next(i, nil, []byte(state))
+				}
+				if err != nil {
+					return err
+				}
 			}
-			from[n].load([]int{i})
-		}
-		if b.s.fault != nil {
 			return nil
-		}
-		var err error
-		if next[i], err = of(i); err != nil {
+		}); err != nil {
 			return err
-		}
-		for _, n := range more {
-			if from[n].e != b.e {
-				delete(from[n].e.pieces, i)
-			}
 		}
 	}
 	if b.s.fault != nil {
 		return nil
 	}
-	for i, state := range next {
-		if state != "" {
-			b.become(i, becoming{next: state, same: state == b.state(i)})
-		}
+	for i, is := range next {
+		b.become(i, is)
 	}
 	return nil
 }
 
-// mergedPiecesMax is how many pieces a sketch may have that is the sum of others: all of them are one
-// batch.
-const mergedPiecesMax = 48
+// holding calls f while pieces of several sketches are loaded.
+func holding(all []body, some []int, f func() error) error {
+	if len(all) == 0 {
+		return f()
+	}
+	return all[0].holding(some, func() error { return holding(all[1:], some, f) })
+}
 
 // sumOf returns the sum of the same piece of some sketches, each so many times.
 func (b *body) sumOf(i int, from []body, weights []int64) (*sketch.Frequency, error) {

@@ -223,26 +223,36 @@ func (b *body) load(indexes []int) {
 // atOnce is how many pieces are looked at together by those who look at many.
 const atOnce = 16
 
-// visit looks at pieces, a few at a time, and calls f for each. Pieces that nothing else has looked at are forgotten
-// again. It ends at the first error.
+// holding calls f while pieces are loaded. Those that nothing else has looked at are forgotten again.
+func (b *body) holding(some []int, f func() error) error {
+	var more []int
+	for _, i := range some {
+		if b.pieces > 1 && b.e.pieces[i] == nil {
+			more = append(more, i)
+		}
+	}
+	if b.load(some); b.s.fault != nil {
+		return nil
+	}
+	err := f()
+	for _, i := range more {
+		delete(b.e.pieces, i)
+	}
+	return err
+}
+
+// visit looks at pieces, a few at a time, and calls f for each. It ends at the first error.
 func (b *body) visit(indexes []int, f func(i int) error) error {
 	for some := range slices.Chunk(indexes, atOnce) {
-		var more []int
-		for _, i := range some {
-			if b.pieces > 1 && b.e.pieces[i] == nil {
-				more = append(more, i)
+		if err := b.holding(some, func() error {
+			for _, i := range some {
+				if err := f(i); err != nil {
+					return err
+				}
 			}
-		}
-		if b.load(some); b.s.fault != nil {
 			return nil
-		}
-		for _, i := range some {
-			if err := f(i); err != nil {
-				return err
-			}
-		}
-		for _, i := range more {
-			delete(b.e.pieces, i)
+		}); err != nil || b.s.fault != nil {
+			return err
 		}
 	}
 	return nil

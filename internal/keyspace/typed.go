@@ -565,9 +565,6 @@ func (s *Space) MergeSketches(key string, from []call.SketchSource) error {
 			return err
 		}
 	}
-	if n := bodies[0].pieces; n > mergedPiecesMax {
-		return store.Errorf(store.KindTooLarge, "sketches of %d pieces of 64 KiB: at most %d can be merged", n, mergedPiecesMax)
-	}
 	to, err := s.sketch(key)
 	switch {
 	case store.KindOf(err) == store.KindAbsent:
@@ -581,7 +578,11 @@ func (s *Space) MergeSketches(key string, from []call.SketchSource) error {
 			return err
 		}
 	}
-	if err := to.mergeFrom(bodies, weights, first.K); err != nil {
+	err = to.mergeFrom(bodies, weights, first.K)
+	if errors.Is(err, errStep) {
+		return store.Errorf(store.KindTooLarge, "the sketches are too large to be merged: together they take more than %d MiB", stepBytesMax>>20)
+	}
+	if err != nil {
 		return store.Errorf(store.KindCorrupt, "%q: %w", key, err)
 	}
 	return s.fault
