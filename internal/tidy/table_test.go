@@ -233,7 +233,7 @@ var table = map[string]row{
 	// engine's files; only backend.go names every store.
 	"cmd/quipu": {
 		code: []string{
-			".", "./definition", "./policy", "./store", "./internal/access", "./internal/jwks", "./internal/jwt", "./internal/keyring", "./internal/port", "./internal/advise", "./internal/completion", "./internal/demo", "./internal/draft", "./internal/duration", "./internal/engine", "./internal/instant", "./internal/load/...", "./internal/manual",
+			".", "./call", "./definition", "./policy", "./store", "./internal/access", "./internal/jwks", "./internal/jwt", "./internal/keyring", "./internal/port", "./internal/advise", "./internal/completion", "./internal/demo", "./internal/draft", "./internal/duration", "./internal/engine", "./internal/instant", "./internal/load/...", "./internal/manual",
 			"./internal/memory", "./internal/mirror", "./internal/otlp", "./internal/server/...", "./internal/trace",
 			"./internal/hot", "./internal/spread", "./internal/transfer", "./internal/wal",
 			"github.com/alecthomas/kong", "go.yaml.in/yaml/v3",

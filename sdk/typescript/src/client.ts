@@ -4,8 +4,9 @@ import { invalid } from "./errors.js";
 import { newToken } from "./token.js";
 import { type CallOptions, type Options, type Reply, type Request, Transport } from "./transport.js";
 import type {
-  Amount, BatchOp, BatchResult, Breakdown, Count, Decision, Definition, Definitions, Duration, EventOptions, Fate, Limit, Line, Moment, Page, Reaction,
-  ReadOptions, Receipt, Reservation, Series, Span, Stock, Sum, TopList, Uniques, Why, WriteOptions,
+  AddedItems, Amount, AskedItems, BatchOp, BatchResult, Breakdown, Count, Decision, Definition, Definitions, Duration, EventOptions, Fate, Limit, Line, Moment, Page, Reaction,
+  ReadOptions, Receipt, Reservation, Series, Sketch, SketchOptions, SketchShape, Span, Stock, Sum,
+  TopList, Uniques, Why, WriteOptions,
 } from "./types.js";
 import { watch, type WatchOptions } from "./watch.js";
 import { Writer, type WriterOptions } from "./writer.js";
@@ -15,6 +16,9 @@ const span = (o: Span): Record<string, string | undefined> => ({
   from: o.from === undefined ? undefined : momentOf("from", o.from),
   to: o.to === undefined ? undefined : momentOf("to", o.to),
 });
+
+// lives returns how long a sketch is to live.
+const lives = (o: { ttl?: Duration }): { ttl?: string } => (o.ttl === undefined ? {} : { ttl: durationOf(o.ttl) });
 
 const numberOf = (n: number | undefined): string | undefined => (n === undefined ? undefined : String(n));
 
@@ -193,6 +197,36 @@ export class Quipu {
   async addUniques(key: string, users: string[], o: CallOptions = {}): Promise<boolean> {
     const r = decode.raw(await this.#write("POST", `/uniques/${segment("key", key)}`, { items: users }, o, { repeatable: true, untokened: true }));
     return r.changed === true;
+  }
+
+  /** makeSketch makes an absent key a filter, frequencies or a top list. It returns false if the key holds such a one already. */
+  async makeSketch(key: string, shape: SketchShape, o: CallOptions & { ttl?: Duration } = {}): Promise<boolean> {
+    const r = decode.raw(await this.#write("PUT", `/sketches/${segment("key", key)}`, { ...shape, ...lives(o) }, o, { repeatable: true, untokened: true }));
+    return r.made === true;
+  }
+
+  /** addItems adds items to the sketch that a key holds, all of them or none. */
+  async addItems(key: string, items: (string | { item: string; n?: Amount })[], o: SketchOptions = {}): Promise<AddedItems> {
+    const sent = items.map((one) => (typeof one === "string" ? one : { item: one.item, ...(one.n !== undefined && { n: amountOf("n", one.n) }) }));
+    return decode.addedItems(await this.#write("POST", `/sketches/${segment("key", key)}/items`, { items: sent, ...lives(o) }, o));
+  }
+
+  /** askItems returns what the sketch that a key holds knows of items. */
+  async askItems(key: string, items: string[], o: CallOptions = {}): Promise<AskedItems> {
+    const path = `/sketches/${segment("key", key)}/query`;
+    return decode.askedItems((await this.#send({ method: "POST", path, body: JSON.stringify({ items }), repeatable: true, reads: true, options: o })).body);
+  }
+
+  /** sketch returns what a key holds that is a sketch, and of a top list the first k items. */
+  async sketch(key: string, o: CallOptions & { k?: number } = {}): Promise<Sketch> {
+    return decode.sketch(await this.#read(`/sketches/${segment("key", key)}`, { k: numberOf(o.k) }, o));
+  }
+
+  /** mergeSketches makes a key what other sketches of one kind and shape are together. It returns true for a repeat, which changes nothing. */
+  async mergeSketches(key: string, from: (string | { key: string; weight?: Amount })[], o: SketchOptions = {}): Promise<boolean> {
+    const sent = from.map((one) => (typeof one === "string" ? one : { key: one.key, ...(one.weight !== undefined && { weight: amountOf("weight", one.weight) }) }));
+    const r = decode.raw(await this.#write("POST", `/sketches/${segment("key", key)}/merge`, { from: sent, ...lives(o) }, o));
+    return r.replayed === true;
   }
 
   /** allow asks the limits of a name whether a client may use a cost, and uses it. */

@@ -1,6 +1,6 @@
 // Makes typed answers of what the server replies with int64=string.
 import { problemError, QuipuError } from "./errors.js";
-import type { BatchResult, Breakdown, Count, Decision, Estimate, Fate, Line, Point, Reaction, Receipt, Reservation, Series, Stock, Sum, TopList, Uniques } from "./types.js";
+import type { AddedItems, AskedItems, BatchResult, Breakdown, Count, Decision, Estimate, Fate, Line, Point, Reaction, Receipt, Reservation, Series, Sketch, SketchItem, Stock, Sum, TopList, Uniques } from "./types.js";
 
 /** Raw is an object of JSON. */
 export type Raw = Record<string, unknown>;
@@ -122,6 +122,47 @@ export const uniques = (v: unknown): Uniques => {
     other: r.other === undefined ? undefined : estimate(r.other),
     overlap: o && { with: text(o, "with"), only: estimate(o.only), others: estimate(o.others), both: estimate(o.both) },
     aligned: truth(r, "aligned"), complete: truth(r, "complete"), completeFrom: maybeDate(r, "complete_from"), asOf: date(r, "as_of"),
+  };
+};
+
+const maybeTruth = (r: Raw, name: string): boolean | undefined => (r[name] === undefined ? undefined : truth(r, name));
+
+const sketchItem = (v: unknown): SketchItem => {
+  const r = raw(v);
+  return {
+    item: text(r, "item"), added: maybeTruth(r, "added"), found: maybeTruth(r, "found"), count: maybeBig(r, "count"), lower: maybeBig(r, "lower"),
+    upper: maybeBig(r, "upper"), listed: maybeTruth(r, "listed"), expelled: maybeText(r, "expelled"),
+  };
+};
+
+export const addedItems = (v: unknown): AddedItems => {
+  const r = raw(v);
+  return {
+    key: text(r, "key"), kind: maybeText(r, "kind"), items: list(r.items, "items").map(sketchItem), confidence: maybeFloat(r, "confidence"),
+    replayed: truth(r, "replayed"), durability: text(r, "durability"),
+  };
+};
+
+export const askedItems = (v: unknown): AskedItems => {
+  const r = raw(v);
+  return {
+    key: text(r, "key"), kind: text(r, "kind"), items: list(r.items, "items").map(sketchItem), exact: truth(r, "exact"), error: maybeFloat(r, "error"),
+    confidence: maybeFloat(r, "confidence"), asOf: date(r, "as_of"),
+  };
+};
+
+export const sketch = (v: unknown): Sketch => {
+  const r = raw(v), s = raw(r.shape, "shape");
+  return {
+    key: text(r, "key"),
+    shape: {
+      kind: text(s, "kind"), capacity: maybeFloat(s, "capacity"), error: maybeFloat(s, "error"), growth: maybeFloat(s, "growth"), fixed: flag(s, "fixed"),
+      width: maybeFloat(s, "width"), depth: maybeFloat(s, "depth"), conservative: flag(s, "conservative"), k: maybeFloat(s, "k"),
+    },
+    total: big(r, "total"), exact: truth(r, "exact"), bytes: float(r, "bytes"), error: maybeFloat(r, "error"), capacity: maybeFloat(r, "capacity"),
+    full: maybeTruth(r, "full"), epsilon: maybeFloat(r, "epsilon"), confidence: maybeFloat(r, "confidence"),
+    items: list(r.items ?? [], "items").map(sketchItem), rest: maybeBig(r, "rest"), uniques: r.uniques === undefined ? undefined : estimate(r.uniques),
+    expiresAt: maybeDate(r, "expires_at"), asOf: date(r, "as_of"),
   };
 };
 

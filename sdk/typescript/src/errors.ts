@@ -5,6 +5,7 @@ export type Kind =
   | "invalid" | "unauthorized" | "forbidden" | "not_found" | "method" | "timeout" | "overflow" | "bound" | "expired"
   | "settled" | "session_lost" | "ended" | "changed" | "unmet" | "too_large" | "misdirected" | "token" | "internal"
   | "corrupt" | "lost" | "read_only" | "unsupported" | "unavailable" | "closed" | "unknown" | "full" | "not_a_count"
+  | "not_a_sketch" | "absent"
   | "other" | (string & {});
 
 /** A Problem is what the server says of an error. */

@@ -245,6 +245,118 @@ export interface TopList {
   asOf: Date;
 }
 
+/** A SketchShape says what a sketch is made for. */
+export type SketchShape = FilterShape | FrequenciesShape | { kind: "top"; k: number };
+
+/** A FilterShape is that of a filter, which tells whether an item was added. */
+export interface FilterShape {
+  kind: "filter";
+  /** How many items it is made for. */
+  capacity: number;
+  /** Which part of the items that were never added it may find by mistake. The default is 0.01. */
+  error?: number;
+  /** How many times larger each further part is when it is full. The default is 2. */
+  growth?: number;
+  /** It does not grow, and refuses items that are new when it is full. */
+  fixed?: boolean;
+}
+
+/** A FrequenciesShape is that of frequencies, which tell how often an item came. */
+export interface FrequenciesShape {
+  kind: "frequencies";
+  /** They are too high by at most this part of the total. The default is 0.001. */
+  epsilon?: number;
+  /** With which probability. The default is 0.99. */
+  confidence?: number;
+  /** Counters in a row, instead of epsilon and confidence. */
+  width?: number;
+  /** Rows. */
+  depth?: number;
+  /** Closer to the truth for rare items; nothing can be taken away. */
+  conservative?: boolean;
+}
+
+/** A SketchOptions is what a write to a sketch takes. */
+export interface SketchOptions {
+  signal?: AbortSignal;
+  timeout?: number;
+  /** The name of the write; by default a new UUID of version 7. */
+  token?: string;
+  /** The sketch ends so long after the call. */
+  ttl?: Duration;
+}
+
+/** A SketchItem is what a sketch knows of an item, as far as that means something to its kind. */
+export interface SketchItem {
+  item: string;
+  /** To a filter: it was not found before. */
+  added: boolean | undefined;
+  /** By a filter: false is certain. */
+  found: boolean | undefined;
+  /** The estimate: upper. */
+  count: bigint | undefined;
+  /** Of a top list it always holds; of frequencies with the probability confidence. */
+  lower: bigint | undefined;
+  /** Never below the truth. */
+  upper: bigint | undefined;
+  /** It is among the first k of a top list. */
+  listed: boolean | undefined;
+  /** The item that this one has driven out of the first k. */
+  expelled: string | undefined;
+}
+
+/** An AddedItems is what became of items that were added. */
+export interface AddedItems {
+  key: string;
+  /** Undefined for a repeat, if the sketch has gone since. */
+  kind: string | undefined;
+  items: SketchItem[];
+  confidence: number | undefined;
+  /** A repeat: it has changed nothing, and items are as the sketch has them now. */
+  replayed: boolean;
+  durability: Durability;
+}
+
+/** An AskedItems is what a sketch knows of items. */
+export interface AskedItems {
+  key: string;
+  kind: string;
+  items: SketchItem[];
+  /** All of it is certain. */
+  exact: boolean;
+  /** Of a filter: which part of the items that were never added it finds by mistake now. */
+  error: number | undefined;
+  confidence: number | undefined;
+  asOf: Date;
+}
+
+/** A Sketch is what is known of one as a whole. */
+export interface Sketch {
+  key: string;
+  shape: { kind: string; capacity: number | undefined; error: number | undefined; growth: number | undefined; fixed: boolean; width: number | undefined; depth: number | undefined; conservative: boolean; k: number | undefined };
+  /** The sum of all amounts; of a filter how many items were new, of uniques how many there were. */
+  total: bigint;
+  /** The total is exact, and of a top list all numbers are. */
+  exact: boolean;
+  bytes: number;
+  /** Of a filter: which part of the items that were never added it finds by mistake now. */
+  error: number | undefined;
+  /** Of a filter: how many items there is room for in the parts that there are. */
+  capacity: number | undefined;
+  /** Of a filter: some items that are new are refused. */
+  full: boolean | undefined;
+  /** Of frequencies: they are too high by at most epsilon times the total, with the probability confidence. */
+  epsilon: number | undefined;
+  confidence: number | undefined;
+  /** Of a top list: the most frequent first. */
+  items: SketchItem[];
+  /** The most that may have been counted of an item that is not in items. */
+  rest: bigint | undefined;
+  uniques: Estimate | undefined;
+  expiresAt: Date | undefined;
+  asOf: Date;
+}
+
 /** A Limit is one that a call brings itself. */
 export interface Limit {
   name?: string;

@@ -261,6 +261,45 @@ test("top lists say what came most often", async () => {
   assert.equal(rising.items[0]!.rise!.count, 3n);
 });
 
+test("sketches tell of items, and how wrong they may be", async () => {
+  const db = open();
+  assert.equal(await db.makeSketch("seen", { kind: "filter", capacity: 1000 }, { ttl: "1h" }), true);
+  assert.equal(await db.makeSketch("seen", { kind: "filter", capacity: 1000 }), false);
+  const added = await db.addItems("seen", ["ana", { item: "bob" }, "ana"], { token: "s1" });
+  assert.deepEqual([added.items.map((x) => x.added), added.replayed, added.kind], [[true, true, false], false, "filter"]);
+  assert.deepEqual((await db.addItems("seen", ["ana", { item: "bob" }, "ana"], { token: "s1" })).replayed, true);
+  await assert.rejects(db.addItems("seen", ["eve"], { token: "s1" }), { kind: "token" });
+  const asked = await db.askItems("seen", ["ana", "eve"]);
+  assert.deepEqual([asked.items.map((x) => x.found), asked.exact], [[true, false], false]);
+  assert.ok(asked.error! < 0.01);
+  const seen = await db.sketch("seen");
+  assert.deepEqual([seen.total, seen.exact, seen.full, seen.shape.capacity, seen.shape.error, seen.shape.growth], [2n, true, false, 1000, 1 / 128, 2]);
+  assert.ok(seen.expiresAt! > new Date());
+
+  await db.makeSketch("clicks", { kind: "frequencies", epsilon: 0.01, confidence: 0.99 });
+  await db.addItems("clicks", [{ item: "buy", n: 2n ** 60n }, { item: "buy", n: -1 }, "sell"]);
+  const clicks = await db.askItems("clicks", ["buy"]);
+  assert.deepEqual([clicks.items[0]!.count, clicks.confidence], [2n ** 60n - 1n, 1 - 1 / 128]);
+  assert.equal(await db.mergeSketches("twice", [{ key: "clicks", weight: 2 }, "clicks"]), false);
+  const twice = await db.sketch("twice");
+  assert.deepEqual([twice.total, twice.shape.width, twice.epsilon], [3n * 2n ** 60n, 200, 0.01]);
+
+  await db.makeSketch("trending", { kind: "top", k: 1 });
+  await db.addItems("trending", [{ item: "a", n: 3 }]);
+  assert.equal((await db.addItems("trending", [{ item: "b", n: 4 }])).items[0]!.expelled, "a");
+  const top = await db.sketch("trending", { k: 1 });
+  assert.deepEqual(top.items.map((x) => [x.item, x.count, x.listed]), [["b", 4n, true]]);
+  assert.deepEqual([top.rest, top.total], [3n, 7n]);
+
+  await db.addUniques("users", ["ana", "bob"]);
+  assert.equal((await db.sketch("users")).uniques!.count, 2n);
+  await assert.rejects(db.sketch("nothing"), { kind: "absent", status: 404 });
+  await assert.rejects(db.addItems("users", ["ana"]), { kind: "not_a_sketch", status: 409 });
+  await assert.rejects(db.addItems("clicks", [{ item: "sell", n: -2 }]), { kind: "bound" });
+  await db.delete("seen");
+  await assert.rejects(db.askItems("seen", ["ana"]), { kind: "absent" });
+});
+
 test("watch yields the value now, and each change", async () => {
   const db = open();
   await db.set("a", 1);
