@@ -167,7 +167,7 @@ func (t *Top) Add(item string, n int64) bool {
 }
 
 // AddExpelling is Add, and returns which item was among the first K before and is not
-// any more. It sorts the list if the item comes to be among them.
+// any more.
 func (t *Top) AddExpelling(item string, n int64) (expelled string, ok bool) {
 	if len(t.heap) < t.k {
 		t.Add(item, n)
@@ -182,8 +182,47 @@ func (t *Top) AddExpelling(item string, n int64) (expelled string, ok bool) {
 	if !t.Add(item, n) || had || !t.Has(item) {
 		return "", false
 	}
-	return string(t.name(&t.all[t.order()[t.k]])), true
+	return string(t.name(&t.all[t.ranked(t.k)])), true
 }
+
+// ranked returns the slot of the item that so many come before.
+func (t *Top) ranked(n int) uint16 {
+	nodes := slices.Clone(t.heap)
+	for len(nodes) > selectMin {
+		last := len(nodes) - 1
+		if t.worse(nodes[0], nodes[last/2]) { // the middle of three divides the list
+			nodes[0], nodes[last/2] = nodes[last/2], nodes[0]
+		}
+		if t.worse(nodes[last/2], nodes[last]) {
+			nodes[last/2], nodes[last] = nodes[last], nodes[last/2]
+			if t.worse(nodes[0], nodes[last/2]) {
+				nodes[0], nodes[last/2] = nodes[last/2], nodes[0]
+			}
+		}
+		mid := nodes[last/2]
+		before := 0 // those that are found to come before it are moved there
+		nodes[last/2], nodes[last] = nodes[last], nodes[last/2]
+		for i := range last {
+			if t.worse(mid, nodes[i]) {
+				nodes[i], nodes[before] = nodes[before], nodes[i]
+				before++
+			}
+		}
+		switch {
+		case n < before:
+			nodes = nodes[:before]
+		case n == before:
+			return mid.slot
+		default:
+			nodes, n = nodes[before:last], n-before-1
+		}
+	}
+	t.sortNodes(nodes)
+	return nodes[n].slot
+}
+
+// selectMin is how many items are sorted at once to find one.
+const selectMin = 32
 
 // addExpelling is AddExpelling for any list.
 func (t *Top) addExpelling(item string, n int64) (expelled string, ok bool) {

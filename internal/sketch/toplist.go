@@ -137,6 +137,16 @@ func (t *Top) worse(a, b topNode) bool {
 // order returns the slots of the list, the most frequent first.
 func (t *Top) order() []uint16 {
 	nodes := slices.Clone(t.heap)
+	t.sortNodes(nodes)
+	order := make([]uint16, len(nodes))
+	for i, n := range nodes {
+		order[i] = n.slot
+	}
+	return order
+}
+
+// sortNodes sorts items, the most frequent first.
+func (t *Top) sortNodes(nodes []topNode) {
 	slices.SortFunc(nodes, func(a, b topNode) int {
 		switch {
 		case a.slot == b.slot:
@@ -147,11 +157,6 @@ func (t *Top) order() []uint16 {
 			return -1
 		}
 	})
-	order := make([]uint16, len(nodes))
-	for i, n := range nodes {
-		order[i] = n.slot
-	}
-	return order
 }
 
 // topArity is how many children a node of the heap has.
