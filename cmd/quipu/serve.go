@@ -19,6 +19,7 @@ import (
 	"github.com/quipudb/quipu/internal/server/pulse"
 	"github.com/quipudb/quipu/internal/server/resp"
 	"github.com/quipudb/quipu/internal/server/rest"
+	"github.com/quipudb/quipu/internal/server/roster"
 	"github.com/quipudb/quipu/internal/server/rpc"
 	"github.com/quipudb/quipu/internal/trace"
 )
@@ -373,20 +374,23 @@ type means struct {
 	tracer  *trace.Tracer // nil if nothing is traced
 	budget  *server.Budget
 	logger  *slog.Logger
-	doors   func() []server.DoorAddress
+	pulse   *pulse.Pulse
+	roster  *roster.Roster
 }
 
 // addDoors opens the doors that are not off. What it returns closes them, also
 // after an error.
 func (c *serveCmd) addDoors(s *server.Server, db *quipu.DB, book *policyBook, g *guard, tr *tracing, logger *slog.Logger) (closeDoors func(), err error) {
-	m := means{db: db, book: book, gate: g.gate, metrics: server.NewMetrics(db.Port()), budget: server.NewBudget(c.plan.requests), logger: logger, doors: s.Doors}
+	m := means{db: db, book: book, gate: g.gate, metrics: server.NewMetrics(db.Port()), budget: server.NewBudget(c.plan.requests), logger: logger}
 	m.metrics.WatchBudget(m.budget)
 	m.metrics.WatchMemory(c.plan.parts())
 	m.metrics.WatchMeter(book)
 	g.meters(m.metrics)
 	m.tracer = tr.tracer()
 	tr.meters(m.metrics)
-	closeDoors = func() {}
+	m.pulse = pulse.New(m.metrics, db.Port(), pulse.About{Version: versionName(), Doors: s.Doors}, logger)
+	m.roster = roster.New(db.Port().Store(), m.pulse, roster.Options{Logger: logger, ReadOnly: c.ReadOnly, Detail: server.ReadDetail})
+	closeDoors = func() { m.roster.Close(); m.pulse.Close() }
 	for _, d := range []struct {
 		name, addr, refusal string
 		open                func(means) (server.Door, func())
@@ -432,6 +436,7 @@ func (c *serveCmd) addDoors(s *server.Server, db *quipu.DB, book *policyBook, g 
 		return closeDoors, err
 	}
 	closeOthers := closeDoors
+	m.roster.Start() // The doors that it names are open.
 	return func() { closeStatsD(); closeOthers() }, nil
 }
 
@@ -439,7 +444,7 @@ func (c *serveCmd) addDoors(s *server.Server, db *quipu.DB, book *policyBook, g 
 func (c *serveCmd) rest(m means) (server.Door, func()) {
 	o := rest.Options{
 		Gate: m.gate, Metrics: m.metrics, Tracer: m.tracer, Logger: m.logger, Timeout: c.RequestTimeout, Budget: m.budget, Pprof: c.Pprof,
-		Policies: m.book, About: pulse.About{Version: versionName(), Doors: m.doors},
+		Policies: m.book, Pulse: m.pulse, Roster: m.roster,
 	}
 	if m.gate.Open() && !c.Insecure {
 		o.Hosts = append(c.AllowHost, "localhost")

@@ -47,7 +47,7 @@ func REST() Needs {
 	// A list by key names the keys of all counters of a pattern.
 	n.rows(needs(OnNamespace, Read), "GET definitions", "GET tops/{name}")
 	n.rows(needs(OnNamespace, Admin), "PUT definitions", "DELETE subjects/{who}")
-	n.rows(needs(OnServer, Read), "GET /metrics", "GET /api/v1/hot", "GET /api/v1/policies", "GET /api/v1/overview", "GET /api/v1/alerts", "GET live")
+	n.rows(needs(OnServer, Read), "GET /metrics", "GET /api/v1/hot", "GET /api/v1/policies", "GET /api/v1/overview", "GET /api/v1/servers", "GET /api/v1/alerts", "GET live")
 	n.rows(needs(OnServer, Admin), "PUT /api/v1/policies", "GET /api/v1/backup", "POST /api/v1/verify")
 	n.rows(quiet(OnServer, Admin), "GET /api/v1/audit",
 		"GET /debug/pprof/cmdline", "GET /debug/pprof/profile", "GET /debug/pprof/symbol", "GET /debug/pprof/trace", "GET /debug/pprof/{profile}")

@@ -118,7 +118,7 @@ func ofCalls(route string) bool {
 		return false
 	}
 	switch strings.TrimPrefix(name, "namespaces/{ns}/") {
-	case "backup", "verify", "overview", "alerts", "live":
+	case "backup", "verify", "overview", "servers", "alerts", "live":
 		return false
 	default:
 		return true

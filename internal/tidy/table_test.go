@@ -159,9 +159,11 @@ var table = map[string]row{
 		code:  []string{".", "./call", "./definition", "./policy", "./store", "./internal/access", "./internal/duration", "./internal/instant", "./internal/keyspace", "./internal/port", "./internal/script", "./internal/server", "./internal/sketch", "./internal/track"},
 		tests: []string{"./internal/hostile", "./internal/keyring", "./internal/load/redisproc", "./internal/session", "github.com/redis/rueidis"},
 	},
-	"internal/server/rest": {code: []string{".", "./call", "./definition", "./policy", "./ratelimit", "./store", "./internal/access", "./internal/alert", "./internal/draft", "./internal/duration", "./internal/instant", "./internal/keyring", "./internal/port", "./internal/server", "./internal/server/dash", "./internal/server/pulse", "./internal/trace"}},
+	"internal/server/rest": {code: []string{".", "./call", "./definition", "./policy", "./ratelimit", "./store", "./internal/access", "./internal/alert", "./internal/draft", "./internal/duration", "./internal/instant", "./internal/keyring", "./internal/port", "./internal/server", "./internal/server/dash", "./internal/server/pulse", "./internal/server/roster", "./internal/trace"}},
 	// What the overview of a server is made of, and the files of the page that shows it.
 	"internal/server/pulse": {code: []string{"./deploy", "./internal/alert", "./internal/port", "./internal/server"}, tests: []string{"."}},
+	// What the servers of one store say of themselves.
+	"internal/server/roster": {code: []string{"./store", "./internal/server/pulse"}, tests: []string{".", "./internal/server", "./store/memstore"}},
 	// What alerting rules say of one server, and the rules.
 	"internal/alert":       {code: []string{"./internal/duration", "go.yaml.in/yaml/v3"}, pure: true},
 	"deploy":               {},

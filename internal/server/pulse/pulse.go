@@ -208,6 +208,16 @@ func (u *Pulse) Now(ctx context.Context) (*Beat, error) {
 	}
 }
 
+// Overview returns the last overview, without what was before. It waits for the first.
+func (u *Pulse) Overview(ctx context.Context) (Overview, error) {
+	if _, err := u.Now(ctx); err != nil {
+		return Overview{}, err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.brief, nil
+}
+
 // take makes a beat of a reading.
 func (u *Pulse) take(r *server.Reading) {
 	hot := u.source.Hottest(hotMax)

@@ -56,6 +56,19 @@ func overview(c *call) error {
 	return c.reply()
 }
 
+// servers replies how all servers of the store fare.
+func servers(c *call) error {
+	c.h.pulse.Look(c.ctx)
+	list, err := c.h.roster.List(c.ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.take(int64(len(list.Servers)) * 2 * entryBytes); err != nil {
+		return err
+	}
+	return c.secretJSON(list)
+}
+
 // An alertOf is what one alerting rule says of one thing.
 type alertOf struct {
 	Name        string            `json:"name"`

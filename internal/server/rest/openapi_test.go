@@ -359,6 +359,7 @@ func everyOperation(t *testing.T, header string) {
 	call("PUT", "/api/v1/policies?dry_run=true", `{"policies":[]}`, "If-Match: *")
 	call("GET", "/api/v1/hot?limit=3", "")
 	call("GET", "/api/v1/overview", "")
+	call("GET", "/api/v1/servers", "")
 	call("GET", "/api/v1/alerts", "")
 	call("GET", "/api/v1/backup", "")
 	call("POST", "/api/v1/verify", "")

@@ -27,6 +27,7 @@ import (
 	"github.com/quipudb/quipu/internal/access"
 	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/internal/server/pulse"
+	"github.com/quipudb/quipu/internal/server/roster"
 	"github.com/quipudb/quipu/internal/trace"
 )
 
@@ -46,8 +47,10 @@ type Options struct {
 	// Policies keeps the policies that callers make; nil if they can't make any.
 	Policies Policies
 
-	// About is what an overview says of the server.
-	About pulse.About
+	// Pulse is how the server fares, and Roster how all servers of its store do. Both are
+	// closed by whoever made them; if one is nil, the door makes its own.
+	Pulse  *pulse.Pulse
+	Roster *roster.Roster
 
 	// Hosts are the names by which callers may know this server, besides IP
 	// addresses; nil is any. A web page can have its own name point here, and
@@ -72,6 +75,8 @@ type Handler struct {
 	calls      sync.Pool     // of *call
 	long       chan struct{} // holds one place: backup and verify go one at a time
 	pulse      *pulse.Pulse
+	roster     *roster.Roster
+	closePulse func()
 	streams    streams
 	endStreams func()
 	root       node
@@ -114,7 +119,13 @@ func New(db *quipu.DB, o Options) *Handler {
 	}
 	h.streams = streams{places: make(chan struct{}, liveMax), ending: make(chan struct{})}
 	h.endStreams = sync.OnceFunc(func() { close(h.streams.ending) })
-	h.pulse = pulse.New(o.Metrics, db.Port(), o.About, o.Logger)
+	if h.pulse, h.closePulse = o.Pulse, func() {}; h.pulse == nil {
+		h.pulse = pulse.New(o.Metrics, db.Port(), pulse.About{}, o.Logger)
+		h.closePulse = h.pulse.Close
+	}
+	if h.roster = o.Roster; h.roster == nil {
+		h.roster = roster.New(db.Port().Store(), h.pulse, roster.Options{})
+	}
 	h.deadlines.start(o.Timeout)
 	h.ids.start()
 	h.calls.New = func() any { return new(call) }
@@ -127,7 +138,7 @@ func New(db *quipu.DB, o Options) *Handler {
 func (h *Handler) Close() {
 	h.deadlines.stop()
 	h.endStreams()
-	h.pulse.Close()
+	h.closePulse()
 }
 
 // An endpoint is one route, ready to serve.

@@ -105,6 +105,7 @@ func routes() []route {
 		{method: "POST", path: apiPath + "/verify", serve: verify, reads: true},
 		{method: "GET", path: apiPath + "/hot", serve: hot, known: []string{"limit"}},
 		{method: "GET", path: apiPath + "/overview", serve: overview},
+		{method: "GET", path: apiPath + "/servers", serve: servers},
 		{method: "GET", path: apiPath + "/alerts", serve: alerts},
 		{method: "GET", path: apiPath + "/policies", serve: listPolicies},
 		{method: "PUT", path: apiPath + "/policies", serve: replacePolicies, known: []string{"dry_run"}},
