@@ -55,6 +55,7 @@ type cli struct {
 	Settle       settleCmd       `cmd:"" help:"Make a token final: if its write was not applied yet, it never will be."`
 
 	Hot     hotCmd     `cmd:"" help:"Watch the counters that are written to the most."`
+	Servers serversCmd `cmd:"" help:"Print all servers of a store, and how they fare."`
 	Verify  verifyCmd  `cmd:"" help:"Check the counters against an independent record of all writes."`
 	Backup  backupCmd  `cmd:"" help:"Back up everything into one file."`
 	Restore restoreCmd `cmd:"" help:"Restore a backup into a new data directory."`

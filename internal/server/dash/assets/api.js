@@ -23,6 +23,9 @@ export function read(text) {
   });
 }
 
+// write writes JSON. A BigInt becomes the integer that it is.
+const write = (v) => JSON.stringify(v, (_, x) => (typeof x === "bigint" ? `\u0001int:${x}` : x)).replace(/"\\u0001int:(-?\d+)"/g, "$1");
+
 // request makes a call. If it is refused for want of a login, it waits for one and is made
 // again: it was refused before it did anything.
 async function request(method, path, { body, headers, signal } = {}) {
@@ -60,7 +63,7 @@ async function request(method, path, { body, headers, signal } = {}) {
 
 // call makes a call, and returns what it replied. The ETag is in its property etag.
 export async function call(method, path, options = {}) {
-  const body = options.json === undefined ? options.body : JSON.stringify(options.json);
+  const body = options.json === undefined ? options.body : write(options.json);
   const res = await request(method, path, { ...options, body });
   const value = read(await res.text());
   Object.defineProperty(value, "etag", { value: res.headers.get("ETag") });

@@ -2,6 +2,7 @@
 
 import { byID, note, problem, text } from "./dom.js";
 import { live } from "./api.js";
+import { readOnly } from "./actions.js";
 import { loggedIn, login, logout, needed, refuse, renew, who } from "./session.js";
 import { overview } from "./overview.js";
 import { counters } from "./counters.js";
@@ -44,7 +45,13 @@ async function show() {
   const context = {
     args, signal, query: new URLSearchParams(search),
     // stream opens the live stream of the page: there is one of each.
-    stream: (to, handlers) => live(to, handlers, state, signal),
+    stream: (to, handlers) => live(to, {
+      ...handlers,
+      overview(o) {
+        if (o.server.read_only) readOnly();
+        handlers.overview?.(o);
+      },
+    }, state, signal),
   };
   main.replaceChildren();
   window.scrollTo(0, 0);

@@ -1,11 +1,13 @@
 // A counter: what it is now, what it was, and why it counts as it does.
 
 import { empty, facts, h, mono, panel, problem, sentence, table, text } from "./dom.js";
-import { api, encode, get, pause, query } from "./api.js";
+import { action, integer, refusal } from "./actions.js";
+import { api, call, encode, get, pause, query } from "./api.js";
 import { bars, shares, spark } from "./chart.js";
 import { num, percent, plural, rate, short, span, tick, time } from "./format.js";
 import { link } from "./overview.js";
 import { definitionText, policyText } from "./policies.js";
+import { may } from "./session.js";
 
 const SPARK = 60;
 const ranges = [["1h", "1 h"], ["6h", "6 h"], ["24h", "24 h"], ["7d", "7 d"], ["30d", "30 d"], ["90d", "90 d"]];
@@ -73,6 +75,7 @@ export async function counter(root, page) {
   if (views.reservations || views.floor !== undefined) add(reservations(page, ns, key), left);
   for (const one of [].concat(views.top ?? [])) add(tops(page, ns, key, one), parts.filter((p) => p.into === left).length > parts.filter((p) => p.into === right).length ? right : left);
   if (views.ledger && (views.ledger.record ?? views.ledger) !== "off") add(ledger(page, at), parts.some((p) => p.into === left) ? right : left);
+  if (!views.choices?.length && !views.limits?.length) add(adding(ns, key, views), parts.filter((p) => p.into === left).length > parts.filter((p) => p.into === right).length ? right : left);
   add(tokens(page, ns, key), parts.some((p) => p.into === left) ? right : left);
   const because = reasons(why, defined);
   await Promise.race([Promise.allSettled(parts.map((p) => p.el.ready)), pause(2000, page.signal)]);
@@ -85,6 +88,30 @@ function poll(page, load) {
   load();
   const timer = setInterval(() => document.hidden || load(), 2000);
   page.signal.addEventListener("abort", () => clearInterval(timer));
+}
+
+// adding is a form that counts, with what the definition of the counter asks of an event.
+function adding(ns, key, views) {
+  const dims = [...new Set([...(views.dimensions ?? []).flatMap((d) => d.by ?? d), ...[].concat(views.top ?? []).map((l) => l.by)])].filter((d) => d && d !== "key" && d !== "who");
+  const named = views.unique || views.once || [].concat(views.top ?? []).some((l) => l.by === "who");
+  return panel("Add", action({
+    title: "Add to the counter", grant: "write", ns, key,
+    fields: [
+      { name: "delta", label: "Amount", value: "1", number: true, short: true },
+      ...(named ? [{ name: "who", label: "User", optional: true }] : []),
+      ...dims.map((d) => ({ name: `dims.${d}`, label: d, optional: true })),
+    ],
+    buttons: [{ name: "add", label: "Add", primary: true }],
+    async run(values, _, token) {
+      const given = dims.filter((d) => values[`dims.${d}`]).map((d) => [d, values[`dims.${d}`]]);
+      const json = { delta: integer(values.delta) };
+      if (values.who) json.who = values.who;
+      if (given.length) json.dims = Object.fromEntries(given);
+      const r = await call("POST", api(ns, `counters/${encode(key)}/increment`), { json, headers: { "Idempotency-Key": token } });
+      if (r.duplicate) return "Nothing changed: this user was counted in the window already.";
+      return `${Number(r.applied) >= 0 ? "+" : ""}${num(r.applied)}${r.value === undefined ? "" : `: the value is ${num(r.value)}`}, ${r.durability}${r.replayed ? ", counted by the press before" : ""}.`;
+    },
+  }));
 }
 
 // windows shows what was counted in a range of time: by step, by dimension, and by how
@@ -216,10 +243,6 @@ function days(text) {
 
 function reactions(page, ns, key, choices) {
   const body = h("div", {});
-  const user = h("input", { name: "user", autocomplete: "off", spellcheck: "false", required: true, "aria-label": "User" });
-  const said = h("p", { class: "sub", role: "status" }, "\u00a0");
-  const form = h("form", { class: "bar-form small" }, h("label", { class: "field grow" }, "What has a user chosen? ", user), h("button", { type: "submit" }, "Look"));
-  const el = panel("Reactions", body, form, said);
   const load = async () => {
     try {
       const got = await get(api(ns, `reactions/${encode(key)}`), { signal: page.signal });
@@ -229,40 +252,106 @@ function reactions(page, ns, key, choices) {
       if (!page.signal.aborted) body.replaceChildren(problem(err, load));
     }
   };
-  form.addEventListener("submit", async (e) => {
-    e.preventDefault();
-    try {
-      const got = await get(api(ns, `reactions/${encode(key)}/${encode(user.value)}`), { signal: page.signal });
-      text(said, got.choice ? `${user.value} has chosen ${got.choice}.` : `${user.value} has chosen nothing.`);
-    } catch (err) {
-      text(said, sentence(err.message));
-    }
+  const of = (values) => api(ns, `reactions/${encode(key)}/${encode(values.user)}`);
+  const look = action({
+    title: "What has a user chosen?", grant: may("decide", ns, key) ? "decide" : "read", ns, key, reads: true,
+    fields: [{ name: "user", label: "What has a user chosen?", hint: "user" }], buttons: [{ name: "look", label: "Look" }],
+    async run(values) {
+      const got = await get(of(values), { signal: page.signal });
+      return got.choice ? `${values.user} has chosen ${got.choice}.` : `${values.user} has chosen nothing.`;
+    },
   });
+  const react = action({
+    title: "React for a user", grant: "decide", ns, key,
+    fields: [{ name: "user", label: "React as", hint: "user" }],
+    buttons: [...choices.map((c) => ({ name: `=${c}`, label: c })), { name: "back", label: "Take back" }],
+    async run(values, button, token) {
+      const headers = { "Idempotency-Key": token };
+      const got = button === "back" ? await call("DELETE", of(values), { headers }) : await call("PUT", of(values), { json: { choice: button.slice(1) }, headers });
+      load();
+      if (!got.changed) return got.choice ? `${values.user} had chosen ${got.choice} already.` : `${values.user} had chosen nothing.`;
+      return got.choice ? `${values.user} has chosen ${got.choice}${got.before ? `, and ${got.before} before` : ""}.` : `${values.user} has taken back ${got.before}.`;
+    },
+  });
+  const el = panel("Reactions", body, react, look);
   el.ready = load();
   const timer = setInterval(() => document.hidden || load(), 2000);
   page.signal.addEventListener("abort", () => clearInterval(timer));
   return el;
 }
 
-// reservations shows what is reserved of a counter.
+// reservations shows what is reserved of a counter, and reserves.
 export function reservations(page, ns, key) {
   const sums = facts(["In all", "Reserved", "Available"]);
-  const rows = table("Open reservations", [{ name: "Id" }, { name: "Amount", num: true }, { name: "For" }, { name: "Expires" }]);
+  const rows = table("Open reservations", [{ name: "Id" }, { name: "Amount", num: true }, { name: "For" }, { name: "Expires" }, { name: "End it" }]);
   const more = h("p", { class: "sub" });
   const none = empty("Nothing is reserved now.");
-  const el = panel("Reservations", sums, rows, none, more);
+  const said = h("div", { class: "said", role: "status" });
+  const granted = may("decide", ns, key);
+  const made = new Map(); // rows by the id of their reservation: whoever is among them stays there
+  const told = (words) => said.replaceChildren(h("p", { class: "done" }, `✓ ${words}`));
+  const end = async (r, verb, json) => {
+    const row = made.get(r.id), inside = row?.el.contains(document.activeElement);
+    try {
+      const got = await call("POST", api(ns, `reservations/${encode(r.id)}/${verb}`), { json });
+      told({ commit: `${num(got.committed)} committed: it is taken for good.`, release: `${num(got.amount)} released: it is available again.`, extend: `Extended until ${time(got.expires_at)}.` }[verb]);
+    } catch (err) {
+      said.replaceChildren(refusal(err));
+    }
+    await load();
+    if (inside && !row.el.isConnected) form.querySelector("input").focus({ preventScroll: true });
+  };
+  const rowOf = (r) => {
+    const amount = h("td", { class: "num" }), expires = h("td", {});
+    const button = (name, words, verb, json) => h("button", { type: "button", class: "small-button", disabled: !granted, title: words, "aria-label": `${name} ${r.id}`, onclick: () => end(r, verb, json?.()) }, name);
+    const el = h("tr", {}, h("th", { scope: "row" }, h("code", { class: "id", title: r.id }, r.id)), amount, h("td", {}, r.who || "–"), expires,
+      h("td", {}, h("span", { class: "buttons row-buttons" },
+        button("Commit", "Take it for good", "commit"), button("Release", "Make it available again", "release"),
+        button("Extend", "Have it expire as much later as the form says", "extend", () => ({ ttl: form.querySelector("[name=ttl]").value || "5m" })))));
+    return { el, amount, expires };
+  };
+  const form = action({
+    title: "Reserve", grant: "decide", ns, key,
+    fields: [
+      { name: "amount", label: "Reserve", value: "1", number: true, short: true }, { name: "ttl", label: "for", value: "5m", short: true },
+      { name: "who", label: "User", optional: true },
+    ],
+    buttons: [{ name: "reserve", label: "Reserve", primary: true }],
+    async run(values, _, token) {
+      const json = { amount: integer(values.amount), ttl: values.ttl };
+      if (values.who) json.who = values.who;
+      const got = await call("POST", api(ns, `counters/${encode(key)}/reserve`), { json, headers: { "Idempotency-Key": token } });
+      load();
+      return `${num(got.amount)} reserved until ${time(got.expires_at)}; ${num(got.available)} available.`;
+    },
+  });
+  const body = h("div", { class: "column" }, sums, rows, none, more, said);
+  const el = panel("Reservations", body, form);
   const load = async () => {
     try {
       const got = await get(api(ns, `reservations${query({ key, limit: 20 })}`), { signal: page.signal });
+      if (!sums.isConnected && el.isConnected) body.replaceChildren(sums, rows, none, more, said);
       sums.set("In all", num(got.value));
       sums.set("Reserved", num(got.reserved));
       sums.set("Available", num(got.available));
       rows.hidden = got.reservations.length === 0;
       none.hidden = !rows.hidden;
-      rows.set(got.reservations.map((r) => [h("code", { class: "id", title: r.id }, r.id), num(r.amount), r.who || "–", `in ${span(Math.max(0, new Date(r.expires_at) - Date.now()))}`]));
+      const open = new Set(got.reservations.map((r) => r.id));
+      for (const [id, row] of made) {
+        if (open.has(id)) continue;
+        row.el.remove();
+        made.delete(id);
+      }
+      got.reservations.forEach((r, i) => {
+        if (!made.has(r.id)) made.set(r.id, rowOf(r));
+        const row = made.get(r.id);
+        text(row.amount, num(r.amount));
+        text(row.expires, `in ${span(Math.max(0, new Date(r.expires_at) - Date.now()))}`);
+        if (rows.body.children[i] !== row.el) rows.body.insertBefore(row.el, rows.body.children[i] ?? null);
+      });
       text(more, got.next ? `The first ${num(got.reservations.length)} of ${num(got.open)}.` : "");
     } catch (err) {
-      if (!page.signal.aborted) el.replaceChildren(problem(err, load));
+      if (!page.signal.aborted) body.replaceChildren(problem(err, load));
     }
   };
   el.ready = load();

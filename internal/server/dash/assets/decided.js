@@ -1,12 +1,14 @@
 // Limits, reservations and reactions: what is decided in the store.
 
 import { empty, h, mono, panel, problem, sentence, table, text } from "./dom.js";
+import { action, integer, refusal } from "./actions.js";
 import { api, call, encode, get, query } from "./api.js";
 import { shares } from "./chart.js";
 import { num, percent, plural, rate, span } from "./format.js";
 import { namespaceField } from "./counters.js";
 import { reservations } from "./counter.js";
 import { address } from "./overview.js";
+import { may } from "./session.js";
 
 export async function decided(root, page) {
   const ns = page.query.get("ns") ?? "default";
@@ -45,26 +47,39 @@ function showLimits(el, page, ns, defs) {
   }
   el.append(table("Limits", [{ name: "Pattern" }, { name: "Limit" }, { name: "Algorithm", wide: true }, { name: "Rate", num: true }, { name: "Burst", num: true, wide: true }],
     defs.flatMap((d) => d.limits.map((l) => [mono(d.pattern), l.name ?? "–", algorithms[l.algorithm ?? "bucket"], `${num(l.rate)} per ${l.per}`, l.burst ? num(l.burst) : "–"]))));
-  const form = h("form", { class: "bar-form small" },
-    h("label", { class: "field grow" }, "Counter ", h("input", { name: "name", required: true, autocomplete: "off", spellcheck: "false", placeholder: defs[0].pattern.replace("*", "…") })),
-    h("label", { class: "field grow" }, "Client ", h("input", { name: "who", autocomplete: "off", spellcheck: "false", placeholder: "who calls" })),
-    h("button", { type: "submit" }, "What is left?"));
   const body = h("div", { role: "status" });
-  const look = async () => {
-    const name = form.elements.name.value, who = form.elements.who.value;
-    const path = api(ns, `limits/${encode(name)}/clients/${encode(who)}`);
-    try {
-      const d = await get(path, { signal: page.signal });
-      const bar = h("meter", { min: "0", max: String(d.limit), value: String(d.remaining), "aria-label": "Left" });
-      body.replaceChildren(h("p", {}, h("strong", {}, `${num(d.remaining)} of ${num(d.limit)} left`), d.policy ? ` by ${d.policy}` : "", d.reset_after_ms ? `; all of it again in ${span(d.reset_after_ms)}` : "", d.source === "store" ? "" : ` (decided without the store: ${d.source})`), bar,
-        h("p", {}, h("button", { type: "button", onclick: async () => { await call("DELETE", path).catch((err) => body.append(problem(err))); look(); } }, `Forget what ${who || "this client"} has used`)));
-    } catch (err) {
-      body.replaceChildren(h("p", { class: "problem" }, sentence(err.message)));
-    }
+  const client = (values) => api(ns, `limits/${encode(values.name)}/clients/${encode(values.who)}`);
+  const show = (d, values) => {
+    const words = `${num(d.remaining)} of ${num(d.limit)} left`;
+    body.replaceChildren(h("p", {}, h("strong", {}, words), d.policy ? ` by ${d.policy}` : "", d.reset_after_ms ? `; all of it again in ${span(d.reset_after_ms)}` : "", d.source === "store" ? "" : ` (decided without the store: ${d.source})`),
+      h("meter", { min: "0", max: String(d.limit), value: String(d.remaining), "aria-label": "Left" }),
+      h("p", {}, h("button", { type: "button", disabled: !may("admin", ns, values.name), title: may("admin", ns, values.name) ? undefined : "This needs admin",
+        onclick: async () => {
+          try {
+            await call("DELETE", client(values));
+            show(await get(client(values), { signal: page.signal }), values);
+          } catch (err) {
+            body.replaceChildren(refusal(err));
+          }
+        } }, `Forget what ${values.who || "this client"} has used`)));
   };
-  form.addEventListener("submit", (e) => {
-    e.preventDefault();
-    look();
+  const form = action({
+    title: "Try a limit", grant: may("decide", ns, null) ? "decide" : "read", ns, key: null, reads: true,
+    fields: [
+      { name: "name", label: "Counter", hint: defs[0].pattern.replace("*", "…") }, { name: "who", label: "Client", hint: "who calls", optional: true },
+      { name: "cost", label: "Cost", value: "1", number: true, short: true },
+    ],
+    buttons: [{ name: "look", label: "What is left?" }, ...(may("decide", ns, null) ? [{ name: "allow", label: "Use it", primary: true }] : [])],
+    async run(values, button, token) {
+      body.replaceChildren();
+      if (button === "look") {
+        show(await get(client(values), { signal: page.signal }), values);
+        return "This used nothing.";
+      }
+      const d = await call("POST", api(ns, `limits/${encode(values.name)}/allow`), { json: { who: values.who, cost: integer(values.cost) }, headers: { "Idempotency-Key": token } });
+      show(d, values);
+      return d.allowed ? `Allowed: ${num(values.cost)} used.` : `Refused: nothing was used${d.retry_after_ms ? `. There is enough again in ${span(d.retry_after_ms)}` : ""}.`;
+    },
   });
   el.append(form, body);
 }

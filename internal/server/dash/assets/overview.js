@@ -3,7 +3,7 @@
 import { empty, facts, h, mono, panel, problem, s, table, text } from "./dom.js";
 import { lines, spark } from "./chart.js";
 import { bytes, ms, num, percent, plural, rate, short, span, time, timeOfDay } from "./format.js";
-import { encode } from "./api.js";
+import { encode, get, pause } from "./api.js";
 
 const SECONDS = 300, SPARK = 60;
 const doorNames = { http: "REST", resp: "Redis", rpc: "gRPC", statsd: "StatsD" };
@@ -47,10 +47,11 @@ export async function overview(root, page) {
   const hot = hottest();
   const traffic = panel("The last five minutes", chart);
   traffic.tools.append(key);
+  const fleet = await servers(page);
   root.append(
     h("div", { class: "title" }, h("h1", {}, "Overview"), status), sub,
     h("div", { class: "tiles" }, Object.values(tiles)),
-    traffic,
+    traffic, fleet,
     h("div", { class: "halves" }, panel("Doors", doors), panel("Store", store)),
     hot,
   );
@@ -105,6 +106,43 @@ export async function overview(root, page) {
       hot.set(o.hot);
     },
   });
+}
+
+// servers makes the table of all servers that share the store, as each said last. It is
+// there when there may be others.
+async function servers(page) {
+  const rows = table("Servers", [{ name: "Server" }, { name: "Spoke" }, { name: "Writes/s", num: true }, { name: "Reads/s", num: true }, { name: "Errors/s", num: true, wide: true }, { name: "p99 of its doors", wide: true },
+    { name: "Durable in", num: true, wide: true }, { name: "Memory", num: true, wide: true }, { name: "Up", wide: true }, { name: "Version", wide: true }]);
+  const sub = h("p", { class: "sub" });
+  const el = panel("Servers of this store", rows, sub);
+  el.hidden = true;
+  const row = (o) => {
+    const main = o.doors[0];
+    const spoke = o.self ? "this one" : o.silent ? `▲ Silent for ${span(o.age_ms)}` : `${span(o.age_ms)} ago`;
+    return h("tr", { class: o.silent ? "gone" : undefined },
+      h("th", { scope: "row" }, h("span", { class: "host" }, o.host || "–"), " ", main && mono(main.address, "ns"), o.read_only && h("span", { class: "pill" }, "read-only")),
+      h("td", {}, h("span", { class: `pill ${o.silent ? "unavailable" : o.status}`, title: o.detail }, spoke), o.status !== "ready" && ` store ${o.status}`),
+      h("td", { class: "num" }, rate(o.writes_per_second)), h("td", { class: "num" }, rate(o.reads_per_second)), h("td", { class: "num wide" }, rate(o.errors_per_second)),
+      h("td", { class: "wide" }, o.doors.filter((d) => d.p99_ms !== undefined).map((d) => `${doorNames[d.name] ?? d.name} ${ms(d.p99_ms)}`).join(" · ") || "–"),
+      h("td", { class: "num wide" }, ms(o.lag_ms)), h("td", { class: "num wide" }, bytes(o.memory_bytes)),
+      h("td", { class: "wide" }, span(Date.now() - new Date(o.started_at))), h("td", { class: "wide" }, o.version));
+  };
+  const load = async () => {
+    try {
+      const list = await get("api/v1/servers", { signal: page.signal });
+      el.hidden = !list.shared;
+      const silent = list.servers.filter((o) => o.silent).length;
+      rows.body.replaceChildren(...list.servers.map(row));
+      text(sub, [plural(list.servers.length, "server"), silent && `${num(silent)} silent: lost, or without the store`, list.detail].filter(Boolean).join("; ") + ".");
+      sub.classList.toggle("problem", !list.complete);
+    } catch (err) {
+      if (!page.signal.aborted && !el.hidden) text(sub, `${err.title ?? "The servers can't be listed"}: ${err.message}.`);
+    }
+  };
+  const timer = setInterval(() => document.hidden || load(), 5000);
+  page.signal.addEventListener("abort", () => clearInterval(timer));
+  await Promise.race([load(), pause(1000, page.signal)]); // so that nothing moves
+  return el;
 }
 
 // hottest makes the table of the hottest counters. A row stays with its counter.

@@ -97,8 +97,8 @@ tabs.addEventListener("message", ({ data }) => {
 });
 
 // may reports whether the user is granted something: read, write, decide or admin. Of a
-// key, or if none is named of all keys of a namespace; and of all namespaces if none is
-// named either. The server judges, and this only says so beforehand.
+// key; if that is null of some key; if none is named of all keys of a namespace; and of all
+// namespaces if none is named either. The server judges, and this only says so beforehand.
 export function may(grant, ns, key) {
   if (!identity || identity.open) return true;
   return identity.grants.some((text) => {
@@ -106,6 +106,6 @@ export function may(grant, ns, key) {
     const slash = where.indexOf("/"), space = slash < 0 ? where : where.slice(0, slash), prefix = slash < 0 ? "" : where.slice(slash + 1, -1);
     if (!words.includes(grant) && !words.includes("all")) return false;
     if (space !== "*" && space !== ns) return false;
-    return prefix === "" || (key !== undefined && key.startsWith(prefix));
+    return prefix === "" || key === null || (key !== undefined && key.startsWith(prefix));
   });
 }

@@ -84,8 +84,19 @@ func serve(t *testing.T, args ...string) *server {
 // serveIn starts a server on a directory and an address.
 func serveIn(t *testing.T, dir, addr string, args ...string) *server {
 	t.Helper()
+	return start(t, append([]string{"--data", filepath.Join(dir, "data"), "--http", addr}, args...)...)
+}
+
+// serveOver starts a server on a store that others share.
+func serveOver(t *testing.T, url string) *server {
+	t.Helper()
+	return start(t, "--store", url, "--http", "127.0.0.1:0", "--wait-for-store", "10s")
+}
+
+func start(t *testing.T, args ...string) *server {
+	t.Helper()
 	s := &server{t: t}
-	s.cmd = exec.Command(binary, append([]string{"serve", "--data", filepath.Join(dir, "data"), "--http", addr, "--resp", "127.0.0.1:0", "--rpc", "127.0.0.1:0"}, args...)...)
+	s.cmd = exec.Command(binary, append([]string{"serve", "--resp", "127.0.0.1:0", "--rpc", "127.0.0.1:0"}, args...)...)
 	s.cmd.Stderr = &s.err
 	stdout, err := s.cmd.StdoutPipe()
 	if err != nil {

@@ -51,21 +51,46 @@ func TestPages(t *testing.T) {
 			b.to(s.url + "/" + p.path)
 			b.says("main", p.says)
 			b.says("#live", "Live")
-			if over := eval[float64](b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
-				t.Errorf("%s at %d: %v pixels are outside of the window", p.path, width, over)
-			}
-			for _, theme := range []string{"light", "dark"} {
-				b.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}))
-				for _, bad := range eval[[]string](b, contrast) {
-					t.Errorf("%s at %d, %s: too little contrast: %s", p.path, width, theme, bad)
-				}
-			}
-			for _, bad := range eval[[]string](b, nameless) {
-				t.Errorf("%s at %d: nothing says what this is: %s", p.path, width, bad)
-			}
+			b.readable(p.path)
+			// What is folded has to be readable too.
+			b.do(chromedp.Evaluate(`document.querySelectorAll("details").forEach((d) => { d.open = true; })`, nil))
+			b.readable(p.path + " unfolded")
 		}
 	}
 }
+
+// readable checks that the page fits into its window, that its words can be read in both
+// themes, and that everything has a name.
+func (b *tab) readable(page string) {
+	b.t.Helper()
+	width := eval[int](b, `innerWidth`)
+	if over := eval[[]string](b, outside); len(over) > 0 {
+		b.t.Errorf("%s at %d: outside of the window: %s", page, width, over)
+	}
+	for _, theme := range []string{"light", "dark"} {
+		b.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}))
+		for _, bad := range eval[[]string](b, contrast) {
+			b.t.Errorf("%s at %d, %s: too little contrast: %s", page, width, theme, bad)
+		}
+	}
+	for _, bad := range eval[[]string](b, nameless) {
+		b.t.Errorf("%s at %d: nothing says what this is: %s", page, width, bad)
+	}
+}
+
+// outside finds what is wider than the window: the page itself, and what is in no part of it
+// that scrolls by itself.
+const outside = `(() => {
+	const bad = new Set();
+	const wide = document.documentElement.scrollWidth - innerWidth;
+	if (wide > 0) bad.add("the page, by " + wide);
+	for (const e of document.querySelectorAll("main *, header *")) {
+		if (!e.getClientRects().length || e.closest(".scroll, nav, .hidden, svg")) continue;
+		const r = e.getBoundingClientRect();
+		if (r.right > innerWidth + 0.5 || r.left < -0.5) bad.add(e.tagName + "." + e.className + " " + e.textContent.slice(0, 30));
+	}
+	return [...bad];
+})()`
 
 // contrast finds words whose colour is too near to that behind them (WCAG 2, AA).
 const contrast = `(() => {
@@ -82,6 +107,14 @@ const contrast = `(() => {
 		const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
 		const large = parseFloat(style.fontSize) >= 24 || (parseFloat(style.fontSize) >= 18.6 && style.fontWeight >= 700);
 		if (ratio < (large ? 3 : 4.5)) bad.add(n.textContent.trim().slice(0, 40) + " " + ratio.toFixed(2));
+	}
+	for (const e of document.querySelectorAll("input, textarea")) {
+		if (!e.getClientRects().length || e.closest(":disabled")) continue;
+		for (const [what, pseudo] of [["value", null], ["placeholder", "::placeholder"]]) {
+			const [a, b] = [light(parse(getComputedStyle(e, pseudo).color)), light(behind(e))];
+			const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+			if (ratio < 4.5) bad.add("the " + what + " of " + e.name + " " + ratio.toFixed(2));
+		}
 	}
 	return [...bad];
 })()`
