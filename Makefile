@@ -173,7 +173,7 @@ generate: ## regenerate, and fail if that changed anything
 	@test -z "$$(git status --porcelain)" || { git status --short; exit 1; }
 
 screenshots: servers ## take the pictures of the dashboard that the documentation shows
-	go -C $(BROWSER) test -count=1 -timeout 10m -run TestScreenshots . -args -shots=$(CURDIR)/docs/screenshots
+	go -C $(BROWSER) test -count=1 -timeout 15m -run Screenshot . -args -shots=$(CURDIR)/docs/screenshots
 
 site: ## make a website of the documentation, in bin/site
 	go -C tools run ./site -source .. -out ../bin/site

@@ -27,7 +27,7 @@ export function refusal(err) {
 export function action({ title, grant, ns, key, fields, buttons, run, reads }) {
   const inputs = fields.map((f) => h("input", {
     name: f.name, value: f.value ?? "", placeholder: f.hint, required: !f.optional, autocomplete: "off", spellcheck: "false",
-    inputmode: f.number ? "numeric" : undefined, pattern: f.number ? "-?[0-9]{1,19}" : undefined, title: f.number ? "A whole number" : undefined, size: f.short ? "8" : "12",
+    inputmode: f.number ? "numeric" : undefined, pattern: f.number ? "-?[0-9]{1,19}" : undefined, title: f.number ? "A whole number" : undefined, class: f.short && "short",
   }));
   const said = h("div", { class: "said", role: "status" });
   const why = h("p", { class: "sub why" });

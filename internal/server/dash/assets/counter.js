@@ -302,9 +302,9 @@ export function reservations(page, ns, key) {
     if (inside && !row.el.isConnected) form.querySelector("input").focus({ preventScroll: true });
   };
   const rowOf = (r) => {
-    const amount = h("td", { class: "num" }), expires = h("td", {});
+    const amount = h("td", { class: "num" }), expires = h("td", { class: "same-line" });
     const button = (name, words, verb, json) => h("button", { type: "button", class: "small-button", disabled: !granted, title: words, "aria-label": `${name} ${r.id}`, onclick: () => end(r, verb, json?.()) }, name);
-    const el = h("tr", {}, h("th", { scope: "row" }, h("code", { class: "id", title: r.id }, r.id)), amount, h("td", {}, r.who || "–"), expires,
+    const el = h("tr", {}, h("th", { scope: "row" }, h("code", { class: "id", title: r.id }, r.id)), amount, h("td", {}, h("span", { class: "who", title: r.who }, r.who || "–")), expires,
       h("td", {}, h("span", { class: "buttons row-buttons" },
         button("Commit", "Take it for good", "commit"), button("Release", "Make it available again", "release"),
         button("Extend", "Have it expire as much later as the form says", "extend", () => ({ ttl: form.querySelector("[name=ttl]").value || "5m" })))));
@@ -346,7 +346,7 @@ export function reservations(page, ns, key) {
         if (!made.has(r.id)) made.set(r.id, rowOf(r));
         const row = made.get(r.id);
         text(row.amount, num(r.amount));
-        text(row.expires, `in ${span(Math.max(0, new Date(r.expires_at) - Date.now()))}`);
+        text(row.expires, `in ${span(Math.max(1000, new Date(r.expires_at) - Date.now()))}`);
         if (rows.body.children[i] !== row.el) rows.body.insertBefore(row.el, rows.body.children[i] ?? null);
       });
       text(more, got.next ? `The first ${num(got.reservations.length)} of ${num(got.open)}.` : "");

@@ -30,7 +30,7 @@ func (b *tab) answers(form, text string) {
 func TestActions(t *testing.T) {
 	s := filled(t)
 	s.call("PUT", "/counters/large", `{"value":9007199254740993}`)
-	b := open(t, 1440, 1400)
+	b := open(t, 375, 1400)
 	for _, expected := range []string{"status of 409", "status of 400"} {
 		b.expect(expected)
 	}
@@ -64,8 +64,10 @@ func TestActions(t *testing.T) {
 	b.to(s.url + "/#/counter/default/stock%3Ashoes")
 	b.press(reserve, "Reserve", "amount", "7", "who", "bob")
 	b.says(".problem-box", "6 available")
+	b.readable("a refusal")
 	b.press(reserve, "Reserve", "amount", "2", "ttl", "90s", "who", "bob")
 	b.answers(reserve, "2 reserved until")
+	b.readable("an answer")
 	b.wait(`document.querySelectorAll("tbody tr .row-buttons").length === 2`)
 	row := func(who, button string) {
 		t.Helper()

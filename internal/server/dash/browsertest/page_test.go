@@ -85,7 +85,7 @@ const outside = `(() => {
 	const wide = document.documentElement.scrollWidth - innerWidth;
 	if (wide > 0) bad.add("the page, by " + wide);
 	for (const e of document.querySelectorAll("main *, header *")) {
-		if (!e.getClientRects().length || e.closest(".scroll, nav, .hidden, svg")) continue;
+		if (!e.getClientRects().length || e.closest(".scroll, .hidden, svg")) continue;
 		const r = e.getBoundingClientRect();
 		if (r.right > innerWidth + 0.5 || r.left < -0.5) bad.add(e.tagName + "." + e.className + " " + e.textContent.slice(0, 30));
 	}
