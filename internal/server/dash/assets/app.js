@@ -156,6 +156,7 @@ window.addEventListener("quipu-session", ({ detail: { now } }) => {
   text(byID("logout"), loggedIn() ? "Log out" : "Log in");
   byID("user").hidden = !loggedIn();
   text(byID("user"), now?.name ?? "");
+  byID("logout").title = loggedIn() ? `You are ${now.name}` : "";
   byID("user").title = now ? `Granted: ${now.grants.join(", ")}` : "";
   if (!now) return;
   if (dialog.open && (now.csrf || now.open)) {

@@ -118,7 +118,7 @@ async function servers(page) {
   el.hidden = true;
   const row = (o) => {
     const main = o.doors[0];
-    const spoke = o.self ? "this one" : o.silent ? `▲ Silent for ${span(o.age_ms)}` : `${span(o.age_ms)} ago`;
+    const spoke = o.self ? "this one" : o.silent ? `▲ Silent for ${span(o.age_ms)}` : o.age_ms < 1000 ? "just now" : `${span(o.age_ms)} ago`;
     return h("tr", { class: o.silent ? "gone" : undefined },
       h("th", { scope: "row" }, h("span", { class: "host" }, o.host || "–"), " ", main && mono(main.address, "ns"), o.read_only && h("span", { class: "pill" }, "read-only")),
       h("td", {}, h("span", { class: `pill ${o.silent ? "unavailable" : o.status}`, title: o.detail }, spoke), o.status !== "ready" && ` store ${o.status}`),
