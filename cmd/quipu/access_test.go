@@ -25,7 +25,6 @@ import (
 	"time"
 
 	"github.com/quipudb/quipu/client"
-	"github.com/quipudb/quipu/internal/load/redisproc"
 )
 
 // as returns what runs client commands with a key.
@@ -201,15 +200,16 @@ func (ca *testCA) write(name, kind string, der []byte) string {
 	return file
 }
 
-// issue issues a certificate, and returns its files.
-func (ca *testCA) issue(name string, serial int64) (certFile, keyFile string) {
+// issue issues a certificate, and returns its files. It is of this machine, also by other
+// addresses.
+func (ca *testCA) issue(name string, serial int64, others ...net.IP) (certFile, keyFile string) {
 	ca.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		ca.t.Fatal(err)
 	}
 	c := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour), IPAddresses: append(others, net.IPv4(127, 0, 0, 1)),
 		DNSNames: []string{"localhost"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, ca.cert, &key.PublicKey, ca.key)
@@ -400,31 +400,4 @@ func TestAccessUsage(t *testing.T) {
 	if r := command(t, "QUIPU_ADDR=http://127.0.0.1:"+p.ready[strings.LastIndex(p.ready, ":")+1:], "add", "a"); r.code != 1 || !strings.Contains(r.stderr, "needs an API key") {
 		t.Errorf("--require-auth: %d %s", r.code, r.stderr)
 	}
-}
-
-// A Redis is reached by TLS if its URL says so, and only if its certificate is trusted.
-func TestStoreByTLS(t *testing.T) {
-	ca := newCA(t)
-	certFile, keyFile := ca.issue("redis", 300)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	_ = l.Close()
-	redis, err := redisproc.Start(t.Context(), t.TempDir(), "--tls-port", port, "--tls-cert-file", certFile, "--tls-key-file", keyFile,
-		"--tls-ca-cert-file", filepath.Join(ca.dir, "ca.pem"), "--tls-auth-clients", "no")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := redis.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	p := start(t, []string{"SSL_CERT_FILE=" + filepath.Join(ca.dir, "ca.pem")}, "--http", "127.0.0.1:0", "--store", "rediss://127.0.0.1:"+port)
-	if got := p.client()("add", "a"); got != "1" {
-		t.Errorf("add: %q", got)
-	}
-	refused(t, 3, "certificate", "serve", "--http", "127.0.0.1:0", "--store", "rediss://127.0.0.1:"+port)
 }

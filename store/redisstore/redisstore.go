@@ -76,6 +76,7 @@ type Options struct {
 type Store struct {
 	client     rueidis.Client
 	options    Options
+	hosts      []string     // that the URL names, with ports
 	limits     store.Limits // as they are told
 	share      store.Limits // of one partition
 	partitions []partition
@@ -115,7 +116,9 @@ var (
 
 // Open connects to the server or cluster at url,
 // redis://[user:password@]host:port[,host:port…][/db], or rediss:// for TLS, and
-// makes the store there if there is none, unless it is told not to.
+// makes the store there if there is none, unless it is told not to. A rediss:// URL may
+// end in ?sslrootcert=FILE, for issuers other than those of the system, and
+// sslcert=FILE&sslkey=FILE, the client's certificate.
 func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if o.Prefix == "" {
 		o.Prefix = "quipu"
@@ -142,6 +145,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 		s.turns[i] = make(chan struct{}, 1)
 	}
 	option.DialCtxFn = s.dial
+	s.hosts = option.InitAddress
 	client, err := rueidis.NewClient(option)
 	if err != nil {
 		return nil, store.Errorf(store.KindUnavailable, "connect to redis at %s: %w", strings.Join(option.InitAddress, ","), err)
@@ -253,7 +257,7 @@ func (s *Store) found(ctx context.Context) (int, error) {
 // and to try again at once is no use.
 func (s *Store) dial(ctx context.Context, addr string, d *net.Dialer, secure *tls.Config) (conn net.Conn, err error) {
 	if secure != nil {
-		conn, err = (&tls.Dialer{NetDialer: d, Config: secure}).DialContext(ctx, "tcp", addr)
+		conn, err = (&tls.Dialer{NetDialer: d, Config: s.secureTo(addr, secure)}).DialContext(ctx, "tcp", addr)
 	} else {
 		conn, err = d.DialContext(ctx, "tcp", addr)
 	}
@@ -336,7 +340,7 @@ func (s *Store) now() string {
 func parseURL(s string) (rueidis.ClientOption, error) {
 	bad := func(why string) (rueidis.ClientOption, error) {
 		return rueidis.ClientOption{}, store.Errorf(store.KindInvalid,
-			"redis URL: %s: want redis://[user:password@]host:port[,host:port…][/db]", why)
+			"redis URL: %s: want redis://[user:password@]host:port[,host:port…][/db], or rediss:// for TLS", why)
 	}
 	scheme, rest, ok := strings.Cut(s, "://")
 	if !ok || (scheme != "redis" && scheme != "rediss") {
@@ -346,8 +350,9 @@ func parseURL(s string) (rueidis.ClientOption, error) {
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
 		user, hosts = rest[:at+1], rest[at+1:]
 	}
-	if strings.ContainsAny(hosts, "?#") {
-		return bad("no options are taken")
+	hosts, query, asks := strings.Cut(hosts, "?")
+	if asks && scheme != "rediss" || strings.Contains(hosts+query, "#") {
+		return bad("no options are taken, but certificates with rediss://")
 	}
 	hosts, path, slash := strings.Cut(hosts, "/")
 	if slash && path != "" {
@@ -367,6 +372,11 @@ func parseURL(s string) (rueidis.ClientOption, error) {
 			continue
 		}
 		o.InitAddress = append(o.InitAddress, one.InitAddress...)
+	}
+	if o.TLSConfig != nil {
+		if err := secure(o.TLSConfig, query); err != nil {
+			return bad(err.Error())
+		}
 	}
 	o.ClientName = "quipu"
 	o.DisableCache = true
