@@ -14,8 +14,45 @@ type edit struct {
 // names are the methods that the parser looks up.
 var names = []string{"BeforeReset", "BeforeResolve", "BeforeApply", "AfterApply", "AfterRun", "Run"}
 
-// patches are the edits of each file of the parser.
-var patches = map[string][]edit{
+// A module is one that is changed.
+type module struct {
+	path, name string
+	edits      map[string][]edit // by file
+}
+
+// modules are those that are changed.
+var modules = []module{
+	{"github.com/alecthomas/kong", "kong", parserEdits},
+	{"github.com/cockroachdb/errors", "errors", errorsEdits},
+	{"github.com/jackc/pgx/v5", "pgx", pgxEdits},
+}
+
+// errorsEdits leave out the options of a compiler of protocol buffers.
+var errorsEdits = map[string][]edit{
+	"errorspb/errors.pb.go":  {{annotations, "", 1}},
+	"errorspb/markers.pb.go": {{annotations, "", 1}},
+	"errorspb/tags.pb.go":    {{annotations, "", 1}},
+}
+
+const annotations = "\t_ \"github.com/gogo/protobuf/gogoproto\"\n"
+
+// pgxEdits leave out the encoding of XML. Columns of that type are read as text.
+var pgxEdits = map[string][]edit{
+	"pgtype/pgtype_default.go": {
+		{"\t\"encoding/xml\"\n", "", 1},
+		{`Codec: &XMLCodec{
+		Marshal: xml.Marshal,`, `Codec: TextCodec{}})
+	/*`, 1},
+		{`			return xml.Unmarshal(data, v)
+		},
+	}})
+`, `	*/
+`, 1},
+	},
+}
+
+// parserEdits are those of the parser of the command line.
+var parserEdits = map[string][]edit{
 	"callbacks.go": {
 		{"value.MethodByName(name)", "methodOf(value, name)", 2},
 		{"value.Addr().MethodByName(name)", "methodOf(value.Addr(), name)", 2},
