@@ -23,6 +23,7 @@ func serveChild(name, args string, in io.Reader, out io.Writer) error {
 		"fill":   task(fill),
 		"replay": task(replay),
 		"attack": task(attack),
+		"flood":  task(flood),
 		"bare":   task(serveBare),
 	}
 	t, ok := tasks[name]

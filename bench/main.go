@@ -58,6 +58,7 @@ func figures() []figure {
 		{"viral", viralAbout, viral},
 		{"heat-memory", heatAbout, heatMemory},
 		{"hostile", hostileAbout, underAttack},
+		{"flood", floodAbout, floods},
 		{"part", partAbout, parts},
 		{"views", viewsCostAbout, viewsCost},
 		{"range", rangeAbout, ranges},

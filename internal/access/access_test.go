@@ -291,3 +291,43 @@ func FuzzParseRoll(f *testing.F) {
 		}
 	})
 }
+
+// A principal that is refused much more often than it may be rests longer, up to a limit, and
+// one that is refused a little does not.
+func TestRest(t *testing.T) {
+	var s access.Spending
+	q := access.Quota{Requests: 1}
+	now := int64(1e15)
+	if e := s.Spend(q, access.Cost{Requests: 1}, now); e != nil {
+		t.Fatal(e)
+	}
+	rest := func() int64 { return s.Spend(q, access.Cost{Requests: 2}, now).RestUS } // never allowed
+	for i := range 100 {
+		if got := rest(); got != 0 {
+			t.Fatalf("after %d refusals: %d", i, got)
+		}
+	}
+	last := int64(0)
+	for range 500 {
+		got := rest()
+		if got != last+1000 {
+			t.Fatalf("%d after %d", got, last)
+		}
+		last = got
+	}
+	for range 1000 {
+		if got := rest(); got != 500_000 {
+			t.Fatalf("%d at last", got)
+		}
+	}
+	for range 1000 { // as often as it may be
+		now += 1000
+		if got := rest(); got > 500_000 {
+			t.Fatalf("%d then", got)
+		}
+	}
+	now += 700_000
+	if e := s.Spend(access.Quota{Requests: 1000}, access.Cost{Requests: 2000}, now); e == nil || e.RestUS != 0 {
+		t.Errorf("%+v after a while", e)
+	}
+}

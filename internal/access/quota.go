@@ -39,13 +39,27 @@ type Spending struct {
 	used  [4]string  // as package limit has it
 	spare []byte
 	asked []byte
+	due   int64 // when the last refusal would have come, had they come as often as they may
 }
+
+// How many calls of a principal are refused in a second without a rest, how many at once,
+// and how long a rest may be. To refuse a call costs time that others wait for.
+const (
+	refusedEveryUS = 1_000
+	refusedAtOnce  = 100
+	restMaxUS      = 500_000
+)
 
 // An ExceededError says which part of a quota a call would exceed.
 type ExceededError struct {
 	What    string
 	Limit   int64 // a second
 	RetryMS int64 // -1 if the call alone is more than a second's worth
+
+	// RestUS is for how long a door leaves the connection alone that has sent the call,
+	// because its principal sends many more than may be refused. It is 0 for those who
+	// are only a little over their quota.
+	RestUS int64
 }
 
 // Error says so to the caller.
@@ -86,8 +100,17 @@ func (s *Spending) Spend(q Quota, c Cost, nowUS int64) *ExceededError {
 			if reply.RetryMS == limit.Never {
 				e.RetryMS = -1
 			}
+			e.RestUS = s.rest(nowUS)
 			return e
 		}
 	}
 	return nil
+}
+
+// rest counts a refusal, and returns how long the one who was refused rests. All connections
+// of a principal share the count.
+func (s *Spending) rest(nowUS int64) int64 {
+	const ahead = refusedAtOnce * refusedEveryUS
+	s.due = min(max(s.due, nowUS)+refusedEveryUS, nowUS+ahead+restMaxUS)
+	return max(s.due-nowUS-ahead, 0)
 }

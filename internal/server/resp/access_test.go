@@ -430,3 +430,52 @@ func TestCommandAudit(t *testing.T) {
 		t.Errorf("acts %q, want %q", acts, want)
 	}
 }
+
+// Who is refused much more often than the quota rests between its commands, over all of its
+// connections. Each has its replies in the end, and others do not wait.
+func TestFloodRests(t *testing.T) {
+	transports(t, func(t *testing.T, o resp.Options) {
+		d := openGuarded(t, o)
+		_, key := d.key(t, keyring.Wish{Name: "few", Grants: []string{"all:n"}, Quota: access.Quota{Requests: 1}})
+		const connections, commands = 4, 200
+		began := time.Now()
+		var flood []*client
+		for range connections {
+			c := dial(t, d.addr)
+			c.expect("AUTH "+key, ok)
+			c.send(strings.Repeat(array("INCR", "a"), commands))
+			flood = append(flood, c)
+		}
+		gone := dial(t, d.addr)
+		gone.expect("AUTH "+key, ok)
+		gone.send(strings.Repeat(array("INCR", "a"), commands))
+		other := dial(t, d.addr)
+		other.expect("AUTH n root", ok)
+		for i := range 100 {
+			other.expect("INCR b", fmt.Sprintf(":%d\r\n", i+1))
+		}
+		waited := time.Since(began)
+		_ = gone.Close()
+		refused := 0
+		for _, c := range flood {
+			for range commands {
+				if strings.HasPrefix(c.reply(), "-ERR quota exceeded: ") {
+					refused++
+				}
+			}
+		}
+		took := time.Since(began)
+		if refused < connections*commands-10 {
+			t.Errorf("%d refused", refused)
+		}
+		if took < 400*time.Millisecond {
+			t.Errorf("%d were refused in %s", refused, took)
+		}
+		if waited > took {
+			t.Errorf("another waited %s of %s", waited, took)
+		}
+		if d.meter("quipu_resp_rests_total") == 0 {
+			t.Error("nobody rests")
+		}
+	})
+}

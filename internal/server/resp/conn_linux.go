@@ -26,6 +26,8 @@ type conn struct {
 	listed bool // in again
 	due    bool // in unsent
 	more   bool // it stopped executing because it had so many replies
+	rests  bool // it executes nothing until then
+	until  time.Time
 
 	added bool        // the loop has seen it
 	hung  atomic.Bool // to be closed at once

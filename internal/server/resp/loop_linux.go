@@ -65,6 +65,9 @@ type loop struct {
 	newsy  []*conn // with news that can't be told yet
 	told   []told  // by those replies, for the metrics
 
+	resting []*conn   // those that rest
+	rested  time.Time // when the first of them has
+
 	slowUntil time.Time // the disk is, or may be
 
 	draining bool // every connection was told
@@ -212,6 +215,8 @@ func (l *loop) wait(events []syscall.EpollEvent) int {
 	timeout := int(tick / time.Millisecond)
 	if l.news.Load() || len(l.again) > 0 {
 		timeout = 0
+	} else if len(l.resting) > 0 {
+		timeout = min(timeout, int(max(time.Until(l.rested), 0)/time.Millisecond)+1)
 	}
 	n, err := syscall.EpollWait(l.poll, events, timeout)
 	l.asleep.Store(false)
@@ -219,6 +224,7 @@ func (l *loop) wait(events []syscall.EpollEvent) int {
 	if l.now.Sub(l.looked) >= tick {
 		l.lookOver()
 	}
+	l.rouse()
 	if err != nil { // interrupted
 		return 0
 	}

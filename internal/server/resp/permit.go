@@ -212,6 +212,9 @@ func (s *session) spend(c *command, args [][]byte) error {
 		cost.Writes = int64(max(len(c.keys.positions(args)), 1))
 	}
 	if err := s.d.gate.Spend(s.view.Principal, cost); err != nil {
+		if e, ok := errors.AsType[*access.ExceededError](err); ok {
+			s.rest = max(s.rest, time.Duration(e.RestUS)*time.Microsecond)
+		}
 		return wireError("ERR quota exceeded: " + err.Error())
 	}
 	return nil

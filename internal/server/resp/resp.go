@@ -121,7 +121,7 @@ type Door struct {
 
 // meters count what the door does.
 type meters struct {
-	connections, commands, failed, protocol, strangers, evicted, stalled, overflowed, brokenOff atomic.Uint64
+	connections, commands, failed, protocol, strangers, evicted, stalled, overflowed, brokenOff, rests atomic.Uint64
 }
 
 // New returns the door of a DB. Close it after the last use; the DB stays open.
@@ -321,6 +321,7 @@ func (d *Door) Meters(f func(name, help string, value float64)) {
 	f("quipu_resp_failures_total", "RESP commands that failed, and not by their caller's fault.", float64(m.failed.Load()))
 	f("quipu_resp_protocol_errors_total", "RESP connections closed because of what they sent.", float64(m.protocol.Load()))
 	f("quipu_resp_auth_failures_total", "RESP callers with a wrong key.", float64(m.strangers.Load()))
+	f("quipu_resp_rests_total", "Times that a RESP connection was left alone for a while, because its sender was far over its quota.", float64(m.rests.Load()))
 	f("quipu_resp_evicted_total", "RESP connections closed because they held most of too much memory.", float64(m.evicted.Load()))
 	f("quipu_resp_overflowed_total", "RESP connections closed because their replies did not fit into memory.", float64(m.overflowed.Load()))
 	f("quipu_resp_stalled_total", "RESP connections closed because they took no replies.", float64(m.stalled.Load()))

@@ -85,6 +85,9 @@ func (s *session) work(ctx context.Context, w *worker, c net.Conn) bool {
 		if s.heard.Load() {
 			s.tellNews()
 		}
+		if s.rest > 0 && !s.sleep(ctx, c) {
+			return false
+		}
 		more := used > 0 || job != nil
 		if !more && len(s.in) > s.inMax() {
 			s.tooLong()
@@ -99,6 +102,23 @@ func (s *session) work(ctx context.Context, w *worker, c net.Conn) bool {
 			s.settle()
 			return true
 		}
+	}
+}
+
+// sleep sends the replies, and rests for as long as the session has to: see loop.lay.
+func (s *session) sleep(ctx context.Context, c net.Conn) bool {
+	if len(s.out) > 0 && !s.send(c) {
+		return false
+	}
+	s.d.meters.rests.Add(1)
+	t := time.NewTimer(s.rest)
+	defer t.Stop()
+	s.rest = 0
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

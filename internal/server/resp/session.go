@@ -34,10 +34,11 @@ type session struct {
 	d  *Door
 	db *quipu.DB // in the session's namespace
 
-	view    access.View // who the session is of, there
-	checked bool        // not everything is granted, or there is a quota: see vet
-	picky   bool        // it depends on the key, or there is a quota
-	seen    bool        // the command was looked at already, and is tried again: see vet
+	view    access.View   // who the session is of, there
+	checked bool          // not everything is granted, or there is a quota: see vet
+	picky   bool          // it depends on the key, or there is a quota
+	rest    time.Duration // for how long nothing is executed, because much was refused: see access.ExceededError
+	seen    bool          // the command was looked at already, and is tried again: see vet
 
 	in []byte // what came and was not executed yet
 

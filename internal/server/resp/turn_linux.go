@@ -32,7 +32,7 @@ func (l *loop) serve(c *conn, events uint32) {
 	if c.listed && len(c.s.in) > 0 { // what it has sent before comes first
 		return
 	}
-	if c.busy || c.s.held > 0 || c.stuck || c.ended || c.more || l.full(c) {
+	if c.busy || c.s.held > 0 || c.stuck || c.ended || c.more || c.rests || l.full(c) {
 		// Not now. If the client is gone the next write tells.
 		if events&(syscall.EPOLLERR|syscall.EPOLLHUP) != 0 {
 			l.drop(c)
@@ -88,7 +88,7 @@ func (l *loop) gatherAgain() {
 // gather executes what a connection has sent, and keeps the rest.
 func (l *loop) gather(c *conn, buf []byte) {
 	s := c.s
-	if c.closed || c.busy || c.s.held > 0 {
+	if c.closed || c.busy || c.s.held > 0 || c.rests {
 		return
 	}
 	used, ok := l.execute(c, buf)
@@ -102,6 +102,9 @@ func (l *loop) gather(c *conn, buf []byte) {
 	}
 	if s.closing {
 		s.in = nil
+	}
+	if s.rest > 0 {
+		l.lay(c)
 	}
 	if s.job != nil {
 		s.settleAt(l.now) // the job may hold much, and wait for its turn
@@ -117,6 +120,43 @@ func (l *loop) gather(c *conn, buf []byte) {
 		s.settleAt(l.now)
 	}
 	l.settle(c)
+}
+
+// lay lays a connection to rest, whose principal sends much more than its quota. What it
+// has sent stays in the kernel, which holds it back in the end: so a flood costs as
+// little as it may, and others do not wait for it.
+func (l *loop) lay(c *conn) {
+	c.rests, c.until = true, l.now.Add(c.s.rest)
+	c.s.rest = 0
+	if len(l.resting) == 0 || c.until.Before(l.rested) {
+		l.rested = c.until
+	}
+	l.resting = append(l.resting, c)
+	l.listen(c, c.events&^(syscall.EPOLLIN|syscall.EPOLLRDHUP))
+	l.d.meters.rests.Add(1)
+}
+
+// rouse lets connections go on whose rest is over.
+func (l *loop) rouse() {
+	if len(l.resting) == 0 || l.now.Before(l.rested) {
+		return
+	}
+	kept := l.resting[:0]
+	for _, c := range l.resting {
+		switch {
+		case c.closed:
+		case l.now.Before(c.until):
+			if len(kept) == 0 || c.until.Before(l.rested) {
+				l.rested = c.until
+			}
+			kept = append(kept, c)
+		default:
+			c.rests = false
+			l.list(c)
+		}
+	}
+	clear(l.resting[len(kept):])
+	l.resting = kept
 }
 
 // full reports whether a connection has so many replies to come that it is to
@@ -144,7 +184,7 @@ func (l *loop) settle(c *conn) {
 	if len(s.out) > c.off || s.closing || c.ended {
 		l.due(c)
 	}
-	if c.events&syscall.EPOLLIN == 0 && !c.ended && !s.closing && !c.stuck && !c.more && c.s.held == 0 && !l.full(c) {
+	if c.events&syscall.EPOLLIN == 0 && !c.ended && !s.closing && !c.stuck && !c.more && !c.rests && c.s.held == 0 && !l.full(c) {
 		l.listen(c, c.events|syscall.EPOLLIN|syscall.EPOLLRDHUP)
 	}
 }
@@ -472,6 +512,7 @@ func (l *loop) write(c *conn) {
 	case c.off < len(s.out) || c.closed:
 	case s.closing && s.pending == 0:
 		l.drop(c)
+	case c.rests && !c.more:
 	case c.more, c.events&syscall.EPOLLIN == 0 && !c.ended && !c.stuck && s.held == 0:
 		c.more = false
 		l.list(c)

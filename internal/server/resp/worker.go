@@ -58,7 +58,7 @@ func (w *worker) gather(s *session, buf []byte) (used int) {
 		s.expel()
 	}
 	var last shape // of the command before
-	for !s.closing && (s.job == nil || s.joint != nil) && len(s.out)+s.owed < w.soft {
+	for !s.closing && s.rest == 0 && (s.job == nil || s.joint != nil) && len(s.out)+s.owed < w.soft {
 		if n := w.like(s, buf[used:], &last); n > 0 { // Fast path.
 			used += n
 			continue

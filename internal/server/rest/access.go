@@ -150,9 +150,26 @@ func (c *call) pay(cost access.Cost) error {
 	}
 	err := c.h.gate.Spend(c.who, cost)
 	if e, ok := errors.AsType[*access.ExceededError](err); ok {
+		c.rest(time.Duration(e.RestUS) * time.Microsecond)
 		return tooMany(e.Error(), time.Duration(max(e.RetryMS, 1000))*time.Millisecond)
 	}
 	return err
+}
+
+// rest lets the connection wait for its refusal, whose caller sends much more than its quota:
+// until it has that, it sends no other call. So a flood costs as little as it may, and
+// others do not wait for it.
+func (c *call) rest(d time.Duration) {
+	if d <= 0 { // Fast path.
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-c.r.Context().Done():
+	case <-c.ctx.Done():
+	}
 }
 
 // permit refuses a call that its caller is not granted. Of keys in the body only the handler

@@ -8,7 +8,9 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/quipudb/quipu/internal/access"
 	"github.com/quipudb/quipu/internal/keyring"
@@ -429,6 +431,34 @@ func TestQuotas(t *testing.T) {
 	f.do("POST", path+"/increment", `{"delta":1}`, small).want(t, 200)
 	f.do("POST", path+"/increment", `{"delta":1,"who":"`+strings.Repeat("x", 200)+`"}`, small).problem(t, 429, "quota", "more than the quota")
 	f.do("GET", path, "", limited("free", `{}`)).want(t, 200)
+}
+
+// A caller who is refused much more often than its quota waits for its refusals.
+func TestFloodWaits(t *testing.T) {
+	s := newMemory()
+	f := openOver(t, s, rest.Options{Gate: guarded(t, s, server.GateOptions{}, "root")})
+	r := f.do("POST", "/api/v1/keys", `{"name":"few","grants":["all:n"],"quota":{"requests":1}}`, "Authorization: Bearer root")
+	var k struct{ Key string }
+	if err := json.Unmarshal([]byte(r.body), &k); err != nil {
+		t.Fatal(err)
+	}
+	const path, callers, each = "/api/v1/namespaces/n/counters/a", 8, 50
+	began := time.Now()
+	var flood sync.WaitGroup
+	for range callers {
+		flood.Go(func() {
+			for range each {
+				if r := f.do("GET", path, "", "Authorization: Bearer "+k.Key); r.status != 429 && r.status != 200 {
+					t.Errorf("%d %s", r.status, r.body)
+				}
+			}
+		})
+	}
+	f.do("GET", path, "", "Authorization: Bearer root").want(t, 200)
+	flood.Wait()
+	if took := time.Since(began); took < 200*time.Millisecond { // a hundred at once, and a thousand a second
+		t.Errorf("%d calls took %s", callers*each, took)
+	}
 }
 
 // Whoever guesses is slowed down, and does not lock out who has a key of the store.
