@@ -45,7 +45,7 @@ func TestAdvise(t *testing.T) {
 	}
 	bad("give --writes-per-second, --reads-per-second, --accuracy")
 	bad("give --freshness", "--writes-per-second", "1", "--reads-per-second", "1", "--accuracy", "bounded")
-	bad("is exact: approximate can't be kept with it", "--writes-per-second", "1", "--reads-per-second", "1", "--accuracy", "approximate", "--bounded")
+	bad("is exact, so approximate is not possible", "--writes-per-second", "1", "--reads-per-second", "1", "--accuracy", "approximate", "--bounded")
 	bad(`"20q": want a number from 0`, "--writes-per-second=20q")
 	bad(`"-1": want a number from 0`, "--writes-per-second=-1")
 	bad(`"-1": want a number from 0`, "--reads-per-second", "-1")

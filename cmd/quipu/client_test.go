@@ -74,7 +74,7 @@ func TestClient(t *testing.T) {
 	refused(t, 1, "(changed)", "set", "views", "1", "--if-version", "0", "--addr", p.url)
 	refused(t, 1, "(changed)", "set", "views", "1", "--if-version", "99999", "--addr", p.url)
 	refused(t, 1, "read with read=exact", "set", "views", "1", "--if-version", "4611686018427387904", "--addr", p.url)
-	refused(t, 1, "not one that a receipt has", "get", "views", "--session", "nonsense", "--addr", p.url)
+	refused(t, 1, "is not a session", "get", "views", "--session", "nonsense", "--addr", p.url)
 	refused(t, 1, "max_staleness: ", "get", "views", "--max-staleness=-1s", "--addr", p.url)
 	refused(t, 1, "(overflow)", "add", "low", "-1", "--addr", p.url)
 	refused(t, 1, "(too_large)", "add", strings.Repeat("k", 513), "--addr", p.url)

@@ -28,7 +28,7 @@ func TestHealth(t *testing.T) {
 	refused(t, exitUnavailable, "reach the server at https://127.0.0.1:"+port, "QUIPU_TLS_CERT=cert.pem", "QUIPU_HTTP=0.0.0.0:"+port, "health")
 	refused(t, exitUnavailable, "connection refused", "health", "--http", "127.0.0.1:1")
 	refused(t, exitUsage, "--http: \"8080\": want HOST:PORT", "health", "--http", "8080")
-	refused(t, exitUsage, "has no REST door", "health", "--http", "off")
+	refused(t, exitUsage, "serves no REST API", "health", "--http", "off")
 	refused(t, exitUsage, "--timeout: want more than 0s", "health", "--timeout", "0s")
 
 	answer := func(tls bool, status int, body string) string {
@@ -46,7 +46,7 @@ func TestHealth(t *testing.T) {
 		return s.URL
 	}
 	refused(t, exitUnavailable, "the disk is full (full)", "health", "--addr", answer(false, 503, `{"detail":"the disk is full","kind":"full"}`))
-	refused(t, exitUnavailable, "does not answer as a Quipu server does", "health", "--addr", answer(false, 200, `hello`))
+	refused(t, exitUnavailable, "does not answer like a Quipu server", "health", "--addr", answer(false, 200, `hello`))
 	hanging := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	t.Cleanup(hanging.Close)
 	refused(t, exitUnavailable, "deadline exceeded", "health", "--addr", hanging.URL, "--timeout", "50ms")

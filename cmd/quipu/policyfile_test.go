@@ -265,7 +265,7 @@ func TestReloadSaysThatNoneAreLeft(t *testing.T) {
 		s.write(s.confFile, empty)
 		s.book.reload(true)
 		s.holds(0)
-		s.says(text + `: those that it had are dropped" file=` + s.confFile + " dropped=2")
+		s.says(text + `: the server dropped the earlier ones" file=` + s.confFile + " dropped=2")
 		s.book.reload(true)
 		if strings.Contains(s.log.String(), text) {
 			t.Errorf("said again: %s", s.log.String())

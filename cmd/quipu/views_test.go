@@ -85,7 +85,7 @@ func TestUniqueCommand(t *testing.T) {
 	f("only here\t1\nonly there\t0\nboth\t1\nall\t2\n", "", "unique", "u1", "--with", "u2")
 	f("0\n", "not complete: earlier windows", "unique", "u1", "--from", "2025-10-01", "--to", "2025-10-04")
 	f("0\n", "not complete: no window begins in this range", "unique", "u1", "--from", "2025-10-01T07:00:00Z", "--to", "2025-10-01T09:00:00Z")
-	refused(t, 1, "no definition has the users", "QUIPU_ADDR="+p.url, "unique", "v1")
+	refused(t, 1, "no definition counts the users", "QUIPU_ADDR="+p.url, "unique", "v1")
 	p.signal(syscall.SIGTERM)
 }
 
@@ -120,7 +120,7 @@ func TestViewCommands(t *testing.T) {
 			t.Errorf("quipu %q: %+v; want the hint %q", args, r, text)
 		}
 	}
-	hint("late: windows that no longer keep this time do without the event", "add", "v9", "--at", "1971-01-01")
+	hint("the event is late: windows that no longer keep its time leave it out", "add", "v9", "--at", "1971-01-01")
 	hint("the write was undone before: nothing changed\n", "undo", "t", "--key", "v1", "--reason", "a test")
 	hint("a prefix takes no *\n", "range", "v*", "--prefix")
 	hint("no entries\n", "ledger", "v2")

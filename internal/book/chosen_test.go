@@ -21,7 +21,7 @@ func TestChoices(t *testing.T) {
 		}
 	}
 	first := next(t, &book.Book{}, choosing("post:*", "like", "dislike"))
-	refused(first, `choices [dislike, like] would change what users of "post:*" have chosen`, choosing("post:*", "dislike", "like"))
+	refused(first, `choices [dislike, like] would change the meaning of reactions to "post:*"`, choosing("post:*", "dislike", "like"))
 	refused(first, "would change", choosing("post:*", "like"))
 	refused(first, "would change", choosing("post:1", "dislike"))
 	refused(first, "would change", choosing("po*", "yes", "no"))
@@ -36,7 +36,7 @@ func TestChoices(t *testing.T) {
 
 	// A pattern that is gone, or has none for a while, is remembered.
 	none := next(t, more, definition.Definition{Pattern: "post:*", Ledger: definition.Ledger{Record: definition.All}})
-	refused(none, "by [like, dislike, wow]", choosing("post:1*", "wow"))
+	refused(none, "under [like, dislike, wow]", choosing("post:1*", "wow"))
 	gone := next(t, none)
 	if len(gone.Chosen) != 1 {
 		t.Errorf("remembered: %v", gone.Chosen)

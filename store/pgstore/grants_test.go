@@ -98,7 +98,7 @@ func TestDocumentedGrants(t *testing.T) {
 		}
 	}
 	s.Still()
-	if text := log.String(); strings.Count(text, "the upkeep of the PostgreSQL schema failed") != 1 || !strings.Contains(text, "42501") {
+	if text := log.String(); strings.Count(text, "the cleanup of the PostgreSQL schema failed") != 1 || !strings.Contains(text, "42501") {
 		t.Errorf("log: %s", text)
 	}
 	holds(t, open(t, as("reader"), pgstore.Options{Existing: true}), "a", 1)

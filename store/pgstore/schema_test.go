@@ -129,7 +129,7 @@ func TestMigrationIsLogged(t *testing.T) {
 	for _, want := range []int{1, 0} {
 		var log strings.Builder
 		open(t, server.URL(), pgstore.Options{Schema: schema, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		if got := strings.Count(log.String(), "brought the schema in PostgreSQL to a newer format"); got != want || want > 0 && !strings.Contains(log.String(), "was=2 is=3") {
+		if got := strings.Count(log.String(), "upgraded the PostgreSQL schema"); got != want || want > 0 && !strings.Contains(log.String(), "was=2 is=3") {
 			t.Errorf("%s", log.String())
 		}
 	}

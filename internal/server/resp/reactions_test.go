@@ -114,9 +114,9 @@ func TestReactions(t *testing.T) {
 		f("SCARD none", zero)
 		f("SMISMEMBER none a b", "*2\r\n:0\r\n:0\r\n")
 		for command, want := range map[string]string{
-			"SADD none a": "-ERR no definition gives \"none\" choices", "Q.REACT none a like": "-ERR no definition", "Q.REACT post:1 ana love": "-ERR unknown choice \"love\": want like or dislike",
+			"SADD none a": "-ERR \"none\" has no choices", "Q.REACT none a like": "-ERR \"none\" has no choices", "Q.REACT post:1 ana love": "-ERR unknown choice \"love\": want like or dislike",
 			"Q.REACT post:1 ana": "-ERR wrong number", "Q.REACT post:1 ana like ID": "-ERR syntax", "SSCAN post:1 x": "-ERR invalid cursor", "SSCAN post:1 77": "-ERR invalid cursor",
-			"SADD post:1 " + strings.Repeat("x", 256): "-ERR who of 256 bytes: at most 255", "SSCAN post:1 0 TYPE set": "-ERR syntax", "EXPIRE post:1 10": "-ERR a counter that has",
+			"SADD post:1 " + strings.Repeat("x", 256): "-ERR who of 256 bytes: at most 255", "SSCAN post:1 0 TYPE set": "-ERR syntax", "EXPIRE post:1 10": "-ERR this counter can't have a deadline",
 		} {
 			if got := c.line(command); !strings.HasPrefix(got, want) {
 				t.Errorf("%s: %q, want %q", command, got, want)

@@ -294,7 +294,7 @@ func TestOwnCommands(t *testing.T) {
 		f("Q.ADD a 1 ID n", ok)
 		f("Q.ADD a 1 ID w WHO me", ":8\r\n")
 		f("Q.ADD a 1 WHO me ID w", ":8\r\n")
-		f("Q.ADD a 1 WHO you ID w", "-TOKEN the token was used for another payload: both are to add 1, but who, the time, the dimensions, the floor, the ceiling, the lifetime or the version asked for differs\r\n")
+		f("Q.ADD a 1 WHO you ID w", "-TOKEN the token was used for another payload: both writes are to add 1, but they differ in who, time, dimensions, floor, ceiling, lifetime or version\r\n")
 		f("Q.ADD a x", notInteger)
 		f("Q.ADD a 1 ID", syntax)
 		f("Q.ADD a 1 ID t ID u", syntax)

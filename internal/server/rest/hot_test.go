@@ -127,7 +127,7 @@ func TestHotRefused(t *testing.T) {
 		f.do("GET", "/api/v1/hot?limit="+bad, "").problem(t, 400, "invalid", "limit: want an integer between 1 and 500")
 	}
 	f.do("GET", "/api/v1/hot?limit=500", "").want(t, 200)
-	f.do("GET", "/api/v1/hot?key=a", "").problem(t, 400, "invalid", "no such parameter")
+	f.do("GET", "/api/v1/hot?key=a", "").problem(t, 400, "invalid", "no parameter of this name")
 	f.do("POST", "/api/v1/hot", "").problem(t, 405, "method", "POST")
 	keys, err := server.NewKeys([]string{"k"})
 	if err != nil {

@@ -71,7 +71,7 @@ func TestAllowRefusesBadRequests(t *testing.T) {
 	bad(allow, `{"limits":[{"rate":1,"per":"1s","algorithm":"leaky"}]}`, "want bucket, window, sliding or calendar")
 	bad(allow, `{"limits":[`+strings.Repeat(`{"rate":1,"per":"1s"},`, 8)+`{}]}`, "want at most 8")
 	bad(allow, `{"limits":[{"rate":1,"per":"1s"}],"away":"maybe"}`, "want open, closed")
-	bad(allow, `{"away":"open"}`, "away goes with limits")
+	bad(allow, `{"away":"open"}`, "away needs limits in the call")
 }
 
 // FuzzAsk decodes questions: whatever they are, what is taken can be asked or is refused with

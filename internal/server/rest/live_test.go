@@ -169,7 +169,7 @@ func TestLiveProblems(t *testing.T) {
 	h := new(storetest.Hooks)
 	f := openOver(t, storetest.Wrap(newMemory(), h), rest.Options{})
 	f.do("GET", "/api/v1/live?key=", "").problem(t, http.StatusBadRequest, "invalid", "key is empty")
-	f.do("GET", "/api/v1/live?keys=a", "").problem(t, http.StatusBadRequest, "invalid", "no such parameter")
+	f.do("GET", "/api/v1/live?keys=a", "").problem(t, http.StatusBadRequest, "invalid", "no parameter of this name")
 	f.do("GET", "/api/v1/live", "", "Sec-Fetch-Site: cross-site").problem(t, http.StatusForbidden, "forbidden", "another origin")
 	s := f.live("?key=a")
 	s.next("counter")

@@ -30,7 +30,7 @@ quipu_value{namespace="default",key="views:b\"\\\né"} 2
 	if r := f.do("GET", "/api/v1/namespaces/n/openmetrics?prefix=x", ""); r.status != 200 || !strings.HasSuffix(r.body, "counters.\n# EOF\n") {
 		t.Error(r.body)
 	}
-	f.do("GET", "/api/v1/openmetrics", "").problem(t, 400, "invalid", "say which counters")
+	f.do("GET", "/api/v1/openmetrics", "").problem(t, 400, "invalid", "name the counters")
 	f.do("GET", "/api/v1/openmetrics?prefix=views:&limit=1", "").problem(t, 413, "too_large", "more than 1 counters")
 	f.do("GET", "/api/v1/openmetrics?prefix=v&limit=10001", "").problem(t, 400, "invalid", "between 1 and 10000")
 	f.do("GET", "/api/v1/openmetrics?prefix=v&type=histogram", "").problem(t, 400, "invalid", "want counter or gauge")

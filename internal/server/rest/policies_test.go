@@ -84,9 +84,9 @@ func TestPolicies(t *testing.T) {
 
 	b.err = store.Errorf(store.KindUnsupported, "start it with --policy-file")
 	f.do("PUT", path, `{"policies":[]}`, "If-Match: *").problem(t, 501, "unsupported", "--policy-file")
-	open(t, rest.Options{}).do("PUT", path, `{"policies":[]}`, "If-Match: *").problem(t, 501, "unsupported", "keeps no policies")
+	open(t, rest.Options{}).do("PUT", path, `{"policies":[]}`, "If-Match: *").problem(t, 501, "unsupported", "does not store policies")
 	f.do("DELETE", path, "").problem(t, 405, "method", "DELETE")
-	f.do("GET", path+"?key=a", "").problem(t, 400, "invalid", "no such parameter")
+	f.do("GET", path+"?key=a", "").problem(t, 400, "invalid", "no parameter of this name")
 }
 
 // Writers that go by the tag lose nothing of each other.
@@ -176,7 +176,7 @@ func TestExplainPolicy(t *testing.T) {
 		`"others":[{"index":2,"source":"file","policy":{"pattern":"view:*","single":true}}]}`)
 	f.do("GET", "/api/v1/policies/explain", "").problem(t, 400, "invalid", "key is empty")
 	f.do("GET", "/api/v1/policies/explain?key=%ff", "").problem(t, 400, "invalid", "UTF-8")
-	f.do("GET", "/api/v1/policies/explain?k=a", "").problem(t, 400, "invalid", "no such parameter")
+	f.do("GET", "/api/v1/policies/explain?k=a", "").problem(t, 400, "invalid", "no parameter of this name")
 	f.do("GET", "/api/v1/namespaces//policies/explain?key=a", "").problem(t, 400, "invalid", "namespace: it is empty")
 	f.do("GET", "/api/v1/namespaces/a%2Fb/policies/explain?key=a", "").problem(t, 400, "invalid", "are not allowed")
 }

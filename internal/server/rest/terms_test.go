@@ -34,7 +34,7 @@ func TestTerms(t *testing.T) {
 	}
 	for _, other := range []string{`{"delta":2,"ceiling":3,"ttl":"7d"}`, `{"delta":2,"ceiling":2,"ttl":"8d"}`, `{"delta":2,"ceiling":2}`, `{"delta":2}`} {
 		inc(other, "Idempotency-Key: t").problem(t, 422, "token",
-			"the Idempotency-Key was used for another payload: both are to add 2, but who, the time, the dimensions, the floor, the ceiling, the lifetime or the version asked for differs")
+			"the Idempotency-Key was used for another payload: both writes are to add 2, but they differ in who, time, dimensions, floor, ceiling, lifetime or version")
 	}
 	inc(`{"delta":3}`, "Idempotency-Key: t").problem(t, 422, "token", "the Idempotency-Key was used for another payload: first it was to add 2, now it is to add 3")
 	f.do("PUT", a, `{"value":3}`, "Idempotency-Key: t").problem(t, 422, "token", "first it was to add 2, now it is to set to 3")

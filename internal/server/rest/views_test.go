@@ -65,8 +65,8 @@ func TestDefinitions(t *testing.T) {
 	bad(`{"definitions":[],"policies":[]}`, `unknown field "policies"`)
 	bad(`{"definitions":[{"pattern":"a","windows":[{"every":"7d","keep":"1y"}]}]}`, "7d")
 	bad(`{"definitions":[{"pattern":"a","windows":[{"every":"1d","zone":"Europe/Bonn","keep":"1y"}]}]}`, "Europe/Bonn")
-	bad(`{"definitions":[{"pattern":"a","namespace":"n"}]}`, "another namespace than the path")
-	bad(`{"definitions":[{"pattern":"a*"},{"pattern":"ab"}]}`, "an earlier pattern has all of its keys")
+	bad(`{"definitions":[{"pattern":"a","namespace":"n"}]}`, "a namespace other than that of the path")
+	bad(`{"definitions":[{"pattern":"a*"},{"pattern":"ab"}]}`, "an earlier pattern matches all of its keys")
 }
 
 func TestRange(t *testing.T) {
@@ -127,7 +127,7 @@ func TestRange(t *testing.T) {
 	bad("/api/v1/counters/v1/range?rate=fast", "rate: want true or false")
 	bad("/api/v1/counters/v1/range?zone=Europe/Bonn", "Europe/Bonn")
 	bad("/api/v1/counters/v1/range?from=2024-10-01&to=2024-10-01", "is empty: want to after from")
-	bad("/api/v1/range", "prefix: say of which counters")
+	bad("/api/v1/range", "prefix: name the counters")
 	bad("/api/v1/range?prefix=zzz", `no windows are defined for keys that start with "zzz"`)
 	bad("/api/v1/counters/v1/by/colour", "colour")
 	bad("/api/v1/counters/v1/by/country?top=0", "top: want an integer of at least 1")
@@ -172,8 +172,8 @@ func TestLate(t *testing.T) {
 		t.Errorf("a batch: %s", r.body)
 	}
 	define(`,"late":"refuse"`)
-	f.do("POST", add, old).problem(t, 400, "invalid", "its counter takes events of up to 2d: its definition refuses later ones")
-	f.do("POST", "/api/v1/counters/v1/adjust", `{"delta":1,"reason":"r","at":"2024-10-01T08:00:00Z"}`).problem(t, 400, "invalid", "of up to 2d")
+	f.do("POST", add, old).problem(t, 400, "invalid", "the definition of its counter refuses events older than 2d")
+	f.do("POST", "/api/v1/counters/v1/adjust", `{"delta":1,"reason":"r","at":"2024-10-01T08:00:00Z"}`).problem(t, 400, "invalid", "older than 2d")
 	if r := f.do("GET", "/api/v1/definitions", ""); !strings.Contains(r.body, `"late":{"then":"refuse"}`) {
 		t.Errorf("%s", r.body)
 	}
@@ -209,7 +209,7 @@ func TestLedger(t *testing.T) {
 	}
 	f.do("PUT", w, `{"actor":"ana"}`).problem(t, 400, "invalid", "value: it is missing")
 	f.do("PUT", w, `{"value":1,"reason":"`+strings.Repeat("x", 1025)+`"}`).problem(t, 413, "too_large", "reason of 1025 bytes")
-	f.do("DELETE", w+"?who=cem", "").problem(t, 400, "invalid", "no such parameter")
+	f.do("DELETE", w+"?who=cem", "").problem(t, 400, "invalid", "no parameter of this name")
 	f.do("DELETE", w, `{"reason":"gone"}`).problem(t, 400, "invalid", "unknown field")
 	f.do("POST", w+"/reset", `{"value":0}`).problem(t, 400, "invalid", "unknown field")
 
@@ -236,7 +236,7 @@ func TestLedger(t *testing.T) {
 		t.Errorf("after the erasure: %s", r.body)
 	}
 
-	f.do("POST", "/api/v1/tokens/one/undo", "").problem(t, 400, "invalid", "key: say of which counter")
+	f.do("POST", "/api/v1/tokens/one/undo", "").problem(t, 400, "invalid", "key: name the counter")
 	f.do("POST", "/api/v1/tokens/one/undo?key=v1", `{"why":"x"}`).problem(t, 400, "invalid", "want reason, actor")
 	f.do("POST", v+"/adjust", "").problem(t, 400, "invalid", "body: want an object")
 	f.do("POST", v+"/adjust", `{"reason":"x"}`).problem(t, 400, "invalid", "delta: it is missing")

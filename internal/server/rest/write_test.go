@@ -173,7 +173,7 @@ func TestIdempotency(t *testing.T) {
 	f.do("POST", path, "", "Idempotency-Key: ").problem(t, 400, "invalid", "empty")
 	f.do("POST", path, "", `Idempotency-Key: ""`).problem(t, 400, "invalid", "empty")
 	for _, bad := range []string{`"a`, `"a"b`, `"\a"`, `"`, `"\`} {
-		f.do("POST", path, "", "Idempotency-Key: "+bad).problem(t, 400, "invalid", "quotes")
+		f.do("POST", path, "", "Idempotency-Key: "+bad).problem(t, 400, "invalid", "quotation marks")
 	}
 	f.do("POST", path, "", "Idempotency-Key: "+strings.Repeat("t", 256)).problem(t, 413, "too_large", "at most 255")
 	f.do("GET", "/api/v1/counters/a", "").want(t, 200, "value=5")
