@@ -177,7 +177,7 @@ func TestFor(t *testing.T) {
 	bad("freshness -1s", advise.Needs{Accuracy: advise.Exact, Freshness: -s})
 	bad("want embedded, postgres or redis", advise.Needs{Accuracy: advise.Exact, Store: "mysql"})
 	bad("an embedded store has one server", advise.Needs{Accuracy: advise.Exact, Store: advise.Embedded, Nodes: 2})
-	bad("ask for one of them", advise.Needs{Accuracy: advise.Exact, Bounded: true, Unique: true})
+	bad("choose one of them", advise.Needs{Accuracy: advise.Exact, Bounded: true, Unique: true})
 	bad("is exact", advise.Needs{Accuracy: advise.Bounded, Bounded: true})
 	if _, err := advise.For(advise.Needs{Accuracy: advise.Exact}); err == nil {
 		t.Error("no servers are enough")

@@ -361,7 +361,7 @@ func TestRefused(t *testing.T) {
 	f("pattern is empty", store.ErrInvalid, none, definition.Definition{})
 	f("an earlier pattern matches all of its keys", store.ErrInvalid, none, definition.Definition{Pattern: "a*"}, definition.Definition{Pattern: "ab"})
 	f(`unknown time zone "No/Where"`, store.ErrInvalid, none, definition.Definition{Pattern: "a", Windows: []definition.Window{window("1d", "No/Where", 90*hour)}})
-	f("has had 65535 views", store.ErrTooLarge, &book.Book{Views: book.ViewsMax}, definition.Definition{Pattern: "a", Ledger: definition.Ledger{Record: definition.All}})
+	f("has used all 65535 ids of views", store.ErrTooLarge, &book.Book{Views: book.ViewsMax}, definition.Definition{Pattern: "a", Ledger: definition.Ledger{Record: definition.All}})
 	var many []definition.Definition
 	for i := range book.PatternsMax {
 		many = append(many, definition.Definition{Pattern: fmt.Sprint("k", i)})

@@ -183,7 +183,7 @@ func TestCutOff(t *testing.T) {
 		a := books.New(s, false)
 		home := store.PartitionOf(store.Cell{Key: "book/ns"}, partitions)
 		h.On(storetest.OnApply, storetest.Cut((home+1)%partitions, store.ErrUnavailable))
-		if _, err := a.Publish(t.Context(), "ns", books.Proposal{Definitions: hourly("a*")}); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "not in force") {
+		if _, err := a.Publish(t.Context(), "ns", books.Proposal{Definitions: hourly("a*")}); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "not yet in force") {
 			t.Fatal(err)
 		}
 		h.On(storetest.OnApply)

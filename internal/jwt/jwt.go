@@ -120,7 +120,7 @@ func readClaims(part string, c Check) (*Claims, error) {
 	}
 	expires, ok := moment(all["exp"])
 	if !ok {
-		return nil, errors.New("exp: it is missing, but tokens must expire")
+		return nil, errors.New("exp: a token must expire")
 	}
 	if !c.Now.Before(expires.Add(c.Leeway)) {
 		return nil, errors.New("the token has expired")
