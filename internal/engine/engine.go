@@ -1,10 +1,11 @@
-// Package engine is the default store: cells in memory over a log over Pebble.
+// Package engine is the default, embedded store. It keeps counters in memory,
+// writes changes to a log, and saves them to Pebble, a key-value store on disk.
 //
-// The log is the only thing on the path of an acknowledgement. Cells that are
-// hot, or changed since the last checkpoint, are in memory, in a table without
-// a pointer for each; a checkpoint writes the changed ones to Pebble, and then
-// the log before it is no longer needed. DESIGN.md tells how a write becomes
-// visible, what a checkpoint does, and which invariants hold.
+// A write is acknowledged when the log has it on disk. Memory holds the cells
+// that are hot, and those that changed since the last checkpoint, in a table
+// without pointers. A checkpoint writes the changed cells to Pebble, so that
+// the older log can be dropped. DESIGN.md says how a write becomes visible, how
+// a checkpoint works, and which invariants hold.
 package engine
 
 import (
@@ -25,7 +26,7 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// Options configure an engine. The zero value is ready for use.
+// Options configure an engine. The zero value is ready to use.
 type Options struct {
 	// FS is the file system; the default is the operating system's.
 	FS vfs.FS
@@ -33,26 +34,26 @@ type Options struct {
 	// Limits bound what the store keeps.
 	Limits store.Limits
 
-	// Memory is about how many bytes the engine may hold, cells, caches and
-	// buffers together. The default is 256 MiB, the least 16 MiB, the most
-	// 16 GiB. The last batch that finds room may go beyond it by its own cells.
+	// Memory is roughly the number of bytes that the engine may use, for cells, caches
+	// and buffers together. The default is 256 MiB, the minimum 16 MiB, the maximum 16
+	// GiB. The last batch that finds room may exceed it by its own cells.
 	Memory int64
 
-	// Now is the wall clock, and Elapsed the monotonic one. The defaults are the
-	// machine's. If Now alone is given it is believed, however it jumps.
+	// Now is the wall clock, and Elapsed the monotonic clock. The defaults are those
+	// of the machine. If only Now is given, the engine follows it however it jumps.
 	Now     func() time.Time
 	Elapsed func() time.Duration
 
-	// Logger takes reports of background work; the default discards them.
+	// Logger receives reports of background work. The default discards them.
 	Logger *slog.Logger
 
-	// CheckpointBytes is how much log there may be before a checkpoint is
-	// made. The default is that of Memory, but at most 1 GiB. More makes
-	// checkpoints rarer and recovery longer.
+	// CheckpointBytes is the size of the log at which a checkpoint is made. The
+	// default is Memory, but at most 1 GiB. A larger value makes checkpoints rarer and
+	// recovery longer.
 	CheckpointBytes int64
 
-	// CheckpointEvery is how long after a change a checkpoint is made even if
-	// nothing else asks for it. The default is 30 s.
+	// CheckpointEvery is how long after a change a checkpoint is made at the latest.
+	// The default is 30 s.
 	CheckpointEvery time.Duration
 
 	// SegmentBytes is the size of a log file. The default is 64 MiB.
@@ -92,76 +93,76 @@ type Engine struct {
 	log *wal.Log
 
 	epoch  uint64                       // of the log
-	failed atomic.Pointer[*store.Error] // why Pebble can't write any more
-	broken chan struct{}                // closed then
+	failed atomic.Pointer[*store.Error] // why Pebble can't write any more; nil while it can
+	broken chan struct{}                // closed when failed is set
 
 	// Background work.
 	disks         *pebble.Options
 	compactions   *compactions
-	compacted     chan struct{} // one was done
-	cantMerge     atomic.Bool   // the last one failed
-	checkpointing gate          // held by the checkpoint under way; guards the field below
-	tables        int           // tables begun
+	compacted     chan struct{} // receives after each compaction
+	cantMerge     atomic.Bool   // the last compaction failed
+	checkpointing gate          // held by the running checkpoint; guards the field below
+	tables        int           // tables that were begun
 	kick          chan struct{}
 	stop          chan struct{}
 	done          sync.WaitGroup
 
-	users sync.WaitGroup // those who use the disk without the lock
+	users sync.WaitGroup // callers that use the disk without the lock
 	plans sync.Pool      // of *plans
 	looks sync.Pool      // of *looks
 
 	opened time.Time
-	told   atomic.Pointer[told] // by NowMS, last
+	told   atomic.Pointer[told] // the last time that NowMS returned
 
 	format    atomic.Int32 // of the files
-	upgrading sync.Mutex   // held by whoever raises it
+	upgrading sync.Mutex   // held while format is raised
 
 	mu        sync.Mutex // guards the fields below
 	closed    bool
-	fenced    bool   // there is a book
-	cellsMax  int64  // bytes of cells above which some are evicted
-	cellBytes int64  // that a changed cell takes
-	putBytes  int64  // of parts that were put since the last checkpoint began
+	fenced    bool   // a namespace has definitions (a book)
+	cellsMax  int64  // when cells take more bytes than this, some are evicted
+	cellBytes int64  // bytes that a changed cell takes
+	putBytes  int64  // bytes of the parts that were put since the last checkpoint began
 	places    places // of parts in cells
 	cells     *table
 	undo      undos
-	extras    map[uint32]extra // of the cells in memory that have one, by slot
-	soonest   int64            // no deadline on disk that was not looked after is before
+	extras    map[uint32]extra // deadline or layout of the cells in memory that have one, by slot
+	soonest   int64            // the earliest deadline on disk that was not handled yet is not before this
 	collected [][]byte         // rows of deadlines that are no longer needed
 
-	collectedTo []byte // the last of those collected since a checkpoint was published
+	collectedTo []byte // the last row collected since a checkpoint was published
 
-	soonestSet int64  // no deadline that was set since the last checkpoint began is before
-	soonestNew int64  // nor this, of those since changed cells were last looked through (see lapsed)
+	soonestSet int64  // the earliest deadline set since the last checkpoint began is not before this
+	soonestNew int64  // the same, since changed cells were last looked through (see lapsed)
 	tokens     *table // decided since the last checkpoint began
-	frozen     *table // decided before the checkpoint under way began; or nil
+	frozen     *table // decided before the running checkpoint began; or nil
 	marks      marks
 	retired    []store.Writer // since the last checkpoint began
 	names      namespaces
 	near       near
-	counters   known        // which of them are on disk
-	skipped    uint64       // versions that nothing has
-	lost       []span       // those of them that something may have had, in order
-	unclosed   wal.Position // where the log ended when it was opened, if it had not been closed; else 0
+	counters   known        // the keys of the counters on disk
+	skipped    uint64       // versions that no change has
+	lost       []span       // skipped versions that lost changes may have had, in order
+	unclosed   wal.Position // the end of the log at Open, if it had not been closed; else 0
 	clock      *clock.Clock
 	gaps       clock.Gaps // in the store's time; they do not change after Open
 	timeMS     int64      // of the last record; never falls
 	timeFrame  uint64     // the frame that has it
 	kept       keptTime
-	jumps      uint64 // of the wall clock, that were reported
-	dirtyBit   meta   // marks the cells in dirty; the other bit, those in saves that are not copied yet
+	jumps      uint64 // reported jumps of the wall clock
+	dirtyBit   meta   // marks the cells in dirty; the other bit marks those in save that are not copied yet
 	dirty      slotSet
-	parts      slotSet // those that may be in bundles
+	parts      slotSet // parts that may be in bundles
 	born       slotSet
-	save       *checkpoint  // the checkpoint under way, or nil
-	saved      wal.Position // the last checkpoint
-	end        wal.Position // the last record
+	save       *checkpoint  // the running checkpoint, or nil
+	saved      wal.Position // of the last checkpoint
+	end        wal.Position // of the last record
 	snapshots  int
-	disk       uint64   // counts checkpoints: what was read from disk under another number is stale
-	base       *base    // the disk as the last of them left it
-	sweepMS    int64    // no token is forgotten before
-	sweptMS    int64    // when it was last looked for such tokens
-	hand       uint32   // of the clock that evicts
+	disk       uint64   // counts checkpoints: rows that were read under another number are stale
+	base       *base    // the disk as the last checkpoint left it
+	sweepMS    int64    // no token is forgotten before this time
+	sweptMS    int64    // the last time the engine looked for such tokens
+	hand       uint32   // of the clock algorithm that evicts cells
 	added      struct { // the last add that was logged
 		slot  uint32
 		frame uint64
@@ -169,9 +170,9 @@ type Engine struct {
 	}
 	hot       hot
 	room      chan struct{}
-	timer     *time.Timer // makes a checkpoint some time after a change
+	timer     *time.Timer // starts a checkpoint some time after a change
 	armed     bool
-	spaceAt   wal.Position // where the disk's free space was looked at
+	spaceAt   wal.Position // the position at which the disk's free space was last checked
 	spaceMS   int64
 	spaceTime time.Time
 	spaceErr  error // the disk is nearly full
@@ -184,12 +185,12 @@ type Engine struct {
 	ridden   ridden // the riders that were planned last
 	inserts  int
 
-	// Parts, at the end: what every add needs is together above.
-	members     known             // of the members on disk
-	madeMembers int               // slots of them since the last checkpoint began
-	blobs       map[uint32]string // of the parts in memory that have bytes, by slot
-	live        live              // those that are changed where they are
-	blobBytes   int64             // that those are
+	// The fields for parts come last, so that those that every add needs are together.
+	members     known             // the members on disk
+	madeMembers int               // slots of members made since the last checkpoint began
+	blobs       map[uint32]string // bytes of the parts in memory that have some, by slot
+	live        live              // parts whose bytes are changed in place
+	blobBytes   int64             // bytes in blobs
 	epochs      tallies
 	fences      fences
 	views       views
@@ -207,14 +208,14 @@ var (
 	_ store.Witness     = (*Engine)(nil)
 )
 
-// storeID is the identity of a store: random, made with it.
+// storeID identifies a store. It is random, and made with the store.
 type storeID [16]byte
 
-// seed returns the seed of the store's hashes, so that nobody who can choose
-// keys can choose which collide.
+// seed returns the seed of the store's hashes. It is secret, so a caller can't
+// choose keys that collide.
 func (id storeID) seed() uint64 { return binary.LittleEndian.Uint64(id[:]) }
 
-// Traits returns what the engine is.
+// Traits describes the engine.
 func (e *Engine) Traits() store.Traits {
 	return store.Traits{Name: "embedded", Partitions: 1, Durability: store.Synced, Limits: e.o.Limits, Layouts: true}
 }
@@ -230,7 +231,7 @@ func (e *Engine) Close() error {
 	e.closed = true
 	e.compactions.giveUp()
 	e.timer.Stop()
-	e.makeRoom() // those who wait for it find the engine closed
+	e.makeRoom() // callers that wait for room find the engine closed
 	e.mu.Unlock()
 	close(e.stop)
 	err := e.guarded(func() error {
@@ -251,10 +252,10 @@ func (e *Engine) release() error {
 	if e.log != nil {
 		err = e.log.Close()
 	}
-	if e.db != nil && e.failed.Load() == nil { // a failed one would never close
+	if e.db != nil && e.failed.Load() == nil { // a failed Pebble would never close
 		err = errors.Join(err, e.guarded(e.closeDisk))
 	}
-	if e.failed.Load() == nil { // else someone may have been stopped while using it
+	if e.failed.Load() == nil { // otherwise a goroutine may have been stopped while it used this memory
 		e.mu.Lock()
 		e.cells.free()
 		e.tokens.free()
@@ -287,6 +288,9 @@ func (e *Engine) use() error {
 // cells takes longer the more there are: after it comes a rest that is so many times
 // as long.
 const (
+	// collectEvery is how often the engine looks for expired cells. Looking through
+	// the changed cells takes longer the more there are. After it the engine rests for
+	// restShare times as long.
 	collectEvery = time.Second
 	restShare    = 20
 )
@@ -296,7 +300,7 @@ func (e *Engine) background() {
 	defer e.done.Done()
 	expired := time.NewTicker(collectEvery)
 	defer expired.Stop()
-	var rest time.Time // from looking through changed cells
+	var rest time.Time // until when changed cells are not looked through
 	for {
 		select {
 		case <-e.stop:
@@ -319,7 +323,7 @@ func (e *Engine) background() {
 			e.o.Logger.Error("checkpoint failed", "error", err)
 			if e.log.Err() != nil {
 				e.mu.Lock()
-				e.makeRoom() // there won't be any: those who wait for it find out
+				e.makeRoom() // there won't be any, so callers that wait must find out
 				e.mu.Unlock()
 			}
 		}

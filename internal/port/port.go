@@ -1,7 +1,8 @@
-// Package port is a DB as this module's own servers use it: a store with its layouts,
-// the policies in force and the totals kept for readers. Package quipu is the product
-// on top of it, and speaks of counters; a port also speaks the words of the store, for
-// doors whose protocols say more than that.
+// Package port is the DB as this module's servers use it: a store, the layouts
+// of its counters, the policies in force, and the totals that are kept for
+// readers. The root package is the product on top of it. It speaks of counters
+// and amounts. A port also gives access to the deltas and results of the store,
+// for protocols that need them.
 package port
 
 import (
@@ -23,45 +24,45 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// A Port is a view of one namespace. All views share the store, and are closed
+// A Port is a view of one namespace. All views share the store and are closed
 // together. It is safe for concurrent use.
 type Port struct {
 	*shared
 	namespace string
-	source    string // where its writes come from, for ledgers
-	err       error  // why this view can't be used, or nil
+	source    string // the source of its writes, for ledgers
+	err       error  // why calls of this view fail, or nil
 }
 
-// shared is what all views have in common.
+// shared is the state that all views have in common.
 type shared struct {
 	store    store.Store
 	traits   store.Traits
 	policies atomic.Pointer[policy.Set] // nil if there are none
 	readOnly bool
-	near     bool          // an exact read costs no more than a total that is kept
-	spread   *spread.Store // the store, if it knows layouts; else nil
+	near     bool          // an exact read costs no more than reading a kept total
+	spread   *spread.Store // the store, if it supports split counters; else nil
 	totals   *total.Totals
 	books    *books.Books      // the definitions of all namespaces
 	gens     generations       // of members
-	desk     *admission.Desk   // where values are let into dimensions
-	keeping  *retention.Worker // lets go of what definitions do not keep any more
-	due      *due.Worker       // gives back reservations that have expired
-	most     store.Limits      // of which it keeps those that stores do not
+	desk     *admission.Desk   // admits new values to dimensions
+	keeping  *retention.Worker // removes data that definitions no longer keep
+	due      *due.Worker       // gives back expired reservations
+	most     store.Limits      // the port enforces those that stores do not
 	err      error             // what is wrong with the options, or nil
 	calls    sync.Pool         // of *Call
 
-	texts texts // which namespaces have keys that hold text
+	texts texts // the namespaces that have keys with text
 	turns turns
 
 	limiters limiters
 	limits   limitMeters
-	shares   shares       // of limits, while the store is away
-	away     atomic.Int64 // until when limits do not wait for the store, in Unix nanoseconds
+	shares   shares       // shares of limits, while the store can't be reached
+	away     atomic.Int64 // until this time limits do not wait for the store, in Unix nanoseconds
 
 	watchers atomic.Pointer[[]Watcher] // nil if there are none
-	watching sync.Mutex                // held by who changes them
+	watching sync.Mutex                // held while watchers are changed
 
-	issued atomic.Uint64 // a writer that was issued, as all below it were
+	issued atomic.Uint64 // this writer and all with lower numbers were issued
 
 	refused      atomic.Uint64
 	replayed     atomic.Uint64
@@ -75,38 +76,38 @@ type shared struct {
 	once         atomic.Uint64
 	sessionsLost atomic.Uint64
 	checkups     checkups
-	unreachable  atomic.Int64 // partitions, when Health was asked last
+	unreachable  atomic.Int64 // partitions that the last call of Health could not reach
 	verified     atomic.Pointer[verified]
 }
 
-// A verified is what the last verify has found.
+// A verified is the result of the last verify.
 type verified struct {
 	at    time.Time
 	cells int64
 	drift int
 }
 
-// Options are what a port is told: see those of package quipu.
+// Options configure a port: see quipu.Options.
 type Options struct {
 	Policies []policy.Policy
 	Limits   store.Limits
 	Recall   int
 	ReadOnly bool
 	Logger   *slog.Logger
-	Err      error // what is wrong with these; then every call returns it
+	Err      error // what is wrong with the options; every call returns it
 }
 
 // New returns a port over a store, in a namespace.
 //
-// A store that others share is used by way of a node, which sums what callers
-// have to write at the same moment.
+// If several servers share the store, New puts a node between: it combines the
+// writes of its callers into batches.
 func New(s store.Store, namespace string, o Options) *Port {
 	if _, ok := s.(*node.Node); !ok && s.Traits().Shared {
 		s = node.New(context.Background(), s, node.Options{Logger: o.Logger, ReadOnly: o.ReadOnly})
 	}
 	sh := &shared{store: s, traits: s.Traits(), readOnly: o.ReadOnly, err: o.Err, books: books.New(s, o.ReadOnly), most: o.Limits.WithDefaults()}
 	sh.calls.New = func() any { return new(Call) }
-	_, starts := s.(store.Starter) // It answers from this process.
+	_, starts := s.(store.Starter) // a store in this process
 	sh.near = starts && !sh.traits.Shared
 	if sh.err == nil {
 		sh.policies.Store(policy.NewSet(o.Policies))
@@ -140,7 +141,7 @@ func (p *Port) In(namespace string) *Port {
 	return v
 }
 
-// Via returns a view of the same namespace whose writes come from another source.
+// Via returns a view of the same namespace with another source of writes.
 func (p *Port) Via(source string) *Port {
 	v := *p
 	if v.source = source; v.err == nil {
@@ -149,7 +150,7 @@ func (p *Port) Via(source string) *Port {
 	return &v
 }
 
-// sourceBytesMax is how long the name of a source may be.
+// sourceBytesMax is the maximum length of the name of a source.
 const sourceBytesMax = 64
 
 func checkSource(source string) error {
@@ -167,7 +168,7 @@ func checkSource(source string) error {
 // Source returns where the writes of the view come from.
 func (p *Port) Source() string { return p.source }
 
-// Err returns why no call of this view can be made, or nil.
+// Err returns the reason why calls of this view fail, or nil.
 func (p *Port) Err() error { return p.err }
 
 // Namespace returns the namespace of the view.
@@ -182,23 +183,23 @@ func (p *Port) Store() store.Store { return p.store }
 // Books returns the definitions of all namespaces.
 func (p *Port) Books() *books.Books { return p.books }
 
-// Due returns what gives back reservations that have expired.
+// Due returns the worker that gives back expired reservations.
 func (p *Port) Due() *due.Worker { return p.due }
 
-// Keeping returns what removes what is no longer kept.
+// Keeping returns the worker that removes data that is no longer kept.
 func (p *Port) Keeping() *retention.Worker { return p.keeping }
 
-// Totals returns what is kept for readers.
+// Totals returns the totals that are kept for readers.
 func (p *Port) Totals() *total.Totals { return p.totals }
 
-// Traits says what kind of store it is.
+// Traits describes the store.
 func (p *Port) Traits() store.Traits { return p.traits }
 
 // ReadOnly reports whether writes are refused with ErrReadOnly.
 func (p *Port) ReadOnly() bool { return p.readOnly }
 
-// SetPolicies replaces the policies, for all views at once: a call that begins
-// afterwards goes by the new ones. If one of them is not valid, nothing changes.
+// SetPolicies replaces the policies for all views at once. Calls that begin
+// later use the new policies. If a policy is not valid, nothing changes.
 func (p *Port) SetPolicies(policies []policy.Policy) error {
 	if p.shared.err != nil {
 		return p.shared.err
@@ -213,16 +214,16 @@ func (p *Port) SetPolicies(policies []policy.Policy) error {
 // Policies returns the policies in force, of all namespaces.
 func (p *Port) Policies() *policy.Set { return p.policies.Load() }
 
-// Rules returns the rules of the view's namespace as they are now.
+// Rules returns the present rules of the view's namespace.
 func (p *Port) Rules() policy.Rules { return p.rulesIn(p.namespace) }
 
 func (s *shared) rulesIn(namespace string) policy.Rules { return s.policies.Load().In(namespace) }
 
-// SessionLost counts a read that was refused because the store has lost what its
-// session had seen.
+// SessionLost counts a read that was refused because the store has lost a write
+// that its session had seen.
 func (p *Port) SessionLost() { p.sessionsLost.Add(1) }
 
-// Verified takes down what a verify has found.
+// Verified records the result of a verify.
 func (p *Port) Verified(a *store.Audit) {
 	p.verified.Store(&verified{at: time.Now(), cells: a.Cells, drift: len(a.Drift)})
 }

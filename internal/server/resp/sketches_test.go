@@ -220,7 +220,7 @@ func TestSketchesDefined(t *testing.T) {
 			c.expect("EXISTS u", zero)
 		}
 		c.expect("Q.ADD u 1 WHO eve", one)
-		if got := c.line("PFADD u a"); !strings.HasPrefix(got, "-ERR the definition") {
+		if got := c.line("PFADD u a"); !strings.HasPrefix(got, "-ERR the key has a definition") {
 			t.Errorf("%q", got)
 		}
 		c.expect("PFCOUNT u", notUniques)
