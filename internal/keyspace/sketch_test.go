@@ -1,6 +1,7 @@
 package keyspace_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -287,5 +288,27 @@ func TestFullFilter(t *testing.T) {
 	}
 	if got := w.do(t, "BF.MADD", "b", "0", "1"); got != "[false false]" {
 		t.Errorf("%s", got)
+	}
+}
+
+// TestUnreadPieces has commands meet sketches whose pieces can't be read, as when another server changes the key
+// meanwhile: the step fails, and does nothing else.
+func TestUnreadPieces(t *testing.T) {
+	w := newWorld()
+	w.do(t, "BF.RESERVE", "b", "0.001", "200000")
+	w.do(t, "CMS.INITBYDIM", "c", "20000", "7")
+	unread := errors.New("unread")
+	for _, command := range []string{
+		"BF.ADD b a", "BF.MADD b a b", "BF.INSERT b ITEMS a b", "BF.INSERT b NOCREATE ITEMS a", "BF.EXISTS b a", "BF.MEXISTS b a b", "BF.INFO b", "BF.INFO b ITEMS", "BF.CARD b",
+		"CMS.INCRBY c a 1", "CMS.QUERY c a", "CMS.MERGE c 1 c", "CMS.INFO c",
+	} {
+		s := w.space()
+		s.Pieces = func(string, string, []int) ([]string, error) { return nil, unread }
+		for range 2 { // What follows meets it too.
+			s.Do(bytesOf(strings.Fields(command)))
+		}
+		if !errors.Is(s.Err(), unread) {
+			t.Errorf("%s: %v", command, s.Err())
+		}
 	}
 }
