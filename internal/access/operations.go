@@ -25,7 +25,7 @@ func REST() Needs {
 	n.rows(needs(OnNothing, 0), "GET /healthz", "GET /readyz", "GET /openapi.json", "GET page")
 	n.rows(needs(OnKeys, Read),
 		"GET counters/{key}", "GET counters/{key}/exact", "GET counters/{key}/range", "GET counters/{key}/by/{dimension}",
-		"GET counters/{key}/ledger", "GET counters/{key}/top/{name}", "GET uniques/{key}", "GET sketches/{key}", "POST sketches/{key}/query", "POST read", "GET policies/explain",
+		"GET counters/{key}/ledger", "GET counters/{key}/live", "GET counters/{key}/top/{name}", "GET uniques/{key}", "GET sketches/{key}", "POST sketches/{key}/query", "POST read", "GET policies/explain",
 		"GET reactions/{key}", "GET members/{key}")
 	n.rows(needs(OnPrefix, Read), "GET counters", "GET sum", "GET range", "GET openmetrics")
 	n.rows(needs(OnKeys, Write),

@@ -17,6 +17,8 @@ import (
 
 const (
 	liveMax      = 64                     // streams at a time
+	watchMax     = 256                    // those of counters alone
+	watchSays    = 15 * time.Second       // that it is there, if nothing changes
 	liveEvery    = 250 * time.Millisecond // between two looks at the counter of a stream
 	liveStallMax = 5 * time.Second        // how long a client may take nothing
 	liveEnds     = 10 * time.Minute       // then a client comes again, and shows its key again
@@ -25,6 +27,7 @@ const (
 // streams are the live streams of a door.
 type streams struct {
 	places  chan struct{}
+	watches chan struct{} // places for those of counters alone
 	ending  chan struct{} // closed when the server ends
 	open    atomic.Int64
 	dropped atomic.Int64
@@ -121,16 +124,36 @@ func live(c *call) error {
 	if c.r.Method == http.MethodHead { // It would wait for nothing.
 		return c.liveHeader()
 	}
+	return c.stream(c.h.streams.places, &liveWriter{c: c, key: key})
+}
+
+// watch streams the value of a counter alone, for those who may read that and no more.
+func watch(c *call) error {
+	need, err := decodeNeed(c.query, c.start.UTC())
+	if err != nil {
+		return err
+	}
+	if err := store.CheckKey(c.args.key); err != nil {
+		return err
+	}
+	if c.r.Method == http.MethodHead {
+		return c.liveHeader()
+	}
+	return c.stream(c.h.streams.watches, &liveWriter{c: c, key: c.args.key, alone: true, options: need.options})
+}
+
+// stream writes a stream that has one of some places.
+func (c *call) stream(places chan struct{}, w *liveWriter) error {
 	s := &c.h.streams
 	select {
-	case s.places <- struct{}{}:
-		defer func() { <-s.places }()
+	case places <- struct{}{}:
+		defer func() { <-places }()
 	default:
-		return ofKind(store.KindUnavailable, "there are "+strconv.Itoa(liveMax)+" live streams already")
+		return ofKind(store.KindUnavailable, "there are "+strconv.Itoa(cap(places))+" live streams already")
 	}
 	s.open.Add(1)
 	defer s.open.Add(-1)
-	w := &liveWriter{c: c, rc: http.NewResponseController(c.w), key: key}
+	w.rc = http.NewResponseController(c.w)
 	if err := c.unhurried(); err != nil {
 		return err
 	}
@@ -159,7 +182,10 @@ type liveWriter struct {
 	rc   *http.ResponseController
 	key  string
 	last quipu.Count
-	told bool // the client knows last
+
+	alone   bool               // nothing but the counter is streamed
+	options []quipu.ReadOption // of its reads
+	told    bool               // the client knows last
 
 	began bool   // it has an overview
 	bad   string // what was wrong with the last look
@@ -180,20 +206,34 @@ func (w *liveWriter) run() error {
 		}
 	}
 	h := w.c.h
-	beat, next := h.pulse.Watch()
-	if err := w.beat(beat); err != nil {
-		return err
+	var next <-chan struct{}
+	var says <-chan time.Time
+	if w.alone {
+		t := time.NewTicker(watchSays)
+		defer t.Stop()
+		says = t.C
+	} else {
+		var beat *pulse.Beat
+		beat, next = h.pulse.Watch()
+		if err := w.beat(beat); err != nil {
+			return err
+		}
 	}
 	for {
 		if w.c.who != nil && w.c.who.Ended(time.Now().UnixMilli()) {
 			return nil
 		}
-		go h.pulse.Look(w.c.r.Context()) // which may wait for the store
+		if !w.alone {
+			go h.pulse.Look(w.c.r.Context()) // which may wait for the store
+		}
 		var err error
 		select {
 		case <-next:
+			var beat *pulse.Beat
 			beat, next = h.pulse.Watch()
 			err = w.beat(beat)
+		case <-says:
+			err = w.send(append(w.c.out[:0], ":\n\n"...)) // a comment
 		case <-looks:
 			err = w.look()
 		case <-w.c.r.Context().Done():
@@ -231,7 +271,7 @@ func (w *liveWriter) beat(b *pulse.Beat) error {
 func (w *liveWriter) look() error {
 	ctx, cancel := context.WithTimeout(w.c.r.Context(), liveStallMax)
 	defer cancel()
-	count, err := w.c.db.Read(ctx, w.key)
+	count, err := w.c.db.Read(ctx, w.key, w.options...)
 	if err != nil {
 		p := problemOf(err, server.ReadDetail)
 		if w.bad == p.detail || w.c.r.Context().Err() != nil {
@@ -249,12 +289,20 @@ func (w *liveWriter) look() error {
 
 // event writes one event.
 func (w *liveWriter) event(name string, data []byte) error {
-	if err := w.rc.SetWriteDeadline(time.Now().Add(liveStallMax)); err != nil {
-		return err
+	if w.c.quoted {
+		data = quoteInt64(data)
 	}
 	b := append(w.c.out[:0], "event: "...)
 	b = append(append(append(b, name...), "\ndata: "...), data...)
-	w.c.out = append(b, "\n\n"...)
+	return w.send(append(b, "\n\n"...))
+}
+
+// send writes bytes, and sees to it that they go.
+func (w *liveWriter) send(b []byte) error {
+	w.c.out = b
+	if err := w.rc.SetWriteDeadline(time.Now().Add(liveStallMax)); err != nil {
+		return err
+	}
 	if _, err := w.c.w.Write(w.c.out); err != nil {
 		return err
 	}

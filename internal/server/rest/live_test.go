@@ -24,14 +24,24 @@ type stream struct {
 	t    *testing.T
 	body io.ReadCloser
 	in   *bufio.Reader
+	only bool // no other event may come
 }
 
 // live opens a live stream.
 func (f *fixture) live(query string) *stream {
 	f.t.Helper()
-	req, err := http.NewRequestWithContext(f.t.Context(), http.MethodGet, f.url+"/api/v1/live"+query, nil)
+	return f.stream("/api/v1/live"+query, "")
+}
+
+// stream opens a stream, with a header or "".
+func (f *fixture) stream(path, header string) *stream {
+	f.t.Helper()
+	req, err := http.NewRequestWithContext(f.t.Context(), http.MethodGet, f.url+path, nil)
 	if err != nil {
 		f.t.Fatal(err)
+	}
+	if name, value, ok := strings.Cut(header, ": "); ok {
+		req.Header.Set(name, value)
 	}
 	res, err := f.client.Do(req)
 	if err != nil {
@@ -58,6 +68,9 @@ func (s *stream) next(name string) map[string]any {
 		}
 		if _, err := s.in.ReadString('\n'); err != nil {
 			s.t.Fatal(err)
+		}
+		if s.only && strings.TrimSpace(line) != "event: "+name {
+			s.t.Errorf("%s came", line)
 		}
 		if strings.TrimSpace(line) != "event: "+name {
 			continue
@@ -219,4 +232,37 @@ func TestPoliciesDryRun(t *testing.T) {
 	f.do("PUT", "/api/v1/policies?dry_run=true", `{"policies":[{"pattern":"a*","shards":1000}]}`, "If-Match: *").problem(t, 400, "invalid", "shards")
 	f.do("PUT", "/api/v1/policies?dry_run=true", `{"policies":[]}`, `If-Match: "p1"`).problem(t, 412, "changed", "If-Match")
 	f.do("PUT", "/api/v1/policies?dry_run=yes", `{"policies":[]}`, "If-Match: *").problem(t, 400, "invalid", "dry_run")
+}
+
+// A counter alone is streamed to whoever may read it, with the reads that were asked for and
+// large numbers as strings, and without overviews.
+func TestWatch(t *testing.T) {
+	s := newMemory()
+	f := openOver(t, s, rest.Options{Gate: guarded(t, s, server.GateOptions{}, "root")})
+	reader := "Authorization: Bearer " + f.newKey("root", "reader", "read:default/a*")
+	f.do("PUT", "/api/v1/counters/a", `{"value":9223372036854775806}`, "Authorization: Bearer root").want(t, 200)
+	w := f.stream("/api/v1/counters/a/live?read=exact&int64=string", reader)
+	if got := w.next("counter"); got["value"] != "9223372036854775806" || got["exact"] != true {
+		t.Errorf("at first %v", got)
+	}
+	f.do("POST", "/api/v1/counters/a/increment", "", "Authorization: Bearer root").want(t, 200)
+	w.only = true
+	if got := w.next("counter"); got["value"] != "9223372036854775807" {
+		t.Errorf("after an increment %v", got)
+	}
+	f.do("GET", "/api/v1/counters/b/live", "", reader).problem(t, http.StatusForbidden, "forbidden", "")
+	f.do("GET", "/api/v1/live?key=a", "", reader).problem(t, http.StatusForbidden, "forbidden", "")
+	f.do("GET", "/api/v1/counters/a/live?every=1", "", reader).problem(t, http.StatusBadRequest, "invalid", "no such parameter")
+	f.do("GET", "/api/v1/counters/a/live?read=wrong", "", reader).problem(t, http.StatusBadRequest, "invalid", "read")
+}
+
+// There are so many streams of counters at a time, and they leave those of the server their
+// places.
+func TestWatchPlaces(t *testing.T) {
+	f := open(t, rest.Options{})
+	for range 256 {
+		f.stream("/api/v1/counters/a/live", "")
+	}
+	f.do("GET", "/api/v1/counters/a/live", "").problem(t, http.StatusServiceUnavailable, "unavailable", "256 live streams")
+	f.live("").next("overview")
 }

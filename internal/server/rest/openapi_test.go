@@ -352,8 +352,11 @@ func everyOperation(t *testing.T, header string) {
 		call("GET", prefix+"/policies/explain?key=a", "")
 		call("HEAD", prefix+"/live?key=a", "")
 		delete(left, "GET "+prefix+"/live") // TestLive reads it
+		call("HEAD", prefix+"/counters/a/live?read=exact", "")
+		delete(left, "GET "+prefix+"/counters/{key}/live") // TestWatch reads it
 	}
 	delete(left, "GET /api/v1/namespaces/{ns}/live")
+	delete(left, "GET /api/v1/namespaces/{ns}/counters/{key}/live")
 	call("PUT", "/api/v1/policies", `{"policies":[{"pattern":"a","preset":"likes"}]}`, "If-Match: *")
 	call("GET", "/api/v1/policies", "")
 	call("PUT", "/api/v1/policies?dry_run=true", `{"policies":[]}`, "If-Match: *")

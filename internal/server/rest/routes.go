@@ -94,6 +94,7 @@ func counterRoutes() []route {
 		{method: "POST", path: "/tokens/{id}/settle", serve: settle, known: []string{"key"}},
 		{method: "POST", path: "/tokens/{id}/undo", serve: undo, known: []string{"key"}},
 		{method: "GET", path: "/live", serve: live, known: []string{"key"}},
+		{method: "GET", path: "/counters/{key}/live", serve: watch, known: readParams},
 		{method: "GET", path: "/policies/explain", serve: explainPolicy, known: []string{"key"}},
 	}
 }

@@ -10,7 +10,7 @@ import (
 // spansOf returns what the spans of a route are called, or "" if it has none: probes
 // and pages say nothing, and a live stream lasts as long as its reader looks.
 func spansOf(r *route) string {
-	if !strings.HasPrefix(r.path, apiPath+"/") || r.path == apiPath+"/live" {
+	if !strings.HasPrefix(r.path, apiPath+"/") || strings.HasSuffix(r.path, "/live") {
 		return ""
 	}
 	if r.method == "other" {

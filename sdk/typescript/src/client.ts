@@ -1,6 +1,6 @@
 import * as decode from "./decode.js";
 import { amountOf, durationOf, eventOf, momentOf, readQuery, segment } from "./encode.js";
-import { invalid } from "./errors.js";
+import { invalid, problemError } from "./errors.js";
 import { newToken } from "./token.js";
 import { type CallOptions, type Options, type Reply, type Request, Transport } from "./transport.js";
 import type {
@@ -338,7 +338,16 @@ export class Quipu {
 
   /** watch yields a counter now, and whenever it has changed, until its signal ends it. */
   watch(key: string, o: WatchOptions = {}): AsyncGenerator<Count, void, undefined> {
-    return watch(this, key, o);
+    const path = `/counters/${segment("key", key)}/live`;
+    return watch(
+      {
+        look: (etag) => this.getIfChanged(key, etag, o),
+        open: (signal) => this.#transport.open({ path: this.#path + path, query: { ...readQuery(o), int64: "string" } }, signal),
+        count: decode.count,
+        problem: (data) => problemError(Number(decode.raw(data).status), data),
+      },
+      o,
+    );
   }
 
   /** writer returns a Writer, which combines adds. Close it. */

@@ -124,6 +124,29 @@ export class Transport {
     }
   }
 
+  /** open sends a GET once whose reply is a stream, and returns that, or the error that the server told. */
+  async open(r: Pick<Request, "path" | "query">, signal: AbortSignal): Promise<Response | QuipuError> {
+    const headers: Record<string, string> = { accept: "text/event-stream" };
+    if (this.#o.apiKey !== undefined) headers.authorization = `Bearer ${this.#o.apiKey}`;
+    const response = await (this.#o.fetch ?? fetch)(this.#url(r), { headers, signal });
+    if (response.status === 200) return response;
+    const text = await response.text();
+    let body: unknown;
+    try {
+      body = JSON.parse(text);
+    } catch {
+      body = undefined;
+    }
+    const why = { kind: "other" as const, status: response.status, detail: `status ${response.status} without an answer of Quipu's` };
+    return problemError(response.status, body) ?? (response.status >= 500 ? new UnavailableError({ ...why, kind: "unavailable" }) : new QuipuError(why));
+  }
+
+  #url(r: Pick<Request, "path" | "query">): string {
+    const query = new URLSearchParams();
+    for (const [name, value] of Object.entries(r.query ?? {})) if (value !== undefined) query.set(name, value);
+    return this.#base + r.path + (query.size > 0 ? `?${query}` : "");
+  }
+
   // ended returns the error of a call that nobody answered in time.
   #ended(r: Request, last: unknown, doubt: unknown): QuipuError {
     const why = last instanceof Error ? last.message : String(last);
@@ -140,14 +163,11 @@ export class Transport {
     const headers: Record<string, string> = { ...r.headers, accept: "application/json;int64=string" };
     if (this.#o.apiKey !== undefined) headers.authorization = `Bearer ${this.#o.apiKey}`;
     if (r.body !== undefined) headers["content-type"] = "application/json";
-    const query = new URLSearchParams();
-    for (const [name, value] of Object.entries(r.query ?? {})) if (value !== undefined) query.set(name, value);
     const ends = AbortSignal.timeout(timeout);
     const signal = r.options?.signal ? AbortSignal.any([r.options.signal, ends]) : ends;
     const init: RequestInit = { method: r.method, headers, signal };
     if (r.body !== undefined) init.body = r.body;
-    const url = this.#base + r.path + (query.size > 0 ? `?${query}` : "");
-    const response = await (this.#o.fetch ?? fetch)(url, init);
+    const response = await (this.#o.fetch ?? fetch)(this.#url(r), init);
     const text = await response.text();
     if (response.status === 304) return { status: 304, headers: response.headers, body: undefined };
     let body: unknown;
