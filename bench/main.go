@@ -42,6 +42,7 @@ func figures() []figure {
 		{"memory-per-counter", footprintAbout, footprint},
 		{"cold", coldAbout, cold},
 		{"recover", recoverAbout, recovery},
+		{"start", startAbout, starts},
 		{"rest", restAbout, rest},
 		{"peers", peersAbout, measurePeers},
 		{"stall", stallAbout, stall},

@@ -31,7 +31,7 @@ func buildAndRun(m *testing.M) int {
 	program = filepath.Join(dir, "quipu")
 	for _, args := range [][]string{
 		{"-C", "..", "run", "./slim", "-source", "..", "-out", "bin/slim-test"},
-		{"-C", "../..", "build", "-tags", "grpcnotrace", "-modfile=bin/slim-test/slim.mod", "-ldflags", "-s -w -X main.version=v1.2.3", "-o", program, "./cmd/quipu"},
+		{"-C", "../..", "build", "-trimpath", "-tags", "grpcnotrace", "-modfile=bin/slim-test/slim.mod", "-ldflags", "-s -w -X main.version=v1.2.3", "-o", program, "./cmd/quipu"},
 	} {
 		c := exec.Command("go", args...)
 		c.Env = append(os.Environ(), "CGO_ENABLED=0")
