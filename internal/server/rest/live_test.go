@@ -252,7 +252,7 @@ func TestWatch(t *testing.T) {
 	}
 	f.do("GET", "/api/v1/counters/b/live", "", reader).problem(t, http.StatusForbidden, "forbidden", "")
 	f.do("GET", "/api/v1/live?key=a", "", reader).problem(t, http.StatusForbidden, "forbidden", "")
-	f.do("GET", "/api/v1/counters/a/live?every=1", "", reader).problem(t, http.StatusBadRequest, "invalid", "no such parameter")
+	f.do("GET", "/api/v1/counters/a/live?every=1", "", reader).problem(t, http.StatusBadRequest, "invalid", "no parameter of this name")
 	f.do("GET", "/api/v1/counters/a/live?read=wrong", "", reader).problem(t, http.StatusBadRequest, "invalid", "read")
 }
 
