@@ -93,6 +93,7 @@ func TestDocs(t *testing.T) {
 	f("docs/tutorial.md", 15)
 	f("docs/integrations.md", 8)
 	f("docs/security.md", 9)
+	f("docs/sketches.md", 12)
 	tasks, err := filepath.Glob("../../docs/howto/*.md")
 	if err != nil || len(tasks) < 10 {
 		t.Errorf("%d pages in docs/howto, %v", len(tasks), err)
