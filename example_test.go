@@ -8,6 +8,7 @@ import (
 	"log"
 
 	"github.com/quipudb/quipu"
+	"github.com/quipudb/quipu/call"
 	"github.com/quipudb/quipu/store/memstore"
 )
 
@@ -215,6 +216,38 @@ func ExampleDB_In() {
 	}
 	fmt.Println(here.Value, there.Value)
 	// Output: 0 3
+}
+
+// A filter tells of millions of items whether they were there, in a byte or two for each. The token makes a retry add
+// nothing.
+func ExampleDB_AddItems() {
+	ctx := context.Background()
+	db := open()
+	defer db.Close()
+
+	if _, err := db.MakeSketch(ctx, "seen", call.Shape{Kind: call.SketchFilter, Capacity: 100_000, Error: 0.01}); err != nil {
+		log.Fatal(err)
+	}
+	added, err := db.AddItems(ctx, "seen", []call.Item{{Item: "ana"}, {Item: "bob"}, {Item: "ana"}}, quipu.Token("visit-1"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, item := range added.Items {
+		fmt.Println(item.Item, item.Added)
+	}
+	asked, err := db.AskItems(ctx, "seen", "ana", "eve")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, item := range asked.Items {
+		fmt.Println(item.Item, item.Found)
+	}
+	// Output:
+	// ana true
+	// bob true
+	// ana false
+	// ana true
+	// eve false
 }
 
 // Page views may be lost in a crash if that makes them faster; stock may not.

@@ -359,7 +359,7 @@ func (s *Space) find(key []byte, items [][]byte) (all []Reply, wrong string) {
 	}
 	found := make([]bool, len(items))
 	if wrong == "" {
-		found = b.found(hashed(items))
+		found, _ = b.found(hashed(items), func(string) error { return nil })
 	}
 	for _, is := range found {
 		all = append(all, truth(is))
@@ -367,22 +367,25 @@ func (s *Space) find(key []byte, items [][]byte) (all []Reply, wrong string) {
 	return all, ""
 }
 
-// found reports which items a filter has.
-func (b *body) found(hashes []uint64) []bool {
+// found reports which items a filter has, and calls look for each piece that was asked, unless nothing has come to it.
+func (b *body) found(hashes []uint64, look func(state string) error) ([]bool, error) {
 	has := make(map[uint64]bool, len(hashes))
 	indexes, at := b.byPiece(hashes)
-	_ = b.visit(indexes, func(i int) error { // It returns no error.
+	err := b.visit(indexes, func(i int) error {
 		state := b.state(i)
+		if state == "" {
+			return nil
+		}
 		for _, h := range at[i] {
 			has[h] = sketch.FilterHas(state, h)
 		}
-		return nil
+		return look(state)
 	})
 	found := make([]bool, len(hashes))
 	for i, h := range hashes {
 		found[i] = has[h]
 	}
-	return found
+	return found, err
 }
 
 // A FilterInfo tells of the filter that a key holds.

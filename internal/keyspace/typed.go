@@ -448,19 +448,16 @@ func (s *Space) AskItems(key string, items []string) (a call.Asked, err error) {
 
 // askFilter tells which items a filter has, and the largest error of the pieces that were asked.
 func (b *body) askFilter(items []string, told []call.SketchItem) (rate float64, err error) {
-	hashes := hashed(items)
-	for i, is := range b.found(hashes) {
+	found, err := b.found(hashed(items), func(state string) error {
+		f, err := sketch.ParseFilter(state)
+		if err == nil {
+			rate = max(rate, f.Info().Error)
+		}
+		return err
+	})
+	for i, is := range found {
 		told[i].Found = is
 	}
-	indexes, _ := b.byPiece(hashes)
-	err = b.visit(indexes, func(i int) error {
-		f, err := b.filterAt(i)
-		if err != nil {
-			return err
-		}
-		rate = max(rate, f.Info().Error)
-		return nil
-	})
 	return rate, err
 }
 
