@@ -590,7 +590,7 @@ func sketches(s *suite) {
 				items = items[:20]
 			}
 			var first atomic.Int64
-			k.parallel(8, func(i int) error {
+			k.parallel(8, func(int) error {
 				for token := range 5 {
 					a, err := k.AddItems(k.ctx, key, items, quipu.Token(fmt.Sprint("t", token)))
 					if err != nil {

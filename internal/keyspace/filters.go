@@ -280,8 +280,8 @@ func (b *body) fillTogether(hashes []uint64) (fresh []bool, room bool, err error
 	if errors.Is(err, errNoRoom) {
 		return nil, false, nil
 	}
-	if err != nil || b.s.fault != nil {
-		return make([]bool, len(hashes)), true, err
+	if err != nil {
+		return nil, true, err
 	}
 	for _, i := range indexes {
 		b.become(i, is[i])
@@ -359,7 +359,7 @@ func (s *Space) find(key []byte, items [][]byte) (all []Reply, wrong string) {
 	}
 	found := make([]bool, len(items))
 	if wrong == "" {
-		found, _ = b.found(hashed(items), func(string) error { return nil })
+		found, _ = b.found(hashed(items), func(string) error { return nil }) // The Space keeps why a piece could not be loaded.
 	}
 	for _, is := range found {
 		all = append(all, truth(is))

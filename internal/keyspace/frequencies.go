@@ -120,13 +120,13 @@ func cmsIncrBy(s *Space, args [][]byte) Reply {
 	return r
 }
 
-// A refusedTake is why an amount can't be taken away from an item.
-type refusedTake struct {
+// A refusedTakeError is why an amount can't be taken away from an item.
+type refusedTakeError struct {
 	at    int // which item of the call
 	count int64
 }
 
-func (e *refusedTake) Error() string { return "more is taken away than was counted" }
+func (e *refusedTakeError) Error() string { return "more is taken away than was counted" }
 
 // count counts amounts, of which those below 0 are taken away, and returns what each item came to. It
 // counts all or none.
@@ -152,7 +152,7 @@ func (b *body) count(items []sketch.HashAmount) (counts []sketch.Count, err erro
 		for _, n := range at[i] {
 			a := items[n]
 			if a.N != 0 && !f.Add(a.Hash, a.N) {
-				return &refusedTake{n, f.Count(a.Hash).Upper}
+				return &refusedTakeError{n, f.Count(a.Hash).Upper}
 			}
 			if takes = takes || a.N < 0; a.N > 0 {
 				adds = append(adds, a)
@@ -166,7 +166,7 @@ func (b *body) count(items []sketch.HashAmount) (counts []sketch.Count, err erro
 		is[i], err = b.next(i, asks, f.Append(nil))
 		return err
 	})
-	if err != nil || b.s.fault != nil {
+	if err != nil {
 		return counts, err
 	}
 	for _, i := range indexes {
@@ -191,7 +191,7 @@ func cmsQuery(s *Space, args [][]byte) Reply {
 func (b *body) counted(hashes []uint64) []sketch.Count {
 	has := make(map[uint64]sketch.Count, len(hashes))
 	indexes, at := b.byPiece(hashes)
-	_ = b.visit(indexes, func(i int) error { // It returns no error.
+	_ = b.visit(indexes, func(i int) error { // The Space keeps why a piece could not be loaded.
 		state := b.state(i)
 		for _, h := range at[i] {
 			if c, ok := sketch.FrequencyCount(state, h); ok {
@@ -267,7 +267,7 @@ func (b *body) merge(from []body, of func(i int) (next string, err error)) error
 	}
 	next := make(map[int]becoming)
 	for some := range slices.Chunk(all, max(atOnce/(len(from)+1), 1)) {
-		if err := holding(append(from[:len(from):len(from)], *b), some, func() error {
+		if err := holding(append(slices.Clip(from), *b), some, func() error {
 			for _, i := range some {
 				state, err := of(i)
 				if err == nil && state != "" {
@@ -281,9 +281,6 @@ func (b *body) merge(from []body, of func(i int) (next string, err error)) error
 		}); err != nil {
 			return err
 		}
-	}
-	if b.s.fault != nil {
-		return nil
 	}
 	for i, is := range next {
 		b.become(i, is)

@@ -232,7 +232,7 @@ func (b *body) holding(some []int, f func() error) error {
 		}
 	}
 	if b.load(some); b.s.fault != nil {
-		return nil
+		return b.s.fault
 	}
 	err := f()
 	for _, i := range more {
@@ -251,7 +251,7 @@ func (b *body) visit(indexes []int, f func(i int) error) error {
 				}
 			}
 			return nil
-		}); err != nil || b.s.fault != nil {
+		}); err != nil {
 			return err
 		}
 	}
@@ -264,7 +264,7 @@ func (b *body) each(f func(state string)) {
 	for i := range all {
 		all[i] = i
 	}
-	_ = b.visit(all, func(i int) error { // It returns no error.
+	_ = b.visit(all, func(i int) error { // The Space keeps why a piece could not be loaded.
 		if state := b.state(i); state != "" {
 			f(state)
 		}

@@ -359,7 +359,7 @@ func (b *body) addToCounts(items []call.Item, told []call.SketchItem) error {
 		adds[i] = sketch.HashAmount{Hash: sketch.Hash(items[i].Item), N: n}
 	}
 	counts, err := b.count(adds)
-	if e, ok := errors.AsType[*refusedTake](err); ok {
+	if e, ok := errors.AsType[*refusedTakeError](err); ok {
 		if e.count >= -adds[e.at].N { // It is not for want of it.
 			return store.Errorf(store.KindBound, "item %d: nothing can be taken away from frequencies that have reached the largest number; nothing was counted", e.at)
 		}

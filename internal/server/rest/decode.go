@@ -345,7 +345,7 @@ func (d *decoder) term(e *quipu.Event, field int) {
 	case 4:
 		e.Saturate = d.truth("saturate")
 	case 5:
-		e.TTL = d.lifetime("ttl")
+		e.TTL = d.lifetime()
 	case 6:
 		e.At = d.moment("at")
 	case 7:
@@ -444,8 +444,9 @@ func (d *decoder) dims(field string) []quipu.Dimension {
 	return dims
 }
 
-// lifetime reads a duration above zero.
-func (d *decoder) lifetime(field string) time.Duration {
+// lifetime reads a ttl: a duration above zero.
+func (d *decoder) lifetime() time.Duration {
+	const field = "ttl"
 	d.space()
 	at := d.i
 	s := d.text(field)

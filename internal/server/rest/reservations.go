@@ -226,7 +226,7 @@ func decodeReserve(body []byte) (w wanted, err error) {
 		case 0:
 			w.amount = d.integer("amount")
 		case 1:
-			w.ttl = d.lifetime("ttl")
+			w.ttl = d.lifetime()
 		case 2:
 			w.who = d.text("who")
 		case 3:
@@ -267,7 +267,7 @@ func decodeExtend(body []byte) (ttl time.Duration, err error) {
 	var seen uint
 	for n := 0; d.more('}', n, "body"); n++ {
 		if d.member("body", &seen, "ttl") == 0 {
-			ttl = d.lifetime("ttl")
+			ttl = d.lifetime()
 		}
 	}
 	if d.err == nil && seen == 0 {

@@ -283,7 +283,7 @@ func decodeShape(body []byte) (s api.Shape, opts []quipu.WriteOption, err error)
 		case 10:
 			s.K = d.small("k")
 		case 11:
-			opts = append(opts, quipu.TTL(d.lifetime("ttl")))
+			opts = append(opts, quipu.TTL(d.lifetime()))
 		}
 	}
 	if d.err == nil && seen&1 == 0 {
@@ -367,7 +367,7 @@ func decodeEach(body []byte, name, want string, most int, each func(d *decoder))
 				each(&d)
 			}
 		case 1:
-			opts = append(opts, quipu.TTL(d.lifetime("ttl")))
+			opts = append(opts, quipu.TTL(d.lifetime()))
 		}
 	}
 	if d.err == nil && seen&1 == 0 {
