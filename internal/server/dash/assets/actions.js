@@ -2,7 +2,7 @@
 // knows whether it counted, the next press repeats it, and it counts once.
 
 import { h, mono, problem } from "./dom.js";
-import { may } from "./session.js";
+import { loggedIn, may } from "./session.js";
 
 const hex = (n) => [...crypto.getRandomValues(new Uint8Array(n))].map((b) => b.toString(16).padStart(2, "0")).join("");
 
@@ -12,7 +12,7 @@ export const integer = (text) => BigInt(text);
 // unsure reports whether a call may have counted although it failed.
 const unsure = (err) => err.status === 0 || err.status === 503 || err.status === 504;
 
-const lacks = (grant, key) => `Your key is not granted ${grant} on ${key === null ? "any key of this namespace" : "this key"}.`;
+const lacks = (grant, key) => `${loggedIn() ? "Your key is" : "Without a key you are"} not granted ${grant} on ${key === null ? "any key of this namespace" : "this key"}.`;
 
 // refusal is what the API says of an error, with its kind for programs.
 export function refusal(err) {

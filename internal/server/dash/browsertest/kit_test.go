@@ -88,9 +88,9 @@ func serveIn(t *testing.T, dir, addr string, args ...string) *server {
 }
 
 // serveOver starts a server on a store that others share.
-func serveOver(t *testing.T, url string) *server {
+func serveOver(t *testing.T, url string, args ...string) *server {
 	t.Helper()
-	return start(t, "--store", url, "--http", "127.0.0.1:0", "--wait-for-store", "10s")
+	return start(t, append([]string{"--store", url, "--http", "127.0.0.1:0", "--wait-for-store", "10s"}, args...)...)
 }
 
 func start(t *testing.T, args ...string) *server {

@@ -155,6 +155,29 @@ func TestLoginWithLittle(t *testing.T) {
 	b.wait(`document.querySelector(".big").innerText === "43"`)
 }
 
+// Whoever may look without a key does, and logs in to do more.
+func TestLoginToDoMore(t *testing.T) {
+	s := serveIn(t, t.TempDir(), "127.0.0.1:0", "--api-key", "right-key", "--anonymous", "read:*")
+	b := open(t, 1440, 900)
+	b.expect("status of 401")
+	b.to(s.url + "/#/counter/default/a")
+	b.says("main", "Without a key you are not granted write")
+	b.says("#live", "Live")
+	b.says("#logout", "Log in")
+	b.do(chromedp.Click("#logout"))
+	b.wait(`document.querySelector("#login").open`)
+	b.do(chromedp.Click("#login-without"))
+	b.wait(`!document.querySelector("#login").open`)
+	b.do(chromedp.Click("#logout"))
+	b.login("right-key")
+	b.loggedIn("server-key")
+	b.press("Add to the counter", "Add")
+	b.answers("Add to the counter", "the value is 1")
+	b.do(chromedp.Click("#logout"))
+	b.says("main", "Without a key you are not granted write")
+	b.wait(`!document.querySelector("#login").open`)
+}
+
 // A page of another origin can't use the login of a browser: the browser sends no cookie, or
 // the server refuses it, also from another port of this machine, which shares the cookies.
 func TestForged(t *testing.T) {

@@ -48,4 +48,12 @@ func TestServers(t *testing.T) {
 	b.says("tr", third.url[len("http://"):])
 	third.stop()
 	b.wait(`document.querySelectorAll("tr.gone").length === 1 && !document.querySelector("main").innerText.includes("` + third.url[len("http://"):] + `")`)
+	// A server that writes nothing lists the others, and its forms say what it is.
+	reader := serveOver(t, url, "--read-only")
+	b.to(reader.url + "/")
+	b.says("tr", "read-only")
+	b.says("tr", first.url[len("http://"):])
+	b.to(reader.url + "/#/counter/default/a")
+	b.says("form.action", "This server is read-only.")
+	b.wait(`document.querySelector("form.action fieldset").disabled`)
 }
