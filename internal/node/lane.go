@@ -100,7 +100,9 @@ func (l *lane) enter(ctx context.Context, b *store.Batch, r *store.Reply, call *
 		l.board()
 	}
 	l.train.came(writes)
-	n.writes.Add(uint64(writes))
+	if !store.IsUnheard(ctx) { // else no caller has written it
+		n.writes.Add(uint64(writes))
+	}
 	l.mu.Unlock()
 	return e, nil
 }

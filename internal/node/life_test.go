@@ -314,6 +314,25 @@ func TestCloseAfterAllHaveLeft(t *testing.T) {
 	})
 }
 
+// What a server writes by itself is no write of a caller.
+func TestMetersOfItself(t *testing.T) {
+	run(t, node.Options{}, func(k *kit) {
+		k.do(add("a", 1))
+		k.begin(store.Unheard(k.ctx), k.batch(add("a", 1)))
+		pass(time.Second)
+		k.holds("a", 2)
+		var counted []float64 // the store of this test, which is not for nodes, counts too
+		k.node.Meters(func(name, _ string, value float64) {
+			if name == "quipu_writes_total" {
+				counted = append(counted, value)
+			}
+		})
+		if counted[0] != 1 {
+			t.Errorf("%v writes, want 1", counted[0])
+		}
+	})
+}
+
 func TestMeters(t *testing.T) {
 	run(t, node.Options{}, func(k *kit) {
 		release := k.blocked()
