@@ -9,8 +9,9 @@ const hex = (n) => [...crypto.getRandomValues(new Uint8Array(n))].map((b) => b.t
 // A number that JavaScript may not hold is sent as it was typed.
 export const integer = (text) => BigInt(text);
 
-// unsure reports whether a call may have counted although it failed.
-const unsure = (err) => err.status === 0 || err.status === 503 || err.status === 504;
+// unsure reports whether a call may have counted although it failed. An error without a
+// kind is from a proxy.
+const unsure = (err) => err.kind === "network" || err.kind === "unknown" || (err.status >= 500 && !err.kind);
 
 const lacks = (grant, key) => `${loggedIn() ? "Your key is" : "Without a key you are"} not granted ${grant} on ${key === null ? "any key of this namespace" : "this key"}.`;
 
