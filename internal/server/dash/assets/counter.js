@@ -69,11 +69,13 @@ export async function counter(root, page) {
   // The parts appear together, when they have something to show: nothing moves then.
   const parts = [], left = h("div", { class: "column" }), right = h("div", { class: "column" });
   const add = (el, into) => parts.push({ el, into });
-  if (views.windows?.length) add(windows(page, at, views, (f) => (changed = f)), rest);
+  // What is shown of a range of time follows the range that is picked.
+  const range = { now: undefined, told: [], pick(next) { this.now = next; this.told.forEach((f) => f()); } };
+  if (views.windows?.length) add(windows(page, at, views, (f) => (changed = f), range), rest);
   if (views.choices?.length) add(reactions(page, ns, key, views.choices), left);
   if (views.unique && !views.windows?.length) add(uniques(page, ns, key), left);
   if (views.reservations || views.floor !== undefined) add(reservations(page, ns, key), left);
-  for (const one of [].concat(views.top ?? [])) add(tops(page, ns, key, one), parts.filter((p) => p.into === left).length > parts.filter((p) => p.into === right).length ? right : left);
+  for (const one of [].concat(views.top ?? [])) add(tops(page, ns, key, one, range), parts.filter((p) => p.into === left).length > parts.filter((p) => p.into === right).length ? right : left);
   if (views.ledger && (views.ledger.record ?? views.ledger) !== "off") add(ledger(page, at), parts.some((p) => p.into === left) ? right : left);
   if (!views.choices?.length && !views.limits?.length) add(adding(ns, key, views), parts.filter((p) => p.into === left).length > parts.filter((p) => p.into === right).length ? right : left);
   add(tokens(page, ns, key), parts.some((p) => p.into === left) ? right : left);
@@ -116,7 +118,7 @@ function adding(ns, key, views) {
 
 // windows shows what was counted in a range of time: by step, by dimension, and by how
 // many users.
-function windows(page, at, views, whenChanged) {
+function windows(page, at, views, whenChanged, picks) {
   const picked = h("span", { class: "segments", role: "group", "aria-label": "Range" });
   const chart = bars("What was counted", { number: short, moment: (t, all) => (all ? tick(t, all) : time(t)) });
   const words = h("p", { class: "sub" }, "\u00a0");
@@ -183,6 +185,7 @@ function windows(page, at, views, whenChanged) {
   const choose = (range) => {
     chosen = range;
     for (const [r, b] of buttons) b.setAttribute("aria-pressed", String(r === range.range));
+    picks.pick({ from: range.from, to: range.to });
     return load();
   };
   own.addEventListener("submit", (e) => {
@@ -212,22 +215,33 @@ function uniques(page, ns, key) {
   return Object.assign(panel("Different users", body), { ready });
 }
 
-// tops shows a top list: of this counter, or one of all counters that share it.
-function tops(page, ns, key, list) {
+// tops shows a top list: of this counter, or one of all counters that share it; of all
+// time, or of the range that is picked above.
+function tops(page, ns, key, list, range) {
   const own = list.by !== "key";
   const body = h("div", { class: "breakdown" });
   const words = h("p", { class: "sub" }, "\u00a0");
   const el = panel(own ? `Top ${list.by}` : `${list.name}: the top counters of its pattern`, body, words);
   const path = own ? `counters/${encode(key)}/top/${encode(list.name)}` : `tops/${encode(list.name)}`;
+  let ranged = false;
   const load = async () => {
     try {
-      const got = await get(api(ns, `${path}${query({ k: 10 })}`), { signal: page.signal });
+      const got = await get(api(ns, `${path}${query({ k: 10, ...(ranged ? range.now : {}) })}`), { signal: page.signal });
       body.replaceChildren(got.items.length ? shares(got.items.map((i) => ({ name: own ? i.item : link(ns, i.item), count: i.count })), num, percent) : empty("Nothing was counted yet."));
-      text(words, `${num(got.total)} in all. ${got.exact ? "The numbers are exact." : `An item that is not here has at most ${num(got.rest)}.`}`);
+      text(words, `${num(got.total)} in all${ranged ? `${got.from ? `, since ${time(got.from)}` : ""}${got.complete === false ? ", not complete" : ""}` : ""}. ${got.exact ? "The numbers are exact." : `An item that is not here has at most ${num(got.rest)}.`}`);
     } catch (err) {
       if (!page.signal.aborted) body.replaceChildren(h("p", { class: "problem" }, sentence(err.message)));
     }
   };
+  if (range.now) {
+    const buttons = ["All time", "The range above"].map((name, i) => h("button", { type: "button", "aria-pressed": String(!i), onclick: () => {
+      ranged = i === 1;
+      buttons.forEach((b, j) => b.setAttribute("aria-pressed", String(i === j)));
+      load();
+    } }, name));
+    el.tools.append(h("span", { class: "segments", role: "group", "aria-label": "Time" }, buttons));
+    range.told.push(() => ranged && load());
+  }
   el.ready = load();
   const timer = setInterval(() => document.hidden || load(), 5000);
   page.signal.addEventListener("abort", () => clearInterval(timer));

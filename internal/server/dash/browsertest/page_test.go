@@ -139,6 +139,17 @@ func TestLive(t *testing.T) {
 	b.says("table", "hot")
 }
 
+// A top list is of all time, or of the range that is picked.
+func TestTopOfRange(t *testing.T) {
+	s := filled(t)
+	b := open(t, 1440, 1800)
+	b.to(s.url + "/#/counter/default/views%3Ahome")
+	b.says("section", "Top referrer")
+	b.says("section", "40 in all.")
+	b.do(chromedp.Evaluate(`[...document.querySelectorAll("section")].find((x) => x.innerText.startsWith("Top referrer")).querySelectorAll("button")[1].click()`, nil))
+	b.says("section", "40 in all, since")
+}
+
 // Numbers that JavaScript can't hold are shown to the last digit.
 func TestLargeNumbers(t *testing.T) {
 	s := serve(t)
