@@ -152,7 +152,7 @@ func TestLoginWithLittle(t *testing.T) {
 	b.to(s.url + "/#/counter/shop/a")
 	b.wait(`document.querySelector(".big")?.innerText === "42"`)
 	s.call("POST", "/namespaces/shop/counters/a/increment", "")
-	b.wait(`document.querySelector(".big").innerText === "43"`)
+	b.wait(`document.querySelector(".big")?.innerText === "43"`)
 }
 
 // Whoever may look without a key does, and logs in to do more.

@@ -132,7 +132,7 @@ func TestLive(t *testing.T) {
 	for range 3 {
 		s.call("POST", "/counters/"+url.PathEscape("hello/wörld")+"/increment", "")
 	}
-	b.wait(`document.querySelector(".big").innerText === "3"`)
+	b.wait(`document.querySelector(".big")?.innerText === "3"`)
 	b.says(".pill", "Exact")
 	b.to(s.url + "/")
 	s.busy("hot")
@@ -156,7 +156,7 @@ func TestLargeNumbers(t *testing.T) {
 	s.call("PUT", "/counters/large", `{"value":9007199254740993}`)
 	b := open(t, 1440, 900)
 	b.to(s.url + "/#/counter/default/large")
-	b.wait(`document.querySelector(".big").innerText === "9,007,199,254,740,993"`)
+	b.wait(`document.querySelector(".big")?.innerText === "9,007,199,254,740,993"`)
 	b.to(s.url + "/#/counters")
 	b.says("td", "9,007,199,254,740,993")
 }
@@ -285,7 +285,7 @@ func TestRestart(t *testing.T) {
 	b.expect("ERR_CONNECTION_REFUSED")
 	b.expect("ERR_INCOMPLETE_CHUNKED_ENCODING")
 	b.to(s.url + "/#/counter/default/a")
-	b.wait(`document.querySelector(".big").innerText === "1"`)
+	b.wait(`document.querySelector(".big")?.innerText === "1"`)
 	s.stop()
 	if strings.Contains(s.err.String(), "cut off") {
 		t.Errorf("the live stream held up the end:\n%s", s.err.String())
@@ -294,7 +294,7 @@ func TestRestart(t *testing.T) {
 	s = serveIn(t, dir, strings.TrimPrefix(s.url, "http://"))
 	s.call("POST", "/counters/a/increment", "")
 	b.says("#live", "Live")
-	b.wait(`document.querySelector(".big").innerText === "2"`)
+	b.wait(`document.querySelector(".big")?.innerText === "2"`)
 }
 
 // The page can be used from the keyboard: what is focused can be seen, and charts are
