@@ -76,9 +76,9 @@ type server struct {
 }
 
 // serve starts a server on an embedded store of its own.
-func serve(t *testing.T, args ...string) *server {
+func serve(t *testing.T) *server {
 	t.Helper()
-	return serveIn(t, t.TempDir(), "127.0.0.1:0", args...)
+	return serveIn(t, t.TempDir(), "127.0.0.1:0")
 }
 
 // serveIn starts a server on a directory and an address.

@@ -111,7 +111,7 @@ func TestLoginEnds(t *testing.T) {
 	}
 	s.stop()
 	b.says("#live", "Reconnecting")
-	s = guarded(t, dir, strings.TrimPrefix(s.url, "http://"))
+	guarded(t, dir, strings.TrimPrefix(s.url, "http://"))
 	b.says("#login-why", "Your login has ended")
 	b.do(chromedp.Evaluate(fmt.Sprintf(`document.querySelector(%q).form.requestSubmit()`, area), nil)) // it waits behind the form
 	b.login(next)
