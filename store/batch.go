@@ -33,6 +33,9 @@ type Batch struct {
 	// after the mark: a repeat returns the first results whatever the conditions,
 	// and a refused batch leaves the mark, so its numbers may be used again. Their
 	// cells are of the batch's partition.
+	//
+	// A batch that has some is also refused as a whole, with ErrFull, if its deltas belong together and a namespace
+	// has no room for all keys that they would make if each were applied: see Together.
 	If []Condition
 
 	// Books are the definitions that the batch was made under, for each namespace that

@@ -35,8 +35,8 @@ type Cells interface {
 	// removes it, and its version is 0.
 	Put(c store.Cell, v store.Value) uint64
 
-	// Full reports whether a namespace has no room for one more.
-	Full(namespace string, what Room) bool
+	// Full reports whether a namespace has no room for n more.
+	Full(namespace string, what Room, n int64) bool
 }
 
 // Room is what a namespace has room for.
@@ -61,8 +61,8 @@ type Clock struct {
 func (c Clock) us() int64 { return max(c.NowUS, c.NowMS*1000) }
 
 // Conditions returns an error if a cell is not at the version that a condition
-// of the batch names, or if one that is a part of a counter would have to decide
-// alone.
+// of the batch names, if one that is a part of a counter would have to decide
+// alone, or if there is no room for all keys that a batch with conditions would make.
 func Conditions(s State, b *store.Batch) error {
 	for i := range b.If {
 		c := &b.If[i]
@@ -86,7 +86,47 @@ func Conditions(s State, b *store.Batch) error {
 			return store.Errorf(store.KindSplit, "delta %d: %q %s", i, d.Cell.Key, what)
 		}
 	}
+	if len(b.If) == 0 {
+		return nil
+	}
+	for namespace, n := range Growth(b.Deltas, func(i int) bool { return s.Cell(b.Deltas[i].Cell).Exists }) {
+		if s.Full(namespace, Keys, n) {
+			return store.ErrFull
+		}
+	}
 	return nil
+}
+
+// Growth returns by how many keys each namespace may have grown at some moment while deltas
+// are decided, if all of them are applied; those that never grow are left out. Exists reports
+// whether there is the cell of a delta before.
+func Growth(deltas []store.Delta, exists func(i int) bool) map[string]int64 {
+	is, now, most := make(map[store.Cell]bool), make(map[string]int64), make(map[string]int64)
+	for i := range deltas {
+		d := &deltas[i]
+		if d.Op != store.OpDelete && !Makes(d) {
+			continue
+		}
+		was, known := is[d.Cell]
+		if !known {
+			was = exists(i)
+		}
+		is[d.Cell] = d.Op != store.OpDelete
+		switch space := d.Cell.Namespace; {
+		case !was && Makes(d):
+			if now[space]++; now[space] > most[space] {
+				most[space] = now[space]
+			}
+		case was && d.Op == store.OpDelete:
+			now[space]--
+		}
+	}
+	return most
+}
+
+// Makes reports whether a delta makes a cell that is absent.
+func Makes(d *store.Delta) bool {
+	return d.Op == store.OpAdd || d.Op == store.OpSet || d.Op == store.OpLayout || d.Event != nil && d.Event.Part != ""
 }
 
 // Homes returns an error if a cell of the batch is not of its partition.
@@ -147,7 +187,7 @@ func decide(s State, at Clock, d *store.Delta, rec *Record) store.Result {
 	was := v
 	// A State is asked for room only if it matters, since it may have to lock it.
 	res := Cell(&v, d, at.NowMS, true)
-	if res.Outcome == store.Full && !s.Full(d.Cell.Namespace, Keys) {
+	if res.Outcome == store.Full && !s.Full(d.Cell.Namespace, Keys, 1) {
 		res = Cell(&v, d, at.NowMS, false)
 	}
 	if d.Op == store.OpGet {

@@ -96,7 +96,7 @@ func (st *step) decide(d *store.Delta) store.Result {
 	if outcome == store.Applied && !st.will.Exists && !may {
 		st.will.Exists = true
 	}
-	if outcome == store.Applied && (st.will.Exists || d.IsObject()) && !st.is.Exists && st.state.Full(st.own.Namespace, Keys) {
+	if outcome == store.Applied && (st.will.Exists || d.IsObject()) && !st.is.Exists && st.state.Full(st.own.Namespace, Keys, 1) {
 		outcome, rider = store.Full, 0
 	}
 	res := store.Result{Outcome: outcome, Refused: uint8(rider)}

@@ -24,7 +24,7 @@ func (h *held) Put(_ store.Cell, v store.Value) uint64 {
 	h.value = v
 	return v.Version
 }
-func (h *held) Full(string, decide.Room) bool                       { return h.full }
+func (h *held) Full(string, decide.Room, int64) bool                { return h.full }
 func (h *held) Part(_ store.Cell, p store.Part) store.Content       { return h.parts[p] }
 func (h *held) PutPart(_ store.Cell, p store.Part, v store.Content) { h.parts[p] = v }
 func (h *held) Version() uint64                                     { return 9 }

@@ -108,7 +108,7 @@ func remember(s State, at Clock, d *store.Delta, res *store.Result) {
 		if !Remembers(d, res.Outcome) {
 			return
 		}
-		if res.Forgotten = s.Full(d.Cell.Namespace, Refusals); res.Forgotten {
+		if res.Forgotten = s.Full(d.Cell.Namespace, Refusals, 1); res.Forgotten {
 			return
 		}
 	}
@@ -118,6 +118,6 @@ func remember(s State, at Clock, d *store.Delta, res *store.Result) {
 // once is Verdict on a State, which is asked for room only if it matters.
 func once(s State, at Clock, d *store.Delta) (res store.Result, done bool) {
 	state, t := recall(s, at, d.Cell, d.Guard.Token)
-	full := state == store.TokenUnknown && s.Full(d.Cell.Namespace, Tokens)
+	full := state == store.TokenUnknown && s.Full(d.Cell.Namespace, Tokens, 1)
 	return t.Verdict(state, d, full)
 }

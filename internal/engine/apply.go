@@ -363,16 +363,11 @@ func (e *Engine) mustRead(d *store.Delta, served store.Needs, s *slot, hash uint
 // be one too many: only a checkpoint tells how many of the unread cells are
 // new, and, unless one was made for this batch, which deadlines have passed.
 func (e *Engine) mustSettleQuota(d *store.Delta, cell []byte, more int, made bool) bool {
-	if !makes(d) {
+	if !decide.Makes(d) {
 		return false
 	}
 	ns, _ := e.names.peek(cell)
 	return (ns.unread > 0 || !made && e.expiryDue()) && e.names.full(cell, int64(more), &e.o.Limits)
-}
-
-// makes reports whether a delta makes a cell that is absent.
-func makes(d *store.Delta) bool {
-	return d.Op == store.OpAdd || d.Op == store.OpSet || d.Op == store.OpLayout || d.Event != nil && d.Event.Part != ""
 }
 
 // batch decides a batch and appends what it changes to the frame. It reports
@@ -418,6 +413,11 @@ func (e *Engine) batch(f *wal.Frame, b *store.Batch, plans []plan, r *store.Repl
 		r.Err = store.ErrSplit
 		return false
 	}
+	if len(b.If) > 0 && b.Together() && c.isCrowded(b.Deltas, plans) {
+		e.meters.refused++
+		r.Err = store.ErrFull
+		return false
+	}
 	if len(f.Payload) == 0 {
 		c.time()
 	}
@@ -459,6 +459,35 @@ func (c *change) holds(want *store.Condition, p plan) bool {
 		have = 0
 	}
 	return have == want.Version
+}
+
+// isCrowded reports whether there is no room for all keys that deltas would make.
+func (c *change) isCrowded(deltas []store.Delta, plans []plan) bool {
+	e := c.e
+	at := make(map[string]int) // the first delta of each namespace
+	for namespace, n := range decide.Growth(deltas, func(i int) bool {
+		s := e.cells.slot(plans[i].slot)
+		switch s.meta.state() {
+		case present:
+			return !c.over(e.extra(plans[i].slot))
+		case absent:
+			return false
+		default:
+			return s.meta&(dirty0|dirty1|saving) != 0 // It is counted already.
+		}
+	}) {
+		if len(at) == 0 {
+			for i := range deltas {
+				if _, has := at[deltas[i].Cell.Namespace]; !has {
+					at[deltas[i].Cell.Namespace] = i
+				}
+			}
+		}
+		if e.names.full(e.cells.keyOf(plans[at[namespace]].slot), n, &e.o.Limits) {
+			return true
+		}
+	}
+	return false
 }
 
 // tick moves the store's time to now, never back, and makes the frame say so.
@@ -584,7 +613,7 @@ func (c *change) cell(d *store.Delta, p plan) (res store.Result) {
 		v.Exists = false
 	}
 	cell := e.cells.keyOf(p.slot)
-	full := !v.Exists && makes(d) && e.names.full(cell, 1, &e.o.Limits)
+	full := !v.Exists && decide.Makes(d) && e.names.full(cell, 1, &e.o.Limits)
 	now := int64(0)
 	if d.Expiry != store.ExpiryKeep {
 		now = c.time()

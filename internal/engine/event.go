@@ -252,8 +252,8 @@ func (c *change) keep(p *plan, cell []byte, n int64) (version uint64) {
 }
 
 // Full reports whether there is no room for the own cell.
-func (s *events) Full(string, decide.Room) bool {
-	return s.e.names.full(s.cell, 1, &s.e.o.Limits)
+func (s *events) Full(_ string, _ decide.Room, n int64) bool {
+	return s.e.names.full(s.cell, n, &s.e.o.Limits)
 }
 
 // locate returns the slot of a part, and its weight.

@@ -1,6 +1,7 @@
 package port_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/quipudb/quipu"
@@ -64,4 +65,38 @@ func TestTextWithinBounds(t *testing.T) {
 	}
 	holds(t, db, "s", 0)
 	holds(t, db, "sold", 1)
+}
+
+// A step that would make more keys than there is room for changes nothing.
+func TestTextWithoutRoom(t *testing.T) {
+	db := quipu.New(memstore.New(memstore.Options{Limits: store.Limits{KeysMax: 2}}), quipu.Options{})
+	defer func() { _ = db.Close() }()
+	for _, key := range []string{"a", "b"} {
+		if _, err := db.Add(t.Context(), key, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step := func(commands ...string) error {
+		return db.Port().Text(t.Context(), nil, nil, func(s *keyspace.Space) error {
+			for _, command := range commands {
+				var args [][]byte
+				for _, word := range strings.Fields(command) {
+					args = append(args, []byte(word))
+				}
+				s.Do(args)
+			}
+			return nil
+		})
+	}
+	for _, commands := range [][]string{{"INCR a", "SET c hello"}, {"BF.ADD c x", "INCR a"}, {"INCR a", "CMS.INITBYDIM c 40000 5", "CMS.INCRBY c x 1"}, {"DEL b", "SET c 1", "SET d 1", "INCR a"}} {
+		if err := step(commands...); store.KindOf(err) != store.KindFull {
+			t.Errorf("%q: %v", commands, err)
+		}
+		holds(t, db, "a", 1)
+		holds(t, db, "b", 1)
+	}
+	if err := step("INCR a", "SET c hello", "DEL b"); err != nil {
+		t.Error(err)
+	}
+	holds(t, db, "a", 2)
 }

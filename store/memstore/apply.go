@@ -141,21 +141,21 @@ func (d state) Remember(c store.Cell, name string, t decide.Token) {
 	}
 }
 
-// Full reports whether a namespace has no room for one more key or token. The
+// Full reports whether a namespace has no room for n more keys or tokens. The
 // store's own namespace has no limit.
-func (d state) Full(namespace string, what decide.Room) bool {
+func (d state) Full(namespace string, what decide.Room, n int64) bool {
 	s := d.s
 	if namespace == "" {
 		return false
 	}
 	if what == decide.Keys {
-		return s.keys[namespace] >= s.limits.KeysMax || s.oneTooMany(namespace)
+		return s.keys[namespace]+n > s.limits.KeysMax || s.oneTooMany(namespace)
 	}
 	s.forget(namespace)
-	if what == decide.Refusals && s.refused[namespace] >= s.limits.RefusalsMax() {
+	if what == decide.Refusals && s.refused[namespace]+n > s.limits.RefusalsMax() {
 		return true
 	}
-	return int64(len(s.decided[namespace])) >= s.limits.TokensMax || s.oneTooMany(namespace)
+	return int64(len(s.decided[namespace]))+n > s.limits.TokensMax || s.oneTooMany(namespace)
 }
 
 // oneTooMany reports whether a namespace is a new one that there is no room

@@ -158,11 +158,11 @@ func (st *state) Remember(c store.Cell, name string, t decide.Token) {
 	}
 }
 
-// Full reports whether a namespace has no room for one more. Close to a limit
+// Full reports whether a namespace has no room for n more. Close to a limit
 // only a transaction that has the namespace alone can say no to that; one that
 // says yes needs no lock, since it is so in what others have committed. The limit of
 // refusals is not worth that: several at once may go a little beyond it.
-func (st *state) Full(namespace string, what decide.Room) bool {
+func (st *state) Full(namespace string, what decide.Room, n int64) bool {
 	if namespace == "" {
 		return false
 	}
@@ -181,7 +181,7 @@ func (st *state) Full(namespace string, what decide.Room) bool {
 			return true
 		}
 	}
-	if what == decide.Refusals && sp.refusals+sp.madeRefusals >= st.limits.RefusalsMax() {
+	if what == decide.Refusals && sp.refusals+sp.madeRefusals+n > st.limits.RefusalsMax() {
 		st.full = true
 		return true
 	}
@@ -189,11 +189,11 @@ func (st *state) Full(namespace string, what decide.Room) bool {
 	if what != decide.Keys {
 		have, limit = sp.tokens+sp.madeTokens, st.limits.TokensMax
 	}
-	if have >= limit {
+	if have+n > limit {
 		st.full = true
 		return true
 	}
-	if have+st.margin > limit && !st.work.alone[namespace] {
+	if have+n-1+st.margin > limit && !st.work.alone[namespace] {
 		st.work.alone[namespace], st.recount = true, true
 		return true
 	}

@@ -183,13 +183,13 @@ func (st *state) Remember(c store.Cell, name string, t decide.Token) {
 	}
 }
 
-// Full reports whether a namespace has no room for one more.
-func (st *state) Full(namespace string, what decide.Room) bool {
+// Full reports whether a namespace has no room for n more.
+func (st *state) Full(namespace string, what decide.Room, n int64) bool {
 	s := st.space(namespace)
-	if what == decide.Refusals && s.refused >= st.limits.RefusalsMax() {
+	if what == decide.Refusals && s.refused+n > st.limits.RefusalsMax() {
 		return namespace != "" // what has expired makes no room for it
 	}
-	full := what == decide.Keys && s.keys >= st.limits.KeysMax || what != decide.Keys && s.decided >= st.limits.TokensMax
+	full := what == decide.Keys && s.keys+n > st.limits.KeysMax || what != decide.Keys && s.decided+n > st.limits.TokensMax
 	if !full && s.keys == 0 && s.decided == 0 {
 		others := st.names // one without keys and tokens is none
 		for _, o := range st.spaces {

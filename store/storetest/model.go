@@ -80,6 +80,8 @@ func (m *model) replied(b store.Batch, r store.Reply) error {
 			return wantErr(r, store.KindChanged)
 		case m.isSplit(b):
 			return wantErr(r, m.splitKinds()...)
+		case m.isCrowded(b, store.KindOf(r.Err) == store.KindFull):
+			return wantErr(r, store.KindFull)
 		case r.Err != nil:
 			return fmt.Errorf("refused with %w", r.Err)
 		}
@@ -110,6 +112,11 @@ func (m *model) replied(b store.Batch, r store.Reply) error {
 			return fmt.Errorf("reply with mark %d, want %d", r.Mark, mark)
 		}
 		return wantErr(r, m.splitKinds()...)
+	case m.isCrowded(b, store.KindOf(r.Err) == store.KindFull):
+		if r.Mark != mark {
+			return fmt.Errorf("reply with mark %d, want %d", r.Mark, mark)
+		}
+		return wantErr(r, store.KindFull)
 	}
 	if r.Err != nil || r.Replayed || r.Mark != b.Seq {
 		return fmt.Errorf("reply %+v to a batch that follows the mark", r)
@@ -336,6 +343,37 @@ func (m *model) keys(ns string) (live, counted int64) {
 		}
 	}
 	return live, counted
+}
+
+// isCrowded reports whether there is no room for all keys that a batch with conditions would make. Expired keys
+// may take up room, if the store says so.
+func (m *model) isCrowded(b store.Batch, said bool) bool {
+	if len(b.If) == 0 || !b.Together() {
+		return false
+	}
+	is, grown := map[store.Cell]bool{}, map[string]int64{}
+	for _, d := range b.Deltas {
+		if d.Op != store.OpDelete && !decide.Makes(&d) {
+			continue
+		}
+		was, known := is[d.Cell]
+		if !known {
+			was = m.value(d.Cell).Exists
+		}
+		is[d.Cell] = d.Op != store.OpDelete
+		ns := d.Cell.Namespace
+		if was && d.Op == store.OpDelete {
+			grown[ns]--
+		}
+		if was || d.Op == store.OpDelete || ns == "" {
+			continue
+		}
+		grown[ns]++
+		if live, counted := m.keys(ns); live+grown[ns] > m.limits.KeysMax || said && counted+grown[ns] > m.limits.KeysMax {
+			return true
+		}
+	}
+	return false
 }
 
 // keysFull reports whether a namespace has no room for a new key. Expired keys

@@ -54,6 +54,49 @@ func quotas(s *suite) {
 	byDelta("room is counted delta by delta", func(b store.Batch) store.Batch { return b })
 	byDelta("room is counted delta by delta, also of those that are apart", apartly)
 
+	s.lawAt("a batch with conditions makes all of its keys, or none", few, func(k *kit, cl *clock) {
+		cs := k.together(7)
+		for _, c := range cs[:3] {
+			k.one(set(c, 1))
+		}
+		f := func(want store.Kind, keys int64, deltas ...store.Delta) {
+			k.Helper()
+			b := given(k.batch(deltas...), cs[0], k.read(cs[0]).Version)
+			if want != store.KindOther {
+				k.refused(b, want)
+			} else {
+				for i, r := range k.reply(b).Results {
+					if r.Outcome != store.Applied {
+						k.Fatalf("delta %d: outcome %d", i, r.Outcome)
+					}
+				}
+			}
+			k.sized(namespace, keys, 4)
+		}
+		f(store.KindFull, 3, add(cs[0], 1), set(cs[3], 1), add(cs[4], 1))
+		k.holds(cs[0], 1)
+		f(store.KindFull, 3, put(cs[3], "three"), want(add(cs[0], 1)), put(cs[4], "four"))
+		k.holds(cs[0], 1)
+		f(store.KindFull, 3, add(cs[3], 1), add(cs[4], 1), del(cs[4])) // They are decided in their order.
+		f(store.KindFull, 3, add(cs[3], 1), add(cs[4], 1), del(cs[4]), del(cs[3]), add(cs[5], 1))
+		f(store.KindOther, 4, del(cs[1]), add(cs[0], 1), set(cs[3], 1), add(cs[3], 1), put(cs[4], "four"))
+		k.holds(cs[0], 2)
+		f(store.KindFull, 4, add(cs[0], 1), put(cs[5], "five"), del(cs[2]))
+		f(store.KindOther, 4, del(cs[4]), add(cs[0], 1), put(cs[5], "five"))
+		k.holds(cs[0], 3)
+		f(store.KindOther, 4, add(cs[0], 1), del(cs[6])) // It is not there, and makes no room.
+		f(store.KindFull, 4, del(cs[6]), add(cs[4], 1))
+		k.one(del(cs[5]))
+		k.one(until(add(cs[4], 1), cl.ms()+hourMS))
+		cl.move(2 * time.Hour) // What has expired makes room.
+		b := given(k.batch(add(cs[0], 1), put(cs[5], "five")), cs[0], k.read(cs[0]).Version)
+		for _, r := range k.reply(b).Results {
+			k.outcome(r, store.Applied)
+		}
+		f(store.KindFull, 4, add(cs[0], 1), put(cs[6], "six"))
+		k.audited()
+	})
+
 	s.lawAt("the version is judged before the room for a key", few, func(k *kit, _ *clock) {
 		for i := range 4 {
 			k.one(add(cell(fmt.Sprint(i)), 1))
