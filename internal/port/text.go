@@ -120,6 +120,8 @@ func (p *Port) attempt(ctx context.Context, keys []string, watched []store.Condi
 		return w, err == nil && !changed, errors.Join(err, ifTrue(changed, store.ErrChanged))
 	case store.KindSplit, store.KindNotCount:
 		return w, true, nil
+	case store.KindTooLarge:
+		return w, false, store.Errorf(store.KindTooLarge, "this changes more than fits into one step, which may be many pieces of a large sketch: use fewer commands or items: %w", err)
 	default:
 	}
 	if err != nil {

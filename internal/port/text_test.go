@@ -1,6 +1,7 @@
 package port_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -80,7 +81,7 @@ func TestTextWithoutRoom(t *testing.T) {
 		return db.Port().Text(t.Context(), nil, nil, func(s *keyspace.Space) error {
 			for _, command := range commands {
 				var args [][]byte
-				for _, word := range strings.Fields(command) {
+				for word := range strings.FieldsSeq(command) {
 					args = append(args, []byte(word))
 				}
 				s.Do(args)
@@ -99,4 +100,31 @@ func TestTextWithoutRoom(t *testing.T) {
 		t.Error(err)
 	}
 	holds(t, db, "a", 2)
+}
+
+// A step that would change more pieces of large sketches than fit into a batch says so, and changes nothing.
+func TestTextTooLarge(t *testing.T) {
+	s := newServer(t, memstore.New(memstore.Options{}), quipu.Options{})
+	keys := []string{"a", "b", "c", "d", "e", "f"}
+	for _, key := range keys {
+		s.do("BF.RESERVE " + key + " 0.001 30000000")
+	}
+	err := s.db.Port().Text(t.Context(), nil, nil, func(space *keyspace.Space) error {
+		for _, key := range keys {
+			args := [][]byte{[]byte("BF.MADD"), []byte(key)}
+			for i := range 2000 {
+				args = append(args, fmt.Append(nil, "item", i))
+			}
+			space.Do(args)
+		}
+		return nil
+	})
+	if store.KindOf(err) != store.KindTooLarge || !strings.Contains(err.Error(), "use fewer") {
+		t.Error(err)
+	}
+	for _, key := range keys {
+		if r := s.do("BF.CARD " + key); r.N != 0 {
+			t.Errorf("%s has %d items", key, r.N)
+		}
+	}
 }
