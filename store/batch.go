@@ -35,7 +35,7 @@ type Batch struct {
 	// cells are of the batch's partition.
 	//
 	// A batch that has some is also refused as a whole, with ErrFull, if its deltas belong together and a namespace
-	// has no room for all keys that they would make if each were applied: see Together.
+	// has no room for all keys that they would make if each were applied, or for their tokens if all were new: see Together.
 	If []Condition
 
 	// Books are the definitions that the batch was made under, for each namespace that

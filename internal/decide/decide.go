@@ -62,7 +62,7 @@ func (c Clock) us() int64 { return max(c.NowUS, c.NowMS*1000) }
 
 // Conditions returns an error if a cell is not at the version that a condition
 // of the batch names, if one that is a part of a counter would have to decide
-// alone, or if there is no room for all keys that a batch with conditions would make.
+// alone, or if there is no room for all keys and tokens of a batch with conditions.
 func Conditions(s State, b *store.Batch) error {
 	for i := range b.If {
 		c := &b.If[i]
@@ -94,7 +94,23 @@ func Conditions(s State, b *store.Batch) error {
 			return store.ErrFull
 		}
 	}
+	for namespace, n := range Tokened(b.Deltas) {
+		if s.Full(namespace, Tokens, n) {
+			return store.ErrFull
+		}
+	}
 	return nil
+}
+
+// Tokened returns how many tokens deltas have, by namespace, as if none were known.
+func Tokened(deltas []store.Delta) map[string]int64 {
+	n := make(map[string]int64)
+	for i := range deltas {
+		if deltas[i].Guard.Token != "" {
+			n[deltas[i].Cell.Namespace]++
+		}
+	}
+	return n
 }
 
 // Growth returns by how many keys each namespace may have grown at some moment while deltas

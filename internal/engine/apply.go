@@ -461,11 +461,11 @@ func (c *change) holds(want *store.Condition, p plan) bool {
 	return have == want.Version
 }
 
-// isCrowded reports whether there is no room for all keys that deltas would make.
+// isCrowded reports whether there is no room for all keys that deltas would make, or for
+// their tokens.
 func (c *change) isCrowded(deltas []store.Delta, plans []plan) bool {
 	e := c.e
-	at := make(map[string]int) // the first delta of each namespace
-	for namespace, n := range decide.Growth(deltas, func(i int) bool {
+	grown := decide.Growth(deltas, func(i int) bool {
 		s := e.cells.slot(plans[i].slot)
 		switch s.meta.state() {
 		case present:
@@ -475,19 +475,23 @@ func (c *change) isCrowded(deltas []store.Delta, plans []plan) bool {
 		default:
 			return s.meta&(dirty0|dirty1|saving) != 0 // It is counted already.
 		}
-	}) {
-		if len(at) == 0 {
-			for i := range deltas {
-				if _, has := at[deltas[i].Cell.Namespace]; !has {
-					at[deltas[i].Cell.Namespace] = i
-				}
-			}
+	})
+	for namespace, n := range grown {
+		if e.names.full(anyOf(namespace), n, &e.o.Limits) {
+			return true
 		}
-		if e.names.full(e.cells.keyOf(plans[at[namespace]].slot), n, &e.o.Limits) {
+	}
+	for namespace, n := range decide.Tokened(deltas) {
+		if e.names.tokensFull(anyOf(namespace), n, &e.o.Limits) {
 			return true
 		}
 	}
 	return false
+}
+
+// anyOf returns the key of some cell of a namespace.
+func anyOf(namespace string) []byte {
+	return appendCell(nil, store.Cell{Namespace: namespace, Key: "k"})
 }
 
 // tick moves the store's time to now, never back, and makes the frame say so.

@@ -321,14 +321,15 @@ func (m *model) state(id modelTokenID) (s store.TokenState, t modelToken, loose 
 
 // tokensFull reports whether a namespace has no room for a new token. What a
 // store may have forgotten takes none.
-func (m *model) tokensFull(ns string) bool {
-	held := int64(0)
+func (m *model) tokensFull(ns string) bool { return ns != "" && m.tokensHeld(ns) >= m.limits.TokensMax }
+
+func (m *model) tokensHeld(ns string) (held int64) {
 	for id, t := range m.tokens {
 		if id.cell.Namespace == ns && m.nowMS-t.atMS < store.TokenKeptMS(m.limits.TokenWindow) {
 			held++
 		}
 	}
-	return ns != "" && held >= m.limits.TokensMax
+	return held
 }
 
 // keys returns how many keys a namespace has, and how many a store may count
@@ -345,7 +346,7 @@ func (m *model) keys(ns string) (live, counted int64) {
 	return live, counted
 }
 
-// isCrowded reports whether there is no room for all keys that a batch with conditions would make. Expired keys
+// isCrowded reports whether there is no room for all keys that a batch with conditions would make, or for its tokens. Expired keys
 // may take up room, if the store says so.
 func (m *model) isCrowded(b store.Batch, said bool) bool {
 	if len(b.If) == 0 || !b.Together() {
@@ -370,6 +371,11 @@ func (m *model) isCrowded(b store.Batch, said bool) bool {
 		}
 		grown[ns]++
 		if live, counted := m.keys(ns); live+grown[ns] > m.limits.KeysMax || said && counted+grown[ns] > m.limits.KeysMax {
+			return true
+		}
+	}
+	for ns, n := range decide.Tokened(b.Deltas) {
+		if ns != "" && m.tokensHeld(ns)+n > m.limits.TokensMax {
 			return true
 		}
 	}

@@ -274,6 +274,7 @@ func tokensFull(k *kit, cl *clock) {
 		k.outcome(k.one(once(add(c, 1), "new")), store.Full)
 		k.outcome(k.one(settle(c, "new")), store.Full)
 		k.outcome(k.one(once(add(cell("b"), 1), "new")), store.Full)
+		k.refused(given(k.batch(once(add(c, 1), "new"), add(c, 1)), c, was.Version), store.KindFull)
 		if now := k.read(c); now != was {
 			k.Fatalf("a refused write changed the cell from %+v to %+v", was, now)
 		}
