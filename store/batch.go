@@ -10,8 +10,8 @@ import (
 // (see Enlist) and is its epoch: a later writer has a higher id.
 type Writer uint64
 
-// A Batch is what Apply takes: deltas for one partition, frozen before it is
-// sent.
+// A Batch is a number of deltas for one partition. It must not change after it
+// was first sent.
 type Batch struct {
 	Partition int
 
@@ -23,9 +23,10 @@ type Batch struct {
 	Writer    Writer
 	Prev, Seq uint64
 
-	// Durability is what the acknowledgement must mean. A batch that touches
-	// a cell whose last change is still on its way to a stronger durability
-	// waits for that one. Stores that can't give it say so in the reply.
+	// Durability is the durability that the acknowledgement must have. If the last
+	// change of a cell is still waiting for a stronger durability, a batch that
+	// touches the cell waits for that. A store that can't reach the durability says so
+	// in the reply.
 	Durability Durability
 
 	// If are conditions on the state the batch meets, before any of its deltas.
@@ -54,9 +55,9 @@ type Batch struct {
 	// itself, sooner or later.
 	Floors []Floor
 
-	// Apart says that the deltas need not be applied together, though in their order
-	// all the same. Then one that a cell refuses as Split is refused alone. Otherwise the batch is refused with
-	// ErrSplit, as if a condition did not hold: see Together.
+	// Apart says that the deltas need not be applied together, though still in their
+	// order. Then a delta that a cell refuses as Split is refused alone. Otherwise the
+	// batch is refused with ErrSplit, as if a condition did not hold: see Together.
 	Apart bool
 
 	Deltas []Delta
@@ -79,9 +80,8 @@ func (b *Batch) Changes() bool {
 	return false
 }
 
-// Apart gives the batches of each partition to a call of their own, in their order,
-// and makes these calls side by side. What becomes of one says nothing of the
-// others: see Answer.
+// Apart makes one call for the batches of each partition, in their order, and
+// makes these calls in parallel. They are independent: see Answer.
 func Apart(batches []Batch, replies []Reply, call func([]Batch, []Reply) error) error {
 	rows := make(map[int][]int, 1)
 	for i := range batches {
@@ -108,14 +108,14 @@ func Apart(batches []Batch, replies []Reply, call func([]Batch, []Reply) error) 
 	return Answer(errs, replies)
 }
 
-// A Book is what a server knew of the definitions of a namespace: they have a number,
-// from 1 on, that rises whenever they change.
+// A Book is the number of the definitions of a namespace that a server knew. It
+// starts at 1 and rises with every change of the definitions.
 type Book struct {
 	Namespace string
 	ID        int64
 }
 
-// A Floor is the first epoch of a view that is kept. All its parts that have a lower
+// A Floor is the first epoch of a view that is kept. All parts with a lower
 // epoch are gone.
 type Floor struct {
 	Namespace string
@@ -124,13 +124,13 @@ type Floor struct {
 	Epoch     Epoch
 }
 
-// A Condition is that a cell is at a version; 0 is an absent cell.
+// A Condition requires that a cell has a version; 0 means that it is absent.
 type Condition struct {
 	Cell    Cell
 	Version uint64
 }
 
-// Op is what a delta does to its cell.
+// Op is the operation of a delta on its cell.
 type Op uint8
 
 // The operations. They are stored and sent: append only.
@@ -150,8 +150,8 @@ const (
 
 // A Delta is one change to one cell.
 //
-// A delta that wants its value, or has a guard, or is not an OpAdd, is
-// decided: it depends on the state it meets. Any other is blind.
+// A delta that wants its value, or has a guard, or is not an OpAdd, is decided:
+// its result depends on the present state. Any other delta is blind.
 type Delta struct {
 	Cell   Cell
 	Op     Op
@@ -174,13 +174,12 @@ type Delta struct {
 	Event *Event // what else the delta does in its step; nil is nothing
 }
 
-// Expiry is what a delta does to the deadline of its cell: one of the first
-// three, and with ExpirySet some of the others. The conditions among them must
-// all hold for the deadline to be set. If they do not, an OpExpire is refused as Unmet, and any
-// other change is made without touching the deadline.
+// Expiry says what a delta does to the deadline of its cell. It is one of the
+// first three, or ExpirySet with some of the conditions. The deadline is set if
+// all conditions hold. Otherwise an OpExpire is refused as Unmet, and any other
+// change is made without touching the deadline.
 //
-// A cell that comes into being has no deadline before. A cell that is deleted
-// loses it.
+// A new cell has no deadline. A deleted cell loses it.
 type Expiry uint8
 
 // A write does one of these to a deadline. They are stored and sent: append only.
@@ -224,8 +223,8 @@ func (d *Delta) Deadline(old, nowMS int64) (ms int64, met bool) {
 	return ms, true
 }
 
-// A Guard is the condition on a delta. What may refuse one is judged in this
-// order: token, version, layout, existence and deadline, room for a key, sum.
+// A Guard is the condition of a delta. The checks are made in this order:
+// token, version, layout, existence and deadline, room for a key, sum.
 type Guard struct {
 	// Token, if not empty, names this write among all writes to the cell:
 	// once. Digest stands for the caller's whole payload: the token with
@@ -263,8 +262,8 @@ const (
 	ExistsNot                   // it does not
 )
 
-// A Bound is where a sum must stay. Both limits belong to it. If Low is above
-// High, no sum is within it.
+// A Bound is the range in which a sum must stay, including both limits. If Low
+// is above High, no sum is within it.
 type Bound struct {
 	Low, High int64
 
@@ -280,7 +279,8 @@ type Bound struct {
 	Inward bool
 }
 
-// Unbounded returns a bound that only int64 limits, for the caller to narrow.
+// Unbounded returns a bound that is only limited by int64, for the caller to
+// narrow.
 func Unbounded() Bound { return Bound{Low: math.MinInt64, High: math.MaxInt64, Inward: true} }
 
 // Limits returns between which limits, both included, the sum of a value and n
@@ -305,7 +305,7 @@ func (b *Bound) Limits(value, n int64) (low, high int64) {
 // Has reports whether a value is within the limits.
 func (b *Bound) Has(value int64) bool { return value >= b.Low && value <= b.High }
 
-// A Reply is what Apply says of one batch.
+// A Reply is the answer of Apply to one batch.
 type Reply struct {
 	Err        error      // the batch as a whole was refused and changed nothing; only after ErrUnknown it may have
 	Mark       uint64     // the writer's mark after this call; with ErrMark, the mark that refused it
@@ -322,7 +322,7 @@ type Reply struct {
 	Retries int
 }
 
-// A Result is what became of one delta.
+// A Result is the outcome of one delta.
 type Result struct {
 	Outcome  Outcome
 	Replayed bool   // decided earlier, under the same token or the same mark
@@ -413,7 +413,7 @@ func (o Outcome) Err() error {
 	}
 }
 
-// A Fate is what is known of a token.
+// A Fate says what is known of a token.
 type Fate struct {
 	State TokenState
 	AtMS  int64 // when it was decided, Unix milliseconds; 0 if unknown

@@ -103,8 +103,8 @@ func Errorf(k Kind, format string, args ...any) *Error {
 	return &Error{Kind: k, Detail: err.Error(), Err: errors.Unwrap(err)}
 }
 
-// Newer returns the error of what has a format that this program does not know yet:
-// nothing is wrong with it.
+// Newer returns the error for data in a format that this program does not know
+// yet. The data is not damaged.
 func Newer(what string, has, knows int) *Error {
 	return Errorf(KindUnsupported, "%s was made by a newer Quipu, with format %d, and this one knows formats up to %d: upgrade", what, has, knows)
 }
@@ -121,8 +121,8 @@ func (e *Error) Is(target error) bool {
 	return ok && t.Kind == e.Kind
 }
 
-// Partly returns what to say of a call that ended by err: if other parts of it may
-// have been applied, that the outcome is unknown.
+// Partly returns the error of a call that failed with err. If other parts of
+// the call may have been applied, the outcome is unknown.
 func Partly(err error, others bool) error {
 	if err == nil || !others || KindOf(err) == KindUnknown {
 		return err
@@ -130,9 +130,10 @@ func Partly(err error, others bool) error {
 	return Errorf(KindUnknown, "only a part of the call may have been applied: %w", err)
 }
 
-// Answer puts the error that each batch of a call ended with, or nil, where it
-// belongs: into its reply, so that what happened to one says nothing of the others.
-// Only if all failed alike the call did, and Answer returns the first error.
+// Answer distributes the errors of the batches of a call, which may be nil, to
+// their replies, so that each batch has its own outcome. If all batches failed
+// with the same kind of error, Answer returns the first error as that of the
+// call.
 func Answer(errs []error, replies []Reply) error {
 	alike := true
 	for _, err := range errs {

@@ -82,8 +82,8 @@ const (
 	PlaceMet                  // at the position in its part plus what the lead met
 )
 
-// A Met is a condition on a value that a step meets. What is absent is 0, and bytes are
-// their Number.
+// A Met is a condition on a value that a step finds. An absent value is 0, and
+// bytes are their Number.
 type Met struct {
 	Kind MetKind
 	N    int64
@@ -114,7 +114,7 @@ func (m Met) Holds(n int64) bool {
 	}
 }
 
-// A Content is what a part holds: a number, or bytes and their Number.
+// A Content is the content of a part: a number, or bytes and their Number.
 type Content struct {
 	N      int64
 	Bytes  string
@@ -147,7 +147,7 @@ func (k PartKind) Content(bytes []byte) Content {
 	return Content{N: k.Number(bytes), Bytes: string(bytes), Exists: true}
 }
 
-// A Stamp is what is known only in the step that makes an entry.
+// A Stamp is what only the step that makes a ledger entry knows.
 type Stamp struct {
 	MS    int64 // the store's time, Unix milliseconds
 	Known bool  // a store need not look at a value that no decision asks for

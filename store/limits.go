@@ -65,16 +65,16 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// RefusalsMax returns how many tokens of a namespace may remember a refusal: a tenth, so
-// that those who are refused leave room for those who are not.
+// RefusalsMax returns the number of tokens of a namespace that may remember a
+// refusal. It is a tenth of all, so that refused callers leave room for others.
 func (l Limits) RefusalsMax() int64 { return (l.TokensMax + 9) / 10 }
 
 // Share returns the limits of one of a store's partitions, for stores whose
-// partitions know nothing of each other. A single one has the limits as they are.
-// One of several may hold its part of the keys and tokens of a namespace, and as
-// much more as chance may bring it, four standard deviations: so a namespace
-// surely has room for about its limit, and never holds more than the sum of the
-// shares. The limits on namespaces and writers are of one partition already.
+// partitions know nothing of each other. A single partition has all. One of
+// several has its share of the keys and tokens of a namespace plus four
+// standard deviations, because keys are not spread evenly. So a namespace
+// surely has room for about its limit, and never exceeds the sum of the shares.
+// The limits on namespaces and writers already are those of one partition.
 func (l Limits) Share(partitions int) Limits {
 	if partitions <= 1 {
 		return l
@@ -87,9 +87,9 @@ func (l Limits) Share(partitions int) Limits {
 	return l
 }
 
-// CheckWindow returns an error if a store that others share has another token
-// window than the one asked for, if any is: a token that is new to one of them
-// would be old to another, and count twice.
+// CheckWindow returns an error if a shared store has a token window other than
+// the one asked for, if any. Otherwise a token that is new to one server could
+// be old to another, and its write could count twice.
 func CheckWindow(has, asked time.Duration) error {
 	if asked == 0 || has == asked.Truncate(time.Millisecond) {
 		return nil
@@ -97,7 +97,7 @@ func CheckWindow(has, asked time.Duration) error {
 	return Errorf(KindInvalid, "the store was created with a token window of %s, not %s: all servers that share it must use the same --token-window", has, asked)
 }
 
-// CheckNamespace returns an error if callers can't have a namespace of this name.
+// CheckNamespace returns an error if namespace is not a valid name.
 func CheckNamespace(namespace string) error {
 	switch {
 	case namespace == "":
@@ -115,7 +115,7 @@ func CheckNamespace(namespace string) error {
 	return nil
 }
 
-// CheckCell returns an error if c is no address of a counter.
+// CheckCell returns an error if c is not the address of a counter.
 func CheckCell(c Cell) error {
 	if len(c.Namespace) > NamespaceBytesMax {
 		return Errorf(KindTooLarge, "namespace of %d bytes: at most %d", len(c.Namespace), NamespaceBytesMax)
@@ -129,7 +129,7 @@ func CheckCell(c Cell) error {
 	return checkKey(c.Key, KeyBytesMax)
 }
 
-// CheckKey returns an error if key is none of a counter.
+// CheckKey returns an error if key is not the key of a counter.
 func CheckKey(key string) error { return checkKey(key, KeyBytesMax) }
 
 func checkKey(key string, bytesMax int) error {
@@ -144,7 +144,7 @@ func checkKey(key string, bytesMax int) error {
 	return nil
 }
 
-// CheckToken returns an error if token is no name for a write.
+// CheckToken returns an error if token is not valid.
 func CheckToken(token string) error {
 	switch {
 	case token == "":
@@ -173,8 +173,8 @@ func CheckRead(cells []Cell, values []Value) error {
 	return nil
 }
 
-// CheckBatch returns an error if b can't be applied by any store with as many
-// partitions.
+// CheckBatch returns an error if no store with this many partitions can apply
+// b.
 func CheckBatch(b *Batch, partitions int) error {
 	if b.Partition < 0 || b.Partition >= partitions {
 		return Errorf(KindInvalid, "partition %d: the store has %d", b.Partition, partitions)

@@ -1,14 +1,14 @@
 package store
 
-// Needs are what a delta, or a batch, asks for beyond adding N to a cell. A fast
-// path names the needs that it serves, in a constant beside it, and takes a delta
-// only if it has no others:
+// Needs are the abilities that a delta, or a batch, needs beyond adding N to a
+// cell. A fast path lists the needs that it serves, in a constant beside it,
+// and takes a delta only if it has no others:
 //
 //	const laneServes = store.NeedValue | store.NeedToken
 //
 //	if d.Needs()&^laneServes == 0 { … }
 //
-// So a need that comes later is served by no fast path that does not say so.
+// So no existing fast path serves a need that is added later.
 type Needs uint32
 
 // The needs. Those of a batch are its own and those of its deltas.
@@ -87,7 +87,7 @@ var (
 	}(Batch{})
 )
 
-// Needs returns what d asks for. Its cell, N, Writes and Lot ask for nothing.
+// Needs returns what d needs. Its cell, N, Writes and Lot need nothing.
 func (d *Delta) Needs() (n Needs) {
 	if d.Op != OpAdd {
 		n |= NeedOp
@@ -120,8 +120,8 @@ func (d *Delta) Needs() (n Needs) {
 	return n
 }
 
-// Needs returns what b and its deltas ask for. Its partition and its durability,
-// and whether the deltas are apart, ask for nothing.
+// Needs returns what b and its deltas need. The partition, the durability and
+// Apart need nothing.
 func (b *Batch) Needs() (n Needs) {
 	if b.Writer != 0 || b.Prev != 0 || b.Seq != 0 {
 		n |= NeedMark
@@ -138,8 +138,9 @@ func (b *Batch) Needs() (n Needs) {
 	return n
 }
 
-// AddMax is up to what an add, either way, can be taken by a part of a counter: so
-// that the parts stay far from the ends of int64, and their sum does.
+// AddMax is the largest amount, in either direction, that a part of a counter
+// accepts in an add. So the values of the parts, and their sum, stay far from
+// the limits of int64.
 const AddMax = 1 << 32
 
 // Splits reports whether a cell of a layout refuses d as Split, whatever else it is.
@@ -172,9 +173,9 @@ func (d *Delta) IsObject() bool { return d.Event != nil && d.Event.Part.Kind() =
 // shardServes is what a shard of a counter can decide alone.
 const shardServes = NeedToken | NeedRiders | NeedBook | NeedBytes
 
-// NeedsWhole reports whether d can't be decided by a part of a counter: it asks
-// for its value, or has a condition, or is no add, or a large one. A delta that
-// names the layout has been made for the part.
+// NeedsWhole reports whether a part of a counter can't decide d: d asks for the
+// value, has a condition, is not an add, or is a large add. A delta that names
+// the layout was made for the part.
 func (d *Delta) NeedsWhole() bool {
 	if d.Guard.Laid || d.Op == OpSettle || d.Op == OpRetire {
 		return false

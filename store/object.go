@@ -16,16 +16,17 @@ package store
 // so whoever makes one gives them names that no others had, and package internal/retention removes them later.
 const Object Part = "\x0f\x00\x00\x80\x00\x00\x00\x00\x00\x00\x00"
 
-// LayoutObject is the layout of a cell whose key holds bytes. No counter can be laid out
-// so: OpLayout takes none that ends in these 16 bits, and no guard names one.
+// LayoutObject is the layout of a cell whose key holds bytes. No counter can
+// have it: OpLayout refuses layouts that end in these 16 bits, and no guard
+// names one.
 const LayoutObject = 1 << 15
 
 // ofObject reports whether a layout is kept for objects. A store may keep the deadline of
 // an object in the bits above.
 func ofObject(layout int64) bool { return layout&(1<<16-1) == LayoutObject }
 
-// ObjectDeadlineMax is the last deadline that an object may have, in Unix milliseconds:
-// a later one becomes this, in the year 6429.
+// ObjectDeadlineMax is the latest deadline of an object, in Unix milliseconds,
+// in the year 6429. Later ones become this.
 const ObjectDeadlineMax = 1<<47 - 1
 
 // IsObject reports whether a cell's key holds bytes.

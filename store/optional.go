@@ -6,8 +6,9 @@ import (
 	"strconv"
 )
 
-// An Auditor is a Store that can check what it serves against an independent
-// record: the marks carry the count and the sums of everything applied.
+// An Auditor is a Store that can check what it serves against a separate
+// record: the marks have the number and the sums of everything that was
+// applied.
 type Auditor interface {
 	Audit(ctx context.Context) (Audit, error)
 }
@@ -24,7 +25,7 @@ type Audit struct {
 	Unproved []string
 }
 
-// Drift is one difference between what a store serves and its record.
+// A Drift is a difference between what a store serves and its record.
 type Drift struct {
 	What string // what was compared
 	Have string // what is served
@@ -37,23 +38,23 @@ type Snapshotter interface {
 	Snapshot(ctx context.Context, w io.Writer) error
 }
 
-// A Meter is a Store that counts what it does.
+// A Meter is a Store that has metrics.
 type Meter interface {
 	// Meters calls f for each meter, in a fixed order. Names are in the style
 	// of Prometheus: quipu_<noun>_<unit>, counters end in _total.
 	Meters(f func(name, help string, value float64))
 }
 
-// A Prober is a Store that can tell, at little cost, whether it takes writes.
+// A Prober is a Store that can cheaply tell whether it accepts writes.
 type Prober interface {
 	// Probe returns nil if a partition takes writes now, and otherwise why not. It
 	// changes no cell, and does not try twice.
 	Probe(ctx context.Context, partition int) error
 }
 
-// Probe returns nil if a partition of a store takes writes now, and otherwise why
-// not. A store that is no Prober is asked to delete what does not exist, if it does
-// not: that changes nothing, and is no refusal.
+// Probe returns nil if a partition of a store accepts writes now, and otherwise
+// the reason. If the store is no Prober, Probe deletes a cell that does not
+// exist, which changes nothing.
 func Probe(ctx context.Context, s Store, partition int) error {
 	if p, ok := s.(Prober); ok {
 		return p.Probe(ctx, partition)
@@ -80,8 +81,8 @@ func ProbeCell(partition, n int) Cell {
 	}
 }
 
-// A Starter is a Store for callers that can't wait, such as the loop of a
-// server that has many connections.
+// A Starter is a Store for callers that must not wait, such as the loop of a
+// server with many connections.
 type Starter interface {
 	// Start is Apply without the waiting. It reports false, having changed
 	// nothing, if it would have to wait for anything but durability: for room,
@@ -101,8 +102,8 @@ type Starter interface {
 	Peek(cells []Cell, values []Value) bool
 }
 
-// An Adder is a Starter with a short way for what most calls are: plain adds that
-// want their value, each a delta of OpAdd with Want and nothing else.
+// An Adder is a Starter with a fast path for the most common calls: plain adds
+// that want their value, each a delta of OpAdd with Want and nothing else.
 type Adder interface {
 	Starter
 
@@ -124,8 +125,9 @@ type Adds struct {
 	Each      []Add
 }
 
-// An Add is one or more additions of the same amount to one cell, each decided as if
-// it came alone. The value after the first is Before+N, after the second Before+2N.
+// An Add is one or more additions of the same amount to one cell, each decided
+// as if it came alone. The value after the first is Before+N, after the second
+// Before+2N.
 type Add struct {
 	N      int64  // what is added each time
 	Before int64  // the value before the first; 0 of an absent cell
@@ -139,9 +141,8 @@ type Add struct {
 // KeyOf returns the key of an add.
 func (a *Adds) KeyOf(add *Add) []byte { return a.Keys[add.Key:][:add.Size:add.Size] }
 
-// A Clock is a Store that can tell its time without waiting. Who has to say how
-// long a cell still has, compares its deadline with that: the time of whoever asks
-// may be another.
+// A Clock is a Store that can tell its time without waiting. Compare deadlines
+// with this time, because the clock of the caller may differ.
 type Clock interface {
 	// NowMS returns the time that a cell's deadline is judged by, in Unix
 	// milliseconds: as the store has told it, with what has passed since. It is 0 if
@@ -150,8 +151,8 @@ type Clock interface {
 	NowMS(c Cell) int64
 }
 
-// A Sizer is a Store that knows how many cells a namespace has, without
-// looking at each.
+// A Sizer is a Store that knows the number of cells of a namespace without
+// reading them all.
 type Sizer interface {
 	// Size returns the number of cells. It counts those that have expired and
 	// were not removed yet.

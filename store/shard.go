@@ -17,10 +17,10 @@ const (
 	lanePrefix  = "lane/"
 )
 
-// LimitsPrefix is what the keys of limits begin with, in the store's own namespace.
+// LimitsPrefix begins the keys of limits in the store's own namespace.
 const LimitsPrefix = "limit/"
 
-// LaneSlots is how many lanes a namespace has in a partition.
+// LaneSlots is the number of lanes of a namespace in a partition.
 const LaneSlots = 8
 
 // lanePartitions is how many partitions may have lanes: a row has two bytes for their number.
@@ -35,7 +35,7 @@ func LaneCell(namespace string, partition, slot int) Cell {
 	return Cell{Key: lanePrefix + strconv.Itoa(slot*lanePartitions+partition) + "/" + namespace}
 }
 
-// LaneOf returns which lane a cell is; ok is false if it is none.
+// LaneOf returns the lane of a cell; ok is false if the cell is not a lane.
 func LaneOf(c Cell) (namespace string, partition, slot int, ok bool) {
 	namespace, number, ok := laneOf(c)
 	return namespace, number % lanePartitions, number / lanePartitions, ok
@@ -62,7 +62,8 @@ func LimitCell(namespace, name string, lane int) Cell {
 	return Cell{Key: LimitsPrefix + strconv.Itoa(lane) + "/" + namespace + "/" + name}
 }
 
-// LimitOf returns which lane of which limit a cell is; ok is false if it is none.
+// LimitOf returns the limit and the lane of a cell; ok is false if the cell
+// belongs to no limit.
 func LimitOf(c Cell) (namespace, name string, lane int, ok bool) {
 	rest, ok := strings.CutPrefix(c.Key, LimitsPrefix)
 	if !ok || c.Namespace != "" {
@@ -99,8 +100,8 @@ func beside(c Cell) (of Cell, after int, ok bool) {
 	return ShardOf(c)
 }
 
-// SplitMax is the highest number of a shard of a counter that is split. Those above are its
-// seats: each has some of its users.
+// SplitMax is the highest number of a shard of a split counter. Higher numbers
+// are its seats: each has some of its users.
 const SplitMax = 64
 
 // ShardCell returns the address of shard i of a counter.
@@ -129,8 +130,8 @@ func ShardOf(c Cell) (of Cell, i int, ok bool) {
 	return Cell{}, 0, false
 }
 
-// SpaceOf returns the namespace of the counter that a cell is, or is a shard of, or of the
-// limit or the lane that it is: its definitions and floors are the cell's.
+// SpaceOf returns the namespace whose definitions and floors apply to a cell:
+// that of its counter, or of the limit or the lane that the cell is.
 func SpaceOf(c Cell) string {
 	if c.Namespace == "" {
 		if of, _, ok := ShardOf(c); ok {

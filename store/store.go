@@ -1,82 +1,88 @@
-// Package store is the contract between Quipu and whatever keeps its counts.
+// Package store is the contract between Quipu and the stores that keep its
+// counts.
 //
-// A Store keeps cells, tokens and marks, and changes them in one way: Apply.
-// The embedded engine, memstore and every engine that other people run keep
-// the same contract, and package storetest holds it as executable laws. This
-// package has the words, the types and the limits; it does no I/O and imports
-// no third party.
+// A Store keeps cells, tokens and marks. A cell is one stored value, such as a
+// counter. A token is a caller's name for one write. A mark is the number of
+// the last batch that was applied from a writer. Apply is the only way to
+// change them. The embedded engine, memstore and the stores over PostgreSQL and
+// Redis keep the same contract, and package storetest tests it as executable
+// laws. This package has words, types and limits. It does no I/O and imports no
+// third party.
 //
 // # Writing
 //
-// Every write is a Batch given to Apply. A batch belongs to one partition and
-// is atomic in it: all of its accepted deltas, tokens and its mark become
-// durable and visible together, or none does. A delta that is refused (an
-// overflow, a token used for another payload, a full namespace) is refused
-// alone: it changes nothing, and its neighbours in the batch are unharmed.
-// Deltas of one batch are decided in their order. A batch may have conditions
-// on cells: then it is decided only if all of them hold.
+// Every write is a Batch that is given to Apply. A batch belongs to one
+// partition and is atomic in it: all of its accepted deltas, its tokens and its
+// mark become durable and visible together, or none does. A delta may be
+// refused, because of an overflow, a token that was used for another payload,
+// or a full namespace. It is refused alone: it changes nothing, and the other
+// deltas of the batch are not affected. The deltas of a batch are decided in
+// their order. A batch may have conditions on cells: then it is decided only if
+// all of them hold.
 //
-// Nothing is seen before it has the durability its batch asked for: not by
-// Read, Scan or Lookup, not by a repeat, not by a refusal.
+// Nothing is visible before it has the durability that its batch asked for: not
+// to Read, Scan or Lookup, not in a repeat, and not in a refusal.
 //
 // # Time
 //
 // A cell may have a deadline, in Unix milliseconds. From that moment on it does
 // not exist: it reads as absent, and the next change to it starts from nothing.
-// A delta names the deadline itself, or a lifetime, which the store adds to its
-// own time. Time is the store's own and never goes back: what has expired for one caller
-// has expired for all. A store removes expired cells sooner or later by itself;
-// until then they may count against the namespace's limit, but they do not keep
-// it full: a store makes room. Scan does not return them.
+// A delta gives the deadline itself, or a lifetime, which the store adds to its
+// own time. The store's time never goes back: a cell that has expired for one
+// caller has expired for all. A store removes expired cells sooner or later by
+// itself. Until then they may count against the limit of the namespace, but
+// they do not keep it full: a store makes room. Scan does not return them.
 //
 // # Layout
 //
-// A counter may be laid out over several cells, by whoever uses the store: see
-// OpLayout. The store keeps a word with each cell and knows one thing about it: a
-// cell whose word is not 0 is a part of something, and can't decide alone. It
-// takes adds that ask for nothing back, and what names the word that it has. All
-// else is refused as Split, and whoever laid the counter out puts it together
-// first. A cell has a deadline or a layout, never both, unless it is an object.
+// Users of the store may spread a counter over several cells: see OpLayout. The
+// store keeps a word with each cell, its layout, and knows one thing about it:
+// a cell whose layout is not 0 is a part of a counter and can't decide alone.
+// It accepts adds that ask for nothing back, and deltas that name its layout.
+// It refuses everything else as Split, and the user that spread the counter
+// first merges its parts. A cell has a deadline or a layout, never both, unless
+// it is an object.
 //
 // # Parts and events
 //
-// A counter, and each of its shards, may have parts beside its own value: windows,
-// members, lines of a ledger. A delta with an Event is a lead, and its riders change
-// parts of the same cell in the same step, or not at all. Parts have no version, no
-// deadline and no place in lists of counters.
+// A counter, and each of its shards, may have parts in addition to its own
+// value: windows, members, lines of a ledger. A delta with an Event is a lead.
+// Its riders change parts of the same cell in the same step, or not at all.
+// Parts have no version and no deadline, and are not in lists of counters.
 //
 // # Objects
 //
-// A key may hold bytes instead of a count. Its cell says so by its layout,
-// LayoutObject, and its value is 0; the bytes are in its part Object. An event that is
-// led by that part replaces whatever the key holds, in one step, and is judged by the key's own
-// cell: whether it exists, its version, its deadline. A delta that is not meant for an
-// object is refused as Split. OpGet, OpExpire and OpDelete are meant for both, and what
-// removes the cell, its deadline too, removes the bytes.
+// A key may hold bytes instead of a count. Its cell then has the layout
+// LayoutObject and the value 0, and the bytes are in its part Object. An event
+// that is led by that part replaces whatever the key holds, in one step, and is
+// judged by the key's own cell: whether it exists, its version, its deadline. A
+// delta that is not meant for an object is refused as Split. OpGet, OpExpire
+// and OpDelete are meant for both. When the cell is removed, also by its
+// deadline, so are the bytes.
 //
 // # Exactly once
 //
 // Two guards make a repeat harmless. A token names one write to one cell: the
-// store remembers it in the same atomic step as the count, and a repeat
-// returns the first result. A writer numbers whole batches: a batch covers
-// (Prev, Seq] and is applied only when the writer's mark equals Prev, so a
-// batch may be resent, unchanged, until a definite answer arrives.
+// store remembers it in the same atomic step as the count, and a repeat returns
+// the first result. A writer numbers whole batches: a batch covers (Prev, Seq]
+// and is applied only when the writer's mark equals Prev. So a batch may be
+// sent again, unchanged, until a definite answer arrives.
 //
 // # Errors
 //
-// Apply returns an error when it can't answer for any of the batches: the store is
-// closed, unavailable, or the outcome is unknown (see ErrUnknown). What concerns
-// one batch is in its Reply.Err: if a partition can't be reached, only the batches
-// of that partition are unavailable or unknown (see Answer). What concerns one
-// delta is in its Result.Outcome. Errors match the Err… values of this package by
-// errors.Is.
+// Apply returns an error when it can't answer for any of the batches: the store
+// is closed, unavailable, or the outcome is unknown (see ErrUnknown). The error
+// of one batch is in its Reply.Err: if a partition can't be reached, only the
+// batches of that partition are unavailable or unknown (see Answer). The
+// outcome of one delta is in its Result.Outcome. Errors match the Err… values
+// of this package by errors.Is.
 //
 // # Cancellation
 //
 // A call whose context ends before its batches are frozen changes nothing and
-// returns the context's error. After that the outcome can't be taken back: the
-// call returns ErrUnknown, and a Settle delta, or the same batch sent again,
-// tells what happened.
+// returns the context's error. After that it returns ErrUnknown, because the
+// outcome can't be taken back. A Settle delta, or the same batch sent again,
+// tells the outcome.
 package store
 
 import "context"
@@ -122,7 +128,7 @@ type Store interface {
 	Close() error
 }
 
-// Traits is what a store can do.
+// Traits describes a store.
 type Traits struct {
 	Name       string     // "embedded", "memory", …
 	Partitions int        // fixed when the store was created, at least 1
@@ -139,7 +145,7 @@ type Cell struct {
 	Key       string
 }
 
-// A Value is what a cell holds.
+// A Value is the content of a cell.
 type Value struct {
 	N       int64
 	Version uint64 // changes with every change of the cell, and only rises; 0 if absent
@@ -158,7 +164,7 @@ type Value struct {
 	AsOfMS int64
 }
 
-// An Entry is a cell found by Scan.
+// An Entry is a cell that Scan returns.
 type Entry struct {
 	Key   string
 	Value Value
@@ -172,7 +178,7 @@ type Range struct {
 	After     string
 }
 
-// Durability says what an acknowledgement survives.
+// Durability says what an acknowledged write survives.
 type Durability uint8
 
 // The durability words, weakest first. The zero value asks for Synced.

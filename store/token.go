@@ -44,14 +44,14 @@ func hexDigit(c byte) int {
 }
 
 // TokenStale reports whether a token that the store does not know must be
-// refused as expired, because the time it carries is before the window, or so
-// far ahead that it would still look new when it has been forgotten.
+// refused as expired. That is so if the time it carries is before the window,
+// or so far ahead that it would still look new when it has been forgotten.
 func TokenStale(token string, nowMS int64, window time.Duration) bool {
 	ms, ok := TokenTime(token)
 	return ok && (ms < nowMS-window.Milliseconds() || ms >= nowMS+window.Milliseconds())
 }
 
-// TokenKeptMS returns how long a store remembers a decided token: one window
-// in which a repeat returns the first result, and one in which it is refused
-// as expired.
+// TokenKeptMS returns how long a store remembers a decided token: one window in
+// which a repeat returns the first result, and one in which it is refused as
+// expired.
 func TokenKeptMS(window time.Duration) int64 { return 2 * window.Milliseconds() }

@@ -5,9 +5,8 @@ import "context"
 // unheardKey is the key of a context whose call nobody is told of.
 type unheardKey struct{}
 
-// Unheard returns a context for calls by which no caller is told anything, such
-// as looking after counters in the background. A store that tells once that it has
-// lost something does not tell those, but whoever comes next.
+// Unheard returns a context for background calls, whose results no caller sees.
+// A store that reports a loss only once reports it to the next caller instead.
 func Unheard(ctx context.Context) context.Context {
 	return context.WithValue(ctx, unheardKey{}, true)
 }

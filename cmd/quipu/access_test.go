@@ -382,9 +382,9 @@ func TestAccessUsage(t *testing.T) {
 		refused(t, 2, text, append([]string{"serve", "--store", "memory:"}, args...)...)
 	}
 	f("--anonymous", "--anonymous", "fly:n")
-	f("prefix of keys has to end in *", "--anonymous", "read:n/x")
+	f("prefix of keys must end in *", "--anonymous", "read:n/x")
 	f("--cert-grant: want --tls-client-ca", "--cert-grant", "CN=a => read:n")
-	f("no field of a certificate", "--tls-client-ca", "x", "--cert-grant", "SERIAL=a => read:n")
+	f("not a field of a certificate", "--tls-client-ca", "x", "--cert-grant", "SERIAL=a => read:n")
 	f("--tls-client-ca: want --cert-grant", "--tls-client-ca", "x")
 	f("client certificates need TLS", "--tls-client-ca", "x", "--cert-grant", "CN=a => read:n")
 	f("--jwks: want --jwt-issuer", "--jwks", "x", "--jwt-audience", "a", "--jwt-grant", "sub=a => read:n")

@@ -31,5 +31,5 @@ func TestAllow(t *testing.T) {
 	f(0, `"allowed":true`, "", "allow", "api", "bob", "--json")
 	f(exitFailed, `"allowed":false`, "refused", "allow", "api", "bob", "9", "--json")
 	f(exitFailed, "", "no limits are defined for", "allow", "web", "eve")
-	f(exitUsage, "", "leave it out", "allow", "api", "eve", "2", "--peek")
+	f(exitUsage, "", "leave out the cost", "allow", "api", "eve", "2", "--peek")
 }

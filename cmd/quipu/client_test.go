@@ -238,9 +238,9 @@ func TestWrongDoor(t *testing.T) {
 	p := serve(t)
 	_, rpc, _ := strings.Cut(p.ready, "rpc=")
 	for _, addr := range []string{"http://127.0.0.1:" + p.respPort, "http://" + rpc} {
-		refused(t, 1, "is that the REST door? --addr wants the address of the server's --http", "get", "a", "--addr", addr)
-		refused(t, 1, "is that the REST door?", "advise", "--addr", addr)
-		refused(t, 4, "is that the REST door?", "add", "a", "--addr", addr)
+		refused(t, 1, "is that the REST API? --addr needs the address of the server's --http", "get", "a", "--addr", addr)
+		refused(t, 1, "is that the REST API?", "advise", "--addr", addr)
+		refused(t, 4, "is that the REST API?", "add", "a", "--addr", addr)
 	}
 }
 
@@ -253,7 +253,7 @@ func TestNotHTTP(t *testing.T) {
 		for doubt, code := range map[int]int{exitUnavailable: exitFailed, exitUnknown: exitUnknown} {
 			got := r.unreached(&url.Error{Op: "Get", URL: "http://127.0.0.1:6380/api/v1/x", Err: err}, doubt)
 			if text := got.Error(); exitCode(got) != code || !strings.Contains(text, "at http://127.0.0.1:6380: ") ||
-				!strings.Contains(text, "is that the REST door?") || strings.Contains(text, "%!w") || strings.Contains(text, "/api/") {
+				!strings.Contains(text, "is that the REST API?") || strings.Contains(text, "%!w") || strings.Contains(text, "/api/") {
 				t.Errorf("%v: exit %d, %v; want %d", err, exitCode(got), got, code)
 			}
 		}

@@ -40,5 +40,5 @@ func TestReserve(t *testing.T) {
 	refused(t, 1, "(ended)", "commit", one, "--addr", p.url)
 	refused(t, 1, "(ended)", "extend", two, "--ttl", "1m", "--addr", p.url)
 	refused(t, 2, "--ttl", "reserve", "stock", "--addr", p.url)
-	refused(t, 1, "no id of a reservation", "commit", "x", "--addr", p.url)
+	refused(t, 1, "not the id of a reservation", "commit", "x", "--addr", p.url)
 }

@@ -148,7 +148,7 @@ func TestViewDrift(t *testing.T) {
 	for range 2 { // The first puts aside what differs from the total. What differs from each other stays.
 		f(1, "", "quipu: left unchanged: windows of 1h in the window from ", "recount", "v2", "--reason", "a flipped bit", "--addr", p.url)
 	}
-	f(1, `"left":["windows of 1h`, "it does not add up", "recount", "v2", "--reason", "a flipped bit", "--addr", p.url, "--json")
+	f(1, `"left":["windows of 1h`, "the counter does not add up", "recount", "v2", "--reason", "a flipped bit", "--addr", p.url, "--json")
 	f(1, differ, "", "verify", "--addr", p.url)
 	p.signal(syscall.SIGTERM)
 }
@@ -174,7 +174,7 @@ func TestChangesBySQL(t *testing.T) {
 	f(0, "5\n", "", "add", "v1", "5", "--dim", "country=DE")
 	sql(t, pg, "select quipu.add('v1', 3)::text")
 	f(0, "8\n", "", "get", "v1", "--exact")
-	f(0, "sum\t5\n", "the counter has 3 besides: it was set, counted before the dimension was defined, or added by SQL\n", "by", "v1", "country")
+	f(0, "sum\t5\n", "the counter has 3 more, which no value counts: it was set, counted before the dimension was defined, or added by SQL\n", "by", "v1", "country")
 	f(0, "sum\t5\n", "", "range", "v1")
 	f(0, "ok: ", "", "verify")
 

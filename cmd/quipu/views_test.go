@@ -40,7 +40,7 @@ func TestDefinitionsOfFiles(t *testing.T) {
 	more := writeFile(t, moreVisits)
 	p = run(more)
 	f(p, 0, "book 1", "", "policy", "explain", "v1")
-	if log := p.stderr.String(); !strings.Contains(log, "the store has other definitions than the configuration file") || !strings.Contains(log, "windows of 1h begin now") {
+	if log := p.stderr.String(); !strings.Contains(log, "the definitions in the store differ from those in the configuration file") || !strings.Contains(log, "windows of 1h begin now") {
 		t.Errorf("no warning: %s", log)
 	}
 	f(p, 0, "default: v*: windows of 1h begin now", "", "policy", "apply", more, "--dry-run")
