@@ -25,7 +25,7 @@ import (
 type adviseCmd struct {
 	Writes    *rate          `name:"writes-per-second" help:"Writes a second to the hottest counter." placeholder:"N"`
 	Reads     *rate          `name:"reads-per-second" help:"Reads a second from the same counter." placeholder:"N"`
-	Accuracy  string         `help:"What readers need: exact; bounded (may be old, but includes every write acknowledged before its age); or approximate (a crash may lose some writes)." placeholder:"WORD"`
+	Accuracy  string         `help:"Accuracy that readers need: exact; bounded (may be old, but includes every write acknowledged before its age); or approximate (a crash may lose some writes)." placeholder:"WORD"`
 	Freshness *time.Duration `help:"How old a read may be." placeholder:"TIME"`
 	Bounded   bool           `help:"The counter must never cross a floor or a ceiling."`
 	Unique    bool           `help:"The counter counts distinct things, each once."`

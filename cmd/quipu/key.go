@@ -34,7 +34,7 @@ type keyCreateCmd struct {
 	remote `embed:""`
 
 	Name    word          `arg:"" help:"Name for logs and lists, such as the program or the person that uses the key."`
-	Grants  []string      `arg:"" help:"What the key may do: GRANTS:NAMESPACE or GRANTS:NAMESPACE/PREFIX*. The grants are read, write, decide and admin, joined by +, or all. The namespace * stands for all namespaces."`
+	Grants  []string      `arg:"" help:"Permissions of the key: GRANTS:NAMESPACE or GRANTS:NAMESPACE/PREFIX*. The grants are read, write, decide and admin, joined by +, or all. The namespace * stands for all namespaces."`
 	Expires time.Duration `help:"Time until the key expires, such as 90d. The default is never." placeholder:"TIME"`
 
 	Requests    int64 `help:"Requests per second that the key may send to each server. 0 applies the server's --quota-requests." placeholder:"N"`
