@@ -59,9 +59,9 @@ func (db *DB) List(ctx context.Context, prefix string, o ListOptions) (Page, err
 	return p, nil
 }
 
-// cursor returns where a list goes on after a key. What it is of comes first, so
-// that a cursor of another list, or a mangled one, is refused instead of skipping
-// what the caller never saw.
+// cursor returns the cursor of a list after a key. It begins with a checksum
+// of the list and the key, so that a cursor of another list, or a damaged one, is
+// refused and no counter is skipped.
 func (db *DB) cursor(key, prefix string) string {
 	b := binary.BigEndian.AppendUint32(nil, db.listOf(key, prefix))
 	return base64.RawURLEncoding.EncodeToString(append(b, key...))
@@ -82,7 +82,7 @@ func (db *DB) parseCursor(cursor, prefix string) (after string, err error) {
 	return "", store.Errorf(store.KindInvalid, "cursor %.40q does not belong to this list: want the cursor of the page before, with the same prefix", cursor)
 }
 
-// listOf stands for a list and a key in it.
+// listOf returns a checksum of a list and a key in it.
 func (db *DB) listOf(key, prefix string) uint32 {
 	h := fnv.New32a()
 	for _, part := range []string{db.port.Namespace(), prefix, key} {

@@ -109,9 +109,9 @@ type readTerms struct {
 	asOfMS    int64
 }
 
-// checkRead returns an error if the view or an option can't be used, and what
-// the reader needs. What a store is asked for is exact, and so meets any need that
-// is a valid one, unless it is a replica: see tooOld.
+// checkRead checks the view and the options of a read, and returns what the
+// reader needs. A read from the store is exact, so it meets every valid need,
+// unless the store is a replica: see tooOld.
 func (db *DB) checkRead(opts []ReadOption) (t readTerms, err error) {
 	if err := db.port.Err(); err != nil {
 		return t, err
@@ -186,9 +186,9 @@ func (t *readTerms) tooOld(c *Count) error {
 		c.Staleness.Round(time.Millisecond), need)
 }
 
-// lost returns ErrSessionLost if a counter that was read as v lacks what one of the
-// sessions has seen of it: then its store has lost acknowledged writes. A session
-// of a delete has seen no version, and is of none.
+// lost returns ErrSessionLost if v, the present value of a counter, lacks a
+// write that one of the sessions has seen: then the store has lost acknowledged
+// writes. The session of a delete has no version and is never lost.
 func (db *DB) lost(ctx context.Context, sessions []session.Position, key string, v store.Value) error {
 	if len(sessions) == 0 {
 		return nil

@@ -50,10 +50,10 @@ type Options struct {
 	// it after a lost answer. The package comment says what that costs.
 	Tokens bool
 
-	// Trace returns the trace context of a call, from its context: what the W3C calls
-	// traceparent and tracestate. They are sent with the call, so that the server's
-	// spans are part of the caller's trace. What is no trace context is not sent. The
-	// batches of a Writer have none: they carry the adds of many callers.
+	// Trace returns the trace context of a call, from its context: traceparent and
+	// tracestate, as the W3C defines them. They are sent with the call, so that the
+	// server's spans are part of the caller's trace. Invalid ones are not sent. The
+	// batches of a Writer have none, because they carry the adds of many callers.
 	Trace func(ctx context.Context) (traceparent, tracestate string)
 }
 

@@ -283,9 +283,9 @@ func (s *shipper) halve(b *batch, f *frame, cause error) {
 	}
 }
 
-// displaced goes on under a new writer: the old one was retired, or its mark is
-// not what it was. What the store says is that it did not apply f now; whether it
-// did before it can tell only by a mark that f has not passed.
+// displaced continues under a new writer: the old one was retired, or its mark has
+// changed. The store says that it did not apply f now. Only a mark that f has not
+// passed tells that it did not apply f before either.
 func (s *shipper) displaced(ctx context.Context, b *batch, f *frame, mark uint64, cause error) error {
 	r := f.request
 	retired := store.KindOf(cause) == store.KindRetired

@@ -112,5 +112,5 @@ func (db *DB) Erase(ctx context.Context, who, cursor string) (call.Erasure, erro
 	}, nil
 }
 
-// int32of returns n as it is sent. What is cut off is refused anyway.
+// int32of returns n as it is sent. The server refuses values that are cut off.
 func int32of(n int) int32 { return int32(max(math.MinInt32, min(math.MaxInt32, n))) }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Writer is a source of numbered batches. Its id is issued by the store
-// (see Enlist) and is its epoch: a later writer has a higher id.
+// A Writer is the id of a source of numbered batches. The store issues it (see
+// Enlist). A later writer has a higher id.
 type Writer uint64
 
 // A Batch is a number of deltas for one partition. It must not change after it
@@ -15,11 +15,11 @@ type Writer uint64
 type Batch struct {
 	Partition int
 
-	// Writer, if not zero, makes this batch the next of a numbered row: it
-	// covers (Prev, Seq], and applies only if the writer's mark in this
-	// partition equals Prev (0 for a writer the partition does not know). If
-	// the mark equals Seq and the batch is the same, the first results are
-	// returned. Anything else is refused with ErrMark and the mark.
+	// Writer, if not zero, makes this batch the next in a numbered series: it covers
+	// (Prev, Seq], and applies only if the writer's mark in this partition equals Prev
+	// (0 for a writer that the partition does not know). If the mark equals Seq and
+	// the batch is the same, the first results are returned. Anything else is refused
+	// with ErrMark and the mark.
 	Writer    Writer
 	Prev, Seq uint64
 
@@ -29,30 +29,30 @@ type Batch struct {
 	// in the reply.
 	Durability Durability
 
-	// If are conditions on the state the batch meets, before any of its deltas.
-	// If one does not hold, the batch is refused with ErrChanged. They are judged
-	// after the mark: a repeat returns the first results whatever the conditions,
-	// and a refused batch leaves the mark, so its numbers may be used again. Their
-	// cells are of the batch's partition.
+	// If are conditions on the state before the batch. If one does not hold, the batch
+	// is refused with ErrChanged. They are checked after the mark: a repeat returns
+	// the first results whatever the conditions, and a refused batch leaves the mark,
+	// so its numbers may be used again. Their cells are of the batch's partition.
 	//
-	// A batch that has some is also refused as a whole, with ErrFull, if its deltas belong together and a namespace
-	// has no room for all keys that they would make if each were applied, or for their tokens if all were new: see Together.
+	// A batch with conditions is also refused as a whole, with ErrFull, if its deltas
+	// belong together (see Together) and a namespace lacks room: for all keys that
+	// they would make if each were applied, or for their tokens if all were new.
 	If []Condition
 
-	// Books are the definitions that the batch was made under, for each namespace that
-	// has some. A partition keeps the highest that it has seen of a namespace, and
-	// refuses a batch with a delta to one of its counters that was made under a lower
-	// one, or none, with ErrOutdated. That is judged after the mark, as conditions are:
-	// the numbers of a refused batch may be used again. A higher one is kept in the
-	// same step, also if the batch has no deltas.
+	// Books are the numbers of the definitions that the batch was made under, for each
+	// namespace that has definitions. A partition keeps the highest number that it has
+	// seen of a namespace. It refuses a batch with ErrOutdated if a delta to a counter
+	// of the namespace was made under a lower number, or none. The check comes after
+	// the mark, so the numbers of a refused batch may be used again. A higher number
+	// is kept in the same step, even if the batch has no deltas.
 	Books []Book
 
-	// Floors are raised in the step that applies the batch, also if it has no deltas. A
-	// floor is of one partition, and only rises: a lower one changes nothing. A part
-	// below the floor of its view does not exist, and a batch with an event that
-	// changes one, by its lead or a rider, is refused with ErrLate. That is judged after
-	// the books, as they are. What is below a floor is removed from the store by
-	// itself, sooner or later.
+	// Floors are raised in the step that applies the batch, even if it has no deltas.
+	// A floor belongs to one partition and only rises: a lower one changes nothing. A
+	// part below the floor of its view does not exist. A batch with an event that
+	// changes such a part, by its lead or a rider, is refused with ErrLate. The check
+	// comes after that of the books. The store removes parts below a floor by itself,
+	// sooner or later.
 	Floors []Floor
 
 	// Apart says that the deltas need not be applied together, though still in their
@@ -63,8 +63,9 @@ type Batch struct {
 	Deltas []Delta
 }
 
-// Together reports whether the deltas of b must not be refused alone because a
-// counter is split: their neighbours, or the mark, would go on without them.
+// Together reports whether a split counter must refuse the whole batch.
+// Otherwise other deltas of b, or its mark, would take effect without the
+// refused one.
 func (b *Batch) Together() bool { return !b.Apart && (b.Writer != 0 || len(b.Deltas) > 1) }
 
 // Changes reports whether b may change anything.

@@ -6,45 +6,46 @@ import (
 	"slices"
 )
 
-// An Event makes a delta, its lead, change more than one cell in one step: the riders
-// are of the lead's counter and shard, and they take effect if and only if the lead is
-// applied now. They do not on a repeat, a refusal or a settled token.
+// An Event makes a delta, its lead, change more than one cell in one step. The
+// other changes are its riders. They belong to the lead's counter and shard,
+// and take effect if and only if the lead is applied now. They do not take
+// effect on a repeat, a refusal or a settled token.
 //
-// The lead is decided first, then each rider in order, on what is there then: first
-// those of the plan. A rider that can't be applied refuses the event as a whole, with
-// its outcome, and Result.Refused names it. Every event that is applied makes its
-// counter exist, unless it deletes it, and gives it a version; parts have none. An OpAdd
-// of 0 makes no part exist. A
-// counter that has a deadline takes no events: they are Unmet.
+// The lead is decided first, then each rider in order, on the state at that
+// point; the riders of the plan come first. A rider that can't be applied
+// refuses the whole event with its outcome, and Result.Refused names it. An
+// applied event makes its counter exist, unless it deletes it, and gives it a
+// version; parts have no version. An OpAdd of 0 does not make a part exist. A
+// counter with a deadline refuses events as Unmet.
 //
-// A token is the counter's, whatever part leads.
+// A token belongs to the counter, whatever part leads.
 type Event struct {
 	Part   Part    // what the delta changes; empty is the counter's own value, which else may ride
 	Plan   *Plan   // riders that many events share; nil is none
 	Riders []Rider // those of this event alone
 
-	// Is must hold for what the lead meets, before any other condition of the lead
-	// is judged. Otherwise it is Unmet.
+	// Is is a condition on the value that the lead finds. It is checked before any
+	// other condition of the lead. If it does not hold, the event is Unmet.
 	Is Met
 
-	// Bytes are what an OpPut puts, or what an OpMerge asks, of the lead and of riders that
-	// have no bytes of their own. So events that ask different things share a plan. They may be several
-	// requests, see AppendAsks. What a part of the kind
-	// makes of that is for a package of its own to say, which every store calls: for PartLimit
-	// it is internal/limit, for sketches internal/sketch. It answers with two numbers: if
-	// the lead is merged, they are Before and After of the result, with Want.
+	// Bytes are the value of an OpPut, or the request of an OpMerge, for the lead and
+	// for riders without bytes of their own. So events with different requests can
+	// share a plan. They may be several requests: see AppendAsks. Other packages,
+	// which every store calls, apply a request to a part: internal/limit for
+	// PartLimit, and internal/sketch for sketches. The answer is two numbers. If the
+	// lead is merged, they are Before and After of the result, with Want.
 	//
-	// A request that a limiter refuses is Untimely, has the answer too, and is remembered by no
-	// token. A request that is none, or does not fit what a sketch is, is Unmet. One that
-	// changes nothing is applied all the same, and leaves the part as it is.
+	// A request that a limiter refuses is Untimely. It has the answer too, and no
+	// token remembers it. A request that is not valid, or does not fit the sketch, is
+	// Unmet. One that changes nothing is applied, and leaves the part as it is.
 	Bytes []byte
 
-	// The lead is Untimely if the store's time is before NotBefore, or after
-	// NotAfter, in Unix microseconds; 0 is no limit.
+	// The lead is Untimely if the store's time is before NotBefore or after NotAfter,
+	// in Unix microseconds; 0 is no limit.
 	NotBefore, NotAfter int64
 }
 
-// A Rider is a change to one more cell.
+// A Rider is a change of one more cell.
 type Rider struct {
 	Part Part // of the lead's counter and shard; empty is its own value; of a kind that is Shared it is the lane's: see LaneCell
 	Op   Op   // OpAdd, OpSet, OpMax, OpDelete, OpPut, OpMerge of a sketch; OpGet changes nothing
@@ -57,12 +58,13 @@ type Rider struct {
 	Is    Met    // on what the rider meets. If it does not hold, the event is Unmet
 	Bound *Bound // for an OpAdd: if the sum leaves it, the event is Bounded
 
-	// Bytes are what an OpPut puts, or what an OpMerge asks. An OpMerge that has none asks
-	// what the event does, and is left out if the event has none either.
+	// Bytes are the value of an OpPut, or the request of an OpMerge. An OpMerge
+	// without bytes has the request of the event, and is left out if the event has
+	// none either.
 	Bytes []byte
 }
 
-// Amount is what a rider adds or sets.
+// Amount selects the number that a rider adds or sets.
 type Amount uint8
 
 // The amounts. They are stored and sent: append only.
@@ -72,7 +74,7 @@ const (
 	AmountWas                   // what the counter's own value was before the event
 )
 
-// Place is where a rider is.
+// Place selects the position of a rider's part.
 type Place uint8
 
 // The places. They are stored and sent: append only.

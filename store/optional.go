@@ -84,21 +84,21 @@ func ProbeCell(partition, n int) Cell {
 // A Starter is a Store for callers that must not wait, such as the loop of a
 // server with many connections.
 type Starter interface {
-	// Start is Apply without the waiting. It reports false, having changed
-	// nothing, if it would have to wait for anything but durability: for room,
-	// or for the disk. Otherwise it has filled the replies, and calls done when
-	// they may be told to anyone, with what Apply would have returned. Done is
-	// called once, here or in another goroutine, and must not block; perhaps not
-	// before Flush. The batches are the caller's again when Start returns; Close
-	// waits for what was started.
+	// Start is Apply without waiting. It reports false, having changed nothing, if it
+	// would have to wait for anything but durability: for room, or for the disk.
+	// Otherwise it has filled the replies, and calls done with the result that Apply
+	// would have returned, as soon as the replies may be told to anyone. Done is
+	// called once, here or in another goroutine, and must not block; it may not be
+	// called before Flush. The caller may reuse the batches when Start returns. Close
+	// waits for all that was started.
 	Start(batches []Batch, replies []Reply, done func(error)) bool
 
-	// Flush makes what was started durable. Here says that it may be done in this
-	// goroutine, for as long as the disk takes, which spares waking another.
+	// Flush makes everything that was started durable. Here allows the store to do it
+	// in this goroutine, for as long as the disk takes, which saves waking another.
 	Flush(here bool)
 
-	// Peek is Read without the waiting. It reports false if it would have to
-	// wait, and for what Read would refuse.
+	// Peek is Read without waiting. It reports false if it would have to wait, or if
+	// Read would return an error.
 	Peek(cells []Cell, values []Value) bool
 }
 
@@ -107,13 +107,13 @@ type Starter interface {
 type Adder interface {
 	Starter
 
-	// StartAdds is Start of plain adds, as durable as Synced. It decides those that
-	// it can in one step, in their order, as Apply would decide each of them in a
-	// batch by itself, writes what became of them into a, and leaves the others as
-	// they are, with Left set: those are for Start or Apply. When it leaves one it
-	// leaves all that follow to the same cell, so that these stay in order. It reports
-	// false if it leaves all; then done is not called. What a has is the caller's
-	// again when StartAdds returns.
+	// StartAdds is Start for plain adds, as durable as Synced. It decides, in their
+	// order, the adds that it can decide in one step, as Apply would decide each in a
+	// batch by itself, and writes the results into a. It leaves the others unchanged,
+	// with Left set: they are for Start or Apply. When it leaves one, it leaves all
+	// later adds to the same cell, so that these stay in order. It reports false if it
+	// leaves all; then done is not called. The caller may reuse a when StartAdds
+	// returns.
 	StartAdds(a *Adds, done func(error)) bool
 }
 

@@ -26,11 +26,12 @@ const LaneSlots = 8
 // lanePartitions is how many partitions may have lanes: a row has two bytes for their number.
 const lanePartitions = 1 << 16 / LaneSlots
 
-// LaneCell returns the address of a lane of a namespace in a partition. What many counters
-// share is a part of a lane, of a kind that is Shared: riders of such a kind are beside a
-// lane in the partition of their event, so they change in one step with their lead. Several
-// servers that write to one partition use different slots, so that none waits for another, and
-// readers put all lanes together. A lane is no counter.
+// LaneCell returns the address of a lane of a namespace in a partition. A lane
+// has the parts that many counters share, of a kind that is Shared. Riders of
+// such a kind change a lane in the partition of their event, so they change in
+// one step with their lead. Servers that write to the same partition use
+// different slots, so that none waits for another, and readers combine all
+// lanes. A lane is not a counter.
 func LaneCell(namespace string, partition, slot int) Cell {
 	return Cell{Key: lanePrefix + strconv.Itoa(slot*lanePartitions+partition) + "/" + namespace}
 }
@@ -55,9 +56,9 @@ func laneOf(c Cell) (namespace string, number int, ok bool) {
 	return namespace, number, true
 }
 
-// LimitCell returns the address of a lane of a limit: what is known of a client is a part of
-// one of them. A limit is no counter, though it may have the name of one. The definitions
-// of its namespace are the limit's.
+// LimitCell returns the address of a lane of a limit. The usage of a client is
+// a part of one of them. A limit is not a counter, though it may have the name
+// of one. The definitions of its namespace apply to it.
 func LimitCell(namespace, name string, lane int) Cell {
 	return Cell{Key: LimitsPrefix + strconv.Itoa(lane) + "/" + namespace + "/" + name}
 }

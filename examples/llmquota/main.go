@@ -1,6 +1,6 @@
-// Command llmquota sells answers of a language model by the token. What an answer
-// costs is known when it is written, so the most that it may cost is reserved before,
-// and what it did cost is taken after. A limit keeps each customer from calling too
+// Command llmquota sells answers of a language model by the token. The cost of an
+// answer is known only when it is complete. So the command reserves the maximum cost
+// before, and takes the real cost after. A limit keeps each customer from calling too
 // often.
 //
 //	go run ./examples/llmquota
@@ -47,7 +47,7 @@ func run(ctx context.Context, out io.Writer) error {
 	if _, err := db.Define(ctx, []definition.Definition{calls}, quipu.DefineOptions{}); err != nil {
 		return err
 	}
-	// What the customer has paid for.
+	// The customer has paid for this.
 	if _, err := db.Set(ctx, "tokens:acme", 300); err != nil {
 		return err
 	}
