@@ -1,8 +1,9 @@
-// Package admission lets values into dimensions. A counter tells up to a limit of values
-// apart in each dimension, and counts all further ones as one, so that nobody fills a store
-// by making values up. The store decides: a value is admitted by an event of its own, at the
-// counter's home, before anything is counted under it, and it is never withdrawn. So a
-// verdict may be remembered, and most events need no question.
+// Package admission admits new values to dimensions. In each dimension a
+// counter tells a limited number of values apart, and counts all others
+// together, so that invented values can't fill a store. The store decides: an
+// event of its own admits a value, at the counter's home, before anything is
+// counted under it. An admission is never withdrawn, so it may be cached, and
+// most events need no question.
 package admission
 
 import (

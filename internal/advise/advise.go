@@ -1,12 +1,11 @@
-// Package advise recommends how a counter should be counted.
+// Package advise recommends a policy for a counter, so that nobody has to guess
+// shards, intervals or stores.
 //
-// It exists so that nobody has to guess shards, intervals or stores: it walks
-// the decisions that a sharded counter takes (who decides a write, how many
-// cells share it, when they are summed, what an acknowledgement survives), in
-// the order in which they cost something, with the ceilings that were measured,
-// and says why. It promises that each setting it recommends has a reason, that
-// each figure names the file it is recorded in, and that what is not built is
-// said to be so.
+// It makes the decisions for a sharded counter in the order of their cost:
+// which cell decides a write, how many cells share the counter, when they are
+// added up, and what an acknowledgement survives. It uses measured limits and
+// gives its reasons. It promises that each recommended setting has a reason,
+// and that each figure names the file in which it is recorded.
 package advise
 
 import (

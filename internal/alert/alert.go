@@ -1,7 +1,7 @@
-// Package alert says what alerting rules for Prometheus would say of one server: it
-// keeps the last hour of its metrics, and evaluates the rules over them as Prometheus
-// does, as far as they use its language. It is pure: others read the metrics and the
-// clock.
+// Package alert evaluates alerting rules for Prometheus for one server. It
+// keeps the last hour of the server's metrics and evaluates the rules over them
+// as Prometheus does, for the part of the language that the rules use. It is
+// pure: others read the metrics and the clock.
 //
 // It promises to agree with promtool on every case of the tests of the rules.
 package alert

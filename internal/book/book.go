@@ -1,9 +1,11 @@
-// Package book keeps the definitions of a namespace: which views a key has, under which
-// ids, since when, and by which clocks, and its floor and its ceiling. A book never changes. Next makes the one that
-// follows it, and decides which views go on and which begin anew.
+// Package book has books. A book is the definitions of a namespace, with a
+// rising number: the views of its keys, their ids, the times since when they
+// are complete, their time zones, and floors and ceilings. A book never
+// changes. Next makes the next book, and decides which views continue and which
+// begin anew.
 //
-// All servers count by the same book, so all that counting depends on is in its bytes,
-// the tables of time zones too.
+// All servers count by the same book, so its bytes have everything that
+// counting depends on, including the tables of time zones.
 package book
 
 import (

@@ -1,13 +1,14 @@
-// Package books keeps the definitions of namespaces in a store, where all servers that use
-// it find them: it reads a namespace's book, publishes the next one, and knows which views
-// the keys of the book have.
+// Package books keeps the definitions of namespaces in the store, for all
+// servers that use it. It reads a namespace's book, publishes the next one, and
+// knows the views of its keys.
 //
-// A book is the pages of a cell of the store's own namespace, put in one step that names
-// the version it follows, so two servers never publish two books under one id. Then the
-// fence of every partition is raised to its id: from that moment on the partition refuses
-// what was made under a lower one. The book is in force when all fences are raised, and
-// the time of that is written down once. Whoever finds a book that is not in force can
-// finish it: each step may be repeated.
+// A book is stored as pages of a cell in the store's own namespace. One step
+// writes them, on condition of the version that they follow, so two servers
+// never publish two books with one number. Then the fence of every partition is
+// raised to that number: from that moment the partition refuses writes that
+// were made under a lower one. The book is in force when all fences are raised,
+// and that time is recorded once. Any server that finds a book that is not in
+// force can finish the job, because each step may be repeated.
 package books
 
 import (

@@ -1,6 +1,6 @@
-// Package calendar lays windows over time: of a fixed length, or days, weeks, months and
-// years as a time zone has them. It knows no clock, and reads no files: a zone is a table
-// of its own, so that all who have the same table choose the same window.
+// Package calendar computes windows of time: of a fixed length, or days, weeks,
+// months and years of a time zone. It knows no clock and reads no files. A zone
+// is a table, so that all servers with the same table choose the same window.
 //
 // Instants are milliseconds since 1970 in UTC.
 package calendar

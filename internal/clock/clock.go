@@ -1,21 +1,21 @@
-// Package clock makes a store's time of two clocks, neither of which will do
-// alone. The wall clock knows what time it is, but it can be wrong, and whoever
-// sets it right makes it jump. The monotonic clock never jumps, but it knows only
-// how much time has passed.
+// Package clock makes a store's time from two clocks, because neither is
+// enough. The wall clock knows the time, but it can be wrong, and it jumps when
+// somebody corrects it. The monotonic clock never jumps, but it only knows how
+// much time has passed.
 //
-// A store forgets by its time: counters that have expired, tokens that are old.
-// To forget late costs a little room, to forget early loses counts or counts them
-// twice. So the time runs with the monotonic clock, never falls, and comes back to
-// the wall clock as fast as is safe:
+// A store forgets by its time: expired counters and old tokens. To forget late
+// costs a little room. To forget early loses counts or counts them twice. So
+// the time runs with the monotonic clock, never falls, and returns to the wall
+// clock as fast as is safe:
 //
-//   - It is behind the wall clock: it follows at once by up to a minute, and from
+//   - If it is behind the wall clock, it follows at once by up to a minute, and from
 //     then on by a minute for each hour that passes.
-//   - It is ahead of the wall clock: it runs at half speed, so that lifetimes still
+//   - If it is ahead of the wall clock, it runs at half speed, so that lifetimes still
 //     end, at most twice as late.
 //
-// A process that starts has nothing but the wall clock, and the last time that the
-// process before it has written down: the later of the two is its time. Gaps tell
-// how much of the time between was never lived through.
+// A new process has only the wall clock and the last time that the process
+// before it wrote down. It starts with the later of the two. Gaps record how
+// much of the time in between did not pass in the store.
 package clock
 
 import "time"

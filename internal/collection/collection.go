@@ -1,14 +1,15 @@
-// Package collection is small hashes and small sorted sets as bytes: what a key holds that is one. The
-// bytes of a collection are read as a whole, changed, and written as a whole, so a collection is small.
-// It is pure.
+// Package collection encodes small hashes and small sorted sets. The bytes of a
+// collection are read as a whole, changed, and written as a whole, so a
+// collection is small. It is pure.
 //
-// There is one form for each collection, and whatever has another is refused:
+// Each collection has exactly one valid form:
 //
 //	hash   | 6 | version 1 | field, value | field, value | … in the order in which the fields came
 //	sorted | 7 | version 1 | score, member | …              in the order of scores, and of members
 //
-// Fields, values and members are their length, as an unsigned varint, and their bytes. A score is the
-// eight bytes of its float64, little-endian, and never -0. No collection is empty: its key is absent then.
+// Fields, values and members are their length, as an unsigned varint, and their
+// bytes. A score is the eight bytes of its float64, little-endian, and never
+// -0. No collection is empty: its key is absent then.
 package collection
 
 import (

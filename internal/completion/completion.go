@@ -1,6 +1,6 @@
-// Package completion completes command lines for shells. The scripts that it
-// gives to a shell ask the program itself for candidates, so that they never
-// disagree with the commands and flags that it has.
+// Package completion completes command lines for shells. Its scripts for shells
+// ask the program itself for candidates, so that they never disagree with the
+// program's commands and flags.
 package completion
 
 import (

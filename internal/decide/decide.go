@@ -1,10 +1,10 @@
-// Package decide is what a batch does to the state it meets: the contract's
-// decisions, without a store. Every store calls it, so that they can't come to
-// differ, and so does the model of the laws.
+// Package decide decides the effect of a batch on the state of a store, by the
+// rules of the store contract. It has no store of its own. Every store and the
+// model of the laws call it, so that they can't differ.
 //
-// Cell, Recall, Verdict and Follows decide on values: one cell, one token, one mark.
-// The engine calls them on what is in its table. Deltas decides whole batches with
-// them, for the stores that bring a State: memstore, pgstore and redisstore.
+// Cell, Recall, Verdict and Follows decide on values: one cell, one token, one
+// mark. The engine calls them for its table. Deltas uses them to decide whole
+// batches, for the stores that have a State: memstore, pgstore and redisstore.
 package decide
 
 import (

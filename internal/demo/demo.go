@@ -1,9 +1,9 @@
-// Package demo puts a believable load on a server: a site that is looked at from
-// several countries, posts that people react to, a sale in which stock is reserved, an
-// API with rate limits, and a post that goes viral.
+// Package demo simulates traffic on a server: page views from several
+// countries, reactions to posts, a sale in which stock is reserved, an API with
+// rate limits, and a post that goes viral.
 //
-// It speaks to the server from outside, over HTTP and over Redis's protocol, and
-// promises not to send more than it was told to: when the server is slow it sends less.
+// It uses the server from outside, over HTTP and the Redis protocol. It never
+// sends more than it was told to, and sends less if the server is slow.
 package demo
 
 import (

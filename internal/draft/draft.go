@@ -1,5 +1,5 @@
-// Package draft reads definitions as people write them, in YAML or in JSON, which is YAML
-// too. Its errors say at which line, and what is allowed there.
+// Package draft reads definitions in the form in which people write them: YAML,
+// which includes JSON. Its errors name the line and say what is allowed there.
 package draft
 
 import (

@@ -1,10 +1,11 @@
-// Package due gives back reservations that have expired. Every server does so: whichever
-// comes first ends a hold, and the others find nothing.
+// Package due gives back expired reservations. Every server does so: the first
+// one ends a reservation, and the others find nothing.
 //
-// Before a hold is made, its server puts a hint into the store that says by when a counter
-// has something to give back. So a hold whose server dies is found by another, and nobody
-// walks over counters that have none. A hint may be lost with a part of the store: a slow
-// walk over all holds puts back those that are missing.
+// Before a reservation is made, its server writes a hint into the store: the
+// time by which the counter has something to give back. So another server finds
+// the reservation if its server dies, and nobody has to search counters without
+// reservations. If a hint is lost with a part of the store, a slow walk over
+// all reservations writes it again.
 package due
 
 import (

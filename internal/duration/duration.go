@@ -1,5 +1,5 @@
-// Package duration reads and writes lengths of time as people write them, in flags, files and
-// requests alike.
+// Package duration reads and writes lengths of time, such as 7d or 1h30m, for
+// flags, files and requests.
 package duration
 
 import (

@@ -1,7 +1,7 @@
-// Package history answers questions about what counters were: by windows of time, by the
-// values of dimensions, at an earlier moment, and line by line. It reads the parts that
-// events have left in a store, by the definitions of the namespace, and writes nothing
-// but what Erase takes away.
+// Package history answers questions about the past of counters: by windows of
+// time, by the values of dimensions, at an earlier moment, and by the entries
+// of a ledger. It reads the parts that events have left in a store, by the
+// definitions of the namespace. Only Erase and Recount write.
 //
 // Times are Unix milliseconds of the store's clock.
 package history

@@ -1,10 +1,11 @@
-// Package hold is reservations as a store keeps them: which parts of a counter they are,
-// what each step of theirs does to these, and the ids by which callers name them.
+// Package hold defines reservations (holds) as a store keeps them: the parts of
+// a counter that they consist of, the effect of each step on these, and the ids
+// of reservations.
 //
-// A hold is a part whose position is its amount and whose value is its deadline. Beside it
-// stands a part in the order of deadlines, so that whoever looks for what has ended need not
-// look at what has not. Both are made and removed in one step with the counter's own value,
-// which is what is available.
+// A hold is a part whose position is its amount and whose value is its
+// deadline. Another part is in the order of deadlines, so that a search for
+// expired holds need not look at the others. Both are made and removed in one
+// step with the counter's own value, which is the available amount.
 package hold
 
 import (

@@ -1,10 +1,10 @@
-// Package hostile attacks a server from outside, as a client that wants to do
-// harm would, so that tests and benchmarks can see the server's limits hold.
+// Package hostile attacks a server from outside, as a malicious client would,
+// so that tests and benchmarks can see that the server's limits hold.
 //
-// It promises that an attack does what its name says for as long as its context
-// lasts, whatever the server answers: a connection that the server closes is
-// opened again. Whether the server stood it is for the caller to judge, from the
-// server's memory and from a Witness that uses the server meanwhile.
+// An attack does what its name says for as long as its context lasts, whatever
+// the server answers. If the server closes a connection, the attack opens it
+// again. The caller judges the server by its memory, and by a Witness that uses
+// the server at the same time.
 package hostile
 
 import (

@@ -1,5 +1,5 @@
-// Package instant reads moments as people write them, in requests and on command lines
-// alike.
+// Package instant reads points in time, such as 2026-10-01 or -24h, in requests
+// and on command lines.
 package instant
 
 import (

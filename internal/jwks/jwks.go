@@ -1,10 +1,11 @@
-// Package jwks keeps the keys that tokens are verified with: a JSON web key set from a file or
-// from the issuer's URL.
+// Package jwks provides the keys that verify tokens: a JSON web key set from a
+// file or from the issuer's URL.
 //
-// The set is read again every few minutes, when its file changes, and when a token names a key
-// that it does not have: an issuer that rotates its keys signs with a new one at once. That is
-// at most twice a minute, so that nobody can have a server ask the issuer for every made-up
-// token. If the issuer can't be reached the set that is known stays in effect for a day.
+// It reads the set again every few minutes, when its file changes, and when a
+// token names an unknown key, because an issuer that rotates its keys signs
+// with a new one at once. The last is limited to twice a minute, so that
+// made-up tokens can't make a server flood the issuer. If the issuer can't be
+// reached, the known set stays in effect for a day.
 package jwks
 
 import (

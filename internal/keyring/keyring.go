@@ -1,13 +1,15 @@
-// Package keyring keeps the API keys of a store in that store, so that all servers that use
-// it know the same ones.
+// Package keyring keeps the API keys of a store in that store, so that all
+// servers that use it know the same keys.
 //
-// The keys are one list, the pages of a cell of the store's own namespace. A change is made to
-// the list as it was read, and put in one step that names the version it follows: two servers
-// never undo each other's changes. The store has digests, and never a key.
+// The keys are one list, stored as pages of a cell in the store's own
+// namespace. A server changes the list that it has read, and writes it in one
+// step on condition of its version. So two servers never undo each other's
+// changes. The store has digests, and never a key.
 //
-// A server of a store that others share asks once a second whether the list is still the one
-// it knows. So a key that is revoked on one server is refused by all within about a second.
-// While the store can't be reached a server goes by what it knows.
+// If several servers share a store, each asks once a second whether the list
+// has changed. So a key that is revoked on one server is refused by all within
+// about a second. While the store can't be reached, a server uses the list that
+// it has.
 package keyring
 
 import (

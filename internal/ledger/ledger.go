@@ -1,6 +1,6 @@
-// Package ledger is the lines that a counter's ledger is made of: what they say, and their
-// bytes. A store keeps the lines that one step wrote as one entry, a part that holds a
-// store.Stamp and then each line after its length. Nobody but this package knows those bytes.
+// Package ledger encodes the lines of ledgers. A store keeps the lines that one
+// step wrote as one entry: a part that holds a store.Stamp and then each line
+// after its length. Only this package knows these bytes.
 package ledger
 
 import (

@@ -1,11 +1,11 @@
-// Package limit decides whether a call is within its limits: by a token bucket, by
-// fixed or sliding windows, or by quotas of the calendar. Several limits of one client
-// are decided together.
+// Package limit decides whether a call is within its limits: by a token bucket,
+// by fixed or sliding windows, or by calendar quotas. Several limits of one
+// client are decided together.
 //
-// Decide is a pure function: it takes what is known of a client, a request that has the
-// limits, and the time, and returns what is known from then on. All of it is integers, so
-// nothing is rounded in favour of the client: no more is admitted than the limits allow,
-// by the clock that is handed in.
+// Decide is a pure function. It takes the state of a client, a request with the
+// limits, and the time, and returns the new state. It uses integers only and
+// never rounds in favour of the client: it admits no more than the limits
+// allow, by the clock that is passed in.
 package limit
 
 import "fmt"

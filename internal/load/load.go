@@ -1,16 +1,16 @@
-// Package load makes load for a server of counters, and measures how the
-// server takes it.
+// Package load benchmarks a server of counters: it sends requests and measures
+// the replies.
 //
-// It exists so that every door of ours, and a Redis server beside them, can be
-// measured by one client that costs little: the machine it runs on is often
-// the server's. Each connection is one goroutine that sends a batch of requests
-// it has in its buffer, and counts the replies without looking at them; nothing
-// is allocated on the way.
+// All protocols of Quipu, and a Redis server, can be measured by the same
+// client. The client costs little, because it often runs on the server's
+// machine. Each connection is one goroutine that sends a prepared batch of
+// requests and counts the replies without parsing them. It allocates nothing on
+// the way.
 //
-// In a closed loop a connection sends when its replies are there. In an open
-// loop requests are due at fixed times, whatever the server does, and their
-// latency counts from the time they were due: a server that stalls can't hide
-// behind a client that waits with it.
+// In a closed loop, a connection sends again when it has its replies. In an
+// open loop, requests are due at fixed times, whatever the server does, and
+// latency is measured from the time a request was due. So the latency includes
+// the waits behind a server that stalls.
 package load
 
 import (

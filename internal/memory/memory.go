@@ -1,8 +1,8 @@
 // Package memory finds out how much memory this process may use.
 //
-// It promises the least of what bounds the process: the machine, and every
-// control group that the process is in, of version 1 or 2. It reads files and
-// nothing else, so that a test can show it any machine.
+// It returns the smallest limit: of the machine, and of every control group
+// that the process is in, of version 1 or 2. It only reads files, so a test can
+// simulate any machine.
 package memory
 
 import (

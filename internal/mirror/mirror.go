@@ -1,12 +1,12 @@
-// Package mirror writes totals into a table of the user's own, in PostgreSQL.
+// Package mirror writes totals into a table of the user, in PostgreSQL.
 //
 // A pass reads all counters, a page at a time, and writes each page by one
-// statement that touches only the rows that change. The table is never the
-// truth, and nothing reads it back: a pass that fails goes on where it stopped,
-// and a mirror that is started anew begins a pass. So there is no state to lose.
+// statement that touches only the rows that change. Nothing reads the table
+// back. A failed pass continues where it stopped, and a restarted mirror begins
+// a new pass, so there is no state to lose.
 //
-// Of counters that only grow, a lower value than the table has means that the
-// store lost data. Such a value is refused, counted and logged.
+// If counters only grow, a value lower than that in the table means that the
+// store has lost data. Such a value is refused, counted and logged.
 package mirror
 
 import (

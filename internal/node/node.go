@@ -1,18 +1,18 @@
 // Package node lets many servers share one store.
 //
-// A Node is a store.Store around a store.Store that others use too, in this
-// process or another. It keeps no state of its own that matters: whatever it
-// has acknowledged, the store under it has. It adds two things.
+// A Node is a store.Store on top of a store.Store that other processes use too.
+// It keeps no state of its own that matters: the store has everything that the
+// node has acknowledged. A node does two things.
 //
-// It combines. While a batch is on its way to the store, the writes of other
-// callers gather, and go as one batch when it has landed. So the store sees as
-// many batches as it can take, however many callers there are.
+// It combines writes. While a batch is under way to the store, it collects the
+// writes of other callers and then sends them as one batch. So the store gets
+// only as many batches as it can handle, however many callers there are.
 //
-// It insists. A combined batch is numbered by a writer of the node's own, and is
-// sent again, unchanged, until there is a definite answer. So a caller learns
-// what became of its write even if a connection broke, as long as it waits.
+// It repeats batches. A combined batch has a number of the node's own writer,
+// and is sent again, unchanged, until there is a definite answer. So a caller
+// that waits learns the outcome of its write even if a connection broke.
 //
-// Why it is sound is in DESIGN.md.
+// DESIGN.md says why this is correct.
 package node
 
 import (

@@ -1,7 +1,6 @@
-// Package plan is what a store in another process has to know of a batch before it
-// sends anything: which way the batch goes, what it reads, and, if it is nothing but
-// adds, what they come to for each cell and what each caller is told. It is pure;
-// pgstore and redisstore share it.
+// Package plan prepares a batch for a store in another process: how the batch
+// is sent, what it reads and, if it has only adds, their sums by cell and the
+// result of each caller. It is pure; pgstore and redisstore share it.
 package plan
 
 import (

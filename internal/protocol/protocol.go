@@ -1,5 +1,5 @@
-// Package protocol turns what both sides of a connection have into messages of quipupb and
-// back.
+// Package protocol converts between the types of calls and the messages of
+// quipupb, for the server and the client.
 package protocol
 
 import (

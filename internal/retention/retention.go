@@ -1,10 +1,11 @@
-// Package retention lets go of what definitions do not keep any more: it raises the floors
-// of a store, below which parts do not exist. The store removes them by itself. It also
-// removes what clients of limits have used long ago, users who are gone since their
-// counter was reset, and pieces of large sketches that no key names any more.
+// Package retention removes data that is no longer kept. It raises the floors
+// of a store, below which parts do not exist; the store removes those by
+// itself. It also removes the old usage of limits, the users of counters that
+// were reset, and pieces of large sketches that no key names any more.
 //
-// Every server does so. A floor only rises, and what it rises to follows from the book of
-// the namespace and from the store's time, so it does not matter how many do, or when.
+// Every server does so. A floor only rises, and its value follows from the book
+// (the definitions) of the namespace and the store's time. So it does not
+// matter how many servers do it, or when.
 package retention
 
 import (

@@ -1,3 +1,3 @@
-// Package rollup is the arithmetic of totals that are kept for readers of a
-// counter: what a server knows beyond one, and whose turn it is to make the next.
+// Package rollup is the arithmetic of totals that are kept for readers: what a
+// server knows in addition to a total, and which server makes the next one.
 package rollup

@@ -1,14 +1,16 @@
-// Package script runs Lua scripts as Redis does, on a snapshot of keys: what redis.call
-// executes is a command of package keyspace, so a script is one step, whose writes are in the
-// Space that it was given, and whoever gave it decides whether they take place.
+// Package script runs Lua scripts as Redis does, on a snapshot of keys.
+// redis.call executes commands of package keyspace, so a script is one step:
+// its writes are in the Space that it was given, and the caller decides whether
+// they are applied.
 //
-// Scripts come from strangers. They reach nothing but their keys and arguments: no file, no
-// socket, no clock, no other script. They are metered: each instruction, each byte that they
-// allocate, and each step of a pattern counts, and one that takes more than its Limits
-// is broken off, as is one whose context ends. Lua has nothing to bound memory with, so the syntax
-// tree is rewritten before it is compiled: see rewrite.go.
+// Scripts are not trusted. They reach only their keys and arguments: no file,
+// no socket, no clock, no other script. Each instruction, each allocated byte
+// and each step of a pattern is counted. A script that exceeds its Limits is
+// stopped, and so is one whose context ends. Lua has no means to bound memory,
+// so the syntax tree is rewritten before it is compiled: see rewrite.go.
 //
-// A script is deterministic: the same keys, arguments and time make the same reply and writes.
+// A script is deterministic: the same keys, arguments and time make the same
+// reply and writes.
 package script
 
 import (

@@ -1,12 +1,13 @@
-// Package server holds what every door shares: listeners with their limits,
-// API keys, the table from error kinds to the codes of each wire, metrics, and
-// a shutdown that finishes what was begun.
+// Package server has what all protocols share: listeners with their limits, API
+// keys, the table from kinds of errors to the codes of each protocol, metrics,
+// and an orderly shutdown.
 //
-// A door decodes, calls the DB, and encodes. It lives in a package of its own
-// below this one, imports no other door and no store, and is handed to a
-// Server as something that serves a listener. What the Server promises is the
-// order of an end: stop accepting, finish the calls under way, and only then
-// return, so that the DB can be closed after it.
+// A door is the implementation of a protocol: it decodes a request, calls the
+// DB, and encodes the reply. Each door is a package of its own below this one.
+// It imports no other door and no store, and is given to a Server, which serves
+// a listener with it. A Server ends in this order: it stops accepting, finishes
+// the running calls, and only then returns, so that the DB can be closed
+// afterwards.
 package server
 
 import (

@@ -1,11 +1,11 @@
-// Package session writes and reads the text by which a reader names a write that
-// it must see.
+// Package session encodes sessions: the text by which a reader names a write
+// that it must see.
 //
-// The text is a letter that names its format, the version that the counter had
-// after the write, a dot, and a hash of the counter's address. It names no store:
-// a store that has lost data, or has taken the place of another, gives out
-// versions that nothing had before, so the version alone tells. Every wire, token
-// and mark carries that version of a write anyway.
+// The text is a letter for its format, the version that the counter had after
+// the write, a dot, and a hash of the counter's address. It does not name the
+// store. A store that has lost data, or has replaced another, gives out only
+// versions that nothing had before, so the version alone is enough. Every
+// protocol, token and mark has that version anyway.
 package session
 
 import (

@@ -1,14 +1,14 @@
-// Package sketch counts without keeping: how many different items there were,
-// which are the most frequent, how often each came, and whether one was there,
-// in kilobytes instead of a set.
+// Package sketch counts without storing items: how many different items there
+// were, which are the most frequent, how often each came, and whether one was
+// added. A sketch takes kilobytes instead of a whole set.
 //
-// A sketch is bytes, its state. Stores keep a state as they keep any bytes, and
-// change it by Decide, a pure function: it has no clock, no randomness and no
-// files, and answers the same everywhere. A request says what is to be taken
-// into a state; two requests become one by Combine.
+// The state of a sketch is bytes. Stores keep it like other bytes, and change
+// it by Decide, a pure function: it has no clock, no randomness and no files,
+// and returns the same everywhere. A request says what to add to a state.
+// Combine merges two requests.
 //
 // Every state and every request begins with its kind and the version of its
-// format. Both are stored, so they are never given another meaning.
+// format. Both are stored, so their meaning never changes.
 package sketch
 
 import (

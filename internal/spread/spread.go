@@ -1,13 +1,15 @@
-// Package spread lays hot counters out over several cells.
+// Package spread splits hot counters over several cells.
 //
-// A Store is a store.Store around one that knows layouts. To its callers a
-// counter is one cell. Inside, one that is hot has shards, which take the adds
-// that ask for nothing back; reads sum them; and whatever must be decided by one
-// cell folds them first. Which counters are hot, it finds out by itself.
+// A Store is a store.Store on top of one that supports layouts. Its callers see
+// each counter as one cell. Inside, a hot counter has shards, which take adds
+// that ask for nothing back. Reads add the shards up. A write that needs the
+// whole value folds the counter first: it merges the shards into one cell. The
+// Store finds the hot counters by itself.
 //
-// Each act (a split, a fold, a read, a write) is a machine that says what to ask of
-// the store next, and does no I/O; driver.go makes the calls. DESIGN.md has the
-// machines as tables, and docs/design/0013-layout.md why it is sound.
+// Each operation (a split, a fold, a read, a write) is a step machine that
+// returns the next calls of the store and does no I/O; driver.go makes the
+// calls. DESIGN.md has the machines as tables, and docs/design/0013-layout.md
+// says why they are correct.
 package spread
 
 import (

@@ -1,7 +1,7 @@
-// Package statsd reads the lines of StatsD and DogStatsD: pure.
+// Package statsd reads the lines of StatsD and DogStatsD. It is pure.
 //
-// It promises that whatever bytes arrive, a line is either a metric or an error, and
-// that the amounts of a counter are exact unless they are sampled or have fractions.
+// For any bytes, a line is either a metric or an error. The amounts of a
+// counter are exact unless they are sampled or have fractions.
 package statsd
 
 import (

@@ -1,7 +1,7 @@
-// Package total keeps totals of counters for their readers: what was read last, how
-// old that is, and what was written here since. Many readers of one counter share a
-// call of the store, totals that policies ask for are refreshed in the background,
-// and where several servers need the same total, they make it for each other.
+// Package total keeps totals of counters for their readers: the last value
+// read, its age, and what was written here since. Many readers of one counter
+// share a call of the store. Totals that policies ask for are refreshed in the
+// background. If several servers need the same total, they share the work.
 package total
 
 import (

@@ -1,11 +1,11 @@
-// Package track knows which clients have read which keys, so that they can be told when
-// one of them changes: Redis calls it client side caching. It does no I/O: whoever has a
-// Table says what was read and what has changed, and is told whom to tell.
+// Package track knows which clients have read which keys, so that they can be
+// told when a key changes. Redis calls this client-side caching. It does no
+// I/O: the user of a Table reports reads and changes, and gets the clients to
+// notify.
 //
-// It promises that a client that has read a key is told of the next change of it that
-// the Table is told of, or sees by itself in what the key is said to be now; that it is
-// told too much rather than too little; and that memory has a limit, over which clients
-// are told to forget what has not changed.
+// A client that has read a key is told of the next change that the Table learns
+// of. It may be told too often, but never too rarely. Memory has a limit,
+// beyond which clients are told to forget keys that have not changed.
 package track
 
 import (

@@ -1,23 +1,24 @@
-// Package transfer makes one store hold what another holds: every counter, with
-// its value and its deadline.
+// Package transfer copies every counter of one store into another, with its
+// value and its deadline.
 //
 // It walks both stores in the order of their keys, up to three times. The first
-// walk compares, so that a target which has what the source has not is refused
-// before anything is written. The second sets what differs, which is safe to do
-// again: one that was cut off goes on where it was. The third compares again.
+// walk compares, so that a target with counters that the source does not have
+// is refused before anything is written. The second writes the differences; it
+// may be interrupted and run again. The third compares again.
 //
-// Every walk takes a digest of the versions in the source. If the last two have
-// the same, no counter of the source changed between the two visits it had: so
-// there was a moment, between these walks, at which the source was what the
-// target is now. If they differ, someone still writes.
+// Every walk computes a digest of the versions in the source. If the last two
+// digests are equal, no counter of the source changed between its two visits.
+// So there was a moment between these walks at which the source was equal to
+// the target. If they differ, something still writes.
 //
-// Definitions, and the windows, dimensions and ledgers that they make, are not copied: a
-// namespace that has some is refused, unless only totals are wanted. So is one with limits
-// that clients have used, and what they have used stays behind then. One with open
-// reservations is refused always: a counter without them would lack what they hold.
+// Definitions are not copied, nor their windows, dimensions and ledgers: a
+// namespace that has some is refused, unless only totals are wanted. So is a
+// namespace with limits that clients have used, whose usage is not copied. A
+// namespace with open reservations is always refused, because its counters
+// would lack the reserved amounts.
 //
-// Tokens and marks stay behind: a write that was made to the source can't be
-// recognised by the target when it is sent again.
+// Tokens and marks are not copied: the target can't recognise a write that was
+// made to the source and is sent again.
 package transfer
 
 import (

@@ -1,6 +1,7 @@
-// Package view stands between definitions and cells: which parts of a counter an event
-// changes, and which parts answer a question about a range of time. It reads nothing and
-// keeps no time: the book, the event and the store's time are handed to it.
+// Package view connects definitions and cells: it computes the parts of a
+// counter that an event changes, and the parts that answer a question about a
+// range of time. It reads nothing and has no clock: the book (the definitions),
+// the event and the store's time are passed in.
 //
 // Times are Unix milliseconds.
 package view

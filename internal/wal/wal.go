@@ -1,17 +1,17 @@
-// Package wal is the log of the embedded engine: the only thing on the path of
-// an acknowledgement.
+// Package wal is the log of the embedded engine. A write is acknowledged when
+// the log has it.
 //
-// Callers append records to the open frame; one goroutine takes the frame as a
-// whole, writes it and syncs it for all of them at once, while the next frame
-// fills. That is the syncer, or one of the callers, who is spared being woken.
-// The log knows nothing of what the records say.
+// Callers append records to the open frame. One goroutine takes the whole
+// frame, writes it and syncs it for all callers at once, while the next frame
+// fills. That goroutine is the syncer, or one of the callers, which saves
+// waking another. The log does not know the meaning of the records.
 //
-// It promises that a frame whose Wait returned nil is replayed by Open if what
-// it waited for was survived: Synced a power loss, Written a kill. Frames are
-// replayed in order, each once, and nothing is replayed that was not appended.
-// Damage to what was once known to be on stable storage is refused by name, a
-// torn end is cut and reported. DESIGN.md says how, and numbers the invariants
-// that the comments cite.
+// If Wait of a frame returned nil and what it waited for was survived (a power
+// loss for Synced, a kill for Written), Open replays the frame. Frames are
+// replayed in order, each once, and only appended ones. Damage to data that was
+// known to be on stable storage is refused, naming the place. A torn end is cut
+// and reported. DESIGN.md explains this, and numbers the invariants that the
+// comments cite.
 package wal
 
 import (

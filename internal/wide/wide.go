@@ -1,4 +1,5 @@
-// Package wide adds up int64s, whose sum may leave int64 on its way.
+// Package wide adds up int64s whose intermediate sums may not fit into an
+// int64.
 package wide
 
 import "math/bits"

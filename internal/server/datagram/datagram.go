@@ -1,10 +1,10 @@
-// Package datagram is the door for StatsD and DogStatsD over UDP: it combines what
-// arrives in memory, and adds the sums to counters a few times a second.
+// Package datagram serves StatsD and DogStatsD over UDP. It combines lines in
+// memory, and adds the sums to counters a few times a second.
 //
-// UDP may lose and repeat datagrams, and nobody is told. What this door promises is that
-// each line that it has received and accepted counts once, or is metered as refused,
-// dropped or unknown: accepted = added + refused + unknown + waiting. What waits has a
-// limit, beyond which lines are dropped.
+// UDP may silently lose and repeat datagrams. This package promises that each
+// line that it has received and accepted counts once, or is metered as refused,
+// dropped or unknown: accepted = added + refused + unknown + waiting. The
+// number of waiting lines is limited, and further lines are dropped.
 package datagram
 
 import (

@@ -1,9 +1,8 @@
-// Package pulse takes the pulse of a server: once a second it reads the metrics, and
-// keeps the last minutes of what an overview shows.
+// Package pulse samples a server: once a second it reads the metrics, and keeps
+// the last minutes for the overview.
 //
-// It promises that however many look on, the metrics are read once a second; that
-// what it keeps does not grow; and that a reader who is slow misses beats, and makes
-// nobody wait.
+// However many readers there are, the metrics are read once a second, and the
+// kept data does not grow. A slow reader misses samples and makes nobody wait.
 package pulse
 
 import (

@@ -1,22 +1,21 @@
-// Package resp is the door for clients of Redis: RESP2 and RESP3 in, calls of
-// the DB, RESP out, with the commands that have a meaning for counters and
-// Redis's own words for what is wrong.
+// Package resp serves Redis clients: it reads commands in RESP2 or RESP3, calls
+// the DB, and replies. It has the commands that make sense for counters, and
+// Redis's own error texts.
 //
-// It promises what Redis does for those commands: those of a connection are
+// It behaves like Redis for those commands: the commands of a connection are
 // executed in their order, each in one step, and their replies come in that
-// order. Unlike Redis's, a reply says that what it tells is durable. And a client
-// that sends garbage, never ends a command or never reads a reply hurts nobody
-// else: everything a connection holds is bounded and metered.
+// order. Unlike in Redis, a reply means that its effect is durable. A client
+// that sends garbage, never ends a command or never reads a reply harms nobody
+// else: everything that a connection holds is bounded and metered.
 //
-// A command is a row of a table. Most of them are planned: they become deltas in
-// a cycle, which is one batch for the store, and what makes a reply of their
-// results. So the commands of a pipeline, and in the loop those of all
-// connections that are ready, are one batch and one sync. What can't be said in
-// deltas waits for the store in a goroutine of its own.
+// A command is a row of a table. Most commands are planned: they become deltas
+// in a cycle, which is one batch for the store, and a function that makes a
+// reply from their results. So the commands of a pipeline, and in the loop
+// those of all ready connections, are one batch and one sync. Commands that
+// can't be expressed as deltas wait for the store in a goroutine of their own.
 //
-// Two transports carry sessions: a loop over epoll on Linux, and a goroutine for
-// each connection elsewhere, and for TLS. They differ in nothing a client can
-// see.
+// Two transports carry sessions: a loop over epoll on Linux, and a goroutine
+// for each connection elsewhere and for TLS. A client can't tell them apart.
 package resp
 
 import (

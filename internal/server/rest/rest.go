@@ -1,14 +1,14 @@
-// Package rest is the HTTP door: JSON in, a call of the DB, JSON out.
+// Package rest serves the HTTP API: it reads JSON, calls the DB, and replies
+// JSON.
 //
-// It promises that every reply is either 200 with what the OpenAPI document
-// says, or problem details (RFC 9457) that name the kind of the error and where
-// it is; that every write can be repeated under an Idempotency-Key and counts
-// once; that no call outlives its deadline; and that no panic, file name or
-// stack reaches a client.
+// Every reply is either 200 as the OpenAPI document says, or problem details
+// (RFC 9457) that name the kind of the error and its place. Every write can be
+// repeated with an Idempotency-Key and counts once. No call outlives its
+// deadline. No panic, file name or stack reaches a client.
 //
-// The calls people make most, increment and read, go through hand-written
-// decoding and encoding and share their deadlines (see deadlines), so that
-// what they cost is net/http and the DB.
+// The most common calls, increment and read, use hand-written decoding and
+// encoding and share their deadlines (see deadlines), so that they cost little
+// more than net/http and the DB.
 package rest
 
 import (

@@ -1,12 +1,12 @@
-// Package rpc is the gRPC door: protocol buffers in, a call of the DB, protocol
-// buffers out.
+// Package rpc serves gRPC: it reads protocol buffers, calls the DB, and replies
+// protocol buffers.
 //
-// It promises that every error carries its kind as a detail, so that a client
-// can tell what to do; that no call outlives its deadline, which is the door's if
-// the caller named none; that a caller without a key is turned away before its
-// message is read; that memory for a message is taken from the budget before the
-// message is (see visit); and that the batches of a stream that arrive together
-// become durable together, each answered in order.
+// Every error carries its kind as a detail, so that a client knows what to do.
+// No call outlives its deadline, or the server's if the caller named none. A
+// caller without a key is refused before its message is read. Memory for a
+// message is taken from the budget before the message is read (see visit). The
+// batches of a stream that arrive together become durable together, each
+// answered in order.
 package rpc
 
 import (
