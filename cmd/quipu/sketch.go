@@ -19,17 +19,17 @@ import (
 
 type sketchCmd struct {
 	Make  sketchMakeCmd  `cmd:"" help:"Make a filter, frequencies or a top list."`
-	Show  sketchShowCmd  `cmd:"" help:"Print what is known of a sketch, and the items of a top list."`
-	Add   sketchAddCmd   `cmd:"" help:"Add items to a sketch, and print what became of each."`
+	Show  sketchShowCmd  `cmd:"" help:"Print the properties of a sketch, and the items of a top list."`
+	Add   sketchAddCmd   `cmd:"" help:"Add items to a sketch, and print the result for each."`
 	Ask   sketchAskCmd   `cmd:"" help:"Print what a sketch knows of items."`
-	Merge sketchMergeCmd `cmd:"" help:"Make a sketch what other sketches are together."`
+	Merge sketchMergeCmd `cmd:"" help:"Merge sketches into one."`
 }
 
 // Help is shown by --help.
 func (*sketchCmd) Help() string {
-	return `A sketch takes kilobytes where a set or a table takes gigabytes, and says how wrong its answers may be. A filter tells whether an item was added,
-frequencies tell how often it came, and a top list tells which items came most often. "quipu delete KEY" deletes a sketch. How many
-different items there were is told by "quipu unique".`
+	return `A sketch takes kilobytes where a set or a table takes gigabytes, and its answers have bounds for their error. A filter tells whether an item was added,
+frequencies tell how often it was added, and a top list has the most frequent items. "quipu delete KEY" deletes a sketch. "quipu unique" counts
+distinct items.`
 }
 
 // sketchPath returns the path of a sketch.
@@ -40,26 +40,26 @@ func sketchPath(key word, rest string) string {
 type sketchMakeCmd struct {
 	remote `embed:""`
 
-	Key  word   `arg:"" help:"The key, which must be absent, or hold such a sketch already."`
+	Key  word   `arg:"" help:"The key. It must be absent, or hold a sketch of this kind and shape."`
 	Kind string `arg:"" enum:"filter,frequencies,top" help:"filter, frequencies or top."`
 
-	Capacity     int64   `help:"Filter: how many items it is made for." placeholder:"N"`
-	Error        float64 `help:"Filter: which part of the items that were never added it may find by mistake. The default is 0.01." placeholder:"RATE"`
-	Growth       int     `help:"Filter: how many times larger each further part is when it is full. The default is 2." placeholder:"N"`
-	Fixed        bool    `help:"Filter: it does not grow, and refuses new items when it is full."`
-	Epsilon      float64 `help:"Frequencies: they are too high by at most this part of the total. The default is 0.001." placeholder:"RATE"`
-	Confidence   float64 `help:"Frequencies: with which probability. The default is 0.99." placeholder:"RATE"`
-	Width        int     `help:"Frequencies: counters in a row, instead of --epsilon and --confidence." placeholder:"N"`
-	Depth        int     `help:"Frequencies: rows." placeholder:"N"`
-	Conservative bool    `help:"Frequencies: closer to the truth for rare items; nothing can be taken away."`
-	Limit        int     `short:"k" help:"Top list: how many items it is asked for, up to 1,000." placeholder:"N"`
+	Capacity     int64   `help:"Filter: number of items that it is made for." placeholder:"N"`
+	Error        float64 `help:"Filter: the share of items that were never added and may be found by mistake. The default is 0.01." placeholder:"RATE"`
+	Growth       int     `help:"Filter: factor by which each further part is larger than the one before. The default is 2." placeholder:"N"`
+	Fixed        bool    `help:"Filter: do not grow, and refuse new items when it is full."`
+	Epsilon      float64 `help:"Frequencies: maximum error, as a share of the total. The default is 0.001." placeholder:"RATE"`
+	Confidence   float64 `help:"Frequencies: probability that the error is within --epsilon. The default is 0.99." placeholder:"RATE"`
+	Width        int     `help:"Frequencies: number of counters in a row, instead of --epsilon and --confidence." placeholder:"N"`
+	Depth        int     `help:"Frequencies: number of rows." placeholder:"N"`
+	Conservative bool    `help:"Frequencies: be more exact for rare items, without subtraction."`
+	Limit        int     `short:"k" help:"Top list: number of items, up to 1,000." placeholder:"N"`
 
-	TTL *time.Duration `name:"ttl" help:"Delete the sketch so long after this, such as 30s or 7d." placeholder:"TIME"`
+	TTL *time.Duration `name:"ttl" help:"Delete the sketch after this time, such as 30s or 7d." placeholder:"TIME"`
 }
 
 // Help is shown by --help.
 func (*sketchMakeCmd) Help() string {
-	return `A key that holds such a sketch already stays as it is.
+	return `If the key already holds such a sketch, nothing changes.
 
 Examples:
 
@@ -149,12 +149,12 @@ type sketchShowCmd struct {
 	remote `embed:""`
 
 	Key   word `arg:"" help:"The sketch."`
-	Limit int  `short:"k" help:"Number of items of a top list. The default is as many as it is asked for." placeholder:"N"`
+	Limit int  `short:"k" help:"Number of items of a top list. The default is the number that it was made for." placeholder:"N"`
 }
 
 // Help is shown by --help.
 func (*sketchShowCmd) Help() string {
-	return `Each item of a top list has its number, and where that is not exact the two bounds that always hold.
+	return `Each item of a top list has its count. If the count is not exact, a lower and an upper bound follow, which always hold.
 
 Examples:
 
@@ -249,23 +249,23 @@ type sketchAddCmd struct {
 
 	Key     word           `arg:"" help:"The sketch."`
 	Items   []word         `arg:"" help:"Items, or - for one in each line of the standard input."`
-	Amount  *number        `help:"How often each item came. The default is 1. Frequencies that are not conservative take amounts below 0." placeholder:"N" xor:"amount"`
-	Amounts bool           `help:"Each line of the standard input has an item, a tab, and how often it came." xor:"amount"`
-	TTL     *time.Duration `name:"ttl" help:"Delete the sketch so long after this, such as 30s or 7d." placeholder:"TIME"`
-	Quiet   bool           `short:"q" help:"Print nothing of the items."`
+	Amount  *number        `help:"How often each item occurred. The default is 1. Frequencies that are not conservative accept negative amounts." placeholder:"N" xor:"amount"`
+	Amounts bool           `help:"Read lines with an item, a tab, and how often it occurred from the standard input." xor:"amount"`
+	TTL     *time.Duration `name:"ttl" help:"Delete the sketch after this time, such as 30s or 7d." placeholder:"TIME"`
+	Quiet   bool           `short:"q" help:"Do not print the items."`
 }
 
 // Help is shown by --help.
 func (*sketchAddCmd) Help() string {
-	return `The items of a call are added together, or none is. Of a filter it prints whether an item was new, of frequencies and top lists how often it came.
-What comes from the standard input is sent in calls of up to 10,000 items, one after the other; with --id, give the same input again to go on after an
-error, and nothing counts twice.
+	return `Either all items of a call are added, or none. For a filter the command prints whether each item was new, and for frequencies and top lists how often it
+was added. The command sends the standard input in calls of up to 10,000 items. After an error, run it again with the same --id and the same input:
+nothing counts twice.
 
 Examples:
 
   quipu sketch add seen ana bob
   quipu sketch add clicks buy --amount 5
-  quipu sketch add clicks buy --id order-4711     counts once, however often it is run
+  quipu sketch add clicks buy --id order-4711     counts once, however often you run it
   cut -f3 access.log | quipu sketch add trending - --quiet`
 }
 
@@ -395,8 +395,8 @@ type sketchAskCmd struct {
 
 // Help is shown by --help.
 func (*sketchAskCmd) Help() string {
-	return `Of a filter it prints yes or no: no is certain, and yes is wrong as seldom as "quipu sketch show" says. Of frequencies and top lists it prints how often
-an item came, and where that is not exact the bounds.
+	return `For a filter the command prints yes or no: no is certain, and "quipu sketch show" prints the probability that yes is wrong. For frequencies and top lists it
+prints how often an item was added and, if that is not exact, the bounds.
 
 Examples:
 
@@ -420,15 +420,15 @@ func (c *sketchAskCmd) Run(ctx context.Context, out *output) error {
 type sketchMergeCmd struct {
 	writeFlags `embed:""`
 
-	Key     word           `arg:"" help:"What they are merged into. If it is absent it is made."`
-	From    []word         `arg:"" help:"The sketches, of one kind and shape."`
-	Weights []int64        `help:"How many times each is counted, in the order of the sketches; for frequencies." placeholder:"N,N"`
-	TTL     *time.Duration `name:"ttl" help:"Delete the sketch so long after this, such as 30s or 7d." placeholder:"TIME"`
+	Key     word           `arg:"" help:"The key of the merged sketch. If it is absent, it is created."`
+	From    []word         `arg:"" help:"The sketches to merge, of the same kind and shape."`
+	Weights []int64        `help:"Frequencies: factors for the sketches, in their order." placeholder:"N,N"`
+	TTL     *time.Duration `name:"ttl" help:"Delete the sketch after this time, such as 30s or 7d." placeholder:"TIME"`
 }
 
 // Help is shown by --help.
 func (*sketchMergeCmd) Help() string {
-	return `What the key held before goes, unless it is among the sketches.
+	return `The command replaces the content of the key, unless the key is among the merged sketches.
 
 Examples:
 
