@@ -9,7 +9,7 @@ import (
 )
 
 // MakeSketch makes an absent key a sketch: a filter, frequencies, or a top list. It reports false if the key holds such
-// a sketch already, and returns ErrNotSketch, with what the key holds, if that is anything else. Of the options it takes TTL.
+// a sketch already, and returns ErrNotSketch, with what the key holds, if that is anything else. It takes the option TTL.
 //
 // Uniques need no shape: AddUniques makes them.
 func (db *DB) MakeSketch(ctx context.Context, key string, shape call.Shape, opts ...WriteOption) (made bool, err error) {
@@ -21,7 +21,7 @@ func (db *DB) MakeSketch(ctx context.Context, key string, shape call.Shape, opts
 }
 
 // AddItems adds items to the sketch that a key holds, all of them or none, and returns what became of each. It returns
-// ErrAbsent if the key does not exist. Of the options it takes Token and TTL.
+// ErrAbsent if the key does not exist. It takes the options Token and TTL.
 func (db *DB) AddItems(ctx context.Context, key string, items []call.Item, opts ...WriteOption) (call.Addition, error) {
 	t, err := call.SketchTermsOf(opts, true)
 	if err == nil {
@@ -49,9 +49,9 @@ func (db *DB) Sketch(ctx context.Context, key string, k int) (call.Sketch, error
 	return db.port.Sketch(ctx, key, k)
 }
 
-// MergeSketches makes a key what other sketches are together, which must be of one kind and shape. What the key held
-// before goes, unless it is among them; if it is absent it is made. So a repeat does no harm, unless the key is among
-// them and they are frequencies: then give it a Token. It reports whether it was a repeat. Of the options it takes Token and TTL.
+// MergeSketches makes a key what other sketches of one kind and shape are together. The previous content of the key is lost,
+// unless the key is among them. An absent key is made. So a repeat does no harm, unless the key is among them and they
+// are frequencies: then give it a Token. It reports whether it was a repeat. It takes the options Token and TTL.
 func (db *DB) MergeSketches(ctx context.Context, key string, from []call.SketchSource, opts ...WriteOption) (replayed bool, err error) {
 	t, err := call.SketchTermsOf(opts, true)
 	if err == nil {
@@ -68,7 +68,7 @@ func (db *DB) MergeSketches(ctx context.Context, key string, from []call.SketchS
 func (db *DB) sketchError(key string, t call.SketchTerms, err error) error {
 	switch {
 	case errors.Is(err, store.ErrToken):
-		return store.Errorf(store.KindToken, "%s: with other items, another ttl, or by another call", store.ErrToken.Detail)
+		return store.Errorf(store.KindToken, "%s: the items, the ttl or the kind of call differ", store.ErrToken.Detail)
 	case errors.Is(err, store.ErrExpired):
 		return db.refusal(&store.Delta{Cell: db.port.Cell(key), Guard: store.Guard{Token: t.Token}}, store.Expired)
 	}

@@ -64,7 +64,7 @@ func CheckItems(items []Item) error {
 		return err
 	}
 	for i := range items {
-		if err := CheckItem(items[i].Item); err != nil {
+		if err := checkItem(i, items[i].Item); err != nil {
 			return err
 		}
 	}
@@ -76,8 +76,8 @@ func CheckAsked(items []string) error {
 	if err := checkItemsLen(len(items)); err != nil {
 		return err
 	}
-	for _, item := range items {
-		if err := CheckItem(item); err != nil {
+	for i, item := range items {
+		if err := checkItem(i, item); err != nil {
 			return err
 		}
 	}
@@ -94,15 +94,14 @@ func checkItemsLen(n int) error {
 	return nil
 }
 
-// CheckItem returns an error if no sketch can have an item.
-func CheckItem(item string) error {
+func checkItem(i int, item string) error {
 	switch {
 	case item == "":
-		return store.Errorf(store.KindInvalid, "item is empty")
+		return store.Errorf(store.KindInvalid, "item %d is empty", i)
 	case len(item) > ItemBytesMax:
-		return store.Errorf(store.KindTooLarge, "item of %d bytes: at most %d", len(item), ItemBytesMax)
+		return store.Errorf(store.KindTooLarge, "item %d has %d bytes: at most %d", i, len(item), ItemBytesMax)
 	case !utf8.ValidString(item):
-		return store.Errorf(store.KindInvalid, "item is not UTF-8")
+		return store.Errorf(store.KindInvalid, "item %d is not UTF-8", i)
 	}
 	return nil
 }
@@ -127,7 +126,7 @@ func CheckSources(from []SketchSource) error {
 			return err
 		}
 		if f.Weight < 0 {
-			return store.Errorf(store.KindInvalid, "a weight of %d: want 1 or more", f.Weight)
+			return store.Errorf(store.KindInvalid, "weight is %d: want 1 or more", f.Weight)
 		}
 	}
 	return nil
@@ -159,7 +158,7 @@ type Addition struct {
 	Key  string
 	Kind SketchKind
 
-	// Items are those of the call, in its order. What they were counted to is as of their place in the call. Of a
+	// Items are those of the call, in its order. Each count is the one right after its item was added. For a
 	// repeat they are as the sketch has them now, and none is Added and none Expelled.
 	Items []SketchItem
 
@@ -192,7 +191,7 @@ type Sketch struct {
 	Key   string
 	Shape Shape // MakeSketch would make such a one
 
-	// Total is the sum of all amounts that were added, and taken away, for frequencies and top lists. Of a filter it is how
+	// Total is the sum of all amounts that were added, and taken away, for frequencies and top lists. For a filter it is how
 	// many items were added that it did not find before, and of uniques how many there were.
 	Total int64
 	Bytes int64 // that the sketch takes

@@ -42,7 +42,7 @@ func TestSketchCommands(t *testing.T) {
 		top = "a"
 	}
 	f("c\t2\tin the place of "+top+"\n", "", "sketch", "add", "trending", "c", "--amount", "2")
-	refused(t, 1, "holds a filter of 1000 items", addr, "sketch", "make", "seen", "top", "--limit", "3")
+	refused(t, 1, "holds a filter (capacity 1000, ", addr, "sketch", "make", "seen", "top", "--limit", "3")
 	refused(t, 1, "make the sketch first", addr, "sketch", "add", "nothing", "x")
 	refused(t, 1, "can't be taken away", addr, "sketch", "add", "clicks", "buy", "--amount", "-9")
 	refused(t, 1, "used for another payload", addr, "sketch", "add", "clicks", "buy", "--id", "o1")

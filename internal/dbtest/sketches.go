@@ -182,7 +182,7 @@ func sketches(s *suite) {
 		if _, err := k.AddUniques(k.ctx, "uniques", "ann"); err != nil {
 			k.Fatalf("%v", err)
 		}
-		holds := map[string]string{"count": "a count", "filter": "a filter of 1000 items", "counts": "frequencies of width 200 and depth 7", "top": "a top list of 3", "uniques": "uniques"}
+		holds := map[string]string{"count": "a count", "filter": "a filter (capacity 1000, ", "counts": "frequencies (width 200, depth 7)", "top": "a top list (k 3)", "uniques": "uniques"}
 		shapes := map[string]call.Shape{"filter": filterOf(999), "counts": countsOf(0.01, 0.9), "top": topOf(4)}
 		for key, what := range holds {
 			for _, shape := range shapes {
@@ -741,7 +741,7 @@ func sketches(s *suite) {
 		merge("huge", call.SketchSource{Key: "huge"}, call.SketchSource{Key: "huge"})
 		k.adds("huge", many)
 		_, err = k.MergeSketches(k.ctx, "huge", []call.SketchSource{{Key: "huge"}, {Key: "huge"}})
-		k.refused(err, quipu.ErrTooLarge, "too large to be merged")
+		k.refused(err, quipu.ErrTooLarge, "too large")
 		if is := k.tells("huge"); is.Total != 2040 {
 			k.Fatalf("%+v", is)
 		}

@@ -294,7 +294,7 @@ const stepBytesMax = 3 << 20
 const pieceBytes = 1 << 10
 
 // errStep is the error of a command that would write more.
-var errStep = errors.New("the items change more of the sketch than fits into one step: send fewer at a time")
+var errStep = errors.New("the items change more of the sketch than fits into one step: send fewer items in a call")
 
 // next returns what a piece that was loaded is to be.
 func (b *body) next(i int, asks, next []byte) (is becoming, err error) {

@@ -15,7 +15,7 @@ import (
 	"github.com/quipudb/quipu/store"
 )
 
-// What the doors that are not Redis's do with sketches. The commands do the same, and share what they do it by.
+// The calls on sketches for the doors that do not speak Redis's protocol. The commands use the same functions.
 
 // The defaults of shapes.
 const (
@@ -57,17 +57,17 @@ func wantedOf(shape *call.Shape) (w wanted, err error) {
 	case call.SketchTop:
 		rest.K = 0
 		if w.head, w.k = (head{kind: sketch.KindTop, pieces: 1}), shape.K; w.k < 1 || w.k > sketch.TopMax {
-			err = store.Errorf(store.KindInvalid, "a top list of %d items: want a k of 1 to %d", w.k, sketch.TopMax)
+			err = store.Errorf(store.KindInvalid, "k is %d: want 1 to %d", w.k, sketch.TopMax)
 		}
 	case call.SketchUniques:
-		return w, store.Errorf(store.KindInvalid, "uniques have no shape: adding users to an absent key makes the sketch")
+		return w, store.Errorf(store.KindInvalid, "a sketch of uniques has no shape: add users to an absent key to make one")
 	case "":
-		return w, store.Errorf(store.KindInvalid, "no kind of sketch: want %s, %s or %s", call.SketchFilter, call.SketchFrequencies, call.SketchTop)
+		return w, store.Errorf(store.KindInvalid, "the kind of the sketch is missing: want %s, %s or %s", call.SketchFilter, call.SketchFrequencies, call.SketchTop)
 	default:
 		return w, store.Errorf(store.KindInvalid, "unknown kind of sketch %q: want %s, %s or %s", string(shape.Kind), call.SketchFilter, call.SketchFrequencies, call.SketchTop)
 	}
 	if err == nil && rest != (call.Shape{}) {
-		err = store.Errorf(store.KindInvalid, "the shape has fields of another kind than %s", shape.Kind)
+		err = store.Errorf(store.KindInvalid, "a shape of kind %s can't have the fields of other kinds", shape.Kind)
 	}
 	return w, err
 }
@@ -79,15 +79,15 @@ func wantedFilter(s *call.Shape) (h head, err error) {
 	}
 	switch {
 	case s.Capacity < 1:
-		return h, store.Errorf(store.KindInvalid, "a filter of %d items: want a capacity of 1 or more", s.Capacity)
+		return h, store.Errorf(store.KindInvalid, "capacity is %d: want 1 or more", s.Capacity)
 	case !(rate > 0 && rate < 1):
-		return h, store.Errorf(store.KindInvalid, "a filter with an error of %v: want more than 0 and less than 1", rate)
+		return h, store.Errorf(store.KindInvalid, "error is %v: want more than 0 and less than 1", rate)
 	case rate < math.Pow(0.5, sketch.FilterStrengthMax):
-		return h, store.Errorf(store.KindInvalid, "a filter with an error of %v: the least is 2^-%d", rate, sketch.FilterStrengthMax)
+		return h, store.Errorf(store.KindInvalid, "error is %v: want 2^-%d or more", rate, sketch.FilterStrengthMax)
 	case s.Fixed && growth != 0:
-		return h, store.Errorf(store.KindInvalid, "a filter can't both be fixed and grow")
+		return h, store.Errorf(store.KindInvalid, "a fixed filter does not grow: leave out growth or fixed")
 	case growth < 0 || growth > sketch.FilterExpansionMax:
-		return h, store.Errorf(store.KindInvalid, "a filter that grows %d times: want 1 to %d", growth, sketch.FilterExpansionMax)
+		return h, store.Errorf(store.KindInvalid, "growth is %d: want 1 to %d", growth, sketch.FilterExpansionMax)
 	case !s.Fixed && growth == 0:
 		growth = filterExpansion
 	}
@@ -96,7 +96,7 @@ func wantedFilter(s *call.Shape) (h head, err error) {
 		h.pieces, h.piece, err = h.filter.Chunks()
 	}
 	if err != nil {
-		return h, store.Errorf(store.KindTooLarge, "a filter of %d items with an error of %v: it would take more than %d MiB", s.Capacity, rate, sketch.ChunksMax*sketch.StateBytesMax>>20)
+		return h, store.Errorf(store.KindTooLarge, "a filter of %d items with an error of %v would take more than %d MiB", s.Capacity, rate, sketch.ChunksMax*sketch.StateBytesMax>>20)
 	}
 	return h, nil
 }
@@ -106,11 +106,11 @@ func wantedCounts(s *call.Shape) (h head, err error) {
 	if s.Width != 0 || s.Depth != 0 {
 		switch {
 		case s.Epsilon != 0 || s.Confidence != 0:
-			return h, store.Errorf(store.KindInvalid, "frequencies have either an epsilon and a confidence, or a width and a depth")
+			return h, store.Errorf(store.KindInvalid, "give either epsilon and confidence, or width and depth")
 		case s.Width < 1 || s.Depth < 1:
-			return h, store.Errorf(store.KindInvalid, "frequencies of width %d and depth %d: want 1 or more of both", s.Width, s.Depth)
+			return h, store.Errorf(store.KindInvalid, "width is %d and depth is %d: want 1 or more for both", s.Width, s.Depth)
 		case s.Depth > sketch.FrequencyDepthMax:
-			return h, store.Errorf(store.KindInvalid, "frequencies of depth %d: at most %d", s.Depth, sketch.FrequencyDepthMax)
+			return h, store.Errorf(store.KindInvalid, "depth is %d: at most %d", s.Depth, sketch.FrequencyDepthMax)
 		}
 		h.counts = sketch.FrequencyShape{Width: s.Width, Depth: s.Depth}
 	} else {
@@ -122,7 +122,7 @@ func wantedCounts(s *call.Shape) (h head, err error) {
 			confidence = confidenceDefault
 		}
 		if !(epsilon > 0 && epsilon < 1 && confidence > 0 && confidence < 1) {
-			return h, store.Errorf(store.KindInvalid, "frequencies with an epsilon of %v and a confidence of %v: want more than 0 and less than 1", epsilon, confidence)
+			return h, store.Errorf(store.KindInvalid, "epsilon is %v and confidence is %v: want more than 0 and less than 1 for both", epsilon, confidence)
 		}
 		h.counts, err = sketch.FrequencyShapeFor(epsilon, 1-confidence)
 	}
@@ -131,7 +131,7 @@ func wantedCounts(s *call.Shape) (h head, err error) {
 		h.pieces, h.part, err = h.counts.Chunks()
 	}
 	if err != nil {
-		return h, store.Errorf(store.KindTooLarge, "frequencies of so many counters: they would take more than %d MiB", sketch.ChunksMax*sketch.StateBytesMax>>20)
+		return h, store.Errorf(store.KindTooLarge, "the frequencies would take more than %d MiB: choose fewer counters", sketch.ChunksMax*sketch.StateBytesMax>>20)
 	}
 	return h, nil
 }
@@ -158,19 +158,19 @@ func (h *head) shape(held string) call.Shape {
 func described(s call.Shape) string {
 	switch s.Kind {
 	case call.SketchFilter:
-		grows := fmt.Sprintf("a growth of %d", s.Growth)
+		grows := fmt.Sprintf("growth %d", s.Growth)
 		if s.Fixed {
-			grows = "no growth"
+			grows = "fixed"
 		}
-		return fmt.Sprintf("a filter of %d items, with an error of %.3g and %s", s.Capacity, s.Error, grows)
+		return fmt.Sprintf("a filter (capacity %d, error %.3g, %s)", s.Capacity, s.Error, grows)
 	case call.SketchFrequencies:
 		how := ""
 		if s.Conservative {
-			how = "conservative "
+			how = ", conservative"
 		}
-		return fmt.Sprintf("%sfrequencies of width %d and depth %d", how, s.Width, s.Depth)
+		return fmt.Sprintf("frequencies (width %d, depth %d%s)", s.Width, s.Depth, how)
 	case call.SketchTop:
-		return fmt.Sprintf("a top list of %d", s.K)
+		return fmt.Sprintf("a top list (k %d)", s.K)
 	default:
 		return "uniques"
 	}
@@ -207,7 +207,7 @@ func (s *Space) sketch(key string) (b body, err error) {
 		b.head, is = headOf(b.e.is.Held)
 	}
 	if !is {
-		return b, store.Errorf(store.KindNotSketch, "%q holds %s, and no sketch", key, b.e.is.what())
+		return b, store.Errorf(store.KindNotSketch, "%q holds %s, which is not a sketch", key, b.e.is.what())
 	}
 	return b, nil
 }
@@ -229,7 +229,7 @@ func (s *Space) MakeSketch(key string, shape call.Shape) (made bool, err error) 
 			same = has.shape(b.e.is.Held).K == w.k
 		}
 		if !same {
-			return false, store.Errorf(store.KindNotSketch, "%q holds %s already", key, b.e.is.what())
+			return false, store.Errorf(store.KindNotSketch, "%q already holds %s", key, b.e.is.what())
 		}
 		return false, nil
 	}
@@ -274,7 +274,7 @@ func (s *Space) AddItems(key string, items []call.Item) (a call.Addition, err er
 	a = call.Addition{Key: key, Kind: kindOf(b.kind), Items: make([]call.SketchItem, len(items))}
 	for i := range items {
 		if a.Items[i].Item = items[i].Item; items[i].N == math.MinInt64 {
-			return a, store.Errorf(store.KindInvalid, "item %d: an amount of %d", i, items[i].N)
+			return a, store.Errorf(store.KindInvalid, "item %d has an amount of %d, which is out of range", i, items[i].N)
 		}
 	}
 	switch b.kind {
@@ -286,7 +286,7 @@ func (s *Space) AddItems(key string, items []call.Item) (a call.Addition, err er
 	case sketch.KindTop:
 		err = b.addToTop(items, a.Items)
 	default:
-		err = store.Errorf(store.KindNotSketch, "%q holds uniques: add users to it", key)
+		err = store.Errorf(store.KindNotSketch, "%q holds uniques: add users to it instead", key)
 	}
 	if err == nil {
 		err = s.fault
@@ -325,7 +325,7 @@ func (b *body) addToFilter(items []call.Item, told []call.SketchItem) error {
 	hashes := make([]uint64, len(items))
 	for i := range items {
 		if n := amount(&items[i]); n != 1 {
-			return store.Errorf(store.KindInvalid, "item %d: an amount of %d: a filter takes each item once", i, n)
+			return store.Errorf(store.KindInvalid, "item %d has an amount of %d: a filter only takes 1", i, n)
 		}
 		hashes[i] = sketch.Hash(items[i].Item)
 	}
@@ -334,11 +334,11 @@ func (b *body) addToFilter(items []call.Item, told []call.SketchItem) error {
 		return err
 	}
 	if !room {
-		why := "it has grown to the end of its room"
+		why := "can't grow further"
 		if b.filter.Expansion == 0 {
-			why = "it does not grow"
+			why = "does not grow"
 		}
-		return store.Errorf(store.KindFull, "the filter is full, and %s: nothing was added; make a larger one", why)
+		return store.Errorf(store.KindFull, "the filter is full and %s, so nothing was added: make a larger filter", why)
 	}
 	for i, is := range fresh {
 		told[i].Added, told[i].Found = is, true
@@ -354,16 +354,16 @@ func (b *body) addToCounts(items []call.Item, told []call.SketchItem) error {
 	for i := range items {
 		n := amount(&items[i])
 		if n < 0 && b.counts.Conservative {
-			return store.Errorf(store.KindInvalid, "item %d: an amount of %d: nothing can be taken away from conservative frequencies", i, n)
+			return store.Errorf(store.KindInvalid, "item %d has an amount of %d: nothing can be taken away from conservative frequencies", i, n)
 		}
 		adds[i] = sketch.HashAmount{Hash: sketch.Hash(items[i].Item), N: n}
 	}
 	counts, err := b.count(adds)
 	if e, ok := errors.AsType[*refusedTakeError](err); ok {
 		if e.count >= -adds[e.at].N { // It is not for want of it.
-			return store.Errorf(store.KindBound, "item %d: nothing can be taken away from frequencies that have reached the largest number; nothing was counted", e.at)
+			return store.Errorf(store.KindBound, "item %d: the frequencies have reached the largest number, so nothing can be taken away; nothing was counted", e.at)
 		}
-		return store.Errorf(store.KindBound, "item %d: %d can't be taken away of what has an estimate of %d; nothing was counted", e.at, -adds[e.at].N, e.count)
+		return store.Errorf(store.KindBound, "item %d: %d can't be taken away, because its estimate is %d; nothing was counted", e.at, -adds[e.at].N, e.count)
 	}
 	if err != nil {
 		return err
@@ -384,7 +384,7 @@ func (b *body) addToTop(items []call.Item, told []call.SketchItem) error {
 		n := amount(&items[i])
 		switch {
 		case n < 0:
-			return store.Errorf(store.KindInvalid, "item %d: an amount of %d: nothing can be taken away from a top list", i, n)
+			return store.Errorf(store.KindInvalid, "item %d has an amount of %d: nothing can be taken away from a top list", i, n)
 		case len(items[i].Item) > sketch.TopItemBytesMax:
 			return store.Errorf(store.KindTooLarge, "item %d has %d bytes: at most %d in a top list", i, len(items[i].Item), sketch.TopItemBytesMax)
 		}
@@ -438,7 +438,7 @@ func (s *Space) AskItems(key string, items []string) (a call.Asked, err error) {
 			tellTop(&a.Items[i], t)
 		}
 	default:
-		err = store.Errorf(store.KindNotSketch, "%q holds uniques, which do not know single items", key)
+		err = store.Errorf(store.KindNotSketch, "%q holds uniques, which tell nothing about single items", key)
 	}
 	if err == nil {
 		err = s.fault
@@ -506,11 +506,11 @@ func (b *body) tellList(is *call.Sketch, k int) error {
 	case err != nil:
 		return store.Errorf(store.KindCorrupt, "%q: %w", b.e.key, err)
 	case k < 0:
-		return store.Errorf(store.KindInvalid, "%d items: want 1 or more", k)
+		return store.Errorf(store.KindInvalid, "k is %d: want 1 or more", k)
 	case k == 0:
 		k = t.K()
 	case k > t.K():
-		return store.Errorf(store.KindInvalid, "%d items: the list is asked for %d", k, t.K())
+		return store.Errorf(store.KindInvalid, "k is %d: the list was made for a k of %d", k, t.K())
 	}
 	is.Total, is.Rest, is.Exact = t.Total(), t.Rest(), t.Rest() == 0 && t.Total() < math.MaxInt64
 	list := t.List(t.Len())
@@ -546,13 +546,13 @@ func (s *Space) MergeSketches(key string, from []call.SketchSource) error {
 			return err
 		}
 		if weights[i] = max(f.Weight, 1); weights[i] != 1 && bodies[i].kind != sketch.KindFrequency {
-			return store.Errorf(store.KindInvalid, "%q holds %s: only frequencies are merged with a weight", f.Key, bodies[i].e.is.what())
+			return store.Errorf(store.KindInvalid, "%q holds %s: only frequencies take a weight", f.Key, bodies[i].e.is.what())
 		}
 	}
 	first := bodies[0].shape(bodies[0].e.is.Held)
 	like := func(b *body) error {
 		if b.shape(b.e.is.Held) != first {
-			return store.Errorf(store.KindNotSketch, "%q holds %s, and %q %s: only sketches of one kind and shape are merged",
+			return store.Errorf(store.KindNotSketch, "%q holds %s, but %q holds %s: merged sketches must have the same kind and shape",
 				bodies[0].e.key, described(first), b.e.key, b.e.is.what())
 		}
 		return nil
@@ -577,7 +577,7 @@ func (s *Space) MergeSketches(key string, from []call.SketchSource) error {
 	}
 	err = to.mergeFrom(bodies, weights, first.K)
 	if errors.Is(err, errStep) {
-		return store.Errorf(store.KindTooLarge, "the sketches are too large to be merged: together they take more than %d MiB", stepBytesMax>>20)
+		return store.Errorf(store.KindTooLarge, "the merged sketch is too large: it would take more than %d MiB", stepBytesMax>>20)
 	}
 	if err != nil {
 		return store.Errorf(store.KindCorrupt, "%q: %w", key, err)

@@ -97,7 +97,7 @@ func (p *Port) sketching(ctx context.Context, key string, keys []string, writes 
 			return w, err
 		}
 		if p.Partition(k) != p.Partition(key) {
-			return w, store.Errorf(store.KindUnsupported, "%q and %q are in different partitions of the %s store, which does not change them in one step", k, key, p.traits.Name)
+			return w, store.Errorf(store.KindUnsupported, "%q and %q are in different partitions of the %s store, which can't change them in one step", k, key, p.traits.Name)
 		}
 	}
 	if writes {

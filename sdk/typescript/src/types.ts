@@ -295,7 +295,7 @@ export interface SketchItem {
   found: boolean | undefined;
   /** The estimate: upper. */
   count: bigint | undefined;
-  /** Of a top list it always holds; of frequencies with the probability confidence. */
+  /** In a top list it always holds; for frequencies with the probability confidence. */
   lower: bigint | undefined;
   /** Never below the truth. */
   upper: bigint | undefined;
@@ -324,7 +324,7 @@ export interface AskedItems {
   items: SketchItem[];
   /** All of it is certain. */
   exact: boolean;
-  /** Of a filter: which part of the items that were never added it finds by mistake now. */
+  /** For a filter: which part of the items that were never added it finds by mistake now. */
   error: number | undefined;
   confidence: number | undefined;
   asOf: Date;
@@ -339,16 +339,16 @@ export interface Sketch {
   /** The total is exact, and of a top list all numbers are. */
   exact: boolean;
   bytes: number;
-  /** Of a filter: which part of the items that were never added it finds by mistake now. */
+  /** For a filter: which part of the items that were never added it finds by mistake now. */
   error: number | undefined;
-  /** Of a filter: how many items there is room for in the parts that there are. */
+  /** For a filter: how many items there is room for in the parts that there are. */
   capacity: number | undefined;
-  /** Of a filter: some items that are new are refused. */
+  /** For a filter: some items that are new are refused. */
   full: boolean | undefined;
-  /** Of frequencies: they are too high by at most epsilon times the total, with the probability confidence. */
+  /** For frequencies: they are too high by at most epsilon times the total, with the probability confidence. */
   epsilon: number | undefined;
   confidence: number | undefined;
-  /** Of a top list: the most frequent first. */
+  /** For a top list: the most frequent first. */
   items: SketchItem[];
   /** The most that may have been counted of an item that is not in items. */
   rest: bigint | undefined;
