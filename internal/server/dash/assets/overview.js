@@ -125,7 +125,7 @@ async function servers(page) {
       h("td", { class: "num" }, rate(o.writes_per_second)), h("td", { class: "num" }, rate(o.reads_per_second)), h("td", { class: "num wide" }, rate(o.errors_per_second)),
       h("td", { class: "wide" }, o.doors.filter((d) => d.p99_ms !== undefined).map((d) => `${doorNames[d.name] ?? d.name} ${ms(d.p99_ms)}`).join(" · ") || "–"),
       h("td", { class: "num wide" }, ms(o.lag_ms)), h("td", { class: "num wide" }, bytes(o.memory_bytes)),
-      h("td", { class: "wide" }, span(Date.now() - new Date(o.started_at))), h("td", { class: "wide" }, o.version));
+      h("td", { class: "wide" }, o.silent ? "–" : span(Date.now() - new Date(o.started_at))), h("td", { class: "wide" }, o.version));
   };
   const load = async () => {
     try {

@@ -257,7 +257,7 @@ func (b *tab) wait(expression string) {
 	var ok bool
 	poll := chromedp.Poll(expression, &ok, chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(patience))
 	err := chromedp.Run(b.ctx, poll)
-	if err != nil && strings.Contains(err.Error(), "Cannot find context") { // The page was exchanged meanwhile.
+	for again := 0; err != nil && again < 3 && (strings.Contains(err.Error(), "Cannot find context") || strings.Contains(err.Error(), "navigated")); again++ { // The page was exchanged meanwhile.
 		err = chromedp.Run(b.ctx, poll)
 	}
 	if err != nil {

@@ -313,9 +313,11 @@ func TestKeyboard(t *testing.T) {
 	b.says(".tip", "writes")
 	b.wait(`getComputedStyle(document.activeElement).outlineStyle !== "none"`)
 	// A row that is focused stays where it is while others become hotter.
+	s.busy("hot")
+	b.says("table", "hot")
 	b.do(chromedp.Focus(".counter-link"))
-	s.busy("hotter")
-	b.says("table", "hotter")
+	s.busy("warmer")
+	b.says("table", "warmer")
 	b.wait(`document.activeElement.className === "counter-link"`)
 }
 
