@@ -77,7 +77,7 @@ export async function counter(root, page) {
   if (views.reservations || views.floor !== undefined) add(reservations(page, ns, key), left);
   for (const one of [].concat(views.top ?? [])) add(tops(page, ns, key, one, range), parts.filter((p) => p.into === left).length > parts.filter((p) => p.into === right).length ? right : left);
   if (views.ledger && (views.ledger.record ?? views.ledger) !== "off") add(ledger(page, at), parts.some((p) => p.into === left) ? right : left);
-  if (!views.choices?.length && !views.limits?.length) add(adding(ns, key, views), parts.filter((p) => p.into === left).length > parts.filter((p) => p.into === right).length ? right : left);
+  if (!views.choices?.length && !views.limits?.length) add(adding(ns, key, views), parts.some((p) => p.into === left) && parts.filter((p) => p.into === left).length >= parts.filter((p) => p.into === right).length ? right : left);
   add(tokens(page, ns, key), parts.some((p) => p.into === left) ? right : left);
   const because = reasons(why, defined);
   await Promise.race([Promise.allSettled(parts.map((p) => p.el.ready)), pause(2000, page.signal)]);
