@@ -778,6 +778,20 @@ func sketches(s *suite) {
 		k.fails(err, quipu.ErrInvalid)
 		k.absent("visits")
 	})
+	s.sketching("after Close every call on a sketch says so", func(k sketcher) {
+		k.makes("a", topOf(3))
+		k.succeeds(k.db.Close())
+		_, err := k.MakeSketch(k.ctx, "a", topOf(3))
+		k.fails(err, quipu.ErrClosed)
+		_, err = k.AddItems(k.ctx, "a", itemsOf("x"), quipu.Token("t"))
+		k.fails(err, quipu.ErrClosed)
+		_, err = k.AskItems(k.ctx, "a", "x")
+		k.fails(err, quipu.ErrClosed)
+		_, err = k.Sketch(k.ctx, "a", 0)
+		k.fails(err, quipu.ErrClosed)
+		_, err = k.MergeSketches(k.ctx, "a", []call.SketchSource{{Key: "a"}})
+		k.fails(err, quipu.ErrClosed)
+	})
 	s.sketching("what is more than one step changes nothing", func(k sketcher) {
 		k.makes("a", call.Shape{Kind: call.SketchFrequencies, Width: 1_000_000, Depth: 5, Conservative: true})
 		var items []call.Item
