@@ -25,8 +25,8 @@ type traceFlags struct {
 	TraceSample   float64 `help:"Which part of the calls without a trace context are traced, from 0 to 1. For others their callers decide." default:"1" placeholder:"RATIO"`
 }
 
-// flushMin is the least time that is left for traces at the end.
-const flushMin = time.Second
+// flushLeast is the least time that is left for traces at the end.
+const flushLeast = time.Second
 
 // The environment of all programs with OpenTelemetry, as far as it means something here.
 const (
@@ -201,7 +201,7 @@ func (t *tracing) close() {
 	if t == nil {
 		return
 	}
-	left := flushMin
+	left := flushLeast
 	if until := t.drained.Load(); until > 0 {
 		left = max(left, time.Until(time.Unix(0, until)))
 	}
