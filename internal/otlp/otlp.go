@@ -285,7 +285,7 @@ func refusalOf(reply *http.Response) *refusal {
 		r.again = true
 	}
 	if seconds, err := strconv.Atoi(reply.Header.Get("Retry-After")); err == nil && seconds > 0 {
-		r.after = min(time.Duration(seconds), retryLongest/time.Second) * time.Second
+		r.after = time.Second * time.Duration(min(seconds, 3600)) // and see retryLongest
 	}
 	return r
 }

@@ -23,23 +23,23 @@ const (
 	stateBytesMax = 512 // a longer state is dropped, which the W3C allows
 )
 
-// A TraceID names everything that was done for one request of some program. Zero
+// A ID names everything that was done for one request of some program. Zero
 // is no name.
-type TraceID [16]byte
+type ID [16]byte
 
 // A SpanID names one span of a trace. Zero is no name.
 type SpanID [8]byte
 
 // A Context is what a call carries from one program to the next.
 type Context struct {
-	Trace   TraceID
+	Trace   ID
 	Span    SpanID
 	Sampled bool
 	State   string // of other tracing systems, to be passed on as it is
 }
 
 // Valid reports whether the context names a trace and a span.
-func (c Context) Valid() bool { return c.Trace != TraceID{} && c.Span != SpanID{} }
+func (c Context) Valid() bool { return c.Trace != ID{} && c.Span != SpanID{} }
 
 // Parent returns the context as the header traceparent.
 func (c Context) Parent() string {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
@@ -76,7 +75,7 @@ var kinds = map[string]descriptorpb.FieldDescriptorProto_Type{
 
 // descriptor returns that of the message that exports spans.
 func descriptor() (protoreflect.MessageDescriptor, error) {
-	file := &descriptorpb.FileDescriptorProto{Name: proto.String("trace.proto"), Package: proto.String("otlp"), Syntax: proto.String("proto3")}
+	file := &descriptorpb.FileDescriptorProto{Name: new("trace.proto"), Package: new("otlp"), Syntax: new("proto3")}
 	for line := range strings.SplitSeq(strings.TrimSpace(schema), "\n") {
 		words := strings.Fields(line)
 		if len(words) == 1 {
@@ -93,7 +92,7 @@ func descriptor() (protoreflect.MessageDescriptor, error) {
 		if kind, ok := kinds[words[2]]; ok {
 			f.Type = kind.Enum()
 		} else {
-			f.Type, f.TypeName = descriptorpb.FieldDescriptorProto_TYPE_MESSAGE.Enum(), proto.String(".otlp."+words[2])
+			f.Type, f.TypeName = descriptorpb.FieldDescriptorProto_TYPE_MESSAGE.Enum(), new(".otlp."+words[2])
 		}
 		m := file.MessageType[len(file.MessageType)-1]
 		m.Field = append(m.Field, f)
