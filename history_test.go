@@ -178,6 +178,11 @@ func TestVerifyOfEnded(t *testing.T) {
 	h := new(storetest.Hooks)
 	s := storetest.Wrap(memstore.New(memstore.Options{}), h)
 	db, other := quipu.New(s, quipu.Options{}), quipu.New(s, quipu.Options{})
+	defer func() {
+		if err := errors.Join(db.Close(), other.Close()); err != nil {
+			t.Error(err)
+		}
+	}()
 	define := func(d definition.Definition) {
 		t.Helper()
 		if _, err := other.Define(t.Context(), []definition.Definition{d}, quipu.DefineOptions{}); err != nil {
