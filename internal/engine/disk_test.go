@@ -206,9 +206,10 @@ func TestMemoryLimit(t *testing.T) {
 			})
 		}
 	}
-	// A batch is let in as a whole: one that finds room may go beyond the limit by its cells.
+	// A batch is let in as a whole: one that finds room may go beyond the limit by its cells. On a busy
+	// machine cells that have just been saved are still there beside them. All cells would take 38 MB.
 	const batch = store.BatchDeltasMax * 200 // a key of 107 bytes, and what its cell takes
-	if held := e.HeldBytes(); most > memory+batch || held > 2*memory {
+	if held := e.HeldBytes(); most > memory+2*batch || held > 2*memory {
 		t.Errorf("cells took up to %.0f bytes, and the table holds %d, of a limit of %d", most, held, memory)
 	}
 	cells, values := make([]store.Cell, 10_000), make([]store.Value, 10_000)

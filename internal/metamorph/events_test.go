@@ -244,7 +244,11 @@ func (c *chronicle) take(s step) {
 		t.total, t.exists = to, s.verb != remove
 	case undo:
 		l, ok := t.lines[s.token]
-		if !ok || t.undone[s.token] {
+		if !ok {
+			return
+		}
+		if t.undone[s.token] { // As of an add that is repeated, its values are admitted all the same.
+			c.admit(t, l.dims)
 			return
 		}
 		t.undone[s.token] = true
