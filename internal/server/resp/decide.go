@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/quipudb/quipu/internal/server"
 	"github.com/quipudb/quipu/store"
 )
 
@@ -20,6 +21,9 @@ func (c *cycle) apply(ctx context.Context, conditions []store.Condition) {
 	default:
 		c.err = c.db.Port().Apply(ctx, c.deltas, c.results)
 	}
+	if c.joined && len(conditions) == 0 && server.KindOf(c.err) == store.KindNotCount {
+		c.err = c.without(ctx, c.err)
+	}
 	if c.err != nil {
 		return
 	}
@@ -33,6 +37,45 @@ func (c *cycle) apply(ctx context.Context, conditions []store.Condition) {
 	if c.err == nil {
 		c.lookAt(ctx, c.uncounted(all))
 	}
+}
+
+// without applies a step that was refused as a whole because an addition met a key that holds no count: it
+// leaves out such additions, which are refused by themselves, as in Redis. They may be another caller's, and
+// nothing to what makes the cycle one step. Err is why the step was refused.
+func (c *cycle) without(ctx context.Context, err error) error {
+	var keys []string
+	for i := range c.deltas {
+		keys = append(keys, c.deltas[i].Cell.Key)
+	}
+	values := make([]store.Value, len(keys))
+	if err := c.db.Port().Values(ctx, keys, values); err != nil {
+		return err
+	}
+	var rest []store.Delta
+	var at []int
+	anew := make(map[string]bool) // keys that a delta before has made something else
+	for i := range c.deltas {
+		d := &c.deltas[i]
+		if d.Op == store.OpAdd && d.Event == nil && values[i].IsObject() && !anew[d.Cell.Key] {
+			c.results[i] = store.Result{Outcome: store.NotCount}
+			continue
+		}
+		anew[d.Cell.Key] = anew[d.Cell.Key] || d.Op != store.OpAdd && d.Op != store.OpGet
+		rest, at = append(rest, *d), append(at, i)
+	}
+	if len(at) == len(c.deltas) { // What the step has met is gone, or is met by something else.
+		return err
+	}
+	results := make([]store.Result, len(rest))
+	if len(rest) > 0 {
+		if err := c.db.Port().ApplyIf(ctx, nil, rest, results); err != nil {
+			return err
+		}
+	}
+	for n, i := range at {
+		c.results[i] = results[n]
+	}
+	return nil
 }
 
 // A portion is what one partition of the store decides of a cycle. What becomes of

@@ -56,6 +56,36 @@ func TestText(t *testing.T) {
 	})
 }
 
+// TestTextBesideSteps has an addition to text come together with a transaction: it is refused alone, and the
+// transaction and what follows are carried out.
+func TestTextBesideSteps(t *testing.T) {
+	transports(t, func(t *testing.T, o resp.Options) {
+		c := dial(t, open(t, o).addr)
+		send := func(commands ...string) {
+			t.Helper()
+			var raw strings.Builder
+			for _, command := range commands {
+				raw.WriteString(command + "\r\n")
+			}
+			c.send(raw.String())
+		}
+		f := func(want string) {
+			t.Helper()
+			if got := c.reply(); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+		send("MSET t text a 1 b 2")
+		f(ok)
+		send("INCR t", "MULTI", "INCR a", "GET b", "EXEC", "INCR t", "INCR b", "DEL t", "INCR t", "INCR t")
+		for _, want := range []string{
+			notInteger, ok, "+QUEUED\r\n", "+QUEUED\r\n", "*2\r\n:2\r\n" + bulk("2"), notInteger, ":3\r\n", one, one, ":2\r\n",
+		} {
+			f(want)
+		}
+	})
+}
+
 // Whoever has set a lock that was not there has it alone, until it is given back.
 func TestLocks(t *testing.T) {
 	transports(t, func(t *testing.T, o resp.Options) {
