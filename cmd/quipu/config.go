@@ -30,6 +30,7 @@ type config struct {
 	used     map[string]bool // settings that were not given otherwise
 	policies []quipu.Policy
 	places   []int // the lines of the policies
+	rules    bool  // it has a list of them, which may be empty
 
 	definitions []draft.Draft
 	defines     bool // it has a list of them, which may be empty
@@ -219,6 +220,7 @@ func (c *config) loadSetting(f *kong.Flag, n *yaml.Node) error {
 
 // loadPolicies reads a list of policies.
 func (c *config) loadPolicies(n *yaml.Node) error {
+	c.rules = true
 	if n.Tag == "!!null" {
 		return nil // an empty list, written by hand
 	}

@@ -311,6 +311,12 @@ func TestPolicyLoad(t *testing.T) {
 	if r := load("policies: [{pattern: a}, {pattern: b, shards: none}]\n"); r.code != 1 || !strings.Contains(r.stderr, ":1: shards: ") {
 		t.Errorf("a file that is wrong: %+v", r)
 	}
+	for _, text := range []string{"definitions: [{pattern: 'views:*', windows: [{every: 1h, keep: 1d}]}]\n", "definitions: []\n", "", "log-level: debug\n"} {
+		r := load(text)
+		if r.code != 1 || r.stdout != "" || strings.Contains(text, "definitions") != strings.Contains(r.stderr, "quipu policy apply") {
+			t.Errorf("%q: %+v", text, r)
+		}
+	}
 	list(loaded)
 	if r := load("policies: [{pattern: a}]\n", "--json"); r.code != 0 || !strings.HasPrefix(r.stdout, `{"policies":[{"index":0,`) {
 		t.Errorf("json: %+v", r)

@@ -226,7 +226,7 @@ type policyLoadCmd struct {
 func (*policyLoadCmd) Help() string {
 	return `The command replaces all policies made through the API at once. If one in the file is wrong, nothing changes. The policies
 survive restarts, and come before those of the server's configuration file. Other settings in the file are ignored.
-Policies that can never match produce a warning.
+Policies that can never match produce a warning. To remove all policies, load a file with "policies: []".
 
 Example:
 
@@ -237,6 +237,13 @@ Example:
 func (c *policyLoadCmd) Run(ctx context.Context, out *output) error {
 	conf, err := policiesOf(out, c.File)
 	if err != nil {
+		return err
+	}
+	if !conf.rules { // more likely the wrong file or command than a wish to have none
+		err := fmt.Errorf("%s has no policies, and nothing was changed: want a list named \"policies\"; to remove all policies, write \"policies: []\"", c.File)
+		if conf.defines {
+			err = fmt.Errorf("%w; quipu policy apply publishes definitions", err)
+		}
 		return err
 	}
 	made := []policyJSON{}
