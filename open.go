@@ -3,6 +3,7 @@ package quipu
 import (
 	"io"
 	"log/slog"
+	"strings"
 
 	"github.com/quipudb/quipu/internal/engine"
 	"github.com/quipudb/quipu/policy"
@@ -58,11 +59,16 @@ func (o Options) Validate() error {
 // it open.
 //
 // After a crash, Open replays the log, so everything that was acknowledged as
-// synced is there. If the directory is damaged, it returns ErrCorrupt or
+// synced is there. If dir is a URL, Open returns ErrInvalid: New takes shared
+// stores. If the directory is damaged, it returns ErrCorrupt or
 // ErrLost and names the file.
 func Open(dir string, o Options) (*DB, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
+	}
+	if strings.Contains(dir, "://") { // no one has a directory of that name
+		scheme, _, _ := strings.Cut(dir, "://") // and what follows may hold a password
+		return nil, store.Errorf(store.KindInvalid, "%s:// begins a URL: Open wants a directory; open a shared store with package store/pgstore or store/redisstore, and give it to New", scheme)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

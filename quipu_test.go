@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -37,6 +38,23 @@ func TestLaws(t *testing.T) {
 		}
 		return db
 	})
+}
+
+// The URL of a shared store is no name of a directory, and its password is not told.
+func TestOpenURL(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, dir := range []string{"postgres://eve:secret@localhost/shop", "redis://localhost:6379", "file:///var/lib/quipu"} {
+		db, err := quipu.Open(dir, quipu.Options{})
+		if err == nil {
+			_ = db.Close()
+		}
+		if !errors.Is(err, quipu.ErrInvalid) || !strings.Contains(err.Error(), "store/pgstore or store/redisstore") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+	if left, err := os.ReadDir("."); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v", left, err)
+	}
 }
 
 func TestOptionsValidate(t *testing.T) {
