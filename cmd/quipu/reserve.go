@@ -80,10 +80,15 @@ func (c *reserveCmd) Run(ctx context.Context, out *output) error {
 		return err
 	}
 	if c.JSON {
-		return out.print("%s", raw)
+		if err := out.print("%s", raw); err != nil {
+			return err
+		}
 	}
 	if r.State != "open" {
-		out.hint("it is " + r.State)
+		return fmt.Errorf("nothing is reserved now: --id %s names reservation %s, which is %s; use another --id to reserve again", strconv.Quote(q.token), r.ID, r.State)
+	}
+	if c.JSON {
+		return nil
 	}
 	return out.print("%s", r.ID)
 }

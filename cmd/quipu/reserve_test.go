@@ -37,6 +37,11 @@ func TestReserve(t *testing.T) {
 	f("8", "get", "stock")
 	f("8", "commit", client("reserve", "stock", "8", "--ttl", "1m"))
 	refused(t, 1, "1 asked for, and 0 available", "reserve", "stock", "--ttl", "1m", "--addr", p.url)
+	again := []string{"reserve", "stock", "3", "--ttl", "1h", "--who", "eve", "--id", "cart-1", "--addr", p.url}
+	refused(t, 1, "names reservation "+one+", which is committed", again...)
+	if r := command(t, append(again, "--json")...); r.code != 1 || !strings.Contains(r.stdout, `"state":"committed"`) {
+		t.Errorf("replayed: %+v", r)
+	}
 	refused(t, 1, "(ended)", "commit", one, "--addr", p.url)
 	refused(t, 1, "(ended)", "extend", two, "--ttl", "1m", "--addr", p.url)
 	refused(t, 2, "--ttl", "reserve", "stock", "--addr", p.url)
