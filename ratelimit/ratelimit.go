@@ -9,10 +9,12 @@ package ratelimit
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/quipudb/quipu/call"
@@ -46,10 +48,18 @@ type Options struct {
 	Refused func(w http.ResponseWriter, r *http.Request, d call.Decision)
 
 	// Failed answers a request for which no decision could be made. The default answer
-	// is 503. To let such requests through, call the handler here, or let the
+	// is 503, and the error is logged. To let such requests through, call the handler here, or let the
 	// definition of the limit decide what happens while the store can't be reached.
 	Failed func(w http.ResponseWriter, r *http.Request, err error)
+
+	// Logger receives, at most once a minute, the error of a request for which no
+	// decision could be made, unless there is a function Failed that is told all of
+	// them. The default is slog.Default().
+	Logger *slog.Logger
 }
+
+// logEvery is the least time between two errors that are logged.
+const logEvery = time.Minute
 
 // Handler returns a middleware that passes only allowed requests on.
 func Handler(a Allower, o Options) func(http.Handler) http.Handler {
@@ -60,7 +70,7 @@ func Handler(a Allower, o Options) func(http.Handler) http.Handler {
 		o.Refused = refused
 	}
 	if o.Failed == nil {
-		o.Failed = failed
+		o.Failed = logged(o.Logger, o.Name)
 	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -149,7 +159,24 @@ func refused(w http.ResponseWriter, _ *http.Request, d call.Decision) {
 	problem(w, http.StatusTooManyRequests, "limited", detail)
 }
 
-func failed(w http.ResponseWriter, _ *http.Request, _ error) {
+// logged returns a function that answers as failed does, and logs why.
+func logged(logger *slog.Logger, name string) func(http.ResponseWriter, *http.Request, error) {
+	var next atomic.Int64 // Unix nanoseconds of when an error may be logged again
+	return func(w http.ResponseWriter, r *http.Request, err error) {
+		now, due := time.Now().UnixNano(), next.Load()
+		// A client that has left is no fault of the limit.
+		if r.Context().Err() == nil && now >= due && next.CompareAndSwap(due, now+int64(logEvery)) {
+			to := logger
+			if to == nil {
+				to = slog.Default()
+			}
+			to.ErrorContext(r.Context(), "requests are answered with 503, because their limit can't be asked", "limit", name, "error", err)
+		}
+		failed(w)
+	}
+}
+
+func failed(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", "1")
 	problem(w, http.StatusServiceUnavailable, "unavailable", "the limits can't be asked now: try again")
 }

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/quipudb/quipu"
 	"github.com/quipudb/quipu/call"
@@ -53,6 +57,37 @@ type broken struct{}
 
 func (broken) Allow(context.Context, string, string, int64, call.AllowOptions) (call.Decision, error) {
 	return call.Decision{}, errors.New("broken")
+}
+
+// An operator finds in the log why a handler answers 503, once a minute.
+func TestHandlerLogs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := quipu.New(memstore.New(memstore.Options{}), quipu.Options{})
+		defer func() { _ = db.Close() }()
+		var log strings.Builder
+		o := ratelimit.Options{Name: "undefined", Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		limited := ratelimit.Handler(db, o)(http.NotFoundHandler())
+		do := func(ctx context.Context, h http.Handler, lines int) {
+			t.Helper()
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))
+			if n := strings.Count(log.String(), "\n"); w.Code != http.StatusServiceUnavailable || n != lines {
+				t.Errorf("status %d, %d lines, want %d: %s", w.Code, n, lines, &log)
+			}
+		}
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		do(gone, limited, 0)
+		do(t.Context(), limited, 1)
+		if !strings.Contains(log.String(), "limit=undefined") || !strings.Contains(log.String(), "error=") {
+			t.Errorf("%s", &log)
+		}
+		do(t.Context(), limited, 1)
+		time.Sleep(time.Minute)
+		do(t.Context(), limited, 2)
+		o.Failed = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusServiceUnavailable) }
+		do(t.Context(), ratelimit.Handler(db, o)(http.NotFoundHandler()), 2)
+	})
 }
 
 func TestHandler(t *testing.T) {
