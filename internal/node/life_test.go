@@ -314,21 +314,38 @@ func TestCloseAfterAllHaveLeft(t *testing.T) {
 	})
 }
 
-// What a server writes by itself is no write of a caller.
+// A server's own writes and reads are none of a caller.
 func TestMetersOfItself(t *testing.T) {
 	run(t, node.Options{}, func(k *kit) {
 		k.do(add("a", 1))
 		k.begin(store.Unheard(k.ctx), k.batch(add("a", 1)))
 		pass(time.Second)
 		k.holds("a", 2)
-		var counted []float64 // the store of this test, which is not for nodes, counts too
-		k.node.Meters(func(name, _ string, value float64) {
-			if name == "quipu_writes_total" {
-				counted = append(counted, value)
+		cell := store.Cell{Namespace: "default", Key: "a"}
+		// The store of this test, which is not for nodes, counts too.
+		meter := func(want string) (first float64) {
+			n := 0
+			k.node.Meters(func(name, _ string, value float64) {
+				if name != want {
+					return
+				}
+				if n++; n == 1 {
+					first = value
+				}
+			})
+			return first
+		}
+		before := meter("quipu_store_reads_total")
+		for _, ctx := range []context.Context{k.ctx, store.Unheard(k.ctx)} {
+			if err := k.node.Read(ctx, []store.Cell{cell}, make([]store.Value, 1)); err != nil {
+				t.Error(err)
 			}
-		})
-		if counted[0] != 1 {
-			t.Errorf("%v writes, want 1", counted[0])
+			if err := k.node.ReadParts(ctx, []store.PartCell{{Cell: cell, Part: store.Object}}, make([]store.Content, 1)); err != nil {
+				t.Error(err)
+			}
+		}
+		if writes, reads := meter("quipu_writes_total"), meter("quipu_store_reads_total")-before; writes != 1 || reads != 2 {
+			t.Errorf("%v writes and %v reads, want 1 and 2", writes, reads)
 		}
 	})
 }

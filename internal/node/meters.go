@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,14 @@ func (m *meters) count(f *flight, took time.Duration) {
 	m.nanos.Add(int64(took))
 }
 
+// looked counts cells that are read for a caller. What the node's server reads for itself
+// is not counted: else one that nobody uses would seem to be read from all the time.
+func (m *meters) looked(ctx context.Context, cells int) {
+	if !store.IsUnheard(ctx) {
+		m.reads.Add(uint64(cells))
+	}
+}
+
 // Meters calls f for each meter of the node, then for those of the store under
 // it.
 func (n *Node) Meters(f func(name, help string, value float64)) {
@@ -35,7 +44,7 @@ func (n *Node) Meters(f func(name, help string, value float64)) {
 		reachable = 0
 	}
 	f("quipu_writes_total", "Writes of callers that were taken in, each by itself though some come combined.", float64(n.writes.Load()))
-	f("quipu_store_reads_total", "Cells read.", float64(n.reads.Load()))
+	f("quipu_store_reads_total", "Cells that callers read.", float64(n.reads.Load()))
 	f("quipu_node_flights_total", "Combined batches that were sent, each until it had an answer.", float64(n.flights.Load()))
 	f("quipu_node_flight_deltas_total", "Changes in them.", float64(n.deltas.Load()))
 	f("quipu_node_flight_seconds_total", "Time that took, pauses included.", time.Duration(n.nanos.Load()).Seconds())

@@ -414,7 +414,7 @@ func (n *Node) Read(ctx context.Context, cells []store.Cell, values []store.Valu
 	if len(cells) == 0 {
 		return n.under.Read(ctx, cells, values)
 	}
-	n.reads.Add(uint64(len(cells)))
+	n.looked(ctx, len(cells))
 	ctx, span := n.span(ctx, "read")
 	err := n.read(cells, func() error { return n.under.Read(ctx, cells, values) })
 	end(span, err)

@@ -20,7 +20,7 @@ func (n *Node) ReadParts(ctx context.Context, parts []store.PartCell, contents [
 	if len(parts) == 0 {
 		return n.under.ReadParts(ctx, parts, contents)
 	}
-	n.reads.Add(uint64(len(parts)))
+	n.looked(ctx, len(parts))
 	ctx, span := n.span(ctx, "read parts")
 	err := n.read(cells, func() error { return n.under.ReadParts(ctx, own, contents) })
 	end(span, err)
