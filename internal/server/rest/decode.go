@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bytes"
 	"math"
 	"slices"
 	"strconv"
@@ -43,6 +44,34 @@ func (d *decoder) refuse(k store.Kind, offset int, field, why string) {
 	d.i = len(d.b)
 }
 
+// broken notes that the body is no JSON, which a caller must mend before anything else.
+func (d *decoder) broken(offset int, field, want string) {
+	if d.err != nil {
+		return
+	}
+	if field != "body" {
+		want = field + ": " + want
+	}
+	if d.fail(offset, "the body is not JSON", want); d.err != nil {
+		d.err.field = field
+	}
+}
+
+// unlike notes that the value at offset is not what was wanted, or none of JSON at all. A
+// body that is missing is no broken one.
+func (d *decoder) unlike(offset int, field, want string) {
+	rest := d.b[offset:]
+	some := len(rest) > 0 && strings.IndexByte(`{["-0123456789`, rest[0]) >= 0
+	for _, word := range []string{"true", "false", "null"} {
+		some = some || bytes.HasPrefix(rest, []byte(word))
+	}
+	if some || len(bytes.TrimSpace(d.b)) == 0 {
+		d.fail(offset, field, want)
+	} else {
+		d.broken(offset, field, want)
+	}
+}
+
 func (d *decoder) space() {
 	for d.i < len(d.b) && (d.b[d.i] == ' ' || d.b[d.i] == '\n' || d.b[d.i] == '\t' || d.b[d.i] == '\r') {
 		d.i++
@@ -66,7 +95,7 @@ func (d *decoder) begin(c byte, field string) {
 		if c == '[' {
 			want = "want an array"
 		}
-		d.fail(d.i, field, want)
+		d.unlike(d.i, field, want)
 	}
 }
 
@@ -77,7 +106,7 @@ func (d *decoder) more(end byte, n int, field string) bool {
 		return false
 	}
 	if n > 0 && !d.take(',') {
-		d.fail(d.i, field, "want , or "+string(end))
+		d.broken(d.i, field, "want , or "+string(end))
 	}
 	return d.err == nil
 }
@@ -88,9 +117,12 @@ func (d *decoder) more(end byte, n int, field string) bool {
 func (d *decoder) member(field string, seen *uint, names ...string) int {
 	d.space()
 	at := d.i
+	if d.i == len(d.b) || d.b[d.i] != '"' {
+		d.broken(at, field, "want a name in double quotes")
+	}
 	name := d.raw(field)
 	if d.err == nil && !d.take(':') {
-		d.fail(d.i, field, "want :")
+		d.broken(d.i, field, "want :")
 	}
 	if d.err != nil {
 		return -1
@@ -170,7 +202,7 @@ func (d *decoder) integer(field string) int64 {
 		more = i == len(d.b) || d.b[i] != '"'
 	}
 	if i == first || leadingZero || more || !ok || n > limit {
-		d.fail(at, field, wantInteger)
+		d.unlike(at, field, wantInteger)
 		return 0
 	}
 	if d.i = i; quoted {
@@ -191,7 +223,7 @@ func (d *decoder) raw(field string) []byte {
 	d.space()
 	at := d.i
 	if !d.take('"') {
-		d.fail(at, field, "want a string")
+		d.unlike(at, field, "want a string")
 		return nil
 	}
 	first := d.i
@@ -207,11 +239,11 @@ func (d *decoder) raw(field string) []byte {
 		case c == '\\':
 			return d.escaped(at, field)
 		case c < ' ':
-			d.fail(i, field, "control character in a string")
+			d.broken(i, field, "control character in a string")
 			return nil
 		}
 	}
-	d.fail(at, field, "the string has no end")
+	d.broken(at, field, "the string has no end")
 	return nil
 }
 
@@ -229,20 +261,20 @@ func (d *decoder) escaped(at int, field string) []byte {
 			}
 			return out
 		case c < ' ':
-			d.fail(d.i-1, field, "control character in a string")
+			d.broken(d.i-1, field, "control character in a string")
 			return nil
 		case c != '\\':
 			out = append(out, c)
 		default:
 			r, ok := d.escape()
 			if !ok {
-				d.fail(d.i, field, "bad escape in a string")
+				d.broken(d.i, field, "bad escape in a string")
 				return nil
 			}
 			out = utf8.AppendRune(out, r)
 		}
 	}
-	d.fail(at, field, "the string has no end")
+	d.broken(at, field, "the string has no end")
 	return nil
 }
 
@@ -433,7 +465,7 @@ func (d *decoder) dims(field string) []quipu.Dimension {
 		name := d.text(field)
 		switch {
 		case d.err == nil && !d.take(':'):
-			d.fail(d.i, field, "want :")
+			d.broken(d.i, field, "want :")
 		case n == quipu.DimsMax:
 			d.refuse(store.KindTooLarge, at, field, "more than "+strconv.Itoa(n)+" dimensions,")
 		case slices.ContainsFunc(dims, func(e quipu.Dimension) bool { return e.Name == name }):

@@ -287,6 +287,6 @@ func (d *decoder) truth(field string) bool {
 			return word == "true"
 		}
 	}
-	d.fail(d.i, field, "want true or false")
+	d.unlike(d.i, field, "want true or false")
 	return false
 }
