@@ -88,6 +88,10 @@ func TestTLSAndKeys(t *testing.T) {
 	f(client.Options{TLS: &tls.Config{}, APIKey: "secret"}, quipu.ErrUnavailable, "certificate signed by unknown authority")
 	s.addr = serve(t, memory(quipu.Limits{}, 1)).addr
 	f(client.Options{TLS: trusted}, quipu.ErrUnavailable, "does not look like a TLS handshake")
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
+	s.addr = other.Listener.Addr().String()
+	f(client.Options{}, quipu.ErrUnavailable, "want that of --rpc")
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -123,7 +123,10 @@ func (db *DB) greet(ctx context.Context) error {
 		_, err := db.rpc.GetBatch(ctx, &pb.GetBatchRequest{}, o...)
 		if status.Code(err) == codes.Unavailable {
 			wrong = status.Convert(err).Message() + ": "
-			if db.options.TLS == nil && strings.Contains(wrong, "server preface") {
+			switch {
+			case strings.Contains(wrong, "HTTP/1.1 header"):
+				wrong += "that may be the address of --http, want that of --rpc: "
+			case db.options.TLS == nil && strings.Contains(wrong, "server preface"):
 				wrong += "it may want TLS, see Options.TLS: "
 			}
 		}
