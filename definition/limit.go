@@ -150,7 +150,12 @@ func CheckLimits(limits []Limit) error {
 		return fmt.Errorf("%d limits: at most %d", len(limits), LimitsMax)
 	}
 	for i, l := range limits {
-		if err := l.check(); err != nil {
+		err := l.check()
+		switch {
+		case err == nil:
+		case l.Name == "" && l.Per == Width{}: // what it is called by is missing
+			return fmt.Errorf("limit %d of %d, which has no name: %w", i+1, len(limits), err)
+		default:
 			return fmt.Errorf("limit %q: %w", l.Called(), err)
 		}
 		for _, other := range limits[:i] {

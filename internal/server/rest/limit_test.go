@@ -67,7 +67,7 @@ func TestAllowRefusesBadRequests(t *testing.T) {
 	bad(allow, `{"cost":1.5}`, "want an integer")
 	bad(allow, `{"price":1}`, "unknown field")
 	bad(allow, `{"limits":[{"rate":1,"per":"1x"}]}`, "per: ")
-	bad(allow, `{"limits":[{"rate":1}]}`, "want per")
+	bad(allow, `{"limits":[{"rate":1}]}`, "limit 1 of 1, which has no name: want per")
 	bad(allow, `{"limits":[{"rate":1,"per":"1s","algorithm":"leaky"}]}`, "want bucket, window, sliding or calendar")
 	bad(allow, `{"limits":[`+strings.Repeat(`{"rate":1,"per":"1s"},`, 8)+`{}]}`, "want at most 8")
 	bad(allow, `{"limits":[{"rate":1,"per":"1s"}],"away":"maybe"}`, "want open, closed")
