@@ -86,7 +86,7 @@ func TestOffline(t *testing.T) {
 	if r := command(t, "wal", "dump", "--data", dir); r.code != 0 || !strings.Contains(r.stdout, `add "a" in "default" +7`) {
 		t.Errorf("wal dump: %+v", r)
 	}
-	refused(t, 3, "another process, pid "+strconv.Itoa(p.c.Process.Pid)+", has it open", "verify", "--data", dir)
+	refused(t, 3, "another process, pid "+strconv.Itoa(p.c.Process.Pid)+", has it open; stop it first, or use another directory (--data)", "verify", "--data", dir)
 	refused(t, 3, "ask it with --addr URL instead of --data", "backup", "--data", dir, "--out", filepath.Join(t.TempDir(), "x"))
 	if r := command(t, "verify", "--data", dir); strings.Count(r.stderr, "quipu: ") != 1 {
 		t.Errorf("the name is said twice: %s", r.stderr)
@@ -142,7 +142,8 @@ func TestOfflineRefusals(t *testing.T) {
 	refused(t, 1, "no such file", "restore", missing, "--data", filepath.Join(empty, "new"))
 	refused(t, 2, "--data", "restore", "x")
 	torn := writeFile(t, "this is no backup")
-	refused(t, 1, "read snapshot", "restore", torn, "--data", filepath.Join(empty, "new"))
+	refused(t, 1, "this is no backup of Quipu, or it is cut off", "restore", writeFile(t, ""), "--data", filepath.Join(empty, "new"))
+	refused(t, 1, "this is no backup of Quipu, or it is cut off", "restore", torn, "--data", filepath.Join(empty, "new"))
 	if entries, err := os.ReadDir(empty); err != nil || len(entries) != 0 {
 		t.Errorf("left behind: %v, %v", entries, err)
 	}

@@ -114,7 +114,7 @@ func TestSecondOpen(t *testing.T) {
 		if err == nil {
 			_ = second.Close()
 		}
-		if store.KindOf(err) != store.KindUnavailable || !strings.Contains(err.Error(), "this process has it open") {
+		if store.KindOf(err) != store.KindUnavailable || !strings.Contains(err.Error(), "this process has it open; stop it first, or use another directory") {
 			t.Errorf("second open as %s: %v", name, err)
 		}
 	}

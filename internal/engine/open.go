@@ -71,7 +71,7 @@ func Open(dir string, o Options) (*Engine, error) {
 		if _, ok := errors.AsType[*fs.PathError](err); ok { // the file can't be opened
 			return nil, store.Errorf(store.KindUnavailable, "lock %s: %w", dir, err)
 		}
-		return nil, store.Errorf(store.KindUnavailable, "lock %s: %w: %s has it open", dir, err, whoLocks(o.FS, dir, err))
+		return nil, store.Errorf(store.KindUnavailable, "lock %s: %w: %s has it open; stop it first, or use another directory (--data)", dir, err, whoLocks(o.FS, dir, err))
 	}
 	warnOpen(o, dir)
 	e := &Engine{

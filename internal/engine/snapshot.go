@@ -232,7 +232,7 @@ func unpack(fs vfs.FS, r io.Reader, dir string) error {
 		h, err := tr.Next()
 		if err != nil {
 			if errors.Is(err, io.EOF) {
-				return store.Errorf(store.KindCorrupt, "read snapshot: it ends before its checksums")
+				return store.Errorf(store.KindCorrupt, "%s: it ends before its checksums", noBackup)
 			}
 			return sourceError(err)
 		}
@@ -288,10 +288,13 @@ func (s source) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// noBackup says of a file that it is none that Snapshot has written as a whole.
+const noBackup = "this is no backup of Quipu, or it is cut off"
+
 // sourceError tells a snapshot that is no snapshot from one that can't be read.
 func sourceError(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, tar.ErrHeader) || errors.Is(err, tar.ErrFieldTooLong) {
-		return store.Errorf(store.KindCorrupt, "read snapshot: %w", err)
+		return store.Errorf(store.KindCorrupt, "%s: %w", noBackup, err)
 	}
 	return store.Errorf(store.KindUnavailable, "read snapshot: %w", err)
 }
