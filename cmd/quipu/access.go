@@ -150,10 +150,19 @@ func (c *serveCmd) openGuard(ctx context.Context, db *quipu.DB, out *output, log
 		o.Tokens = g.tokens
 	}
 	g.gate = server.NewGate(o)
+	c.warnShut(g.ring.Any(), logger)
 	g.ring.OnChange(g.gate.Changed)
 	g.ring.Start()
 	g.watch(ctx)
 	return g, nil
+}
+
+// warnShut logs that nobody can come in: callers need a key, and there is none to make
+// others with.
+func (c *serveCmd) warnShut(keys bool, logger *slog.Logger) {
+	if c.RequireAuth && !keys && len(c.APIKey) == 0 && len(c.Anonymous) == 0 && c.JWKS == "" && c.TLSClientCA == "" {
+		logger.Warn("--require-auth refuses every caller, because there is no key yet: start the server with --api-key as well, and use that key to create others with quipu key create")
+	}
 }
 
 // watch reads files again that have changed, or at a hangup.

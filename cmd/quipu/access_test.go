@@ -400,4 +400,12 @@ func TestAccessUsage(t *testing.T) {
 	if r := command(t, "QUIPU_ADDR=http://127.0.0.1:"+p.ready[strings.LastIndex(p.ready, ":")+1:], "add", "a"); r.code != 1 || !strings.Contains(r.stderr, "needs an API key") {
 		t.Errorf("--require-auth: %d %s", r.code, r.stderr)
 	}
+	const shut = "there is no key yet: start the server with --api-key"
+	if code, _ := p.signal(syscall.SIGTERM); code != 0 || !strings.Contains(p.stderr.String(), shut) {
+		t.Errorf("exit %d: %s", code, p.stderr)
+	}
+	p = serve(t, "--resp", "off", "--rpc", "off", "--require-auth", "--api-key", "secret")
+	if code, _ := p.signal(syscall.SIGTERM); code != 0 || strings.Contains(p.stderr.String(), shut) {
+		t.Errorf("exit %d: %s", code, p.stderr)
+	}
 }

@@ -292,7 +292,7 @@ func (c *serveCmd) serve(ctx context.Context, out *output, conf *config, logger 
 			err = errors.Join(err, fmt.Errorf("close store: %w", e))
 		}
 	}()
-	warnFull(db.Port().Meters, logger)
+	warnFull(db.Port().Meters, c.plan.store, logger)
 	book, err := openPolicies(db, c.policyFile(), conf, c.ReadOnly, slog.New(c.logHandler(out)))
 	if err != nil {
 		return err
@@ -329,8 +329,8 @@ func (c *serveCmd) serve(ctx context.Context, out *output, conf *config, logger 
 }
 
 // warnFull logs that an embedded store takes no writes, because its disk has too
-// little room. Nothing is wrong with the store, so it serves.
-func warnFull(meters func(func(name, help string, value float64)), logger *slog.Logger) {
+// little room for one of this memory limit. Nothing is wrong with the store, so it serves.
+func warnFull(meters func(func(name, help string, value float64)), memory int64, logger *slog.Logger) {
 	var full bool
 	var free float64
 	meters(func(name, _ string, value float64) {
@@ -342,7 +342,8 @@ func warnFull(meters func(func(name, help string, value float64)), logger *slog.
 		}
 	})
 	if full {
-		logger.Warn("the disk of --data is nearly full: the server refuses writes until --memory plus 64 MiB are free", "free", formatSize(int64(free)))
+		logger.Warn("the disk of --data is nearly full: the server refuses writes until --memory plus 64 MiB are free; free some space, or lower --memory",
+			"free", formatSize(int64(free)), "needed", formatSize(memory+64<<20), "memory", formatSize(memory))
 	}
 }
 

@@ -265,13 +265,13 @@ func TestWarnFull(t *testing.T) {
 		warnFull(func(f func(name, help string, value float64)) {
 			f("quipu_disk_full", "", full)
 			f("quipu_disk_free_bytes", "", 20<<20)
-		}, slog.New(slog.NewTextHandler(&log, nil)))
+		}, 256<<20, slog.New(slog.NewTextHandler(&log, nil)))
 		if got := log.String(); !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("log %q, want %q", got, want)
 		}
 	}
 	f(0, "")
-	f(1, `free="20.0 MiB"`)
+	f(1, `lower --memory" free="20.0 MiB" needed="320.0 MiB" memory="256.0 MiB"`)
 }
 
 func writeFile(t *testing.T, text string) string {
