@@ -274,6 +274,8 @@ func TestUntrustedCertificate(t *testing.T) {
 	s.StartTLS()
 	defer s.Close()
 	refused(t, 3, "SSL_CERT_FILE", "add", "a", "--addr", s.URL)
+	host := strings.TrimPrefix(s.URL, "https://")
+	refused(t, 1, "it speaks TLS: use --addr https://"+host, "add", "a", "--addr", host)
 	refused(t, 3, "HTTP response to HTTPS client", "add", "a", "--addr", strings.Replace(reply(t, 200, "x"), "http:", "https:", 1))
 	file := filepath.Join(t.TempDir(), "cert.pem")
 	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})

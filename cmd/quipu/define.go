@@ -120,6 +120,9 @@ func (c *policyApplyCmd) Run(ctx context.Context, out *output) error {
 	if len(all) == 0 {
 		return fmt.Errorf("%s has no definitions: want a list named \"definitions\"", c.File)
 	}
+	if os.Getenv("QUIPU_NAMESPACE") != "" {
+		out.hint("QUIPU_NAMESPACE is set and was ignored: the file names the namespace of each definition, and the default is " + defaultNamespace)
+	}
 	for _, p := range all {
 		if err := c.apply(ctx, out, p); err != nil {
 			return err

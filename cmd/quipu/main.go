@@ -49,7 +49,7 @@ func run(args []string) int {
 	}
 	command, err := parser.Parse(escapeNumbers(args))
 	if err != nil {
-		out.fail(conf.blame(withoutArgument(err)))
+		out.fail(conf.blame(otherCommand(withoutArgument(err))))
 		out.hint(usageHint(err))
 		return exitUsage
 	}
@@ -100,6 +100,26 @@ func withoutArgument(err error) error {
 		if n := p.Context.Selected(); n != nil && n.Name == "serve" {
 			return errors.New("serve takes only flags, but an argument was given")
 		}
+	}
+	return err
+}
+
+// otherCommands are the words that others have for commands.
+var otherCommands = map[string]string{
+	"incr": "quipu add KEY", "incrby": "quipu add KEY N", "decr": "quipu add KEY -1", "decrby": "quipu add KEY -N",
+	"del": "quipu delete KEY", "status": "quipu health", "ping": "quipu health",
+}
+
+// otherCommand names the command that is meant by a word of others.
+func otherCommand(err error) error {
+	rest, ok := strings.CutPrefix(err.Error(), "unexpected argument ")
+	p, parsed := errors.AsType[*kong.ParseError](err)
+	if !ok || !parsed || p.Context == nil || p.Context.Selected() != nil {
+		return err
+	}
+	word, _, _ := strings.Cut(rest, ",")
+	if meant := otherCommands[word]; meant != "" {
+		return fmt.Errorf("no command %s: did you mean %q?", word, meant)
 	}
 	return err
 }

@@ -231,6 +231,10 @@ func refusal(res *http.Response, doubt int) error {
 		RequestID    string `json:"request_id"`
 	}
 	raw, err := io.ReadAll(io.LimitReader(res.Body, replyBytesMax))
+	if res.StatusCode == http.StatusBadRequest && strings.Contains(string(raw), "HTTP request to an HTTPS server") { // so says net/http
+		host := res.Request.URL.Host
+		return &exitError{code, fmt.Errorf("reach the server at %s: it speaks TLS: use --addr https://%s", host, host)}
+	}
 	if err != nil || json.Unmarshal(raw, &p) != nil || p.Detail == "" {
 		return &exitError{code, fmt.Errorf("the server replied %s", res.Status)}
 	}

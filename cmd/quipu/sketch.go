@@ -70,6 +70,9 @@ Examples:
 
 // Run makes it.
 func (c *sketchMakeCmd) Run(ctx context.Context, out *output) error {
+	if c.Kind == "filter" && c.Capacity == 0 {
+		return usage("--capacity is missing: want the number of items that the filter is to hold, such as --capacity 100000")
+	}
 	body := map[string]any{"kind": c.Kind}
 	for name, n := range map[string]int64{"capacity": c.Capacity, "growth": int64(c.Growth), "width": int64(c.Width), "depth": int64(c.Depth), "k": int64(c.Limit)} {
 		if n != 0 {

@@ -46,6 +46,7 @@ func TestSketchCommands(t *testing.T) {
 	refused(t, 1, "make the sketch first", addr, "sketch", "add", "nothing", "x")
 	refused(t, 1, "can't be taken away", addr, "sketch", "add", "clicks", "buy", "--amount", "-9")
 	refused(t, 1, "used for another payload", addr, "sketch", "add", "clicks", "buy", "--id", "o1")
+	refused(t, exitUsage, "--capacity is missing", addr, "sketch", "make", "x", "filter", "--error", "0.01")
 	refused(t, exitUsage, `must be one of "filter","frequencies","top"`, addr, "sketch", "make", "x", "bloom")
 	refused(t, exitUsage, "2 weights for 1 sketches", addr, "sketch", "merge", "twice", "clicks", "--weights", "2,1")
 	refused(t, exitUsage, "give - as the only item", addr, "sketch", "add", "clicks", "a", "--amounts")

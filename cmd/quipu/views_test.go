@@ -35,6 +35,7 @@ func TestDefinitionsOfFiles(t *testing.T) {
 	f(p, 0, "w has the defaults", "", "policy", "explain", "w")
 	f(p, 0, "definition: {pattern: \"v*\"", "", "policy", "show", "v1")
 	f(p, 0, "default: nothing changes", "", "policy", "apply", file)
+	f(p, 0, "default: nothing changes", "QUIPU_NAMESPACE is set and was ignored", "QUIPU_NAMESPACE=shop", "policy", "apply", file)
 	p.signal(syscall.SIGTERM)
 
 	more := writeFile(t, moreVisits)
