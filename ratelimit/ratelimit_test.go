@@ -83,7 +83,7 @@ func TestHandlerLogs(t *testing.T) {
 			t.Errorf("%s", &log)
 		}
 		do(t.Context(), limited, 1)
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		do(t.Context(), limited, 2)
 		o.Failed = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusServiceUnavailable) }
 		do(t.Context(), ratelimit.Handler(db, o)(http.NotFoundHandler()), 2)
