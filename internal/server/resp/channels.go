@@ -12,10 +12,12 @@ import (
 const invalidateChannel = "__redis__:invalidate"
 
 const (
-	errChannels    = wireError("ERR too many channels: a connection listens to at most 10000")
-	errPatterns    = wireError("ERR too many patterns: a connection listens to at most 100, and all of a user to at most 1000")
-	errChannelLong = wireError("ERR the name of a channel or a pattern is too long: at most 1024 bytes")
-	errInvalidate  = wireError("ERR nobody publishes to " + invalidateChannel)
+	errChannels     = wireError("ERR too many channels: a connection listens to at most 10000")
+	errPatterns     = wireError("ERR too many patterns: a connection listens to at most 100, and all of a user to at most 1000")
+	errChannelLong  = wireError("ERR the name of a channel is too long: at most 1024 bytes")
+	errPatternLong  = wireError("ERR pattern is too long: a connection listens to patterns of at most 256 bytes")
+	errPatternBytes = wireError("ERR too many patterns: those of a user have at most 32768 bytes together")
+	errInvalidate   = wireError("ERR nobody publishes to " + invalidateChannel)
 )
 
 func pubsubCommands() []*command {
@@ -34,7 +36,7 @@ func pubsubCommands() []*command {
 	})
 }
 
-// checkChannels returns why some names can't be those of channels or patterns.
+// checkChannels returns why some names can't be those of channels.
 func checkChannels(names [][]byte) error {
 	for _, name := range names {
 		if len(name) > patternBytesMax {
@@ -61,8 +63,10 @@ func subscribe(s *session, args [][]byte) error {
 }
 
 func psubscribe(s *session, args [][]byte) error {
-	if err := checkChannels(args[1:]); err != nil {
-		return err
+	for _, pattern := range args[1:] {
+		if len(pattern) > patternListenedBytesMax {
+			return errPatternLong
+		}
 	}
 	for _, pattern := range args[1:] {
 		if err := s.d.hub.psubscribe(s, string(pattern)); err != nil {

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -56,5 +57,36 @@ func TestMatchBothWays(t *testing.T) {
 	}
 	if found < 2_000 {
 		t.Errorf("only %d of the patterns matched", found)
+	}
+}
+
+// hostilePatterns are those that make one name cost most, of so many bytes each and together.
+func hostilePatterns(each, total int) map[string][]string {
+	all := make(map[string][]string)
+	for name, piece := range map[string]string{"any": "?", "literal": "c", "everything": "[^]", "range": "[\x00-\xff]", "not": "[^x]", "stars": "*c"} {
+		for i := 0; i < total/each; i++ {
+			end := fmt.Sprintf("[bd]%04d*", i)
+			p := "a:*" + strings.Repeat(piece, (each-3-len(end))/len(piece)) + end
+			all[name] = append(all[name], p)
+		}
+	}
+	return all
+}
+
+func BenchmarkHostilePatterns(b *testing.B) {
+	name := "a:" + strings.Repeat("c", 1022)
+	for _, each := range []int{32, patternListenedBytesMax} {
+		for kind, patterns := range hostilePatterns(each, patternBytesOfUserMax) {
+			b.Run(fmt.Sprint(kind, "/", each), func(b *testing.B) {
+				for b.Loop() {
+					var n subject
+					n.set(name)
+					for _, p := range patterns {
+						n.matches(p)
+					}
+					b.ReportMetric(float64(n.steps), "steps")
+				}
+			})
+		}
 	}
 }

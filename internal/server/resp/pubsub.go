@@ -25,9 +25,12 @@ const (
 	channelsMax        = 10_000
 	listeningBytesEach = 200
 	// patternsMax is how many patterns a connection may listen to, and patternsOfUserMax how many all of a user:
-	// each of these is matched with the channel of every message.
-	patternsMax       = 100
-	patternsOfUserMax = 1000
+	// each of these is matched with the channel of every message. How long one may be, and all of a user
+	// together, bounds what that takes: BenchmarkHostilePatterns measures it.
+	patternsMax             = 100
+	patternsOfUserMax       = 1000
+	patternListenedBytesMax = 256
+	patternBytesOfUserMax   = 32 << 10
 )
 
 // A hub knows which sessions listen to what. It is safe for concurrent use.
@@ -39,6 +42,7 @@ type hub struct {
 	mu       sync.Mutex // guards the fields below, and the mail and the listening of all sessions
 	channels map[channel]map[*session]struct{}
 	patterns map[string]map[string]map[*session]struct{} // by user
+	bytes    map[string]int                              // of a user's patterns
 }
 
 // A channel is a name of a user's.
@@ -66,7 +70,7 @@ type listening struct {
 }
 
 func newHub(d *Door) *hub {
-	return &hub{d: d, channels: make(map[channel]map[*session]struct{}), patterns: make(map[string]map[string]map[*session]struct{})}
+	return &hub{d: d, channels: make(map[channel]map[*session]struct{}), patterns: make(map[string]map[string]map[*session]struct{}), bytes: make(map[string]int)}
 }
 
 // listens reports whether a session listens to anything: with RESP2 it takes what it reads for messages then.
@@ -120,6 +124,9 @@ func (h *hub) psubscribe(s *session, pattern string) error {
 	if len(l.patterns) == patternsMax || of[pattern] == nil && len(of) == patternsOfUserMax {
 		return errPatterns
 	}
+	if of[pattern] == nil && h.bytes[s.user]+len(pattern) > patternBytesOfUserMax {
+		return errPatternBytes
+	}
 	l.user = s.user
 	if of == nil {
 		of = make(map[string]map[*session]struct{})
@@ -127,6 +134,7 @@ func (h *hub) psubscribe(s *session, pattern string) error {
 	}
 	if of[pattern] == nil {
 		of[pattern] = make(map[*session]struct{})
+		h.bytes[s.user] += len(pattern)
 	}
 	of[pattern][s] = struct{}{}
 	if l.patterns == nil {
@@ -177,9 +185,11 @@ func (h *hub) punsubscribe(s *session, pattern string) {
 	of := h.patterns[l.user]
 	if delete(of[pattern], s); len(of[pattern]) == 0 {
 		delete(of, pattern)
+		h.bytes[l.user] -= len(pattern)
 	}
 	if len(of) == 0 {
 		delete(h.patterns, l.user)
+		delete(h.bytes, l.user)
 	}
 }
 
@@ -223,8 +233,10 @@ func (h *hub) publish(user, name, text string) (told int64) {
 		h.post(s, message{channel: name, text: text})
 		told++
 	}
+	var to subject
+	to.set(name)
 	for pattern, of := range h.patterns[user] {
-		if !match(pattern, name) {
+		if !to.matches(pattern) {
 			continue
 		}
 		for s := range of {
@@ -258,8 +270,10 @@ func (h *hub) receivers(user, name string) (n int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n = int64(len(h.channels[channel{user, name}]))
+	var to subject
+	to.set(name)
 	for pattern, of := range h.patterns[user] {
-		if match(pattern, name) {
+		if to.matches(pattern) {
 			n += int64(len(of))
 		}
 	}

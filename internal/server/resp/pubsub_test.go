@@ -150,13 +150,42 @@ func TestListeningLimits(t *testing.T) {
 		c := dial(t, open(t, o).addr)
 		c.line("HELLO 3")
 		long := strings.Repeat("x", 1025)
-		c.expect("SUBSCRIBE "+long, "-ERR the name of a channel or a pattern is too long: at most 1024 bytes\r\n")
-		c.expect("PSUBSCRIBE "+long, "-ERR the name of a channel or a pattern is too long: at most 1024 bytes\r\n")
-		c.expect("PUBLISH "+long+" x", "-ERR the name of a channel or a pattern is too long: at most 1024 bytes\r\n")
+		c.expect("SUBSCRIBE "+long, "-ERR the name of a channel is too long: at most 1024 bytes\r\n")
+		c.expect("PSUBSCRIBE "+long[:257], "-ERR pattern is too long: a connection listens to patterns of at most 256 bytes\r\n")
+		c.expect("PUBLISH "+long+" x", "-ERR the name of a channel is too long: at most 1024 bytes\r\n")
 		for i := range 100 {
 			c.line(fmt.Sprint("PSUBSCRIBE p", i))
 		}
 		c.expect("PSUBSCRIBE more", "-ERR too many patterns: a connection listens to at most 100, and all of a user to at most 1000\r\n")
 		c.expect("PUBSUB NUMPAT", ":100\r\n")
+	})
+}
+
+// The patterns of a user are bounded together, so that one message costs others no time. Those that end make room.
+func TestListeningBytes(t *testing.T) {
+	transports(t, func(t *testing.T, o resp.Options) {
+		addr := open(t, o).addr
+		listeners := []*client{dial(t, addr), dial(t, addr)}
+		for i, c := range listeners {
+			c.line("HELLO 3")
+			for j := range 64 {
+				pattern := fmt.Sprintf("a:*%s%04d*", strings.Repeat("[^x]", 62), 64*i+j)
+				if got := c.do("PSUBSCRIBE", pattern); !strings.HasPrefix(got, ">3\r\n"+bulk("psubscribe")) {
+					t.Fatalf("pattern %d of %d bytes: %q", 64*i+j, len(pattern), got)
+				}
+			}
+		}
+		full := "-ERR too many patterns: those of a user have at most 32768 bytes together\r\n"
+		c := dial(t, addr)
+		c.expect("PSUBSCRIBE x", full)
+		c.expect("PUBSUB NUMPAT", ":128\r\n")
+		c.expect("PUBLISH a:"+strings.Repeat("c", 1022)+" x", zero)
+		listeners[0].line("RESET")
+		listeners[1].expect("PSUBSCRIBE x", ">3\r\n"+bulk("psubscribe")+bulk("x")+":65\r\n")
+		if got := c.do("AUTH", "ana", "x"); got != ok {
+			t.Fatal(got)
+		}
+		c.line("PSUBSCRIBE x") // Another user has room of their own.
+		c.expect("PUNSUBSCRIBE x", "*3\r\n"+bulk("punsubscribe")+bulk("x")+zero)
 	})
 }
