@@ -185,7 +185,18 @@ func pubsubChannels(s *session, args [][]byte) error {
 		if len(args[2]) > patternBytesMax {
 			return errPattern
 		}
-		names = slices.DeleteFunc(names, func(name string) bool { return !match(string(args[2]), name) })
+		var one subject
+		pattern, stepsMax := string(args[2]), channelStepsMax+channelStepsEach*len(names)
+		names = slices.DeleteFunc(names, func(name string) bool {
+			if one.steps > stepsMax {
+				return true
+			}
+			one.set(name)
+			return !one.matches(pattern)
+		})
+		if one.steps > stepsMax {
+			return errPatternSteps
+		}
 	}
 	s.texts(names)
 	return nil

@@ -11,6 +11,19 @@ import (
 // patternBytesMax bounds a pattern.
 const patternBytesMax = 2 * store.KeyBytesMax
 
+const (
+	// channelStepsMax is how many steps PUBSUB CHANNELS may take, while nobody else has a turn, beside
+	// channelStepsEach for each name, which plain patterns do not need.
+	channelStepsMax  = 20_000_000
+	channelStepsEach = 64
+	// sweepStepsMax is how many hard steps KEYS or SCAN may take, and sweepStepsTurn after how many
+	// steps others have a turn.
+	sweepStepsMax  = 200_000_000
+	sweepStepsTurn = 5_000_000
+)
+
+const errPatternSteps = wireError("ERR the pattern takes too long to match with so many names: use one with fewer * ? [ or a smaller COUNT of SCAN")
+
 // match reports whether s matches a pattern of Redis: * ? [a-z] [^a] and \ to
 // take one of them as it is.
 func match(pattern, s string) bool {
@@ -64,6 +77,7 @@ type subject struct {
 	ready bool     // at is that of s
 	now   []uint64 // the places that the pattern so far leads to
 	steps int      // taken with all strings so far; each takes a nanosecond or two
+	hard  int      // those of them that walking would not do
 }
 
 // set has a subject be another string.
@@ -84,7 +98,9 @@ func (n *subject) matches(pattern string) bool {
 	ok, done, steps := walk(pattern, n.s, 64+2*(len(pattern)+len(n.s)))
 	n.steps += steps
 	if !done {
+		before := n.steps
 		ok = n.simulate(pattern)
+		n.hard += n.steps - before
 	}
 	return ok
 }

@@ -209,6 +209,7 @@ const sweepPage = 2000
 func (s *session) sweep(ctx context.Context, pattern, only, after string, keys int) (last string, err error) {
 	start, n := len(s.out), 0
 	prefix := literalPrefix(pattern)
+	var name subject
 	for keys > 0 && !s.full() {
 		limit := min(keys, sweepPage)
 		page, err := s.db.Port().Keys(ctx, prefix, after, limit)
@@ -219,7 +220,9 @@ func (s *session) sweep(ctx context.Context, pattern, only, after string, keys i
 		if full {
 			last = page[limit-1]
 		}
-		page = slices.DeleteFunc(page, func(key string) bool { return !match(pattern, key) })
+		if page, err = s.matching(ctx, &name, pattern, page); err != nil {
+			return "", err
+		}
 		if page, err = s.ofType(ctx, page, only); err != nil {
 			return "", err
 		}
@@ -239,6 +242,31 @@ func (s *session) sweep(ctx context.Context, pattern, only, after string, keys i
 	}
 	s.frameArray(start, n)
 	return last, nil
+}
+
+// matching returns those of some keys that match a pattern, and takes their place. Others have a turn meanwhile.
+func (s *session) matching(ctx context.Context, name *subject, pattern string, page []string) ([]string, error) {
+	turn := name.steps
+	found := page[:0]
+	for _, key := range page {
+		if name.set(key); name.matches(pattern) {
+			found = append(found, key)
+		}
+		if name.hard > sweepStepsMax {
+			return nil, errPatternSteps
+		}
+		if name.steps-turn < sweepStepsTurn {
+			continue
+		}
+		turn = name.steps
+		if err := ctx.Err(); err != nil {
+			return nil, store.Errorf(store.KindUnavailable, "the keys could not be matched in time: %w", err)
+		}
+		if err := s.pass(); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
 }
 
 // isHeldType reports whether TYPE calls some sketches or collections so.

@@ -161,6 +161,41 @@ func TestListeningLimits(t *testing.T) {
 	})
 }
 
+// A pattern that takes too long is refused, and so takes nobody's time; others with the same names are not.
+func TestHardPatterns(t *testing.T) {
+	transports(t, func(t *testing.T, o resp.Options) {
+		addr := open(t, o).addr
+		c, listener := dial(t, addr), dial(t, addr)
+		refusal := "-ERR the pattern takes too long to match with so many names: use one with fewer * ? [ or a smaller COUNT of SCAN\r\n"
+		for i := range 200 {
+			listener.line(fmt.Sprintf("SUBSCRIBE a:%s%03d", strings.Repeat("c", 1000), i))
+		}
+		c.expect("PUBSUB CHANNELS a:*"+strings.Repeat("[^]", 330)+"x*", refusal)
+		c.expect("PUBSUB CHANNELS a:*???*?*[bd]*?*", "*0\r\n")
+		if got := c.line("PUBSUB CHANNELS a:*c*c*c[0]99"); strings.Count(got, "a:c") != 1 {
+			t.Errorf("PUBSUB CHANNELS: %q", got)
+		}
+		for from := 1000; from < 5000; from += 2000 {
+			args := []string{"MSET"}
+			for i := range 2000 {
+				args = append(args, fmt.Sprintf("a:%s%04d", strings.Repeat("c", 500), from+i), "1")
+			}
+			if got := c.do(args...); got != ok {
+				t.Fatal(got)
+			}
+		}
+		hard := "a:*" + strings.Repeat("[^]", 250) + "x*"
+		c.expect("KEYS "+hard, refusal)
+		c.expect("SCAN 0 COUNT 10000 MATCH "+hard, refusal)
+		c.expect("SCAN 0 COUNT 10000 MATCH a:*???*?*[bd]*?*", "*2\r\n"+bulk("0")+"*0\r\n")
+		c.expect("KEYS a:*c*?[2-3]34x", "*0\r\n")
+		if got := c.line("KEYS a:*c*c[2]999"); strings.Count(got, "a:c") != 1 {
+			t.Errorf("KEYS: %q", got)
+		}
+		c.expect("PING", "+PONG\r\n")
+	})
+}
+
 // The patterns of a user are bounded together, so that one message costs others no time. Those that end make room.
 func TestListeningBytes(t *testing.T) {
 	transports(t, func(t *testing.T, o resp.Options) {
