@@ -2,6 +2,7 @@ package resp
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"strconv"
@@ -130,4 +131,12 @@ func Commands() (all []CommandRow) {
 		}
 	}
 	return all
+}
+
+// HoldScripts takes all places of scripts, and returns how to give one back.
+func (d *Door) HoldScripts() (giveBack func()) {
+	for range scriptsMax {
+		d.scripting.take(context.Background(), "")
+	}
+	return d.scripting.giveBack
 }

@@ -96,7 +96,7 @@ type Door struct {
 	latency   latency
 	sweeps    chan struct{} // holds the commands under way that go through many keys
 	long      chan struct{} // holds those whose replies are long, or take long to make
-	scripting chan struct{} // holds the scripts that run
+	scripting *scriptTurns  // of the scripts that run
 	meters    meters
 	seconds   *server.Weighted // that commands take
 
@@ -150,7 +150,7 @@ func New(db *quipu.DB, o Options) *Door {
 	_, _ = rand.Read(id[:]) // never fails
 	d := &Door{
 		db: db.Via("resp"), options: o, gate: o.Gate, commands: newTable(), apart: db.Port().Traits().Partitions > 1 || db.Port().Traits().Shared,
-		start: time.Now(), run: hex.EncodeToString(id[:]), sweeps: make(chan struct{}, sweepsMax), scripting: make(chan struct{}, scriptsMax), long: make(chan struct{}, longMax), seconds: o.Metrics.Commands(),
+		start: time.Now(), run: hex.EncodeToString(id[:]), sweeps: make(chan struct{}, sweepsMax), scripting: newScriptTurns(scriptsMax), long: make(chan struct{}, longMax), seconds: o.Metrics.Commands(),
 		sessions: map[int64]*session{}, views: map[string]*quipu.DB{},
 		listeners: map[net.Listener]struct{}{}, conns: map[*session]net.Conn{},
 	}

@@ -81,14 +81,27 @@ func (s *session) evaluation(args [][]byte) (*evaluation, error) {
 	return e, nil
 }
 
-// run runs a script on a snapshot. An error is one of the store, or of the caller.
-func (s *session) runScript(ctx context.Context, e *evaluation, space *keyspace.Space) (keyspace.Reply, error) {
-	select {
-	case s.d.scripting <- struct{}{}:
-		defer func() { <-s.d.scripting }()
-	case <-ctx.Done():
-		return keyspace.Reply{}, store.Errorf(store.KindUnavailable, "other scripts take all the time there is: %w", ctx.Err())
+// waitToRun waits for a place among the scripts that run, for half of the time that a command has: the other half is for
+// the script and what it writes. One that has not run has changed nothing, and nothing of it is unknown.
+func (s *session) waitToRun(ctx context.Context) error {
+	wait := ctx
+	if end, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		wait, cancel = context.WithDeadline(ctx, end.Add(-s.d.options.Timeout/2))
+		defer cancel()
 	}
+	if !s.d.scripting.take(wait, s.user) {
+		return store.Errorf(store.KindUnavailable, "other scripts take all the time there is: %w", wait.Err())
+	}
+	return nil
+}
+
+// runScript runs a script on a snapshot. An error is one of the store, or of the caller.
+func (s *session) runScript(ctx context.Context, e *evaluation, space *keyspace.Space) (keyspace.Reply, error) {
+	if err := s.waitToRun(ctx); err != nil {
+		return keyspace.Reply{}, err
+	}
+	defer s.d.scripting.giveBack()
 	ctx, cancel := context.WithTimeout(ctx, scriptTimeMax)
 	defer cancel()
 	r, err := e.script.Run(ctx, script.Call{

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/quipudb/quipu/internal/server/resp"
 )
@@ -107,4 +108,20 @@ func TestScriptsAtOnce(t *testing.T) {
 		}
 		all.Wait()
 	})
+}
+
+// A script waits for others for half of its time at most, so that what has run can be written in the rest.
+func TestScriptWaitsForHalf(t *testing.T) {
+	d := open(t, resp.Options{Timeout: 4 * time.Second})
+	giveBack := d.HoldScripts()
+	c := dial(t, d.addr)
+	start := time.Now()
+	got := c.do("EVAL", "return redis.call('incr', 'n')", "0")
+	if took := time.Since(start); !strings.HasPrefix(got, "-UNAVAILABLE other scripts take all the time there is") || took < 2*time.Second || took > 3500*time.Millisecond {
+		t.Errorf("after %v: %q", took, got)
+	}
+	giveBack()
+	if got := c.do("EVAL", "return redis.call('incr', 'n')", "0"); got != one {
+		t.Errorf("with a place: %q", got)
+	}
 }
