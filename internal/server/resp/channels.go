@@ -198,6 +198,7 @@ func pubsubChannels(s *session, args [][]byte) error {
 			return errPatternSteps
 		}
 	}
+	slices.Sort(names)
 	s.texts(names)
 	return nil
 }

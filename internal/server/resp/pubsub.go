@@ -287,7 +287,7 @@ func (h *hub) subscribers(user, name string) int64 {
 	return int64(len(h.channels[channel{user, name}]))
 }
 
-// listened returns the channels of a user that somebody listens to, and how many patterns.
+// listened returns the channels of a user that somebody listens to, in any order, and how many patterns.
 func (h *hub) listened(user string) (names []string, patterns int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -296,7 +296,6 @@ func (h *hub) listened(user string) (names []string, patterns int) {
 			names = append(names, at.name)
 		}
 	}
-	slices.Sort(names)
 	return names, len(h.patterns[user])
 }
 
