@@ -292,19 +292,23 @@ func decodeShape(body []byte) (s api.Shape, opts []quipu.WriteOption, err error)
 	return s, opts, d.end()
 }
 
-// small reads an integer of 32 bits.
+// small reads an integer of 32 bits other than 0, which stands for what is not there.
 func (d *decoder) small(field string) int {
 	d.space()
 	at := d.i
 	n := d.integer(field)
-	if int64(int32(n)) != n {
+	switch {
+	case int64(int32(n)) != n:
 		d.fail(at, field, "want a smaller number")
 		return 0
+	case n == 0:
+		d.fail(at, field, "want an integer other than 0")
 	}
 	return int(n)
 }
 
-// number reads a number that may have a fraction and an exponent.
+// number reads a number other than 0, which stands for what is not there. It may have a
+// fraction and an exponent; one that is too close to 0 is 0.
 func (d *decoder) number(field string) float64 {
 	d.space()
 	at := d.i
@@ -316,6 +320,10 @@ func (d *decoder) number(field string) float64 {
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil || !isNumber(text) {
 		d.fail(at, field, "want a number such as 0.01")
+		return 0
+	}
+	if f == 0 {
+		d.fail(at, field, "want a number above 0, such as 0.01")
 		return 0
 	}
 	d.i = i

@@ -13,7 +13,7 @@ func FuzzSketch(f *testing.F) {
 	for _, seed := range []string{
 		"", "{}", "[", `{"kind":"filter","capacity":1000,"error":0.01,"growth":2}`, `{"kind":"filter","capacity":"10","fixed":true,"ttl":"1d"}`,
 		`{"kind":"frequencies","epsilon":1e-3,"confidence":5E-2}`, `{"kind":"frequencies","width":2000,"depth":7,"conservative":true}`, `{"kind":"top","k":10}`,
-		`{"kind":"top","k":2147483648}`, `{"kind":"filter","error":.1}`, `{"kind":"filter","error":1e999}`, `{"kind":"filter","error":"0.1"}`, `{"kind":"x","kind":"y"}`,
+		`{"kind":"top","k":2147483648}`, `{"kind":"filter","error":.1}`, `{"kind":"filter","error":1e999}`, `{"kind":"filter","error":-0}`, `{"kind":"filter","error":"0.1"}`, `{"kind":"x","kind":"y"}`,
 		`{"items":["a",{"item":"b","n":3},{"n":-2,"item":"\u00e9"}],"ttl":"1h"}`, `{"items":[{"item":"b","n":0}]}`, `{"items":[{"n":1}]}`, `{"items":[1]}`, `{"items":["a",]}`,
 		`{"from":["a",{"key":"b","weight":2}]}`, `{"from":[]}`, `{"from":[{"weight":2}]}`, "{\"items\":[\"\xff\"]}", `{"items":["a"]}x`,
 	} {
@@ -47,7 +47,7 @@ func FuzzSketch(f *testing.F) {
 				t.Fatalf("body %q: %+v, want %v", body, s, want)
 			}
 			for name, got := range map[string]float64{"error": s.Error, "epsilon": s.Epsilon, "confidence": s.Confidence} {
-				if n, ok := want[name]; ok && n != got || !ok && got != 0 {
+				if n, ok := want[name]; ok && (n != got || got == 0) || !ok && got != 0 {
 					t.Fatalf("body %q: %s is %v, want %v", body, name, got, n)
 				}
 			}
