@@ -65,7 +65,7 @@ type Gate struct {
 	mu       sync.Mutex // guards the fields below
 	watchers []func()
 	tokens   map[[sha256.Size]byte]verified
-	spenders map[string]*access.Spending
+	spenders map[Holder]*access.Spending
 }
 
 // A verified token is one that was good by the keys of a generation.
@@ -82,7 +82,7 @@ func NewGate(o GateOptions) *Gate {
 	if o.Audit == nil {
 		o.Audit = o.Logger
 	}
-	g := &Gate{o: o, tokens: map[[sha256.Size]byte]verified{}, spenders: map[string]*access.Spending{}}
+	g := &Gate{o: o, tokens: map[[sha256.Size]byte]verified{}, spenders: map[Holder]*access.Spending{}}
 	for _, name := range o.Keys.names() {
 		g.roots = append(g.roots, access.Everything(access.Configured, name))
 	}
@@ -223,9 +223,9 @@ func (g *Gate) token(ctx context.Context, token string, now time.Time) (*access.
 	defer g.mu.Unlock()
 	g.pay(p)
 	if len(g.tokens) >= tokensMax {
-		for digest, v := range g.tokens {
+		for sum, v := range g.tokens {
 			if v.who.Ended(now.UnixMilli()) || len(g.tokens) >= tokensMax {
-				delete(g.tokens, digest)
+				delete(g.tokens, sum)
 			}
 		}
 	}
@@ -239,7 +239,7 @@ func (g *Gate) pay(p *access.Principal) {
 	if g.o.Quota == (access.Quota{}) {
 		return
 	}
-	key := p.Kind.String() + "\x00" + p.ID + "\x00" + p.Name
+	key := HolderOf(p)
 	s := g.spenders[key]
 	if s == nil {
 		if len(g.spenders) >= spendersMax { // What they have spent in the last second is forgotten.

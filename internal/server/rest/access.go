@@ -144,11 +144,14 @@ func tooMany(detail string, after time.Duration) *problem {
 }
 
 // pay takes the cost of a call from its caller's quota.
-func (c *call) pay(cost access.Cost) error {
-	if c.who == nil || c.who.Spent == nil { // Fast path.
+func (c *call) pay(cost access.Cost) error { return c.charge(c.who, cost) }
+
+// charge takes a cost from the quota of someone, or of nobody.
+func (c *call) charge(who *access.Principal, cost access.Cost) error {
+	if who == nil || who.Spent == nil { // Fast path.
 		return nil
 	}
-	err := c.h.gate.Spend(c.who, cost)
+	err := c.h.gate.Spend(who, cost)
 	if e, ok := errors.AsType[*access.ExceededError](err); ok {
 		c.rest(time.Duration(e.RestUS) * time.Microsecond)
 		return tooMany(e.Error(), time.Duration(max(e.RetryMS, 1000))*time.Millisecond)

@@ -433,6 +433,36 @@ func TestQuotas(t *testing.T) {
 	f.do("GET", path, "", limited("free", `{}`)).want(t, 200)
 }
 
+// A login counts against the quota of its key, once.
+func TestLoginCosts(t *testing.T) {
+	s := newMemory()
+	f := openOver(t, s, rest.Options{Gate: guarded(t, s, server.GateOptions{}, "root")})
+	key := func(name string) (key, body string) {
+		r := f.do("POST", "/api/v1/keys", `{"name":"`+name+`","grants":["read:n"],"quota":{"requests":1}}`, "Authorization: Bearer root")
+		var k struct{ Key string }
+		if err := json.Unmarshal([]byte(r.body), &k); err != nil || k.Key == "" {
+			t.Fatalf("%d %s", r.status, r.body)
+		}
+		return k.Key, `{"key":"` + k.Key + `"}`
+	}
+	_, body := key("flooder")
+	refused := 0
+	for range 20 {
+		if r := f.do("POST", "/api/v1/session", body); r.status == 429 {
+			r.problem(t, 429, "quota", "1 requests a second")
+			if r.header.Get("Set-Cookie") != "" || r.header.Get("Retry-After") == "" {
+				t.Errorf("headers %v", r.header)
+			}
+			refused++
+		}
+	}
+	if refused == 0 {
+		t.Error("nothing was refused")
+	}
+	own, body := key("own")
+	f.do("POST", "/api/v1/session", body, "Authorization: Bearer "+own).want(t, 200, "name=own")
+}
+
 // A caller who is refused much more often than its quota waits for its refusals.
 func TestFloodWaits(t *testing.T) {
 	s := newMemory()

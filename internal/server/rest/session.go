@@ -58,7 +58,13 @@ func logIn(c *call) error {
 	if err != nil {
 		return &problem{status: http.StatusUnauthorized, kind: "unauthorized", title: "Login failed", detail: err.Error()}
 	}
-	server.PlaceFrom(c.r.Context()).Known()
+	place := server.PlaceFrom(c.r.Context())
+	place.Known()
+	if server.HolderOf(c.who) != server.HolderOf(who) { // It has paid for this call otherwise.
+		if err := c.charge(who, access.Cost{Requests: 1, Connections: once(place.Used(who))}); err != nil {
+			return err
+		}
+	}
 	if name := c.login(); name != "" {
 		g.Logout(name)
 	}
