@@ -16,3 +16,10 @@ func HolderOf(p *access.Principal) Holder {
 	}
 	return Holder{p.Kind, p.ID, p.Name}
 }
+
+// Shared reports whether a principal gets only a part of what there is little of, so that the
+// others get theirs. Keys that the server was started with are of those who run it, and have
+// all; so has everyone while the server is open.
+func (g *Gate) Shared(p *access.Principal) bool {
+	return !g.Open() && (p == nil || p.Kind != access.Configured)
+}

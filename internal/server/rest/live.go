@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"net/http"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -26,8 +25,8 @@ const (
 
 // streams are the live streams of a door.
 type streams struct {
-	places  chan struct{}
-	watches chan struct{} // places for those of counters alone
+	places  places
+	watches places        // for those of counters alone
 	ending  chan struct{} // closed when the server ends
 	open    atomic.Int64
 	dropped atomic.Int64
@@ -124,7 +123,7 @@ func live(c *call) error {
 	if c.r.Method == http.MethodHead { // It would wait for nothing.
 		return c.liveHeader()
 	}
-	return c.stream(c.h.streams.places, &liveWriter{c: c, key: key})
+	return c.stream(&c.h.streams.places, &liveWriter{c: c, key: key})
 }
 
 // watch streams the value of a counter alone, for those who may read that and no more.
@@ -139,18 +138,17 @@ func watch(c *call) error {
 	if c.r.Method == http.MethodHead {
 		return c.liveHeader()
 	}
-	return c.stream(c.h.streams.watches, &liveWriter{c: c, key: c.args.key, alone: true, options: need.options})
+	return c.stream(&c.h.streams.watches, &liveWriter{c: c, key: c.args.key, alone: true, options: need.options})
 }
 
 // stream writes a stream that has one of some places.
-func (c *call) stream(places chan struct{}, w *liveWriter) error {
+func (c *call) stream(p *places, w *liveWriter) error {
 	s := &c.h.streams
-	select {
-	case places <- struct{}{}:
-		defer func() { <-places }()
-	default:
-		return ofKind(store.KindUnavailable, "there are "+strconv.Itoa(cap(places))+" live streams already")
+	leave, err := p.take(c.h.gate, c.who)
+	if err != nil {
+		return err
 	}
+	defer leave()
 	s.open.Add(1)
 	defer s.open.Add(-1)
 	w.rc = http.NewResponseController(c.w)

@@ -149,6 +149,24 @@ func TestLiveEnds(t *testing.T) {
 	}
 }
 
+// streams tries to open a stream, with a header or "", and returns the status of the reply.
+func (f *fixture) streams(ctx context.Context, path, header string) int {
+	f.t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url+path, nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if name, value, ok := strings.Cut(header, ": "); ok {
+		req.Header.Set(name, value)
+	}
+	res, err := f.client.Do(req)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	return res.StatusCode
+}
+
 // There are only so many streams, and their places are given back.
 func TestLiveIsLimited(t *testing.T) {
 	f := open(t, rest.Options{})
@@ -161,16 +179,7 @@ func TestLiveIsLimited(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for ctx.Err() == nil {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url+"/api/v1/live", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := f.client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = res.Body.Close()
-		if res.StatusCode == http.StatusOK {
+		if f.streams(ctx, "/api/v1/live", "") == http.StatusOK {
 			return
 		}
 	}
@@ -265,4 +274,44 @@ func TestWatchPlaces(t *testing.T) {
 	}
 	f.do("GET", "/api/v1/counters/a/live", "").problem(t, http.StatusServiceUnavailable, "unavailable", "256 live streams")
 	f.live("").next("overview")
+}
+
+// One principal gets a quarter of the places, so that others get theirs. A key that the server
+// was started with may have all.
+func TestPlacesOfEach(t *testing.T) {
+	s := newMemory()
+	f := openOver(t, s, rest.Options{Gate: guarded(t, s, server.GateOptions{}, "root")})
+	bearer := func(name string) string {
+		return "Authorization: Bearer " + f.newKey("root", name, "read:*")
+	}
+	one, other := bearer("one"), bearer("other")
+	for _, c := range []struct {
+		path string
+		own  int
+	}{{"/api/v1/counters/a/live", 64}, {"/api/v1/live", 16}} {
+		var last *stream
+		for range c.own {
+			last = f.stream(c.path, one)
+		}
+		if got := f.streams(t.Context(), c.path, one); got != http.StatusTooManyRequests {
+			t.Fatalf("%s: status %d for one stream too many", c.path, got)
+		}
+		r := f.do("GET", c.path, "", one)
+		r.problem(t, http.StatusTooManyRequests, "quota", "live streams already")
+		if r.header.Get("Retry-After") == "" {
+			t.Errorf("headers %v", r.header)
+		}
+		f.stream(c.path, other)
+		for range c.own + 1 {
+			f.stream(c.path, "Authorization: Bearer root")
+		}
+		_ = last.body.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		for f.streams(ctx, c.path, one) != http.StatusOK { // until its place is free
+			if ctx.Err() != nil {
+				t.Fatalf("%s: a place was not given back", c.path)
+			}
+		}
+		cancel()
+	}
 }

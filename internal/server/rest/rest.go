@@ -117,7 +117,7 @@ func New(db *quipu.DB, o Options) *Handler {
 		budget:   o.Budget,
 		hosts:    o.Hosts,
 	}
-	h.streams = streams{places: make(chan struct{}, liveMax), watches: make(chan struct{}, watchMax), ending: make(chan struct{})}
+	h.streams.places.max, h.streams.watches.max, h.streams.ending = liveMax, watchMax, make(chan struct{})
 	h.endStreams = sync.OnceFunc(func() { close(h.streams.ending) })
 	if h.pulse, h.closePulse = o.Pulse, func() {}; h.pulse == nil {
 		h.pulse = pulse.New(o.Metrics, db.Port(), pulse.About{}, o.Logger)
