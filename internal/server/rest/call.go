@@ -229,12 +229,15 @@ func (c *call) body(limit int64) ([]byte, error) {
 	if c.r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
-	err := c.readBody(http.MaxBytesReader(c.w, c.r.Body, limit), limit)
+	paid, err := c.readBody(http.MaxBytesReader(c.w, c.r.Body, limit), limit)
 	if err == nil {
-		return c.in, c.pay(access.Cost{Bytes: int64(len(c.in))})
+		return c.in, c.pay(access.Cost{Bytes: max(int64(len(c.in))-paid, 0)})
 	}
 	if _, ok := errors.AsType[*store.Error](err); ok {
 		return nil, err
+	}
+	if p, ok := errors.AsType[*problem](err); ok {
+		return nil, p
 	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, tooLarge(limit)
@@ -254,8 +257,9 @@ func tooLarge(limit int64) *problem {
 
 // readBody reads r into in. It takes memory for what is not small when the
 // free part has arrived: who announces a body and does not send it takes
-// nothing from others.
-func (c *call) readBody(r io.Reader, limit int64) error {
+// nothing from others. Before it takes some, the caller pays for the bytes that it
+// announces, so that its quota bounds what slow bodies hold; paid is how many.
+func (c *call) readBody(r io.Reader, limit int64) (paid int64, err error) {
 	if cap(c.in) == 0 {
 		c.in = make([]byte, 0, 512)
 	}
@@ -264,10 +268,15 @@ func (c *call) readBody(r io.Reader, limit int64) error {
 	for {
 		if !free && len(c.in) >= freeBytes {
 			if size < 0 {
-				size = limit
+				size, paid = limit, int64(len(c.in))
+			} else {
+				paid = size
+			}
+			if err := c.pay(access.Cost{Bytes: paid}); err != nil {
+				return 0, err
 			}
 			if err := c.take(bodyCost(size, limit)); err != nil {
-				return err
+				return paid, err
 			}
 			free = true
 			if c.r.ContentLength > 0 {
@@ -284,10 +293,10 @@ func (c *call) readBody(r io.Reader, limit int64) error {
 		n, err := r.Read(c.in[len(c.in):end])
 		c.in = c.in[:len(c.in)+n]
 		if err == io.EOF {
-			return nil
+			return paid, nil
 		}
 		if err != nil {
-			return err
+			return paid, err
 		}
 	}
 }

@@ -3,6 +3,7 @@ package rest_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -128,6 +129,24 @@ func TestBudget(t *testing.T) {
 		t.Errorf("chunked: %s", got)
 	}
 	f.do("GET", "/api/v1/counters/c", "").want(t, 200, "value=2")
+}
+
+// A caller pays for a large body when it takes memory for it, before all of it has come, and
+// only once.
+func TestBodyIsPaidFirst(t *testing.T) {
+	s := newMemory()
+	f := openOver(t, s, rest.Options{Gate: guarded(t, s, server.GateOptions{}, "root")})
+	r := f.do("POST", "/api/v1/keys", `{"name":"slow","grants":["all:default"],"quota":{"bytes":100000}}`, "Authorization: Bearer root")
+	var k struct{ Key string }
+	if err := json.Unmarshal([]byte(r.body), &k); err != nil || k.Key == "" {
+		t.Fatalf("%d %s", r.status, r.body)
+	}
+	head := "POST /api/v1/batch HTTP/1.1\r\nHost: q\r\nAuthorization: Bearer " + k.Key + "\r\nContent-Length: "
+	if got := f.dial(head+"4000000\r\n\r\n"+strings.Repeat(" ", 5000), false); got != "HTTP/1.1 429 Too Many Requests" {
+		t.Errorf("a body that does not come: %s", got)
+	}
+	whole := `{"ops":[` + strings.Repeat(" ", 60_000) + `{"key":"a"}]}`
+	f.do("POST", "/api/v1/batch", whole, "Authorization: Bearer "+k.Key).want(t, 200)
 }
 
 // A body that comes too slowly ends the call at its deadline.
