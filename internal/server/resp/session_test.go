@@ -271,6 +271,8 @@ func TestKill(t *testing.T) {
 		victim.ended()
 		victim = dial(t, d.addr)
 		victim.expect("PING", "+PONG\r\n")
+		// A connection may be closed a moment before its session is gone.
+		until(t, "the two that were closed are gone", func() bool { return strings.Count(c.line("CLIENT LIST"), " addr=") == 2 }, func() {})
 		c.expect("CLIENT KILL USER default MAXAGE 0 LADDR "+c.RemoteAddr().String(), one)
 		victim.ended()
 		c.expect("CLIENT KILL SKIPME no ADDR "+c.LocalAddr().String(), one)
