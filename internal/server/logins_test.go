@@ -38,8 +38,11 @@ func TestLoginsOfEach(t *testing.T) {
 
 	gone := flooder()
 	name, _ := g.Login(gone)
-	if gone.End(); in(name) || in(name) {
-		t.Error("who has ended is logged in")
+	gone.End()
+	for range 2 { // Whoever finds it removes it.
+		if in(name) {
+			t.Error("a principal that has ended is logged in")
+		}
 	}
 
 	first, _ := g.Login(access.Everything(access.StoredKey, "first"))
