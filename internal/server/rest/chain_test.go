@@ -135,7 +135,7 @@ func TestBudget(t *testing.T) {
 // only once.
 func TestBodyIsPaidFirst(t *testing.T) {
 	s := newMemory()
-	f := openOver(t, s, rest.Options{Gate: guarded(t, s, server.GateOptions{}, "root")})
+	f := openOver(t, s, rest.Options{Gate: guarded(t, s, server.GateOptions{}, "root")}, func(s *http.Server) { s.ReadTimeout = 2 * time.Second })
 	r := f.do("POST", "/api/v1/keys", `{"name":"slow","grants":["all:default"],"quota":{"bytes":100000}}`, "Authorization: Bearer root")
 	var k struct{ Key string }
 	if err := json.Unmarshal([]byte(r.body), &k); err != nil || k.Key == "" {
