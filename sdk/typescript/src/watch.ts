@@ -52,7 +52,7 @@ export async function* watch(source: Source, o: WatchOptions): AsyncGenerator<Co
       } catch (err) {
         if (o.signal?.aborted) return;
         if (err instanceof NoStreams) streams = false;
-        else if (err instanceof UnavailableError) streamsAt = Date.now() + streamAgain; // there are too many of them, or it can't be reached
+        else if (err instanceof UnavailableError || (err instanceof QuipuError && err.status === 429)) streamsAt = Date.now() + streamAgain; // there are too many of them, or it can't be reached
         else if (err instanceof QuipuError) throw err;
         else if (failed++ > 0) streamsAt = Date.now() + streamAgain;
       }
